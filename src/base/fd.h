@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors. Every descriptor of ours is close-on-exec from birth.
+ *
+ * Thread rule: any thread. The *_all functions block; the others do not.
+ */
+#ifndef RG_BASE_FD_H
+#define RG_BASE_FD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* 0 or -errno. */
+int rg_fd_set_nonblock(int fd, bool on);
+int rg_fd_set_cloexec(int fd, bool on);
+
+/* Read or write exactly nbytes on a blocking descriptor, through EINTR. rg_read_all returns
+ * -EPIPE at an early end of file. 0 or -errno. */
+int rg_read_all(int fd, void *data, size_t nbytes);
+int rg_write_all(int fd, const void *data, size_t nbytes);
+
+/* A pipe or a unix stream pair, close-on-exec. ret_fds[0] reads, ret_fds[1] writes (pipe). 0 or -errno. */
+int rg_pipe(int ret_fds[2]);
+int rg_socketpair(int ret_fds[2]);
+
+/* Read a whole file, at most max_nbytes (-EFBIG beyond). *ret_data is NUL-terminated and the
+ * caller's. ret_nbytes may be NULL. 0 or -errno. Works on /proc files. */
+int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);
+
+/* Make a directory and its parents, as mkdir -p. 0 or -errno with the failing part named. */
+int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err);
+
+#endif

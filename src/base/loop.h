@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The event loop of launcher and agent: a thin skin over libev, so that no other file sees ev.h.
+ *
+ * Watchers are embedded in the owner's struct, zero-initialised, started and stopped. Starting a
+ * started watcher moves it to the new arguments; stopping a stopped one does nothing. A callback
+ * may start or stop any watcher, its own included, and may free the struct that embeds it.
+ *
+ * Thread rule: a loop and its watchers belong to the thread that runs it, except rg_wakeup_send,
+ * which any thread and any signal handler may call. No function blocks but rg_loop_run.
+ */
+#ifndef RG_BASE_LOOP_H
+#define RG_BASE_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct rg_loop;
+
+/* 0 or -ENOMEM. One loop per process may watch signals and children. */
+int rg_loop_create(struct rg_loop **ret_loop);
+/* All watchers must be stopped. NULL is fine. */
+void rg_loop_destroy(struct rg_loop *loop);
+
+/* Dispatch until rg_loop_stop, or until no watcher is left. */
+void rg_loop_run(struct rg_loop *loop);
+void rg_loop_stop(struct rg_loop *loop);
+
+enum { RG_IO_READ = 1, RG_IO_WRITE = 2 };
+
+/* The private part is large enough for any libev watcher; loop.c asserts it at compile time. */
+struct rg_watch {
+    struct rg_loop *loop;
+    void *arg;
+    void (*fn)(void);
+    uint64_t priv[12];
+};
+
+struct rg_io { struct rg_watch w; };
+struct rg_timer { struct rg_watch w; };
+struct rg_signal { struct rg_watch w; };
+struct rg_child { struct rg_watch w; };
+struct rg_wakeup { struct rg_watch w; };
+
+/* fn(arg, events) whenever fd is ready for one of events (RG_IO_*). */
+void rg_io_start(struct rg_io *io, struct rg_loop *loop, int fd, int events,
+                 void (*fn)(void *arg, int events), void *arg);
+void rg_io_stop(struct rg_io *io);
+bool rg_io_active(const struct rg_io *io);
+
+/* fn(arg) once after delay_ms, then every repeat_ms when that is not 0. Monotonic time. */
+void rg_timer_start(struct rg_timer *timer, struct rg_loop *loop, uint64_t delay_ms,
+                    uint64_t repeat_ms, void (*fn)(void *arg), void *arg);
+void rg_timer_stop(struct rg_timer *timer);
+bool rg_timer_active(const struct rg_timer *timer);
+
+void rg_signal_start(struct rg_signal *sig, struct rg_loop *loop, int signo,
+                     void (*fn)(void *arg, int signo), void *arg);
+void rg_signal_stop(struct rg_signal *sig);
+
+/* fn(arg, pid, status) when child pid ends; pid 0 means any child, adopted orphans included. The
+ * status is waitpid's. The child has been reaped. */
+void rg_child_start(struct rg_child *child, struct rg_loop *loop, pid_t pid,
+                    void (*fn)(void *arg, pid_t pid, int status), void *arg);
+void rg_child_stop(struct rg_child *child);
+
+/* fn(arg) in the loop's thread after one or more rg_wakeup_send. */
+void rg_wakeup_start(struct rg_wakeup *wakeup, struct rg_loop *loop, void (*fn)(void *arg),
+                     void *arg);
+void rg_wakeup_send(struct rg_wakeup *wakeup);
+void rg_wakeup_stop(struct rg_wakeup *wakeup);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a child process, with the cause when it cannot be started.
+ *
+ * The child is made by vfork-like clone or fork; the failure of chdir or exec in the child is
+ * reported to the caller through a close-on-exec pipe, so that "not found" and "not executable"
+ * are known before rg_spawn returns.
+ *
+ * Thread rule: main thread of a program. Blocks until the child has called exec (microseconds).
+ */
+#ifndef RG_BASE_SPAWN_H
+#define RG_BASE_SPAWN_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+struct rg_spawn {
+    char *const *argv;         /* argv[0] is looked up in PATH of envp unless it has a slash */
+    char *const *envp;         /* NULL: the caller's */
+    const char *cwd;           /* NULL: the caller's */
+    int fds[3];                /* become 0, 1, 2; -1: /dev/null. Borrowed. */
+    int extra_fd;              /* becomes 3 in the child when extra_fd_set; borrowed */
+    bool extra_fd_set;
+    bool new_session;          /* setsid: own session and process group */
+    bool new_group;            /* setpgid only */
+    bool controlling_tty;      /* with new_session: fds[0] becomes the controlling terminal */
+    int death_signal;          /* PR_SET_PDEATHSIG, 0 for none */
+    const cpu_set_t *affinity; /* NULL: the caller's */
+};
+
+/* Start it. All signals are unblocked and set to their defaults in the child. 0 and *ret_pid;
+ * -ENOENT (exit_code 127 in err), -EACCES or -ENOEXEC (126), -ENOTDIR/-ENOENT for cwd (2), or
+ * another -errno; err names the program and the cause. */
+int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
+
+/* What a wait status means: the exit code, or 128 + n for signal n. */
+int rg_status_code(int wait_status);
+
+/* "exit code 7", "signal 9 (Killed)": into buf, which is returned. */
+const char *rg_status_text(int wait_status, char *buf, size_t nbytes);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strings, lists of strings, and numbers in text.
+ *
+ * Thread rule: objects belong to one thread at a time; the parsers keep no state.
+ */
+#ifndef RG_BASE_STR_H
+#define RG_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+/* A list of strings, always NULL-terminated once non-empty, so v can be an argv or an environ. */
+struct rg_strv {
+    char **v; /* owned, each element owned; NULL while empty */
+    size_t count;
+};
+
+#define RG_STRV_INIT { NULL, 0 }
+
+void rg_strv_fini(struct rg_strv *list);
+#define rg_autostrv rg_cleanup(rg_strv_fini)
+
+/* Append a copy (or take_text itself, also freed on failure). 0 or -ENOMEM. */
+int rg_strv_add(struct rg_strv *list, const char *text);
+int rg_strv_take(struct rg_strv *list, char *take_text);
+int rg_strv_addf(struct rg_strv *list, const char *fmt, ...) rg_printf(2, 3);
+/* Append copies of all of a NULL-terminated array. 0 or -ENOMEM (some may have been added). */
+int rg_strv_add_all(struct rg_strv *list, char *const *texts);
+
+/* Lists used as environments ("NAME=value"). Set replaces or appends; get returns the value,
+ * borrowed from the list, or NULL; unset removes (absent is fine). */
+int rg_env_set(struct rg_strv *list, const char *name, const char *value);
+int rg_env_setf(struct rg_strv *list, const char *name, const char *fmt, ...) rg_printf(3, 4);
+const char *rg_env_get(const struct rg_strv *list, const char *name);
+void rg_env_unset(struct rg_strv *list, const char *name);
+
+/* A formatted string on the heap, or NULL when out of memory. */
+char *rg_strf(const char *fmt, ...) rg_printf(1, 2);
+
+bool rg_str_starts(const char *text, const char *prefix);
+
+/* A whole decimal number, nothing around it, min <= n <= max. what names the value in the error
+ * text ("-np", "slots of host a"). 0, -EINVAL (not a number) or -ERANGE. */
+int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,
+                 struct rg_error *err);
+
+/* A duration as people write it: "30" and "30s" are seconds, also "250ms", "2m", "1h".
+ * 0, -EINVAL or -ERANGE. */
+int rg_parse_duration_ms(const char *what, const char *text, uint64_t *ret_ms,
+                         struct rg_error *err);
+
+/* The word of choices (NULL-terminated) closest to text, for "did you mean"; NULL when none is
+ * near (Damerau-Levenshtein distance above a third of the length). */
+const char *rg_str_nearest(const char *text, const char *const *choices);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structs to bytes and back, by tables: a message type is a C struct and an array that lists its
+ * fields; one encoder, one decoder and one printer serve every message, and one fuzz target covers
+ * them all.
+ *
+ * A decoded struct owns its strings, lists and bytes; rg_codec_clear frees them by the same table.
+ * Encoding is the fields in the table's order, little-endian, no padding, no tags: both sides have
+ * the same RG_PROTOCOL_VERSION, which the handshake has checked.
+ *
+ * Thread rule: tables are constant; objects belong to one thread. Nothing blocks.
+ */
+#ifndef RG_WIRE_CODEC_H
+#define RG_WIRE_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+enum rg_field_kind {
+    RG_FIELD_END,
+    RG_FIELD_U8,   /* uint8_t */
+    RG_FIELD_U32,  /* uint32_t */
+    RG_FIELD_I32,  /* int32_t */
+    RG_FIELD_U64,  /* uint64_t */
+    RG_FIELD_STR,  /* char *: u32 length + bytes; NULL travels as "" */
+    RG_FIELD_STRV, /* struct rg_strv: u32 count + strings */
+    RG_FIELD_SPAN, /* struct rg_span: u32 length + bytes */
+};
+
+struct rg_span {
+    uint8_t *data;
+    size_t nbytes;
+};
+
+struct rg_field {
+    const char *name;
+    enum rg_field_kind kind;
+    size_t offset;
+};
+
+#define RG_CODEC_STR_MAX (1u << 20)   /* bytes of one string */
+#define RG_CODEC_STRV_MAX (1u << 16)  /* strings of one list */
+
+/* Append the encoding of object to buf; errors are sticky in buf. */
+void rg_codec_encode(const struct rg_field *fields, const void *object, struct rg_buf *buf);
+/* Fill a zeroed object. 0; -EBADMSG (too short, too long, a cap passed, NUL in a string) or
+ * -ENOMEM: the object is cleared then. */
+int rg_codec_decode(const struct rg_field *fields, const void *bytes, size_t nbytes,
+                    void *ret_object);
+/* Free what the fields own and zero them. */
+void rg_codec_clear(const struct rg_field *fields, void *object);
+/* "name=value ..." for traces; strings shortened to 60 characters, spans as their length. */
+void rg_codec_print(const struct rg_field *fields, const void *object, struct rg_buf *buf);
+
+#endif
