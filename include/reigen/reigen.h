@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reigen's collectives, in C.
+ *
+ * Every rank of a job calls reigen_init, then collectives in any order: operations are matched
+ * between ranks by name, not by the order of calls. An operation is asynchronous: it is submitted,
+ * gives a handle, and is waited for. The order of execution is negotiated, equal on all ranks.
+ *
+ *      reigen_init(NULL);
+ *      float x[4] = { ... };
+ *      int64_t shape[] = { 4 };
+ *      reigen_handle h;
+ *      reigen_allreduce_async("grad", x, x, REIGEN_FLOAT32, shape, 1, NULL, &h);
+ *      if (reigen_wait(h, -1) < 0)
+ *          fprintf(stderr, "%s\n", reigen_handle_error(h));
+ *      reigen_release(h);
+ *      reigen_shutdown();
+ *
+ * Names: a name identifies one operation in flight; using it again before it has finished is an
+ * error on this rank (the operation in flight goes on). NULL gives the n-th unnamed operation of this
+ * kind on each rank the same name, so unnamed operations are matched by their order. Names live in
+ * one name space per operation kind, as "allreduce.grad", and are at most REIGEN_NAME_MAX bytes.
+ *
+ * Tensors: dense, row-major, shape in elements, at most REIGEN_NDIM_MAX dimensions. Buffers are
+ * borrowed from submission until the handle is done. In place (out == in) is allowed where said.
+ *
+ * Errors: functions return 0 or a positive result, else a negative errno:
+ *      -EINVAL     a wrong argument here, or a mismatch between the ranks (type, shape, operation,
+ *                  reduction, root, factors); the job can go on
+ *      -EEXIST     the name is in use by an operation in flight on this rank; the job can go on
+ *      -ENOTCONN   not initialised
+ *      -ECONNRESET another rank died: only reigen_shutdown is useful now
+ *      -ECANCELED  shut down, by this rank or another, before the operation was complete
+ *      -ETIMEDOUT  initialisation timed out, or a stall passed its shutdown limit
+ *      -EAGAIN     reigen_wait: not done within its time
+ *      -ENOMEM     out of memory
+ * reigen_last_error() gives this thread's last failure in words; reigen_handle_error(handle) the
+ * cause of a failed operation.
+ *
+ * Threads: every function may be called from any thread after reigen_init, except init and shutdown,
+ * which must not run at the same time as any other call. Only reigen_init, reigen_shutdown,
+ * reigen_wait and reigen_barrier block; the waiting thread drives the transfer itself. After fork the
+ * child counts as not initialised and holds no descriptor of the runtime.
+ *
+ * The library never exits, never touches signals, locale, working directory or standard output; it
+ * writes stall reports and, with REIGEN_LOG_LEVEL, its log to standard error.
+ */
+#ifndef REIGEN_REIGEN_H
+#define REIGEN_REIGEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define REIGEN_VERSION_MAJOR 0
+#define REIGEN_VERSION_MINOR 1
+#define REIGEN_VERSION_PATCH 0
+
+#define REIGEN_API __attribute__((visibility("default")))
+
+#define REIGEN_NDIM_MAX 16
+#define REIGEN_NAME_MAX 511
+#define REIGEN_SIZE_MAX 65536 /* ranks */
+
+/* Element types; the first ten have Horovod's numbers. */
+enum reigen_dtype {
+    REIGEN_UINT8 = 0,
+    REIGEN_INT8 = 1,
+    REIGEN_UINT16 = 2,
+    REIGEN_INT16 = 3,
+    REIGEN_INT32 = 4,
+    REIGEN_INT64 = 5,
+    REIGEN_FLOAT16 = 6,
+    REIGEN_FLOAT32 = 7,
+    REIGEN_FLOAT64 = 8,
+    REIGEN_BOOL = 9,
+    REIGEN_BFLOAT16 = 10,
+    REIGEN_NDTYPES = 11
+};
+
+/*
+ * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating types
+ * in at least float32, integers by floor division. bool: SUM and MAX are "or", PRODUCT and MIN
+ * "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are accumulated in float32 and
+ * rounded once per hop. ADASUM is refused with -EINVAL by this version.
+ */
+enum reigen_op {
+    REIGEN_AVERAGE = 0,
+    REIGEN_SUM = 1,
+    REIGEN_ADASUM = 2,
+    REIGEN_MIN = 3,
+    REIGEN_MAX = 4,
+    REIGEN_PRODUCT = 5
+};
+
+/* An operation in flight or done; > 0. Never reused within a process's life. */
+typedef int64_t reigen_handle;
+
+/* What may be said of an operation beyond its tensor. A zeroed struct is not the default (prescale would be
+ * 0): start from REIGEN_OPTIONS_INIT. NULL stands for REIGEN_OPTIONS_INIT everywhere. */
+struct reigen_options {
+    int op;            /* enum reigen_op; allreduce and reducescatter */
+    int root;          /* broadcast: the rank whose data all get */
+    double prescale;   /* each element is multiplied by it before the reduction ... */
+    double postscale;  /* ... and after it; integer types: computed in double, truncated */
+    int process_set;   /* 0: all ranks; the only one in this version, else -EINVAL */
+    int group_size;    /* set by the grouped calls; leave 0 */
+};
+#define REIGEN_OPTIONS_INIT { REIGEN_SUM, 0, 1.0, 1.0, 0, 0 }
+
+/* ------------------------------------------------------------------ life cycle */
+
+/* What init may be told; NULL takes everything from the environment (docs/operations.md lists the
+ * variables). A zeroed struct is the default. */
+struct reigen_init_options {
+    int timeout_ms;       /* for all ranks to come; 0: REIGEN_START_TIMEOUT or 300 s */
+    const int *ranks;     /* reserved for a communicator of some ranks: must be NULL ... */
+    int nranks;           /* ... and 0 */
+};
+
+/*
+ * Join the job: find the other ranks (from Reigen's agent, from RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT, or alone), connect, and start the communication thread. Blocks until all ranks have come. Calling it
+ * when initialised does nothing and returns 0. It may be called again after reigen_shutdown, any
+ * number of times, if all ranks do.
+ * 0; -ETIMEDOUT (reigen_last_error names the ranks that are missing); -EPERM (several hosts and no
+ * key); -EINVAL (a variable is broken, and which); -ECONNREFUSED; -ENOMEM. After an error nothing is
+ * left behind and init may be tried again.
+ */
+REIGEN_API int reigen_init(const struct reigen_init_options *options);
+
+/* Leave the job. Blocks until the other ranks have been told (at most 5 s). Operations in flight end with
+ * -ECANCELED, here and on the other ranks, unless they were complete on all. Does nothing when not
+ * initialised. Always 0. */
+REIGEN_API int reigen_shutdown(void);
+
+REIGEN_API int reigen_is_initialized(void); /* 1 or 0 */
+
+/* -ENOTCONN when not initialised. Local: among the ranks of this host; cross: among the ranks with the same
+ * local rank. */
+REIGEN_API int reigen_rank(void);
+REIGEN_API int reigen_size(void);
+REIGEN_API int reigen_local_rank(void);
+REIGEN_API int reigen_local_size(void);
+REIGEN_API int reigen_cross_rank(void);
+REIGEN_API int reigen_cross_size(void);
+REIGEN_API int reigen_is_homogeneous(void); /* 1 when all hosts have equally many ranks */
+
+/* ------------------------------------------------------------------ operations
+ * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit
+ * the same name with matching arguments; until the last has, the operation waits (and is reported as
+ * stalled after REIGEN_STALL_SECONDS, 10 s by default). When a rank dies all others get -ECONNRESET
+ * within 5 s. */
+
+/* Reduce element by element over all ranks; every rank gets the same bits. out has in's shape; out == in
+ * is allowed. */
+REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle);
+
+/* Concatenate along the first dimension, in the order of ranks. First dimensions may differ, the others must
+ * agree; ndim >= 1. The result is allocated by the runtime: reigen_output. */
+REIGEN_API int reigen_allgather_async(const char *name, const void *in, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle);
+
+/* options->root's in to every rank's out. Elsewhere in may be NULL; out == in is allowed. */
+REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle);
+
+/* Send splits[r] rows (of the first dimension) to rank r, in order, and receive the rows that others have
+ * for this rank, in the order of ranks. nsplits: the number of ranks, or 0 with splits NULL for equal
+ * parts. The result is allocated by the runtime: reigen_output, reigen_received_splits. */
+REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
+                                     const int64_t *shape, int ndim, const int32_t *splits,
+                                     int nsplits, const struct reigen_options *options,
+                                     reigen_handle *ret_handle);
+
+/* Reduce, then rank r keeps the r-th part of the first dimension; the first (rows mod size) ranks get
+ * one row more. SUM or AVERAGE. The result is allocated by the runtime: reigen_output. */
+REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int dtype,
+                                          const int64_t *shape, int ndim,
+                                          const struct reigen_options *options,
+                                          reigen_handle *ret_handle);
+
+/*
+ * n allreduces that are carried out together or not at all. names, ins, outs, shapes and ndims have n
+ * entries; one dtype and one set of options. names may be NULL; else name i is used as it is.
+ * ret_handles has room for n. On an error nothing has been submitted. The same call exists for
+ * allgather (outs ignored) and reducescatter (outs ignored) through kind.
+ */
+enum reigen_kind {
+    REIGEN_ALLREDUCE = 0,
+    REIGEN_ALLGATHER = 1,
+    REIGEN_BROADCAST = 2,
+    REIGEN_JOIN = 3,
+    REIGEN_KIND_ADASUM = 4,
+    REIGEN_ALLTOALL = 5,
+    REIGEN_BARRIER = 6,
+    REIGEN_REDUCESCATTER = 7
+};
+REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
+                                    const void *const *ins, void *const *outs, int dtype,
+                                    const int64_t *const *shapes, const int *ndims,
+                                    const struct reigen_options *options,
+                                    reigen_handle *ret_handles);
+
+/* Done when all ranks have submitted theirs. */
+REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
+                                    reigen_handle *ret_handle);
+
+/* This rank has no more data: until all ranks have joined it supplies zeros to the others' allreduces.
+ * Operations of other kinds fail while a rank has joined. The result of reigen_wait is 1 + the rank that
+ * joined last. */
+REIGEN_API int reigen_join_async(reigen_handle *ret_handle);
+
+/* The blocking forms: submit, wait without a limit, release. The result is reigen_wait's. */
+REIGEN_API int reigen_allreduce(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options);
+REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options);
+REIGEN_API int reigen_barrier(void);
+
+/* ------------------------------------------------------------------ handles */
+
+/* 1 done (or failed), 0 not yet, -EINVAL unknown handle. Drives progress a little; never blocks. */
+REIGEN_API int reigen_poll(reigen_handle handle);
+
+/* Wait until done, at most timeout_ms (-1: without limit), driving the transfer. 0 (join: 1 + last
+ * rank), -EAGAIN when the time is over, -EINVAL unknown handle, or the operation's error. May be called
+ * again after any result; the handle stays until reigen_release. */
+REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms);
+
+/* The result of an operation that allocated it: its memory, valid until release, its shape (into
+ * ret_shape, room for REIGEN_NDIM_MAX) and dimensions. -EAGAIN while not done. */
+REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
+                             int64_t *ret_shape, int *ret_ndim);
+
+/* Rows received from each rank by an alltoall; ret_splits has room for n = size entries. */
+REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n);
+
+/* The cause of a failed operation, valid until release; "" otherwise. */
+REIGEN_API const char *reigen_handle_error(reigen_handle handle);
+
+/* Forget the handle. An operation not yet done goes on (its buffers stay borrowed) and its outcome
+ * is dropped. 0 or -EINVAL. */
+REIGEN_API int reigen_release(reigen_handle handle);
+
+/* ------------------------------------------------------------------ persistent requests
+ * Names, checks and look-ups once, then start as often as wanted: the fastest way, for bindings and
+ * for loops (compare MPI_Allreduce_init of MPI 4.0, section 6.13). */
+struct reigen_request;
+
+/* An allreduce (kind REIGEN_ALLREDUCE) or broadcast of this name and shape. Local; nothing is sent. One start may
+ * be in flight at a time. Freed by reigen_request_free, at the latest before shutdown. */
+REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, const int64_t *shape,
+                                     int ndim, const struct reigen_options *options,
+                                     struct reigen_request **ret_request);
+/* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when in flight. */
+REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out);
+/* As reigen_poll and reigen_wait. */
+REIGEN_API int reigen_request_test(struct reigen_request *request);
+REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_ms);
+/* Start and wait in one call. */
+REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in, void *out,
+                                  int timeout_ms);
+REIGEN_API const char *reigen_request_error(struct reigen_request *request);
+/* Waits for a start in flight. NULL is fine. */
+REIGEN_API void reigen_request_free(struct reigen_request *request);
+
+/* ------------------------------------------------------------------ about the runtime */
+
+/* This thread's last failure in words, valid until its next failing call; never NULL. */
+REIGEN_API const char *reigen_last_error(void);
+/* "0.1.0" */
+REIGEN_API const char *reigen_version(void);
+/* What the runtime uses, one line per fact ("plane shm: 4 ranks", "boot: agent", ...), for doctor and
+ * --check-build; static after init, valid until shutdown. */
+REIGEN_API const char *reigen_describe(void);
+
+/* Counters since init, for measuring: all monotonic. */
+struct reigen_stats {
+    uint64_t operations;      /* completed */
+    uint64_t bytes;           /* of tensors reduced or moved */
+    uint64_t wait_ns;         /* time that callers spent in reigen_wait and its relatives */
+    uint64_t busy_ns;         /* time that any thread spent moving or reducing data */
+    uint64_t cache_hits;      /* submissions that needed no look-up of metadata with others */
+    uint64_t fused;           /* tensors that travelled with another one in one message */
+};
+REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
