@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What glibc's headers turned calls into when Debian compiled libev.a and libsodium.a with
+ * _FORTIFY_SOURCE. musl has no such functions, so the static agent brings the three that are used.
+ * Each checks what the original checks: the object's size as the compiler knew it.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *__memcpy_chk(void *dst, const void *src, size_t nbytes, size_t dst_nbytes);
+void __explicit_bzero_chk(void *dst, size_t nbytes, size_t dst_nbytes);
+int __fprintf_chk(FILE *f, int flag, const char *format, ...);
+
+void *__memcpy_chk(void *dst, const void *src, size_t nbytes, size_t dst_nbytes)
+{
+    if (nbytes > dst_nbytes)
+        abort();
+    return memcpy(dst, src, nbytes);
+}
+
+void __explicit_bzero_chk(void *dst, size_t nbytes, size_t dst_nbytes)
+{
+    if (nbytes > dst_nbytes)
+        abort();
+    explicit_bzero(dst, nbytes);
+}
+
+int __fprintf_chk(FILE *f, int flag, const char *format, ...)
+{
+    va_list ap;
+
+    (void)flag;
+    va_start(ap, format);
+    int n = vfprintf(f, format, ap);
+    va_end(ap);
+    return n;
+}

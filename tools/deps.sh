@@ -1,0 +1,103 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Install the Debian packages that one purpose needs and this machine lacks.
+#
+# usage: tools/deps.sh [--list] build|demo|check|check-all|bench
+#
+# Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
+# or through sudo. Where there is no apt it names the packages and goes on, since the same things
+# may be installed under other names; the build then says what it does not find.
+set -eu
+
+build='meson ninja-build gcc libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev libev-dev
+    libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3 python3-venv'
+torch='python3-torch python3-numpy libopenblas0-pthread'
+check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
+    util-linux procps binutils'
+check_all='clang libclang-rt-14-dev valgrind ca-certificates'
+bench='g++ cmake libopenmpi-dev openmpi-bin ca-certificates'
+
+# Debian's PyTorch is wanted unless the user's own python has one.
+if [ "${1-}" != --list ] && sh "$(dirname "$0")/python.sh" --has-torch; then
+    torch=
+fi
+
+list=
+if [ "${1-}" = --list ]; then
+    list=1
+    shift
+fi
+case ${1-} in
+build | demo) want="$build $torch" ;;
+check) want="$build $torch $check" ;;
+check-all) want="$build $torch $check $check_all" ;;
+bench) want="$build $torch $bench" ;;
+*)
+    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|bench' >&2
+    exit 2
+    ;;
+esac
+# shellcheck disable=SC2086  # a list of words
+want=$(printf '%s\n' $want)
+if [ -n "$list" ]; then
+    echo "$want"
+    exit 0
+fi
+
+# The packages of $want that are not installed, on one line.
+missing() {
+    # shellcheck disable=SC2086
+    dpkg-query -W -f '${db:Status-Status} ${Package}\n' $want 2>/dev/null |
+        awk -v want="$want" '
+            $1 == "installed" { have[$2] = 1 }
+            END { n = split(want, w, "\n")
+                  for (i = 1; i <= n; i++) if (!(w[i] in have)) printf "%s ", w[i] }'
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    mkdir -p build
+    if [ ! -e "build/.deps-told-$1" ]; then
+        echo "packages: no apt-get here. Reigen needs what Debian calls:" >&2
+        echo "$want" | tr '\n' ' ' | fold -s -w 96 | sed 's/^/    /' >&2
+        echo >&2
+        : >"build/.deps-told-$1"
+    fi
+    exit 0
+fi
+
+lacking=$(missing)
+[ -n "$lacking" ] || exit 0
+
+root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "packages: these are missing, and only root can install them (there is no sudo here):" >&2
+        echo "    apt-get install $lacking" >&2
+        exit 77
+    fi
+    root=sudo
+fi
+
+log=$(mktemp "${TMPDIR:-/tmp}/reigen-apt.XXXXXX")
+trap 'rm -f "$log"' EXIT
+apt() {
+    $root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+        -o Acquire::Retries=3 "$@" >"$log" 2>&1 </dev/null
+}
+
+echo "packages: installing $lacking"
+# A fresh machine has no lists at all; an old one has lists that name files which are gone.
+# shellcheck disable=SC2086
+if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1 ||
+    ! apt install --no-install-recommends $lacking; then
+    if ! apt update || ! apt install --no-install-recommends $lacking; then
+        tail -n 20 "$log" >&2
+        echo "packages: apt-get could not install $lacking" >&2
+        exit 69
+    fi
+fi
+lacking=$(missing)
+if [ -n "$lacking" ]; then
+    echo "packages: apt-get says that it is done, but these are still missing: $lacking" >&2
+    exit 69
+fi
