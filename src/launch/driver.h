@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A launch driver: its whole duty is to get the agent running at these places, to say when one dies, and to stop
+ * them. Ranks, signals, output, readiness and teardown are the session's and equal for all.
+ *
+ * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one section in
+ * docs/drivers.md. There is no registration by side effect.
+ *
+ * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork.
+ */
+#ifndef RG_LAUNCH_DRIVER_H
+#define RG_LAUNCH_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "spec/job.h"
+
+struct rg_plan;
+
+/* What the driver tells the session. host: index into plan->hosts. */
+struct rg_driver_events {
+    /* An agent can be talked to over these descriptors (taken by the session; may be equal). The session runs the
+     * link's handshake; initiator tells which side the agent takes. */
+    void (*on_connected)(void *arg, int host, int take_read_fd, int take_write_fd);
+    /* A remark while starting: phase is one of enum rg_host_phase. */
+    void (*on_phase)(void *arg, int host, int phase, const char *reason);
+    /* The agent is gone, or never came: err says why. Called at most once per host. */
+    void (*on_gone)(void *arg, int host, const struct rg_error *err);
+};
+
+struct rg_driver_options {
+    struct rg_loop *loop;
+    const struct rg_job *job;
+    const struct rg_plan *plan;
+    const uint8_t *key;        /* the job's key, RG_KEY_NBYTES: reaches agents over standard input or the like,
+                                  never by argv or environment */
+    const struct rg_driver_events *events;
+    void *arg;
+};
+
+struct rg_driver_ops {
+    const char *name; /* "local" */
+    /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block (ms). 0 or
+     * -errno with exit_code 69 or 77. */
+    int (*discover)(struct rg_job *job, struct rg_error *err);
+    /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
+    int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
+    /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
+    void (*stop)(void *state, int host);
+    /* Free everything; agents that still run are ended, hard. No event follows. */
+    void (*destroy)(void *state);
+};
+
+/* The table of all drivers, NULL-terminated, and the one of this name or NULL. */
+extern const struct rg_driver_ops *const rg_drivers[];
+const struct rg_driver_ops *rg_driver_find(const char *name);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan: which rank runs where. A pure function of the job and the slots that the driver found; printed by
+ * --dry-run and --display-map, carried out by the session.
+ *
+ * Ranks are dealt by slot (hosts filled in order) or by node (round robin); the ranks of one host are always
+ * numbered in ascending order. Coordinates: local rank = index on the host; cross rank = index among the hosts that
+ * have this local rank.
+ */
+#ifndef RG_LAUNCH_PLAN_H
+#define RG_LAUNCH_PLAN_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "spec/job.h"
+
+struct rg_plan_rank {
+    int rank, host; /* host: index into hosts */
+    int local_rank, local_size, cross_rank, cross_size;
+    int *cpus;      /* bound to these, ncpus of them; NULL: not bound */
+    int ncpus;
+};
+
+struct rg_plan_host {
+    char *name;
+    int nslots;
+    int ncores;     /* 0: unknown */
+    int first_rank_index, nranks; /* into by_host */
+};
+
+struct rg_plan {
+    struct rg_plan_rank *ranks; /* by rank */
+    int nranks;
+    int *by_host;               /* ranks sorted by host, then rank */
+    struct rg_plan_host *hosts; /* only hosts that have ranks */
+    int nhosts;
+    char job_id[65];            /* unique, [a-z0-9-] */
+};
+
+/* 0; -EINVAL (more ranks than slots and no oversubscribe; exit_code 2); -ENOMEM. job->hosts must have their
+ * nslots filled in (driver's discover). */
+int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_error *err);
+void rg_plan_fini(struct rg_plan *plan);
+
+/* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*, HOROVOD_*,
+ * torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS (where base_env has none).
+ * base_env: what the rank has otherwise. 0 or -ENOMEM. */
+int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
+                     const struct rg_strv *base_env, struct rg_strv *env);
+
+/* The map as people read it (--display-map, --dry-run), appended as text. */
+void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text);
+
+#endif

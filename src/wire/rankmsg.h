@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between a rank's runtime and its agent: a unix stream socket, named by REIGEN_AGENT_SOCKET (a path, or "@name" for
+ * the abstract name space), whose peer's uid both sides check (SO_PEERCRED). Frames: u32 length of the payload, u16
+ * type, payload; little-endian; no encryption, as it never leaves the host.
+ *
+ * Life: the rank connects and says HELLO with its token (REIGEN_RANK_TOKEN, so that a stray process with a stale
+ * environment is refused); the agent answers WELCOME or closes. Then, any number of times, a FENCE: every rank of the
+ * job sends FENCE(generation, blob) and gets FENCE_DONE with the blobs of all ranks, in order of rank, when the last
+ * has sent its own. FENCE_FAILED ends the wait (a rank died, the start timed out, ranks are missing). The agent may send
+ * PEER_DIED at any time. NOTE carries a line for the verdict or for the user. Closing the socket without GOODBYE while the
+ * process lives means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
+ *
+ * The connection is made by the process that calls reigen_init, usually the agent's child or a descendant of it (python under
+ * a shell); one connection per rank at a time; a new HELLO of a rank replaces the old one.
+ */
+#ifndef RG_WIRE_RANKMSG_H
+#define RG_WIRE_RANKMSG_H
+
+#include <stdint.h>
+
+#include "wire/codec.h"
+
+#define RG_RANKMSG_PAYLOAD_MAX (4u << 20)
+#define RG_RANKMSG_BLOB_MAX (64u << 10) /* of one rank in a fence */
+#define RG_RANK_TOKEN_NBYTES 16         /* REIGEN_RANK_TOKEN is its hexadecimal text */
+
+enum rg_rankmsg_type {
+    RG_RANKMSG_HELLO = 1,       /* rank -> agent */
+    RG_RANKMSG_WELCOME = 2,     /* agent -> rank */
+    RG_RANKMSG_FENCE = 3,       /* rank -> agent */
+    RG_RANKMSG_FENCE_DONE = 4,  /* agent -> rank */
+    RG_RANKMSG_FENCE_FAILED = 5,/* agent -> rank */
+    RG_RANKMSG_PEER_DIED = 6,   /* agent -> rank */
+    RG_RANKMSG_NOTE = 7,        /* rank -> agent */
+    RG_RANKMSG_GOODBYE = 8,     /* rank -> agent: reigen_shutdown was called */
+};
+
+struct rg_rankmsg_hello {
+    uint32_t version;      /* RG_PROTOCOL_VERSION */
+    uint32_t rank;
+    uint32_t pid;          /* in the sender's pid name space */
+    struct rg_span token;  /* RG_RANK_TOKEN_NBYTES */
+};
+
+struct rg_rankmsg_welcome {
+    uint32_t size;
+    uint32_t local_size;
+    struct rg_span key;    /* RG_KEY_NBYTES: derived from the job's key, purpose "data": for the sockets between ranks */
+};
+
+struct rg_rankmsg_fence {
+    uint32_t generation;   /* 1 for the first fence of this rank's life, then 2, ... */
+    uint32_t timeout_ms;
+    struct rg_span blob;   /* at most RG_RANKMSG_BLOB_MAX */
+};
+
+struct rg_rankmsg_fence_done {
+    uint32_t generation;
+    struct rg_span blobs;  /* for each rank: u32 length, bytes */
+};
+
+struct rg_rankmsg_fence_failed {
+    uint32_t generation;
+    uint32_t errnum;       /* ETIMEDOUT, ECONNRESET, ECANCELED */
+    char *text;
+};
+
+struct rg_rankmsg_peer_died {
+    uint32_t rank;
+    char *text;            /* "rank 3 on host b: signal 9 (Killed)" */
+};
+
+struct rg_rankmsg_note {
+    uint32_t level;        /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see */
+    char *text;
+};
+
+extern const struct rg_field rg_rankmsg_hello_fields[];
+extern const struct rg_field rg_rankmsg_welcome_fields[];
+extern const struct rg_field rg_rankmsg_fence_fields[];
+extern const struct rg_field rg_rankmsg_fence_done_fields[];
+extern const struct rg_field rg_rankmsg_fence_failed_fields[];
+extern const struct rg_field rg_rankmsg_peer_died_fields[];
+extern const struct rg_field rg_rankmsg_note_fields[];
+
+#endif
