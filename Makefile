@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands a person types. What each does stands in tools/; meson.build says how to compile.
+MAKEFLAGS += --no-print-directory
+
+all:        ## build everything, and install it into .venv (the default)
+	@tools/build.sh
+demo:       ## train four ranks on handwritten digits, about a minute; result in build/demo/
+	@tools/demo.sh
+check:      ## every fast test, with the sanitizers: under ten minutes
+	@tools/check.sh check $(ARGS)
+check-all:  ## every slow test: PyTorch 2, fuzzing, the demo, long exactness
+	@tools/check.sh check-all $(ARGS)
+bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmarks.md (ARGS=--quick)
+	@tools/bench.sh $(ARGS)
+install:    ## make install PREFIX=/usr/local [DESTDIR=]
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHONDIR='$(PYTHONDIR)' tools/install.sh
+clean:      ## remove build/, build-*/ and .venv/
+	@rm -rf build build-*/ .venv
+help:       ## print this
+	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
+
+.PHONY: all demo check check-all bench install clean help

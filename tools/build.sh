@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `make` does: packages, .venv, meson, ninja, and the installation into .venv.
+#
+# Every step leaves its stamp when it is complete and not before, so that a run which was
+# interrupted anywhere is finished by the next one.
+set -eu
+cd "$(dirname "$0")/.."
+here=$(pwd)
+mkdir -p build
+exec 9>build/.lock
+flock 9
+
+now() { date +%s%N; }
+start=$(now)
+# The time since $1 in seconds, with one decimal.
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f s", (b - a) / 1e9 }'; }
+did=
+
+tools/deps.sh build 9>&-
+base=$(tools/python.sh)
+
+# .venv: stands on $base and sees its packages.
+make_venv() {
+    rm -rf .venv build/.installed
+    "$base" -m venv --system-site-packages .venv
+    # The torch of another virtual environment is no site package of that one's base.
+    .venv/bin/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' || {
+        site=$("$base" -c 'import importlib.util as u, os
+s = u.find_spec("torch")
+print(os.path.dirname(os.path.dirname(s.origin)) if s else "")')
+        [ -z "$site" ] || echo "$site" >"$(.venv/bin/python -c \
+            'import sysconfig; print(sysconfig.get_path("purelib"))')/reigen-torch.pth"
+    }
+    echo "$here $base" >.venv/.reigen
+}
+t=$(now)
+if [ "$(cat .venv/.reigen 2>/dev/null)" != "$here $base" ] || [ ! -x .venv/bin/python ]; then
+    make_venv 9>&-
+    echo "python: .venv from $base, $(since "$t")"
+    did=1
+fi
+
+# The build directory, with .venv as its prefix.
+t=$(now)
+if [ "$(cat build/.configured 2>/dev/null)" != "$here $base" ] || [ ! -e build/build.ninja ]; then
+    rm -rf build/.configured build/.installed build/meson-* build/build.ninja build/.ninja_*
+    pythondir=$(.venv/bin/python -c 'import os, sys, sysconfig
+print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
+    if ! meson setup build . --prefix "$here/.venv" --libdir lib -Dpythondir="$pythondir" \
+        >build/setup.log 2>&1 9>&-; then
+        cat build/setup.log >&2
+        exit 1
+    fi
+    echo "$here $base" >build/.configured
+fi
+: >build/.before
+if ! ninja -C build --quiet >build/ninja.log 2>&1 9>&-; then
+    cat build/ninja.log >&2
+    # A build.ninja that cannot even be read is left over from an interrupted run.
+    ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
+    exit 1
+fi
+grep -v '^ninja: ' build/ninja.log || true
+if [ build/.ninja_log -nt build/.before ]; then
+    echo "build: $(since "$t")"
+    did=1
+fi
+
+# Installed files follow what was built, and the sources that are installed as they are.
+t=$(now)
+if [ ! -e build/.installed ] ||
+    [ -n "$(find src include bindings docs meson.build build/src build/bindings build/docs \
+        build/meson-private/install.dat -type f -newer build/.installed -print -quit \
+        2>/dev/null)" ]; then
+    rm -f build/.installed
+    if ! meson install -C build --no-rebuild --only-changed >build/install.log 2>&1 9>&-; then
+        cat build/install.log >&2
+        exit 1
+    fi
+    # The time before, so that what changes meanwhile is installed by the next run.
+    mv build/.before build/.installed
+    echo "install: .venv, $(since "$t")"
+    did=1
+fi
+rm -f build/.before
+
+if [ -n "$did" ]; then
+    echo "ready in $(since "$start"): .venv/bin/reigen, .venv/bin/python (try: make demo)"
+elif [ "${1-}" != --quiet ]; then
+    echo "up to date: .venv/bin/reigen, .venv/bin/python (try: make demo, make help)"
+fi
