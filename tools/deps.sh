@@ -16,6 +16,10 @@ check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-co
     util-linux procps binutils'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
 bench='g++ cmake libopenmpi-dev openmpi-bin ca-certificates'
+# To compile Horovod against Debian's PyTorch.
+bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
+    python3-cffi python3-psutil python3-yaml python3-cloudpickle python3-packaging"
+
 
 # Debian's PyTorch is wanted unless the user's own python has one.
 if [ "${1-}" != --list ] && sh "$(dirname "$0")/python.sh" --has-torch; then
@@ -71,7 +75,7 @@ lacking=$(missing)
 root=
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null; then
-        echo "packages: these are missing, and only root can install them (there is no sudo here):" >&2
+        echo "packages: only root can install these, and there is no sudo here:" >&2
         echo "    apt-get install $lacking" >&2
         exit 77
     fi

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is promised about the size and the needs of the programs that are built."""
+import re
+import subprocess
+
+import pytest
+import repo
+
+AGENT = repo.BUILD / 'src/agent/reigen-agent'
+LIBRARY = repo.BUILD / 'src/coll/libreigen.so'
+AGENT_NBYTES = 512 * 1024
+LIBRARY_NBYTES = 1024 * 1024
+
+
+def run(*argv, **kwargs):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=30,
+                          check=False, **kwargs)
+
+
+def stripped_nbytes(path, tmp_path):
+    out = tmp_path / path.name
+    assert run('strip', '-s', '-o', out, path).returncode == 0
+    return out.stat().st_size
+
+
+def test_agent_is_at_most_512_kib():
+    assert AGENT.stat().st_size <= AGENT_NBYTES
+
+
+def test_agent_needs_no_library_and_no_loader():
+    header = run('readelf', '-lWd', AGENT).stdout
+    assert 'LOAD' in header
+    assert 'INTERP' not in header
+    assert 'NEEDED' not in header
+
+
+def test_agent_is_hardened():
+    header = run('readelf', '-lWdh', AGENT).stdout
+    assert re.search(r'Type:\s+DYN', header), 'not position-independent'
+    assert 'GNU_RELRO' in header and 'TEXTREL' not in header
+    assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
+
+
+def test_agent_starts_in_an_empty_root(tmp_path):
+    (tmp_path / 'reigen-agent').write_bytes(AGENT.read_bytes())
+    (tmp_path / 'reigen-agent').chmod(0o755)
+    if run('unshare', '-r', 'true').returncode == 0:
+        done = run('unshare', '-r', 'chroot', tmp_path, '/reigen-agent', '--version')
+    elif run('chroot', '/', '/bin/true').returncode == 0:
+        done = run('chroot', tmp_path, '/reigen-agent', '--version')
+    else:
+        pytest.skip('neither user namespaces nor chroot are permitted here')
+    assert done.returncode == 0, done.stderr
+    assert re.search(r'\d+\.\d+\.\d+', done.stdout), done.stdout
+
+
+def test_libreigen_is_at_most_1_mib(tmp_path):
+    assert stripped_nbytes(LIBRARY, tmp_path) <= LIBRARY_NBYTES
+
+
+def test_libreigen_exports_its_own_names_only():
+    names = [line.split()[-1].split('@')[0]
+             for line in run('nm', '-D', '--defined-only', LIBRARY).stdout.splitlines()]
+    assert names
+    assert [n for n in names if not n.startswith('reigen_')] == []
+
+
+def test_libreigen_exports_every_function_of_its_header():
+    header = repo.COMMENT.sub('', (repo.ROOT / 'include/reigen/reigen.h').read_text())
+    declared = set(re.findall(r'\b(reigen_\w+)\s*\(', header))
+    exported = {line.split()[-1].split('@')[0]
+                for line in run('nm', '-D', '--defined-only', LIBRARY).stdout.splitlines()}
+    assert declared
+    assert declared - exported == set()
+
+
+def test_libreigen_links_no_framework_and_no_mpi():
+    needed = re.findall(r'NEEDED.*\[(.*)\]', run('readelf', '-dW', LIBRARY).stdout)
+    assert needed
+    known = re.compile(r'(libc|libm|libdl|librt|libpthread|libsodium|ld-linux-.*)\.so\.\d+')
+    assert [n for n in needed if not known.fullmatch(n)] == []

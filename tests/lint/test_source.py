@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The habits of the code that a program can check."""
+import ast
+import re
+
+import repo
+
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 100
+MAX_COLUMNS = 100
+MIN_PUBLIC_COMMENT = 0.40
+MIN_INTERNAL_COMMENT = 0.25
+
+# What each layer may include; src/cmd may include all.
+LAYERS = {
+    'base': {'base'},
+    'wire': {'base', 'wire'},
+    'spec': {'base', 'wire', 'spec'},
+    'launch': {'base', 'wire', 'spec', 'launch'},
+    'agent': {'base', 'wire', 'agent'},
+    'coll': {'base', 'wire', 'coll'},
+    'cmd': {'base', 'wire', 'spec', 'launch', 'agent', 'coll', 'cmd'},
+}
+CODE = ('.c', '.h', '.py', '.sh')
+SPDX = 'SPDX-License-Identifier: Apache-2.0'
+
+
+def test_lower_layers_never_include_higher_ones():
+    problems = []
+    for path in repo.with_suffix('.c', '.h', under='src/'):
+        layer = path.relative_to(repo.ROOT / 'src').parts[0]
+        for number, line in enumerate(repo.read(path).splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not match or match[1].startswith('reigen/'):
+                continue
+            if match[1].split('/')[0] not in LAYERS.get(layer, ()):
+                problems.append(f'{repo.name(path)}:{number}: {layer} includes "{match[1]}"')
+    repo.report(problems)
+
+
+def test_includes_name_their_folder_and_exist():
+    problems = []
+    for path in repo.with_suffix('.c', '.h', under='src/'):
+        for number, line in enumerate(repo.read(path).splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if match and not ((repo.ROOT / 'src' / match[1]).exists() or
+                              (repo.ROOT / 'include' / match[1]).exists()):
+                problems.append(f'{repo.name(path)}:{number}: no src/{match[1]}')
+    repo.report(problems)
+
+
+def c_functions(text):
+    """(first line, number of lines) of each function: its brace stands alone in column 0."""
+    start = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.rstrip() == '{':
+            start = number
+        elif line.startswith('}') and start is not None:
+            yield start, number - start + 1
+            start = None
+
+
+def test_functions_are_at_most_100_lines():
+    problems = []
+    for path in repo.with_suffix('.c', '.h'):
+        problems += [f'{repo.name(path)}:{line}: {count} lines'
+                     for line, count in c_functions(repo.read(path)) if count > MAX_FUNCTION_LINES]
+    for path in repo.with_suffix('.py'):
+        for node in ast.walk(ast.parse(repo.read(path))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                count = node.end_lineno - node.lineno + 1
+                if count > MAX_FUNCTION_LINES:
+                    problems.append(f'{repo.name(path)}:{node.lineno}: {node.name}: {count} lines')
+    repo.report(problems)
+
+
+def test_files_are_at_most_800_lines():
+    problems = []
+    for path in repo.with_suffix(*CODE):
+        count = len(repo.read(path).splitlines())
+        if count > MAX_FILE_LINES:
+            problems.append(f'{repo.name(path)}: {count} lines')
+    repo.report(problems)
+
+
+def test_lines_are_at_most_100_columns_without_tabs_or_trailing_blanks():
+    problems = []
+    for path in repo.with_suffix(*CODE):
+        for number, line in enumerate(repo.read(path).splitlines(), 1):
+            if len(line) > MAX_COLUMNS:
+                problems.append(f'{repo.name(path)}:{number}: {len(line)} columns')
+            if '\t' in line:
+                problems.append(f'{repo.name(path)}:{number}: tab')
+            if line != line.rstrip():
+                problems.append(f'{repo.name(path)}:{number}: trailing blank')
+    repo.report(problems)
+
+
+def test_every_source_opens_with_its_licence():
+    problems = []
+    comment = {'.c': f'/* {SPDX} */', '.h': f'/* {SPDX} */'}
+    for path in repo.files():
+        if path.suffix in CODE + ('.yaml', '.yml', '.ini', '.toml') or path.name in (
+                'meson.build', 'meson_options.txt', 'Makefile', 'Dockerfile', '.gitignore',
+                '.clang-format') or (path.parent.name == '.ci'):
+            lines = repo.read(path).splitlines()
+            if lines and lines[0].startswith('#!'):
+                lines = lines[1:]
+            if lines and lines[0] != comment.get(path.suffix, f'# {SPDX}'):
+                problems.append(f'{repo.name(path)}: {lines[0]}')
+    repo.report(problems)
+
+
+def test_nothing_is_left_for_later():
+    # In halves, so that this file passes too.
+    words = re.compile(r'\b(TO' r'DO|FIX' r'ME|XX' r'X|HA' r'CK)\b')
+    problems = []
+    for path in repo.files():
+        text = repo.read(path) or ''
+        for number, line in enumerate(text.splitlines(), 1):
+            if words.search(line):
+                problems.append(f'{repo.name(path)}:{number}: {line.strip()}')
+    repo.report(problems)
+
+
+def comment_share(text):
+    """The part of the lines that are not blank which hold a comment."""
+    covered = set()
+    for match in repo.COMMENT.finditer(text):
+        first = text.count('\n', 0, match.start())
+        covered.update(range(first, first + match[0].count('\n') + 1))
+    lines = text.splitlines()
+    solid = [i for i, line in enumerate(lines) if line.strip()]
+    return sum(i in covered for i in solid) / max(1, len(solid))
+
+
+def test_headers_state_their_contract():
+    problems = []
+    for path in repo.with_suffix('.h'):
+        if repo.name(path).startswith(('include/', 'src/')):
+            least = MIN_PUBLIC_COMMENT if repo.name(path).startswith('include/') \
+                else MIN_INTERNAL_COMMENT
+            share = comment_share(repo.read(path))
+            if share < least:
+                problems.append(f'{repo.name(path)}: {share:.0%} comment, at least {least:.0%}')
+    repo.report(problems)
+
+
+def test_no_path_of_one_machine_is_committed():
+    pattern = re.compile(r'/(?:wo' + r'rk/(?:main|shared)|ro' + r'ot/\.pyenv)|/home/\w+/')
+    problems = []
+    for path in repo.files():
+        for number, line in enumerate((repo.read(path) or '').splitlines(), 1):
+            if pattern.search(line):
+                problems.append(f'{repo.name(path)}:{number}: {line.strip()}')
+    repo.report(problems)
+
+
+def test_libraries_neither_print_nor_exit():
+    """Only src/cmd and an agent's or program's main file may do either."""
+    call = re.compile(r'(?<![\w>.])(printf|puts|putchar|perror|exit|abort)\s*\(')
+    problems = []
+    for path in repo.with_suffix('.c', under='src/'):
+        layer = path.relative_to(repo.ROOT / 'src').parts[0]
+        if layer in ('cmd', 'agent'):
+            continue
+        text = repo.COMMENT.sub(lambda m: '\n' * m[0].count('\n'), repo.read(path))
+        for number, line in enumerate(repo.STRING.sub('""', text).splitlines(), 1):
+            match = call.search(line)
+            if match:
+                problems.append(f'{repo.name(path)}:{number}: {match[1]}')
+    repo.report(problems)
+
+
+def test_no_macro_hides_a_jump():
+    problems = []
+    for path in repo.with_suffix('.c', '.h', under='src/'):
+        text = repo.read(path).replace('\\\n', '  ')
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.match(r'\s*#\s*define\b.*\b(return|goto)\b(?!\w)', repo.COMMENT.sub('', line)):
+                problems.append(f'{repo.name(path)}: {line.split("(")[0].strip()}')
+    repo.report(problems)
