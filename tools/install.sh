@@ -33,7 +33,7 @@ fi
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/reigen-install.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
-meson install -C build --no-rebuild --quiet --destdir "$stage"
+meson install -C build --no-rebuild --quiet --strip --destdir "$stage"
 from=$stage$(pwd)/.venv
 to=${DESTDIR-}$PREFIX
 to_python=${DESTDIR-}$PYTHONDIR

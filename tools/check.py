@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the parts of `make check` or `make check-all`, and say what each took.
+
+usage: tools/check.py check|check-all [PART...]
+
+Each part keeps its whole output in build/check/PART.log; what failed is shown here as well. The last
+line is "N passed, N failed", with ", N skipped" where tests were skipped. A skip prints its reason,
+and is a failure when CI=true.
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT / 'build/check'
+CI = os.environ.get('CI', '').lower() in ('1', 'true', 'yes')
+SHOWN_LINES = 120
+SANITIZERS = {'asan': 'address,undefined', 'tsan': 'thread'}
+SANITIZER_ENV = {
+    'ASAN_OPTIONS': 'detect_stack_use_after_return=1:strict_string_checks=1:exitcode=66',
+    'UBSAN_OPTIONS': 'print_stacktrace=1:halt_on_error=1:exitcode=66',
+    'TSAN_OPTIONS': f'exitcode=66:second_deadlock_stack=1:suppressions={ROOT}/tests/tsan.supp',
+}
+
+
+class Result:
+    """What one part came to. `failures` and `skips` hold one line each."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failures = []
+        self.skips = []
+        self.seconds = 0.0
+
+
+def run(part, argv, timeout, env=None):
+    """Run a command with its output in the part's log. Its exit status, 124 when out of time."""
+    log = LOGS / f'{part}.log'
+    with open(log, 'ab') as out:
+        out.write(f'$ {" ".join(map(str, argv))}\n'.encode())
+        out.flush()
+        child = subprocess.Popen([str(a) for a in argv], cwd=ROOT, stdout=out,
+                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                 env={**os.environ, **(env or {})}, start_new_session=True)
+        try:
+            return child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return 124
+        finally:
+            # The command's own leftovers too: it leads a process group of its own.
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            child.wait()
+
+
+def show_tail(part):
+    lines = (LOGS / f'{part}.log').read_text(errors='replace').splitlines()
+    print('\n'.join(f'    {line}' for line in lines[-SHOWN_LINES:]), flush=True)
+
+
+# ---------------------------------------------------------------------------- pytest
+
+def pytest(part, paths, *options, timeout=600, env=None):
+    """Run pytest, and count what its XML report says."""
+    result = Result()
+    paths = [p for p in paths if glob.glob(str(ROOT / p / '**/test_*.py'), recursive=True)]
+    if not paths:
+        return result
+    xml = LOGS / f'{part}.xml'
+    xml.unlink(missing_ok=True)
+    status = run(part, [sys.executable, '-m', 'pytest', '-q', '--tb=short', f'--junitxml={xml}',
+                        '-c', 'tests/pytest.ini', '--rootdir=tests', *options, *paths],
+                 timeout, {'PYTHONDONTWRITEBYTECODE': '1', **(env or {})})
+    count_junit(xml, result)
+    # 5: no test was selected.
+    if status not in (0, 1, 5) or (status == 1 and not result.failures):
+        result.failures.append(f'{part}: pytest ended with status {status}')
+    return result
+
+
+def count_junit(xml, result):
+    if not xml.exists():
+        return
+    for case in ElementTree.parse(xml).getroot().iter('testcase'):
+        name = f'{case.get("classname")}.{case.get("name")}'
+        bad = case.find('failure') if case.find('failure') is not None else case.find('error')
+        skip = case.find('skipped')
+        if bad is not None:
+            result.failures.append(f'{name}: {first_line(bad)}')
+        elif skip is not None:
+            result.skips.append(f'{name}: {skip.get("message")}')
+        else:
+            result.passed += 1
+
+
+def first_line(node):
+    lines = f'{node.get("message") or ""}\n{node.text or ""}'.strip().splitlines()
+    return lines[0].strip() if lines else 'failed'
+
+
+# ---------------------------------------------------------------------------- meson
+
+def unit(part, build, wrapper=(), timeout=600, env=None):
+    """Run meson's tests, and count cmocka's cases inside each."""
+    result = Result()
+    log = build / 'meson-logs/testlog.json'
+    log.unlink(missing_ok=True)
+    listed = subprocess.run(['meson', 'introspect', str(build), '--tests'], cwd=ROOT,
+                            capture_output=True, text=True, check=False)
+    if listed.returncode == 0 and json.loads(listed.stdout or '[]') == []:
+        return result
+    argv = ['meson', 'test', '-C', build, '--num-processes', '2', '--timeout-multiplier', '2']
+    if wrapper:
+        argv += ['--wrapper', ' '.join(wrapper)]
+    status = run(part, argv, timeout, {**SANITIZER_ENV, **(env or {})})
+    if log.exists():
+        for line in log.read_text().splitlines():
+            count_cmocka(json.loads(line), result)
+    if status and not result.failures:
+        result.failures.append(f'{part}: meson test ended with status {status}')
+    return result
+
+
+def count_cmocka(test, result):
+    text = (test.get('stdout') or '') + (test.get('stderr') or '')
+    cases = re.findall(r'^\[ *(OK|FAILED|SKIPPED) *\] (\w+)\s*$', text, re.M)
+    seen = {}
+    for verdict, case in cases:
+        seen[case] = verdict
+    for case, verdict in seen.items():
+        if verdict == 'OK':
+            result.passed += 1
+        elif verdict == 'FAILED':
+            result.failures.append(f'{test["name"]}: {case}')
+        else:
+            result.skips.append(f'{test["name"]}: {case}')
+    failed = test.get('result') in ('FAIL', 'TIMEOUT', 'ERROR', 'INTERRUPT')
+    if failed and 'FAILED' not in seen.values():
+        result.failures.append(f'{test["name"]}: {test.get("result")}, '
+                               f'status {test.get("returncode")}')
+    elif not seen and not failed:
+        result.passed += 1
+
+
+def sanitizer_build(part, kind):
+    """Configure build-KIND where that has not been done, and build everything in it."""
+    build = ROOT / f'build-{kind}'
+    stamp = build / '.configured'
+    if not stamp.exists() or stamp.read_text() != str(ROOT):
+        shutil.rmtree(build, ignore_errors=True)
+        status = run(part, ['meson', 'setup', build, '.', f'-Db_sanitize={SANITIZERS[kind]}',
+                            '-Doptimization=1', '-Dtests=enabled'], 120)
+        if status:
+            return None
+        stamp.write_text(str(ROOT))
+    status = run(part, ['nice', 'ninja', '-C', build], 900)
+    return None if status else build
+
+
+def without_aslr():
+    """ThreadSanitizer of gcc 12 cannot live with the address ranges of some kernels."""
+    works = subprocess.run(['setarch', '-R', 'true'], capture_output=True, check=False)
+    return ['setarch', '-R'] if works.returncode == 0 else []
+
+
+# ---------------------------------------------------------------------------- parts
+
+def part_lint(part):
+    return pytest(part, ['tests/lint'], timeout=120)
+
+
+def part_unit(part):
+    return unit(part, ROOT / 'build')
+
+
+def behaviour(part, marks, timeout, env=None):
+    """Most tests two at a time, then those that need the machine for themselves."""
+    result = pytest(part, ['tests/behaviour'], '-n', '2', '-m', f'{marks} and not serial',
+                    timeout=timeout, env=env)
+    alone = pytest(f'{part}-serial', ['tests/behaviour'], '-m', f'{marks} and serial',
+                   timeout=timeout, env=env)
+    merge(result, alone)
+    if alone.failures:
+        with open(LOGS / f'{part}.log', 'ab') as out:
+            out.write((LOGS / f'{part}-serial.log').read_bytes())
+    return result
+
+
+def merge(result, other):
+    result.passed += other.passed
+    result.failures += other.failures
+    result.skips += other.skips
+
+
+def part_behaviour(part):
+    return behaviour(part, 'not slow', 420)
+
+
+def part_install(part):
+    return pytest(part, ['tests/install'], '-m', 'not slow', timeout=180)
+
+
+def sanitized(part, kind):
+    build = sanitizer_build(part, kind)
+    if not build:
+        result = Result()
+        result.failures.append(f'{part}: the build with -fsanitize={SANITIZERS[kind]} failed')
+        return result
+    wrapper = without_aslr() if kind == 'tsan' else []
+    result = unit(part, build, wrapper)
+    env = {**SANITIZER_ENV, 'REIGEN_TEST_BUILD': str(build), 'REIGEN_TEST_SANITIZER': kind}
+    more = pytest(f'{part}-behaviour', ['tests/behaviour'], '-m', 'sanitize and not slow',
+                  timeout=240, env=env)
+    if more.failures:
+        with open(LOGS / f'{part}.log', 'ab') as out:
+            out.write((LOGS / f'{part}-behaviour.log').read_bytes())
+    merge(result, more)
+    return result
+
+
+def part_asan(part):
+    return sanitized(part, 'asan')
+
+
+def part_tsan(part):
+    return sanitized(part, 'tsan')
+
+
+def part_slow(part):
+    return behaviour(part, 'slow', 1800)
+
+
+def part_torch2(part):
+    return pytest(part, ['tests/torch2'], timeout=1500)
+
+
+def part_fuzz(part):
+    return pytest(part, ['tests/fuzz'], timeout=900)
+
+
+def part_demo(part):
+    return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow', timeout=900)
+
+
+PARTS = {
+    'check': [('lint', part_lint), ('unit', part_unit), ('behaviour', part_behaviour),
+              ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
+    'check-all': [('slow', part_slow), ('demo', part_demo), ('fuzz', part_fuzz),
+                  ('torch2', part_torch2)],
+}
+
+
+def report_part(name, result):
+    verdict = 'ok' if not result.failures else 'FAILED'
+    print(f'{name:<12} {verdict:<7} {result.passed} passed, {len(result.failures)} failed, '
+          f'{len(result.skips)} skipped, {result.seconds:.1f} s', flush=True)
+    for skip in result.skips:
+        print(f'    skipped: {skip}', flush=True)
+    if result.failures:
+        show_tail(name)
+        for failure in result.failures:
+            print(f'    failed: {failure}', flush=True)
+
+
+def report_all(results):
+    print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9}')
+    for name, r in results:
+        print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} {r.seconds:>7.1f} s')
+    print(f'{"together":<12} {"":>24} {sum(r.seconds for _, r in results):>7.1f} s\n')
+    passed = sum(r.passed for _, r in results)
+    failed = sum(len(r.failures) for _, r in results)
+    skipped = sum(len(r.skips) for _, r in results)
+    print(f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else ''),
+          flush=True)
+    return failed
+
+
+def main(argv):
+    known = dict(PARTS.get(argv[1], ()) if len(argv) > 1 else ())
+    names = argv[2:] or list(known)
+    if not known or any(n not in known for n in names):
+        print(f'usage: check.py check|check-all [PART...]; parts: {", ".join(known)}',
+              file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name in names:
+        for old in glob.glob(str(LOGS / f'{name}*')):
+            os.unlink(old)
+        (LOGS / f'{name}.log').touch()
+        start = time.monotonic()
+        result = known[name](name)
+        result.seconds = time.monotonic() - start
+        if not result.passed and not result.failures and not result.skips:
+            result.failures.append(f'{name}: no test ran')
+        if CI:
+            result.failures += [f'skipped, which CI forbids: {s}' for s in result.skips]
+            result.skips = []
+        report_part(name, result)
+        results.append((name, result))
+    return 1 if report_all(results) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

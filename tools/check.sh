@@ -1,0 +1,10 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# make check and make check-all: packages, build, then tools/check.py.
+#
+# usage: tools/check.sh check|check-all [PART...]
+set -eu
+cd "$(dirname "$0")/.."
+tools/deps.sh "$1"
+tools/build.sh --quiet
+exec /usr/bin/python3 tools/check.py "$@"
