@@ -49,8 +49,11 @@ bool rg_str_starts(const char *text, const char *prefix);
 int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,
                  struct rg_error *err);
 
+/* The longest duration, a bit over 31 years: its nanoseconds added to any clock fit in 64 bits. */
+#define RG_DURATION_MAX_MS 1000000000000ull
+
 /* A duration as people write it: "30" and "30s" are seconds, also "250ms", "2m", "1h".
- * 0, -EINVAL or -ERANGE. */
+ * 0, -EINVAL, or -ERANGE above RG_DURATION_MAX_MS. */
 int rg_parse_duration_ms(const char *what, const char *text, uint64_t *ret_ms,
                          struct rg_error *err);
 

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fd.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+static int set_flag(int fd, int get, int set, int flag, bool on)
+{
+    int flags = fcntl(fd, get);
+
+    if (flags < 0)
+        return -errno;
+    int wanted = on ? flags | flag : flags & ~flag;
+
+    if (wanted != flags && fcntl(fd, set, wanted) < 0)
+        return -errno;
+    return 0;
+}
+
+int rg_fd_set_nonblock(int fd, bool on)
+{
+    return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);
+}
+
+int rg_fd_set_cloexec(int fd, bool on)
+{
+    return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
+}
+
+int rg_read_all(int fd, void *data, size_t nbytes)
+{
+    uint8_t *p = data;
+
+    while (nbytes > 0) {
+        ssize_t n = read(fd, p, nbytes);
+
+        if (n == 0)
+            return -EPIPE;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        p += n;
+        nbytes -= (size_t) n;
+    }
+    return 0;
+}
+
+int rg_write_all(int fd, const void *data, size_t nbytes)
+{
+    const uint8_t *p = data;
+
+    while (nbytes > 0) {
+        ssize_t n = write(fd, p, nbytes);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        p += n;
+        nbytes -= (size_t) n;
+    }
+    return 0;
+}
+
+int rg_pipe(int ret_fds[2])
+{
+    return pipe2(ret_fds, O_CLOEXEC) < 0 ? -errno : 0;
+}
+
+int rg_socketpair(int ret_fds[2])
+{
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) < 0 ? -errno : 0;
+}
+
+/* Read to the end of fd into *data, which grows; stops above max_nbytes. */
+static int read_to_end(int fd, size_t max_nbytes, char **data, size_t *nbytes)
+{
+    size_t capacity = 0;
+
+    for (;;) {
+        if (capacity - *nbytes < 2) {
+            capacity = capacity ? capacity * 2 : 4096;
+            char *grown = realloc(*data, capacity);
+
+            if (!grown)
+                return -ENOMEM;
+            *data = grown;
+        }
+        ssize_t n = read(fd, *data + *nbytes, capacity - *nbytes - 1);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : 0;
+        *nbytes += (size_t) n;
+        if (*nbytes > max_nbytes)
+            return -EFBIG;
+    }
+}
+
+int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
+{
+    rg_autofree char *data = NULL;
+    size_t nbytes = 0;
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    int rc = read_to_end(fd, max_nbytes, &data, &nbytes);
+
+    if (rc < 0)
+        return rc;
+    data[nbytes] = '\0';
+    if (ret_nbytes)
+        *ret_nbytes = nbytes;
+    *ret_data = rg_steal_ptr(&data);
+    return 0;
+}
+
+static int make_one(const char *path, mode_t mode, struct rg_error *err)
+{
+    struct stat st;
+
+    if (mkdir(path, mode) == 0)
+        return 0;
+    int errnum = errno;
+
+    /* An existing parent on a read-only file system gives EROFS, not EEXIST. */
+    if (stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return 0;
+        errnum = ENOTDIR;
+    }
+    return rg_error_set(err, errnum, "cannot make directory %s: %s", path, strerror(errnum));
+}
+
+int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err)
+{
+    rg_autofree char *part = strdup(path);
+
+    if (!part)
+        return rg_error_set(err, ENOMEM, "cannot make directory %s: out of memory", path);
+    if (!*part)
+        return rg_error_set(err, ENOENT, "cannot make a directory: its name is empty");
+    for (char *p = part + 1; *p; p++) {
+        if (*p != '/' || p[-1] == '/')
+            continue;
+        *p = '\0';
+        int rc = make_one(part, mode, err);
+
+        if (rc < 0)
+            return rc;
+        *p = '/';
+    }
+    return make_one(part, mode, err);
+}

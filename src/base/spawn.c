@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/spawn.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+#define FIRST_HIGH_FD 10 /* above every descriptor that the child is given */
+#define SIGNAL_COUNT 64
+#define EXIT_USAGE 2
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND 127
+
+/* What the child was doing when it failed. */
+enum stage {
+    STAGE_SESSION,
+    STAGE_TERMINAL,
+    STAGE_DEATH_SIGNAL,
+    STAGE_AFFINITY,
+    STAGE_DESCRIPTORS,
+    STAGE_CWD,
+    STAGE_EXEC,
+    STAGE_INTERPRETER, /* the file is there, what its first line names is not */
+};
+
+struct failure {
+    int32_t stage;
+    int32_t errnum;
+};
+
+/* All the child needs. It runs in its parent's memory until exec, so it allocates nothing, takes no
+ * lock, and changes nothing here. */
+struct plan {
+    const struct rg_spawn *spec;
+    char *const *envp;
+    const char *path;
+    int sources[4]; /* for 0, 1, 2, 3; the last is -1 without extra_fd */
+    int report_fd;
+    pid_t parent;
+};
+
+extern char **environ;
+
+static _Noreturn void fail(int report_fd, enum stage stage, int errnum)
+{
+    struct failure failure = { stage, errnum };
+
+    /* Fewer than PIPE_BUF bytes into an empty pipe: never short. */
+    ssize_t ignored = write(report_fd, &failure, sizeof(failure));
+
+    (void) ignored;
+    _exit(EXIT_NOT_FOUND);
+}
+
+static void reset_signals(void)
+{
+    struct sigaction action = { .sa_handler = SIG_DFL };
+    sigset_t none;
+
+    /* Some numbers belong to the C library, which refuses them; they are at their defaults. */
+    for (int signo = 1; signo <= SIGNAL_COUNT; signo++)
+        sigaction(signo, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Sources may lie in the way of targets, so all go up first. */
+static int place_descriptors(const struct plan *plan, int *report_fd)
+{
+    int high[4];
+    int high_report = fcntl(plan->report_fd, F_DUPFD_CLOEXEC, FIRST_HIGH_FD);
+
+    if (high_report < 0)
+        return -errno;
+    *report_fd = high_report;
+    for (int i = 0; i < 4; i++) {
+        high[i] = -1;
+        if (plan->sources[i] < 0)
+            continue;
+        high[i] = fcntl(plan->sources[i], F_DUPFD_CLOEXEC, FIRST_HIGH_FD);
+        if (high[i] < 0)
+            return -errno;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (high[i] >= 0 && dup2(high[i], i) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static void set_up_process(const struct plan *plan, int report_fd)
+{
+    const struct rg_spawn *spec = plan->spec;
+
+    if (spec->new_session && setsid() < 0)
+        fail(report_fd, STAGE_SESSION, errno);
+    if (spec->new_group && !spec->new_session && setpgid(0, 0) < 0)
+        fail(report_fd, STAGE_SESSION, errno);
+    if (spec->controlling_tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        fail(report_fd, STAGE_TERMINAL, errno);
+    if (spec->death_signal && prctl(PR_SET_PDEATHSIG, spec->death_signal, 0, 0, 0) < 0)
+        fail(report_fd, STAGE_DEATH_SIGNAL, errno);
+    /* The parent may have died before the request; then nobody would send the signal. */
+    if (spec->death_signal && getppid() != plan->parent)
+        _exit(128 + spec->death_signal);
+    if (spec->affinity && sched_setaffinity(0, sizeof(*spec->affinity), spec->affinity) < 0)
+        fail(report_fd, STAGE_AFFINITY, errno);
+    if (spec->cwd && chdir(spec->cwd) < 0)
+        fail(report_fd, STAGE_CWD, errno);
+}
+
+/* Try every directory of PATH, as a shell does: what is there but may not be run counts only when
+ * no other directory has it. Returns the errno of the failure. */
+static int exec_by_path(const struct plan *plan)
+{
+    const char *name = plan->spec->argv[0];
+    size_t name_length = strlen(name);
+    int found = ENOENT;
+    char file[PATH_MAX];
+
+    for (const char *dir = plan->path;; dir++) {
+        size_t length = strcspn(dir, ":");
+
+        if (length + name_length + 2 <= sizeof(file)) {
+            char *p = mempcpy(file, dir, length);
+
+            if (length > 0)
+                *p++ = '/';
+            memcpy(p, name, name_length + 1);
+            execve(file, plan->spec->argv, plan->envp);
+            if (errno == ENOENT && access(file, F_OK) == 0)
+                fail(plan->report_fd, STAGE_INTERPRETER, errno);
+            if (errno == EACCES)
+                found = EACCES;
+            else if (errno != ENOENT && errno != ENOTDIR)
+                return errno;
+        }
+        dir += length;
+        if (*dir == '\0')
+            return found;
+    }
+}
+
+static _Noreturn void run_child(struct plan plan)
+{
+    int report_fd = plan.report_fd;
+
+    reset_signals();
+    int rc = place_descriptors(&plan, &report_fd);
+
+    if (rc < 0)
+        fail(report_fd, STAGE_DESCRIPTORS, -rc);
+    plan.report_fd = report_fd;
+    set_up_process(&plan, report_fd);
+    if (plan.path)
+        fail(report_fd, STAGE_EXEC, exec_by_path(&plan));
+    execve(plan.spec->argv[0], plan.spec->argv, plan.envp);
+    int errnum = errno;
+    bool there = errnum == ENOENT && access(plan.spec->argv[0], F_OK) == 0;
+
+    fail(report_fd, there ? STAGE_INTERPRETER : STAGE_EXEC, errnum);
+}
+
+/* No handler of ours may run in the child while it shares our memory, hence the blocked signals. */
+static pid_t start_child(const struct plan *plan)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t pid = vfork();
+
+    if (pid == 0)
+        run_child(*plan);
+    int saved_errno = errno;
+
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = saved_errno;
+    return pid;
+}
+
+static const char *find_path(char *const *envp)
+{
+    for (; *envp; envp++) {
+        if (strncmp(*envp, "PATH=", 5) == 0)
+            return *envp + 5;
+    }
+    return DEFAULT_PATH;
+}
+
+static int explain_exec(const struct rg_spawn *spec, int errnum, struct rg_error *err)
+{
+    const char *name = spec->argv[0];
+
+    switch (errnum) {
+    case ENOENT:
+    case ENOTDIR:
+        if (strchr(name, '/'))
+            return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                                     "cannot start %s: no such file%s%s", name,
+                                     spec->cwd ? "; the working directory is " : "",
+                                     spec->cwd ? spec->cwd : "");
+        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                                 "cannot start %s: not found in PATH; give its path, or ./%s", name,
+                                 name);
+    case EACCES:
+    case EPERM:
+        return rg_error_set_exit(err, EACCES, EXIT_NOT_EXECUTABLE,
+                                 "cannot start %s: not executable (permission denied); chmod +x "
+                                 "it, or name its interpreter in front of it",
+                                 name);
+    case ENOEXEC:
+        return rg_error_set_exit(err, ENOEXEC, EXIT_NOT_EXECUTABLE,
+                                 "cannot start %s: neither a program for this machine nor a script "
+                                 "with a #! line; name its interpreter in front of it",
+                                 name);
+    case E2BIG:
+        return rg_error_set_exit(err, E2BIG, EXIT_NOT_EXECUTABLE,
+                                 "cannot start %s: its arguments and environment are too large",
+                                 name);
+    default:
+        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE, "cannot start %s: %s", name,
+                                 strerror(errnum));
+    }
+}
+
+static int explain(const struct rg_spawn *spec, const struct failure *failure,
+                   struct rg_error *err)
+{
+    static const char *const doing[] = {
+        [STAGE_SESSION] = "making its session",
+        [STAGE_TERMINAL] = "giving it a terminal",
+        [STAGE_DEATH_SIGNAL] = "tying its life to ours",
+        [STAGE_AFFINITY] = "binding it to its processors",
+        [STAGE_DESCRIPTORS] = "passing its descriptors",
+    };
+
+    switch (failure->stage) {
+    case STAGE_EXEC: return explain_exec(spec, failure->errnum, err);
+    case STAGE_INTERPRETER:
+        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                                 "cannot start %s: the interpreter that it names (its #! line or "
+                                 "its dynamic loader) is not there",
+                                 spec->argv[0]);
+    case STAGE_CWD:
+        return rg_error_set_exit(err, failure->errnum, EXIT_USAGE,
+                                 "cannot start %s: working directory %s: %s", spec->argv[0],
+                                 spec->cwd, strerror(failure->errnum));
+    default:
+        return rg_error_set(err, failure->errnum, "cannot start %s: %s: %s", spec->argv[0],
+                            doing[failure->stage], strerror(failure->errnum));
+    }
+}
+
+/* The write end closes at exec, so the pipe's end without a report means success. */
+static int await_exec(const struct rg_spawn *spec, int report_fd, pid_t pid, struct rg_error *err)
+{
+    struct failure failure;
+    int rc = rg_read_all(report_fd, &failure, sizeof(failure));
+
+    if (rc == -EPIPE)
+        return 0;
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (rc < 0)
+        return rg_error_set(err, -rc, "cannot start %s: %s", spec->argv[0], strerror(-rc));
+    return explain(spec, &failure, err);
+}
+
+static int cannot_begin(const struct rg_spawn *spec, int errnum, const char *doing,
+                        struct rg_error *err)
+{
+    return rg_error_set(err, errnum, "cannot start %s: %s: %s", spec->argv[0], doing,
+                        strerror(errnum));
+}
+
+int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err)
+{
+    rg_autoclose int null_fd = -1, read_fd = -1, write_fd = -1;
+    char *const *envp = spec->envp ? spec->envp : environ;
+    int fds[2];
+
+    if (!spec->argv[0] || !*spec->argv[0])
+        return rg_error_set_exit(err, EINVAL, EXIT_USAGE, "cannot start a program without a name");
+    if (spec->fds[0] < 0 || spec->fds[1] < 0 || spec->fds[2] < 0) {
+        null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null_fd < 0)
+            return cannot_begin(spec, errno, "/dev/null", err);
+    }
+    int rc = rg_pipe(fds);
+
+    if (rc < 0)
+        return cannot_begin(spec, -rc, "making a pipe", err);
+    read_fd = fds[0];
+    write_fd = fds[1];
+
+    struct plan plan = {
+        .spec = spec,
+        .envp = envp,
+        .path = strchr(spec->argv[0], '/') ? NULL : find_path(envp),
+        .sources = { 0, 0, 0, spec->extra_fd_set ? spec->extra_fd : -1 },
+        .report_fd = write_fd,
+        .parent = getpid(),
+    };
+    for (int i = 0; i < 3; i++)
+        plan.sources[i] = spec->fds[i] < 0 ? null_fd : spec->fds[i];
+    pid_t pid = start_child(&plan);
+
+    if (pid < 0)
+        return cannot_begin(spec, errno, "making a process", err);
+    close(rg_steal_fd(&write_fd));
+    rc = await_exec(spec, read_fd, pid, err);
+    if (rc < 0)
+        return rc;
+    *ret_pid = pid;
+    return 0;
+}
+
+int rg_status_code(int wait_status)
+{
+    if (WIFSIGNALED(wait_status))
+        return 128 + WTERMSIG(wait_status);
+    return WEXITSTATUS(wait_status);
+}
+
+const char *rg_status_text(int wait_status, char *buf, size_t nbytes)
+{
+    if (WIFSIGNALED(wait_status))
+        snprintf(buf, nbytes, "signal %d (%s)", WTERMSIG(wait_status),
+                 strsignal(WTERMSIG(wait_status)));
+    else
+        snprintf(buf, nbytes, "exit code %d", WEXITSTATUS(wait_status));
+    return buf;
+}
