@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make bench: Reigen beside its peers, in interleaved rounds.
+
+usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [--many 300x1K]
+                      [--rounds N] [--no-write]
+
+A full run takes some ten minutes and writes docs/benchmarks.md with its plots. --quick (one round,
+few sizes), and every option that leaves something out, print the tables and write nothing but
+build/bench/. In a round every contender runs once for every number of ranks; a figure is the median
+over the rounds of the median (10th percentile) within a round.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import report
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / 'bench'
+OUT = ROOT / 'build/bench'
+REIGEN = ROOT / '.venv/bin/reigen'
+VENV_PYTHON = ROOT / '.venv/bin/python'
+PYTHON = '/usr/bin/python3'
+HOROVOD = ROOT / 'build/peers/horovod'
+SIZES = '4,256,1K,4K,16K,64K,256K,1M,4M,16M,64M'
+QUICK_SIZES = '4,4K,64K,1M,16M'
+MANY = '300x1K,100x4K,20x1M'
+QUICK_MANY = '300x1K'
+RUN_SECONDS_MAX = 150
+LAUNCHES = 15
+# Horovod's launcher passes the first two lines; without the third its threads spin each other off
+# two cores, and it is ten times slower.
+HOROVOD_MPI = ['-bind-to', 'none', '-map-by', 'slot',
+               '-mca', 'pml', 'ob1', '-mca', 'btl', '^openib',
+               '-mca', 'mpi_yield_when_idle', '1']
+MPIRUN = ['mpirun', '--allow-run-as-root', '--oversubscribe']
+
+
+def parse_nbytes(text):
+    match = re.fullmatch(r'(\d+)([KM]?)', text)
+    if not match:
+        raise SystemExit(f'bench: {text!r} is no size, such as 4, 16K or 1M')
+    return int(match[1]) << {'': 0, 'K': 10, 'M': 20}[match[2]]
+
+
+def parse_many(text):
+    count, _, nbytes = text.partition('x')
+    return f'{int(count)}x{parse_nbytes(nbytes)}'
+
+
+def options():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--only', default='')
+    parser.add_argument('--np', default='2,4')
+    parser.add_argument('--sizes')
+    parser.add_argument('--many')
+    parser.add_argument('--rounds', type=int)
+    parser.add_argument('--no-write', action='store_true')
+    args = parser.parse_args()
+    args.partial = bool(args.quick or args.only or args.sizes or args.many or args.np != '2,4'
+                        or args.no_write)
+    args.only = [n for n in args.only.split(',') if n]
+    args.np = [int(n) for n in args.np.split(',')]
+    sizes = args.sizes if args.sizes is not None else QUICK_SIZES if args.quick else SIZES
+    many = args.many if args.many is not None else QUICK_MANY if args.quick else MANY
+    args.sizes = [parse_nbytes(s) for s in sizes.split(',') if s]
+    args.many = [parse_many(m) for m in many.split(',') if m]
+    args.rounds = args.rounds or (1 if args.quick else 3)
+    args.budget_ms = 60 if args.quick else 200
+    return args
+
+
+# ---------------------------------------------------------------------------- contenders
+
+def environment(**more):
+    keep = {k: v for k, v in os.environ.items()
+            if not k.startswith(('HOROVOD_', 'REIGEN_', 'OMPI_', 'PYTHONPATH'))}
+    return {**keep, 'OMP_NUM_THREADS': '1', 'OMPI_ALLOW_RUN_AS_ROOT': '1',
+            'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', 'GLOO_SOCKET_IFNAME': 'lo',
+            'OMPI_MCA_btl_tcp_if_include': 'lo', **more}
+
+
+def run_all(commands, log):
+    """Start commands, [(argv, env)], wait for all, and leave none. True if all ended with 0."""
+    children = []
+    try:
+        with open(log, 'wb') as out:
+            for argv, env in commands:
+                children.append(subprocess.Popen([str(a) for a in argv], stdout=out, stderr=out,
+                                                 stdin=subprocess.DEVNULL, env=env,
+                                                 start_new_session=True))
+        deadline = time.monotonic() + RUN_SECONDS_MAX
+        return all([c.wait(max(0.1, deadline - time.monotonic())) == 0 for c in children])
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        for child in children:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+
+def launch_mpi(argv, np):
+    return [(MPIRUN + ['-np', np] + argv, environment())]
+
+
+def launch_reigen(argv, np):
+    return [([REIGEN, 'run', '-np', np, '--'] + argv, environment())]
+
+
+def launch_horovod_mpi(argv, np):
+    env = environment(PYTHONPATH=str(HOROVOD), HOROVOD_CONTROLLER='mpi',
+                      HOROVOD_CPU_OPERATIONS='mpi')
+    return [(MPIRUN + HOROVOD_MPI + ['-np', np] + argv, env)]
+
+
+def launch_horovod_gloo(argv, np):
+    env = environment(PYTHONPATH=str(HOROVOD))
+    return [([PYTHON, '-m', 'horovod.runner.launch', '--gloo', '-np', np] + argv, env)]
+
+
+def launch_torch(argv, np):
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    return [(argv, environment(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank),
+                               WORLD_SIZE=str(np))) for rank in range(np)]
+
+
+# name: (launch, program)
+CONTENDERS = {
+    'cmpi': (launch_mpi, [OUT / 'peer_mpi']),
+    'reigen-c': (launch_reigen, [OUT / 'ours']),
+    'hvd-mpi': (launch_horovod_mpi, [PYTHON, BENCH / 'hvd.py']),
+    'hvd-gloo': (launch_horovod_gloo, [PYTHON, BENCH / 'hvd.py']),
+    'tdist': (launch_torch, [PYTHON, BENCH / 'peer_torch.py']),
+    'reigen-py': (launch_reigen, [VENV_PYTHON, BENCH / 'hvd.py']),
+}
+
+
+def compile_all():
+    """The C contenders. Those that cannot be built are left out, with a line that says so."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    flags = ['-O2', '-Wall', f'-I{ROOT}/include']
+    common = [str(BENCH / 'measure.c')]
+    lib = ROOT / 'build/src/coll'
+    builds = {
+        'cmpi': ['mpicc', *flags, '-o', OUT / 'peer_mpi', BENCH / 'peer_mpi.c', *common],
+        'reigen-c': ['cc', *flags, '-o', OUT / 'ours', BENCH / 'ours.c', *common, f'-L{lib}',
+                     '-lreigen', f'-Wl,-rpath,{lib}'],
+    }
+    absent = []
+    for name, argv in builds.items():
+        done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f'{name}: left out: {done.stderr.strip().splitlines()[-1:]}')
+            absent.append(name)
+    if not REIGEN.exists():
+        absent += ['reigen-c', 'reigen-py']
+    if not (HOROVOD / 'horovod').exists():
+        absent += ['hvd-mpi', 'hvd-gloo']
+    return absent
+
+
+# ---------------------------------------------------------------------------- rounds
+
+def run_contender(name, np, args):
+    """One run: the measurements as a list of dicts, empty when it failed."""
+    launch, program = CONTENDERS[name]
+    out = OUT / f'{name}-{np}.jsonl'
+    out.unlink(missing_ok=True)
+    argv = program + ['--out', out, '--sizes', ','.join(map(str, args.sizes)),
+                      '--many', ','.join(args.many), '--budget-ms', args.budget_ms]
+    start = time.monotonic()
+    good = run_all(launch(argv, np), OUT / f'{name}-{np}.log')
+    lines = out.read_text().splitlines() if out.exists() else []
+    print(f'  {name:<10} np={np}  {time.monotonic() - start:5.1f} s'
+          + ('' if good else f'  FAILED, see build/bench/{name}-{np}.log'), flush=True)
+    return [json.loads(line) for line in lines]
+
+
+def run_rounds(args, names):
+    """{(np, name, series, item): [measurement of each round]}; item is bytes or a pattern."""
+    found = {}
+    for number in range(args.rounds):
+        print(f'round {number + 1} of {args.rounds}', flush=True)
+        for np in args.np:
+            for name in names:
+                for m in run_contender(name, np, args):
+                    item = m.get('bytes', m.get('pattern'))
+                    found.setdefault((np, name, m['series'], item), []).append(m)
+    return found
+
+
+def condense(found):
+    """The same keys: (median, 10th percentile) in microseconds."""
+    return {key: (statistics.median(m['median_us'] for m in ms),
+                  statistics.median(m['p10_us'] for m in ms)) for key, ms in found.items()}
+
+
+def time_launches(count):
+    """{name: seconds of each} for the launchers with four ranks of `true`, turn by turn."""
+    commands = {'mpirun': MPIRUN + ['-np', '4', 'true'],
+                'reigen': [REIGEN, 'run', '-np', '4', '--', 'true']}
+    commands = {n: c for n, c in commands.items() if shutil.which(str(c[0]))}
+    times = {name: [] for name in commands}
+    for _ in range(count + 1):
+        for name, argv in commands.items():
+            start = time.monotonic()
+            if not run_all([(argv, environment())], OUT / f'launch-{name}.log'):
+                raise SystemExit(f'bench: {name} failed, see build/bench/launch-{name}.log')
+            times[name].append(time.monotonic() - start)
+    # The first of each was a warm-up.
+    return {name: t[1:] for name, t in times.items()}
+
+
+def time_demo():
+    """Seconds of make demo when everything is installed, or None."""
+    start = time.monotonic()
+    log = OUT / 'demo.log'
+    with open(log, 'wb') as out:
+        done = subprocess.run([ROOT / 'tools/demo.sh'], stdout=out, stderr=out, check=False,
+                              stdin=subprocess.DEVNULL, env=environment(), timeout=400)
+    return time.monotonic() - start if done.returncode == 0 else None
+
+
+def nbytes_of(path):
+    stripped = OUT / 'stripped'
+    if not path.exists() or subprocess.run(['strip', '-s', '-o', stripped, path],
+                                           check=False).returncode:
+        return None
+    return stripped.stat().st_size
+
+
+def cpu_model():
+    match = re.search(r'^model name\s*: (.*)$', Path('/proc/cpuinfo').read_text(), re.M)
+    return match[1] if match else os.uname().machine
+
+
+def main():
+    args = options()
+    absent = compile_all()
+    names = [n for n in CONTENDERS if n not in absent and (not args.only or n in args.only)]
+    start = time.monotonic()
+    load = os.getloadavg()[0]
+    results = {
+        'when': time.strftime('%Y-%m-%d %H:%M', time.gmtime()),
+        'cores': os.cpu_count(), 'cpu': cpu_model(), 'load': load, 'rounds': args.rounds, 'absent': absent,
+        'sizes': args.sizes, 'many': args.many, 'np': args.np,
+        'times': condense(run_rounds(args, names)),
+        'launch': {} if args.only else time_launches(5 if args.quick else LAUNCHES),
+        'agent_nbytes': nbytes_of(ROOT / 'build/src/agent/reigen-agent'),
+        'library_nbytes': nbytes_of(ROOT / 'build/src/coll/libreigen.so'),
+        'demo_s': None if args.partial else time_demo(),
+    }
+    results['took_s'] = time.monotonic() - start
+    plain = {**results, 'times': [[*k, *v] for k, v in results['times'].items()]}
+    (OUT / 'results.json').write_text(json.dumps(plain, indent=1) + '\n')
+    text, failed = report.render(results, OUT if args.partial else ROOT / 'docs')
+    print(text)
+    where = OUT if args.partial else ROOT / 'docs'
+    (where / 'benchmarks.md').write_text(text)
+    print(f'written: {(where / "benchmarks.md").relative_to(ROOT)} after '
+          f'{results["took_s"]:.0f} s; {failed} targets missed')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""measure.c's loop for contenders in Python: the same options, rules and output."""
+import argparse
+import json
+import time
+
+import torch
+
+RUNS_MAX, RUNS_MIN = 5000, 5
+WARM_MIN, WARM_MAX, WARM_SECONDS = 4, 200, 0.02
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--out', required=True)
+    parser.add_argument('--sizes', default='')
+    parser.add_argument('--many', default='')
+    parser.add_argument('--budget-ms', type=int, default=200)
+    args = parser.parse_args()
+    args.sizes = [int(s) for s in args.sizes.split(',') if s]
+    args.many = [tuple(int(x) for x in m.split('x')) for m in args.many.split(',') if m]
+    return args
+
+
+class Contender:
+    """What is measured. Methods take tensors of float32; `value` is an int, rank 0's for all."""
+    rank = 0
+    size = 1
+
+    def broadcast(self, value):
+        raise NotImplementedError
+
+    def barrier(self):
+        raise NotImplementedError
+
+    def out(self, tensor):
+        """Returns the sum in a new tensor."""
+        raise NotImplementedError
+
+    def inplace(self, tensor):
+        raise NotImplementedError
+
+    # name: function(tensors), in place
+    many = {}
+
+
+def measure(contender, run, budget_ms, out, series, **label):
+    runs = warm_up(contender, run, budget_ms)
+    contender.barrier()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter_ns()
+        run()
+        times.append(time.perf_counter_ns() - start)
+    if out:
+        times.sort()
+        out.write(json.dumps({'series': series, **label, 'runs': runs,
+                              'median_us': times[runs // 2] / 1e3,
+                              'p10_us': times[runs // 10] / 1e3}) + '\n')
+        out.flush()
+
+
+def warm_up(contender, run, budget_ms):
+    spent = 0
+    for i in range(1, WARM_MAX + 1):
+        start = time.perf_counter()
+        run()
+        last = time.perf_counter() - start
+        spent += last
+        if i % WARM_MIN == 0 and not contender.broadcast(int(spent < WARM_SECONDS)):
+            break
+    runs = int(min(RUNS_MAX, max(RUNS_MIN, budget_ms / 1e3 / max(last, 1e-9))))
+    return contender.broadcast(runs)
+
+
+def main(contender):
+    args = options()
+    out = open(args.out, 'w', encoding='utf-8') if contender.rank == 0 else None
+    for nbytes in args.sizes:
+        tensor = torch.ones(nbytes // 4)
+        assert torch.equal(contender.out(tensor), torch.full_like(tensor, contender.size))
+        measure(contender, lambda t=tensor: contender.out(t), args.budget_ms, out, 'out',
+                bytes=nbytes)
+    for nbytes in args.sizes:
+        if nbytes >= 1 << 20:
+            tensor = torch.zeros(nbytes // 4)
+            measure(contender, lambda t=tensor: contender.inplace(t), args.budget_ms, out, 'in',
+                    bytes=nbytes)
+    for name, run in contender.many.items():
+        for count, nbytes in args.many:
+            tensors = [torch.zeros(nbytes // 4) for _ in range(count)]
+            measure(contender, lambda t=tensors, r=run: r(t), args.budget_ms, out, name,
+                    pattern=f'{count}x{nbytes}')
+    if out:
+        out.close()

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables, targets and plots from what bench.py measured."""
+import math
+
+import plot
+
+LABELS = {
+    'cmpi': 'C MPI_Allreduce', 'reigen-c': 'Reigen, C', 'hvd-mpi': 'Horovod, MPI',
+    'hvd-gloo': 'Horovod, gloo', 'tdist': 'torch.distributed', 'reigen-py': 'Reigen, Python',
+}
+C_PEERS = ['cmpi']
+PYTHON_PEERS = ['hvd-mpi', 'hvd-gloo', 'tdist']
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def size_name(nbytes):
+    for unit, name in ((MIB, 'MiB'), (KIB, 'KiB')):
+        if nbytes >= unit:
+            return f'{nbytes // unit} {name}'
+    return f'{nbytes} B'
+
+
+def pattern_name(pattern):
+    count, nbytes = pattern.split('x')
+    return f'{count} x {size_name(int(nbytes))}'
+
+
+def us(value):
+    """Three figures."""
+    if value is None:
+        return '-'
+    return f'{value:.0f}' if value >= 100 else f'{value:.3g}'
+
+
+class Results:
+    """Look-ups in the measurements; everything that is absent is None."""
+
+    def __init__(self, raw):
+        self.raw = raw
+        self.times = raw['times']
+
+    def us(self, np, name, series, item):
+        found = self.times.get((np, name, series, item))
+        return found[0] if found else None
+
+    def cell(self, np, name, series, item):
+        found = self.times.get((np, name, series, item))
+        return f'{us(found[0])} ({us(found[1])})' if found else '-'
+
+    def best(self, np, names, series, item):
+        found = [self.us(np, n, s, item) for n in names for s in series]
+        return min((f for f in found if f is not None), default=None)
+
+    def ratio(self, np, ours, peers, series, item, peer_series=None):
+        """Our time over the best peer's, or None."""
+        mine = self.us(np, ours, series, item)
+        best = self.best(np, peers, peer_series or [series], item)
+        return mine / best if mine is not None and best else None
+
+
+# ---------------------------------------------------------------------------- targets
+
+def judge(ratios, limit, how):
+    """(measured, passed) of the ratios that exist."""
+    known = [r for r in ratios if r is not None]
+    if not known:
+        return None, None
+    if how == 'mean':
+        value = math.exp(sum(map(math.log, known)) / len(known))
+    else:
+        value = max(known)
+    return value, value <= limit
+
+
+def ratio_targets(r):
+    """(what, limit, how, ratios) of every target that is a ratio."""
+    sizes = r.raw['sizes']
+
+    def series(np, ours, peers, chosen, kinds=('out',)):
+        return [r.ratio(np, ours, peers, k, s) for k in kinds for s in chosen]
+
+    small = [s for s in sizes if s <= 16 * KIB]
+    middle = [s for s in sizes if s >= 4 * KIB]
+    large = [s for s in sizes if s >= MIB]
+    rows = [
+        ('Python, 2 ranks, 4 B to 16 KiB: worst against torch.distributed', 0.25, 'max',
+         series(2, 'reigen-py', ['tdist'], small)),
+        ('C, 2 ranks, from 4 KiB: worst against C MPI', 2, 'max',
+         series(2, 'reigen-c', C_PEERS, middle)),
+        ('C, 2 ranks, from 1 MiB: worst against C MPI', 1, 'max',
+         series(2, 'reigen-c', C_PEERS, large)),
+        ('C, 2 ranks, from 1 MiB, in place: worst against C MPI', 1, 'max',
+         series(2, 'reigen-c', C_PEERS, large, ['in'])),
+        ('C, 4 ranks: geometric mean against C MPI', 0.8, 'mean',
+         series(4, 'reigen-c', C_PEERS, sizes)),
+        ('C, 4 ranks: worst against C MPI', 1.15, 'max', series(4, 'reigen-c', C_PEERS, sizes)),
+        ('Python, 4 ranks: geometric mean against the best peer', 0.8, 'mean',
+         series(4, 'reigen-py', PYTHON_PEERS, sizes)),
+        ('Python, 4 ranks: worst against the best peer', 1.15, 'max',
+         series(4, 'reigen-py', PYTHON_PEERS, sizes)),
+    ]
+    pattern = f'300x{KIB}'
+    for np in (2, 4):
+        # Like with like, but C has to beat whatever is best in Python.
+        for what, name, ours, limit, theirs in (
+                ('grouped_allreduce', 'reigen-py', 'many-grouped', 0.25, ['many-grouped']),
+                ('through C', 'reigen-c', 'many-calls', 0.25, ['many-calls', 'many-grouped']),
+                ('300 Python calls', 'reigen-py', 'many-calls', 0.5, ['many-calls'])):
+            rows.append((f'300 x 1 KiB, {np} ranks, {what}: against the best peer', limit, 'max',
+                         [r.ratio(np, name, PYTHON_PEERS, ours, pattern, theirs)]))
+    return rows
+
+
+def plain_targets(raw):
+    """(what, limit, measured, format) of the others."""
+    launch = raw['launch']
+    ratio = None
+    if 'reigen' in launch and 'mpirun' in launch:
+        ratio = middle(launch['reigen']) / middle(launch['mpirun'])
+    agent, library = raw['agent_nbytes'], raw['library_nbytes']
+    return [
+        ('reigen run -np 4 -- true: against mpirun', 0.6, ratio, '{:.2f}'),
+        ('make demo', 120, raw['demo_s'], '{:.0f} s'),
+        ('reigen-agent, stripped', 512, agent and agent / KIB, '{:.0f} KiB'),
+        ('libreigen.so, stripped', 1024, library and library / KIB, '{:.0f} KiB'),
+    ]
+
+
+def middle(values):
+    return sorted(values)[len(values) // 2]
+
+
+def target_table(r):
+    """The lines of the table, and how many targets were missed."""
+    lines = ['| target | at most | measured | |', '|---|---|---|---|']
+    missed = 0
+    for what, limit, how, ratios in ratio_targets(r):
+        value, passed = judge(ratios, limit, how)
+        if value is not None:
+            missed += not passed
+            lines.append(f'| {what} | {limit} | {value:.2f} | {"pass" if passed else "MISSED"} |')
+    for what, limit, value, form in plain_targets(r.raw):
+        if value is not None:
+            missed += value > limit
+            lines.append(f'| {what} | {form.format(limit)} | {form.format(value)} | '
+                         f'{"pass" if value <= limit else "MISSED"} |')
+    return lines, missed
+
+
+# ---------------------------------------------------------------------------- tables
+
+def size_table(r, np, names, ours, peers, series):
+    names = [n for n in names if any(r.us(np, n, series, s) for s in r.raw['sizes'])]
+    if not names:
+        return []
+    lines = ['| us | ' + ' | '.join(LABELS[n] for n in names) + ' | ratio |',
+             '|---|' + '---|' * (len(names) + 1)]
+    for nbytes in r.raw['sizes']:
+        cells = [r.cell(np, n, series, nbytes) for n in names]
+        if all(c == '-' for c in cells):
+            continue
+        ratio = r.ratio(np, ours, peers, series, nbytes)
+        lines.append(f'| {size_name(nbytes)} | ' + ' | '.join(cells)
+                     + f' | {"-" if ratio is None else f"{ratio:.2f}"} |')
+    return lines + ['']
+
+
+def many_table(r, np):
+    columns = [(n, s) for n in LABELS for s in ('many-loop', 'many-calls', 'many-grouped')
+               if any(r.us(np, n, s, p) for p in r.raw['many'])]
+    if not columns:
+        return []
+    how = {'many-loop': 'one by one', 'many-calls': 'n calls', 'many-grouped': 'grouped'}
+    lines = ['| us | ' + ' | '.join(f'{LABELS[n]}, {how[s]}' for n, s in columns) + ' |',
+             '|---|' + '---|' * len(columns)]
+    for pattern in r.raw['many']:
+        lines.append(f'| {pattern_name(pattern)} | '
+                     + ' | '.join(r.cell(np, n, s, pattern) for n, s in columns) + ' |')
+    return lines + ['']
+
+
+def launch_table(launch):
+    if not launch:
+        return []
+    lines = ['## Start and end of four ranks of `true`', '', '| | median | fastest |',
+             '|---|---|---|']
+    for name, times in launch.items():
+        lines.append(f'| {name} | {middle(times) * 1e3:.1f} ms | {min(times) * 1e3:.1f} ms |')
+    return lines + ['']
+
+
+INTRO = """# Benchmarks
+
+`make bench` measures this page anew: it runs Reigen and its peers in turn on one machine, {rounds} \
+rounds, and
+writes the tables and plots. A figure is the median, over the rounds, of the median within a round; \
+the 10th
+percentile stands in brackets. Ratios are Reigen's time over the best peer's in the same table: \
+below 1 is
+faster. `make bench ARGS=--quick` takes a minute or two and writes nothing here; `--only`, `--np`, \
+`--sizes` and
+`--many` choose one table, see bench/bench.py. The raw figures are in build/bench/results.json.
+
+The peers: `MPI_Allreduce` in C and Horovod 0.28.1 over MPI with Debian's Open MPI 4.1, Horovod \
+over gloo, and
+torch.distributed over gloo; one thread of PyTorch per process. Horovod over MPI runs with \
+`mpi_yield_when_idle`,
+without which it is ten times slower on two cores. Every sum is of float32. "In place" is \
+`allreduce_`,
+`MPI_IN_PLACE` and `all_reduce`; otherwise the result is a new tensor (for torch.distributed, a \
+clone).
+
+Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.{absent}
+"""
+
+
+def intro(raw):
+    absent = sorted(set(raw['absent']))
+    note = f' Absent: {"; ".join(LABELS[n] for n in absent)}.' if absent else ''
+    return INTRO.format(**{**raw, 'absent': note})
+
+
+def render(raw, plots):
+    """The page as text, and how many targets were missed. Writes the plots into `plots`."""
+    r = Results(raw)
+    targets, missed = target_table(r)
+    lines = [intro(raw), '## Targets', '', *targets, '']
+    c_names, python_names = ['cmpi', 'reigen-c'], PYTHON_PEERS + ['reigen-py']
+    for np in raw['np']:
+        lines += [f'## Allreduce, {np} ranks', '']
+        name = f'benchmarks-np{np}.svg'
+        curves = {LABELS[n]: [(s, r.us(np, n, 'out', s)) for s in raw['sizes']
+                              if r.us(np, n, 'out', s)] for n in LABELS}
+        curves = {n: c for n, c in curves.items() if len(c) > 1}
+        if curves:
+            (plots / name).write_text(plot.curves(f'Allreduce, {np} ranks', curves))
+            lines += [f'![time by size, {np} ranks]({name})', '']
+        for series, title in (('out', ''), ('in', 'In place:'), ('call', 'By name, blocking:')):
+            table = size_table(r, np, c_names, 'reigen-c', C_PEERS, series)
+            table += size_table(r, np, python_names, 'reigen-py', PYTHON_PEERS, series)
+            if table:
+                lines += ([title, ''] if title else []) + table
+    for np in raw['np']:
+        table = many_table(r, np)
+        if table:
+            lines += [f'## Many tensors at once, {np} ranks', ''] + table
+    lines += launch_table(raw['launch'])
+    return '\n'.join(lines).rstrip('\n') + '\n', missed
