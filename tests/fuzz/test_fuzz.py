@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libFuzzer on every fuzz target, each for 20 seconds, starting from its corpus."""
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / 'build-fuzz'
+SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '20'))
+
+
+def run(*argv, timeout, **kwargs):
+    done = subprocess.run([str(a) for a in argv], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors='replace', timeout=timeout,
+                          check=False, **kwargs)
+    return done.returncode, done.stdout
+
+
+def targets():
+    """The names of the fuzz targets, as the ordinary build knows them."""
+    done = subprocess.run(['meson', 'introspect', ROOT / 'build', '--targets'],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        return []
+    return sorted(t['name'] for t in json.loads(done.stdout) if t['name'].startswith('fuzz_'))
+
+
+def corpus_of(name):
+    """tests/fuzz/corpus/wire-codec for fuzz_wire_codec."""
+    wanted = name.replace('fuzz_', '', 1)
+    found = [d for d in (ROOT / 'tests/fuzz/corpus').glob('*')
+             if d.name.replace('-', '_').replace('.', '_') == wanted]
+    return found[0] if found else None
+
+
+@pytest.fixture(scope='module')
+def build():
+    stamp = BUILD / '.configured'
+    if not stamp.exists():
+        shutil.rmtree(BUILD, ignore_errors=True)
+        status, output = run('meson', 'setup', BUILD, '.', '-Dfuzz=true', '-Dtests=enabled',
+                             '-Db_sanitize=address,undefined', '-Db_lundef=false', timeout=120,
+                             env={**os.environ, 'CC': 'clang'})
+        assert status == 0, output
+        stamp.touch()
+    names = [f'tests/{n}' for n in targets()]
+    status, output = run('nice', 'ninja', '-C', BUILD, *names, timeout=400)
+    assert status == 0, output
+    return BUILD
+
+
+def test_there_are_fuzz_targets():
+    assert targets()
+
+
+@pytest.mark.timeout(SECONDS + 500)
+@pytest.mark.parametrize('name', targets())
+def test_fuzzing_finds_nothing(build, tmp_path, name):
+    corpus = corpus_of(name)
+    assert corpus and any(corpus.iterdir()), f'{name} has no corpus in tests/fuzz/corpus'
+    found = tmp_path / 'found'
+    found.mkdir()
+    env = {**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1'}
+    status, output = run(build / 'tests' / name, f'-max_total_time={SECONDS}', '-timeout=10',
+                         '-rss_limit_mb=2048', '-print_final_stats=1', '-verbosity=0',
+                         f'-artifact_prefix={tmp_path}/', found, corpus, timeout=SECONDS + 60,
+                         env=env)
+    crash = [f'{p.name}: {p.read_bytes()[:256].hex()}' for p in tmp_path.glob('*-*')
+             if p.is_file()]
+    assert status == 0, f'{output[-4000:]}\n{crash}'
+    executed = re.search(r'number_of_executed_units:\s*(\d+)', output)
+    assert executed and int(executed[1]) > 1000, output[-2000:]

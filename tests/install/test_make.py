@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make, make install, and what they leave behind."""
+import ctypes
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*argv, **kwargs):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60,
+                          check=False, **kwargs)
+
+
+def seconds_of(function, *args):
+    start = time.monotonic()
+    result = function(*args)
+    return time.monotonic() - start, result
+
+
+@pytest.mark.serial
+def test_make_with_nothing_to_do_prints_one_line_in_a_second(make):
+    make(ROOT)
+    took, (status, output) = seconds_of(make, ROOT)
+    assert status == 0, output
+    assert re.fullmatch(r'up to date: .*\n', output), output
+    assert took < 2.0
+
+
+@pytest.mark.serial
+def test_packages_that_are_there_are_not_installed_again():
+    run('tools/deps.sh', 'check', cwd=ROOT)
+    took, done = seconds_of(lambda: run('tools/deps.sh', 'check', cwd=ROOT))
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+    assert took < 0.6
+
+
+def test_an_unknown_set_of_packages_is_refused():
+    done = run('tools/deps.sh', 'everything', cwd=ROOT)
+    assert done.returncode == 2
+    assert 'usage' in done.stderr
+
+
+def test_missing_packages_without_root_or_sudo_are_named(tmp_path):
+    fake = tmp_path / 'bin'
+    fake.mkdir()
+    for name in ('sh', 'awk', 'dirname', 'cat', 'stat', 'head', 'tail', 'mkdir', 'mv', 'python3'):
+        (fake / name).symlink_to(Path('/usr/bin') / name)
+    for name, text in (('dpkg-query', 'exit 1'), ('apt-get', 'exit 1'), ('id', 'echo 1000')):
+        (fake / name).write_text(f'#!/bin/sh\n{text}\n')
+        (fake / name).chmod(0o755)
+    done = run('tools/deps.sh', 'build', cwd=ROOT, env={'PATH': str(fake)})
+    assert done.returncode == 77
+    assert 'apt-get install' in done.stderr and 'libsodium-dev' in done.stderr
+
+
+def test_venv_imports_horovod_from_anywhere(tmp_path):
+    done = run(ROOT / '.venv/bin/python', '-c',
+               'import horovod.torch as hvd; hvd.init(); print(hvd.size(), hvd.rank())',
+               cwd=tmp_path)
+    assert done.stdout.strip() == '1 0', done.stderr
+
+
+@pytest.fixture(scope='module')
+def prefix(tmp_path_factory):
+    """What make install puts under a prefix."""
+    where = tmp_path_factory.mktemp('prefix') / 'opt'
+    done = run('make', 'install', f'PREFIX={where}', cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return where
+
+
+def test_install_puts_every_part_under_the_prefix(prefix):
+    found = {str(p.relative_to(prefix)) for p in prefix.rglob('*') if p.is_file()}
+    for wanted in (r'bin/reigen', r'bin/reigen-agent', r'include/reigen/reigen\.h',
+                   r'lib/libreigen\.so(\.[\d.]+)?', r'lib/pkgconfig/reigen\.pc',
+                   r'share/man/man1/reigen\.1(\.gz)?',
+                   r'share/bash-completion/completions/reigen',
+                   r'share/zsh/site-functions/_reigen',
+                   r'share/fish/vendor_completions\.d/reigen\.fish',
+                   r'lib/python[\d.]+/[a-z]+-packages/horovod/torch/__init__\.py',
+                   r'lib/python[\d.]+/[a-z]+-packages/reigen/libreigen\.so'):
+        assert any(re.fullmatch(wanted, name) for name in found), f'{wanted} not in {sorted(found)}'
+
+
+def test_nothing_installed_knows_where_it_was_built(prefix):
+    secret = str(ROOT).encode()
+    knows = [str(p) for p in prefix.rglob('*') if p.is_file() and secret in p.read_bytes()]
+    assert knows == []
+
+
+def test_installed_launcher_finds_its_agent(prefix):
+    done = run(prefix / 'bin/reigen', 'run', '-np', '2', '--', 'sh', '-c', 'echo rank $RANK',
+               cwd='/', env={'PATH': '/usr/bin:/bin'})
+    assert done.returncode == 0, done.stderr
+    assert 'rank 0' in done.stdout and 'rank 1' in done.stdout
+
+
+def test_installed_python_package_brings_its_library(prefix):
+    site = next(prefix.glob('lib/python*/*-packages'))
+    done = run(ROOT / '.venv/bin/python', '-c',
+               'import reigen, horovod.torch as hvd; hvd.init(); print(hvd.size(), reigen.__file__)',
+               cwd='/', env={**os.environ, 'PYTHONPATH': str(site)})
+    assert done.returncode == 0, done.stderr
+    assert str(site) in done.stdout
+
+
+def test_installed_header_and_library_fit_together(prefix, tmp_path):
+    source = tmp_path / 'use.c'
+    source.write_text('#include <reigen/reigen.h>\n#include <stdio.h>\n'
+                      'int main(void) { puts(reigen_version()); return reigen_size() > 0; }\n')
+    env = {**os.environ, 'PKG_CONFIG_PATH': str(prefix / 'lib/pkgconfig')}
+    flags = run('pkg-config', '--cflags', '--libs', 'reigen', env=env)
+    assert flags.returncode == 0, flags.stderr
+    done = run('cc', source, '-o', tmp_path / 'use', *flags.stdout.split())
+    assert done.returncode == 0, done.stderr
+    done = run(tmp_path / 'use', env={'LD_LIBRARY_PATH': str(prefix / 'lib')})
+    assert re.fullmatch(r'\d+\.\d+\.\d+\n', done.stdout), done.stderr
+    ctypes.CDLL(str(prefix / 'lib/libreigen.so'))
+
+
+def test_destdir_is_put_before_the_prefix(tmp_path):
+    done = run('make', 'install', 'PREFIX=/opt/reigen', f'DESTDIR={tmp_path}', cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / 'opt/reigen/bin/reigen').exists()
+
+
+@pytest.mark.parametrize('arguments, says', [((), 'usage'), (('PREFIX=here',), 'absolute')])
+def test_install_without_a_usable_prefix_is_refused(make, arguments, says):
+    status, output = make(ROOT, 'install', *arguments)
+    assert status != 0
+    assert says in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_interrupted_build_is_finished_by_the_next(clone, make):
+    """Stamps are written last: a build directory cut off at any point is repaired."""
+    child = subprocess.Popen(['make'], cwd=clone, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (clone / 'build/meson-private').exists():
+        time.sleep(0.02)
+    os.killpg(child.pid, 9)
+    child.wait()
+    assert not (clone / 'build/.installed').exists()
+    status, output = make(clone)
+    assert status == 0, output
+    # A setup that got as far as half a build.ninja.
+    (clone / 'build/build.ninja').write_text('rule x\n')
+    (clone / 'build/.configured').unlink()
+    (clone / '.venv/.reigen').unlink()
+    status, output = make(clone)
+    assert status == 0, output
+    status, output = make(clone)
+    assert output.startswith('up to date'), output
+    assert run(clone / '.venv/bin/reigen', '--version').returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_clone_that_was_moved_builds_again(clone, make):
+    status, output = make(clone)
+    assert status == 0, output
+    moved = clone.parent / 'elsewhere'
+    clone.rename(moved)
+    status, output = make(moved)
+    assert status == 0, output
+    done = run(moved / '.venv/bin/python', '-c', 'import sys; print(sys.prefix)')
+    assert done.stdout.strip() == str(moved / '.venv')
