@@ -7,7 +7,10 @@
  * role, so that a link of another job, version or role fails. Then transport messages: a u16
  * little-endian length in clear and the ciphertext (RFC 8439 AEAD, 64-bit counter nonce), carrying
  * frames: u32 length, u16 message type, payload (wire/msg.h). A frame may span transport messages.
- * Nothing is accepted before the handshake is complete; a wrong key, a replay, a truncation or a
+ * In front of each handshake message goes the greeting: "reigen" and the version as u16, so that a
+ * stranger or another version is told apart from a wrong key. The initiator ends the handshake with
+ * an empty transport message; only this opens the link for the responder, whom a recorded first
+ * message could deceive. Nothing is accepted before the handshake is complete; a wrong key, a replay, a truncation or a
  * length beyond the caps ends the link with -EBADMSG.
  *
  * A link does no I/O of its own accord and knows no event loop: the owner moves bytes.
@@ -32,6 +35,7 @@
 
 #define RG_KEY_NBYTES 32
 #define RG_JOB_ID_MAX 64               /* characters */
+#define RG_ROLE_MAX 32                 /* characters */
 #define RG_PROTOCOL_VERSION 1
 #define RG_FRAME_MAX (16u << 20)       /* bytes of one frame's payload */
 #define RG_LINK_BACKLOG (4u << 20)     /* rg_link_send asks the owner to pause above this */
@@ -54,8 +58,12 @@ int rg_link_create(const struct rg_link_options *options, struct rg_link **ret_l
 void rg_link_destroy(struct rg_link *link);
 
 /* Feed bytes from the peer, as they come. 0, or -EBADMSG with the cause ("wrong key or a stranger",
- * ...): the link is dead then and the owner closes the descriptors. */
+ * ...), or -ENOMEM: the link is dead then and the owner closes the descriptors. */
 int rg_link_receive(struct rg_link *link, const void *bytes, size_t nbytes, struct rg_error *err);
+
+/* The peer's bytes have ended. 0, or -EBADMSG when they ended within a message or a frame. The link
+ * is dead afterwards either way. */
+int rg_link_finish(struct rg_link *link, struct rg_error *err);
 
 /* Queue one frame (kept until the handshake is done). 0; -EMSGSIZE above RG_FRAME_MAX; -ENOMEM;
  * -ENOTCONN when dead. */
@@ -65,6 +73,8 @@ int rg_link_send(struct rg_link *link, uint16_t type, const void *payload, size_
  * this link. rg_link_sent drops the nbytes that were written. */
 const uint8_t *rg_link_output(struct rg_link *link, size_t *ret_nbytes);
 void rg_link_sent(struct rg_link *link, size_t nbytes);
+/* Bytes that wait: output, and frames kept until the handshake is done. */
+size_t rg_link_pending(const struct rg_link *link);
 
 /* True while more than RG_LINK_BACKLOG bytes wait: producers of bulk data should pause. */
 bool rg_link_congested(const struct rg_link *link);

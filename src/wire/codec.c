@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/codec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/link.h"
+
+#define PRINT_TEXT_MAX 60 /* characters of a string in a trace */
+#define PRINT_LIST_MAX 8  /* strings of a list in a trace */
+
+/* Where a field lies in a constant and in a writable object. */
+static const void *at(const struct rg_field *field, const void *object)
+{
+    return (const char *) object + field->offset;
+}
+
+static void *in(const struct rg_field *field, void *object)
+{
+    return (char *) object + field->offset;
+}
+
+static void encode_text(const char *text, struct rg_buf *buf)
+{
+    size_t nbytes = text ? strlen(text) : 0;
+
+    /* The peer would refuse it; better that the sender knows. */
+    if (nbytes > RG_CODEC_STR_MAX && buf->status == 0)
+        buf->status = -EMSGSIZE;
+    rg_buf_put_span(buf, text, nbytes);
+}
+
+static void encode_list(const struct rg_strv *list, struct rg_buf *buf)
+{
+    if (list->count > RG_CODEC_STRV_MAX && buf->status == 0)
+        buf->status = -EMSGSIZE;
+    rg_buf_put_u32(buf, (uint32_t) list->count);
+    for (size_t i = 0; i < list->count && buf->status == 0; i++)
+        encode_text(list->v[i], buf);
+}
+
+static void encode_span(const struct rg_span *span, struct rg_buf *buf)
+{
+    if (span->nbytes > RG_FRAME_MAX && buf->status == 0)
+        buf->status = -EMSGSIZE;
+    rg_buf_put_span(buf, span->data, span->nbytes);
+}
+
+void rg_codec_encode(const struct rg_field *fields, const void *object, struct rg_buf *buf)
+{
+    for (const struct rg_field *f = fields; f->kind != RG_FIELD_END; f++) {
+        const void *p = at(f, object);
+
+        switch (f->kind) {
+        case RG_FIELD_U8: rg_buf_put_u8(buf, *(const uint8_t *) p); break;
+        case RG_FIELD_U32: rg_buf_put_u32(buf, *(const uint32_t *) p); break;
+        case RG_FIELD_I32: rg_buf_put_u32(buf, (uint32_t) * (const int32_t *) p); break;
+        case RG_FIELD_U64: rg_buf_put_u64(buf, *(const uint64_t *) p); break;
+        case RG_FIELD_STR: encode_text(*(char *const *) p, buf); break;
+        case RG_FIELD_STRV: encode_list(p, buf); break;
+        case RG_FIELD_SPAN: encode_span(p, buf); break;
+        case RG_FIELD_END: break;
+        }
+    }
+}
+
+/* 0, -EBADMSG or -ENOMEM. */
+static int decode_text(struct rg_reader *reader, char **ret_text)
+{
+    char *text = rg_reader_str(reader, RG_CODEC_STR_MAX);
+
+    if (!text)
+        return reader->bad ? -EBADMSG : -ENOMEM;
+    *ret_text = text;
+    return 0;
+}
+
+static int decode_list(struct rg_reader *reader, struct rg_strv *list)
+{
+    uint32_t count = rg_reader_u32(reader);
+    int rc = reader->bad || count > RG_CODEC_STRV_MAX ? -EBADMSG : 0;
+
+    /* Nothing is allocated for count itself: each string must be there. */
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
+        char *text = NULL;
+
+        rc = decode_text(reader, &text);
+        if (rc == 0)
+            rc = rg_strv_take(list, text);
+    }
+    return rc;
+}
+
+static int decode_span(struct rg_reader *reader, struct rg_span *span)
+{
+    size_t nbytes;
+    const uint8_t *bytes = rg_reader_span(reader, RG_FRAME_MAX, &nbytes);
+
+    if (!bytes)
+        return -EBADMSG;
+    if (nbytes == 0)
+        return 0;
+    span->data = malloc(nbytes);
+    if (!span->data)
+        return -ENOMEM;
+    memcpy(span->data, bytes, nbytes);
+    span->nbytes = nbytes;
+    return 0;
+}
+
+static int decode_field(const struct rg_field *field, struct rg_reader *reader, void *p)
+{
+    switch (field->kind) {
+    case RG_FIELD_U8: *(uint8_t *) p = rg_reader_u8(reader); break;
+    case RG_FIELD_U32: *(uint32_t *) p = rg_reader_u32(reader); break;
+    case RG_FIELD_I32: *(int32_t *) p = (int32_t) rg_reader_u32(reader); break;
+    case RG_FIELD_U64: *(uint64_t *) p = rg_reader_u64(reader); break;
+    case RG_FIELD_STR: return decode_text(reader, p);
+    case RG_FIELD_STRV: return decode_list(reader, p);
+    case RG_FIELD_SPAN: return decode_span(reader, p);
+    case RG_FIELD_END: break;
+    }
+    return reader->bad ? -EBADMSG : 0;
+}
+
+int rg_codec_decode(const struct rg_field *fields, const void *bytes, size_t nbytes,
+                    void *ret_object)
+{
+    struct rg_reader reader = rg_reader_make(bytes, nbytes);
+    int rc = 0;
+
+    for (const struct rg_field *f = fields; rc == 0 && f->kind != RG_FIELD_END; f++)
+        rc = decode_field(f, &reader, in(f, ret_object));
+    if (rc == 0)
+        rc = rg_reader_done(&reader);
+    if (rc < 0)
+        rg_codec_clear(fields, ret_object);
+    return rc;
+}
+
+void rg_codec_clear(const struct rg_field *fields, void *object)
+{
+    for (const struct rg_field *f = fields; f->kind != RG_FIELD_END; f++) {
+        void *p = in(f, object);
+
+        switch (f->kind) {
+        case RG_FIELD_U8: *(uint8_t *) p = 0; break;
+        case RG_FIELD_U32: *(uint32_t *) p = 0; break;
+        case RG_FIELD_I32: *(int32_t *) p = 0; break;
+        case RG_FIELD_U64: *(uint64_t *) p = 0; break;
+        case RG_FIELD_STR:
+            free(*(char **) p);
+            *(char **) p = NULL;
+            break;
+        case RG_FIELD_STRV: rg_strv_fini(p); break;
+        case RG_FIELD_SPAN:
+            free(((struct rg_span *) p)->data);
+            *(struct rg_span *) p = (struct rg_span) { NULL, 0 };
+            break;
+        case RG_FIELD_END: break;
+        }
+    }
+}
+
+/* At most PRINT_TEXT_MAX characters, control characters as '?', so that a trace stays one line and
+ * cannot steer a terminal. */
+static void print_text(const char *text, size_t nbytes, struct rg_buf *buf)
+{
+    size_t shown = nbytes < PRINT_TEXT_MAX ? nbytes : PRINT_TEXT_MAX;
+
+    for (size_t i = 0; i < shown; i++) {
+        unsigned char c = (unsigned char) text[i];
+
+        rg_buf_put_u8(buf, c < 0x20 || c >= 0x7F ? '?' : c);
+    }
+    if (shown < nbytes)
+        rg_buf_printf(buf, "...");
+}
+
+/* Lists carry environments, whose values may be secrets: nothing after a '=' is shown. */
+static void print_list(const struct rg_strv *list, struct rg_buf *buf)
+{
+    rg_buf_put_u8(buf, '[');
+    for (size_t i = 0; i < list->count && i < PRINT_LIST_MAX; i++) {
+        size_t name = strcspn(list->v[i], "=");
+
+        if (i > 0)
+            rg_buf_put_u8(buf, ' ');
+        print_text(list->v[i], name, buf);
+        if (list->v[i][name])
+            rg_buf_printf(buf, "=...");
+    }
+    if (list->count > PRINT_LIST_MAX)
+        rg_buf_printf(buf, " and %zu more", list->count - PRINT_LIST_MAX);
+    rg_buf_put_u8(buf, ']');
+}
+
+void rg_codec_print(const struct rg_field *fields, const void *object, struct rg_buf *buf)
+{
+    for (const struct rg_field *f = fields; f->kind != RG_FIELD_END; f++) {
+        const void *p = at(f, object);
+        const char *text;
+
+        rg_buf_printf(buf, "%s%s=", f == fields ? "" : " ", f->name);
+        switch (f->kind) {
+        case RG_FIELD_U8: rg_buf_printf(buf, "%u", *(const uint8_t *) p); break;
+        case RG_FIELD_U32: rg_buf_printf(buf, "%" PRIu32, *(const uint32_t *) p); break;
+        case RG_FIELD_I32: rg_buf_printf(buf, "%" PRId32, *(const int32_t *) p); break;
+        case RG_FIELD_U64: rg_buf_printf(buf, "%" PRIu64, *(const uint64_t *) p); break;
+        case RG_FIELD_STR:
+            text = *(char *const *) p;
+            print_text(text ? text : "", text ? strlen(text) : 0, buf);
+            break;
+        case RG_FIELD_STRV: print_list(p, buf); break;
+        case RG_FIELD_SPAN:
+            rg_buf_printf(buf, "<%zu bytes>", ((const struct rg_span *) p)->nbytes);
+            break;
+        case RG_FIELD_END: break;
+        }
+    }
+}
