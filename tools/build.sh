@@ -41,9 +41,11 @@ if [ "$(cat .venv/.reigen 2>/dev/null)" != "$here $base" ] || [ ! -x .venv/bin/p
     did=1
 fi
 
-# The build directory, with .venv as its prefix.
+# The build directory, with .venv as its prefix. Options' defaults count at the first setup only, so
+# another meson.build's defaults ask for another one.
+setup="$here $base $(sed -n '/^project(/,/)$/p' meson.build | cksum)"
 t=$(now)
-if [ "$(cat build/.configured 2>/dev/null)" != "$here $base" ] || [ ! -e build/build.ninja ]; then
+if [ "$(cat build/.configured 2>/dev/null)" != "$setup" ] || [ ! -e build/build.ninja ]; then
     rm -rf build/.configured build/.installed build/meson-* build/build.ninja build/.ninja_*
     pythondir=$(.venv/bin/python -c 'import os, sys, sysconfig
 print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
@@ -52,7 +54,7 @@ print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
         cat build/setup.log >&2
         exit 1
     fi
-    echo "$here $base" >build/.configured
+    echo "$setup" >build/.configured
 fi
 : >build/.before
 if ! ninja -C build --quiet >build/ninja.log 2>&1 9>&-; then
@@ -61,7 +63,7 @@ if ! ninja -C build --quiet >build/ninja.log 2>&1 9>&-; then
     ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
     exit 1
 fi
-grep -v '^ninja: ' build/ninja.log || true
+grep 'warning: ' build/ninja.log | head -n 20 || true
 if [ build/.ninja_log -nt build/.before ]; then
     echo "build: $(since "$t")"
     did=1

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bindings under PyTorch 2, which are the same files as under 1.13: nothing is compiled."""
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+PYTHON = ROOT / 'build/torch2/venv/bin/python'
+
+
+@pytest.fixture(scope='session', autouse=True)
+def torch2():
+    done = subprocess.run([HERE / 'prepare.sh'], capture_output=True, text=True, timeout=1200,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_ranks(np, *argv, timeout=200):
+    site = subprocess.run([ROOT / '.venv/bin/python', '-c',
+                           'import sysconfig; print(sysconfig.get_path("purelib"))'],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    env = {**os.environ, 'PYTHONPATH': site, 'OMP_NUM_THREADS': '1'}
+    done = subprocess.run([ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON, *argv],
+                          capture_output=True, text=True, timeout=timeout, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+@pytest.mark.parametrize('np', [2, 3])
+def test_collectives_training_and_objects_work_with_torch_2(np):
+    assert f'all good on {np} ranks with torch 2' in run_ranks(np, HERE / 'train.py')
+
+
+def test_example_trains_with_torch_2(tmp_path):
+    output = run_ranks(2, ROOT / 'examples/pytorch_mnist.py', '--epochs', '1', '--out', tmp_path)
+    accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', output)]
+    assert accuracy and accuracy[-1] > 0.85, output
