@@ -333,12 +333,8 @@ static int deliver_frames(struct rg_link *link, struct rg_error *err)
         if (nbytes > RG_FRAME_MAX)
             return rg_error_set(err, EBADMSG, "a frame of %u bytes; %u are allowed",
                                 (unsigned) nbytes, RG_FRAME_MAX);
-        if (reader.nbytes < nbytes) {
-            /* Room for all of it at once, rather than by doubling; bounded by RG_FRAME_MAX. */
-            if (!rg_buf_reserve(&link->plain, nbytes - reader.nbytes))
-                return rg_error_set(err, ENOMEM, "out of memory for a frame");
+        if (reader.nbytes < nbytes)
             return 0;
-        }
         link->options.on_frame(link->options.arg, type, reader.data, nbytes);
         rg_buf_consume(&link->plain, FRAME_HEADER_NBYTES + nbytes);
     }
