@@ -45,9 +45,9 @@ def test_agent_starts_in_an_empty_root(tmp_path):
     (tmp_path / 'reigen-agent').write_bytes(AGENT.read_bytes())
     (tmp_path / 'reigen-agent').chmod(0o755)
     if run('unshare', '-r', 'true').returncode == 0:
-        done = run('unshare', '-r', 'chroot', tmp_path, '/reigen-agent', '--version')
+        done = run('unshare', '-r', 'chroot', tmp_path, '/reigen-agent', 'version')
     elif run('chroot', '/', '/bin/true').returncode == 0:
-        done = run('chroot', tmp_path, '/reigen-agent', '--version')
+        done = run('chroot', tmp_path, '/reigen-agent', 'version')
     else:
         pytest.skip('neither user namespaces nor chroot are permitted here')
     assert done.returncode == 0, done.stderr
