@@ -14,10 +14,12 @@
 
 #include "coll/types.h"
 
-#define RG_REDUCE_SOURCES_MAX 64 /* more: call again with dst as the first source */
+#define RG_REDUCE_SOURCES_MAX 1024
 
 /* dst[i] = post * floordiv(op over k of (pre * srcs[k][i]), divisor) for i < count. dst may equal one of srcs (same
- * start); otherwise they must not overlap. nsrcs >= 1; a NULL source counts as zeros. Alignment: any. */
+ * start); otherwise they must not overlap. 1 <= nsrcs <= RG_REDUCE_SOURCES_MAX; a NULL source counts
+ * as zeros. Alignment: any. Factors are applied in the type of accumulation (float32; float64 for float64), to
+ * integers in double, truncated and held at the type's limits; bool ignores them. */
 void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs, size_t count,
                const struct rg_scale *scale);
 

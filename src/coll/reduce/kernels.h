@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inner loops of reduction. kernels.c is compiled once per CPU variant, with that CPU's compiler options, and fills
+ * one table; reduce.c chooses among the tables and cuts work into blocks. Only reduce.c includes this.
+ *
+ * Every element type has an accumulator type: itself, but float32 for float16 and bfloat16. All pointers may have any
+ * alignment; dst may equal a source exactly, else nothing overlaps.
+ */
+#ifndef RG_COLL_REDUCE_KERNELS_H
+#define RG_COLL_REDUCE_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/types.h"
+
+enum { RG_KERNEL_SUM, RG_KERNEL_MIN, RG_KERNEL_MAX, RG_KERNEL_PRODUCT, RG_KERNEL_NOPS };
+
+/* dst[i] = a[i] op b[i], all of one accumulator type. */
+typedef void (*rg_combine_fn)(void *dst, const void *a, const void *b, size_t n);
+/* acc[i] = pre * src[i], converted to the accumulator type. */
+typedef void (*rg_load_fn)(void *acc, const void *src, size_t n, double pre);
+/* dst[i] = post * floordiv(acc[i], divisor), rounded to the element type. */
+typedef void (*rg_store_fn)(void *dst, const void *acc, size_t n, const struct rg_scale *scale);
+/* dst[i] = post * (srcs[0][i] + srcs[1][i] + ...), 2 to 4 sources, in their order. */
+typedef void (*rg_sum_fn)(void *dst, const void *const *srcs, size_t n, double post);
+
+struct rg_kernels {
+    rg_combine_fn combine[REIGEN_NDTYPES][RG_KERNEL_NOPS]; /* by type of the elements */
+    rg_load_fn load[REIGEN_NDTYPES];
+    rg_store_fn store[REIGEN_NDTYPES];
+    rg_sum_fn sum[REIGEN_NDTYPES][5]; /* [2..4]; NULL where there is no short cut */
+};
+
+extern const struct rg_kernels rg_kernels_scalar;
+extern const struct rg_kernels rg_kernels_avx2;   /* x86-64 only */
+extern const struct rg_kernels rg_kernels_avx512;
+
+#endif

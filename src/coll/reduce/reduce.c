@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/reduce/reduce.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "coll/reduce/kernels.h"
+
+/* Work that passes through an accumulator is cut into blocks that stay in the first-level cache. */
+enum { BLOCK_COUNT = 1024, ACC_NBYTES_MAX = 8 };
+
+static const struct variant {
+    const char *name;
+    const struct rg_kernels *kernels;
+} variants[] = {
+#if defined(__x86_64__)
+    { "avx512", &rg_kernels_avx512 },
+    { "avx2", &rg_kernels_avx2 },
+#endif
+    { "scalar", &rg_kernels_scalar },
+};
+
+static bool supported(const char *name)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+
+    if (!strcmp(name, "avx512"))
+        return avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+    if (!strcmp(name, "avx2"))
+        return avx2;
+#endif
+    return !strcmp(name, "scalar");
+}
+
+/* The best that this CPU has, or the best up to the one that REIGEN_CPU names. */
+static const struct variant *choose(void)
+{
+    const char *wanted = getenv("REIGEN_CPU");
+    size_t first = 0;
+
+    for (size_t i = 0; wanted && i < rg_array_len(variants); i++) {
+        if (!strcmp(variants[i].name, wanted))
+            first = i;
+    }
+    for (size_t i = first; i < rg_array_len(variants); i++) {
+        if (supported(variants[i].name))
+            return &variants[i];
+    }
+    return &variants[rg_array_len(variants) - 1];
+}
+
+/* Chosen at first use; several threads that come first at once choose the same. */
+static const struct variant *current(void)
+{
+    static _Atomic(const struct variant *) chosen;
+    const struct variant *variant = atomic_load_explicit(&chosen, memory_order_acquire);
+
+    if (!variant) {
+        variant = choose();
+        atomic_store_explicit(&chosen, variant, memory_order_release);
+    }
+    return variant;
+}
+
+const char *rg_reduce_variant(void)
+{
+    return current()->name;
+}
+
+static int kernel_op(int op)
+{
+    switch (op) {
+    case REIGEN_MIN:
+        return RG_KERNEL_MIN;
+    case REIGEN_MAX:
+        return RG_KERNEL_MAX;
+    case REIGEN_PRODUCT:
+        return RG_KERNEL_PRODUCT;
+    default:
+        return RG_KERNEL_SUM;
+    }
+}
+
+struct job {
+    const struct rg_kernels *kernels;
+    int dtype;
+    rg_combine_fn combine;
+    size_t nbytes; /* of an element */
+    const struct rg_scale *scale;
+    bool widened;  /* accumulated in another type */
+    bool pre, post;
+};
+
+/* One block, from sources that all exist. The last step writes dst, so that dst may be any of them. */
+static void reduce_block(const struct job *job, char *dst, const char *const *srcs, int nsrcs,
+                         size_t n)
+{
+    _Alignas(64) char acc[BLOCK_COUNT * ACC_NBYTES_MAX], term[BLOCK_COUNT * ACC_NBYTES_MAX];
+    bool load = job->widened || job->pre, store = job->widened || job->post;
+    rg_load_fn load_fn = job->kernels->load[job->dtype];
+    const void *left = srcs[0];
+
+    if (load) {
+        load_fn(acc, srcs[0], n, job->scale->pre);
+        left = acc;
+    }
+    for (int k = 1; k < nsrcs; k++) {
+        const void *right = srcs[k];
+
+        if (load) {
+            load_fn(term, srcs[k], n, job->scale->pre);
+            right = term;
+        }
+        job->combine(k + 1 == nsrcs && !store ? (void *) dst : acc, left, right, n);
+        left = acc;
+    }
+    if (store)
+        job->kernels->store[job->dtype](dst, left, n, job->scale);
+    else if (nsrcs == 1)
+        memmove(dst, left, n * job->nbytes);
+}
+
+static void reduce_blocks(const struct job *job, char *dst, const void *const *srcs, int nsrcs,
+                          size_t count)
+{
+    static const char zeros[BLOCK_COUNT * ACC_NBYTES_MAX];
+    const char *block[RG_REDUCE_SOURCES_MAX];
+
+    for (size_t i = 0; i < count; i += BLOCK_COUNT) {
+        size_t n = count - i < BLOCK_COUNT ? count - i : BLOCK_COUNT;
+
+        for (int k = 0; k < nsrcs; k++)
+            block[k] = srcs[k] ? (const char *) srcs[k] + i * job->nbytes : zeros;
+        reduce_block(job, dst + i * job->nbytes, block, nsrcs, n);
+    }
+}
+
+static bool all_exist(const void *const *srcs, int nsrcs)
+{
+    for (int k = 0; k < nsrcs; k++) {
+        if (!srcs[k])
+            return false;
+    }
+    return true;
+}
+
+void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs, size_t count,
+               const struct rg_scale *scale)
+{
+    const struct rg_kernels *kernels = current()->kernels;
+    bool integer = dtype <= REIGEN_INT64;
+    const struct job job = {
+        .kernels = kernels,
+        .dtype = dtype,
+        .combine = kernels->combine[dtype][kernel_op(op)],
+        .nbytes = rg_dtype_nbytes(dtype),
+        .scale = scale,
+        .widened = dtype == REIGEN_FLOAT16 || dtype == REIGEN_BFLOAT16,
+        .pre = scale->pre != 1.0,
+        .post = scale->post != 1.0 || (integer && scale->divisor > 1),
+    };
+
+    if (count == 0)
+        return;
+    if (!job.pre && nsrcs > 1 && all_exist(srcs, nsrcs)) {
+        rg_sum_fn sum = op == REIGEN_SUM && nsrcs <= 4 ? kernels->sum[dtype][nsrcs] : NULL;
+
+        if (sum) {
+            sum(dst, srcs, count, scale->post);
+            return;
+        }
+        if (nsrcs == 2 && !job.widened && !job.post) {
+            job.combine(dst, srcs[0], srcs[1], count);
+            return;
+        }
+    }
+    if (nsrcs == 1 && !job.pre && !job.post && srcs[0]) {
+        if (dst != srcs[0])
+            memcpy(dst, srcs[0], count * job.nbytes);
+        return;
+    }
+    reduce_blocks(&job, dst, srcs, nsrcs, count);
+}
