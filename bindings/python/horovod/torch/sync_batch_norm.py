@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch normalisation over the batches of all ranks.
+
+Each rank contributes per channel its count, sum and sum of squares to one allreduce, and in backward
+the two sums that the gradient of the normalisation needs to another.
+"""
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from horovod.torch.mpi_ops import Sum, allreduce_async, size, synchronize
+
+
+def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return values.view(1, -1, *[1] * (like.dim() - 2)).to(like.dtype)
+
+
+def _sum_over_ranks(values: torch.Tensor, name: str) -> torch.Tensor:
+    return synchronize(allreduce_async(values.contiguous(), name=name, op=Sum))
+
+
+class SyncBatchNorm(_BatchNorm):
+    """As torch.nn.BatchNorm1d to 3d, with mean and variance of the whole batch of all ranks."""
+
+    def _check_input_dim(self, input):
+        if input.dim() < 2:
+            raise ValueError(f'expected at least 2D input (got {input.dim()}D input)')
+
+    def forward(self, input):
+        self._check_input_dim(input)
+        if not self.training and self.track_running_stats:
+            return torch.nn.functional.batch_norm(input, self.running_mean, self.running_var,
+                                                  self.weight, self.bias, False, 0.0, self.eps)
+        if size() == 1:
+            return super().forward(input)
+        output, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps)
+        if self.track_running_stats:
+            self._track(mean, variance, count)
+        return output
+
+    @torch.no_grad()
+    def _track(self, mean, variance, count):
+        self.num_batches_tracked += 1
+        momentum = self.momentum
+        if momentum is None:
+            momentum = 1.0 / float(self.num_batches_tracked)
+        unbiased = variance * (count / (count - 1).clamp(min=1))
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, bias, eps):
+        axes = [0, *range(2, input.dim())]
+        wide = input.to(torch.float64)
+        count = torch.tensor([input.numel() // input.shape[1]], dtype=torch.float64)
+        sums = torch.cat([wide.sum(axes), (wide * wide).sum(axes), count])
+        sums = _sum_over_ranks(sums, 'sync_batch_norm.forward')
+        channels = input.shape[1]
+        total = sums[-1]
+        mean = sums[:channels] / total
+        variance = (sums[channels:-1] / total - mean * mean).clamp(min=0)
+        inverse = (variance + eps).rsqrt()
+        ctx.save_for_backward(input, weight, mean, inverse, total)
+        normal = (input - _per_channel(mean, input)) * _per_channel(inverse, input)
+        if weight is not None:
+            normal = normal * _per_channel(weight, input) + _per_channel(bias, input)
+        ctx.mark_non_differentiable(mean, variance, total)
+        return normal, mean, variance, total
+
+    @staticmethod
+    def backward(ctx, grad, *_):
+        input, weight, mean, inverse, total = ctx.saved_tensors
+        axes = [0, *range(2, input.dim())]
+        normal = (input - _per_channel(mean, input)) * _per_channel(inverse, input)
+        grad_bias = grad.sum(axes)
+        grad_weight = (grad * normal).sum(axes)
+        sums = torch.cat([grad_bias, grad_weight]).to(torch.float64)
+        sums = _sum_over_ranks(sums, 'sync_batch_norm.backward') / total
+        mean_grad, mean_product = sums[:input.shape[1]], sums[input.shape[1]:]
+        centred = grad - _per_channel(mean_grad, grad) - normal * _per_channel(mean_product, grad)
+        scale = inverse if weight is None else inverse * weight
+        grad_input = centred * _per_channel(scale, grad)
+        if weight is None:
+            return grad_input, None, None, None
+        return grad_input, grad_weight, grad_bias, None

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every framework's binding shares: the life cycle, errors, and waiting."""
+import atexit
+import ctypes
+import errno
+import os
+import threading
+from typing import Callable, Dict, List, Optional
+
+from reigen._lib import InitOptions, Stats, lib, quick
+from reigen.errors import HorovodInternalError, InvalidOperationError
+
+#: enum reigen_op
+Average, Sum, Adasum, Min, Max, Product = range(6)
+
+#: C waits at most this long before Python may look for signals.
+SLICE_MS = 100
+AGAIN = -errno.EAGAIN
+EXISTS = -errno.EEXIST
+
+NOT_INITIALIZED = 'Horovod has not been initialized; use hvd.init().'
+SHUT_DOWN = 'Horovod has been shut down by this rank before the operation was complete.'
+
+#: Called before and after the runtime leaves a job, and in the child of a fork.
+before_shutdown: List[Callable[[], None]] = []
+after_shutdown: List[Callable[[], None]] = []
+after_fork: List[Callable[[], None]] = []
+
+_lock = threading.Lock()
+_registered = False
+
+
+def last_error() -> str:
+    return quick.reigen_last_error().decode('utf-8', 'replace')
+
+
+def submission_error(rc: int, text: Optional[str] = None) -> HorovodInternalError:
+    """The exception for a call that refused to submit an operation (rc < 0)."""
+    if rc == -errno.ENOTCONN:
+        return InvalidOperationError(NOT_INITIALIZED, -rc)
+    text = text or last_error() or os.strerror(-rc)
+    if rc in (-errno.EINVAL, EXISTS):
+        return InvalidOperationError(text, -rc)
+    return HorovodInternalError(text, -rc)
+
+
+def operation_error(rc: int, text: str) -> HorovodInternalError:
+    """The exception for an operation that failed after its submission (rc < 0)."""
+    return HorovodInternalError(text or os.strerror(-rc), -rc)
+
+
+# ---------------------------------------------------------------------------- life cycle
+
+def init(timeout: Optional[float] = None) -> None:
+    """Join the job; blocks until all ranks have come, at most `timeout` seconds.
+
+    Does nothing when initialised already. After shutdown() it may be called again, if all ranks do.
+    Raises HorovodInternalError that says what failed; ranks that did not come in time are named.
+    """
+    global _registered
+    with _lock:
+        if quick.reigen_is_initialized():
+            return
+        options = InitOptions(int(timeout * 1000) if timeout else 0, None, 0)
+        _interruptible_init(options)
+        if not _registered:
+            _registered = True
+            atexit.register(shutdown)
+
+
+def _interruptible_init(options: InitOptions) -> None:
+    """reigen_init blocks for minutes if need be; a thread runs it so that Ctrl-C is heard."""
+    outcome = []
+
+    def run():
+        rc = lib.reigen_init(ctypes.byref(options))
+        # The text belongs to the thread that failed.
+        outcome.append((rc, last_error() if rc < 0 else ''))
+
+    thread = threading.Thread(target=run, name='reigen-init', daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(SLICE_MS / 1000)
+    rc, text = outcome[0] if outcome else (-errno.EIO, 'initialisation ended without a result')
+    if rc < 0:
+        raise HorovodInternalError(text or os.strerror(-rc), -rc)
+
+
+def shutdown() -> None:
+    """Leave the job. Operations in flight fail, here and on the other ranks."""
+    with _lock:
+        if not quick.reigen_is_initialized():
+            return
+        for callback in before_shutdown:
+            callback()
+        lib.reigen_shutdown()
+        for callback in after_shutdown:
+            callback()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for callback in after_fork:
+        callback()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+# ---------------------------------------------------------------------------- who am I
+
+def _known(value: int) -> int:
+    if value < 0:
+        raise ValueError(NOT_INITIALIZED)
+    return value
+
+
+def is_initialized() -> bool:
+    return quick.reigen_is_initialized() == 1
+
+
+def rank() -> int:
+    """This process's number among all ranks; ValueError before init, as with the next ones."""
+    return _known(quick.reigen_rank())
+
+
+def size() -> int:
+    """How many ranks the job has."""
+    return _known(quick.reigen_size())
+
+
+def local_rank() -> int:
+    """This process's number among the ranks of its host."""
+    return _known(quick.reigen_local_rank())
+
+
+def local_size() -> int:
+    """How many ranks this host has."""
+    return _known(quick.reigen_local_size())
+
+
+def cross_rank() -> int:
+    """The number of this host among those that have this local rank."""
+    return _known(quick.reigen_cross_rank())
+
+
+def cross_size() -> int:
+    """How many hosts have this local rank."""
+    return _known(quick.reigen_cross_size())
+
+
+def is_homogeneous() -> bool:
+    """True when all hosts have equally many ranks."""
+    return _known(quick.reigen_is_homogeneous()) == 1
+
+
+def version() -> str:
+    return quick.reigen_version().decode()
+
+
+def describe() -> str:
+    """What the runtime uses, one line per fact."""
+    return quick.reigen_describe().decode()
+
+
+def stats() -> Dict[str, int]:
+    """Counters since init: operations, bytes, wait_ns, busy_ns, cache_hits, fused."""
+    counters = Stats()
+    rc = quick.reigen_get_stats(ctypes.byref(counters))
+    if rc < 0:
+        raise ValueError(NOT_INITIALIZED)
+    return {name: getattr(counters, name) for name, _ in Stats._fields_}

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libreigen.so through ctypes: finding it, and the types of its functions.
+
+`lib` releases the GIL during each call and is used for all that may block or move data. `quick`
+holds it, which is cheaper, and is used for calls that only look something up. No C thread ever takes
+the GIL, so a call through `quick` cannot deadlock with one through `lib`.
+
+Pointers are passed as plain ints (c_void_p): making ctypes objects costs more than the calls.
+"""
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+
+NDIM_MAX = 16
+
+
+class Options(ctypes.Structure):
+    """struct reigen_options"""
+    _fields_ = [('op', c_int), ('root', c_int), ('prescale', c_double), ('postscale', c_double),
+                ('process_set', c_int), ('group_size', c_int)]
+
+    def __init__(self, op: int = 1, root: int = 0, prescale: float = 1.0, postscale: float = 1.0):
+        super().__init__(op, root, prescale, postscale, 0, 0)
+
+
+class InitOptions(ctypes.Structure):
+    """struct reigen_init_options"""
+    _fields_ = [('timeout_ms', c_int), ('ranks', POINTER(c_int)), ('nranks', c_int)]
+
+
+class Stats(ctypes.Structure):
+    """struct reigen_stats"""
+    _fields_ = [(name, c_uint64) for name in
+                ('operations', 'bytes', 'wait_ns', 'busy_ns', 'cache_hits', 'fused')]
+
+
+_TENSOR = [c_int, c_void_p, c_int]  # dtype, shape, ndim
+_OPTIONS = POINTER(Options)
+_HANDLE = POINTER(c_int64)
+_PROTOTYPES = {
+    'reigen_init': (c_int, [POINTER(InitOptions)]),
+    'reigen_shutdown': (c_int, []),
+    'reigen_is_initialized': (c_int, []),
+    'reigen_rank': (c_int, []),
+    'reigen_size': (c_int, []),
+    'reigen_local_rank': (c_int, []),
+    'reigen_local_size': (c_int, []),
+    'reigen_cross_rank': (c_int, []),
+    'reigen_cross_size': (c_int, []),
+    'reigen_is_homogeneous': (c_int, []),
+    'reigen_allreduce_async':
+        (c_int, [c_char_p, c_void_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
+    'reigen_allgather_async': (c_int, [c_char_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
+    'reigen_broadcast_async':
+        (c_int, [c_char_p, c_void_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
+    'reigen_alltoall_async':
+        (c_int, [c_char_p, c_void_p, *_TENSOR, c_void_p, c_int, _OPTIONS, _HANDLE]),
+    'reigen_reducescatter_async': (c_int, [c_char_p, c_void_p, *_TENSOR, _OPTIONS, _HANDLE]),
+    'reigen_grouped_async':
+        (c_int, [c_int, c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_void_p, _OPTIONS,
+                 c_void_p]),
+    'reigen_barrier_async': (c_int, [_OPTIONS, _HANDLE]),
+    'reigen_join_async': (c_int, [_HANDLE]),
+    'reigen_poll': (c_int, [c_int64]),
+    'reigen_wait': (c_int, [c_int64, c_int]),
+    'reigen_output':
+        (c_int, [c_int64, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int64), POINTER(c_int)]),
+    'reigen_received_splits': (c_int, [c_int64, POINTER(c_int32), c_int]),
+    'reigen_handle_error': (c_char_p, [c_int64]),
+    'reigen_release': (c_int, [c_int64]),
+    'reigen_request_create':
+        (c_int, [c_int, c_char_p, *_TENSOR, _OPTIONS, POINTER(c_void_p)]),
+    'reigen_request_start': (c_int, [c_void_p, c_void_p, c_void_p]),
+    'reigen_request_test': (c_int, [c_void_p]),
+    'reigen_request_wait': (c_int, [c_void_p, c_int]),
+    'reigen_request_run': (c_int, [c_void_p, c_void_p, c_void_p, c_int]),
+    'reigen_request_error': (c_char_p, [c_void_p]),
+    'reigen_request_free': (None, [c_void_p]),
+    'reigen_last_error': (c_char_p, []),
+    'reigen_version': (c_char_p, []),
+    'reigen_describe': (c_char_p, []),
+    'reigen_get_stats': (c_int, [POINTER(Stats)]),
+}
+
+
+def _candidates():
+    """Where the library may lie, best first: named, installed beside us, in the build tree."""
+    named = os.environ.get('REIGEN_LIBRARY')
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    tree = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), 'build', 'src')
+    return [os.path.join(here, 'libreigen.so'), os.path.join(tree, 'coll', 'libreigen.so'),
+            os.path.join(tree, 'libreigen.so')]
+
+
+def _declare(library):
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def _load():
+    tried = _candidates()
+    path = next((p for p in tried if os.path.exists(p)), None)
+    if path is None:
+        raise ImportError('libreigen.so was not found; looked for ' + ', '.join(tried)
+                          + '. Run make in the source tree, or name it in REIGEN_LIBRARY.')
+    try:
+        library = ctypes.CDLL(path)
+        return path, _declare(library), _declare(ctypes.PyDLL(path, handle=library._handle))
+    except (OSError, AttributeError) as error:
+        raise ImportError(f'{path} cannot be used as libreigen.so: {error}') from error
+
+
+path, lib, quick = _load()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives on PyTorch's tensors, without autograd and without Horovod's history.
+
+Every function has a form ending in _async that gives a handle (an int) for poll() and
+synchronize(). Names match operations between ranks; without one, the n-th unnamed operation of each
+rank belongs together. A failure raises reigen.OperationError; what cannot be submitted at all is
+also a ValueError.
+"""
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+
+from reigen._core import Average, Sum
+from reigen.torch import _allreduce, _operations
+from reigen.torch._handles import poll, synchronize
+from reigen.torch._operations import (allgather_async, alltoall_async, barrier_async,
+                                      broadcast_async, join_async)
+from reigen.torch._tensor import like
+
+__all__ = ['allgather', 'allgather_async', 'allreduce', 'allreduce_async', 'alltoall',
+           'alltoall_async', 'barrier', 'barrier_async', 'broadcast', 'broadcast_async',
+           'grouped_allgather_async', 'grouped_allreduce_async', 'grouped_reducescatter_async',
+           'join', 'join_async', 'poll', 'reducescatter', 'reducescatter_async', 'synchronize']
+
+
+def allreduce(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,
+              prescale: float = 1.0, postscale: float = 1.0,
+              out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """Reduce over all ranks; every rank gets the same bits. out=tensor works in place."""
+    return _allreduce.allreduce(tensor, out, name, op, prescale, postscale)
+
+
+def allreduce_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,
+                    prescale: float = 1.0, postscale: float = 1.0,
+                    out: Optional[torch.Tensor] = None) -> int:
+    """As allreduce, with a handle. Leave tensor and out alone until synchronize()."""
+    return _allreduce.allreduce_async(tensor, out, name, op, prescale, postscale)
+
+
+def grouped_allreduce_async(tensors: Sequence[torch.Tensor], name: Optional[str] = None,
+                            op: int = Average, prescale: float = 1.0, postscale: float = 1.0,
+                            outs: Optional[Sequence[torch.Tensor]] = None) -> int:
+    """Allreduces that are carried out together; the result is a list."""
+    if outs is None:
+        outs = [like(tensor) for tensor in tensors]
+    return _operations.grouped_async(_operations.ALLREDUCE, tensors, outs, name, op, prescale,
+                                     postscale)
+
+
+def allgather(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
+    """Concatenate along the first dimension, in the order of ranks; the first may differ."""
+    return synchronize(allgather_async(tensor, name))
+
+
+def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: Optional[str] = None) -> int:
+    """Allgathers that are carried out together; the result is a list."""
+    return _operations.grouped_async(_operations.ALLGATHER, tensors, None, name)
+
+
+def broadcast(tensor: torch.Tensor, root: int = 0, name: Optional[str] = None,
+              out: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """root's tensor on every rank."""
+    return synchronize(broadcast_async(tensor, like(tensor) if out is None else out, root, name))
+
+
+def alltoall(tensor: torch.Tensor, splits: Any = None,
+             name: Optional[str] = None) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Send splits[r] rows to rank r (equal parts without splits): (result, received splits)."""
+    return synchronize(alltoall_async(tensor, splits, name))
+
+
+def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Sum,
+                        prescale: float = 1.0, postscale: float = 1.0) -> int:
+    """As reducescatter, with a handle."""
+    return _operations.reducescatter_async(tensor, name, op, prescale, postscale)
+
+
+def reducescatter(tensor: torch.Tensor, name: Optional[str] = None, op: int = Sum,
+                  prescale: float = 1.0, postscale: float = 1.0) -> torch.Tensor:
+    """Reduce, then keep this rank's part of the first dimension."""
+    return synchronize(reducescatter_async(tensor, name, op, prescale, postscale))
+
+
+def grouped_reducescatter_async(tensors: List[torch.Tensor], name: Optional[str] = None,
+                                op: int = Sum, prescale: float = 1.0,
+                                postscale: float = 1.0) -> int:
+    """Reducescatters that are carried out together; the result is a list."""
+    return _operations.grouped_async(_operations.REDUCESCATTER, tensors, None, name, op, prescale,
+                                     postscale)
+
+
+def barrier() -> None:
+    """Wait until all ranks have come here."""
+    synchronize(barrier_async())
+
+
+def join() -> int:
+    """This rank has no more data; blocks until all ranks say so. The last rank that did."""
+    return synchronize(join_async())

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allreduce of one tensor: the fast path, over persistent requests.
+
+The first allreduce of a name, type, shape and operation makes a request; the next ones find it in
+a dict and only pass two pointers to C. Operations without a name take turns at RING names, on every
+rank in the same order, and so find their requests too.
+"""
+import ctypes
+import itertools
+from typing import Any, Dict, Optional
+
+import torch
+
+from reigen import _core, _lib
+from reigen._core import AGAIN, EXISTS, SLICE_MS
+from reigen.torch import _handles, _tensor
+
+#: Names that operations without a name take turns at; a power of two.
+RING = 128
+_MASK = RING - 1
+#: Requests that are kept; the oldest one that is idle makes room.
+CACHE_MAX = 4096
+
+_run = _lib.lib.reigen_request_run
+_start = _lib.lib.reigen_request_start
+_table = _handles.table
+_numbers = _handles.numbers
+_deferred = _handles.deferred
+_empty_like = torch.empty_like
+
+_unnamed = itertools.count()
+
+
+class Request:
+    """A persistent request of the runtime. handle: who started it and has not synchronised."""
+
+    __slots__ = ('ptr', 'handle')
+
+    def __init__(self, ptr: int):
+        self.ptr = ptr
+        self.handle = 0
+
+    def error(self) -> str:
+        return _lib.quick.reigen_request_error(self.ptr).decode('utf-8', 'replace')
+
+    def idle(self) -> bool:
+        return _lib.quick.reigen_request_test(self.ptr) != 0
+
+    def free(self) -> None:
+        if self.ptr:
+            _lib.lib.reigen_request_free(self.ptr)
+            self.ptr = 0
+
+
+_requests: Dict[Any, Request] = {}
+
+
+class _Pending(_handles.Pending):
+    """An allreduce off the fast path: copies a strided tensor, or waits for its turn."""
+
+    def __init__(self, key, tensor, out):
+        self._key = key
+        self.slot = key[0] if isinstance(key[0], int) else None
+        self._out = out
+        self._in = _tensor.row_major(tensor)
+        if out is None:
+            self._buffer = self._out = _tensor.like(self._in)
+        elif out is tensor:
+            self._buffer = self._in
+        else:
+            self._buffer = out if out.is_contiguous() else _tensor.like(out)
+        self._address, self._code, _ = _tensor.describe(self._in)
+        self._request: Optional[Request] = None
+
+    def start(self) -> int:
+        self._request = request = _requests.get(self._key) or _create(self._key, self._in)
+        if request.handle and not _retire(request):
+            return EXISTS
+        rc = _start(request.ptr, self._address, self._buffer.data_ptr())
+        if rc == 0:
+            request.handle = self.handle
+        return rc
+
+    def test(self) -> int:
+        return _lib.quick.reigen_request_test(self._request.ptr)
+
+    def wait(self, timeout_ms: int) -> int:
+        return _lib.lib.reigen_request_wait(self._request.ptr, timeout_ms)
+
+    def error(self) -> str:
+        return self._request.error()
+
+    def result(self, rc: int) -> torch.Tensor:
+        if self._buffer is not self._out:
+            with torch.no_grad():
+                self._out.copy_(self._buffer)
+        return self._out
+
+    def release(self) -> None:
+        if self._request.handle == self.handle:
+            self._request.handle = 0
+
+
+def _create(key, tensor: torch.Tensor) -> Request:
+    name, _, _, op, prescale, postscale = key
+    if op == _core.Adasum:
+        raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
+    if not 0 <= op <= _core.Product:
+        raise ValueError(f'{op} is not a reduction; use Average, Sum, Min, Max or Product.')
+    _, code, _ = _tensor.describe(tensor)
+    if len(_requests) >= CACHE_MAX:
+        _make_room()
+    text = f'noname.{name}' if isinstance(name, int) else name
+    shape = _tensor.shape_of(tensor)
+    ptr = ctypes.c_void_p()
+    rc = _lib.lib.reigen_request_create(0, text.encode(), code, ctypes.addressof(shape), len(shape),
+                                        ctypes.byref(_lib.Options(op, 0, prescale, postscale)),
+                                        ctypes.byref(ptr))
+    if rc < 0:
+        raise _core.submission_error(rc)
+    request = _requests[key] = Request(ptr.value)
+    return request
+
+
+def _make_room() -> None:
+    for key, request in list(_requests.items())[:CACHE_MAX // 4]:
+        if not request.handle and request.idle():
+            del _requests[key]
+            request.free()
+
+
+def _retire(request: Request) -> bool:
+    """The request's last start has not been synchronised. Where it is done, keep its outcome for
+    whoever holds its handle, so that the request can be started again."""
+    if not request.idle():
+        return False
+    handle, request.handle = request.handle, 0
+    entry = _table.get(handle)
+    if entry is not None and entry[0] is request:
+        rc = _lib.lib.reigen_request_wait(request.ptr, 0)
+        text = request.error() if rc < 0 else ''
+        _table[handle] = (None, _handles.Failed(rc, text, entry[1]), None)
+    return True
+
+
+def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
+              prescale: float, postscale: float) -> torch.Tensor:
+    """Reduce over all ranks and wait. out: where to (may be tensor itself), None: a new tensor."""
+    key: Any = (next(_unnamed) & _MASK if name is None else name, tensor.dtype, tensor.shape, op,
+                prescale, postscale)
+    request = _requests.get(key)
+    if (request is None or request.handle or _deferred or not tensor.is_cpu
+            or not tensor.is_contiguous() or (out is not None and out is not tensor)):
+        return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
+    if out is None:
+        out = _empty_like(tensor)
+    try:
+        rc = _run(request.ptr, tensor.data_ptr(), out.data_ptr(), SLICE_MS)
+        if rc == 0:
+            return out
+        return _finish(request, rc, key, tensor, out)
+    except BaseException:
+        if not request.idle():
+            _handles.orphans.append((tensor, out))
+        raise
+
+
+def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
+    """The rest of allreduce() where the first slice did not end well."""
+    if rc == EXISTS and isinstance(key[0], int):
+        return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
+    started = rc == AGAIN
+    while rc == AGAIN:
+        if _deferred:
+            _handles.start_deferred()
+        rc = _lib.lib.reigen_request_wait(request.ptr, SLICE_MS)
+    if rc == 0:
+        return out
+    text = request.error()
+    if started or (text and rc != EXISTS):
+        raise _core.operation_error(rc, text)
+    raise _core.submission_error(rc)
+
+
+def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str],
+                    op: int, prescale: float, postscale: float) -> int:
+    """As allreduce, but gives a handle at once."""
+    key: Any = (next(_unnamed) & _MASK if name is None else name, tensor.dtype, tensor.shape, op,
+                prescale, postscale)
+    request = _requests.get(key)
+    if (request is None or request.handle or _deferred or not tensor.is_cpu
+            or not tensor.is_contiguous() or (out is not None and out is not tensor)):
+        return _handles.submit(_Pending(key, tensor, out))
+    if out is None:
+        out = _empty_like(tensor)
+    rc = _start(request.ptr, tensor.data_ptr(), out.data_ptr())
+    if rc:
+        if rc == EXISTS and isinstance(key[0], int):
+            return _handles.submit(_Pending(key, tensor, out))
+        raise _core.submission_error(rc)
+    handle = next(_numbers)
+    _table[handle] = (request, out, tensor)
+    request.handle = handle
+    return handle
+
+
+def _before_shutdown() -> None:
+    """Free what is idle; what is in flight is ended by the runtime first."""
+    for request in _requests.values():
+        if request.idle():
+            request.free()
+
+
+def _after_shutdown() -> None:
+    global _unnamed
+    for request in _requests.values():
+        request.free()
+    _requests.clear()
+    _unnamed = itertools.count()
+
+
+def _after_fork() -> None:
+    """In the child the requests are not ours to free."""
+    global _unnamed
+    for request in _requests.values():
+        request.ptr = 0
+    _requests.clear()
+    _unnamed = itertools.count()
+
+
+_core.before_shutdown.append(_before_shutdown)
+_core.after_shutdown.append(_after_shutdown)
+_core.after_fork.append(_after_fork)

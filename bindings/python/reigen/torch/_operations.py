@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operation but the plain allreduce: each a `Pending` over one or more of C's handles."""
+import ctypes
+import itertools
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from reigen import _core, _lib
+from reigen._core import AGAIN
+from reigen.torch import _handles, _tensor
+
+ALLREDUCE, ALLGATHER, REDUCESCATTER = 0, 1, 7
+#: Names that groups without a name take turns at.
+GROUP_RING = 16
+#: Layouts of groups that are kept.
+GROUPS_MAX = 256
+
+_unnamed_groups = {ALLREDUCE: itertools.count(), ALLGATHER: itertools.count(),
+                   REDUCESCATTER: itertools.count()}
+
+
+class Operation(_handles.Pending):
+    """One operation of C. submit(ret_handle) starts it; finish(handle, rc) makes its result; keep
+    is what C borrows until then."""
+
+    def __init__(self, submit: Callable[[Any], int], finish: Callable[[int, int], Any],
+                 keep: Any = None):
+        self._submit, self._finish, self._keep = submit, finish, keep
+        self._handle = ctypes.c_int64()
+
+    def start(self) -> int:
+        return self._submit(ctypes.byref(self._handle))
+
+    def test(self) -> int:
+        return _lib.quick.reigen_poll(self._handle)
+
+    def wait(self, timeout_ms: int) -> int:
+        return _lib.lib.reigen_wait(self._handle, timeout_ms)
+
+    def error(self) -> str:
+        return _lib.quick.reigen_handle_error(self._handle).decode('utf-8', 'replace')
+
+    def result(self, rc: int) -> Any:
+        return self._finish(self._handle.value, rc)
+
+    def release(self) -> None:
+        _lib.quick.reigen_release(self._handle)
+
+
+def _encoded(name: Optional[str]) -> Optional[bytes]:
+    return None if name is None else name.encode()
+
+
+def allgather_async(tensor: torch.Tensor, name: Optional[str] = None) -> int:
+    """Concatenate along the first dimension, in the order of ranks; the first may differ."""
+    source = _tensor.row_major(tensor)
+    address, code, _ = _tensor.describe(source)
+    shape = _tensor.shape_of(source)
+
+    def submit(ret_handle):
+        return _lib.lib.reigen_allgather_async(_encoded(name), address, code,
+                                               ctypes.addressof(shape), len(shape), None,
+                                               ret_handle)
+
+    return _handles.submit(Operation(
+        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
+
+
+def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
+                    name: Optional[str] = None) -> int:
+    """root's tensor to every rank's out (which may be the tensor itself)."""
+    source = _tensor.row_major(tensor)
+    if out is tensor:
+        target = source
+    else:
+        target = out if out.is_contiguous() else _tensor.like(out)
+    address, code, _ = _tensor.describe(source)
+    target_address, _, _ = _tensor.describe(target)
+    shape = _tensor.shape_of(source)
+    options = _lib.Options(root=root)
+
+    def submit(ret_handle):
+        return _lib.lib.reigen_broadcast_async(_encoded(name), address, target_address, code,
+                                               ctypes.addressof(shape), len(shape),
+                                               ctypes.byref(options), ret_handle)
+
+    def finish(handle, rc):
+        if target is not out:
+            with torch.no_grad():
+                out.copy_(target)
+        return out
+
+    return _handles.submit(Operation(submit, finish, (source, target)))
+
+
+def _splits(splits: Any) -> Optional[torch.Tensor]:
+    if splits is None:
+        return None
+    if not isinstance(splits, torch.Tensor):
+        splits = torch.tensor(splits, dtype=torch.int32)
+    if splits.dim() != 1:
+        raise _core.submission_error(-22, 'alltoall expects a 1D splits tensor')
+    if splits.dtype is not torch.int32:
+        raise _core.submission_error(
+            -22, 'alltoall expects splits to contain 32-bit integer elements.')
+    return splits.cpu().contiguous()
+
+
+def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None) -> int:
+    """Send splits[r] rows to rank r. The result is (tensor, rows received from each rank)."""
+    source = _tensor.row_major(tensor)
+    address, code, _ = _tensor.describe(source)
+    shape = _tensor.shape_of(source)
+    rows = _splits(splits)
+
+    def submit(ret_handle):
+        return _lib.lib.reigen_alltoall_async(
+            _encoded(name), address, code, ctypes.addressof(shape), len(shape),
+            None if rows is None else rows.data_ptr(), 0 if rows is None else rows.numel(), None,
+            ret_handle)
+
+    def finish(handle, rc):
+        return (_tensor.output_of(handle, source.dtype),
+                _tensor.splits_of(handle, _core.size()))
+
+    return _handles.submit(Operation(submit, finish, (source, rows)))
+
+
+def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
+                        postscale: float) -> int:
+    """Reduce, and keep this rank's part of the first dimension."""
+    source = _tensor.row_major(tensor)
+    address, code, _ = _tensor.describe(source)
+    shape = _tensor.shape_of(source)
+    options = _lib.Options(op, 0, prescale, postscale)
+
+    def submit(ret_handle):
+        return _lib.lib.reigen_reducescatter_async(_encoded(name), address, code,
+                                                   ctypes.addressof(shape), len(shape),
+                                                   ctypes.byref(options), ret_handle)
+
+    return _handles.submit(Operation(
+        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
+
+
+def barrier_async() -> int:
+    """Done when all ranks have submitted theirs."""
+    return _handles.submit(Operation(
+        lambda ret_handle: _lib.lib.reigen_barrier_async(None, ret_handle), lambda handle, rc: None))
+
+
+def join_async() -> int:
+    """This rank has no more data. The result is the rank that joined last."""
+    return _handles.submit(Operation(_lib.lib.reigen_join_async, lambda handle, rc: rc - 1))
+
+
+# ---------------------------------------------------------------------------- groups
+
+class _Layout:
+    """What the members of a group look like, as C reads it."""
+
+    def __init__(self, name: str, shapes: Sequence[torch.Size]):
+        count = len(shapes)
+        self.shapes = list(shapes)
+        self._arrays = [(ctypes.c_int64 * len(shape))(*shape) for shape in shapes]
+        self.names = (ctypes.c_char_p * count)(
+            *[f'{name}_{i + 1}of{count}'.encode() for i in range(count)])
+        self.pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._arrays))
+        self.ndims = (ctypes.c_int * count)(*map(len, shapes))
+
+
+_layouts: Dict[Any, _Layout] = {}
+
+
+def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) -> _Layout:
+    key = (kind, name, dtype, len(shapes))
+    layout = _layouts.get(key)
+    if layout is None or layout.shapes != shapes:
+        if len(_layouts) >= GROUPS_MAX:
+            _layouts.clear()
+        layout = _layouts[key] = _Layout(name, shapes)
+    return layout
+
+
+class _Group(_handles.Pending):
+    """Operations of one kind and element type that are carried out together or not at all."""
+
+    def __init__(self, kind: int, name: str, slot: Any, tensors: Sequence[torch.Tensor],
+                 outs: Optional[Sequence[torch.Tensor]], options: _lib.Options):
+        self._kind, self._count, self._options = kind, len(tensors), options
+        self.slot = slot
+        self._ins = [t if t.is_contiguous() else _tensor.row_major(t) for t in tensors]
+        self._outs = self._buffers = outs
+        if outs is not None:
+            self._buffers = [a if o is t else o if o.is_contiguous() else _tensor.like(o)
+                             for a, o, t in zip(self._ins, outs, tensors)]
+        first = tensors[0]
+        self._dtype = first.dtype
+        _, self._code, _ = _tensor.describe(self._ins[0])
+        self._layout = _layout(kind, name, first.dtype, [t.shape for t in tensors])
+        self._handles = (ctypes.c_int64 * self._count)()
+
+    def start(self) -> int:
+        pointers = ctypes.c_void_p * self._count
+        ins = pointers(*[t.data_ptr() for t in self._ins])
+        if self._buffers is None:
+            outs = None
+        else:
+            outs = pointers(*[t.data_ptr() for t in self._buffers])
+        layout = self._layout
+        return _lib.lib.reigen_grouped_async(
+            self._kind, self._count, layout.names, ins, outs, self._code, layout.pointers,
+            layout.ndims, ctypes.byref(self._options), self._handles)
+
+    def test(self) -> int:
+        return int(all(_lib.quick.reigen_poll(handle) for handle in reversed(self._handles)))
+
+    def wait(self, timeout_ms: int) -> int:
+        # They are carried out together: after the first wait the others have little to wait for.
+        wait = _lib.lib.reigen_wait
+        failure = 0
+        for handle in self._handles:
+            rc = wait(handle, timeout_ms)
+            if rc == AGAIN:
+                return rc
+            if rc < 0:
+                failure = failure or rc
+        return failure
+
+    def error(self) -> str:
+        texts = (_lib.quick.reigen_handle_error(handle) for handle in self._handles)
+        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
+
+    def result(self, rc: int) -> List[torch.Tensor]:
+        if self._outs is None:
+            return [_tensor.output_of(handle, self._dtype) for handle in self._handles]
+        for out, buffer in zip(self._outs, self._buffers):
+            if out is not buffer:
+                with torch.no_grad():
+                    out.copy_(buffer)
+        return list(self._outs)
+
+    def release(self) -> None:
+        release = _lib.quick.reigen_release
+        for handle in self._handles:
+            release(handle)
+
+
+class _Parts(_handles.Pending):
+    """A group of several element types: one group of C for each."""
+
+    def __init__(self, parts: List[Tuple[List[int], int]], count: int):
+        self._parts, self._count = parts, count
+
+    def test(self) -> int:
+        return int(all(_handles.poll(handle) for _, handle in self._parts))
+
+    def wait(self, timeout_ms: int) -> int:
+        for _, handle in self._parts:
+            if _handles.table[handle][1].wait(timeout_ms) == AGAIN:
+                return AGAIN
+        return 0
+
+    def result(self, rc: int) -> List[torch.Tensor]:
+        results: List[Any] = [None] * self._count
+        failure = None
+        for places, handle in self._parts:
+            try:
+                for place, result in zip(places, _handles.synchronize(handle)):
+                    results[place] = result
+            except _core.HorovodInternalError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return results
+
+
+def _check(tensors: Sequence[torch.Tensor]) -> None:
+    for tensor in tensors:
+        if not (isinstance(tensor, torch.Tensor) and tensor.is_cpu
+                and tensor.dtype in _tensor.CODES and tensor.layout is torch.strided):
+            _tensor.describe(tensor)
+
+
+def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
+                  outs: Optional[Sequence[torch.Tensor]], name: Optional[str], op: int = 1,
+                  prescale: float = 1.0, postscale: float = 1.0) -> int:
+    """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates."""
+    if not tensors:
+        raise ValueError('A group needs at least one tensor.')
+    if op == _core.Adasum:
+        raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
+    _check(tensors)
+    options = _lib.Options(op, 0, prescale, postscale)
+    slot = None
+    if name is None:
+        turn = next(_unnamed_groups[kind]) % GROUP_RING
+        slot, name = (kind, turn), f'noname.{turn}'
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) == 1:
+        return _handles.submit(_Group(kind, name, slot, tensors, outs, options))
+    parts = []
+    for dtype in sorted(dtypes, key=_tensor.CODES.__getitem__):
+        places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
+        label = str(dtype).rpartition('.')[2]
+        part = _Group(kind, f'{name}.{label}', slot and (*slot, label),
+                      [tensors[i] for i in places],
+                      None if outs is None else [outs[i] for i in places], options)
+        parts.append((places, _handles.submit(part)))
+    return _handles.submit(_Parts(parts, len(tensors)))
+
+
+def _forget() -> None:
+    for kind in _unnamed_groups:
+        _unnamed_groups[kind] = itertools.count()
+    _layouts.clear()
+
+
+_core.after_shutdown.append(_forget)
+_core.after_fork.append(_forget)

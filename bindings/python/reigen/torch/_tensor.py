@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the runtime sees a tensor."""
+import ctypes
+from typing import Optional, Sequence, Tuple
+
+import torch
+
+from reigen import _lib
+
+#: torch's element types, with the numbers of enum reigen_dtype.
+CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 3, torch.int32: 4, torch.int64: 5,
+         torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 9, torch.bfloat16: 10}
+if hasattr(torch, 'uint16'):
+    CODES[torch.uint16] = 2
+
+
+def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
+    """(address, enum reigen_dtype, device: -1 is the CPU) of a dense, row-major tensor.
+
+    The one place that knows where a tensor's memory lies. Raises ValueError for what the runtime
+    cannot take, saying why.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f'A tensor is required, not {type(tensor).__name__}.')
+    code = CODES.get(tensor.dtype)
+    if code is None or tensor.layout is not torch.strided:
+        raise ValueError(f'Tensor type {tensor.type()} is not supported.')
+    if not tensor.is_cpu:
+        raise ValueError(f'A tensor on {tensor.device} was given, and this version of Reigen '
+                         'carries CPU tensors only: move it with tensor.cpu() first.')
+    if not tensor.is_contiguous():
+        raise ValueError('Tensor is required to be contiguous.')
+    return tensor.data_ptr(), code, -1
+
+
+def row_major(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where its elements lie in a row, else a copy in which they do."""
+    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
+        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+    return tensor
+
+
+def like(tensor: torch.Tensor) -> torch.Tensor:
+    """A new row-major tensor of this one's type and shape."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def shape_of(tensor: torch.Tensor):
+    """The shape as a C array, which must be kept until the call that reads it returns."""
+    shape = tensor.shape
+    return (ctypes.c_int64 * len(shape))(*shape)
+
+
+def from_memory(address: Optional[int], nbytes: int, shape: Sequence[int],
+                dtype: torch.dtype) -> torch.Tensor:
+    """A new tensor with a copy of the runtime's result."""
+    result = torch.empty(tuple(shape), dtype=dtype)
+    if nbytes != result.numel() * result.element_size():
+        raise RuntimeError(f'the runtime gave {nbytes} bytes for shape {tuple(shape)}')
+    if nbytes:
+        ctypes.memmove(result.data_ptr(), address, nbytes)
+    return result
+
+
+def output_of(handle: int, dtype: torch.dtype) -> torch.Tensor:
+    """The result that the runtime allocated for a finished operation."""
+    address, nbytes = ctypes.c_void_p(), ctypes.c_size_t()
+    shape, ndim = (ctypes.c_int64 * _lib.NDIM_MAX)(), ctypes.c_int()
+    rc = _lib.quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), shape,
+                                  ctypes.byref(ndim))
+    if rc < 0:
+        raise RuntimeError(f'reigen_output: error {-rc}')
+    return from_memory(address.value, nbytes.value, shape[:ndim.value], dtype)
+
+
+def splits_of(handle: int, count: int) -> torch.Tensor:
+    """The rows that a finished alltoall received from each rank."""
+    splits = torch.empty(count, dtype=torch.int32)
+    pointer = ctypes.cast(splits.data_ptr(), ctypes.POINTER(ctypes.c_int32))
+    rc = _lib.quick.reigen_received_splits(handle, pointer, count)
+    if rc < 0:
+        raise RuntimeError(f'reigen_received_splits: error {-rc}')
+    return splits
