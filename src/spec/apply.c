@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/apply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "spec/hostlist.h"
+
+#define APPLY(name)                                                                                   \
+    int rg_apply_##name(struct rg_request *request, const char *what, const char *value,              \
+                        struct rg_error *err)
+#define UNUSED(x) ((void) (x))
+
+static int no_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int keep_text(char **text, const char *what, const char *value, struct rg_error *err)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    char *copy = strdup(value);
+
+    if (!copy)
+        return no_memory(err);
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+static bool is_true(const char *value)
+{
+    return strcmp(value, "true") == 0;
+}
+
+static rg_printf(2, 3) int note(struct rg_request *request, const char *fmt, ...)
+{
+    rg_autofree char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    int n = vasprintf(&text, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < request->notes.count; i++) {
+        if (strcmp(request->notes.v[i], text) == 0)
+            return 0;
+    }
+    return rg_strv_add(&request->notes, text);
+}
+
+/* The index of value among words, or -EINVAL with a text that names them all. */
+static int choose(const char *what, const char *value, const char *const *words, struct rg_error *err)
+{
+    char list[256] = "";
+
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], value) == 0)
+            return i;
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
+    }
+    const char *near = rg_str_nearest(value, words);
+
+    if (near)
+        return rg_error_set(err, EINVAL, "%s %s: give %s; did you mean %s?", what, value, list, near);
+    return rg_error_set(err, EINVAL, "%s %s: give %s", what, value, list);
+}
+
+APPLY(np)
+{
+    int64_t n;
+    int rc = rg_parse_int(what, value, 1, RG_JOB_RANKS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.np = (int) n;
+    return rc;
+}
+
+/* The command line's hosts replace the file's; several options add up. */
+static void begin_hosts(struct rg_request *request)
+{
+    struct rg_job *job = &request->job;
+
+    if (!request->in_file && request->hosts_from_file) {
+        for (size_t i = 0; i < job->nhosts; i++)
+            free(job->hosts[i].name);
+        job->nhosts = 0;
+    }
+    request->hosts_from_file = request->in_file;
+}
+
+APPLY(hosts)
+{
+    begin_hosts(request);
+    return rg_hostlist_parse(&request->job, what, value, err);
+}
+
+APPLY(hostfile)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
+    begin_hosts(request);
+    return rg_hostfile_read(&request->job, value, err);
+}
+
+APPLY(map_by)
+{
+    static const char *const words[] = { "slot", "node", "core", "hwthread", "socket", "numa", "board",
+                                         "l1cache", "l2cache", "l3cache", "package", NULL };
+    rg_autofree char *object = strndup(value, strcspn(value, ":"));
+    const char *rest = value + strcspn(value, ":");
+
+    if (!object)
+        return no_memory(err);
+    if (strcmp(object, "ppr") == 0)
+        return rg_error_set(err, EINVAL, "%s %s: give the ranks of each host as slots, such as "
+                            "-H localhost:4", what, value);
+    int i = choose(what, object, words, err);
+
+    if (i < 0)
+        return i;
+    request->job.map = i == 1 ? RG_MAP_NODE : RG_MAP_SLOT;
+    if (strcasestr(rest, ":oversubscribe"))
+        request->job.oversubscribe = true;
+    if (i > 1 && note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's",
+                      what, object) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+APPLY(bind_to)
+{
+    static const char *const words[] = { "none", "core", "socket", "hwthread", "package", "numa",
+                                         "board", "l1cache", "l2cache", "l3cache", NULL };
+    rg_autofree char *object = strndup(value, strcspn(value, ":"));
+
+    if (!object)
+        return no_memory(err);
+    int i = choose(what, object, words, err);
+
+    if (i < 0)
+        return i;
+    bool core = i == 1 || i == 3 || i == 7 || i == 8;
+
+    request->job.bind = i == 0 || i == 6 ? RG_BIND_NONE : core ? RG_BIND_CORE : RG_BIND_SOCKET;
+    if (strcasestr(value, ":overload-allowed"))
+        request->job.oversubscribe = true;
+    if (i > 2 && i != 4 && note(request, "%s %s: taken as %s", what, object,
+                                words[request->job.bind]) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+APPLY(oversubscribe)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.oversubscribe = is_true(value);
+    return 0;
+}
+
+APPLY(on)
+{
+    UNUSED(request);
+    if (strcmp(value, "local") == 0)
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %s: this version runs on this computer only; leave %s out, or "
+                        "say local", what, value, what);
+}
+
+/* Whether text begins with a variable's name that ends at '=' or at the end. */
+static int check_name(const char *what, const char *text, struct rg_error *err)
+{
+    size_t n = strcspn(text, "=");
+
+    if (n == 0)
+        return rg_error_set(err, EINVAL, "%s \"%s\": a variable's name is missing; write NAME or "
+                            "NAME=VALUE", what, text);
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && !(i > 0 && c >= '0' && c <= '9'))
+            return rg_error_set(err, EINVAL, "%s \"%.*s\": not a variable's name; use letters, digits "
+                                "and '_'", what, (int) n, text);
+    }
+    return 0;
+}
+
+/* The last mention of a variable counts. */
+static void drop_name(struct rg_strv *list, const char *text)
+{
+    size_t n = strcspn(text, "=");
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (strncmp(list->v[i], text, n) == 0 && (list->v[i][n] == '=' || !list->v[i][n])) {
+            free(list->v[i]);
+            memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
+            list->count--;
+            return;
+        }
+    }
+}
+
+APPLY(env)
+{
+    int rc = check_name(what, value, err);
+
+    if (rc < 0)
+        return rc;
+    drop_name(&request->job.env, value);
+    return rg_strv_add(&request->job.env, value) < 0 ? no_memory(err) : 0;
+}
+
+APPLY(share_env)
+{
+    int rc = check_name(what, value, err);
+
+    if (rc < 0)
+        return rc;
+    if (strchr(value, '='))
+        return rg_error_set(err, EINVAL, "%s %.*s=...: a command line is no place for a secret; export "
+                            "the variable and give its name alone", what, (int) strcspn(value, "="),
+                            value);
+    drop_name(&request->job.share_env, value);
+    return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
+}
+
+APPLY(cwd)
+{
+    return keep_text(&request->job.cwd, what, value, err);
+}
+
+APPLY(tf_config)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.tf_config = is_true(value);
+    return 0;
+}
+
+APPLY(tag_output)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.tag = is_true(value) ? RG_TAG_ON : RG_TAG_OFF;
+    return 0;
+}
+
+APPLY(no_tag_output)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->job.tag = RG_TAG_OFF;
+    return 0;
+}
+
+APPLY(timestamps)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.timestamps = is_true(value);
+    return 0;
+}
+
+APPLY(output_dir)
+{
+    return keep_text(&request->job.output_dir, what, value, err);
+}
+
+APPLY(ranks)
+{
+    struct rg_ranks ranks;
+    int rc = rg_ranks_parse(value, &ranks, err);
+
+    if (rc < 0)
+        return rg_error_prepend(err, "%s", what);
+    rg_ranks_fini(&request->job.show);
+    request->job.show = ranks;
+    return 0;
+}
+
+APPLY(json)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.json = is_true(value);
+    return 0;
+}
+
+APPLY(stdin)
+{
+    int64_t rank = 0;
+
+    if (strcmp(value, "all") == 0) {
+        request->job.stdin_mode = RG_STDIN_ALL;
+    } else if (strcmp(value, "none") == 0) {
+        request->job.stdin_mode = RG_STDIN_NONE;
+    } else if (rg_parse_int(what, value, 0, RG_JOB_RANKS_MAX - 1, &rank, NULL) == 0) {
+        request->job.stdin_mode = RG_STDIN_RANK;
+    } else {
+        return rg_error_set(err, EINVAL, "%s %s: give a rank, all or none", what, value);
+    }
+    request->job.stdin_rank = (int) rank;
+    return 0;
+}
+
+APPLY(pty)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.pty = is_true(value);
+    return 0;
+}
+
+APPLY(timeout)
+{
+    return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
+}
+
+static int parse_positive(const char *what, const char *value, uint64_t *ret_ms, struct rg_error *err)
+{
+    uint64_t ms;
+    int rc = rg_parse_duration_ms(what, value, &ms, err);
+
+    if (rc < 0)
+        return rc;
+    if (!ms)
+        return rg_error_set(err, EINVAL, "%s %s: nothing happens in no time; give seconds, or 500ms, "
+                            "2m, 1h", what, value);
+    *ret_ms = ms;
+    return 0;
+}
+
+APPLY(start_timeout)
+{
+    return parse_positive(what, value, &request->job.start_timeout_ms, err);
+}
+
+APPLY(grace)
+{
+    return rg_parse_duration_ms(what, value, &request->job.grace_ms, err);
+}
+
+APPLY(lease)
+{
+    uint64_t ms = 0;
+    int rc = parse_positive(what, value, &ms, err);
+
+    /* Heartbeats go once a second; a shorter lease would end healthy jobs. */
+    if (rc == 0 && ms < 3000)
+        return rg_error_set(err, EINVAL, "%s %s: heartbeats come every second; give at least 3", what,
+                            value);
+    if (rc == 0)
+        request->job.lease_ms = ms;
+    return rc;
+}
+
+APPLY(config)
+{
+    return keep_text(&request->config, what, value, err);
+}
+
+APPLY(dry_run)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.dry_run = is_true(value);
+    return 0;
+}
+
+APPLY(display_map)
+{
+    UNUSED(what), UNUSED(err);
+    request->display_map = is_true(value);
+    return 0;
+}
+
+APPLY(report_bindings)
+{
+    UNUSED(what), UNUSED(err);
+    request->report_bindings = is_true(value);
+    return 0;
+}
+
+APPLY(verbose)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.verbose = is_true(value) ? request->job.verbose + 1 : 0;
+    return 0;
+}
+
+APPLY(quiet)
+{
+    UNUSED(what), UNUSED(err);
+    request->quiet = is_true(value);
+    return 0;
+}
+
+APPLY(help)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->help = true;
+    return 0;
+}
+
+APPLY(version)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->version = true;
+    return 0;
+}
+
+APPLY(accepted)
+{
+    UNUSED(request), UNUSED(what), UNUSED(err), UNUSED(value);
+    return 0;
+}
+
+APPLY(mca)
+{
+    UNUSED(value);
+    /* One remark, however many parameters a command line carries. */
+    return note(request, "%s: MPI's parameters mean nothing here and are ignored", what) < 0
+               ? no_memory(err) : 0;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/job.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "spec/hostlist.h"
+
+#define RANGES_MAX 65536
+
+void rg_job_init(struct rg_job *job)
+{
+    *job = (struct rg_job){
+        .start_timeout_ms = RG_START_TIMEOUT_MS,
+        .grace_ms = RG_GRACE_MS,
+        .lease_ms = RG_LEASE_MS,
+        .tag = RG_TAG_AUTO,
+        .stdin_mode = RG_STDIN_RANK,
+    };
+}
+
+void rg_job_fini(struct rg_job *job)
+{
+    if (!job)
+        return;
+    for (size_t i = 0; i < job->nhosts; i++)
+        free(job->hosts[i].name);
+    free(job->hosts);
+    free(job->cwd);
+    free(job->output_dir);
+    rg_strv_fini(&job->command);
+    rg_strv_fini(&job->env);
+    rg_strv_fini(&job->share_env);
+    rg_ranks_fini(&job->show);
+    *job = (struct rg_job){ 0 };
+}
+
+static int check_host_name(const char *name, struct rg_error *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%@";
+    size_t good = strspn(name, allowed);
+
+    if (!*name)
+        return rg_error_set(err, EINVAL, "a host without a name; write NAME or NAME:SLOTS");
+    if (strlen(name) > RG_HOST_NAME_MAX)
+        return rg_error_set(err, EINVAL, "host \"%.40s...\": a host name has at most %d characters",
+                            name, RG_HOST_NAME_MAX);
+    if (name[good])
+        return rg_error_set(err, EINVAL,
+                            "host \"%s\": character %zu cannot stand in a host name; write letters, "
+                            "digits, '.', '-' and '_'", name, good + 1);
+    if (name[0] == '-')
+        return rg_error_set(err, EINVAL, "host \"%s\": a host name does not begin with '-'", name);
+    return 0;
+}
+
+/* Each mention without a number is one slot as soon as there are several mentions. */
+static int merge_slots(struct rg_host *host, int nslots, struct rg_error *err)
+{
+    int have = host->nslots ? host->nslots : 1;
+    int more = nslots ? nslots : 1;
+
+    if (have + more > RG_JOB_SLOTS_MAX)
+        return rg_error_set(err, EINVAL, "host %s: %d slots in all; at most %d are possible", host->name,
+                            have + more, RG_JOB_SLOTS_MAX);
+    host->nslots = have + more;
+    return 0;
+}
+
+int rg_job_add_host(struct rg_job *job, const char *name, int nslots, struct rg_error *err)
+{
+    int rc = check_host_name(name, err);
+
+    if (rc < 0)
+        return rc;
+    if (nslots < 0 || nslots > RG_JOB_SLOTS_MAX)
+        return rg_error_set(err, EINVAL, "host %s: %d slots; give 1 to %d", name, nslots,
+                            RG_JOB_SLOTS_MAX);
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (strcmp(job->hosts[i].name, name) == 0)
+            return merge_slots(&job->hosts[i], nslots, err);
+    }
+    if (job->nhosts == RG_JOB_HOSTS_MAX)
+        return rg_error_set(err, E2BIG, "host %s: more than %d hosts", name, RG_JOB_HOSTS_MAX);
+    struct rg_host *hosts = reallocarray(job->hosts, job->nhosts + 1, sizeof *hosts);
+
+    if (!hosts)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    job->hosts = hosts;
+    char *copy = strdup(name);
+
+    if (!copy)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    hosts[job->nhosts++] = (struct rg_host){ copy, nslots };
+    return 0;
+}
+
+static int check_streams(const struct rg_job *job, struct rg_error *err)
+{
+    if (job->json && job->pty)
+        return rg_error_set(err, EINVAL, "--json and --pty: events and a terminal cannot share one "
+                            "output; drop one of them");
+    if (job->pty && (job->stdin_mode != RG_STDIN_RANK || job->stdin_rank != 0))
+        return rg_error_set(err, EINVAL, "--pty gives rank 0 the terminal: drop --stdin, or say "
+                            "--stdin 0");
+    if (job->np && job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= job->np)
+        return rg_error_set(err, EINVAL, "--stdin %d: with -np %d the ranks are 0 to %d",
+                            job->stdin_rank, job->np, job->np - 1);
+    for (size_t i = 0; job->np && i < job->show.count; i++) {
+        if (job->show.range[i].last >= job->np)
+            return rg_error_set(err, EINVAL, "--ranks: there is no rank %d; with -np %d the ranks are "
+                                "0 to %d", job->show.range[i].last, job->np, job->np - 1);
+    }
+    return 0;
+}
+
+static int check_env(const struct rg_job *job, struct rg_error *err)
+{
+    for (size_t i = 0; i < job->share_env.count; i++) {
+        const char *name = job->share_env.v[i];
+        if (rg_env_get(&job->env, name))
+            return rg_error_set(err, EINVAL, "%s is in both --env and --share-env; keep one", name);
+    }
+    return 0;
+}
+
+int rg_job_check(const struct rg_job *job, struct rg_error *err)
+{
+    if (!job->command.count)
+        return rg_error_set(err, EINVAL, "no command: say what to run, for example "
+                            "reigen run -np 4 -- python train.py");
+    if (!job->command.v[0][0])
+        return rg_error_set(err, EINVAL, "the command is the empty string; give a program's name");
+    if (job->np < 0 || job->np > RG_JOB_RANKS_MAX)
+        return rg_error_set(err, EINVAL, "-np %d: give 1 to %d ranks", job->np, RG_JOB_RANKS_MAX);
+    int rc = check_streams(job, err);
+
+    return rc < 0 ? rc : check_env(job, err);
+}
+
+/* The end of a number at text in *ret_end; -EINVAL when there is none or it is no rank. */
+static int parse_rank(const char *text, int *ret_rank, const char **ret_end)
+{
+    long n = 0;
+    const char *p = text;
+
+    for (; *p >= '0' && *p <= '9' && n < RG_JOB_RANKS_MAX; p++)
+        n = n * 10 + (*p - '0');
+    if (p == text || n >= RG_JOB_RANKS_MAX)
+        return -EINVAL;
+    *ret_rank = (int) n;
+    *ret_end = p;
+    return 0;
+}
+
+static int add_range(struct rg_ranks *ranks, int first, int last)
+{
+    if (ranks->count == RANGES_MAX)
+        return -E2BIG;
+    void *more = reallocarray(ranks->range, ranks->count + 1, sizeof *ranks->range);
+
+    if (!more)
+        return -ENOMEM;
+    ranks->range = more;
+    ranks->range[ranks->count].first = first;
+    ranks->range[ranks->count++].last = last;
+    return 0;
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    int x = *(const int *) a, y = *(const int *) b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorted and disjoint, neighbours joined. */
+static void normalise(struct rg_ranks *ranks)
+{
+    size_t kept = 0;
+
+    if (!ranks->count)
+        return;
+    qsort(ranks->range, ranks->count, sizeof *ranks->range, compare_ranges);
+    for (size_t i = 1; i < ranks->count; i++) {
+        if (ranks->range[i].first > ranks->range[kept].last + 1)
+            ranks->range[++kept] = ranks->range[i];
+        else if (ranks->range[i].last > ranks->range[kept].last)
+            ranks->range[kept].last = ranks->range[i].last;
+    }
+    ranks->count = kept + 1;
+}
+
+static int parse_ranges(const char *text, struct rg_ranks *ranks)
+{
+    const char *p = text;
+    int first, last, rc;
+
+    for (;;) {
+        if (parse_rank(p, &first, &p) < 0)
+            return -EINVAL;
+        last = first;
+        if (*p == '-' && parse_rank(p + 1, &last, &p) < 0)
+            return -EINVAL;
+        if (last < first)
+            return -EINVAL;
+        if ((rc = add_range(ranks, first, last)) < 0)
+            return rc;
+        if (!*p)
+            return 0;
+        if (*p++ != ',')
+            return -EINVAL;
+    }
+}
+
+int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error *err)
+{
+    struct rg_ranks ranks = { 0 };
+    int rc = parse_ranges(text, &ranks);
+
+    if (rc < 0) {
+        rg_ranks_fini(&ranks);
+        if (rc == -ENOMEM)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5", text);
+    }
+    normalise(&ranks);
+    *ret_ranks = ranks;
+    return 0;
+}
+
+bool rg_ranks_has(const struct rg_ranks *ranks, int rank)
+{
+    for (size_t i = 0; i < ranks->count; i++) {
+        if (rank >= ranks->range[i].first && rank <= ranks->range[i].last)
+            return true;
+    }
+    return ranks->count == 0;
+}
+
+void rg_ranks_fini(struct rg_ranks *ranks)
+{
+    free(ranks->range);
+    *ranks = (struct rg_ranks){ 0 };
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/options.h"
+
+#include <string.h>
+
+#include "spec/apply.h"
+
+static const struct rg_option options[] = {
+    { "np", "n c num-proc", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
+      "Run N ranks. The default is one on each slot.", rg_apply_np },
+    { "H", "host hosts", "hosts", RG_GROUP_WHERE, RG_FILE_HOSTS, "HOST[:SLOTS],...", NULL, "localhost",
+      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
+      "without SLOTS has one per core. May be repeated. This version runs on this computer only.",
+      rg_apply_hosts },
+    { "hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
+      "Read the hosts from FILE, one per line: HOST slots=N or HOST:N.", rg_apply_hostfile },
+    { "map-by", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "HOW", NULL, "slot node",
+      "slot (the default) fills one host after the other; node deals the ranks out in turn.",
+      rg_apply_map_by },
+    { "bind-to", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "WHAT", NULL, "none core socket",
+      "Bind each rank to one core, or to one socket. The default is none.", rg_apply_bind_to },
+    { "oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Allow more ranks than slots.", rg_apply_oversubscribe },
+    { "on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local",
+      "Where hosts come from. This version knows local, this computer.", rg_apply_on },
+
+    { "env", "x", NULL, RG_GROUP_ENV, RG_FILE_MAP, "NAME[=VALUE]", NULL, "@var",
+      "Set NAME for every rank, or hand on the caller's value. May be repeated; the last one counts.",
+      rg_apply_env },
+    { "share-env", NULL, NULL, RG_GROUP_ENV, RG_FILE_LIST, "NAME", NULL, "@var",
+      "Hand on the caller's value of NAME as a secret: it travels over the encrypted link only, and is "
+      "never printed. May be repeated.", rg_apply_share_env },
+    { "cwd", "wdir wd", NULL, RG_GROUP_ENV, RG_FILE_SCALAR, "DIR", NULL, "@dir",
+      "Run in DIR. The default is the current directory.", rg_apply_cwd },
+    { "tf-config", NULL, NULL, RG_GROUP_ENV, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Set TF_CONFIG, for TensorFlow's own distribution strategies.", rg_apply_tf_config },
+
+    { "tag-output", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Put [rank] in front of each line. This is the default with more than one rank.",
+      rg_apply_tag_output },
+    { "no-tag-output", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_NONE, NULL, NULL, NULL,
+      "Show the lines as they are.", rg_apply_no_tag_output },
+    { "timestamp-output", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Put the time in front of each line.", rg_apply_timestamps },
+    { "output-dir", "output-filename", NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
+      "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr, byte by byte.",
+      rg_apply_output_dir },
+    { "ranks", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "SET", NULL, NULL,
+      "Show only the output of these ranks, such as 0,3-5. Files get all.", rg_apply_ranks },
+    { "json", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Write events to standard output, one JSON object per line, instead of plain output.",
+      rg_apply_json },
+
+    { "stdin", NULL, NULL, RG_GROUP_INPUT, RG_FILE_SCALAR, "RANK|all|none", NULL, "all none 0",
+      "Who gets standard input. The default is rank 0.", rg_apply_stdin },
+    { "pty", NULL, NULL, RG_GROUP_INPUT, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Give rank 0 a terminal, for debuggers and prompts.", rg_apply_pty },
+
+    { "timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
+      "End the job after TIME: seconds, or 90s, 30m, 12h. Its exit code is then 124. 0, the default, is "
+      "never.", rg_apply_timeout },
+    { "start-timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
+      "Give up when not all ranks have started after TIME. The default is 300 s.",
+      rg_apply_start_timeout },
+    { "grace", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
+      "Leave ranks that are told to end TIME before they are killed. The default is 5 s.",
+      rg_apply_grace },
+    { "lease", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
+      "A host that hears nothing from reigen for TIME ends its ranks. The default is 30 s.",
+      rg_apply_lease },
+
+    { "config", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "FILE", NULL, "@file",
+      "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand.",
+      rg_apply_config },
+    { "dry-run", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
+      "Print what would run where, as a shell script that runs it, and end.", rg_apply_dry_run },
+    { "display-map", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Print which rank runs where before running.", rg_apply_display_map },
+    { "report-bindings", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Print which cores each rank is bound to before running.", rg_apply_report_bindings },
+    { "verbose", "v", NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Say what happens. Twice: in detail.", rg_apply_verbose },
+    { "quiet", "q", NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
+      "Say nothing but errors.", rg_apply_quiet },
+    { "help", "h", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
+      "Print this and end.", rg_apply_help },
+    { "version", "V", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
+      "Print reigen's version and end.", rg_apply_version },
+
+    { "allow-run-as-root", NULL, NULL, RG_GROUP_MPIRUN, RG_FILE_NONE, NULL, NULL, NULL,
+      "Accepted; reigen runs as any user.", rg_apply_accepted },
+    { "mca", "gmca", NULL, RG_GROUP_MPIRUN, RG_FILE_NONE, "KEY", "VALUE", NULL,
+      "Accepted, noted once, and ignored.", rg_apply_mca },
+};
+
+const struct rg_option *rg_options(size_t *ret_count)
+{
+    *ret_count = rg_array_len(options);
+    return options;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; p && *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        if (len == n && strncmp(p, word, n) == 0)
+            return true;
+        p += len;
+    }
+    return false;
+}
+
+const struct rg_option *rg_option_find(const char *name)
+{
+    if (!*name || strchr(name, ' '))
+        return NULL;
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        if (strcmp(options[i].name, name) == 0 || has_word(options[i].aliases, name))
+            return &options[i];
+    }
+    return NULL;
+}
+
+const char *rg_option_key(const struct rg_option *option)
+{
+    return option->key ? option->key : option->name;
+}
+
+const struct rg_option *rg_option_find_key(const char *key)
+{
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        if (options[i].file != RG_FILE_NONE && strcmp(rg_option_key(&options[i]), key) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+const char *rg_option_group_title(enum rg_option_group group)
+{
+    static const char *const titles[RG_GROUP_COUNT] = {
+        "How many ranks, and where", "What the ranks find", "Output", "Input", "Time", "Reigen itself",
+        "Accepted from mpirun",
+    };
+    return titles[group];
+}
