@@ -255,7 +255,8 @@ def main():
     load = os.getloadavg()[0]
     results = {
         'when': time.strftime('%Y-%m-%d %H:%M', time.gmtime()),
-        'cores': os.cpu_count(), 'cpu': cpu_model(), 'load': load, 'rounds': args.rounds, 'absent': absent,
+        'cores': os.cpu_count(), 'cpu': cpu_model(), 'load': load, 'rounds': args.rounds,
+        'absent': absent,
         'sizes': args.sizes, 'many': args.many, 'np': args.np,
         'times': condense(run_rounds(args, names)),
         'launch': {} if args.only else time_launches(5 if args.quick else LAUNCHES),

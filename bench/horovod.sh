@@ -37,5 +37,6 @@ if [ -z "$wheel" ]; then
     wheel=$(ls "$peers"/horovod-0.28.1-*.whl)
 fi
 rm -rf "$peers/horovod.new" "$peers/horovod"
-"$python" -m pip install --quiet --no-deps --root-user-action ignore --target "$peers/horovod.new" "$wheel"
+"$python" -m pip install --quiet --no-deps --root-user-action ignore \
+    --target "$peers/horovod.new" "$wheel"
 mv "$peers/horovod.new" "$peers/horovod"

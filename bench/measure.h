@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One measuring loop for every library: measure.c has main, the loop and the statistics, a contender
- * (ours.c, peer_mpi.c) has the calls that are measured. So that all are measured in the same way.
+ * One measuring loop for every library: measure.c has main, the loop and the statistics, a
+ * contender (ours.c, peer_mpi.c) has the calls that are measured, so that all are measured alike.
  *
  * usage: PROGRAM --out FILE [--sizes BYTES,...] [--many COUNTxBYTES,...] [--budget-ms N]
  *

@@ -191,32 +191,26 @@ def launch_table(launch):
 
 INTRO = """# Benchmarks
 
-`make bench` measures this page anew: it runs Reigen and its peers in turn on one machine, {rounds} \
-rounds, and
-writes the tables and plots. A figure is the median, over the rounds, of the median within a round; \
-the 10th
-percentile stands in brackets. Ratios are Reigen's time over the best peer's in the same table: \
-below 1 is
-faster. `make bench ARGS=--quick` takes a minute or two and writes nothing here; `--only`, `--np`, \
-`--sizes` and
-`--many` choose one table, see bench/bench.py. The raw figures are in build/bench/results.json.
+`make bench` measures this page anew: it runs Reigen and its peers in turn on one machine,
+{rounds} rounds, and writes the tables and plots. A figure is the median, over the rounds, of the
+median within a round; the 10th percentile stands in brackets. Ratios are Reigen's time over the
+best peer's in the same table: below 1 is faster. `make bench ARGS=--quick` takes a minute or two
+and writes nothing here; `--only`, `--np`, `--sizes` and `--many` choose one table, see
+bench/bench.py. The raw figures are in build/bench/results.json.
 
-The peers: `MPI_Allreduce` in C and Horovod 0.28.1 over MPI with Debian's Open MPI 4.1, Horovod \
-over gloo, and
-torch.distributed over gloo; one thread of PyTorch per process. Horovod over MPI runs with \
-`mpi_yield_when_idle`,
-without which it is ten times slower on two cores. Every sum is of float32. "In place" is \
-`allreduce_`,
-`MPI_IN_PLACE` and `all_reduce`; otherwise the result is a new tensor (for torch.distributed, a \
-clone).
+The peers: `MPI_Allreduce` in C and Horovod 0.28.1 over MPI with Debian's Open MPI 4.1, Horovod
+over gloo, and torch.distributed over gloo; one thread of PyTorch per process. Horovod over MPI
+runs with `mpi_yield_when_idle`, without which it is ten times slower on two cores. Every sum is of
+float32. "In place" is `allreduce_`, `MPI_IN_PLACE` and `all_reduce`; otherwise the result is a new
+tensor (for torch.distributed, a clone).
 
-Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.{absent}
-"""
+Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
+{absent}"""
 
 
 def intro(raw):
     absent = sorted(set(raw['absent']))
-    note = f' Absent: {"; ".join(LABELS[n] for n in absent)}.' if absent else ''
+    note = f'Absent: {"; ".join(LABELS[n] for n in absent)}.\n' if absent else ''
     return INTRO.format(**{**raw, 'absent': note})
 
 

@@ -3,9 +3,9 @@
 
 usage: tools/check.py check|check-all [PART...]
 
-Each part keeps its whole output in build/check/PART.log; what failed is shown here as well. The last
-line is "N passed, N failed", with ", N skipped" where tests were skipped. A skip prints its reason,
-and is a failure when CI=true.
+Each part keeps its whole output in build/check/PART.log; what failed is shown here as well. The
+last line is "N passed, N failed", with ", N skipped" where tests were skipped. A skip prints its
+reason, and is a failure when CI=true.
 """
 import glob
 import json
@@ -277,7 +277,8 @@ def report_part(name, result):
 def report_all(results):
     print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9}')
     for name, r in results:
-        print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} {r.seconds:>7.1f} s')
+        print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} '
+              f'{r.seconds:>7.1f} s')
     print(f'{"together":<12} {"":>24} {sum(r.seconds for _, r in results):>7.1f} s\n')
     passed = sum(r.passed for _, r in results)
     failed = sum(len(r.failures) for _, r in results)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzz target without libFuzzer: every file of a corpus as it is, every truncation of it, and
- * copies with damaged bytes. usage: fuzz_x FILE|DIRECTORY...
+ * Runs a fuzz target without libFuzzer: every file of a corpus as it is, every truncation of it,
+ * and copies with damaged bytes. usage: fuzz_x FILE|DIRECTORY...
  *
  * Truncations end at the end of a malloc'ed block, so that reading past them is seen by ASan.
  */

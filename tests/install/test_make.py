@@ -104,7 +104,8 @@ def test_installed_launcher_finds_its_agent(prefix):
 def test_installed_python_package_brings_its_library(prefix):
     site = next(prefix.glob('lib/python*/*-packages'))
     done = run(ROOT / '.venv/bin/python', '-c',
-               'import reigen, horovod.torch as hvd; hvd.init(); print(hvd.size(), reigen.__file__)',
+               'import reigen, horovod.torch as hvd\n'
+               'hvd.init(); print(hvd.size(), reigen.__file__)',
                cwd='/', env={**os.environ, 'PYTHONPATH': str(site)})
     assert done.returncode == 0, done.stderr
     assert str(site) in done.stdout
