@@ -71,16 +71,17 @@ fi
 
 # Installed files follow what was built, and the sources that are installed as they are.
 t=$(now)
+# The time before the installation, so that what changes meanwhile is installed by the next run.
+: >build/.before
 if [ ! -e build/.installed ] ||
     [ -n "$(find src include bindings docs meson.build build/src build/bindings build/docs \
-        build/meson-private/install.dat -type f -newer build/.installed -print -quit \
-        2>/dev/null)" ]; then
+        build/meson-private/install.dat -name __pycache__ -prune -o \
+        -type f -newer build/.installed -print -quit 2>/dev/null)" ]; then
     rm -f build/.installed
     if ! meson install -C build --no-rebuild --only-changed >build/install.log 2>&1 9>&-; then
         cat build/install.log >&2
         exit 1
     fi
-    # The time before, so that what changes meanwhile is installed by the next run.
     mv build/.before build/.installed
     echo "install: .venv, $(since "$t")"
     did=1
