@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "base/str.h"
+#include "unit.h"
+
+static int make_dir(void **state)
+{
+    char path[] = "/tmp/reigen-fd-XXXXXX";
+
+    if (!mkdtemp(path))
+        return -1;
+    *state = strdup(path);
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    rg_autofree char *command = rg_strf("rm -rf '%s'", (char *) *state);
+
+    int rc = system(command);
+
+    free(*state);
+    return rc;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(rg_write_all(fd, text, strlen(text)), 0);
+}
+
+static void pipes_and_pairs_close_on_exec(void **state)
+{
+    int fds[4];
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    assert_int_equal(rg_socketpair(fds + 2), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fcntl(fds[i], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+        assert_int_equal(rg_fd_set_cloexec(fds[i], false), 0);
+        assert_int_equal(fcntl(fds[i], F_GETFD) & FD_CLOEXEC, 0);
+    }
+    assert_int_equal(rg_fd_set_nonblock(fds[0], true), 0);
+    assert_int_equal(read(fds[0], &fds[1], 1), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(rg_fd_set_nonblock(fds[0], false), 0);
+    assert_int_equal(fcntl(fds[0], F_GETFL) & O_NONBLOCK, 0);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    assert_int_equal(rg_fd_set_nonblock(fds[0], true), -EBADF);
+}
+
+static void read_all_reports_an_early_end(void **state)
+{
+    char text[8] = "";
+    int fds[2];
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    assert_int_equal(rg_write_all(fds[1], "abcd", 4), 0);
+    assert_int_equal(rg_read_all(fds[0], text, 3), 0);
+    assert_string_equal(text, "abc");
+    close(fds[1]);
+    assert_int_equal(rg_read_all(fds[0], text, 2), -EPIPE);
+    close(fds[0]);
+    assert_int_equal(rg_read_all(fds[0], text, 2), -EBADF);
+}
+
+static void whole_file_is_read_up_to_its_cap(void **state)
+{
+    rg_autofree char *path = rg_strf("%s/file", (char *) *state);
+    rg_autofree char *text = NULL;
+    char *untouched = (char *) 1;
+    size_t nbytes;
+
+    write_text(path, "hello");
+    assert_int_equal(rg_read_file(path, 5, &text, &nbytes), 0);
+    assert_int_equal(nbytes, 5);
+    assert_string_equal(text, "hello");
+    assert_int_equal(rg_read_file(path, 4, &untouched, &nbytes), -EFBIG);
+    assert_int_equal(rg_read_file("/nonexistent", 4, &untouched, NULL), -ENOENT);
+    assert_int_equal(rg_read_file(*state, 4, &untouched, NULL), -EISDIR);
+    assert_ptr_equal(untouched, (char *) 1);
+}
+
+static void files_without_a_size_are_read(void **state)
+{
+    rg_autofree char *text = NULL;
+
+    (void) state;
+    assert_int_equal(rg_read_file("/proc/self/status", 1 << 20, &text, NULL), 0);
+    assert_contains(text, "Pid:");
+}
+
+static void large_file_is_read_whole(void **state)
+{
+    rg_autofree char *path = rg_strf("%s/large", (char *) *state);
+    rg_autofree char *expected = malloc(300001);
+    rg_autofree char *text = NULL;
+    size_t nbytes;
+
+    memset(expected, 'x', 300000);
+    expected[300000] = '\0';
+    write_text(path, expected);
+    assert_int_equal(rg_read_file(path, 300000, &text, &nbytes), 0);
+    assert_int_equal(nbytes, 300000);
+    assert_string_equal(text, expected);
+}
+
+static void directories_are_made_with_parents(void **state)
+{
+    rg_autofree char *path = rg_strf("%s//a/b/c/", (char *) *state);
+    struct rg_error err = RG_ERROR_INIT;
+    struct stat st;
+
+    assert_int_equal(rg_mkdir_all(path, 0755, &err), 0);
+    assert_int_equal(rg_mkdir_all(path, 0755, &err), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    assert_int_equal(rg_mkdir_all("/", 0755, &err), 0);
+    assert_int_equal(rg_mkdir_all("", 0755, &err), -ENOENT);
+}
+
+static void file_in_the_way_is_named(void **state)
+{
+    rg_autofree char *file = rg_strf("%s/file", (char *) *state);
+    rg_autofree char *path = rg_strf("%s/x/y", file);
+    struct rg_error err = RG_ERROR_INIT;
+
+    write_text(file, "");
+    assert_int_equal(rg_mkdir_all(path, 0755, &err), -ENOTDIR);
+    assert_contains(err.text, file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pipes_and_pairs_close_on_exec),
+        cmocka_unit_test(read_all_reports_an_early_end),
+        cmocka_unit_test_setup_teardown(whole_file_is_read_up_to_its_cap, make_dir, remove_dir),
+        cmocka_unit_test(files_without_a_size_are_read),
+        cmocka_unit_test_setup_teardown(large_file_is_read_whole, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(directories_are_made_with_parents, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(file_in_the_way_is_named, make_dir, remove_dir),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/time.h"
+#include "unit.h"
+
+static struct rg_loop *loop;
+static char trail[64]; /* what happened, a letter each */
+
+static int make_loop(void **state)
+{
+    (void) state;
+    memset(trail, 0, sizeof(trail));
+    return rg_loop_create(&loop);
+}
+
+static int destroy_loop(void **state)
+{
+    (void) state;
+    rg_loop_destroy(loop);
+    return 0;
+}
+
+static void mark(void *arg)
+{
+    strcat(trail, arg);
+}
+
+static void mark_and_stop(void *arg)
+{
+    strcat(trail, arg);
+    rg_loop_stop(loop);
+}
+
+static void timers_fire_in_order_and_the_loop_ends(void **state)
+{
+    struct rg_timer a = { 0 }, b = { 0 }, c = { 0 };
+    uint64_t start = rg_now_ns();
+
+    (void) state;
+    rg_timer_start(&b, loop, 40, 0, mark, (void *) "b");
+    rg_timer_start(&a, loop, 20, 0, mark, (void *) "a");
+    rg_timer_start(&c, loop, 10, 0, mark, (void *) "c");
+    rg_timer_stop(&c);
+    rg_timer_stop(&c);
+    assert_true(rg_timer_active(&a));
+    rg_loop_run(loop);
+    assert_string_equal(trail, "ab");
+    assert_false(rg_timer_active(&a));
+    assert_true(rg_now_ns() - start >= 39 * RG_NS_PER_MS);
+    rg_loop_destroy(NULL);
+}
+
+static void started_timer_moves_to_its_new_arguments(void **state)
+{
+    struct rg_timer a = { 0 };
+
+    (void) state;
+    rg_timer_start(&a, loop, 60000, 0, mark, (void *) "x");
+    rg_timer_start(&a, loop, 1, 0, mark, (void *) "y");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "y");
+}
+
+static void timer_counts_from_its_start(void **state)
+{
+    struct rg_timer a = { 0 };
+
+    (void) state;
+    rg_sleep_ms(50); /* the loop has not looked at the clock since its creation */
+    uint64_t start = rg_now_ns();
+
+    rg_timer_start(&a, loop, 40, 0, mark, (void *) "a");
+    rg_loop_run(loop);
+    assert_true(rg_now_ns() - start >= 39 * RG_NS_PER_MS);
+}
+
+struct repeating {
+    struct rg_timer timer;
+    int left;
+};
+
+static void count_down(void *arg)
+{
+    struct repeating *r = arg;
+
+    strcat(trail, ".");
+    if (--r->left == 0) {
+        rg_timer_stop(&r->timer);
+        free(r);
+    }
+}
+
+static void repeating_timer_may_be_freed_in_its_callback(void **state)
+{
+    struct repeating *r = calloc(1, sizeof(*r));
+
+    (void) state;
+    r->left = 3;
+    rg_timer_start(&r->timer, loop, 1, 1, count_down, r);
+    rg_loop_run(loop);
+    assert_string_equal(trail, "...");
+}
+
+static struct rg_io io;
+static int fds[2];
+
+static void read_once(void *arg, int events)
+{
+    char c;
+
+    assert_int_equal(events, RG_IO_READ);
+    assert_int_equal(read(fds[0], &c, 1), 1);
+    strncat(trail, &c, 1);
+    strcat(trail, arg);
+    assert_true(rg_io_active(&io));
+    rg_io_stop(&io);
+    assert_false(rg_io_active(&io));
+}
+
+static void descriptor_is_reported_when_ready(void **state)
+{
+    struct rg_timer late = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_pipe(fds), 0);
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, read_once, (void *) "!");
+    rg_timer_start(&late, loop, 5, 0, mark, (void *) "t");
+    assert_int_equal(write(fds[1], "q", 1), 1);
+    rg_loop_run(loop);
+    assert_string_equal(trail, "q!t");
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static void stop_if_writable(void *arg, int events)
+{
+    assert_int_equal(events, RG_IO_WRITE);
+    rg_io_stop(&io);
+    mark(arg);
+}
+
+static void io_changes_from_reading_to_writing(void **state)
+{
+    (void) state;
+    assert_int_equal(rg_socketpair(fds), 0);
+    rg_io_start(&io, loop, fds[0], RG_IO_READ, read_once, (void *) "!");
+    rg_io_start(&io, loop, fds[0], RG_IO_WRITE, stop_if_writable, (void *) "w");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "w");
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static struct rg_signal sig;
+
+static void signal_came(void *arg, int signo)
+{
+    assert_int_equal(signo, SIGUSR1);
+    mark(arg);
+    rg_signal_stop(&sig);
+}
+
+static void signals_arrive_in_the_loop(void **state)
+{
+    (void) state;
+    rg_signal_start(&sig, loop, SIGUSR1, signal_came, (void *) "s");
+    raise(SIGUSR1);
+    assert_string_equal(trail, "");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "s");
+}
+
+static pid_t start_child(int code)
+{
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(code);
+    return pid;
+}
+
+static struct rg_child any;
+static int ended;
+
+static void child_ended(void *arg, pid_t pid, int status)
+{
+    assert_true(pid > 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* reaped */
+    mark(arg);
+}
+
+static void child_is_reaped_and_reported_once(void **state)
+{
+    struct rg_child child = { 0 }, other = { 0 };
+
+    (void) state;
+    rg_child_start(&child, loop, start_child(7), child_ended, (void *) "c");
+    rg_child_start(&other, loop, start_child(7), child_ended, (void *) "c");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "cc");
+    rg_child_stop(&child);
+}
+
+static void any_ended(void *arg, pid_t pid, int status)
+{
+    (void) arg;
+    assert_true(pid > 0);
+    ended += WEXITSTATUS(status);
+    if (ended == 1 + 2 + 4 + 8 + 16)
+        rg_child_stop(&any);
+}
+
+/* A grandchild whose parent has gone comes to us too, as a subreaper. */
+static void any_child_includes_adopted_orphans(void **state)
+{
+    (void) state;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+    ended = 0;
+    rg_child_start(&any, loop, 0, any_ended, NULL);
+    for (int code = 1; code <= 8; code *= 2) {
+        if (code != 4) {
+            start_child(code);
+            continue;
+        }
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            if (fork() == 0) {
+                rg_sleep_ms(20);
+                _exit(16);
+            }
+            _exit(4);
+        }
+    }
+    rg_loop_run(loop);
+    assert_int_equal(ended, 31);
+}
+
+static struct rg_wakeup wakeup;
+
+static void woken(void *arg)
+{
+    mark(arg);
+    rg_wakeup_stop(&wakeup);
+}
+
+static void *wake(void *arg)
+{
+    (void) arg;
+    for (int i = 0; i < 5; i++)
+        rg_wakeup_send(&wakeup);
+    return NULL;
+}
+
+static void wakeup_comes_from_another_thread(void **state)
+{
+    pthread_t thread;
+
+    (void) state;
+    rg_wakeup_start(&wakeup, loop, woken, (void *) "w");
+    pthread_create(&thread, NULL, wake, NULL);
+    pthread_join(thread, NULL);
+    rg_loop_run(loop);
+    assert_string_equal(trail, "w");
+    rg_wakeup_send(&wakeup); /* stopped: nothing happens */
+}
+
+static void stop_leaves_other_watchers_alone(void **state)
+{
+    struct rg_timer a = { 0 }, b = { 0 };
+
+    (void) state;
+    rg_timer_start(&a, loop, 1, 0, mark_and_stop, (void *) "a");
+    rg_timer_start(&b, loop, 30, 0, mark, (void *) "b");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "a");
+    rg_loop_run(loop);
+    assert_string_equal(trail, "ab");
+}
+
+static void second_loop_runs_beside_the_first(void **state)
+{
+    struct rg_loop *second;
+    struct rg_timer a = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&second), 0);
+    rg_timer_start(&a, second, 1, 0, mark, (void *) "2");
+    rg_loop_run(second);
+    rg_loop_destroy(second);
+    assert_string_equal(trail, "2");
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, make_loop, destroy_loop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(timers_fire_in_order_and_the_loop_ends),
+        TEST(started_timer_moves_to_its_new_arguments),
+        TEST(timer_counts_from_its_start),
+        TEST(repeating_timer_may_be_freed_in_its_callback),
+        TEST(descriptor_is_reported_when_ready),
+        TEST(io_changes_from_reading_to_writing),
+        TEST(signals_arrive_in_the_loop),
+        TEST(child_is_reaped_and_reported_once),
+        TEST(any_child_includes_adopted_orphans),
+        TEST(wakeup_comes_from_another_thread),
+        TEST(stop_leaves_other_watchers_alone),
+        TEST(second_loop_runs_beside_the_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
