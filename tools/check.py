@@ -121,7 +121,8 @@ def unit(part, build, wrapper=(), timeout=600, env=None):
                             capture_output=True, text=True, check=False)
     if listed.returncode == 0 and json.loads(listed.stdout or '[]') == []:
         return result
-    argv = ['meson', 'test', '-C', build, '--num-processes', '2', '--timeout-multiplier', '2']
+    argv = ['meson', 'test', '-C', build, '--num-processes', '2', '--timeout-multiplier', '2',
+            '--print-errorlogs']
     if wrapper:
         argv += ['--wrapper', ' '.join(wrapper)]
     status = run(part, argv, timeout, {**SANITIZER_ENV, **(env or {})})

@@ -7,4 +7,9 @@ set -eu
 cd "$(dirname "$0")/.."
 tools/deps.sh "$1"
 tools/build.sh --quiet
+if [ ! -e build/.tests ]; then
+    meson configure build -Dtests=enabled
+    : >build/.tests
+    tools/build.sh --quiet
+fi
 exec /usr/bin/python3 tools/check.py "$@"
