@@ -36,10 +36,13 @@ struct rg_plan {
     struct rg_plan_host *hosts; /* only hosts that have ranks */
     int nhosts;
     char job_id[65];            /* unique, [a-z0-9-] */
+    int master_port;            /* MASTER_PORT: free on this computer when the plan was made */
+    int *tf_ports;              /* by rank, for TF_CONFIG; NULL without job->tf_config */
 };
 
-/* 0; -EINVAL (more ranks than slots and no oversubscribe; exit_code 2); -ENOMEM. job->hosts must have their
- * nslots filled in (driver's discover). */
+/* 0; -EINVAL (more ranks than slots and no oversubscribe, more ranks than cores to bind to;
+ * exit_code 2); -ENOMEM. job->hosts must have their nslots filled in (driver's discover). Hosts that
+ * are this computer get their cores from the kernel: those this process may use. */
 int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_error *err);
 void rg_plan_fini(struct rg_plan *plan);
 

@@ -173,8 +173,8 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
             return rg_error_set(err, ENOMEM, "out of memory");
     }
-    /* Who names no hosts but a number of ranks means that number. */
-    if (job->np && !job->nhosts)
+    /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
+    if (job->np && !job->nhosts && job->bind != RG_BIND_CORE)
         job->oversubscribe = true;
     int rc = check_caller_env(request, err);
 
