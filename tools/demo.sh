@@ -5,5 +5,4 @@ set -eu
 cd "$(dirname "$0")/.."
 tools/deps.sh demo
 tools/build.sh --quiet
-mkdir -p build/demo
-exec .venv/bin/reigen run -np 4 -- .venv/bin/python examples/pytorch_mnist.py --out build/demo "$@"
+exec .venv/bin/python examples/demo.py -np 4 --out build/demo "$@"
