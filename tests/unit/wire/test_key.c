@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "wire/link.h"
+
+#define HEX "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+static void key_survives_its_text(void **state)
+{
+    uint8_t key[RG_KEY_NBYTES], again[RG_KEY_NBYTES];
+    char hex[2 * RG_KEY_NBYTES + 1];
+
+    (void) state;
+    assert_int_equal(rg_key_generate(key), 0);
+    rg_key_format(key, hex);
+    assert_int_equal(strlen(hex), 2 * RG_KEY_NBYTES);
+    assert_int_equal(rg_key_parse(hex, again), 0);
+    assert_memory_equal(key, again, RG_KEY_NBYTES);
+    assert_int_equal(rg_key_generate(again), 0);
+    assert_memory_not_equal(key, again, RG_KEY_NBYTES);
+}
+
+static void white_space_around_is_fine(void **state)
+{
+    uint8_t key[RG_KEY_NBYTES];
+
+    (void) state;
+    assert_int_equal(rg_key_parse(" \t" HEX "\r\n", key), 0);
+    assert_int_equal(key[31], 31);
+}
+
+static void anything_else_is_refused(void **state)
+{
+    static const char *const bad[] = { "", "00", HEX "0", HEX "00", HEX " 0", "x" HEX,
+                                       "00 102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d"
+                                       "1e1f",
+                                       "g00102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d"
+                                       "1e1f" };
+    uint8_t key[RG_KEY_NBYTES] = { 42 };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(bad); i++)
+        assert_int_equal(rg_key_parse(bad[i], key), -EINVAL);
+    assert_int_equal(key[0], 42);
+}
+
+/* Expected: Python's hashlib.blake2b(b"data", digest_size=32, key=bytes(range(32))).hexdigest(). */
+static void derived_key_is_keyed_blake2b_of_the_purpose(void **state)
+{
+    uint8_t key[RG_KEY_NBYTES], data[RG_KEY_NBYTES], other[RG_KEY_NBYTES];
+    char hex[2 * RG_KEY_NBYTES + 1];
+
+    (void) state;
+    assert_int_equal(rg_key_parse(HEX, key), 0);
+    rg_key_derive(key, "data", data);
+    rg_key_format(data, hex);
+    assert_string_equal(hex, "997fd9df5c41059563b2fee82026985c28a72b0a39d960f4db49ea6027091878");
+    rg_key_derive(key, "datb", other);
+    assert_memory_not_equal(data, other, RG_KEY_NBYTES);
+    rg_key_derive(key, "data", key);
+    assert_memory_equal(data, key, RG_KEY_NBYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(key_survives_its_text),
+        cmocka_unit_test(white_space_around_is_fine),
+        cmocka_unit_test(anything_else_is_refused),
+        cmocka_unit_test(derived_key_is_keyed_blake2b_of_the_purpose),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
