@@ -24,14 +24,16 @@ base=$(tools/python.sh)
 make_venv() {
     rm -rf .venv build/.installed
     "$base" -m venv --system-site-packages .venv
-    # The torch of another virtual environment is no site package of that one's base.
-    .venv/bin/python -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' || {
-        site=$("$base" -c 'import importlib.util as u, os
+    # The torch of another virtual environment is no site package of that one's base; a path file
+    # in .venv comes before the system's packages.
+    find_torch='import importlib.util as u, os
 s = u.find_spec("torch")
-print(os.path.dirname(os.path.dirname(s.origin)) if s else "")')
-        [ -z "$site" ] || echo "$site" >"$(.venv/bin/python -c \
+print(os.path.dirname(os.path.dirname(s.origin)) if s else "")'
+    site=$("$base" -c "$find_torch")
+    if [ "$(.venv/bin/python -c "$find_torch")" != "$site" ]; then
+        echo "$site" >"$(.venv/bin/python -c \
             'import sysconfig; print(sysconfig.get_path("purelib"))')/reigen-torch.pth"
-    }
+    fi
     echo "$here $base" >.venv/.reigen
 }
 t=$(now)
@@ -46,7 +48,8 @@ fi
 setup="$here $base $(sed -n '/^project(/,/)$/p' meson.build | cksum)"
 t=$(now)
 if [ "$(cat build/.configured 2>/dev/null)" != "$setup" ] || [ ! -e build/build.ninja ]; then
-    rm -rf build/.configured build/.installed build/.tests build/meson-* build/build.ninja build/.ninja_*
+    rm -rf build/.configured build/.installed build/.tests
+    rm -rf build/meson-* build/build.ninja build/.ninja_*
     pythondir=$(.venv/bin/python -c 'import os, sys, sysconfig
 print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
     # ninja's `all` holds every test; tools/check.sh asks for them when it wants them.

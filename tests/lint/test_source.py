@@ -180,3 +180,14 @@ def test_no_macro_hides_a_jump():
             if re.match(r'\s*#\s*define\b.*\b(return|goto)\b(?!\w)', repo.COMMENT.sub('', line)):
                 problems.append(f'{repo.name(path)}: {line.split("(")[0].strip()}')
     repo.report(problems)
+
+
+def test_links_in_the_docs_lead_somewhere():
+    problems = []
+    for path in repo.with_suffix('.md'):
+        text = re.sub(r'```.*?```|`[^`\n]*`', '', repo.read(path), flags=re.S)
+        for target in re.findall(r'\]\(([^)\s]+)\)', text):
+            file = target.split('#')[0]
+            if file and not re.match(r'[a-z]+:', file) and not (path.parent / file).exists():
+                problems.append(f'{repo.name(path)}: {target}')
+    repo.report(problems)
