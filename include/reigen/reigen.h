@@ -17,9 +17,10 @@
  *      reigen_shutdown();
  *
  * Names: a name identifies one operation in flight; using it again before it has finished is an
- * error on this rank (the operation in flight goes on). NULL gives the n-th unnamed operation of this
- * kind on each rank the same name, so unnamed operations are matched by their order. Names live in
- * one name space per operation kind, as "allreduce.grad", and are at most REIGEN_NAME_MAX bytes.
+ * error on this rank (the operation in flight goes on). NULL gives the n-th unnamed operation of
+ * this kind on each rank the same name, so unnamed operations are matched by their order. Names
+ * live in one name space per operation kind, as "allreduce.grad", and are at most REIGEN_NAME_MAX
+ * bytes.
  *
  * Tensors: dense, row-major, shape in elements, at most REIGEN_NDIM_MAX dimensions. Buffers are
  * borrowed from submission until the handle is done. In place (out == in) is allowed where said.
@@ -37,10 +38,10 @@
  * reigen_last_error() gives this thread's last failure in words; reigen_handle_error(handle) the
  * cause of a failed operation.
  *
- * Threads: every function may be called from any thread after reigen_init, except init and shutdown,
- * which must not run at the same time as any other call. Only reigen_init, reigen_shutdown,
- * reigen_wait and reigen_barrier block; the waiting thread drives the transfer itself. After fork the
- * child counts as not initialised and holds no descriptor of the runtime.
+ * Threads: every function may be called from any thread after reigen_init, except init and
+ * shutdown, which must not run at the same time as any other call. Only reigen_init,
+ * reigen_shutdown, reigen_wait and reigen_barrier block; the waiting thread drives the transfer
+ * itself. After fork the child counts as not initialised and holds no descriptor of the runtime.
  *
  * The library never exits, never touches signals, locale, working directory or standard output; it
  * writes stall reports and, with REIGEN_LOG_LEVEL, its log to standard error.
@@ -82,10 +83,10 @@ enum reigen_dtype {
 };
 
 /*
- * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating types
- * in at least float32, integers by floor division. bool: SUM and MAX are "or", PRODUCT and MIN
- * "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are accumulated in float32 and
- * rounded once per hop. ADASUM is refused with -EINVAL by this version.
+ * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating
+ * types in at least float32, integers by floor division. bool: SUM and MAX are "or", PRODUCT and
+ * MIN "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are accumulated in
+ * float32 and rounded once per hop. ADASUM is refused with -EINVAL by this version.
  */
 enum reigen_op {
     REIGEN_AVERAGE = 0,
@@ -99,7 +100,8 @@ enum reigen_op {
 /* An operation in flight or done; > 0. Never reused within a process's life. */
 typedef int64_t reigen_handle;
 
-/* What may be said of an operation beyond its tensor. A zeroed struct is not the default (prescale would be
+/* What may be said of an operation beyond its tensor. A zeroed struct is not the default (prescale
+ * would be
  * 0): start from REIGEN_OPTIONS_INIT. NULL stands for REIGEN_OPTIONS_INIT everywhere. */
 struct reigen_options {
     int op;            /* enum reigen_op; allreduce and reducescatter */
@@ -123,24 +125,25 @@ struct reigen_init_options {
 
 /*
  * Join the job: find the other ranks (from Reigen's agent, from RANK, WORLD_SIZE, MASTER_ADDR and
- * MASTER_PORT, or alone), connect, and start the communication thread. Blocks until all ranks have come. Calling it
- * when initialised does nothing and returns 0. It may be called again after reigen_shutdown, any
- * number of times, if all ranks do.
+ * MASTER_PORT, or alone), connect, and start the communication thread. Blocks until all ranks have
+ * come. Calling it when initialised does nothing and returns 0. It may be called again after
+ * reigen_shutdown, any number of times, if all ranks do.
  * 0; -ETIMEDOUT (reigen_last_error names the ranks that are missing); -EPERM (several hosts and no
- * key); -EINVAL (a variable is broken, and which); -ECONNREFUSED; -ENOMEM. After an error nothing is
- * left behind and init may be tried again.
+ * key); -EINVAL (a variable is broken, and which); -ECONNREFUSED; -ENOMEM. After an error nothing
+ * is left behind and init may be tried again.
  */
 REIGEN_API int reigen_init(const struct reigen_init_options *options);
 
-/* Leave the job. Blocks until the other ranks have been told (at most 5 s). Operations in flight end with
+/* Leave the job. Blocks until the other ranks have been told (at most 5 s). Operations in flight
+ * end with
  * -ECANCELED, here and on the other ranks, unless they were complete on all. Does nothing when not
  * initialised. Always 0. */
 REIGEN_API int reigen_shutdown(void);
 
 REIGEN_API int reigen_is_initialized(void); /* 1 or 0 */
 
-/* -ENOTCONN when not initialised. Local: among the ranks of this host; cross: among the ranks with the same
- * local rank. */
+/* -ENOTCONN when not initialised. Local: among the ranks of this host; cross: among the ranks with
+ * the same local rank. */
 REIGEN_API int reigen_rank(void);
 REIGEN_API int reigen_size(void);
 REIGEN_API int reigen_local_rank(void);
@@ -151,19 +154,19 @@ REIGEN_API int reigen_is_homogeneous(void); /* 1 when all hosts have equally man
 
 /* ------------------------------------------------------------------ operations
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit
- * the same name with matching arguments; until the last has, the operation waits (and is reported as
- * stalled after REIGEN_STALL_SECONDS, 10 s by default). When a rank dies all others get -ECONNRESET
- * within 5 s. */
+ * the same name with matching arguments; until the last has, the operation waits (and is reported
+ * as stalled after REIGEN_STALL_SECONDS, 10 s by default). When a rank dies all others get
+ * -ECONNRESET within 5 s. */
 
-/* Reduce element by element over all ranks; every rank gets the same bits. out has in's shape; out == in
- * is allowed. */
+/* Reduce element by element over all ranks; every rank gets the same bits. out has in's shape; out
+ * == in is allowed. */
 REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
                                       const int64_t *shape, int ndim,
                                       const struct reigen_options *options,
                                       reigen_handle *ret_handle);
 
-/* Concatenate along the first dimension, in the order of ranks. First dimensions may differ, the others must
- * agree; ndim >= 1. The result is allocated by the runtime: reigen_output. */
+/* Concatenate along the first dimension, in the order of ranks. First dimensions may differ, the
+ * others must agree; ndim >= 1. The result is allocated by the runtime: reigen_output. */
 REIGEN_API int reigen_allgather_async(const char *name, const void *in, int dtype,
                                       const int64_t *shape, int ndim,
                                       const struct reigen_options *options,
@@ -175,24 +178,25 @@ REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *ou
                                       const struct reigen_options *options,
                                       reigen_handle *ret_handle);
 
-/* Send splits[r] rows (of the first dimension) to rank r, in order, and receive the rows that others have
- * for this rank, in the order of ranks. nsplits: the number of ranks, or 0 with splits NULL for equal
- * parts. The result is allocated by the runtime: reigen_output, reigen_received_splits. */
+/* Send splits[r] rows (of the first dimension) to rank r, in order, and receive the rows that
+ * others have for this rank, in the order of ranks. nsplits: the number of ranks, or 0 with splits
+ * NULL for equal parts. The result is allocated by the runtime: reigen_output,
+ * reigen_received_splits. */
 REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
                                      const int64_t *shape, int ndim, const int32_t *splits,
                                      int nsplits, const struct reigen_options *options,
                                      reigen_handle *ret_handle);
 
-/* Reduce, then rank r keeps the r-th part of the first dimension; the first (rows mod size) ranks get
- * one row more. SUM or AVERAGE. The result is allocated by the runtime: reigen_output. */
+/* Reduce, then rank r keeps the r-th part of the first dimension; the first (rows mod size) ranks
+ * get one row more. SUM or AVERAGE. The result is allocated by the runtime: reigen_output. */
 REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int dtype,
                                           const int64_t *shape, int ndim,
                                           const struct reigen_options *options,
                                           reigen_handle *ret_handle);
 
 /*
- * n allreduces that are carried out together or not at all. names, ins, outs, shapes and ndims have n
- * entries; one dtype and one set of options. names may be NULL; else name i is used as it is.
+ * n allreduces that are carried out together or not at all. names, ins, outs, shapes and ndims have
+ * n entries; one dtype and one set of options. names may be NULL; else name i is used as it is.
  * ret_handles has room for n. On an error nothing has been submitted. The same call exists for
  * allgather (outs ignored) and reducescatter (outs ignored) through kind.
  */
@@ -216,9 +220,9 @@ REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
 REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
                                     reigen_handle *ret_handle);
 
-/* This rank has no more data: until all ranks have joined it supplies zeros to the others' allreduces.
- * Operations of other kinds fail while a rank has joined. The result of reigen_wait is 1 + the rank that
- * joined last. */
+/* This rank has no more data: until all ranks have joined it supplies zeros to the others'
+ * allreduces. Operations of other kinds fail while a rank has joined. The result of reigen_wait is
+ * 1 + the rank that joined last. */
 REIGEN_API int reigen_join_async(reigen_handle *ret_handle);
 
 /* The blocking forms: submit, wait without a limit, release. The result is reigen_wait's. */
@@ -236,8 +240,8 @@ REIGEN_API int reigen_barrier(void);
 REIGEN_API int reigen_poll(reigen_handle handle);
 
 /* Wait until done, at most timeout_ms (-1: without limit), driving the transfer. 0 (join: 1 + last
- * rank), -EAGAIN when the time is over, -EINVAL unknown handle, or the operation's error. May be called
- * again after any result; the handle stays until reigen_release. */
+ * rank), -EAGAIN when the time is over, -EINVAL unknown handle, or the operation's error. May be
+ * called again after any result; the handle stays until reigen_release. */
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms);
 
 /* The result of an operation that allocated it: its memory, valid until release, its shape (into
@@ -260,12 +264,14 @@ REIGEN_API int reigen_release(reigen_handle handle);
  * for loops (compare MPI_Allreduce_init of MPI 4.0, section 6.13). */
 struct reigen_request;
 
-/* An allreduce (kind REIGEN_ALLREDUCE) or broadcast of this name and shape. Local; nothing is sent. One start may
- * be in flight at a time. Freed by reigen_request_free, at the latest before shutdown. */
+/* An allreduce (kind REIGEN_ALLREDUCE) or broadcast of this name and shape. Local; nothing is sent.
+ * One start may be in flight at a time. Freed by reigen_request_free, at the latest before
+ * shutdown. */
 REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, const int64_t *shape,
                                      int ndim, const struct reigen_options *options,
                                      struct reigen_request **ret_request);
-/* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when in flight. */
+/* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when in
+ * flight. */
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out);
 /* As reigen_poll and reigen_wait. */
 REIGEN_API int reigen_request_test(struct reigen_request *request);
@@ -283,7 +289,8 @@ REIGEN_API void reigen_request_free(struct reigen_request *request);
 REIGEN_API const char *reigen_last_error(void);
 /* "0.1.0" */
 REIGEN_API const char *reigen_version(void);
-/* What the runtime uses, one line per fact ("plane shm: 4 ranks", "boot: agent", ...), for doctor and
+/* What the runtime uses, one line per fact ("plane shm: 4 ranks", "boot: agent", ...), for doctor
+ * and
  * --check-build; static after init, valid until shutdown. */
 REIGEN_API const char *reigen_describe(void);
 

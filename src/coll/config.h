@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtime's knobs, read once from the environment by reigen_init. REIGEN_* wins over HOROVOD_*. Constant
- * afterwards; any thread may read.
+ * The runtime's knobs, read once from the environment by reigen_init. REIGEN_* wins over HOROVOD_*.
+ * Constant afterwards; any thread may read.
  */
 #ifndef RG_COLL_CONFIG_H
 #define RG_COLL_CONFIG_H
@@ -16,12 +16,16 @@ enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2 };
 
 struct rg_config {
     uint64_t start_timeout_ms;   /* REIGEN_START_TIMEOUT, HOROVOD_START_TIMEOUT (s): 300 s */
-    uint64_t stall_ms;           /* REIGEN_STALL_SECONDS, HOROVOD_STALL_CHECK_TIME_SECONDS: 10 s; 0: no check */
-    uint64_t stall_shutdown_ms;  /* REIGEN_STALL_SHUTDOWN_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: 0, never */
+    /* REIGEN_STALL_SECONDS, HOROVOD_STALL_CHECK_TIME_SECONDS: 10 s; 0: no check */
+    uint64_t stall_ms;
+    /* REIGEN_STALL_SHUTDOWN_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: 0, never */
+    uint64_t stall_shutdown_ms;
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
-    int cache_capacity;          /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 1024 ids kept when idle */
+    /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 1024 ids kept when idle */
+    int cache_capacity;
     unsigned planes;             /* REIGEN_PLANES: RG_PLANE_* that may be used */
-    int spin_us;                 /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
+    /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
+    int spin_us;
     int log_level;               /* REIGEN_LOG_LEVEL, HOROVOD_LOG_LEVEL: enum rg_log_level */
     bool insecure;               /* REIGEN_INSECURE=1 */
     uint16_t master_port;        /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carrying out one operation over all ranks: which planes, in which steps. On one node the shm plane does it all; on
- * several, an allreduce is reduced inside the node, allreduced among leaders, and broadcast inside the node (the same
- * for broadcast); the other kinds go over the tcp plane of all ranks. The choice is by score and depends on arguments
- * only, so it is equal on all ranks.
+ * Carrying out one operation over all ranks: which planes, in which steps. On one node the shm
+ * plane does it all; on several, an allreduce is reduced inside the node, allreduced among leaders,
+ * and broadcast inside the node (the same for broadcast); the other kinds go over the tcp plane of
+ * all ranks. The choice is by score and depends on arguments only, so it is equal on all ranks.
  *
- * All ranks post the same operations in the same order, one at a time. Thread rule: under the engine's drive lock.
+ * All ranks post the same operations in the same order, one at a time. Thread rule: under the
+ * engine's drive lock.
  */
 #ifndef RG_COLL_EXEC_H
 #define RG_COLL_EXEC_H
@@ -23,8 +24,8 @@ int rg_exec_create(struct rg_team *team, const struct rg_config *config, void *r
                    struct rg_exec **ret_exec, struct rg_error *err);
 /* members of coll are all ranks of the job, by rank. 0 or -errno. */
 int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
-/* n allreduces of one dtype, op and scale, carried out as one (fusion). On planes without use for it: one by one. The
- * array is copied. */
+/* n allreduces of one dtype, op and scale, carried out as one (fusion). On planes without use for
+ * it: one by one. The array is copied. */
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
 /* As a plane's progress. */
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Agreement between nodes: which operations are complete on all nodes, and in which order they run. Only leaders take part, and
- * only in jobs of several nodes; on one node the last arriving rank appends to the node's log itself.
+ * Agreement between nodes: which operations are complete on all nodes, and in which order they run.
+ * Only leaders take part, and only in jobs of several nodes; on one node the last arriving rank
+ * appends to the node's log itself.
  *
- * A leader offers what all ranks of its node have submitted; the coordinator (leader of node 0) collects, compares
- * signatures, and when all nodes have offered an operation decides it. Decisions are a stream, equal on all leaders.
- * An operation that was seen before travels as its number (four bytes, or a bit), a new one with name and signature.
- * Small allreduces that are ready together are marked to run fused.
+ * A leader offers what all ranks of its node have submitted; the coordinator (leader of node 0)
+ * collects, compares signatures, and when all nodes have offered an operation decides it. Decisions
+ * are a stream, equal on all leaders. An operation that was seen before travels as its number (four
+ * bytes, or a bit), a new one with name and signature. Small allreduces that are ready together are
+ * marked to run fused.
  *
- * The control connections (a star around the coordinator, authenticated by the team's data key) also carry heartbeats
- * (1 s; silence of 5 s, measured while this process itself was running, is death), deaths, shutdown and stall questions.
+ * The control connections (a star around the coordinator, authenticated by the team's data key)
+ * also carry heartbeats (1 s; silence of 5 s, measured while this process itself was running, is
+ * death), deaths, shutdown and stall questions.
  *
  * Thread rule: under the engine's drive lock. Nothing blocks, rg_order_create excepted.
  */
@@ -26,14 +29,17 @@
 struct rg_order;
 
 struct rg_order_events {
-    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). fused: together with the
-     * decision before it. sig: the agreed signature (needed by nodes all of whose ranks have joined). */
+    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). fused:
+     * together with the decision before it. sig: the agreed signature (needed by nodes all of whose
+     * ranks have joined). */
     void (*on_decided)(void *arg, const char *name, const struct rg_signature *sig,
                        const char *error, bool fused);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
-    void (*on_died)(void *arg, int rank, const char *text);   /* a rank, or the leader of a silent node */
-    void (*on_shutdown)(void *arg, int rank);                 /* that rank has called reigen_shutdown */
+    /* a rank, or the leader of a silent node */
+    void (*on_died)(void *arg, int rank, const char *text);
+    /* that rank has called reigen_shutdown */
+    void (*on_shutdown)(void *arg, int rank);
     /* The coordinator asks: what is pending here? Answer with rg_order_stall_reply. */
     void (*on_stall_query)(void *arg);
     /* At the coordinator: what a node answered (text, one line per tensor and rank). */
@@ -45,7 +51,8 @@ struct rg_order_events {
 int rg_order_create(struct rg_team *team, const struct rg_config *config,
                     const struct rg_order_events *events, uint64_t deadline_ns,
                     struct rg_order **ret_order, struct rg_error *err);
-/* All ranks of this node (that have not joined) have submitted it. error: a mismatch found inside the node, or NULL. */
+/* All ranks of this node (that have not joined) have submitted it. error: a mismatch found inside
+ * the node, or NULL. */
 int rg_order_offer(struct rg_order *order, const char *name, const struct rg_signature *sig,
                    const char *error);
 /* All ranks of this node have joined; last_rank of them did so last. */
@@ -56,7 +63,8 @@ void rg_order_announce_shutdown(struct rg_order *order, int rank);
 /* Send and receive what can be now; calls events. 0 or -ECONNRESET. */
 int rg_order_progress(struct rg_order *order, bool *ret_moved, struct rg_error *err);
 int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events, int max);
-/* Coordinator: names of nodes that have not offered this operation, as text; used by stall reports. */
+/* Coordinator: names of nodes that have not offered this operation, as text; used by stall
+ * reports. */
 void rg_order_stall_query(struct rg_order *order);
 void rg_order_stall_reply(struct rg_order *order, const char *text);
 void rg_order_destroy(struct rg_order *order, int timeout_ms);

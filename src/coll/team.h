@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ranks of the job and how they reach each other: made once by reigen_init from the boot's fences, constant
- * afterwards, freed by reigen_shutdown.
+ * The ranks of the job and how they reach each other: made once by reigen_init from the boot's
+ * fences, constant afterwards, freed by reigen_shutdown.
  *
- * A node is a set of ranks that have proved to share memory: they mapped the leader's memfd, received over a unix
- * socket, and read the same nonce. Never by host name. The leader is the node's lowest rank. Nodes are numbered by
- * their leaders' ranks. Where the shm plane is not allowed every rank is a node of its own.
+ * A node is a set of ranks that have proved to share memory: they mapped the leader's memfd,
+ * received over a unix socket, and read the same nonce. Never by host name. The leader is the
+ * node's lowest rank. Nodes are numbered by their leaders' ranks. Where the shm plane is not
+ * allowed every rank is a node of its own.
  */
 #ifndef RG_COLL_TEAM_H
 #define RG_COLL_TEAM_H
@@ -40,28 +41,31 @@ struct rg_team {
     int *leaders;               /* the leader's rank, by node */
     struct rg_team_peer *peers; /* by rank */
 
-    void *segment;              /* shared by the node (private memory when node_size is 1), zeroed at birth */
+    /* shared by the node (private memory when node_size is 1), zeroed at birth */
+    void *segment;
     size_t segment_nbytes;
     struct rg_bells bells;      /* bell memory lies at the segment's start, owned by team */
     size_t segment_start;       /* first byte after the bells, 4096-aligned: the engine's */
 
     uint8_t data_key[RG_KEY_NBYTES]; /* authenticates sockets between ranks */
-    char *address;              /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
+    /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
+    char *address;
     int listen_fd;              /* -1 on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };
 
-/* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the bells), pidfds, event
- * descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT, -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing
- * is left behind. */
+/* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the
+ * bells), pidfds, event descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT,
+ * -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing is left behind. */
 int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
                    size_t (*engine_nbytes)(int node_size), uint64_t deadline_ns,
                    struct rg_team **ret_team, struct rg_error *err);
 /* Unmaps, closes. NULL is fine. */
 void rg_team_destroy(struct rg_team *team);
-/* In a forked child: close every descriptor and unmap; frees nothing that needs a lock. Async-signal-safe. */
+/* In a forked child: close every descriptor and unmap; frees nothing that needs a lock.
+ * Async-signal-safe. */
 void rg_team_after_fork(struct rg_team *team);
 
 #endif

@@ -11,8 +11,9 @@
 
 #include "reigen/reigen.h"
 
-/* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather and an
- * alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no shape. */
+/* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather
+ * and an alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no
+ * shape. */
 struct rg_signature {
     uint8_t kind;   /* enum reigen_kind */
     uint8_t dtype;  /* enum reigen_dtype */
@@ -25,7 +26,8 @@ struct rg_signature {
     int64_t shape[REIGEN_NDIM_MAX];
 };
 
-/* One data movement over a group of n members, as a plane sees it. Averages, joins, names are gone. */
+/* One data movement over a group of n members, as a plane sees it. Averages, joins, names are
+ * gone. */
 enum rg_coll_kind {
     RG_COLL_ALLREDUCE,
     RG_COLL_REDUCE,         /* result at root only */
@@ -35,8 +37,8 @@ enum rg_coll_kind {
     RG_COLL_REDUCESCATTERV, /* in: sum of counts; out: the reduced part me, counts[me] elements */
 };
 
-/* result = post * floor_div?(reduction of (pre * in), divisor): scaling folded into the reduction so that it costs
- * no pass of its own. */
+/* result = post * floor_div?(reduction of (pre * in), divisor): scaling folded into the reduction
+ * so that it costs no pass of its own. */
 struct rg_scale {
     double pre, post; /* 1.0: none */
     int64_t divisor;  /* integer averages: floor division of the sum; else 1 */
@@ -62,7 +64,8 @@ static inline size_t rg_dtype_nbytes(int dtype)
     return nbytes[dtype];
 }
 
-/* "float32", as numpy and torch call it; "?" when unknown. In types.c, as is the check of a range. */
+/* "float32", as numpy and torch call it; "?" when unknown. In types.c, as is the check of a
+ * range. */
 const char *rg_dtype_name(int dtype);
 const char *rg_kind_name(int kind); /* "allreduce" */
 const char *rg_op_name(int op);     /* "sum" */

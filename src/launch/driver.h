@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A launch driver: its whole duty is to get the agent running at these places, to say when one dies, and to stop
- * them. Ranks, signals, output, readiness and teardown are the session's and equal for all.
+ * A launch driver: its whole duty is to get the agent running at these places, to say when one
+ * dies, and to stop them. Ranks, signals, output, readiness and teardown are the session's and
+ * equal for all.
  *
- * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one section in
- * docs/drivers.md. There is no registration by side effect.
+ * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one
+ * section in docs/drivers.md. There is no registration by side effect.
  *
  * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork.
  */
@@ -22,8 +23,8 @@ struct rg_plan;
 
 /* What the driver tells the session. host: index into plan->hosts. */
 struct rg_driver_events {
-    /* An agent can be talked to over these descriptors (taken by the session; may be equal). The session runs the
-     * link's handshake; initiator tells which side the agent takes. */
+    /* An agent can be talked to over these descriptors (taken by the session; may be equal). The
+     * session runs the link's handshake; initiator tells which side the agent takes. */
     void (*on_connected)(void *arg, int host, int take_read_fd, int take_write_fd);
     /* A remark while starting: phase is one of enum rg_host_phase. */
     void (*on_phase)(void *arg, int host, int phase, const char *reason);
@@ -43,7 +44,8 @@ struct rg_driver_options {
 
 struct rg_driver_ops {
     const char *name; /* "local" */
-    /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block (ms). 0 or
+    /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block
+     * (ms). 0 or
      * -errno with exit_code 69 or 77. */
     int (*discover)(struct rg_job *job, struct rg_error *err);
     /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */

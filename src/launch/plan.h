@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan: which rank runs where. A pure function of the job and the slots that the driver found; printed by
+ * The plan: which rank runs where. A pure function of the job and the slots that the driver found;
+ * printed by
  * --dry-run and --display-map, carried out by the session.
  *
- * Ranks are dealt by slot (hosts filled in order) or by node (round robin); the ranks of one host are always
- * numbered in ascending order. Coordinates: local rank = index on the host; cross rank = index among the hosts that
- * have this local rank.
+ * Ranks are dealt by slot (hosts filled in order) or by node (round robin); the ranks of one host
+ * are always numbered in ascending order. Coordinates: local rank = index on the host; cross rank =
+ * index among the hosts that have this local rank.
  */
 #ifndef RG_LAUNCH_PLAN_H
 #define RG_LAUNCH_PLAN_H
@@ -41,14 +42,14 @@ struct rg_plan {
 };
 
 /* 0; -EINVAL (more ranks than slots and no oversubscribe, more ranks than cores to bind to;
- * exit_code 2); -ENOMEM. job->hosts must have their nslots filled in (driver's discover). Hosts that
- * are this computer get their cores from the kernel: those this process may use. */
+ * exit_code 2); -ENOMEM. job->hosts must have their nslots filled in (driver's discover). Hosts
+ * that are this computer get their cores from the kernel: those this process may use. */
 int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_error *err);
 void rg_plan_fini(struct rg_plan *plan);
 
-/* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*, HOROVOD_*,
- * torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS (where base_env has none).
- * base_env: what the rank has otherwise. 0 or -ENOMEM. */
+/* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*,
+ * HOROVOD_*, torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS
+ * (where base_env has none). base_env: what the rank has otherwise. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
 

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One running job, from plan to verdict: the state machine that starts agents through a driver, waits until all
- * are ready, has the ranks started, carries input and output, notices every death, and ends everything.
+ * One running job, from plan to verdict: the state machine that starts agents through a driver,
+ * waits until all are ready, has the ranks started, carries input and output, notices every death,
+ * and ends everything.
  *
  *      PLANNED -> STARTING (agents) -> READY (all said hello) -> RUNNING -> ENDING -> ENDED
  *
- * Any failure before RUNNING leads to ENDING with its cause. A rank that ends with a code other than 0 or
- * by a signal leads to ENDING: the other ranks get SIGTERM and, after the grace time, SIGKILL. It is linked into
- * reigen and into reigen-agent's head; it prints nothing: what happens is reported through rg_session_ops.
+ * Any failure before RUNNING leads to ENDING with its cause. A rank that ends with a code other
+ * than 0 or by a signal leads to ENDING: the other ranks get SIGTERM and, after the grace time,
+ * SIGKILL. It is linked into reigen and into reigen-agent's head; it prints nothing: what happens
+ * is reported through rg_session_ops.
  *
- * Thread rule: all of it runs in the loop's thread; callbacks come from the loop and may call any rg_session_*
- * function except rg_session_destroy, which is called after on_ended returned.
+ * Thread rule: all of it runs in the loop's thread; callbacks come from the loop and may call any
+ * rg_session_* function except rg_session_destroy, which is called after on_ended returned.
  */
 #ifndef RG_LAUNCH_SESSION_H
 #define RG_LAUNCH_SESSION_H
@@ -36,7 +38,8 @@ struct rg_rank_end {
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
-    const char *note;     /* last report of the rank's runtime ("rank 3 died", "mismatch ..."), or "" */
+    /* last report of the rank's runtime ("rank 3 died", "mismatch ..."), or "" */
+    const char *note;
     uint64_t at_ns;       /* since the session's start, launcher's clock */
 };
 
@@ -45,7 +48,8 @@ struct rg_verdict {
     int exit_code;                  /* by the documented table */
     bool ok;                        /* all ranks ended with 0 and nothing was lost */
     const char *cause;              /* one line: "rank 2 on localhost: exit code 7"; "" when ok */
-    const struct rg_rank_end *first;/* who failed first, or NULL (a host, a limit, a signal to reigen) */
+    /* who failed first, or NULL (a host, a limit, a signal to reigen) */
+    const struct rg_rank_end *first;
     const char *const *last_lines;  /* first's last lines of output, oldest first */
     size_t nlast_lines;
     const struct rg_rank_end *ends; /* of all ranks that were to run, by rank; plan->nranks */
@@ -63,8 +67,9 @@ struct rg_session_ops {
     /* All agents are ready and the ranks have been told to start / rank runs as pid on its host. */
     void (*on_running)(void *arg);
     void (*on_rank_started)(void *arg, int rank, int pid);
-    /* Output of a rank as it came; stream 1 or 2; nbytes 0: that stream's end. Return how many bytes more
-     * the consumer can take now is not asked: a slow consumer calls rg_session_pause_output. */
+    /* Output of a rank as it came; stream 1 or 2; nbytes 0: that stream's end. Return how many
+     * bytes more the consumer can take now is not asked: a slow consumer calls
+     * rg_session_pause_output. */
     void (*on_output)(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes);
     void (*on_rank_ended)(void *arg, const struct rg_rank_end *end);
     /* A remark worth showing: stall reports, warnings of agents. rank -1: of a host. */
@@ -82,28 +87,30 @@ struct rg_session_options {
     void *arg;
 };
 
-/* Begin. 0 and the session runs in the loop; or -errno with err, exit_code set (69 when the platform is
- * not available, ...). */
+/* Begin. 0 and the session runs in the loop; or -errno with err, exit_code set (69 when the
+ * platform is not available, ...). */
 int rg_session_create(const struct rg_session_options *options, struct rg_session **ret_session,
                       struct rg_error *err);
 void rg_session_destroy(struct rg_session *session); /* NULL is fine; ends what still runs, hard */
 
-/* Bytes for the ranks that get standard input; NULL and 0: end of file. Returns the bytes taken (fewer, even 0,
- * when buffers are full: on_input_ready in ops is not needed, poll again after 10 ms) or -EPIPE when nobody
- * reads any more. */
+/* Bytes for the ranks that get standard input; NULL and 0: end of file. Returns the bytes taken
+ * (fewer, even 0, when buffers are full: on_input_ready in ops is not needed, poll again after 10
+ * ms) or -EPIPE when nobody reads any more. */
 int rg_session_input(struct rg_session *session, const void *data, size_t nbytes);
 
-/* Forward a signal to every rank's process group (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
- * SIGWINCH). SIGINT and SIGTERM also begin the end: SIGKILL after the grace time. SIGTSTP stops the ranks and
- * pauses the lease; SIGCONT resumes both. */
+/* Forward a signal to every rank's process group (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
+ * SIGTSTP, SIGCONT, SIGWINCH). SIGINT and SIGTERM also begin the end: SIGKILL after the grace time.
+ * SIGTSTP stops the ranks and pauses the lease; SIGCONT resumes both. */
 void rg_session_signal(struct rg_session *session, int signo);
 /* End now: SIGKILL. cause is kept for the verdict. */
 void rg_session_kill(struct rg_session *session, const char *cause);
 /* rows and columns of rank 0's terminal (--pty). */
 void rg_session_resize(struct rg_session *session, int rows, int columns);
-/* Back-pressure: stop taking output from agents, or go on. No output is lost: ranks block instead. */
+/* Back-pressure: stop taking output from agents, or go on. No output is lost: ranks block
+ * instead. */
 void rg_session_pause_output(struct rg_session *session, bool pause);
-/* Output could not be written (full disk): noted once; the job goes on, exit code 74 if all else is well. */
+/* Output could not be written (full disk): noted once; the job goes on, exit code 74 if all else is
+ * well. */
 void rg_session_output_lost(struct rg_session *session, const char *cause);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job in memory: what the user asked for, whatever file or command line it came from. Parsers fill
- * it, rg_job_check judges it, launch carries it out. It holds no state of a running job.
+ * The job in memory: what the user asked for, whatever file or command line it came from. Parsers
+ * fill it, rg_job_check judges it, launch carries it out. It holds no state of a running job.
  *
  * Ownership: a job owns all it points to; rg_job_fini frees it. Thread rule: one thread at a time.
  */
@@ -81,8 +81,8 @@ void rg_job_fini(struct rg_job *job);
 /* Append a host; a name that is there already gets the slots added. 0, -ENOMEM, -E2BIG, -EINVAL. */
 int rg_job_add_host(struct rg_job *job, const char *name, int nslots, struct rg_error *err);
 
-/* Rules over several fields: a command is there, np within range, json excludes pty, ... Each violation
- * names the value and the remedy. 0 or -EINVAL. */
+/* Rules over several fields: a command is there, np within range, json excludes pty, ... Each
+ * violation names the value and the remedy. 0 or -EINVAL. */
 int rg_job_check(const struct rg_job *job, struct rg_error *err);
 
 /* "0,3-5" to a set. 0, -EINVAL, -ENOMEM. */

@@ -69,7 +69,8 @@ size_t rg_auth_wanted(const struct rg_auth *auth);
 int rg_auth_receive(struct rg_auth *auth, const void *message, size_t nbytes,
                     uint8_t *ret_message, size_t *ret_nbytes);
 
-/* True when the peer has proven itself. The initiator's last message may still have to be written. */
+/* True when the peer has proven itself. The initiator's last message may still have to be
+ * written. */
 bool rg_auth_done(const struct rg_auth *auth);
 
 /* Forget the key. */

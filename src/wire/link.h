@@ -10,8 +10,8 @@
  * In front of each handshake message goes the greeting: "reigen" and the version as u16, so that a
  * stranger or another version is told apart from a wrong key. The initiator ends the handshake with
  * an empty transport message; only this opens the link for the responder, whom a recorded first
- * message could deceive. Nothing is accepted before the handshake is complete; a wrong key, a replay, a truncation or a
- * length beyond the caps ends the link with -EBADMSG.
+ * message could deceive. Nothing is accepted before the handshake is complete; a wrong key, a
+ * replay, a truncation or a length beyond the caps ends the link with -EBADMSG.
  *
  * A link does no I/O of its own accord and knows no event loop: the owner moves bytes.
  *
@@ -87,8 +87,8 @@ int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES]);
 /* hex: room for 2 * RG_KEY_NBYTES + 1. */
 void rg_key_format(const uint8_t key[RG_KEY_NBYTES], char *ret_hex);
 
-/* Key of a purpose, derived from the job's key by keyed BLAKE2b (RFC 7693) of the purpose's name: the
- * same secret never serves two protocols. Cannot fail. */
+/* Key of a purpose, derived from the job's key by keyed BLAKE2b (RFC 7693) of the purpose's name:
+ * the same secret never serves two protocols. Cannot fail. */
 void rg_key_derive(const uint8_t key[RG_KEY_NBYTES], const char *purpose,
                    uint8_t ret_key[RG_KEY_NBYTES]);
 

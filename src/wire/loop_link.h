@@ -19,7 +19,8 @@ struct rg_channel_options {
     int read_fd, write_fd;       /* taken; may be the same; made non-blocking */
     struct rg_link_options link; /* arg is shared by all callbacks */
     void (*on_close)(void *arg, const struct rg_error *err);
-    void (*on_drain)(void *arg); /* the backlog fell below half after being congested; may be NULL */
+    /* the backlog fell below half after being congested; may be NULL */
+    void (*on_drain)(void *arg);
 };
 
 /* On failure the descriptors are closed. 0, -ENOMEM, -EINVAL, -ENOSYS. */

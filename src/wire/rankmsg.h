@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between a rank's runtime and its agent: a unix stream socket, named by REIGEN_AGENT_SOCKET (a path, or "@name" for
- * the abstract name space), whose peer's uid both sides check (SO_PEERCRED). Frames: u32 length of the payload, u16
- * type, payload; little-endian; no encryption, as it never leaves the host.
+ * Between a rank's runtime and its agent: a unix stream socket, named by REIGEN_AGENT_SOCKET (a
+ * path, or "@name" for the abstract name space), whose peer's uid both sides check (SO_PEERCRED).
+ * Frames: u32 length of the payload, u16 type, payload; little-endian; no encryption, as it never
+ * leaves the host.
  *
- * Life: the rank connects and says HELLO with its token (REIGEN_RANK_TOKEN, so that a stray process with a stale
- * environment is refused); the agent answers WELCOME or closes. Then, any number of times, a FENCE: every rank of the
- * job sends FENCE(generation, blob) and gets FENCE_DONE with the blobs of all ranks, in order of rank, when the last
- * has sent its own. FENCE_FAILED ends the wait (a rank died, the start timed out, ranks are missing). The agent may send
- * PEER_DIED at any time. NOTE carries a line for the verdict or for the user. Closing the socket without GOODBYE while the
+ * Life: the rank connects and says HELLO with its token (REIGEN_RANK_TOKEN, so that a stray process
+ * with a stale environment is refused); the agent answers WELCOME or closes. Then, any number of
+ * times, a FENCE: every rank of the job sends FENCE(generation, blob) and gets FENCE_DONE with the
+ * blobs of all ranks, in order of rank, when the last has sent its own. FENCE_FAILED ends the wait
+ * (a rank died, the start timed out, ranks are missing). The agent may send PEER_DIED at any time.
+ * NOTE carries a line for the verdict or for the user. Closing the socket without GOODBYE while the
  * process lives means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
  *
- * The connection is made by the process that calls reigen_init, usually the agent's child or a descendant of it (python under
- * a shell); one connection per rank at a time; a new HELLO of a rank replaces the old one.
+ * The connection is made by the process that calls reigen_init, usually the agent's child or a
+ * descendant of it (python under a shell); one connection per rank at a time; a new HELLO of a rank
+ * replaces the old one.
  */
 #ifndef RG_WIRE_RANKMSG_H
 #define RG_WIRE_RANKMSG_H
@@ -46,7 +49,8 @@ struct rg_rankmsg_hello {
 struct rg_rankmsg_welcome {
     uint32_t size;
     uint32_t local_size;
-    struct rg_span key;    /* RG_KEY_NBYTES: derived from the job's key, purpose "data": for the sockets between ranks */
+    /* RG_KEY_NBYTES: derived from the job's key, purpose "data": for the sockets between ranks */
+    struct rg_span key;
 };
 
 struct rg_rankmsg_fence {
@@ -72,7 +76,8 @@ struct rg_rankmsg_peer_died {
 };
 
 struct rg_rankmsg_note {
-    uint32_t level;        /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see */
+    /* 0: cause of this rank's coming failure, for the verdict; 1: for the user to see */
+    uint32_t level;
     char *text;
 };
 
