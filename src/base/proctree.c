@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/proctree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+#define STAT_MAX 4096
+#define ENVIRON_MAX (4u << 20)
+
+static void close_dir(DIR **dir)
+{
+    if (*dir)
+        closedir(*dir);
+}
+
+/* The name in parentheses may hold anything, so the fields are counted from the last ')'. */
+static bool read_process(const char *name, struct rg_process *ret)
+{
+    char path[64];
+    rg_autofree char *text = NULL;
+
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", name);
+    if (rg_read_file(path, STAT_MAX, &text, NULL) < 0)
+        return false;
+    char *rest = strrchr(text, ')');
+    int parent, group, session;
+    char state;
+    if (!rest || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
+        return false;
+    *ret = (struct rg_process){ (pid_t) atoi(name), parent, group, session, state };
+    return true;
+}
+
+static int list_all(struct rg_process **ret_list, size_t *ret_count)
+{
+    rg_cleanup(close_dir) DIR *dir = opendir("/proc");
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0, capacity = 0;
+    struct rg_process process;
+
+    if (!dir)
+        return -ENOENT;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (!isdigit((unsigned char) e->d_name[0]) || !read_process(e->d_name, &process))
+            continue;
+        if (count == capacity) {
+            capacity = capacity ? 2 * capacity : 256;
+            struct rg_process *more = realloc(list, capacity * sizeof(*list));
+            if (!more)
+                return -ENOMEM;
+            list = more;
+        }
+        list[count++] = process;
+    }
+    if (!count)
+        return -ENOENT;
+    *ret_list = rg_steal_ptr(&list);
+    *ret_count = count;
+    return 0;
+}
+
+static bool is_parent_in(const struct rg_process *found, size_t nfound, pid_t root, pid_t parent)
+{
+    if (parent == root)
+        return true;
+    for (size_t i = 0; i < nfound; i++) {
+        if (found[i].pid == parent)
+            return true;
+    }
+    return false;
+}
+
+int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count)
+{
+    rg_autofree struct rg_process *all = NULL;
+    size_t count, nfound = 0, before;
+    int r = list_all(&all, &count);
+
+    if (r < 0)
+        return r;
+    /* Each round moves those whose parent was found before to the front. Zombies are followed too:
+     * a dead thread group leader may have threads that fork. */
+    do {
+        before = nfound;
+        for (size_t i = nfound; i < count; i++) {
+            if (all[i].pid != root && is_parent_in(all, nfound, root, all[i].parent)) {
+                struct rg_process t = all[nfound];
+                all[nfound++] = all[i];
+                all[i] = t;
+            }
+        }
+    } while (nfound > before);
+    size_t nalive = 0;
+    for (size_t i = 0; i < nfound; i++) {
+        if (all[i].state != 'Z' && all[i].state != 'X')
+            all[nalive++] = all[i];
+    }
+    *ret_list = nalive ? rg_steal_ptr(&all) : NULL;
+    *ret_count = nalive;
+    return 0;
+}
+
+bool rg_process_has_env(pid_t pid, const char *entry)
+{
+    char path[64];
+    rg_autofree char *text = NULL;
+    size_t nbytes, length;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int) pid);
+    if (rg_read_file(path, ENVIRON_MAX, &text, &nbytes) < 0)
+        return false;
+    for (size_t at = 0; at < nbytes; at += length + 1) {
+        length = strnlen(text + at, nbytes - at);
+        if (strcmp(text + at, entry) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool rg_process_has_children(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}

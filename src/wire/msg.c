@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FIELD(type, kind, member)                                            \
+    {                                                                        \
+        #member, RG_FIELD_##kind, offsetof(struct rg_msg_##type, member)     \
+    }
+#define END { NULL, RG_FIELD_END, 0 }
+
+static const struct rg_field empty_fields[] = { END };
+
+static const struct rg_field hello_fields[] = {
+    FIELD(hello, STR, version), FIELD(hello, U32, pid),     FIELD(hello, U32, uid),
+    FIELD(hello, U32, ncores),  FIELD(hello, STR, hostname), FIELD(hello, STR, boot_id),
+    FIELD(hello, STRV, addresses), END,
+};
+
+static const struct rg_field setup_fields[] = {
+    FIELD(setup, STR, host),       FIELD(setup, U32, size),       FIELD(setup, STRV, command),
+    FIELD(setup, STR, cwd),        FIELD(setup, U8, inherit_env), FIELD(setup, STRV, env),
+    FIELD(setup, STRV, secret_env), FIELD(setup, U64, lease_ms),  FIELD(setup, U32, output_window),
+    END,
+};
+
+static const struct rg_field rank_fields[] = {
+    FIELD(rank, U32, rank), FIELD(rank, STRV, env), FIELD(rank, SPAN, cpus),
+    FIELD(rank, U8, takes_input), FIELD(rank, U8, pty), FIELD(rank, U32, rows),
+    FIELD(rank, U32, columns), END,
+};
+
+static const struct rg_field started_fields[] = {
+    FIELD(started, U32, rank), FIELD(started, U32, pid), END,
+};
+
+static const struct rg_field not_started_fields[] = {
+    FIELD(not_started, U32, rank), FIELD(not_started, U32, errnum),
+    FIELD(not_started, U32, exit_code), FIELD(not_started, STR, text), END,
+};
+
+static const struct rg_field output_fields[] = {
+    FIELD(output, U32, rank), FIELD(output, U8, stream), FIELD(output, SPAN, data), END,
+};
+
+static const struct rg_field bytes_fields[] = { FIELD(bytes, U64, nbytes), END };
+static const struct rg_field data_fields[] = { FIELD(data, SPAN, data), END };
+
+static const struct rg_field exited_fields[] = {
+    FIELD(exited, U32, rank), FIELD(exited, I32, status), FIELD(exited, U8, oom),
+    FIELD(exited, U32, signalled), FIELD(exited, U8, in_runtime), END,
+};
+
+static const struct rg_field fence_fields[] = {
+    FIELD(fence, U32, rank), FIELD(fence, U32, generation), FIELD(fence, U32, timeout_ms),
+    FIELD(fence, SPAN, blob), END,
+};
+
+static const struct rg_field fence_done_fields[] = {
+    FIELD(fence_done, U32, generation), FIELD(fence_done, SPAN, blobs), END,
+};
+
+static const struct rg_field fence_failed_fields[] = {
+    FIELD(fence_failed, U32, generation), FIELD(fence_failed, U32, errnum),
+    FIELD(fence_failed, STR, text), END,
+};
+
+static const struct rg_field peer_died_fields[] = {
+    FIELD(peer_died, U32, rank), FIELD(peer_died, STR, text), END,
+};
+
+static const struct rg_field note_fields[] = {
+    FIELD(note, U32, rank), FIELD(note, U32, level), FIELD(note, STR, text), END,
+};
+
+static const struct rg_field signal_fields[] = { FIELD(signal, U32, signo), END };
+
+static const struct rg_field resize_fields[] = {
+    FIELD(resize, U32, rows), FIELD(resize, U32, columns), END,
+};
+
+static const struct rg_field bye_fields[] = { FIELD(bye, U32, nleft), END };
+
+const struct rg_msg_info rg_msgs[] = {
+    { RG_MSG_HELLO, "HELLO", true, hello_fields },
+    { RG_MSG_STARTED, "STARTED", true, started_fields },
+    { RG_MSG_NOT_STARTED, "NOT_STARTED", true, not_started_fields },
+    { RG_MSG_OUTPUT, "OUTPUT", true, output_fields },
+    { RG_MSG_INPUT_CREDIT, "INPUT_CREDIT", true, bytes_fields },
+    { RG_MSG_INPUT_CLOSED, "INPUT_CLOSED", true, empty_fields },
+    { RG_MSG_EXITED, "EXITED", true, exited_fields },
+    { RG_MSG_FENCE, "FENCE", true, fence_fields },
+    { RG_MSG_NOTE, "NOTE", true, note_fields },
+    { RG_MSG_STOPPING, "STOPPING", true, signal_fields },
+    { RG_MSG_PONG, "PONG", true, empty_fields },
+    { RG_MSG_BYE, "BYE", true, bye_fields },
+    { RG_MSG_SETUP, "SETUP", false, setup_fields },
+    { RG_MSG_RANK, "RANK", false, rank_fields },
+    { RG_MSG_START, "START", false, empty_fields },
+    { RG_MSG_CREDIT, "CREDIT", false, bytes_fields },
+    { RG_MSG_INPUT, "INPUT", false, data_fields },
+    { RG_MSG_INPUT_EOF, "INPUT_EOF", false, empty_fields },
+    { RG_MSG_SIGNAL, "SIGNAL", false, signal_fields },
+    { RG_MSG_KILL, "KILL", false, empty_fields },
+    { RG_MSG_RESIZE, "RESIZE", false, resize_fields },
+    { RG_MSG_PAUSE, "PAUSE", false, empty_fields },
+    { RG_MSG_RESUME, "RESUME", false, empty_fields },
+    { RG_MSG_PING, "PING", false, empty_fields },
+    { RG_MSG_FENCE_DONE, "FENCE_DONE", false, fence_done_fields },
+    { RG_MSG_FENCE_FAILED, "FENCE_FAILED", false, fence_failed_fields },
+    { RG_MSG_PEER_DIED, "PEER_DIED", false, peer_died_fields },
+};
+const size_t rg_msgs_count = rg_array_len(rg_msgs);
+
+const struct rg_msg_info *rg_msg_find(uint16_t type)
+{
+    for (size_t i = 0; i < rg_msgs_count; i++) {
+        if (rg_msgs[i].type == type)
+            return &rg_msgs[i];
+    }
+    return NULL;
+}
+
+int rg_msg_decode(bool from_agent, uint16_t type, const uint8_t *payload, size_t nbytes,
+                  union rg_msg *ret_msg)
+{
+    const struct rg_msg_info *info = rg_msg_find(type);
+
+    if (!info || info->from_agent != from_agent)
+        return -EBADMSG;
+    memset(ret_msg, 0, sizeof(*ret_msg));
+    return rg_codec_decode(info->fields, payload, nbytes, ret_msg);
+}
+
+void rg_msg_clear(uint16_t type, union rg_msg *msg)
+{
+    const struct rg_msg_info *info = rg_msg_find(type);
+
+    if (info)
+        rg_codec_clear(info->fields, msg);
+}
+
+int rg_msg_send(struct rg_channel *channel, enum rg_msg_type type, const void *object)
+{
+    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
+
+    if (!channel)
+        return -ENOTCONN;
+    if (object)
+        rg_codec_encode(rg_msg_find(type)->fields, object, &buf);
+    int r = rg_buf_status(&buf);
+    return r < 0 ? r : rg_channel_send(channel, type, rg_buf_bytes(&buf), rg_buf_nbytes(&buf));
+}

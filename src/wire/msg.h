@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything that launcher and agent say to each other: one table, rg_msgs, of type, name,
+ * direction and fields. docs/protocol.md has the same table for people.
+ *
+ *      agent                                   launcher
+ *        HELLO            ------------------>             once, when the link is open
+ *                         <------------------  SETUP      what all ranks of this host share
+ *                         <------------------  RANK       one per rank of this host
+ *                         <------------------  START      when every agent of the job is ready
+ *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
+ *                         <------------------  CREDIT     so many bytes of output were consumed
+ *        EXITED           ------------------>             per rank, as soon as it was reaped
+ *        OUTPUT (empty)   ------------------>             the end of a stream
+ *        BYE              ------------------>             all ranks, orphans and output are gone
+ *
+ * Flow control: the agent sends at most SETUP's output_window bytes of output more than CREDIT has
+ * acknowledged, and the launcher at most INPUT_CREDIT's bytes of input. Whoever runs out of credit
+ * stops reading, so that the writing process blocks in its pipe: memory is bounded and no byte is
+ * lost.
+ *
+ * Heartbeats: PING each second, answered by PONG. An agent that hears nothing for the lease ends
+ * its ranks.
+ *
+ * Thread rule: the table is constant; a union rg_msg belongs to one thread. Nothing blocks.
+ */
+#ifndef RG_WIRE_MSG_H
+#define RG_WIRE_MSG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/codec.h"
+#include "wire/loop_link.h"
+
+#define RG_MSG_CHUNK_MAX (64u << 10)       /* bytes of one OUTPUT or INPUT */
+#define RG_MSG_OUTPUT_WINDOW (1u << 20)    /* bytes of output under way, per agent */
+#define RG_MSG_INPUT_WINDOW (256u << 10)   /* bytes of input that an agent holds */
+#define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
+#define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host, not of a rank */
+#define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
+
+enum rg_msg_type {
+    /* agent -> launcher */
+    RG_MSG_HELLO = 1,
+    RG_MSG_STARTED = 2,
+    RG_MSG_NOT_STARTED = 3,
+    RG_MSG_OUTPUT = 4,
+    RG_MSG_INPUT_CREDIT = 5,
+    RG_MSG_INPUT_CLOSED = 6,
+    RG_MSG_EXITED = 7,
+    RG_MSG_FENCE = 8,
+    RG_MSG_NOTE = 9,
+    RG_MSG_STOPPING = 10,
+    RG_MSG_PONG = 11,
+    RG_MSG_BYE = 12,
+    /* launcher -> agent */
+    RG_MSG_SETUP = 32,
+    RG_MSG_RANK = 33,
+    RG_MSG_START = 34,
+    RG_MSG_CREDIT = 35,
+    RG_MSG_INPUT = 36,
+    RG_MSG_INPUT_EOF = 37,
+    RG_MSG_SIGNAL = 38,
+    RG_MSG_KILL = 39,
+    RG_MSG_RESIZE = 40,
+    RG_MSG_PAUSE = 41,
+    RG_MSG_RESUME = 42,
+    RG_MSG_PING = 43,
+    RG_MSG_FENCE_DONE = 44,
+    RG_MSG_FENCE_FAILED = 45,
+    RG_MSG_PEER_DIED = 46,
+};
+
+/* Who the agent is. */
+struct rg_msg_hello {
+    char *version;           /* of Reigen, for people; the protocol's is in the handshake */
+    uint32_t pid, uid;       /* as the agent sees them */
+    uint32_t ncores;         /* that its affinity allows */
+    char *hostname;
+    char *boot_id;           /* of the kernel; "" when it cannot be read */
+    struct rg_strv addresses;/* numeric, of interfaces that are up; loopback last */
+};
+
+/* What all ranks of this host share. */
+struct rg_msg_setup {
+    char *host;                /* the name that the job has for this host */
+    uint32_t size;             /* ranks of the job */
+    struct rg_strv command;    /* argv */
+    char *cwd;                 /* "": the agent's own */
+    uint8_t inherit_env;       /* 1: ranks start from the agent's own environment */
+    struct rg_strv env;        /* NAME=VALUE, after that */
+    struct rg_strv secret_env; /* the same, of --share-env: never printed or logged */
+    uint64_t lease_ms;
+    uint32_t output_window;
+};
+
+/* One rank of this host; in order of local rank. */
+struct rg_msg_rank {
+    uint32_t rank;
+    struct rg_strv env;     /* NAME=VALUE, after the common ones */
+    struct rg_span cpus;    /* u32 each: bound to these; empty: not bound */
+    uint8_t takes_input;    /* reads the launcher's standard input; else /dev/null */
+    uint8_t pty;            /* its 0, 1 and 2 are a terminal, its output is stream 1 */
+    uint32_t rows, columns; /* of that terminal; 0: unknown */
+};
+
+struct rg_msg_started {
+    uint32_t rank, pid; /* of its process, process group and session, in the agent's name space */
+};
+
+struct rg_msg_not_started {
+    uint32_t rank, errnum;
+    uint32_t exit_code; /* 126, 127, ... */
+    char *text;
+};
+
+struct rg_msg_output {
+    uint32_t rank;
+    uint8_t stream;      /* 1 or 2 */
+    struct rg_span data; /* empty: the end of this stream */
+};
+
+struct rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more */
+    uint64_t nbytes;
+};
+
+struct rg_msg_data { /* INPUT: to all ranks that take input */
+    struct rg_span data;
+};
+
+struct rg_msg_exited {
+    uint32_t rank;
+    int32_t status;    /* waitpid's */
+    uint8_t oom;       /* the kernel's out-of-memory killer did it */
+    uint32_t signalled;/* the last signal that the launcher sent it before, or 0 */
+    uint8_t in_runtime;/* its runtime had not been shut down */
+};
+
+struct rg_msg_fence { /* as in rankmsg.h, relayed */
+    uint32_t rank, generation, timeout_ms;
+    struct rg_span blob;
+};
+
+struct rg_msg_fence_done {
+    uint32_t generation;
+    struct rg_span blobs;
+};
+
+struct rg_msg_fence_failed {
+    uint32_t generation, errnum;
+    char *text;
+};
+
+struct rg_msg_peer_died {
+    uint32_t rank;
+    char *text;
+};
+
+struct rg_msg_note {
+    uint32_t rank; /* or RG_MSG_NO_RANK */
+    uint32_t level;
+    char *text;
+};
+
+struct rg_msg_signal { /* SIGNAL: to every rank's group; STOPPING: the agent itself got it */
+    uint32_t signo;
+};
+
+struct rg_msg_resize {
+    uint32_t rows, columns;
+};
+
+struct rg_msg_bye {
+    uint32_t nleft; /* processes that survived SIGKILL (0 but for a hanging kernel) */
+};
+
+union rg_msg {
+    struct rg_msg_hello hello;
+    struct rg_msg_setup setup;
+    struct rg_msg_rank rank;
+    struct rg_msg_started started;
+    struct rg_msg_not_started not_started;
+    struct rg_msg_output output;
+    struct rg_msg_bytes bytes;
+    struct rg_msg_data data;
+    struct rg_msg_exited exited;
+    struct rg_msg_fence fence;
+    struct rg_msg_fence_done fence_done;
+    struct rg_msg_fence_failed fence_failed;
+    struct rg_msg_peer_died peer_died;
+    struct rg_msg_note note;
+    struct rg_msg_signal signal;
+    struct rg_msg_resize resize;
+    struct rg_msg_bye bye;
+};
+
+struct rg_msg_info {
+    enum rg_msg_type type;
+    const char *name;              /* "HELLO" */
+    bool from_agent;
+    const struct rg_field *fields; /* empty for messages without a payload */
+};
+
+/* The table and its length; and the entry of a type, or NULL. */
+extern const struct rg_msg_info rg_msgs[];
+extern const size_t rg_msgs_count;
+const struct rg_msg_info *rg_msg_find(uint16_t type);
+
+/* Decode a frame that came from the agent (from_agent) or the launcher. 0 and *ret_msg, which is
+ * cleared by rg_msg_clear of the same type; -EBADMSG: unknown type, wrong direction or payload;
+ * -ENOMEM. */
+int rg_msg_decode(bool from_agent, uint16_t type, const uint8_t *payload, size_t nbytes,
+                  union rg_msg *ret_msg);
+/* Free what the message owns. */
+void rg_msg_clear(uint16_t type, union rg_msg *msg);
+
+/* Encode the struct that belongs to type (NULL for messages without a payload) and send it.
+ * As rg_channel_send, or -ENOMEM. NULL channel: -ENOTCONN. */
+int rg_msg_send(struct rg_channel *channel, enum rg_msg_type type, const void *object);
+
+#endif
