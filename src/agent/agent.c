@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/agent.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+
+#include "agent/rankserver.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#ifndef RG_VERSION
+#define RG_VERSION "unknown"
+#endif
+
+#define ADDRESSES_MAX 64
+#define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
+
+void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
+{
+    if (rg_msg_send(agent->channel, type, object) < 0 && agent->state != RG_AGENT_DONE)
+        rg_agent_abandon(agent);
+}
+
+void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    rg_agent_send(agent, RG_MSG_NOTE, &(struct rg_msg_note){ RG_MSG_NO_RANK, 1, text });
+}
+
+void rg_agent_advance(struct rg_agent *agent)
+{
+    rg_agent_sweep(agent);
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent))
+        return;
+    agent->state = RG_AGENT_DONE;
+    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->nleft });
+}
+
+/* --- who we are ------------------------------------------------------------------------------- */
+
+static void add_address(struct rg_strv *list, const struct ifaddrs *entry)
+{
+    char text[INET6_ADDRSTRLEN];
+    const void *bytes;
+
+    if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP) || list->count >= ADDRESSES_MAX)
+        return;
+    if (entry->ifa_addr->sa_family == AF_INET)
+        bytes = &((const struct sockaddr_in *) (const void *) entry->ifa_addr)->sin_addr;
+    else if (entry->ifa_addr->sa_family == AF_INET6)
+        bytes = &((const struct sockaddr_in6 *) (const void *) entry->ifa_addr)->sin6_addr;
+    else
+        return;
+    if (inet_ntop(entry->ifa_addr->sa_family, bytes, text, sizeof(text)))
+        rg_strv_add(list, text);
+}
+
+static void list_addresses(struct rg_strv *list)
+{
+    struct ifaddrs *all;
+
+    if (getifaddrs(&all) < 0)
+        return;
+    for (int loopback = 0; loopback < 2; loopback++) {
+        for (struct ifaddrs *e = all; e; e = e->ifa_next) {
+            if (!!(e->ifa_flags & IFF_LOOPBACK) == loopback)
+                add_address(list, e);
+        }
+    }
+    freeifaddrs(all);
+}
+
+static void say_hello(void *arg)
+{
+    struct rg_agent *agent = arg;
+    char hostname[256] = "";
+    rg_autofree char *boot_id = NULL;
+    cpu_set_t cpus;
+    struct rg_msg_hello hello = {
+        .version = (char *) RG_VERSION,
+        .pid = (uint32_t) getpid(),
+        .uid = geteuid(),
+        .ncores = 1,
+        .hostname = hostname,
+    };
+
+    if (gethostname(hostname, sizeof(hostname) - 1) < 0)
+        hostname[0] = '\0';
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        hello.ncores = (uint32_t) CPU_COUNT(&cpus);
+    if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
+        boot_id[strcspn(boot_id, "\n")] = '\0';
+    hello.boot_id = boot_id;
+    list_addresses(&hello.addresses);
+    rg_agent_send(agent, RG_MSG_HELLO, &hello);
+    rg_strv_fini(&hello.addresses);
+}
+
+/* --- the launcher's messages ------------------------------------------------------------------ */
+
+static void lease_tick(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    if (agent->paused)
+        return;
+    agent->silent_ms += agent->lease_tick_ms;
+    if (agent->silent_ms >= agent->setup.lease_ms + agent->lease_tick_ms)
+        rg_agent_abandon(agent);
+}
+
+static void start_lease(struct rg_agent *agent, uint64_t lease_ms)
+{
+    agent->setup.lease_ms = lease_ms;
+    agent->silent_ms = 0;
+    agent->lease_tick_ms = lease_ms / 4;
+    if (agent->lease_tick_ms > RG_MSG_HEARTBEAT_MS)
+        agent->lease_tick_ms = RG_MSG_HEARTBEAT_MS;
+    if (!agent->lease_tick_ms)
+        agent->lease_tick_ms = 1;
+    rg_timer_start(&agent->lease_timer, agent->loop, agent->lease_tick_ms, agent->lease_tick_ms,
+                   lease_tick, agent);
+}
+
+static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
+{
+    agent->setup = *setup;
+    memset(setup, 0, sizeof(*setup));
+    agent->has_setup = true;
+    agent->credit = agent->setup.output_window;
+    start_lease(agent, agent->setup.lease_ms);
+}
+
+static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
+{
+    struct winsize size = { .ws_row = (unsigned short) msg->rows,
+                            .ws_col = (unsigned short) msg->columns };
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->spec.pty && task->pumps[0].fd >= 0)
+            ioctl(task->pumps[0].fd, TIOCSWINSZ, &size);
+    }
+}
+
+/* Before START there are no ranks to wait for. */
+static void on_kill(struct rg_agent *agent)
+{
+    if (agent->state == RG_AGENT_WAITING)
+        agent->state = RG_AGENT_GONE;
+    else
+        rg_agent_kill(agent);
+    rg_agent_advance(agent);
+}
+
+static int on_start(struct rg_agent *agent)
+{
+    if (!agent->has_setup || agent->state != RG_AGENT_WAITING || !agent->setup.command.count)
+        return -EBADMSG;
+    agent->state = RG_AGENT_RUNNING;
+    rg_agent_start_tasks(agent);
+    rg_agent_advance(agent);
+    return 0;
+}
+
+static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_SETUP:
+        if (agent->has_setup)
+            return -EBADMSG;
+        on_setup(agent, &msg->setup);
+        return 0;
+    case RG_MSG_RANK:
+        if (!agent->has_setup || agent->state != RG_AGENT_WAITING)
+            return -EBADMSG;
+        return rg_agent_add_task(agent, &msg->rank);
+    case RG_MSG_START: return on_start(agent);
+    case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
+    case RG_MSG_FENCE_FAILED:
+        rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
+        return 0;
+    case RG_MSG_PEER_DIED: rg_rankserver_peer_died(agent->server, &msg->peer_died); return 0;
+    default: return -EBADMSG;
+    }
+}
+
+static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_CREDIT:
+        agent->credit += msg->bytes.nbytes;
+        if (agent->credit > agent->setup.output_window)
+            return -EBADMSG;
+        rg_agent_pump(agent);
+        return 0;
+    case RG_MSG_INPUT: return rg_agent_input(agent, msg->data.data.data, msg->data.data.nbytes);
+    case RG_MSG_INPUT_EOF: rg_agent_input_eof(agent); return 0;
+    case RG_MSG_SIGNAL:
+        if (msg->signal.signo < 1 || msg->signal.signo >= (uint32_t) NSIG)
+            return -EBADMSG;
+        rg_agent_signal(agent, (int) msg->signal.signo);
+        return 0;
+    case RG_MSG_KILL: on_kill(agent); return 0;
+    case RG_MSG_RESIZE: on_resize(agent, &msg->resize); return 0;
+    case RG_MSG_PAUSE: rg_agent_pause(agent, true); return 0;
+    case RG_MSG_RESUME: rg_agent_pause(agent, false); return 0;
+    case RG_MSG_PING: rg_agent_send(agent, RG_MSG_PONG, NULL); return 0;
+    default: return on_job_message(agent, type, msg);
+    }
+}
+
+static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_agent *agent = arg;
+    union rg_msg msg;
+
+    agent->silent_ms = 0;
+    int r = rg_msg_decode(false, type, payload, nbytes, &msg);
+    if (r == 0) {
+        r = on_message(agent, type, &msg);
+        rg_msg_clear(type, &msg);
+    }
+    if (r < 0) {
+        rg_log(RG_LOG_ERROR, "message %u from the launcher: %s", type, strerror(-r));
+        agent->exit_code = 70;
+        rg_agent_abandon(agent);
+    }
+}
+
+static void on_close(void *arg, const struct rg_error *err)
+{
+    struct rg_agent *agent = arg;
+
+    if (err->errnum == EBADMSG) { /* not what a dying launcher causes */
+        rg_log(RG_LOG_ERROR, "link to the launcher: %s", err->text);
+        agent->exit_code = 70;
+    }
+    if (agent->state != RG_AGENT_DONE)
+        rg_agent_abandon(agent);
+    rg_loop_stop(agent->loop);
+}
+
+static void on_drain(void *arg)
+{
+    rg_agent_pump(arg);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+/* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
+ * hand. The launcher decides what that means for the job. */
+static void on_signal(void *arg, int signo)
+{
+    struct rg_agent *agent = arg;
+
+    rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
+}
+
+static int open_channel(struct rg_agent *agent)
+{
+    struct rg_channel_options options = {
+        .loop = agent->loop,
+        .read_fd = agent->boot.link_fd,
+        .write_fd = agent->boot.link_fd,
+        .link = {
+            .key = agent->boot.key,
+            .job_id = agent->boot.job_id,
+            .role = "agent",
+            .initiator = true,
+            .on_open = say_hello,
+            .on_frame = on_frame,
+            .arg = agent,
+        },
+        .on_close = on_close,
+        .on_drain = on_drain,
+    };
+
+    return rg_channel_create(&options, &agent->channel);
+}
+
+static int prepare(struct rg_agent *agent)
+{
+    static const int signos[] = { SIGTERM, SIGINT, SIGHUP };
+    int r = rg_loop_create(&agent->loop);
+
+    if (r < 0)
+        return r;
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    agent->scratch = malloc(RG_MSG_CHUNK_MAX);
+    if (!agent->scratch)
+        return -ENOMEM;
+    rg_oom_init(&agent->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
+    rg_agent_watch_children(agent);
+    start_lease(agent, FIRST_LEASE_MS);
+    for (size_t i = 0; i < rg_array_len(signos); i++)
+        rg_signal_start(&agent->signals[i], agent->loop, signos[i], on_signal, agent);
+    r = rg_rankserver_create(agent, &agent->server);
+    return r < 0 ? r : open_channel(agent);
+}
+
+static void finish(struct rg_agent *agent)
+{
+    for (size_t i = 0; i < agent->ntasks; i++)
+        rg_task_destroy(agent->tasks[i]);
+    free(agent->tasks);
+    rg_rankserver_destroy(agent->server);
+    rg_channel_destroy(agent->channel);
+    for (size_t i = 0; i < rg_array_len(agent->signals); i++)
+        rg_signal_stop(&agent->signals[i]);
+    rg_timer_stop(&agent->lease_timer);
+    rg_timer_stop(&agent->sweep_timer);
+    rg_child_stop(&agent->child);
+    rg_loop_destroy(agent->loop);
+    rg_buf_fini(&agent->input.buf);
+    if (agent->has_setup)
+        rg_codec_clear(rg_msg_find(RG_MSG_SETUP)->fields, &agent->setup);
+    free(agent->scratch);
+    explicit_bzero(agent->boot.key, sizeof(agent->boot.key));
+}
+
+int rg_agent_run(const struct rg_agent_boot *boot)
+{
+    struct rg_agent agent = { .boot = *boot };
+    int r = prepare(&agent);
+
+    if (r < 0) {
+        rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-r));
+        return 70;
+    }
+    rg_loop_run(agent.loop);
+    finish(&agent);
+    return agent.exit_code;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How an agent learns whom to serve: a few lines on its standard input, so that the job's key never
+ * stands in an argument list, an environment or a file.
+ *
+ *     reigen-agent 1             the protocol's version
+ *     job j-3f9c01               the job's id
+ *     key <64 hexadecimal digits>
+ *     link fd 3                  an inherited, connected stream socket
+ *                                (an empty line or the end of the input closes the list)
+ *
+ * Thread rule: main thread. rg_agent_boot_read blocks until the lines are there.
+ */
+#ifndef RG_AGENT_BOOT_H
+#define RG_AGENT_BOOT_H
+
+#include "base/error.h"
+#include "wire/link.h"
+
+#define RG_AGENT_BOOT_MAX 4096 /* bytes of all lines */
+
+struct rg_agent_boot {
+    char job_id[RG_JOB_ID_MAX + 1];
+    uint8_t key[RG_KEY_NBYTES];
+    int link_fd;
+};
+
+/* Judge the text of these lines. 0 or -EINVAL; err names the line. text is not changed. */
+int rg_agent_boot_parse(const char *text, struct rg_agent_boot *ret_boot, struct rg_error *err);
+
+/* Read them from fd and parse them. 0; -EINVAL; -EMSGSIZE beyond RG_AGENT_BOOT_MAX; -EPIPE when the
+ * input ends before a line came; another -errno of read. What was read is wiped. */
+int rg_agent_boot_read(int fd, struct rg_agent_boot *ret_boot, struct rg_error *err);
+
+#endif

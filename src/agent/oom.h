@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Did the kernel's out-of-memory killer end a process of ours? Told by the counters of our own
+ * control group: oom_kill in memory.events (version 2, Documentation/admin-guide/cgroup-v2.rst) or
+ * in memory.oom_control (version 1). Best effort: where no counter can be read, the answer is no.
+ *
+ * Thread rule: one thread. Reads one small file.
+ */
+#ifndef RG_AGENT_OOM_H
+#define RG_AGENT_OOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rg_oom {
+    char path[512];  /* the file with the counter, or "" */
+    uint64_t nkills; /* when we last looked */
+};
+
+/* Find the counter of this process' control group. cgroup_file and mount are "/proc/self/cgroup"
+ * and "/sys/fs/cgroup"; tests give others. */
+void rg_oom_init(struct rg_oom *oom, const char *cgroup_file, const char *mount);
+
+/* True when the counter has grown since rg_oom_init or the last call that returned true; it is then
+ * counted down by one, so that each kill explains one death. */
+bool rg_oom_happened(struct rg_oom *oom);
+
+#endif

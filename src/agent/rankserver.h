@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the runtimes of this host's ranks come to: a unix socket in the abstract name space, with a
+ * random name that only the ranks are told, whose peers must have our uid and a rank's token
+ * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths.
+ *
+ * A stranger is refused: another uid at once, a wrong token or garbage at the first frame, silence
+ * after RG_RANKSERVER_HELLO_MS; at most RG_RANKSERVER_PENDING_MAX of them wait at a time.
+ *
+ * Thread rule: the loop's thread. Nothing blocks.
+ */
+#ifndef RG_AGENT_RANKSERVER_H
+#define RG_AGENT_RANKSERVER_H
+
+#include "agent/agent.h"
+
+#define RG_RANKSERVER_HELLO_MS 10000
+#define RG_RANKSERVER_PENDING_MAX 64
+
+/* Listen. 0 or -errno. */
+int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server);
+void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
+
+/* What REIGEN_AGENT_SOCKET is: "@reigen-...". Borrowed. */
+const char *rg_rankserver_name(const struct rg_rankserver *server);
+
+/* A rank was reaped. Handles what its runtime had still written; then, if the end was abnormal or
+ * its runtime had not shut down, tells the other ranks here (PEER_DIED). */
+void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status);
+
+/* Relays from the launcher to the ranks here: to those that wait in this fence, or to all. */
+void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg);
+void rg_rankserver_fence_failed(struct rg_rankserver *server,
+                                const struct rg_msg_fence_failed *msg);
+void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_msg_peer_died *msg);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+
+#include "agent/agent.h"
+#include "agent/rankserver.h"
+#include "base/fd.h"
+#include "base/spawn.h"
+
+#define TASKS_MAX 65536
+
+extern char **environ;
+
+struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        if (agent->tasks[i]->spec.rank == rank)
+            return agent->tasks[i];
+    }
+    return NULL;
+}
+
+void rg_task_destroy(struct rg_task *task)
+{
+    rg_pump_close(&task->pumps[0]);
+    rg_pump_close(&task->pumps[1]);
+    rg_task_input_close(task);
+    rg_codec_clear(rg_msg_find(RG_MSG_RANK)->fields, &task->spec);
+    explicit_bzero(task->token, sizeof(task->token));
+    free(task);
+}
+
+int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
+{
+    if (take_spec->rank >= agent->setup.size || agent->ntasks >= TASKS_MAX ||
+        rg_agent_find_task(agent, take_spec->rank))
+        return -EINVAL;
+    struct rg_task *task = calloc(1, sizeof(*task));
+    struct rg_task **tasks =
+        realloc(agent->tasks, (agent->ntasks + 1) * sizeof(*agent->tasks));
+    if (tasks)
+        agent->tasks = tasks;
+    if (!task || !tasks) {
+        free(task);
+        return -ENOMEM;
+    }
+    task->agent = agent;
+    task->spec = *take_spec;
+    memset(take_spec, 0, sizeof(*take_spec));
+    task->pumps[0].fd = task->pumps[1].fd = task->input_fd = -1;
+    agent->tasks[agent->ntasks++] = task;
+    return 0;
+}
+
+/* --- environment ------------------------------------------------------------------------------ */
+
+static int set_entries(struct rg_strv *env, const struct rg_strv *entries)
+{
+    for (size_t i = 0; i < entries->count; i++) {
+        const char *value = strchr(entries->v[i], '=');
+        if (!value || value == entries->v[i])
+            continue;
+        rg_autofree char *name = strndup(entries->v[i], (size_t) (value - entries->v[i]));
+        int r = name ? rg_env_set(env, name, value + 1) : -ENOMEM;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int common_env(const struct rg_agent *agent, struct rg_strv *env)
+{
+    int r = agent->setup.inherit_env ? rg_strv_add_all(env, environ) : 0;
+
+    if (r == 0)
+        r = set_entries(env, &agent->setup.env);
+    if (r == 0)
+        r = set_entries(env, &agent->setup.secret_env);
+    return r;
+}
+
+static int rank_env(const struct rg_task *task, const struct rg_strv *common, struct rg_strv *env)
+{
+    char token[2 * RG_RANK_TOKEN_NBYTES + 1];
+    int r = common->count ? rg_strv_add_all(env, common->v) : 0;
+
+    for (size_t i = 0; i < RG_RANK_TOKEN_NBYTES; i++)
+        snprintf(token + 2 * i, 3, "%02x", task->token[i]);
+    if (r == 0)
+        r = set_entries(env, &task->spec.env);
+    if (r == 0)
+        r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(task->agent->server));
+    if (r == 0)
+        r = rg_env_set(env, "REIGEN_RANK_TOKEN", token);
+    explicit_bzero(token, sizeof(token));
+    return r;
+}
+
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+/* The rank's ends of its descriptors; ours go into the task at once. */
+struct ends {
+    int fds[3];
+};
+
+static void close_ends(struct ends *ends)
+{
+    int fds[3];
+
+    memcpy(fds, ends->fds, sizeof(fds));
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] >= 0 && (i == 0 || fds[i] != fds[0]))
+            close(fds[i]);
+    }
+}
+
+static int open_terminal(struct rg_task *task, struct ends *ends)
+{
+    const struct rg_msg_rank *spec = &task->spec;
+    rg_autoclose int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char name[64];
+
+    if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0)
+        return -errno;
+    int r = ptsname_r(master, name, sizeof(name));
+    if (r != 0)
+        return -r;
+    rg_autoclose int slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0)
+        return -errno;
+    struct winsize size = { .ws_row = (unsigned short) spec->rows,
+                            .ws_col = (unsigned short) spec->columns };
+    if (spec->rows && spec->columns)
+        ioctl(master, TIOCSWINSZ, &size);
+    if (spec->takes_input) {
+        task->input_fd = fcntl(master, F_DUPFD_CLOEXEC, 3);
+        if (task->input_fd < 0)
+            return -errno;
+    }
+    ends->fds[0] = ends->fds[1] = ends->fds[2] = rg_steal_fd(&slave);
+    rg_pump_open(&task->pumps[0], task, 1, rg_steal_fd(&master));
+    return 0;
+}
+
+static int open_pipes(struct rg_task *task, struct ends *ends)
+{
+    int fds[2];
+    int r;
+
+    for (int i = 0; i < 2; i++) {
+        if ((r = rg_pipe(fds)) < 0)
+            return r;
+        ends->fds[1 + i] = fds[1];
+        rg_pump_open(&task->pumps[i], task, (uint8_t) (1 + i), fds[0]);
+    }
+    if (!task->spec.takes_input)
+        return 0;
+    if ((r = rg_pipe(fds)) < 0)
+        return r;
+    ends->fds[0] = fds[0];
+    task->input_fd = fds[1];
+    return rg_fd_set_nonblock(task->input_fd, true);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+static bool affinity_of(const struct rg_task *task, cpu_set_t *ret_set)
+{
+    struct rg_reader reader = rg_reader_make(task->spec.cpus.data, task->spec.cpus.nbytes);
+
+    CPU_ZERO(ret_set);
+    while (reader.nbytes >= 4) {
+        uint32_t cpu = rg_reader_u32(&reader);
+        if (cpu < CPU_SETSIZE)
+            CPU_SET(cpu, ret_set);
+    }
+    return CPU_COUNT(ret_set) > 0;
+}
+
+static int start_task(struct rg_task *task, const struct rg_strv *common, struct rg_error *err)
+{
+    const struct rg_msg_setup *setup = &task->agent->setup;
+    rg_cleanup(close_ends) struct ends ends = { { -1, -1, -1 } };
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    cpu_set_t cpus;
+    bool bound = affinity_of(task, &cpus);
+
+    if (getrandom(task->token, sizeof(task->token), 0) != sizeof(task->token))
+        return rg_error_set(err, EIO, "no random bytes from the kernel");
+    int r = rank_env(task, common, &env);
+    if (r == 0)
+        r = task->spec.pty ? open_terminal(task, &ends) : open_pipes(task, &ends);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", task->spec.pty ? "opening a terminal" : "pipes",
+                            strerror(-r));
+    struct rg_spawn spawn = {
+        .argv = setup->command.v,
+        .envp = env.v,
+        .cwd = *setup->cwd ? setup->cwd : NULL,
+        .fds = { ends.fds[0], ends.fds[1], ends.fds[2] },
+        .new_session = true,
+        .controlling_tty = task->spec.pty,
+        .death_signal = SIGKILL,
+        .affinity = bound ? &cpus : NULL,
+    };
+    return rg_spawn(&spawn, &task->pid, err);
+}
+
+static void tell_failure(struct rg_task *task, const struct rg_error *err)
+{
+    struct rg_msg_not_started msg = {
+        .rank = task->spec.rank,
+        .errnum = (uint32_t) err->errnum,
+        .exit_code = (uint32_t) err->exit_code,
+        .text = (char *) err->text,
+    };
+
+    task->ended = true;
+    for (int i = 0; i < 2; i++)
+        rg_pump_close(&task->pumps[i]);
+    rg_task_input_close(task);
+    rg_agent_send(task->agent, RG_MSG_NOT_STARTED, &msg);
+}
+
+void rg_agent_start_tasks(struct rg_agent *agent)
+{
+    rg_autostrv struct rg_strv common = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    bool failed = common_env(agent, &common) < 0;
+
+    if (failed)
+        rg_error_set(&err, ENOMEM, "no memory for the environment");
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (!failed && start_task(task, &common, &err) == 0) {
+            rg_agent_send(agent, RG_MSG_STARTED,
+                          &(struct rg_msg_started){ task->spec.rank, (uint32_t) task->pid });
+            continue;
+        }
+        tell_failure(task, &err);
+        if (!failed)
+            rg_error_set(&err, ECANCELED, "not tried after rank %u", task->spec.rank);
+        failed = true;
+    }
+    for (size_t i = 0; i < common.count; i++)
+        explicit_bzero(common.v[i], strlen(common.v[i]));
+    rg_agent_pump(agent);
+    rg_agent_input_flow(agent);
+}
