@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/local.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/proctree.h"
+#include "base/spawn.h"
+#include "base/time.h"
+#include "launch/exitcode.h"
+#include "launch/plan.h"
+#include "launch/session.h"
+#include "wire/link.h"
+
+#define SWEEP_MS 10
+#define SWEEP_LIMIT_MS 3000
+
+struct local_agent {
+    struct local *local;
+    int host;
+    pid_t pid; /* 0: not running */
+    struct rg_child child;
+    struct rg_timer sweep_timer;
+    uint64_t sweep_deadline_ns;
+    struct rg_error err; /* how it ended */
+    bool stopped;        /* by us */
+};
+
+struct local {
+    struct rg_driver_options o;
+    bool had_children; /* before we started any: they are not ours to kill */
+    char job_entry[128]; /* REIGEN_JOB_ID=..., which marks what is ours among them */
+    struct local_agent *agents;
+};
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+static int count_cores(void)
+{
+    size_t nbytes = CPU_ALLOC_SIZE(RG_JOB_SLOTS_MAX);
+    cpu_set_t *set = CPU_ALLOC(RG_JOB_SLOTS_MAX);
+    int count = 1;
+
+    if (set && sched_getaffinity(0, nbytes, set) == 0)
+        count = CPU_COUNT_S(nbytes, set);
+    if (set)
+        CPU_FREE(set);
+    return count > 0 ? count : 1;
+}
+
+bool rg_local_is_here(const char *name)
+{
+    char own[256] = "";
+    size_t length;
+
+    if (strcasecmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
+        strncmp(name, "127.", 4) == 0)
+        return true;
+    if (gethostname(own, sizeof(own) - 1) < 0 || !*own)
+        return false;
+    if (strcasecmp(name, own) == 0)
+        return true;
+    length = strcspn(own, ".");
+    return strlen(name) == length && strncasecmp(name, own, length) == 0;
+}
+
+static int discover(struct rg_job *job, struct rg_error *err)
+{
+    int ncores = count_cores();
+
+    /* Without a word about hosts, as many slots as ranks: it is the user's own computer. */
+    if (!job->nhosts)
+        return rg_job_add_host(job, "localhost", job->np > ncores ? job->np : ncores, err);
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (!rg_local_is_here(job->hosts[i].name))
+            return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
+                                     "host %s is not this computer; ranks can be started here "
+                                     "only: name localhost, or leave the hosts out",
+                                     job->hosts[i].name);
+        if (!job->hosts[i].nslots)
+            job->hosts[i].nslots = ncores;
+    }
+    return 0;
+}
+
+static bool try_agent(char path[PATH_MAX], const char *dir, const char *below)
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", dir, below);
+
+    return n > 0 && n < PATH_MAX && access(path, X_OK) == 0;
+}
+
+static int find_agent(char path[PATH_MAX], struct rg_error *err)
+{
+    const char *named = getenv("REIGEN_AGENT");
+    char dir[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+
+    if (named && *named) {
+        if (strlen(named) < PATH_MAX && access(named, X_OK) == 0) {
+            strcpy(path, named);
+            return 0;
+        }
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "REIGEN_AGENT is %s, which is no program", named);
+    }
+    dir[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        *slash = '\0';
+    if (slash && (try_agent(path, dir, "reigen-agent") ||
+                  try_agent(path, dir, "../libexec/reigen/reigen-agent") ||
+                  try_agent(path, dir, "../agent/reigen-agent")))
+        return 0;
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                             "the program reigen-agent is neither in %s nor in "
+                             "%s/../libexec/reigen; install Reigen again, or set REIGEN_AGENT to its path",
+                             dir, dir);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+static bool in_list(const struct rg_process *list, size_t count, pid_t pid)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].pid == pid)
+            return true;
+    }
+    return false;
+}
+
+/* Another agent that is well, or something of its. */
+static bool belongs_to_living(const struct local *local, pid_t pid)
+{
+    for (int i = 0; i < local->o.plan->nhosts; i++) {
+        rg_autofree struct rg_process *list = NULL;
+        size_t count = 0;
+        pid_t agent = local->agents[i].pid;
+        if (!agent)
+            continue;
+        if (pid == agent)
+            return true;
+        if (rg_proctree_descendants(agent, &list, &count) == 0 && in_list(list, count, pid))
+            return true;
+    }
+    return false;
+}
+
+/* Kill what dead agents have left to us. Returns how many there were. */
+static size_t kill_left_behind(struct local *local)
+{
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0, nkilled = 0;
+
+    if (rg_proctree_descendants(getpid(), &list, &count) < 0)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (belongs_to_living(local, list[i].pid) ||
+            (local->had_children && !rg_process_has_env(list[i].pid, local->job_entry)))
+            continue;
+        kill(list[i].pid, SIGKILL);
+        nkilled++;
+    }
+    return nkilled;
+}
+
+static void tell_gone(struct local_agent *agent)
+{
+    rg_timer_stop(&agent->sweep_timer);
+    agent->local->o.events->on_gone(agent->local->o.arg, agent->host, &agent->err);
+}
+
+static void sweep(void *arg)
+{
+    struct local_agent *agent = arg;
+
+    if (kill_left_behind(agent->local) == 0 || rg_now_ns() > agent->sweep_deadline_ns)
+        tell_gone(agent);
+}
+
+static void agent_ended(void *arg, pid_t pid, int status)
+{
+    struct local_agent *agent = arg;
+    char how[64];
+
+    agent->pid = 0;
+    rg_error_set(&agent->err, ECHILD, "its agent (process %d) ended: %s%s", (int) pid,
+                 rg_status_text(status, how, sizeof(how)),
+                 agent->stopped ? ", sent by reigen" : "");
+    if (status == 0 || kill_left_behind(agent->local) == 0) {
+        tell_gone(agent);
+        return;
+    }
+    agent->sweep_deadline_ns = rg_now_ns() + SWEEP_LIMIT_MS * RG_NS_PER_MS;
+    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, SWEEP_MS, SWEEP_MS, sweep, agent);
+}
+
+static void stop(void *state, int host)
+{
+    struct local *local = state;
+    struct local_agent *agent = &local->agents[host];
+
+    if (!agent->pid)
+        return;
+    agent->stopped = true;
+    kill(agent->pid, SIGKILL);
+}
+
+static void end_all(struct local *local)
+{
+    bool some = false;
+
+    for (int i = 0; i < local->o.plan->nhosts; i++) {
+        struct local_agent *agent = &local->agents[i];
+        some |= agent->pid || rg_timer_active(&agent->sweep_timer);
+        rg_child_stop(&agent->child);
+        rg_timer_stop(&agent->sweep_timer);
+        if (!agent->pid)
+            continue;
+        kill(agent->pid, SIGKILL);
+        while (waitpid(agent->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        agent->pid = 0;
+    }
+    uint64_t deadline_ns = rg_now_ns() + SWEEP_LIMIT_MS * RG_NS_PER_MS;
+    while (some && kill_left_behind(local) && rg_now_ns() < deadline_ns)
+        rg_sleep_ms(2);
+}
+
+static void destroy(void *state)
+{
+    struct local *local = state;
+
+    end_all(local);
+    free(local->agents);
+    free(local);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+/* What agent/boot.h describes; a pipe takes it without blocking. */
+static int write_boot(const struct local *local, int fd)
+{
+    char key[2 * RG_KEY_NBYTES + 1], text[512];
+
+    rg_key_format(local->o.key, key);
+    int n = snprintf(text, sizeof(text), "reigen-agent %d\njob %s\nkey %s\nlink fd 3\n\n",
+                     RG_PROTOCOL_VERSION, local->o.plan->job_id, key);
+    int r = rg_write_all(fd, text, (size_t) n);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(text, sizeof(text));
+    return r;
+}
+
+static int start_agent(struct local *local, int host, char *path, struct rg_error *err)
+{
+    struct local_agent *agent = &local->agents[host];
+    char *argv[] = { path, (char *) "agent", NULL };
+    rg_autoclose int ours = -1, theirs = -1, boot_read = -1, boot_write = -1;
+    int fds[2];
+    int r = rg_socketpair(fds);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "no socket for the agent: %s", strerror(-r));
+    ours = fds[0];
+    theirs = fds[1];
+    if ((r = rg_pipe(fds)) < 0)
+        return rg_error_set(err, -r, "no pipe for the agent: %s", strerror(-r));
+    boot_read = fds[0];
+    boot_write = fds[1];
+    if ((r = write_boot(local, boot_write)) < 0)
+        return rg_error_set(err, -r, "cannot write to the agent: %s", strerror(-r));
+    struct rg_spawn spawn = {
+        .argv = argv,
+        .fds = { boot_read, -1, 2 },
+        .extra_fd = theirs,
+        .extra_fd_set = true,
+        .new_session = true,
+    };
+    r = rg_spawn(&spawn, &agent->pid, err);
+    if (r < 0)
+        return r;
+    rg_child_start(&agent->child, local->o.loop, agent->pid, agent_ended, agent);
+    int fd = rg_steal_fd(&ours);
+    local->o.events->on_connected(local->o.arg, host, fd, fd);
+    return 0;
+}
+
+static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
+{
+    char path[PATH_MAX];
+    int r = find_agent(path, err);
+
+    if (r < 0)
+        return r;
+    struct local *local = calloc(1, sizeof(*local));
+    struct local_agent *agents = calloc((size_t) options->plan->nhosts, sizeof(*agents));
+    if (!local || !agents) {
+        free(local);
+        free(agents);
+        return rg_error_set(err, ENOMEM, "no memory for %d agents", options->plan->nhosts);
+    }
+    local->o = *options;
+    local->agents = agents;
+    local->had_children = rg_process_has_children();
+    snprintf(local->job_entry, sizeof(local->job_entry), "REIGEN_JOB_ID=%s", options->plan->job_id);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    for (int i = 0; i < options->plan->nhosts; i++) {
+        agents[i].local = local;
+        agents[i].host = i;
+    }
+    *ret_state = local;
+    for (int i = 0; i < options->plan->nhosts; i++) {
+        options->events->on_phase(options->arg, i, RG_PHASE_STARTING, "");
+        r = start_agent(local, i, path, err);
+        if (r < 0) {
+            if (err)
+                err->exit_code = RG_EXIT_UNAVAILABLE;
+            destroy(local);
+            *ret_state = NULL;
+            return r;
+        }
+    }
+    return 0;
+}
+
+const struct rg_driver_ops rg_driver_local = {
+    .name = "local",
+    .discover = discover,
+    .start = start,
+    .stop = stop,
+    .destroy = destroy,
+};

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/session.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "launch/exitcode.h"
+#include "launch/session_internal.h"
+
+#define HARD_MS 5000       /* after KILL, for an agent to report its ranks' ends */
+#define NAMED_HOSTS_MAX 8
+
+uint64_t session_elapsed_ns(const struct rg_session *session)
+{
+    return rg_now_ns() - session->start_ns;
+}
+
+void session_set_phase(struct session_host *host, enum rg_host_phase phase, const char *reason)
+{
+    struct rg_session *session = host->session;
+
+    host->phase = phase;
+    snprintf(host->reason, sizeof(host->reason), "%s", reason);
+    if (session->ops->on_phase)
+        session->ops->on_phase(session->o.arg, host->index, phase, reason);
+}
+
+void session_broadcast(struct rg_session *session, enum rg_msg_type type, const void *object)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        if (host->ready && host->channel)
+            rg_msg_send(host->channel, type, object);
+    }
+}
+
+void session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
+{
+    va_list args;
+
+    if (*session->own_cause)
+        return;
+    va_start(args, fmt);
+    vsnprintf(session->own_cause, sizeof(session->own_cause), fmt, args);
+    va_end(args);
+    session->own_exit_code = exit_code;
+    session->own_first = !session->some_failed;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* An agent that has not even its ranks' ends to report after SIGKILL is beyond our orders. */
+static void hard_due(void *arg)
+{
+    struct rg_session *session = arg;
+
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        if (!host->gone && (session->abandoned || session->nended < session->o.plan->nranks))
+            session->o.driver->stop(session->driver_state, i);
+    }
+    if (session->abandoned)
+        session_drop_output(session);
+    session_check_end(session);
+}
+
+static void kill_all(struct rg_session *session)
+{
+    session_broadcast(session, RG_MSG_KILL, NULL);
+    for (int i = 0; i < session->o.plan->nranks; i++)
+        session->ranks[i].signalled = SIGKILL;
+    if (session->killing)
+        return;
+    session->killing = true;
+    rg_timer_start(&session->hard_timer, session->o.loop, HARD_MS, 0, hard_due, session);
+}
+
+static void grace_due(void *arg)
+{
+    kill_all(arg);
+}
+
+static void send_signal(struct rg_session *session, int signo)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++)
+        session->ranks[i].signalled = (uint32_t) signo;
+    session_broadcast(session, RG_MSG_SIGNAL, &(struct rg_msg_signal){ (uint32_t) signo });
+}
+
+/* Hosts whose agent has not come need no grace, nor do agents that have started nothing. */
+static void stop_the_unready(struct rg_session *session, bool was_running)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        if (!host->ready && !host->gone && session->driver_state)
+            session->o.driver->stop(session->driver_state, i);
+        else if (host->ready && host->channel && !was_running)
+            rg_msg_send(host->channel, RG_MSG_KILL, NULL);
+    }
+}
+
+static void end_by(struct rg_session *session, int signo)
+{
+    bool was_running = session->state == STATE_RUNNING;
+
+    if (session->state >= STATE_ENDING)
+        return;
+    session->state = STATE_ENDING;
+    rg_timer_stop(&session->start_timer);
+    rg_timer_stop(&session->job_timer);
+    stop_the_unready(session, was_running);
+    if (was_running && session->nended < session->o.plan->nranks) {
+        if (session->paused)
+            rg_session_signal(session, SIGCONT);
+        send_signal(session, signo);
+        if (session->o.job->grace_ms)
+            rg_timer_start(&session->grace_timer, session->o.loop, session->o.job->grace_ms, 0,
+                           grace_due, session);
+        else
+            kill_all(session);
+    }
+    session_check_end(session);
+}
+
+void session_begin_end(struct rg_session *session)
+{
+    end_by(session, SIGTERM);
+}
+
+static void fill_the_unstarted(struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        struct rg_fact *fact = &session->facts[i];
+        if (fact->ended)
+            continue;
+        fact->ended = true;
+        fact->end.end = RG_END_NOT_STARTED;
+        fact->end.value = ECANCELED;
+        fact->end.at_ns = session_elapsed_ns(session);
+    }
+}
+
+static void give_verdict(void *arg)
+{
+    struct rg_session *session = arg;
+    int nranks = session->o.plan->nranks;
+    struct rg_verdict verdict = { 0 };
+
+    if (session->state == STATE_ENDED)
+        return;
+    session->state = STATE_ENDED;
+    fill_the_unstarted(session);
+    struct rg_facts facts = {
+        .ranks = session->facts,
+        .nranks = nranks,
+        .own_cause = session->own_cause,
+        .own_exit_code = session->own_exit_code,
+        .own_first = session->own_first,
+        .own_is_signal = session->own_is_signal,
+        .output_lost = session->output_lost,
+    };
+    rg_verdict_judge(&facts, session->cause, &verdict);
+    for (int i = 0; i < nranks; i++)
+        session->ends[i] = session->facts[i].end;
+    verdict.ends = session->ends;
+    if (verdict.first) {
+        int rank = verdict.first->rank;
+        verdict.first = &session->ends[rank];
+        verdict.nlast_lines = rg_tail_lines(&session->ranks[rank].tail, session->last_lines);
+    }
+    verdict.last_lines = session->last_lines;
+    verdict.elapsed_ns = session_elapsed_ns(session);
+    rg_timer_stop(&session->grace_timer);
+    rg_timer_stop(&session->hard_timer);
+    rg_timer_stop(&session->job_timer);
+    rg_timer_stop(&session->tick_timer);
+    rg_timer_stop(&session->fence_timer);
+    session->ops->on_ended(session->o.arg, &verdict);
+}
+
+void session_check_end(struct rg_session *session)
+{
+    if (session->state == STATE_ENDED || session->chunks || rg_timer_active(&session->end_timer))
+        return;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        const struct session_host *host = &session->hosts[i];
+        if (!host->gone || (!host->bye && !host->lost))
+            return;
+    }
+    /* From the loop, so that no caller of ours is on the stack when the owner hears of it. */
+    rg_timer_start(&session->end_timer, session->o.loop, 0, 0, give_verdict, session);
+}
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static const char *phase_word(const struct session_host *host)
+{
+    static const char *const words[] = {
+        [RG_PHASE_PENDING] = "pending",       [RG_PHASE_STARTING] = "starting",
+        [RG_PHASE_PULLING] = "pulling",       [RG_PHASE_CONNECTING] = "connecting",
+        [RG_PHASE_READY] = "ready",           [RG_PHASE_RUNNING] = "starting its ranks",
+        [RG_PHASE_ENDED] = "ended",           [RG_PHASE_LOST] = "lost",
+    };
+
+    return words[host->phase];
+}
+
+static bool all_started_on(const struct session_host *host)
+{
+    const struct rg_plan_host *planned = &host->session->o.plan->hosts[host->index];
+
+    for (int i = 0; i < planned->nranks; i++) {
+        int rank = host->session->o.plan->by_host[planned->first_rank_index + i];
+        if (!host->session->ranks[rank].started)
+            return false;
+    }
+    return true;
+}
+
+static void start_due(void *arg)
+{
+    struct rg_session *session = arg;
+    rg_autobuf struct rg_buf who = RG_BUF_INIT;
+    int nlate = 0;
+
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        bool late = session->state == STATE_RUNNING ? !all_started_on(host) : !host->ready;
+        if (!late || nlate++ >= NAMED_HOSTS_MAX)
+            continue;
+        rg_buf_printf(&who, "%s%s (%s%s%s)", nlate > 1 ? ", " : "", session->o.plan->hosts[i].name,
+                      phase_word(host), *host->reason ? ": " : "", host->reason);
+    }
+    session_set_cause(session, RG_EXIT_TIMEOUT,
+                      "not ready within %.6g s (--start-timeout): %s%s",
+                      (double) session->o.job->start_timeout_ms / 1000.0, rg_buf_text(&who),
+                      nlate > NAMED_HOSTS_MAX ? ", ..." : "");
+    session_begin_end(session);
+}
+
+static void job_due(void *arg)
+{
+    struct rg_session *session = arg;
+
+    session_set_cause(session, RG_EXIT_TIMEOUT, "not done within %.6g s (--timeout)",
+                      (double) session->o.job->timeout_ms / 1000.0);
+    session_begin_end(session);
+}
+
+/* --- the owner's orders ----------------------------------------------------------------------- */
+
+static void end_by_user(struct rg_session *session, int signo)
+{
+    bool fresh = !*session->own_cause && !session->some_failed;
+
+    session->user_signo = signo;
+    session_set_cause(session, RG_EXIT_SIGNAL + signo, "reigen was told to stop: signal %d (%s)",
+                      signo, strsignal(signo));
+    if (fresh)
+        session->own_is_signal = true;
+    if (session->state < STATE_ENDING)
+        end_by(session, signo);
+    else
+        send_signal(session, signo);
+}
+
+void rg_session_signal(struct rg_session *session, int signo)
+{
+    if (session->state == STATE_ENDED)
+        return;
+    switch (signo) {
+    case SIGINT:
+    case SIGTERM: end_by_user(session, signo); return;
+    case SIGTSTP:
+        session->paused = true;
+        session_broadcast(session, RG_MSG_PAUSE, NULL);
+        return;
+    case SIGCONT:
+        session->paused = false;
+        session_broadcast(session, RG_MSG_RESUME, NULL);
+        return;
+    default: break;
+    }
+    if (session->state == STATE_RUNNING)
+        send_signal(session, signo);
+    else if (signo == SIGHUP)
+        end_by_user(session, signo);
+}
+
+void rg_session_kill(struct rg_session *session, const char *cause)
+{
+    int signo = session->user_signo ? session->user_signo : SIGKILL;
+
+    if (session->state == STATE_ENDED)
+        return;
+    session_set_cause(session, RG_EXIT_SIGNAL + signo, "%s", cause && *cause ? cause : "killed");
+    bool was_running = session->state == STATE_RUNNING;
+    session->state = STATE_ENDING;
+    session->abandoned = true;
+    rg_timer_stop(&session->start_timer);
+    rg_timer_stop(&session->job_timer);
+    stop_the_unready(session, was_running);
+    kill_all(session);
+    session_check_end(session);
+}
+
+void rg_session_resize(struct rg_session *session, int rows, int columns)
+{
+    session->rows = rows;
+    session->columns = columns;
+    session_broadcast(session, RG_MSG_RESIZE,
+                      &(struct rg_msg_resize){ (uint32_t) rows, (uint32_t) columns });
+}
+
+void rg_session_output_lost(struct rg_session *session, const char *cause)
+{
+    if (!*session->output_lost)
+        snprintf(session->output_lost, sizeof(session->output_lost), "%s",
+                 cause && *cause ? cause : "output was lost");
+}
+
+/* --- creation --------------------------------------------------------------------------------- */
+
+static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char *option,
+                   struct rg_error *err)
+{
+    for (size_t i = 0; i < wanted->count; i++) {
+        const char *name = wanted->v[i];
+        int r;
+        if (strchr(name, '=')) {
+            r = rg_strv_add(env, name);
+        } else if (getenv(name)) {
+            r = rg_strv_addf(env, "%s=%s", name, getenv(name));
+        } else {
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "%s %s: there is no such variable in the environment; export "
+                                     "it, or leave the option out",
+                                     option, name);
+        }
+        if (r < 0)
+            return rg_error_set(err, -r, "no memory for the environment");
+    }
+    return 0;
+}
+
+static int prepare(struct rg_session *session, struct rg_error *err)
+{
+    const struct rg_plan *plan = session->o.plan;
+    int r = add_env(&session->env, &session->o.job->env, "--env", err);
+
+    if (r == 0)
+        r = add_env(&session->secret_env, &session->o.job->share_env, "--share-env", err);
+    if (r < 0)
+        return r;
+    session->hosts = calloc((size_t) plan->nhosts + 1, sizeof(*session->hosts));
+    session->ranks = calloc((size_t) plan->nranks + 1, sizeof(*session->ranks));
+    session->facts = calloc((size_t) plan->nranks + 1, sizeof(*session->facts));
+    session->ends = calloc((size_t) plan->nranks + 1, sizeof(*session->ends));
+    if (!session->hosts || !session->ranks || !session->facts || !session->ends ||
+        rg_fence_create(plan->nranks, &session->fence) < 0)
+        return rg_error_set(err, ENOMEM, "no memory for %d ranks", plan->nranks);
+    if (rg_key_generate(session->key) < 0)
+        return rg_error_set_exit(err, ENOSYS, RG_EXIT_INTERNAL,
+                                 "no key for the job: libsodium cannot start");
+    for (int i = 0; i < plan->nhosts; i++) {
+        session->hosts[i].session = session;
+        session->hosts[i].index = i;
+    }
+    for (int i = 0; i < plan->nranks; i++) {
+        struct rg_rank_end *end = &session->facts[i].end;
+        end->rank = i;
+        end->host = plan->hosts[plan->ranks[i].host].name;
+        end->note = "";
+    }
+    session_input_init(session);
+    return 0;
+}
+
+static void start_timers(struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+
+    session->tick_ms = job->lease_ms / 4;
+    if (!session->tick_ms || session->tick_ms > RG_MSG_HEARTBEAT_MS)
+        session->tick_ms = RG_MSG_HEARTBEAT_MS;
+    rg_timer_start(&session->tick_timer, session->o.loop, session->tick_ms, session->tick_ms,
+                   session_tick, session);
+    if (job->start_timeout_ms)
+        rg_timer_start(&session->start_timer, session->o.loop, job->start_timeout_ms, 0, start_due,
+                       session);
+    if (job->timeout_ms)
+        rg_timer_start(&session->job_timer, session->o.loop, job->timeout_ms, 0, job_due, session);
+}
+
+int rg_session_create(const struct rg_session_options *options, struct rg_session **ret_session,
+                      struct rg_error *err)
+{
+    struct rg_session *session = calloc(1, sizeof(*session));
+
+    if (!session)
+        return rg_error_set(err, ENOMEM, "no memory for the session");
+    session->o = *options;
+    session->ops = options->ops;
+    session->chunks_end = &session->chunks;
+    session->start_ns = rg_now_ns();
+    int r = prepare(session, err);
+    if (r == 0) {
+        start_timers(session);
+        struct rg_driver_options driver_options = {
+            .loop = options->loop,
+            .job = options->job,
+            .plan = options->plan,
+            .key = session->key,
+            .events = &session_driver_events,
+            .arg = session,
+        };
+        r = options->driver->start(&driver_options, &session->driver_state, err);
+    }
+    if (r < 0) {
+        rg_session_destroy(session);
+        return r;
+    }
+    *ret_session = session;
+    return 0;
+}
+
+static void stop_timers(struct rg_session *session)
+{
+    struct rg_timer *const timers[] = {
+        &session->fence_timer, &session->start_timer, &session->job_timer, &session->grace_timer,
+        &session->hard_timer,  &session->tick_timer,  &session->end_timer,
+    };
+
+    for (size_t i = 0; i < rg_array_len(timers); i++)
+        rg_timer_stop(timers[i]);
+}
+
+void rg_session_destroy(struct rg_session *session)
+{
+    if (!session)
+        return;
+    stop_timers(session);
+    for (int i = 0; session->hosts && i < session->o.plan->nhosts; i++)
+        session_host_fini(&session->hosts[i]);
+    if (session->driver_state)
+        session->o.driver->destroy(session->driver_state);
+    session_drop_output(session);
+    for (int i = 0; session->ranks && i < session->o.plan->nranks; i++) {
+        rg_tail_fini(&session->ranks[i].tail);
+        free(session->ranks[i].note);
+        free(session->ranks[i].text);
+    }
+    for (size_t i = 0; i < session->secret_env.count; i++)
+        explicit_bzero(session->secret_env.v[i], strlen(session->secret_env.v[i]));
+    rg_strv_fini(&session->env);
+    rg_strv_fini(&session->secret_env);
+    rg_fence_destroy(session->fence);
+    free(session->hosts);
+    free(session->ranks);
+    free(session->facts);
+    free(session->ends);
+    explicit_bzero(session->key, sizeof(session->key));
+    free(session);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/verdict.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "launch/exitcode.h"
+
+static bool has_failed(const struct rg_fact *fact)
+{
+    return fact->ended && (fact->end.end != RG_END_EXIT || fact->end.value != 0);
+}
+
+/* The rank that a note of "rank N ... died" accuses, or -1. */
+static int accused_by(const char *note)
+{
+    char *rest;
+
+    if (!note || !rg_str_starts(note, "rank ") || !strstr(note, " died"))
+        return -1;
+    long rank = strtol(note + strlen("rank "), &rest, 10);
+    return rest == note + strlen("rank ") || rank < 0 || rank > RG_JOB_RANKS_MAX ? -1 : (int) rank;
+}
+
+static bool accuses_failed(const struct rg_facts *facts, int rank)
+{
+    int other = accused_by(facts->ranks[rank].end.note);
+
+    if (other < 0 || other == rank || other >= facts->nranks)
+        return false;
+    /* One that has not been heard of yet has failed if its peer saw it die. */
+    return !facts->ranks[other].ended || has_failed(&facts->ranks[other]);
+}
+
+/* Stopped by us, whatever came before. */
+static bool was_made_to_end(const struct rg_fact *fact)
+{
+    switch (fact->end.end) {
+    case RG_END_LOST: return true;
+    case RG_END_NOT_STARTED: return fact->end.value == ECANCELED;
+    case RG_END_SIGNAL:
+        if (fact->signalled && (uint32_t) fact->end.value == fact->signalled)
+            return true;
+        break;
+    case RG_END_EXIT: break;
+    }
+    return fact->signalled == SIGTERM || fact->signalled == SIGINT || fact->signalled == SIGHUP ||
+           fact->signalled == SIGKILL;
+}
+
+bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank)
+{
+    const struct rg_fact *fact = &facts->ranks[rank];
+
+    return has_failed(fact) && (was_made_to_end(fact) || accuses_failed(facts, rank));
+}
+
+void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
+{
+    const struct rg_rank_end *end = &fact->end;
+    int n = snprintf(text, nbytes, "rank %d on %s: ", end->rank, end->host);
+
+    if (n < 0 || (size_t) n >= nbytes)
+        return;
+    text += n;
+    nbytes -= (size_t) n;
+    switch (end->end) {
+    case RG_END_EXIT: snprintf(text, nbytes, "exit code %d", end->value); break;
+    case RG_END_SIGNAL:
+        snprintf(text, nbytes, "signal %d (%s)%s", end->value, strsignal(end->value),
+                 end->oom ? ", sent by the kernel because memory ran out" : "");
+        break;
+    case RG_END_NOT_STARTED:
+        snprintf(text, nbytes, "%s", fact->text && *fact->text ? fact->text : "not started");
+        break;
+    case RG_END_LOST: snprintf(text, nbytes, "lost with its host"); break;
+    }
+}
+
+static int exit_code_of(const struct rg_fact *fact)
+{
+    switch (fact->end.end) {
+    case RG_END_EXIT: return fact->end.value;
+    case RG_END_SIGNAL: return RG_EXIT_SIGNAL + fact->end.value;
+    case RG_END_NOT_STARTED: return fact->exit_code ? fact->exit_code : RG_EXIT_UNAVAILABLE;
+    case RG_END_LOST: break;
+    }
+    return RG_EXIT_HOST_LOST;
+}
+
+static bool earlier(const struct rg_fact *a, const struct rg_fact *b)
+{
+    return !b || a->end.at_ns < b->end.at_ns;
+}
+
+static struct rg_fact *find_first(struct rg_facts *facts)
+{
+    struct rg_fact *first = NULL, *circle = NULL;
+
+    for (int i = 0; i < facts->nranks; i++) {
+        struct rg_fact *fact = &facts->ranks[i];
+        fact->end.consequence = rg_verdict_is_consequence(facts, i);
+        if (has_failed(fact) && !fact->end.consequence && earlier(fact, first))
+            first = fact;
+        if (has_failed(fact) && !was_made_to_end(fact) && earlier(fact, circle))
+            circle = fact;
+    }
+    if (!first && circle && !facts->own_first) {
+        first = circle;
+        first->end.consequence = false;
+    }
+    return first;
+}
+
+/* Nothing but consequences, and no cause of our own: whoever ended badly first must do. */
+static struct rg_fact *find_any_failed(struct rg_facts *facts)
+{
+    struct rg_fact *any = NULL;
+
+    for (int i = 0; i < facts->nranks; i++) {
+        if (has_failed(&facts->ranks[i]) && earlier(&facts->ranks[i], any))
+            any = &facts->ranks[i];
+    }
+    return any;
+}
+
+static void judge_own(struct rg_facts *facts, struct rg_verdict *verdict)
+{
+    bool all_well = true;
+
+    for (int i = 0; i < facts->nranks; i++) {
+        struct rg_fact *fact = &facts->ranks[i];
+        all_well &= fact->ended && !has_failed(fact);
+        fact->end.consequence = has_failed(fact);
+    }
+    if (facts->own_is_signal && all_well)
+        return;
+    verdict->ok = false;
+    verdict->exit_code = facts->own_exit_code;
+    verdict->cause = facts->own_cause;
+}
+
+void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
+                      struct rg_verdict *ret_verdict)
+{
+    struct rg_fact *first = find_first(facts);
+
+    ret_verdict->ok = true;
+    ret_verdict->exit_code = 0;
+    ret_verdict->cause = "";
+    ret_verdict->first = NULL;
+    if (*facts->own_cause && (facts->own_first || !first)) {
+        judge_own(facts, ret_verdict);
+    } else if (first || (first = find_any_failed(facts))) {
+        rg_verdict_describe(first, cause, RG_CAUSE_MAX);
+        ret_verdict->ok = false;
+        ret_verdict->exit_code = exit_code_of(first);
+        ret_verdict->cause = cause;
+        ret_verdict->first = &first->end;
+    }
+    if (ret_verdict->ok && *facts->output_lost) {
+        ret_verdict->ok = false;
+        ret_verdict->exit_code = RG_EXIT_OUTPUT_LOST;
+        ret_verdict->cause = facts->output_lost;
+    }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who failed first, and what that means: the rules by which a job's end is judged, as a pure
+ * function of what the session has seen. Times are those at which the launcher heard of an end, so
+ * that one clock orders all.
+ *
+ *   1. A rank failed when it ended other than by exit code 0.
+ *   2. A failure is a consequence when the session had signalled the rank to stop before, when its
+ *      host was lost, when it was not started because another could not be, or when its runtime's
+ *      last note says
+ *      "rank N ... died" of another rank that failed.
+ *   3. First is the earliest failure that is no consequence. When notes accuse each other in a
+ *   circle, it is the
+ *      earliest of those.
+ *   4. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
+ *   rank
+ *      failed wins; there is no first rank then.
+ *   5. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
+ *   is not.
+ *   6. Lost output makes 74 of an end that is good otherwise.
+ *
+ * Thread rule: any.
+ */
+#ifndef RG_LAUNCH_VERDICT_H
+#define RG_LAUNCH_VERDICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "launch/session.h"
+
+/* What is known of one rank's end. */
+struct rg_fact {
+    struct rg_rank_end end; /* consequence: filled in by judging */
+    bool ended;
+    uint32_t signalled;     /* the last signal that the session sent it before its end, or 0 */
+    int exit_code;          /* NOT_STARTED: of its table */
+    const char *text;       /* NOT_STARTED: why; else NULL */
+};
+
+struct rg_facts {
+    struct rg_fact *ranks;
+    int nranks;
+    const char *own_cause;   /* "" while the session has none */
+    int own_exit_code;
+    bool own_first;          /* the own cause came before any rank failed */
+    bool own_is_signal;      /* it is a signal to reigen */
+    const char *output_lost; /* "" or why */
+};
+
+#define RG_CAUSE_MAX 1024
+
+/* True when this rank's end is a consequence, as far as is known now. */
+bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
+
+/* Mark consequences and judge. cause: room for the text. Fills exit_code, ok, cause and first of
+ * *ret_verdict (first points into facts); the rest is the session's. */
+void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
+                      struct rg_verdict *ret_verdict);
+
+/* "rank 2 on localhost: exit code 7" */
+void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes);
+
+#endif
