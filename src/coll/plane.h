@@ -46,6 +46,9 @@ struct rg_plane_ops {
     int (*score)(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes);
     /* Begin; coll is copied, its buffers and counts are borrowed until done. 0 or -errno. One at a time. */
     int (*post)(void *state, const struct rg_coll *coll);
+    /* Begin n allreduces of one dtype, op and scale as one; the array is copied. NULL: this plane cannot, the caller
+     * gathers them or posts them one by one. */
+    int (*post_fused)(void *state, const struct rg_coll *colls, int n);
     /* 1 done (buffers are free), 0 not yet, -errno failed (-ECONNRESET: a member is gone). *ret_moved: whether
      * anything was done, so that the caller knows when to stop spinning. */
     int (*progress)(void *state, bool *ret_moved, struct rg_error *err);
