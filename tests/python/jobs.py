@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting ranks for the tests of the Python packages.
+
+A program under ranks/ is a rank's side. N processes of one are started with RANK, WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT, as torchrun would, over loopback, and waited for with a time limit.
+What the ranks print is shown when one fails.
+"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIMIT_S = 60
+
+
+def library():
+    """The libreigen.so under test: named, installed beside the package, or in the build tree."""
+    named = os.environ.get('REIGEN_LIBRARY')
+    if named:
+        return named
+    build = Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build'))
+    found = sorted(build.glob('src/**/libreigen.so'))
+    return str(found[0]) if found else None
+
+
+def python():
+    """The interpreter that has torch: .venv's, else Debian's."""
+    venv = ROOT / '.venv/bin/python'
+    return str(venv) if venv.exists() else '/usr/bin/python3'
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+class Ranks:
+    """N processes of one program. Ends every one of them in the end, by its own pid."""
+
+    def __init__(self, count, argv, env=None):
+        port = free_port()
+        self.files = [tempfile.TemporaryFile() for _ in range(count)]
+        self.processes = []
+        for rank in range(count):
+            variables = {**os.environ, 'RANK': str(rank), 'WORLD_SIZE': str(count),
+                         'LOCAL_RANK': str(rank), 'LOCAL_WORLD_SIZE': str(count),
+                         'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port),
+                         'OMP_NUM_THREADS': '1', 'PYTHONUNBUFFERED': '1',
+                         'PYTHONDONTWRITEBYTECODE': '1',
+                         'PYTHONPATH': str(ROOT / 'bindings/python'), **(env or {})}
+            found = library()
+            if found:
+                variables['REIGEN_LIBRARY'] = found
+            self.processes.append(subprocess.Popen(
+                [python(), *map(str, argv)], env=variables, stdin=subprocess.DEVNULL,
+                stdout=self.files[rank], stderr=subprocess.STDOUT, cwd=HERE / 'ranks'))
+
+    def wait(self, limit=LIMIT_S):
+        """The exit statuses; the test fails when a rank does not end in time."""
+        deadline = time.monotonic() + limit
+        try:
+            return [p.wait(max(0.1, deadline - time.monotonic())) for p in self.processes]
+        except subprocess.TimeoutExpired:
+            self.close()
+            pytest.fail(f'the ranks did not end within {limit} s\n{self.output()}')
+
+    def text(self, rank):
+        self.files[rank].seek(0)
+        return self.files[rank].read().decode(errors='replace')
+
+    def output(self):
+        return '\n'.join(f'--- rank {rank}\n{self.text(rank)[-6000:]}'
+                         for rank in range(len(self.files)))
+
+    def wait_for(self, rank, text, limit=30):
+        """Until a rank has printed the text."""
+        deadline = time.monotonic() + limit
+        while text not in self.text(rank):
+            if time.monotonic() > deadline or self.processes[rank].poll() is not None:
+                pytest.fail(f'rank {rank} never printed {text!r}\n{self.output()}')
+            time.sleep(0.02)
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()

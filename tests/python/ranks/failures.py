@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong is an error on every rank, and the job can go on."""
+import sys
+
+import torch
+
+import checks
+import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
+
+
+def goes_on():
+    assert hvd.allreduce(torch.ones(3), name='goes_on', op=hvd.Sum)[0] == hvd.size()
+
+
+def odd():
+    return hvd.rank() == hvd.size() - 1
+
+
+def check_mismatched_shapes():
+    checks.raises(HorovodInternalError,
+                  lambda: hvd.allreduce(torch.ones(4 if odd() else 5), name='shape'), 'shape')
+    goes_on()
+    checks.raises(HorovodInternalError, lambda: hvd.allreduce(
+        torch.ones(2, 2) if odd() else torch.ones(4), name='dimensions'), 'ismatch')
+    goes_on()
+
+
+def check_mismatched_types():
+    checks.raises(HorovodInternalError, lambda: hvd.allreduce(
+        torch.ones(4, dtype=torch.float64 if odd() else torch.float32), name='type'),
+        'float32', 'float64')
+    goes_on()
+
+
+def check_mismatched_reductions_and_factors():
+    checks.raises(HorovodInternalError, lambda: hvd.allreduce(
+        torch.ones(4), name='reduction', op=hvd.Max if odd() else hvd.Sum), 'ismatch')
+    goes_on()
+    checks.raises(HorovodInternalError, lambda: hvd.allreduce(
+        torch.ones(4), name='factor', prescale_factor=2.0 if odd() else 1.0), 'ismatch')
+    goes_on()
+
+
+def check_mismatched_roots_and_bad_roots():
+    checks.raises(HorovodInternalError,
+                  lambda: hvd.broadcast(torch.ones(4), 1 if odd() else 0, name='root'), 'root')
+    goes_on()
+    checks.raises(HorovodInternalError,
+                  lambda: hvd.broadcast(torch.ones(4), hvd.size(), name='no_root'), 'root')
+    goes_on()
+
+
+def check_mismatched_allgather_and_scalars():
+    checks.raises(HorovodInternalError,
+                  lambda: hvd.allgather(torch.ones(2, 3 if odd() else 4), name='rows'), 'ismatch')
+    goes_on()
+    checks.raises((HorovodInternalError, ValueError),
+                  lambda: hvd.allgather(torch.tensor(1.0), name='scalar'))
+    goes_on()
+
+
+def check_a_failed_name_can_be_used_again():
+    for _ in range(2):
+        checks.raises(HorovodInternalError,
+                      lambda: hvd.allreduce(torch.ones(4 if odd() else 5), name='shape'))
+        assert hvd.allreduce(torch.ones(5), name='shape', op=hvd.Sum)[0] == hvd.size()
+
+
+def check_a_name_in_use_is_refused():
+    # The others come later, so it is in flight here for certain.
+    if hvd.rank() == 0:
+        for shape in (5, 6):
+            first = hvd.allreduce_async(torch.ones(5), name='in_use', op=hvd.Sum)
+            error = checks.raises(HorovodInternalError,
+                                  lambda: hvd.allreduce_async(torch.ones(shape), name='in_use'))
+            assert isinstance(error, ValueError)
+            checks.raises(HorovodInternalError,
+                          lambda: hvd.allreduce(torch.ones(shape), name='in_use'))
+            hvd.barrier()
+            assert hvd.synchronize(first)[0] == hvd.size()
+    else:
+        for _ in range(2):
+            hvd.barrier()
+            assert hvd.allreduce(torch.ones(5), name='in_use', op=hvd.Sum)[0] == hvd.size()
+    goes_on()
+
+
+def check_group_fails_as_a_whole():
+    tensors = [torch.ones(3), torch.ones(4 if odd() else 5), torch.ones(6)]
+    checks.raises(HorovodInternalError, lambda: hvd.grouped_allreduce(tensors, name='bad_group'))
+    goes_on()
+
+
+def check_splits_that_do_not_fit():
+    ones = torch.ones(hvd.size() * 2 + 1)
+    for splits in ([1] * (hvd.size() + 1), [100] * hvd.size()):
+        checks.raises((HorovodInternalError, ValueError),
+                      lambda: hvd.alltoall(ones, splits=splits))
+    checks.raises((HorovodInternalError, ValueError),
+                  lambda: hvd.alltoall(ones, splits=[[1] * hvd.size()]), '1D')
+    if hvd.size() > 1:
+        checks.raises((HorovodInternalError, ValueError), lambda: hvd.alltoall(ones))
+    goes_on()
+
+
+def check_what_is_not_offered_says_so():
+    checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1), op=hvd.Adasum), 'Adasum')
+    checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1, dtype=torch.complex64)),
+                  'not supported')
+    checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1, device='meta')), 'CPU')
+    checks.raises(ValueError, lambda: hvd.start_timeline('x'), 'timeline')
+    for module in ('tensorflow', 'keras', 'mxnet', 'spark', 'ray'):
+        checks.raises(ImportError, lambda: __import__(f'horovod.{module}'), 'PyTorch')
+    goes_on()
+
+
+if __name__ == '__main__':
+    checks.raises(ValueError, hvd.rank, 'hvd.init()')
+    checks.raises(HorovodInternalError, lambda: hvd.allreduce(torch.ones(1)), 'hvd.init()')
+    hvd.init()
+    checks.run(sys.modules[__name__])
+    hvd.shutdown()
+    checks.raises(ValueError, hvd.size, 'hvd.init()')

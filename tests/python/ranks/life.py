@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Life of a rank: what one program does, chosen by its first argument."""
+import os
+import signal
+import sys
+import time
+
+import torch
+
+import checks
+import horovod.torch as hvd
+import reigen
+
+
+def total(value=1.0, name=None):
+    return hvd.allreduce(torch.full((3,), value), op=hvd.Sum, name=name)[0].item()
+
+
+def again():
+    """Init and shutdown, repeatedly, with everything in flight at some of the ends."""
+    for turn in range(5):
+        hvd.init()
+        hvd.init()
+        assert hvd.is_initialized()
+        for _ in range(3):
+            assert total() == hvd.size() and total(name='named') == hvd.size()
+        hvd.barrier()
+        late = None
+        if turn == 3 and hvd.rank() == 0:
+            late = hvd.allreduce_async(torch.ones(4), name='never')
+        hvd.shutdown()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+        if late is not None:
+            error = checks.raises(hvd.HorovodInternalError, lambda: hvd.synchronize(late))
+            assert error.errno == 125, error.errno
+        checks.raises(ValueError, hvd.rank)
+
+
+def uneven():
+    """Join: each rank has another number of batches, and all come to the end."""
+    hvd.init()
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                         named_parameters=model.named_parameters())
+    for _ in range(2):
+        for _ in range(hvd.rank() + 1):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+        last = hvd.join()
+        assert 0 <= last < hvd.size()
+        assert len(set(hvd.allgather_object(last))) == 1
+    assert total() == hvd.size()
+    hvd.shutdown()
+
+
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, i):
+        # In a worker: a child by fork does not belong to the job.
+        assert not hvd.is_initialized()
+        checks.raises(ValueError, hvd.rank)
+        return torch.tensor([float(i) * i])
+
+
+def workers():
+    """DataLoader's workers are forked from a rank in the middle of its job."""
+    hvd.init()
+    assert total(name='before') == hvd.size()
+    pending = hvd.allreduce_async(torch.ones(5), name='meanwhile', op=hvd.Sum)
+    for _ in range(2):
+        loader = torch.utils.data.DataLoader(Squares(), batch_size=8, num_workers=2)
+        seen = 0
+        for batch in loader:
+            seen += total(batch.sum().item())
+        assert seen == hvd.size() * sum(i * i for i in range(40)), seen
+    assert hvd.synchronize(pending)[0] == hvd.size()
+    child = os.fork()
+    if child == 0:
+        ok = not hvd.is_initialized()
+        try:
+            hvd.allreduce(torch.ones(1), name='before')
+            ok = False
+        except hvd.HorovodInternalError:
+            pass
+        hvd.shutdown()
+        os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert total(name='after') == hvd.size()
+    hvd.shutdown()
+
+
+def stalled():
+    """Rank 0 waits for a tensor that nobody else sends, until Ctrl-C."""
+    hvd.init()
+    assert total() == hvd.size()
+    if hvd.rank() != 0:
+        print('idle', flush=True)
+        time.sleep(30)
+        return
+    # The second time on the fast path, which knows the name already.
+    for turn, call in enumerate([
+            lambda: hvd.allreduce(torch.ones(3), name='alone'),
+            lambda: hvd.allreduce(torch.ones(3)),
+            lambda: hvd.synchronize(hvd.allgather_async(torch.ones(3), name='alone')),
+            lambda: hvd.barrier()]):
+        started = time.monotonic()
+        print(f'waiting {turn}', flush=True)
+        try:
+            call()
+        except KeyboardInterrupt:
+            assert time.monotonic() - started < 10
+            print(f'interrupted {turn}', flush=True)
+    print('survived', flush=True)
+    os._exit(0)
+
+
+def doomed():
+    """The last rank dies in the middle; the others get an error within seconds."""
+    hvd.init()
+    assert total(name='x') == hvd.size()
+    hvd.barrier()
+    if hvd.rank() == hvd.size() - 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    started = time.monotonic()
+    error = checks.raises(hvd.HorovodInternalError, lambda: total(name='x'))
+    assert time.monotonic() - started < 6, time.monotonic() - started
+    assert str(hvd.size() - 1) in str(error), error
+    print('told', flush=True)
+    # Rank 0 stays until all others have been told of the first death, not of the end of another.
+    time.sleep(1)
+    hvd.shutdown()
+
+
+def dropped():
+    """Handles that nobody waits for, and tensors that nobody else holds."""
+    hvd.init()
+    for n in range(200):
+        hvd.allreduce_async(torch.ones(1000), name=f'dropped.{n}')
+        hvd.allgather_async(torch.ones(10))
+    for n in range(50):
+        handle = hvd.allreduce_async_(torch.full((100000,), float(n)), name='kept')
+        garbage = [torch.zeros(100000) for _ in range(3)]
+        assert hvd.synchronize(handle).eq(n).all() and len(garbage) == 3
+    assert total() == hvd.size()
+
+
+def counters():
+    """reigen.stats and describe; requests make room for others."""
+    hvd.init()
+    before = reigen.stats()
+    for n in range(5000):
+        hvd.allreduce(torch.ones(1), name=f'name.{n}')
+    after = reigen.stats()
+    assert after['operations'] - before['operations'] >= 5000
+    assert after['wait_ns'] >= before['wait_ns'] and after['bytes'] > before['bytes']
+    assert reigen.describe() and reigen.version().count('.') == 2
+    assert total(name='name.0') == hvd.size() or hvd.size() == 1
+    hvd.shutdown()
+
+
+if __name__ == '__main__':
+    {f.__name__: f for f in (again, uneven, workers, stalled, doomed, dropped,
+                             counters)}[sys.argv[1]]()

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients: through the operations, and through DistributedOptimizer."""
+import sys
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import checks
+import horovod.torch as hvd
+
+
+# ---------------------------------------------------------------------------- autograd
+
+def grad_of(operation, *shape):
+    """The gradient at this rank's tensor of the sum of rank-weighted outputs."""
+    tensor = torch.rand(*shape, requires_grad=True)
+    output = operation(tensor)
+    (output * (hvd.rank() + 1)).sum().backward()
+    return tensor.grad
+
+
+MEAN = None  # the mean of rank + 1, set after init
+
+
+def check_gradient_of_allreduce():
+    n = hvd.size()
+    torch.testing.assert_close(grad_of(hvd.allreduce, 4), torch.full((4,), MEAN))
+    total = grad_of(lambda t: hvd.allreduce(t, op=hvd.Sum, prescale_factor=0.5), 4)
+    torch.testing.assert_close(total, torch.full((4,), MEAN * n / 2))
+    fp16 = grad_of(lambda t: hvd.allreduce(t, compression=hvd.Compression.fp16), 4)
+    torch.testing.assert_close(fp16, torch.full((4,), MEAN))
+    pair = [torch.rand(3, requires_grad=True), torch.rand(2, 2, requires_grad=True)]
+    a, b = hvd.grouped_allreduce(pair, op=hvd.Sum)
+    ((a.sum() + 2 * b.sum()) * (hvd.rank() + 1)).backward()
+    torch.testing.assert_close(pair[0].grad, torch.full((3,), MEAN * n))
+    torch.testing.assert_close(pair[1].grad, torch.full((2, 2), 2 * MEAN * n))
+
+
+def check_gradient_of_allgather_and_broadcast():
+    torch.testing.assert_close(grad_of(hvd.allgather, hvd.rank() + 1, 2),
+                               torch.full((hvd.rank() + 1, 2), MEAN))
+    pair = [torch.rand(hvd.rank() + 1, requires_grad=True), torch.rand(2, requires_grad=True)]
+    a, b = hvd.grouped_allgather(pair)
+    weights = torch.arange(float(2 * hvd.size()))
+    (a.sum() + (b * weights).sum()).backward()
+    torch.testing.assert_close(pair[0].grad, torch.ones(hvd.rank() + 1))
+    torch.testing.assert_close(pair[1].grad, weights[2 * hvd.rank():2 * hvd.rank() + 2])
+    grad = grad_of(lambda t: hvd.broadcast(t, 0), 3)
+    torch.testing.assert_close(grad, torch.full((3,), MEAN if hvd.rank() == 0 else 0.0))
+
+
+def check_gradient_of_alltoall_and_reducescatter():
+    n, r = hvd.size(), hvd.rank()
+    splits = [s + 1 for s in range(n)]
+    grad = grad_of(lambda t: hvd.alltoall(t, splits=splits)[0], sum(splits))
+    torch.testing.assert_close(grad, torch.cat([torch.full((s + 1,), s + 1.0)
+                                                for s in range(n)]))
+    rows = torch.cat([torch.full((len(part),), s + 1.0)
+                      for s, part in enumerate(torch.zeros(2 * n + 1).tensor_split(n))])
+    torch.testing.assert_close(grad_of(hvd.reducescatter, 2 * n + 1), rows)
+    torch.testing.assert_close(
+        grad_of(lambda t: hvd.reducescatter(t, op=hvd.Sum), 2 * n + 1), rows * n)
+    one = torch.rand(2 * n + 1, requires_grad=True)
+    (hvd.grouped_reducescatter([one])[0] * (r + 1)).sum().backward()
+    torch.testing.assert_close(one.grad, rows)
+
+
+# ---------------------------------------------------------------------------- optimizer
+
+def build(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def batches(steps, rows=4):
+    """The same on every rank: for each step the batches of all ranks."""
+    torch.manual_seed(1)
+    return [[(torch.rand(rows, 6), torch.randint(3, (rows,))) for _ in range(hvd.size())]
+            for _ in range(steps)]
+
+
+def alone(steps, make, passes=1):
+    """What one process gets from the batches of all ranks together."""
+    model = build()
+    optimizer = make(model.parameters())
+    for number, step in enumerate(batches(steps * passes)):
+        if number % passes == 0:
+            optimizer.zero_grad()
+        data, target = (torch.cat(part) for part in zip(*step))
+        F.cross_entropy(model(data), target).backward()
+        if number % passes == passes - 1:
+            optimizer.step()
+    return model
+
+
+def together(steps, make, passes=1, **options):
+    model = build(seed=hvd.rank())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(
+        make(model.parameters()), named_parameters=model.named_parameters(),
+        backward_passes_per_step=passes, **options)
+    for number, step in enumerate(batches(steps * passes)):
+        if number % passes == 0:
+            optimizer.zero_grad()
+        data, target = step[hvd.rank()]
+        F.cross_entropy(model(data), target).backward()
+        if number % passes == passes - 1:
+            optimizer.step()
+    return model
+
+
+def sgd(params):
+    return torch.optim.SGD(params, lr=0.1, momentum=0.9)
+
+
+def adam(params):
+    return torch.optim.Adam(params, lr=0.01)
+
+
+def equal(a, b, **tolerance):
+    for name, value in a.state_dict().items():
+        torch.testing.assert_close(b.state_dict()[name], value, **tolerance)
+
+
+def identical(model):
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    everyones = hvd.allgather(flat.unsqueeze(0))
+    assert all(torch.equal(everyones[0], other) for other in everyones)
+
+
+def check_training_equals_one_process_with_all_batches():
+    for make in (sgd, adam):
+        reference = alone(5, make)
+        for options in ({}, {'gradient_predivide_factor': 2.0}, {'groups': 2},
+                        {'groups': 100}):
+            model = together(5, make, **options)
+            equal(reference, model)
+            identical(model)
+
+
+def check_accumulated_passes_equal_one_process():
+    equal(alone(3, sgd, passes=3), together(3, sgd, passes=3))
+    equal(alone(3, sgd, passes=2), together(3, sgd, passes=2, groups=1))
+
+
+def check_fp16_compression_stays_near():
+    model = together(5, sgd, compression=hvd.Compression.fp16)
+    equal(alone(5, sgd), model, rtol=0.02, atol=0.005)
+    identical(model)
+
+
+def check_groups_as_lists():
+    model = build()
+    lists = [[model[0].weight, model[0].bias], [model[2].weight]]
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), groups=lists)
+    F.cross_entropy(model(torch.rand(4, 6) * hvd.rank()), torch.tensor([0, 1, 2, 0])).backward()
+    optimizer.step()
+    identical(model)
+    checks.raises(ValueError, lambda: hvd.DistributedOptimizer(sgd(model.parameters()), groups=-1))
+
+
+def check_synchronize_and_skip_synchronize():
+    model = build()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()))
+    for clip in (True, False):
+        F.cross_entropy(model(torch.rand(4, 6)), torch.tensor([0, 1, 2, 0])).backward()
+        optimizer.synchronize()
+        grads = torch.cat([p.grad.flatten() for p in model.parameters()])
+        assert all(torch.equal(grads, other) for other in hvd.allgather(grads.unsqueeze(0)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter('always')
+            if clip:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                optimizer.step()
+        texts = [str(w.message) for w in caught]
+        assert any('optimizer.step() called without optimizer.skip_synchronize()' in t
+                   for t in texts) != clip, texts
+        optimizer.zero_grad()
+    identical(model)
+
+
+def check_misuse_is_told():
+    model = build()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()))
+    loss = F.cross_entropy(model(torch.rand(4, 6)), torch.tensor([0, 1, 2, 0]))
+    loss.backward(retain_graph=True)
+    if hvd.size() > 1:
+        checks.raises(AssertionError, optimizer.zero_grad, 'race condition')
+        checks.raises(AssertionError, loss.backward, 'more than backward_passes_per_step')
+    optimizer.step()
+    identical(model)
+
+    def make(names, **options):
+        return hvd.DistributedOptimizer(sgd(model.parameters()), named_parameters=names, **options)
+    pairs = list(model.named_parameters())
+    checks.raises(ValueError, lambda: make(model.parameters()), 'sequence of tuples')
+    checks.raises(ValueError, lambda: make([('same', p) for _, p in pairs]), 'must be unique')
+    checks.raises(ValueError, lambda: make(pairs[:-1]), 'were not named')
+    checks.raises(ValueError, lambda: make(pairs, op=hvd.Sum, gradient_predivide_factor=2.0),
+                  'gradient_predivide_factor not supported')
+    checks.raises(ValueError, lambda: make(pairs, op=hvd.Adasum), 'Adasum')
+
+
+class Choosing(nn.Module):
+    """Uses another branch on every other rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList([nn.Linear(6, 3), nn.Linear(6, 3)])
+
+    def forward(self, x, which):
+        return self.branches[which](x)
+
+
+def check_ranks_that_compute_different_gradients():
+    torch.manual_seed(0)
+    model = Choosing()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()),
+                                         named_parameters=model.named_parameters())
+    for _ in range(3):
+        model(torch.rand(4, 6), hvd.rank() % 2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    identical(model)
+
+
+def check_sparse_gradients():
+    for as_dense in (True, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Flatten(), nn.Linear(8, 2))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                             named_parameters=model.named_parameters(),
+                                             sparse_as_dense=as_dense)
+        for step in range(3):
+            optimizer.zero_grad()
+            model(torch.tensor([[hvd.rank(), step], [5, 6]])).sum().backward()
+            optimizer.step()
+        identical(model)
+
+
+def check_optimizer_keeps_its_class_state_and_scheduler():
+    model = build()
+    inner = adam(model.parameters())
+    optimizer = hvd.DistributedOptimizer(inner)
+    assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == 'Adam'
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    model(torch.rand(2, 6)).sum().backward()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]['lr'] == 0.005
+    state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    optimizer.set_backward_passes_per_step(2)
+    for _ in range(2):
+        model(torch.rand(2, 6)).sum().backward()
+    optimizer.step()
+    identical(model)
+
+
+def check_step_with_closure():
+    model = build()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()))
+    data = torch.rand(4, 6)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(data), torch.tensor([0, 1, 2, 0]))
+        loss.backward()
+        return loss
+    first = optimizer.step(closure)
+    for _ in range(5):
+        last = optimizer.step(closure)
+    assert torch.is_tensor(first) and torch.is_tensor(last)
+    identical(model)
+
+
+def check_broadcast_of_optimizer_state():
+    for make in (sgd, adam, lambda p: torch.optim.Adagrad(p, lr=0.1),
+                 lambda p: torch.optim.RMSprop(p, lr=0.02, momentum=0.5)):
+        for root in (0, hvd.size() - 1):
+            model = build()
+            optimizer = make(model.parameters())
+            if hvd.rank() == root:
+                model(torch.rand(3, 6)).sum().backward()
+                optimizer.step()
+                optimizer.param_groups[0]['lr'] = 0.125
+            hvd.broadcast_parameters(model.state_dict(), root)
+            hvd.broadcast_optimizer_state(optimizer, root)
+            assert optimizer.param_groups[0]['lr'] == 0.125
+            state = optimizer.state_dict()['state']
+            everyones = hvd.allgather_object(state)
+            assert len(state) == 6
+            for other in everyones:
+                for key, values in state.items():
+                    for name, value in values.items():
+                        if torch.is_tensor(value):
+                            assert torch.equal(value, other[key][name])
+                        else:
+                            assert value == other[key][name]
+            model(torch.ones(1, 6)).sum().backward()
+            optimizer.step()
+
+
+def check_broadcast_of_parameters_as_lists():
+    model = build(seed=hvd.rank())
+    hvd.broadcast_parameters(list(model.named_parameters()), root_rank=0)
+    identical(model)
+    model = build(seed=hvd.rank())
+    hvd.broadcast_parameters(model.parameters(), root_rank=hvd.size() - 1)
+    equal(build(seed=hvd.size() - 1), model)
+    checks.raises(ValueError, lambda: hvd.broadcast_parameters(7, root_rank=0), 'invalid params')
+
+
+def check_sync_batch_norm_equals_the_whole_batch():
+    for shape in ((4, 3), (4, 3, 5), (2, 3, 4, 4)):
+        torch.manual_seed(2)
+        parts = [torch.rand(*shape) * (r + 1) for r in range(hvd.size())]
+        weight = [torch.rand(*shape) for _ in parts]
+        whole = torch.cat(parts).requires_grad_()
+        mine = parts[hvd.rank()].clone().requires_grad_()
+        reference = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](3)
+        norm = hvd.SyncBatchNorm(3)
+        expected = reference(whole)
+        (expected * torch.cat(weight)).sum().backward()
+        output = norm(mine)
+        (output * weight[hvd.rank()]).sum().backward()
+        rows = slice(hvd.rank() * shape[0], (hvd.rank() + 1) * shape[0])
+        close = {'rtol': 1e-4, 'atol': 1e-5}
+        torch.testing.assert_close(output, expected[rows], **close)
+        torch.testing.assert_close(mine.grad, whole.grad[rows], **close)
+        torch.testing.assert_close(norm.running_mean, reference.running_mean, **close)
+        torch.testing.assert_close(norm.running_var, reference.running_var, **close)
+        torch.testing.assert_close(hvd.allreduce(norm.weight.grad, op=hvd.Sum),
+                                   reference.weight.grad, **close)
+        norm.eval(), reference.eval()
+        torch.testing.assert_close(norm(mine), reference(whole)[rows], **close)
+
+
+if __name__ == '__main__':
+    hvd.init()
+    torch.set_num_threads(1)
+    MEAN = (hvd.size() + 1) / 2
+    checks.run(sys.modules[__name__])
+    hvd.shutdown()

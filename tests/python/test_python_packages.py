@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages as such: loading, importing, examples."""
+import gzip
+import json
+import os
+import struct
+import subprocess
+
+import jobs
+
+PACKAGES = jobs.ROOT / 'bindings/python'
+EXAMPLES = jobs.ROOT / 'examples'
+
+
+def run(code, env=None, limit=60):
+    variables = {**os.environ, 'PYTHONPATH': str(PACKAGES), 'PYTHONDONTWRITEBYTECODE': '1',
+                 'REIGEN_LIBRARY': jobs.library(), **(env or {})}
+    for name in ('RANK', 'WORLD_SIZE', 'REIGEN_RANK'):
+        variables.pop(name, None)
+    return subprocess.run([jobs.python(), *code], env=variables, capture_output=True,
+                          text=True, timeout=limit, check=False)
+
+
+def test_a_missing_library_is_an_import_error_that_says_what_to_do():
+    done = run(['-c', 'import reigen'], {'REIGEN_LIBRARY': '/nonexistent/libreigen.so'})
+    assert done.returncode == 1
+    assert 'ImportError: libreigen.so was not found' in done.stderr
+    assert '/nonexistent/libreigen.so' in done.stderr and 'run make' in done.stderr.lower()
+
+
+def test_a_foreign_library_is_an_import_error_that_names_it():
+    done = run(['-c', 'import reigen'], {'REIGEN_LIBRARY': '/lib/x86_64-linux-gnu/libc.so.6'})
+    assert 'ImportError' in done.stderr and 'cannot be used as libreigen.so' in done.stderr
+
+
+def test_importing_horovod_costs_little_over_torch():
+    code = ('import time, torch, ctypes; t = time.perf_counter(); import horovod.torch; '
+            'print(time.perf_counter() - t)')
+    # The best of three: the machine has other things to do as well.
+    assert min(float(run(['-c', code]).stdout) for _ in range(3)) < 0.05
+
+
+def test_horovod_names_are_all_there():
+    code = '''
+import horovod, horovod.torch as hvd
+from horovod.torch.mpi_ops import allreduce, Average
+names = """Compression allgather_object broadcast_object broadcast_optimizer_state
+broadcast_parameters allreduce allreduce_ allreduce_async allreduce_async_ grouped_allreduce
+grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_ sparse_allreduce_async allgather
+allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_ broadcast_async
+broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async grouped_reducescatter
+grouped_reducescatter_async join barrier poll synchronize ProcessSet global_process_set
+add_process_set remove_process_set HorovodInternalError DistributedOptimizer SyncBatchNorm init
+shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank
+cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built
+nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum Min Max Product
+_check_has_gpu""".split()
+assert not [n for n in names if not hasattr(hvd, n)], [n for n in names if not hasattr(hvd, n)]
+assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == tuple(range(6))
+assert horovod.__version__.startswith('0.28.1')
+'''
+    done = run(['-c', code])
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_digits_of_the_examples_are_whole_and_small():
+    total = 0
+    for kind, most in (('train', 20000), ('t10k', 10000)):
+        counts = []
+        for what, ndim in (('images-idx3', 3), ('labels-idx1', 1)):
+            path = EXAMPLES / 'data' / f'{kind}-{what}-ubyte.gz'
+            total += path.stat().st_size
+            data = gzip.decompress(path.read_bytes())
+            magic, count = struct.unpack('>II', data[:8])
+            assert magic == 0x800 + ndim
+            assert len(data) == 4 + 4 * ndim + count * (784 if ndim == 3 else 1)
+            counts.append(count)
+        assert counts == [most, most]
+    assert total < 5_000_000
+
+
+def test_mnist_runs_alone_and_says_how_it_went(tmp_path):
+    report = tmp_path / 'report.json'
+    done = run([str(EXAMPLES / 'pytorch_mnist.py'), '--epochs', '1', '--batch-size', '256',
+                '--lr', '0.04', '--report', str(report), '--out', str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    assert 'identical to the bit on all 1 ranks' in done.stdout
+    found = json.loads(report.read_text())
+    assert found['epochs'][0]['accuracy'] > 0.9 and (tmp_path / 'model.pt').exists()
+
+
+def test_mnist_trains_two_ranks_to_the_same_bits(all_pass, tmp_path):
+    ranks = all_pass(2, EXAMPLES / 'pytorch_mnist.py', '--epochs', '1', '--fp16-allreduce',
+                     '--batch-size', '128', '--lr', '0.02')
+    assert 'identical to the bit on all 2 ranks' in ranks.text(0)
+    assert 'accuracy 0.9' in ranks.text(0)
+
+
+def test_mnist_refuses_adasum():
+    done = run([str(EXAMPLES / 'pytorch_mnist.py'), '--use-adasum'])
+    assert done.returncode == 2 and 'Adasum is not offered' in done.stderr
+
+
+def test_the_synthetic_benchmark_runs(all_pass):
+    ranks = all_pass(2, EXAMPLES / 'pytorch_synthetic_benchmark.py', '--batch-size', '2',
+                     '--num-iters', '2', '--num-batches-per-iter', '1')
+    assert 'Total img/sec on 2 rank(s)' in ranks.text(0)

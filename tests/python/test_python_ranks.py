@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python packages between several ranks of this host."""
+import signal
+import time
+
+import pytest
+
+
+@pytest.mark.parametrize('size', [1, 2, 3])
+def test_every_operation_gives_what_one_process_computes(all_pass, size):
+    all_pass(size, 'operations.py')
+
+
+@pytest.mark.parametrize('size', [2, 3])
+def test_failures_are_errors_on_every_rank_and_the_job_goes_on(all_pass, size):
+    all_pass(size, 'failures.py')
+
+
+@pytest.mark.parametrize('size', [1, 2, 3])
+def test_training_equals_one_process_with_all_batches(all_pass, size):
+    all_pass(size, 'training.py')
+
+
+@pytest.mark.parametrize('what, size', [('again', 1), ('again', 3), ('uneven', 2), ('uneven', 3),
+                                        ('workers', 2), ('dropped', 2), ('counters', 2)])
+def test_life(all_pass, what, size):
+    all_pass(size, 'life.py', what)
+
+
+def test_a_dead_rank_is_an_error_on_every_other_within_seconds(start):
+    ranks = start(3, 'life.py', 'doomed')
+    statuses = ranks.wait(40)
+    assert statuses[2] == -signal.SIGKILL, ranks.output()
+    assert statuses[:2] == [0, 0], ranks.output()
+    assert 'told' in ranks.text(0) and 'told' in ranks.text(1)
+
+
+def test_ctrl_c_is_heard_while_waiting_for_ranks_that_never_come(start):
+    ranks = start(2, 'life.py', 'stalled')
+    ranks.wait_for(1, 'idle')
+    for turn in range(4):
+        ranks.wait_for(0, f'waiting {turn}')
+        time.sleep(0.3)
+        ranks.processes[0].send_signal(signal.SIGINT)
+        ranks.wait_for(0, f'interrupted {turn}', limit=5)
+    ranks.wait_for(0, 'survived')
+
+
+def test_ctrl_c_is_heard_while_ranks_are_missing_at_the_start(start):
+    ranks = start(2, 'life.py', 'again')
+    # Rank 1 never gets to its init.
+    ranks.processes[1].kill()
+    time.sleep(4)
+    started = time.monotonic()
+    ranks.processes[0].send_signal(signal.SIGINT)
+    while ranks.processes[0].poll() is None and time.monotonic() - started < 10:
+        time.sleep(0.05)
+    assert ranks.processes[0].poll() not in (None, 0), ranks.output()
