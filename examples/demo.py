@@ -32,7 +32,8 @@ def bar(match, width=28):
     epoch, epochs, percent, loss = int(match[1]), int(match[2]), int(match[3]), match[4]
     done = (epoch - 1 + percent / 100) / epochs
     full = int(width * done)
-    return f'  epoch {epoch}/{epochs} [{"#" * full}{"." * (width - full)}] {percent:3d} %  loss {loss}'
+    blocks = '#' * full + '.' * (width - full)
+    return f'  epoch {epoch}/{epochs} [{blocks}] {percent:3d} %  loss {loss}'
 
 
 def follow(command, log):
@@ -72,7 +73,8 @@ dl{display:grid;grid-template-columns:repeat(4,1fr);margin:30px 0 34px;padding:2
 border:solid var(--line);border-width:1px 0}dt{color:var(--soft);font-size:13px}
 dd{margin:0;font-size:27px;font-weight:600;font-variant-numeric:tabular-nums;letter-spacing:-.01em}
 .two{display:grid;grid-template-columns:1fr 1fr;gap:36px;margin-bottom:34px}
-section p{font-size:13px;margin-bottom:10px}svg{display:block;width:100%;height:auto;overflow:visible}
+section p{font-size:13px;margin-bottom:10px}
+svg{display:block;width:100%;height:auto;overflow:visible}
 text{fill:var(--soft);font:12px system-ui,sans-serif;font-variant-numeric:tabular-nums}
 .grid{stroke:var(--line)}.a{stroke:var(--a)}.b{stroke:var(--b)}.line{fill:none;stroke-width:2.2;
 stroke-linejoin:round;stroke-linecap:round}.dot{fill:var(--paper);stroke-width:2.2}
@@ -125,7 +127,7 @@ def smooth(points, weight=0.8):
 
 def rank_bars(ranks):
     longest = max(rank['seconds'] for rank in ranks)
-    height, left, right = 34, 62, 70
+    height, left, right = 34, 62, 92
     room = 860 - left - right
     parts = [f'<svg viewBox="0 0 860 {height * len(ranks)}" role="img">']
     for row, rank in enumerate(ranks):

@@ -4,8 +4,8 @@
     reigen run -np 4 -- python examples/pytorch_mnist.py
     python examples/pytorch_mnist.py                        one process, without a launcher
 
-Each rank trains on its own part of the images; gradients are averaged over the ranks. At the end the
-script checks that all ranks hold the same parameters, to the bit.
+Each rank trains on its own part of the images; gradients are averaged over the ranks. At the end
+the script checks that all ranks hold the same parameters, to the bit.
 """
 import argparse
 import gzip

@@ -2,14 +2,15 @@
 """libreigen.so through ctypes: finding it, and the types of its functions.
 
 `lib` releases the GIL during each call and is used for all that may block or move data. `quick`
-holds it, which is cheaper, and is used for calls that only look something up. No C thread ever takes
-the GIL, so a call through `quick` cannot deadlock with one through `lib`.
+holds it, which is cheaper, and is used for calls that only look something up. No C thread ever
+takes the GIL, so a call through `quick` cannot deadlock with one through `lib`.
 
 Pointers are passed as plain ints (c_void_p): making ctypes objects costs more than the calls.
 """
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import (POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
+                    c_void_p)
 
 NDIM_MAX = 16
 

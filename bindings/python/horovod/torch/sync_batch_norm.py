@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalisation over the batches of all ranks.
 
-Each rank contributes per channel its count, sum and sum of squares to one allreduce, and in backward
-the two sums that the gradient of the normalisation needs to another.
+Each rank contributes per channel its count, sum and sum of squares to one allreduce, and in
+backward the two sums that the gradient of the normalisation needs to another.
 """
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm

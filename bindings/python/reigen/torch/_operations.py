@@ -147,7 +147,8 @@ def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, pres
 def barrier_async() -> int:
     """Done when all ranks have submitted theirs."""
     return _handles.submit(Operation(
-        lambda ret_handle: _lib.lib.reigen_barrier_async(None, ret_handle), lambda handle, rc: None))
+        lambda ret_handle: _lib.lib.reigen_barrier_async(None, ret_handle),
+        lambda handle, rc: None))
 
 
 def join_async() -> int:
