@@ -188,9 +188,10 @@ def part_unit(part):
 
 def behaviour(part, marks, timeout, env=None):
     """Most tests two at a time, then those that need the machine for themselves."""
-    result = pytest(part, ['tests/behaviour'], '-n', '2', '-m', f'{marks} and not serial',
+    paths = ['tests/behaviour', 'tests/python']
+    result = pytest(part, paths, '-n', '2', '-m', f'{marks} and not serial',
                     timeout=timeout, env=env)
-    alone = pytest(f'{part}-serial', ['tests/behaviour'], '-m', f'{marks} and serial',
+    alone = pytest(f'{part}-serial', paths, '-m', f'{marks} and serial',
                    timeout=timeout, env=env)
     merge(result, alone)
     if alone.failures:
