@@ -23,7 +23,8 @@ int rg_fd_set_cloexec(int fd, bool on);
 int rg_read_all(int fd, void *data, size_t nbytes);
 int rg_write_all(int fd, const void *data, size_t nbytes);
 
-/* A pipe or a unix stream pair, close-on-exec. ret_fds[0] reads, ret_fds[1] writes (pipe). 0 or -errno. */
+/* A pipe or a unix stream pair, close-on-exec. Of a pipe ret_fds[0] reads and ret_fds[1] writes.
+ * 0 or -errno. */
 int rg_pipe(int ret_fds[2]);
 int rg_socketpair(int ret_fds[2]);
 

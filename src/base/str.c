@@ -213,7 +213,8 @@ int rg_parse_duration_ms(const char *what, const char *text, uint64_t *ret_ms,
 
     if (digits == 0 || unit == 0)
         return rg_error_set(err, EINVAL,
-                            "%s %s: not a duration; give seconds, or for example 250ms, 30s, 2m, 1h",
+                            "%s %s: not a duration; give seconds, or for example 250ms, 30s, "
+                            "2m, 1h",
                             what, *text ? text : "(empty)");
     if (n > RG_DURATION_MAX_MS / unit)
         return rg_error_set(err, ERANGE, "%s %s: longer than %llu hours", what, text,

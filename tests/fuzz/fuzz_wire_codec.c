@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoder over a table with every kind of field: what it takes, it writes again byte by byte. */
+/* The decoder over a table with every kind of field: what it takes, it writes again the same. */
 #include "fuzz.h"
 #include "wire/codec.h"
 

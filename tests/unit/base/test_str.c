@@ -112,7 +112,8 @@ static void numbers_in_range_are_read(void **state)
 
 static void what_is_no_number_is_refused_by_name(void **state)
 {
-    static const char *const bad[] = { "", "-", "+1", " 1", "1 ", "1x", "0x10", "1.5", "--1", "\n" };
+    static const char *const bad[] = { "",   "-",    "+1",  " 1",  "1 ",
+                                       "1x", "0x10", "1.5", "--1", "\n" };
     struct rg_error err = RG_ERROR_INIT;
     int64_t n = 42;
 
