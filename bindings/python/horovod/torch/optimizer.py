@@ -203,8 +203,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 self.synchronize()
             else:
                 closure = self._synchronized_closure(closure)
-        self._synchronized = False
-        return super().step() if closure is None else super().step(closure)
+        try:
+            return super().step() if closure is None else super().step(closure)
+        finally:
+            self._synchronized = False
 
     # torch wraps the step of each new class, for its profiler and step hooks: the user's one has
     # been wrapped already, and the hooks are to run once.

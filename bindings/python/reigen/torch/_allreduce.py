@@ -135,11 +135,13 @@ def _retire(request: Request) -> bool:
     if not request.idle():
         return False
     handle, request.handle = request.handle, 0
-    entry = _table.get(handle)
-    if entry is not None and entry[0] is request:
+    if handle in _table:
+        owner, result, _ = _table[handle]
         rc = _lib.lib.reigen_request_wait(request.ptr, 0)
         text = request.error() if rc < 0 else ''
-        _table[handle] = (None, _handles.Failed(rc, text, entry[1]), None)
+        if owner is None:
+            result = result.result(rc) if rc == 0 else None
+        _table[handle] = (None, _handles.Finished(rc, text, result), None)
     return True
 
 

@@ -188,12 +188,14 @@ class _Group(_handles.Pending):
     """Operations of one kind and element type that are carried out together or not at all."""
 
     def __init__(self, kind: int, name: str, slot: Any, tensors: Sequence[torch.Tensor],
-                 outs: Optional[Sequence[torch.Tensor]], options: _lib.Options):
+                 outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool):
         self._kind, self._count, self._options = kind, len(tensors), options
         self.slot = slot
-        self._ins = [t if t.is_contiguous() else _tensor.row_major(t) for t in tensors]
-        self._outs = self._buffers = outs
-        if outs is not None:
+        # Lists of our own: the caller may change his.
+        self._ins = list(tensors) if dense else [_tensor.row_major(t) for t in tensors]
+        self._outs = self._ins if dense and outs is tensors else outs and list(outs)
+        self._buffers = self._outs
+        if outs is not None and not dense:
             self._buffers = [a if o is t else o if o.is_contiguous() else _tensor.like(o)
                              for a, o, t in zip(self._ins, outs, tensors)]
         first = tensors[0]
@@ -204,11 +206,9 @@ class _Group(_handles.Pending):
 
     def start(self) -> int:
         pointers = ctypes.c_void_p * self._count
-        ins = pointers(*[t.data_ptr() for t in self._ins])
-        if self._buffers is None:
-            outs = None
-        else:
-            outs = pointers(*[t.data_ptr() for t in self._buffers])
+        ins = outs = pointers(*[t.data_ptr() for t in self._ins])
+        if self._buffers is not self._ins:
+            outs = self._buffers and pointers(*[t.data_ptr() for t in self._buffers])
         layout = self._layout
         return _lib.lib.reigen_grouped_async(
             self._kind, self._count, layout.names, ins, outs, self._code, layout.pointers,
@@ -221,7 +221,7 @@ class _Group(_handles.Pending):
         # They are carried out together: after the first wait the others have little to wait for.
         wait = _lib.lib.reigen_wait
         failure = 0
-        for handle in self._handles:
+        for handle in self._handles[:]:
             rc = wait(handle, timeout_ms)
             if rc == AGAIN:
                 return rc
@@ -236,15 +236,16 @@ class _Group(_handles.Pending):
     def result(self, rc: int) -> List[torch.Tensor]:
         if self._outs is None:
             return [_tensor.output_of(handle, self._dtype) for handle in self._handles]
-        for out, buffer in zip(self._outs, self._buffers):
-            if out is not buffer:
-                with torch.no_grad():
-                    out.copy_(buffer)
+        if self._buffers is not self._outs:
+            with torch.no_grad():
+                for out, buffer in zip(self._outs, self._buffers):
+                    if out is not buffer:
+                        out.copy_(buffer)
         return list(self._outs)
 
     def release(self) -> None:
         release = _lib.quick.reigen_release
-        for handle in self._handles:
+        for handle in self._handles[:]:
             release(handle)
 
 
@@ -277,11 +278,16 @@ class _Parts(_handles.Pending):
         return results
 
 
-def _check(tensors: Sequence[torch.Tensor]) -> None:
+def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
+    """True when all lie row by row in the CPU's memory; ValueError for what can never be sent."""
+    try:
+        if all([t.is_cpu and t.is_contiguous() for t in tensors]):
+            return True
+    except (AttributeError, RuntimeError):
+        pass  # not a tensor, or a sparse one
     for tensor in tensors:
-        if not (isinstance(tensor, torch.Tensor) and tensor.is_cpu
-                and tensor.dtype in _tensor.CODES and tensor.layout is torch.strided):
-            _tensor.describe(tensor)
+        _tensor.describe(_tensor.row_major(tensor))
+    return False
 
 
 def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
@@ -292,7 +298,8 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         raise ValueError('A group needs at least one tensor.')
     if op == _core.Adasum:
         raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
-    _check(tensors)
+    dense = _all_dense(tensors) and (
+        outs is None or outs is tensors or all([out.is_contiguous() for out in outs]))
     options = _lib.Options(op, 0, prescale, postscale)
     slot = None
     if name is None:
@@ -300,14 +307,14 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
         slot, name = (kind, turn), f'noname.{turn}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
-        return _handles.submit(_Group(kind, name, slot, tensors, outs, options))
+        return _handles.submit(_Group(kind, name, slot, tensors, outs, options, dense))
     parts = []
     for dtype in sorted(dtypes, key=_tensor.CODES.__getitem__):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
         label = str(dtype).rpartition('.')[2]
         part = _Group(kind, f'{name}.{label}', slot and (*slot, label),
                       [tensors[i] for i in places],
-                      None if outs is None else [outs[i] for i in places], options)
+                      None if outs is None else [outs[i] for i in places], options, dense)
         parts.append((places, _handles.submit(part)))
     return _handles.submit(_Parts(parts, len(tensors)))
 
