@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How ranks find each other: one vtable over the ways of being started (boot/agent.c, boot/env.c, boot/single.c). All it
- * offers is an identity and fences: an allgather of small blobs over any rank, slow but always there.
+ * How ranks find each other: one vtable over the ways of being started (boot/agent.c, boot/env.c,
+ * boot/single.c). All it offers is an identity and fences: an allgather of small blobs over any
+ * rank, slow but always there.
  *
- * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread in reigen_init. Afterwards the
- * communication thread polls. rg_boot_note may be called from any thread.
+ * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread
+ * in reigen_init. Afterwards the communication thread polls. rg_boot_note may be called from any
+ * thread.
  */
 #ifndef RG_COLL_BOOT_H
 #define RG_COLL_BOOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +31,9 @@ struct rg_boot_identity {
     int local_rank, local_size, cross_rank, cross_size; /* -1: the boot does not say */
     bool has_key;
     uint8_t key[RG_KEY_NBYTES]; /* for the sockets between ranks */
-    bool one_host;              /* all ranks are known to be on this host (their credentials were checked) */
+    /* all ranks are known to be on this host (their credentials were checked) */
+    bool one_host;
+    char warning[256];          /* for the user to see once (REIGEN_INSECURE), else "" */
 };
 
 struct rg_boot_ops {
@@ -37,18 +42,26 @@ struct rg_boot_ops {
     int (*detect)(const struct rg_config *config, struct rg_error *err);
     int (*open)(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
                 struct rg_boot_identity *ret_identity, struct rg_error *err);
-    /* All ranks' blobs in order of rank; ret_blobs has room for size. The caller frees ret_blobs[0].data. */
+    /* All ranks' blobs in order of rank; ret_blobs has room for size. The caller frees
+     * ret_blobs[0].data. */
     int (*fence)(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err);
     int (*poll_fd)(void *state); /* readable when poll has something; -1: never */
-    /* 1: rank *ret_rank died, text in err; 0: nothing; -errno: the boot's own connection is lost. */
+    /* 1: rank *ret_rank died, text in err; 0: nothing; -errno: the boot's own connection is
+     * lost. */
     int (*poll)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
 };
 
-/* Find and open the boot that the environment speaks of. 0; -ETIMEDOUT, -EINVAL, -EPERM, -ECONNREFUSED. */
+/* The ways of being started, tried in this order (boot.c). */
+extern const struct rg_boot_ops rg_boot_agent;
+extern const struct rg_boot_ops rg_boot_env;
+extern const struct rg_boot_ops rg_boot_single;
+
+/* Find and open the boot that the environment speaks of. 0; -ETIMEDOUT, -EINVAL, -EPERM,
+ * -ECONNREFUSED. */
 int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
                  struct rg_error *err);
 const char *rg_boot_name(const struct rg_boot *boot);
@@ -57,8 +70,9 @@ int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_
                   struct rg_blob *ret_blobs, struct rg_error *err);
 int rg_boot_poll_fd(struct rg_boot *boot);
 int rg_boot_poll(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
-/* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see. Never blocks for long;
- * dropped where nobody listens (env boot: level 1 goes to stderr by the caller). */
+/* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see.
+ * Never blocks for long; dropped where nobody listens (env boot: level 1 goes to stderr by the
+ * caller). */
 void rg_boot_note(struct rg_boot *boot, int level, const char *text);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);

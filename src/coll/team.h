@@ -30,6 +30,8 @@ struct rg_team_peer {
     char host[256];      /* its host's name, for messages */
 };
 
+struct rg_lobby;
+
 struct rg_team {
     int rank, size;
     int local_rank, local_size, cross_rank, cross_size; /* as users see them */
@@ -50,7 +52,7 @@ struct rg_team {
     uint8_t data_key[RG_KEY_NBYTES]; /* authenticates sockets between ranks */
     /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
     char *address;
-    int listen_fd;              /* -1 on one node */
+    struct rg_lobby *lobby;     /* who dials this rank (coll/lobby.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Started by Reigen's agent: REIGEN_AGENT_SOCKET names its unix socket.
+ */
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/boot/client.h"
+#include "coll/boot/vars.h"
+#include "coll/sock.h"
+
+#define RETRY_MS 20
+
+/* Fences of this rank's life are counted over every init of the process. */
+static uint32_t generation;
+
+/* A launcher under ours (torchrun under reigen run) started this process: its numbers count, the
+ * agent knows nothing of them. */
+static bool belongs_to_nested_launcher(void)
+{
+    int rank, size, inner_rank, inner_size;
+
+    if (!rg_var("MASTER_ADDR") ||
+        rg_var_rank_size("RANK", "WORLD_SIZE", &inner_rank, &inner_size, NULL) != 1 ||
+        rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &rank, &size, NULL) != 1)
+        return false;
+    return rank != inner_rank || size != inner_size;
+}
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    (void) config;
+    (void) err;
+    return rg_var("REIGEN_AGENT_SOCKET") && !belongs_to_nested_launcher();
+}
+
+static int read_token(uint8_t token[RG_RANK_TOKEN_NBYTES], struct rg_error *err)
+{
+    const char *text = rg_var("REIGEN_RANK_TOKEN");
+    size_t length = text ? strlen(text) : 0;
+
+    for (size_t i = 0; i < length && length == 2 * RG_RANK_TOKEN_NBYTES; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *digit = strchr(digits, text[i] | 0x20);
+
+        if (!digit || !*digit)
+            length = 0;
+        else if (i % 2 == 0)
+            token[i / 2] = (uint8_t) ((digit - digits) << 4);
+        else
+            token[i / 2] |= (uint8_t) (digit - digits);
+    }
+    if (length != 2 * RG_RANK_TOKEN_NBYTES)
+        return rg_error_set(err, EINVAL, "REIGEN_RANK_TOKEN is not %d hexadecimal digits: the "
+                            "environment was changed after the agent made it",
+                            2 * RG_RANK_TOKEN_NBYTES);
+    return 0;
+}
+
+static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
+{
+    int r = rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &identity->rank, &identity->size, err);
+
+    if (r == 0)
+        return rg_error_set(err, EINVAL,
+                            "REIGEN_AGENT_SOCKET is set, but REIGEN_RANK and REIGEN_SIZE are not");
+    identity->local_rank = identity->local_size = -1;
+    identity->cross_rank = identity->cross_size = -1;
+    if (r > 0)
+        r = rg_var_optional("REIGEN_LOCAL_SIZE", 1, identity->size, &identity->local_size, err);
+    if (r == 0)
+        r = rg_var_optional("REIGEN_LOCAL_RANK", 0, identity->size - 1, &identity->local_rank,
+                            err);
+    if (r == 0)
+        r = rg_var_optional("REIGEN_CROSS_SIZE", 1, identity->size, &identity->cross_size, err);
+    if (r == 0)
+        r = rg_var_optional("REIGEN_CROSS_RANK", 0, identity->size - 1, &identity->cross_rank,
+                            err);
+    return r;
+}
+
+/* The agent listens before it starts ranks; only a full backlog makes a rank wait. */
+static int connect_agent(const char *name, uint64_t deadline_ns, int *ret_fd, struct rg_error *err)
+{
+    rg_autoclose int fd = -1;
+    uid_t uid;
+    int r = rg_sock_connect_unix(name, &fd);
+
+    while (r == -EAGAIN && rg_now_ns() < deadline_ns) {
+        rg_sleep_ms(RETRY_MS);
+        r = rg_sock_connect_unix(name, &fd);
+    }
+    if (r < 0)
+        return rg_error_set(err, r == -ENOENT ? ECONNREFUSED : -r,
+                            "REIGEN_AGENT_SOCKET=%s: %s; is the agent of this job still running, "
+                            "and is this its container?", name, strerror(-r));
+    r = rg_sock_peer(fd, &uid, NULL);
+    if (r < 0)
+        return rg_error_set(err, -r, "REIGEN_AGENT_SOCKET=%s: %s", name, strerror(-r));
+    if (uid != geteuid() && uid != 0)
+        return rg_error_set(err, EPERM, "REIGEN_AGENT_SOCKET=%s belongs to user %u, not to user "
+                            "%u who runs this rank", name, (unsigned) uid, (unsigned) geteuid());
+    *ret_fd = rg_steal_fd(&fd);
+    return 0;
+}
+
+static void close_agent(void *state, bool goodbye)
+{
+    struct rg_client *client = state;
+
+    generation = client->generation;
+    rg_client_fini(client, goodbye);
+    free(client);
+}
+
+static int open_agent(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                      struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    struct rg_boot_identity identity = { 0 };
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
+    int fd = -1, r = read_identity(&identity, err);
+
+    (void) config;
+    if (r == 0)
+        r = read_token(token, err);
+    if (r == 0)
+        r = connect_agent(rg_var("REIGEN_AGENT_SOCKET"), deadline_ns, &fd, err);
+    if (r < 0)
+        return r;
+    struct rg_client *client = calloc(1, sizeof(*client));
+
+    if (!client) {
+        close(fd);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    client->generation = generation;
+    r = rg_client_hello(client, fd, NULL, "the agent", identity.rank, identity.size, token,
+                        sizeof(token), deadline_ns, err);
+    if (r == 0 && identity.size > 1 && !client->has_key)
+        r = rg_error_set(err, EBADMSG, "the agent sent no key");
+    if (r < 0) {
+        rg_error_prepend(err, "rank %d", identity.rank);
+        close_agent(client, false);
+        return r;
+    }
+    identity.has_key = client->has_key;
+    memcpy(identity.key, client->key, sizeof(identity.key));
+    if (identity.local_size < 0 && client->local_size > 0)
+        identity.local_size = client->local_size;
+    *ret_identity = identity;
+    *ret_state = client;
+    return 0;
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    return rg_client_fence(state, blob, nbytes, deadline_ns, ret_blobs, err);
+}
+
+static int poll_fd(void *state)
+{
+    struct rg_client *client = state;
+
+    return client->conn.fd;
+}
+
+static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
+{
+    return rg_client_poll(state, ret_rank, err);
+}
+
+static void note(void *state, int level, const char *text)
+{
+    rg_client_note(state, level, text);
+}
+
+static void after_fork(void *state)
+{
+    struct rg_client *client = state;
+
+    if (rg_conn_alive(&client->conn))
+        close(client->conn.fd);
+}
+
+const struct rg_boot_ops rg_boot_agent = {
+    .name = "agent",
+    .detect = detect,
+    .open = open_agent,
+    .fence = fence,
+    .poll_fd = poll_fd,
+    .poll = poll_deaths,
+    .note = note,
+    .close = close_agent,
+    .after_fork = after_fork,
+};
