@@ -246,11 +246,15 @@ def check_sparse_gradients():
 def check_optimizer_keeps_its_class_state_and_scheduler():
     model = build()
     inner = adam(model.parameters())
+    hooked = []
+    if hasattr(inner, 'register_step_pre_hook'):  # torch 2
+        inner.register_step_pre_hook(lambda *_: hooked.append(1))
     optimizer = hvd.DistributedOptimizer(inner)
     assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == 'Adam'
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     model(torch.rand(2, 6)).sum().backward()
     optimizer.step()
+    assert len(hooked) == hasattr(inner, 'register_step_pre_hook')
     scheduler.step()
     assert optimizer.param_groups[0]['lr'] == 0.005
     state = optimizer.state_dict()

@@ -346,11 +346,10 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                {'__doc__': original.__doc__, '__module__': original.__module__})
     made = cls.__new__(cls)
     torch.optim.Optimizer.__init__(made, optimizer.param_groups, optimizer.defaults)
-    made.state = optimizer.state
-    for key, value in vars(optimizer).items():
-        # Not `step`: a scheduler has put the old optimizer's own one there.
-        if key not in vars(made) and key not in ('step', 'zero_grad'):
-            setattr(made, key, value)
+    # Its state, its step hooks and what its class has added; but not `step`, where a scheduler has
+    # put the old optimizer's own one.
+    vars(made).update((key, value) for key, value in vars(optimizer).items()
+                      if key not in ('step', 'zero_grad', 'param_groups'))
     made._hvd_setup(named_parameters, compression, backward_passes_per_step, op,
                     gradient_predivide_factor, groups, sparse_as_dense, process_set)
     return made
