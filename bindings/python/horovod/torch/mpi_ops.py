@@ -205,7 +205,8 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: Optional[
 def join(device: int = -1) -> int:
     """This rank has no more data: it supplies zeros to the others' allreduces.
 
-    Blocks until all ranks have said so, and gives the rank that joined last. `device` is accepted and not needed.
+    Blocks until all ranks have said so, and gives the rank that joined last. `device` is accepted
+    and not needed.
     """
     return _core.join()
 
