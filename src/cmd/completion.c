@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/commands.h"
+#include "cmd/exit.h"
+#include "cmd/help.h"
+
+/* Call fn for the option's name and each alias. */
+static void each_name(struct rg_buf *text, const struct rg_option *o,
+                      void (*fn)(struct rg_buf *text, const char *name, const struct rg_option *o))
+{
+    fn(text, o->name, o);
+    for (const char *p = o->aliases; p && *p;) {
+        char name[64];
+        size_t n = strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s", (int) n, p);
+        fn(text, name, o);
+        p += n + (p[n] == ' ');
+    }
+}
+
+static void put_commands(struct rg_buf *text)
+{
+    for (const struct rg_command *c = rg_commands; c->name; c++)
+        rg_buf_printf(text, "%s%s", c == rg_commands ? "" : " ", c->name);
+}
+
+static void bash_name(struct rg_buf *text, const char *name, const struct rg_option *o)
+{
+    (void) o;
+    rg_buf_printf(text, "%s%s ", rg_option_dashes(name), name);
+}
+
+static void bash_pattern(struct rg_buf *text, const char *name, const struct rg_option *o)
+{
+    rg_buf_printf(text, "%s-%s|--%s", o->name == name ? "" : "|", name, name);
+}
+
+static void bash_values(struct rg_buf *text, const struct rg_option *o)
+{
+    const char *c = o->completes ? o->completes : "";
+
+    rg_buf_printf(text, "        ");
+    each_name(text, o, bash_pattern);
+    if (strcmp(c, "@file") == 0)
+        rg_buf_printf(text, ") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
+    else if (strcmp(c, "@dir") == 0)
+        rg_buf_printf(text, ") COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n");
+    else if (strcmp(c, "@var") == 0)
+        rg_buf_printf(text, ") COMPREPLY=($(compgen -e -- \"$cur\")); return ;;\n");
+    else
+        rg_buf_printf(text, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c);
+}
+
+static void print_bash(struct rg_buf *text, const struct rg_option *options, size_t count)
+{
+    rg_buf_printf(text, "# bash completion for reigen\n_reigen() {\n"
+                        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i w\n"
+                        "    COMPREPLY=()\n"
+                        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W '");
+    put_commands(text);
+    rg_buf_printf(text, " --help --version' -- \"$cur\")); return\n    fi\n"
+                        "    case ${COMP_WORDS[1]} in\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        if (c->completes)
+            rg_buf_printf(text, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c->name,
+                          c->completes);
+    }
+    rg_buf_printf(text, "    run) ;;\n    *) return ;;\n    esac\n"
+                        "    # Behind the command, its own arguments: files.\n"
+                        "    i=2\n    while [ \"$i\" -lt \"$COMP_CWORD\" ]; do\n"
+                        "        w=${COMP_WORDS[i]}\n        case $w in\n        --) i=-1; break ;;\n"
+                        "        ");
+    bool first = true;
+    for (size_t i = 0; i < count; i++) {
+        if (!options[i].arg)
+            continue;
+        rg_buf_printf(text, "%s", first ? "" : "|");
+        each_name(text, &options[i], bash_pattern);
+        first = false;
+    }
+    rg_buf_printf(text, ") i=$((i + 1)) ;;\n        -*|=) ;;\n        *) i=-1; break ;;\n        esac\n"
+                        "        i=$((i + 1))\n    done\n"
+                        "    if [ \"$i\" -lt 0 ]; then\n"
+                        "        COMPREPLY=($(compgen -f -- \"$cur\")); return\n    fi\n"
+                        "    case $prev in\n");
+    for (size_t i = 0; i < count; i++) {
+        if (options[i].arg)
+            bash_values(text, &options[i]);
+    }
+    rg_buf_printf(text, "    esac\n    case $cur in\n    -*) COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < count; i++)
+        each_name(text, &options[i], bash_name);
+    rg_buf_printf(text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
+                        "complete -o filenames -F _reigen reigen\n");
+}
+
+/* Text inside single quotes; zsh's specs also give brackets and colons a meaning. */
+static void put_quoted(struct rg_buf *text, const char *words, bool zsh)
+{
+    for (const char *p = words; *p; p++) {
+        if (*p == '\'')
+            rg_buf_printf(text, "'\\''");
+        else if (zsh && (*p == '[' || *p == ']' || *p == ':' || *p == '\\'))
+            rg_buf_printf(text, "\\%c", *p);
+        else
+            rg_buf_put(text, p, 1);
+    }
+}
+
+static void zsh_option(struct rg_buf *text, const char *name, const struct rg_option *o)
+{
+    const char *c = o->completes ? o->completes : "";
+
+    rg_buf_printf(text, "        '*%s%s[", rg_option_dashes(name), name);
+    put_quoted(text, o->help, true);
+    rg_buf_printf(text, "]");
+    if (o->arg) {
+        rg_buf_printf(text, ":");
+        put_quoted(text, o->arg, true);
+        if (strcmp(c, "@file") == 0)
+            rg_buf_printf(text, ":_files");
+        else if (strcmp(c, "@dir") == 0)
+            rg_buf_printf(text, ":_files -/");
+        else if (strcmp(c, "@var") == 0)
+            rg_buf_printf(text, ":_parameters -g \"*export*\"");
+        else
+            rg_buf_printf(text, *c ? ":(%s)" : ": ", c);
+    }
+    if (o->arg2)
+        rg_buf_printf(text, ":%s: ", o->arg2);
+    rg_buf_printf(text, "' \\\n");
+}
+
+static void print_zsh(struct rg_buf *text, const struct rg_option *options, size_t count)
+{
+    rg_buf_printf(text, "#compdef reigen\n_reigen() {\n    local -a commands\n    commands=(\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        rg_buf_printf(text, "        '%s:", c->name);
+        put_quoted(text, c->summary, true);
+        rg_buf_printf(text, "'\n");
+    }
+    rg_buf_printf(text, "    )\n    if (( CURRENT == 2 )); then\n"
+                        "        _describe command commands\n        return\n    fi\n"
+                        "    case $words[2] in\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        if (c->completes)
+            rg_buf_printf(text, "    %s) compadd %s; return ;;\n", c->name, c->completes);
+    }
+    rg_buf_printf(text, "    run) ;;\n    *) return ;;\n    esac\n    shift words\n    (( CURRENT-- ))\n"
+                        "    _arguments -S \\\n");
+    for (size_t i = 0; i < count; i++)
+        each_name(text, &options[i], zsh_option);
+    rg_buf_printf(text, "        '(-):command:_command_names -e' \\\n        '*::arguments:_normal'\n}\n"
+                        "if [ \"$funcstack[1]\" = _reigen ]; then\n    _reigen \"$@\"\nelse\n"
+                        "    compdef _reigen reigen\nfi\n");
+}
+
+static void fish_option(struct rg_buf *text, const char *name, const struct rg_option *o)
+{
+    const char *c = o->completes ? o->completes : "";
+    const char *kind = strlen(name) == 1 ? "-s" : strcmp(rg_option_dashes(name), "-") == 0 ? "-o" : "-l";
+
+    rg_buf_printf(text, "complete -c reigen -n '__fish_seen_subcommand_from run' %s %s", kind, name);
+    if (o->arg)
+        rg_buf_printf(text, strcmp(c, "@file") == 0 ? " -r -F" : " -x");
+    if (strcmp(c, "@dir") == 0)
+        rg_buf_printf(text, " -a '(__fish_complete_directories)'");
+    else if (strcmp(c, "@var") == 0)
+        rg_buf_printf(text, " -a '(set -nx)'");
+    else if (*c && *c != '@')
+        rg_buf_printf(text, " -a '%s'", c);
+    rg_buf_printf(text, " -d '");
+    for (const char *p = o->help; *p; p++)
+        rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
+    rg_buf_printf(text, "'\n");
+}
+
+static void print_fish(struct rg_buf *text, const struct rg_option *options, size_t count)
+{
+    rg_buf_printf(text, "# fish completion for reigen\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        rg_buf_printf(text, "complete -c reigen -f -n __fish_use_subcommand -a %s -d '", c->name);
+        for (const char *p = c->summary; *p; p++)
+            rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
+        rg_buf_printf(text, "'\n");
+        if (c->completes)
+            rg_buf_printf(text, "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '%s'\n",
+                          c->name, c->completes);
+    }
+    for (size_t i = 0; i < count; i++)
+        each_name(text, &options[i], fish_option);
+}
+
+int rg_completion_print(struct rg_buf *text, const char *shell)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    if (strcmp(shell, "bash") == 0)
+        print_bash(text, options, count);
+    else if (strcmp(shell, "zsh") == 0)
+        print_zsh(text, options, count);
+    else if (strcmp(shell, "fish") == 0)
+        print_fish(text, options, count);
+    else
+        return -ENOENT;
+    return rg_buf_status(text);
+}
+
+int rg_cmd_completion(int argc, char **argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    if (argc != 2)
+        return rg_fail_usage("completion", "completion needs the shell's name: bash, zsh or fish");
+    if (rg_completion_print(&text, argv[1]) == -ENOENT)
+        return rg_fail_usage("completion", "completion %s: give bash, zsh or fish", argv[1]);
+    return rg_print(rg_buf_text(&text));
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * --json: what happens, one JSON object per line. Every object has "schema" (1), "event" and "time" (seconds since
+ * 1970, with fractions). docs/operations.md lists the events and their fields. Fields may be added;
+ * none changes its meaning within a schema.
+ *
+ * Each function appends one line to text. Out of memory shows in rg_buf_status. Any thread.
+ */
+#ifndef RG_CMD_EVENTS_H
+#define RG_CMD_EVENTS_H
+
+#include "base/buf.h"
+#include "cmd/lines.h"
+#include "launch/plan.h"
+#include "launch/session.h"
+
+#define RG_EVENTS_SCHEMA 1
+
+/* "start": version, job, ranks, hosts [{name, slots, ranks}], command. */
+void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan);
+/* "host": host, phase, reason. */
+void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,
+                   const char *reason);
+/* "running": all ranks were told to start. */
+void rg_event_running(struct rg_buf *text);
+/* "rank-started": rank, host, pid. */
+void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid);
+/* "output": rank, stream ("stdout", "stderr"), text (or base64, where the bytes are not UTF-8), newline,
+ * continued. */
+void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line);
+/* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, consequence, note, after. */
+void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
+/* "note": rank (or null), text. */
+void rg_event_note(struct rg_buf *text, int rank, const char *note);
+/* "verdict": exit_code, ok, cause, first (a rank or null), last_lines, seconds. */
+void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict);
+
+/* "pulling": the word for a phase. */
+const char *rg_phase_name(enum rg_host_phase phase);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/commands.h"
+#include "cmd/exit.h"
+#include "cmd/terminal.h"
+
+#define LEFT 30 /* where an option's text begins */
+
+int rg_help_columns(void)
+{
+    return rg_terminal_columns(1);
+}
+
+void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
+{
+    int at = 0;
+
+    for (const char *p = words; *p;) {
+        int n = (int) strcspn(p, " ");
+        if (at && at + 1 + n > columns) {
+            rg_buf_printf(text, "\n");
+            at = 0;
+        }
+        if (!at)
+            rg_buf_printf(text, "%*s%.*s", indent, "", n, p);
+        else
+            rg_buf_printf(text, " %.*s", n, p);
+        at += at ? 1 + n : indent + n;
+        p += n;
+        p += strspn(p, " ");
+    }
+    rg_buf_printf(text, "\n");
+}
+
+const char *rg_option_dashes(const char *name)
+{
+    return strlen(name) <= 2 && strcmp(name, "on") != 0 ? "-" : "--";
+}
+
+void rg_option_print(struct rg_buf *text, const struct rg_option *o)
+{
+    rg_buf_printf(text, "%s%s", rg_option_dashes(o->name), o->name);
+    for (const char *p = o->aliases; p && *p;) {
+        char name[64];
+        size_t n = strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s", (int) n, p);
+        rg_buf_printf(text, ", %s%s", rg_option_dashes(name), name);
+        p += n + (p[n] == ' ');
+    }
+    if (o->arg)
+        rg_buf_printf(text, " %s", o->arg);
+    if (o->arg2)
+        rg_buf_printf(text, " %s", o->arg2);
+}
+
+/* Left column and right column; a long left one has a line of its own. */
+static void print_entry(struct rg_buf *text, const char *left, const char *right, int columns)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    int n = (int) strlen(left);
+
+    rg_wrap(&body, right, LEFT, columns);
+    rg_buf_printf(text, "  %s", left);
+    if (n + 4 > LEFT)
+        rg_buf_printf(text, "\n%s", rg_buf_text(&body));
+    else
+        rg_buf_printf(text, "%*s%s", LEFT - 2 - n, "", rg_buf_text(&body) + LEFT);
+}
+
+void rg_help_reigen(struct rg_buf *text, int columns)
+{
+    rg_buf_printf(text, "usage: reigen COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text, "Reigen runs data-parallel training: N copies of one script on the processors you "
+                  "have.", 0, columns);
+    rg_buf_printf(text, "\nCommands\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        rg_autofree char *left = rg_strf("%s%s%s", c->name, *c->args ? " " : "", c->args);
+        print_entry(text, left ? left : c->name, c->summary, columns);
+    }
+    rg_buf_printf(text, "\nFor example\n  reigen run -np 4 -- python train.py\n");
+}
+
+void rg_help_run(struct rg_buf *text, int columns)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    rg_buf_printf(text, "usage: reigen run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text, "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
+                  "others are ended and reigen names the one that failed first. Options may have one "
+                  "dash or two, and their value after a space or '='.", 0, columns);
+    for (int group = 0; group < RG_GROUP_COUNT; group++) {
+        rg_buf_printf(text, "\n%s\n", rg_option_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            if ((int) options[i].group != group)
+                continue;
+            rg_option_print(&left, &options[i]);
+            print_entry(text, rg_buf_text(&left), options[i].help, columns);
+        }
+    }
+    rg_buf_printf(text, "\nFor example\n"
+                        "  reigen run -np 4 -- python train.py\n"
+                        "  reigen run -np 2 --output-dir logs --timeout 2h -- ./train\n");
+}
+
+int rg_cmd_help(int argc, char **argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        rg_help_run(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {
+        if (strcmp(c->name, argv[1]) != 0)
+            continue;
+        rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
+        rg_wrap(&text, c->summary, 0, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1)
+        return rg_fail_usage(NULL, "help %s: no such command", argv[1]);
+    rg_help_reigen(&text, rg_help_columns());
+    return rg_print(rg_buf_text(&text));
+}

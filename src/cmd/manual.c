@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/commands.h"
+#include "cmd/exit.h"
+#include "cmd/help.h"
+#include "launch/exitcode.h"
+#include "spec/jobfile.h"
+
+const char *const rg_manual_pages[] = { "reigen", "reigen-run", "reigen-explain", "reigen-job", NULL };
+
+/* troff: backslashes and leading dots and quotes have a meaning; dashes stay dashes. */
+static void put(struct rg_buf *text, const char *words)
+{
+    bool start = true;
+
+    for (const char *p = words; *p; p++) {
+        if (start && (*p == '.' || *p == '\''))
+            rg_buf_printf(text, "\\&");
+        if (*p == '\\')
+            rg_buf_printf(text, "\\e");
+        else if (*p == '-')
+            rg_buf_printf(text, "\\-");
+        else
+            rg_buf_put(text, p, 1);
+        start = *p == '\n';
+    }
+}
+
+static void heading(struct rg_buf *text, const char *page, int section, const char *summary)
+{
+    rg_buf_printf(text, ".TH \"%s\" \"%d\" \"\" \"Reigen " RG_VERSION "\" \"Reigen\"\n.SH NAME\n", page,
+                  section);
+    put(text, page);
+    rg_buf_printf(text, " \\- ");
+    put(text, summary);
+    rg_buf_printf(text, "\n");
+}
+
+static void paragraph(struct rg_buf *text, const char *words)
+{
+    rg_buf_printf(text, ".PP\n");
+    put(text, words);
+    rg_buf_printf(text, "\n");
+}
+
+static void entry(struct rg_buf *text, const char *left, const char *right)
+{
+    rg_buf_printf(text, ".TP\n.B ");
+    put(text, left);
+    rg_buf_printf(text, "\n");
+    put(text, right);
+    rg_buf_printf(text, "\n");
+}
+
+static void example(struct rg_buf *text, const char *lines)
+{
+    rg_buf_printf(text, ".PP\n.nf\n");
+    put(text, lines);
+    rg_buf_printf(text, "\n.fi\n");
+}
+
+static void page_reigen(struct rg_buf *text)
+{
+    heading(text, "reigen", 1, "run data-parallel training");
+    rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen\n.I COMMAND\n[ARGUMENT...]\n.SH DESCRIPTION\n");
+    put(text, "Reigen runs N copies of one script on the processors you have, and owns their life: it "
+              "starts them, carries their input and output, names the one that fails first, and leaves "
+              "nothing behind.\n");
+    rg_buf_printf(text, ".SH COMMANDS\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        rg_autofree char *left = rg_strf("reigen %s%s%s", c->name, *c->args ? " " : "", c->args);
+        entry(text, left ? left : c->name, c->summary);
+    }
+    rg_buf_printf(text, ".SH ENVIRONMENT\n");
+    entry(text, "NO_COLOR", "When set and not empty, reigen uses no colours.");
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1),\n.BR reigen\\-explain (1),\n"
+                        ".BR reigen\\-job (5)\n");
+}
+
+static void exit_codes(struct rg_buf *text, bool remedies)
+{
+    size_t count;
+    const struct rg_exit_info *table = rg_exit_table(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        char left[48];
+        if (table[i].code == RG_EXIT_SIGNAL)
+            snprintf(left, sizeof left, "128+n (%s)", table[i].name);
+        else
+            snprintf(left, sizeof left, "%d (%s)", table[i].code, table[i].name);
+        entry(text, left, table[i].meaning);
+        if (remedies) {
+            rg_buf_printf(text, ".br\n");
+            put(text, table[i].remedy);
+            rg_buf_printf(text, "\n");
+        }
+    }
+}
+
+static void page_run(struct rg_buf *text)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    heading(text, "reigen-run", 1, "run copies of a command, together");
+    rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen run\n[OPTION...] [\\-\\-] COMMAND [ARGUMENT...]\n"
+                        ".SH DESCRIPTION\n");
+    put(text, "Runs copies of COMMAND, called ranks. The job ends when all have ended; when one fails, the "
+              "others get SIGTERM and, after the grace time, SIGKILL, and reigen names the rank that "
+              "failed first.\n");
+    paragraph(text, "Options have one dash or two, and their value after a space or '='. Names are not "
+                    "abbreviated. Options end at -- or at the first argument that is none.");
+    paragraph(text, "SIGINT and SIGTERM reach every rank; a second one ends the job at once. SIGTSTP stops "
+                    "the ranks and reigen, SIGCONT resumes both. SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH are "
+                    "handed on.");
+    rg_buf_printf(text, ".SH OPTIONS\n");
+    for (int group = 0; group < RG_GROUP_COUNT; group++) {
+        rg_buf_printf(text, ".SS \"%s\"\n", rg_option_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            if ((int) options[i].group != group)
+                continue;
+            rg_option_print(&left, &options[i]);
+            entry(text, rg_buf_text(&left), options[i].help);
+        }
+    }
+    rg_buf_printf(text, ".SH OUTPUT\n");
+    put(text, "With more than one rank, lines are shown whole and begin with [rank]; what follows a line "
+              "longer than 64 KiB begins with [rank]+. One rank alone is shown as it is.\n");
+    rg_buf_printf(text, ".SH EXIT STATUS\n");
+    exit_codes(text, false);
+    rg_buf_printf(text, ".SH EXAMPLES\n");
+    example(text, "reigen run -np 4 -- python train.py\n"
+                  "reigen run -np 2 --output-dir logs --timeout 2h -- ./train");
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-explain (1),\n.BR reigen\\-job (5)\n");
+}
+
+static void page_explain(struct rg_buf *text)
+{
+    heading(text, "reigen-explain", 1, "say what an exit code means");
+    rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen explain\n[CODE]\n.SH DESCRIPTION\n");
+    put(text, "Prints what an exit code of reigen run means, and what to do. Without CODE it prints the "
+              "table.\n");
+    rg_buf_printf(text, ".SH EXIT CODES\n");
+    exit_codes(text, true);
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1)\n");
+}
+
+static void page_job(struct rg_buf *text)
+{
+    static const char *const kinds[] = {
+        "", "", "true or false", "one or a list", "a list, or a mapping NAME: VALUE",
+        "one, a list, or a mapping HOST: SLOTS",
+    };
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    heading(text, "reigen-job", 5, "the job file of reigen run");
+    rg_buf_printf(text, ".SH DESCRIPTION\n");
+    put(text, "A YAML file with one mapping, read by reigen run --config. Its keys are the names of the "
+              "options of reigen-run(1), and their values mean the same; options on the command line "
+              "override it. Unknown keys, repeated keys and wrong values are errors, shown with file, line "
+              "and column. Aliases and tags are not allowed.\n");
+    rg_buf_printf(text, ".SH KEYS\n");
+    for (const struct rg_jobfile_key *k = rg_jobfile_keys; k->name; k++) {
+        rg_autofree char *left = rg_strf("%s: %s", k->name, k->arg);
+        entry(text, left ? left : k->name, k->help);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct rg_option *o = &options[i];
+        if (o->file == RG_FILE_NONE)
+            continue;
+        const char *kind = kinds[o->file];
+        rg_autofree char *left = rg_strf("%s: %s%s%s%s", rg_option_key(o), o->arg ? o->arg : "",
+                                         o->arg && *kind ? " (" : "", kind,
+                                         o->arg && *kind ? ")" : "");
+        entry(text, left ? left : o->name, o->help);
+    }
+    rg_buf_printf(text, ".SH EXAMPLE\n");
+    example(text, "command: [python, train.py, --epochs, \"4\"]\nnp: 4\nenv:\n  OMP_NUM_THREADS: 1\n"
+                  "  LANG:\nshare-env: [API_TOKEN]\noutput-dir: logs\ntimeout: 2h");
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1)\n");
+}
+
+int rg_manual_print(struct rg_buf *text, const char *page)
+{
+    static void (*const pages[])(struct rg_buf *) = { page_reigen, page_run, page_explain, page_job };
+
+    for (size_t i = 0; rg_manual_pages[i]; i++) {
+        if (strcmp(rg_manual_pages[i], page) == 0) {
+            pages[i](text);
+            return rg_buf_status(text);
+        }
+    }
+    return -ENOENT;
+}
+
+int rg_cmd_man(int argc, char **argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    if (argc > 2)
+        return rg_fail_usage("man", "man %s %s: give one page", argv[1], argv[2]);
+    if (rg_manual_print(&text, argc == 2 ? argv[1] : "reigen") == -ENOENT)
+        return rg_fail_usage("man", "man %s: no such page; give reigen, reigen-run, reigen-explain or "
+                             "reigen-job", argv[1]);
+    return rg_print(rg_buf_text(&text));
+}

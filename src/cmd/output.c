@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "cmd/events.h"
+#include "cmd/lines.h"
+#include "cmd/outfiles.h"
+#include "cmd/sink.h"
+#include "cmd/terminal.h"
+
+struct rg_output {
+    struct rg_output_options o;
+    struct rg_sink sinks[2];
+    struct rg_lines *lines; /* 2 * rank + (stream - 1) */
+    struct rg_outfiles files;
+    struct rg_buf text;     /* what one call composes */
+    bool has_files, tagged, paused, undrained;
+    bool lost[2];           /* on_lost was called for this sink */
+    bool json_failed;
+};
+
+/* The place of a line, for the line function. */
+struct place {
+    struct rg_output *output;
+    int rank, stream;
+};
+
+static void report_lost(struct rg_output *output, int i)
+{
+    static const char *const names[] = { "standard output", "standard error" };
+    int e = output->sinks[i].errnum;
+    bool closed = e == EPIPE || e == EIO || e == ECONNRESET;
+    char cause[160];
+
+    if (!e || output->lost[i])
+        return;
+    output->lost[i] = true;
+    if (closed)
+        snprintf(cause, sizeof cause, "the reader of %s went away", names[i]);
+    else
+        snprintf(cause, sizeof cause, "cannot write to %s: %s", names[i], strerror(e));
+    output->o.on_lost(output->o.arg, cause, closed && i == 0);
+}
+
+static void on_change(void *arg)
+{
+    struct rg_output *output = arg;
+    size_t pending = rg_sink_pending(&output->sinks[0]) + rg_sink_pending(&output->sinks[1]);
+
+    report_lost(output, 0);
+    report_lost(output, 1);
+    if (output->paused ? pending < RG_OUTPUT_LOW_NBYTES : pending > RG_OUTPUT_HIGH_NBYTES) {
+        output->paused = !output->paused;
+        output->o.on_pause(output->o.arg, output->paused);
+    }
+    if (pending)
+        output->undrained = true;
+    else if (output->undrained) {
+        output->undrained = false;
+        output->o.on_drained(output->o.arg);
+    }
+}
+
+int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
+                     struct rg_error *err)
+{
+    const struct rg_job *job = options->job;
+    struct rg_output *output = calloc(1, sizeof *output);
+
+    if (!output)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    output->o = *options;
+    output->tagged = job->tag == RG_TAG_ON || (job->tag == RG_TAG_AUTO && options->nranks > 1);
+    output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
+    rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
+    rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
+    int rc = output->lines ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+
+    if (rc == 0 && job->output_dir) {
+        rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, err);
+        output->has_files = rc == 0;
+    }
+    if (rc < 0) {
+        rg_output_destroy(output);
+        return rc;
+    }
+    *ret_output = output;
+    return 0;
+}
+
+void rg_output_destroy(struct rg_output *output)
+{
+    if (!output)
+        return;
+    for (int i = 0; output->lines && i < 2 * output->o.nranks; i++)
+        rg_lines_fini(&output->lines[i]);
+    free(output->lines);
+    if (output->has_files)
+        rg_outfiles_fini(&output->files);
+    rg_sink_fini(&output->sinks[0]);
+    rg_sink_fini(&output->sinks[1]);
+    rg_buf_fini(&output->text);
+    free(output);
+}
+
+static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
+{
+    rg_sink_write(&output->sinks[stream - 1], data, nbytes);
+    on_change(output);
+}
+
+static void send_text(struct rg_output *output, int stream)
+{
+    if (rg_buf_status(&output->text) < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    else
+        send(output, stream, rg_buf_bytes(&output->text), rg_buf_nbytes(&output->text));
+    /* Sticky errors and memory that one huge burst needed go together. */
+    if (rg_buf_status(&output->text) < 0 || output->text.capacity > (4u << 20))
+        rg_buf_fini(&output->text);
+    rg_buf_clear(&output->text);
+}
+
+static void put_time(struct rg_buf *text)
+{
+    uint64_t now = rg_wall_ns();
+    time_t seconds = (time_t) (now / RG_NS_PER_S);
+    struct tm tm;
+    char date[32];
+
+    localtime_r(&seconds, &tm);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
+    rg_buf_printf(text, "%s.%03d ", date, (int) (now / RG_NS_PER_MS % 1000));
+}
+
+/* Neighbouring ranks differ; standard error is bold. */
+static void put_tag(struct rg_output *output, const struct place *at, bool continued)
+{
+    static const int colours[] = { 36, 33, 32, 35, 34, 31 };
+    bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
+    const char *plus = continued ? "+" : "";
+
+    if (colour)
+        rg_buf_printf(&output->text, "\033[%s%dm[%d]%s\033[0m ", at->stream == 2 ? "1;" : "",
+                      colours[at->rank % (int) rg_array_len(colours)], at->rank, plus);
+    else
+        rg_buf_printf(&output->text, "[%d]%s ", at->rank, plus);
+}
+
+static void on_plain_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+    struct rg_output *output = at->output;
+    bool decorated = output->tagged || output->o.job->timestamps;
+
+    if (output->o.job->timestamps)
+        put_time(&output->text);
+    if (output->tagged)
+        put_tag(output, at, line->continued);
+    rg_buf_put(&output->text, line->data, line->nbytes);
+    if (!line->newline && !decorated)
+        return;
+    if (rg_terminal_is_raw())
+        rg_buf_put(&output->text, "\r", 1);
+    rg_buf_put(&output->text, "\n", 1);
+}
+
+static void on_json_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_event_output(&at->output->text, at->rank, at->stream, line);
+}
+
+static bool passes_raw(const struct rg_output *output, int rank)
+{
+    const struct rg_job *job = output->o.job;
+
+    if (job->json)
+        return false;
+    if (job->pty && rank == 0)
+        return true;
+    return output->o.nranks == 1 && !output->tagged && !job->timestamps;
+}
+
+static void show(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
+    struct place at = { output, rank, stream };
+    rg_line_fn *emit = output->o.job->json ? on_json_line : on_plain_line;
+    int rc = 0;
+
+    if (passes_raw(output, rank)) {
+        send(output, stream, data, nbytes);
+        return;
+    }
+    if (nbytes)
+        rc = rg_lines_feed(lines, data, nbytes, emit, &at);
+    else
+        rg_lines_finish(lines, emit, &at);
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    send_text(output, output->o.job->json ? 1 : stream);
+}
+
+static void keep(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int rc = nbytes ? rg_outfiles_write(&output->files, rank, stream, data, nbytes, &err)
+                    : rg_outfiles_close(&output->files, rank, stream, &err);
+
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, err.text, false);
+}
+
+void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                    size_t nbytes)
+{
+    if (output->has_files)
+        keep(output, rank, stream, data, nbytes);
+    if (rg_ranks_has(&output->o.job->show, rank))
+        show(output, rank, stream, data, nbytes);
+}
+
+void rg_output_event(struct rg_output *output, const void *line, size_t nbytes)
+{
+    send(output, 1, line, nbytes);
+}
+
+void rg_output_say(struct rg_output *output, const char *text)
+{
+    bool raw = rg_terminal_is_raw();
+
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n");
+        rg_buf_put(&output->text, p, n);
+        if (p[n])
+            rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
+        p += n + (p[n] == '\n');
+    }
+    send_text(output, 2);
+}
+
+void rg_output_finish(struct rg_output *output)
+{
+    for (int r = 0; r < output->o.nranks; r++) {
+        for (int stream = 1; stream <= 2; stream++)
+            rg_output_data(output, r, stream, NULL, 0);
+    }
+}
+
+bool rg_output_drained(const struct rg_output *output)
+{
+    return !rg_sink_pending(&output->sinks[0]) && !rg_sink_pending(&output->sinks[1]);
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen run: from the command line to a session, and from what the session reports to the user. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/loop.h"
+#include "base/time.h"
+#include "cmd/commands.h"
+#include "cmd/dryrun.h"
+#include "cmd/events.h"
+#include "cmd/exit.h"
+#include "cmd/help.h"
+#include "cmd/input.h"
+#include "cmd/output.h"
+#include "cmd/signals.h"
+#include "cmd/status.h"
+#include "cmd/terminal.h"
+#include "cmd/verdict.h"
+#include "launch/driver.h"
+#include "launch/exitcode.h"
+#include "launch/session.h"
+#include "spec/options.h"
+
+struct run {
+    struct rg_request request;
+    struct rg_plan plan;
+    struct rg_loop *loop;
+    struct rg_session *session;
+    struct rg_output *output;
+    struct rg_status status;
+    struct rg_signals signals;
+    struct rg_input input;
+    struct rg_buf event;       /* one JSON line */
+    struct rg_buf last_words;  /* the verdict, until all output is out */
+    int exit_code;
+    bool stdin_open;
+    bool ended;                /* the session is over */
+    bool paused;               /* what the session was told last */
+    bool reader_gone;          /* of standard output */
+};
+
+static void say(void *arg, const char *text)
+{
+    struct run *run = arg;
+
+    rg_output_say(run->output, text);
+}
+
+static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
+{
+    char text[RG_ERROR_TEXT_MAX + 64];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    say(run, text);
+}
+
+static void send_event(struct run *run)
+{
+    if (rg_buf_status(&run->event) < 0)
+        rg_buf_fini(&run->event);
+    else
+        rg_output_event(run->output, rg_buf_bytes(&run->event), rg_buf_nbytes(&run->event));
+    rg_buf_clear(&run->event);
+}
+
+/* --- what the session reports ------------------------------------------------------------------ */
+
+static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
+{
+    struct run *run = arg;
+    const char *name = run->plan.hosts[host].name;
+
+    rg_status_phase(&run->status, host, phase, reason);
+    if (run->request.job.json) {
+        rg_event_host(&run->event, name, phase, reason);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        sayf(run, "reigen: %s: %s%s%s\n", name, rg_phase_name(phase), reason && *reason ? ": " : "",
+             reason ? reason : "");
+    }
+}
+
+static int send_input(void *arg, const void *data, size_t nbytes)
+{
+    struct run *run = arg;
+
+    return rg_session_input(run->session, data, nbytes);
+}
+
+static void send_size(void *arg)
+{
+    struct run *run = arg;
+    int rows, columns;
+
+    if (!run->session)
+        return;
+    if (!run->request.job.pty)
+        rg_session_signal(run->session, SIGWINCH);
+    else if (rg_terminal_size(0, &rows, &columns))
+        rg_session_resize(run->session, rows, columns);
+}
+
+static void on_running(void *arg)
+{
+    struct run *run = arg;
+    const struct rg_job *job = &run->request.job;
+    bool none = job->stdin_mode == RG_STDIN_NONE || !run->stdin_open;
+
+    rg_status_stop(&run->status);
+    if (job->json) {
+        rg_event_running(&run->event);
+        send_event(run);
+    } else if (job->verbose) {
+        sayf(run, "reigen: %d rank%s started\n", run->plan.nranks, run->plan.nranks == 1 ? "" : "s");
+    }
+    if (job->pty) {
+        send_size(run);
+        rg_terminal_raw(0);
+    }
+    rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);
+}
+
+static void on_rank_started(void *arg, int rank, int pid)
+{
+    struct run *run = arg;
+    const char *host = run->plan.hosts[run->plan.ranks[rank].host].name;
+
+    if (run->request.job.json) {
+        rg_event_rank_started(&run->event, rank, host, pid);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        sayf(run, "reigen: rank %d is process %d on %s\n", rank, pid, host);
+    }
+}
+
+static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
+{
+    struct run *run = arg;
+
+    rg_output_data(run->output, rank, stream, data, nbytes);
+}
+
+static void on_rank_ended(void *arg, const struct rg_rank_end *end)
+{
+    struct run *run = arg;
+    rg_autobuf struct rg_buf how = RG_BUF_INIT;
+
+    if (run->request.job.json) {
+        rg_event_rank_ended(&run->event, end);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        rg_rank_end_print(end, &how);
+        sayf(run, "reigen: rank %d on %s ended: %s\n", end->rank, end->host, rg_buf_text(&how));
+    }
+}
+
+static void on_note(void *arg, int rank, const char *text)
+{
+    struct run *run = arg;
+
+    if (run->request.job.json) {
+        rg_event_note(&run->event, rank, text);
+        send_event(run);
+    } else if (!run->request.quiet && rank >= 0) {
+        sayf(run, "reigen: rank %d: %s\n", rank, text);
+    } else if (!run->request.quiet) {
+        sayf(run, "reigen: %s\n", text);
+    }
+}
+
+/* All ranks' output is out: now the verdict, which is to be read last. */
+static void speak_last(struct run *run)
+{
+    if (rg_buf_nbytes(&run->last_words) && !run->output)
+        return;
+    rg_autobuf struct rg_buf words = run->last_words;
+
+    run->last_words = (struct rg_buf) RG_BUF_INIT;
+    if (rg_buf_nbytes(&words))
+        say(run, rg_buf_text(&words));
+    if (rg_output_drained(run->output))
+        rg_loop_stop(run->loop);
+}
+
+static void on_ended(void *arg, const struct rg_verdict *verdict)
+{
+    struct run *run = arg;
+    const struct rg_request *request = &run->request;
+
+    run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
+    rg_status_stop(&run->status);
+    rg_input_stop(&run->input);
+    rg_terminal_restore();
+    rg_output_finish(run->output);
+    if (request->job.json) {
+        struct rg_verdict told = *verdict;
+        told.exit_code = run->exit_code;
+        rg_event_verdict(&run->event, &told);
+        send_event(run);
+    }
+    const struct rg_verdict_style style = { rg_terminal_colour(2), request->job.verbose > 0,
+                                            request->quiet, run->exit_code };
+
+    if (run->reader_gone)
+        rg_buf_printf(&run->last_words, "reigen: the reader of standard output went away, so the job "
+                      "was ended (exit code %d)\n", RG_EXIT_OUTPUT_LOST);
+    else
+        rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
+    run->ended = true;
+    if (rg_output_drained(run->output))
+        speak_last(run);
+}
+
+static const struct rg_session_ops session_ops = {
+    .on_phase = on_phase,
+    .on_running = on_running,
+    .on_rank_started = on_rank_started,
+    .on_output = on_output,
+    .on_rank_ended = on_rank_ended,
+    .on_note = on_note,
+    .on_ended = on_ended,
+};
+
+/* --- what the output reports ------------------------------------------------------------------- */
+
+static void on_pause(void *arg, bool pause)
+{
+    struct run *run = arg;
+
+    if (run->session && !run->ended)
+        rg_session_pause_output(run->session, pause);
+}
+
+static void on_lost(void *arg, const char *cause, bool closed)
+{
+    struct run *run = arg;
+
+    if (!run->session || run->ended) {
+        run->exit_code = run->exit_code ? run->exit_code : RG_EXIT_OUTPUT_LOST;
+        return;
+    }
+    rg_session_output_lost(run->session, cause);
+    if (closed && !run->reader_gone) {
+        run->reader_gone = true;
+        rg_session_signal(run->session, SIGTERM);
+    } else if (!closed) {
+        sayf(run, "reigen: %s; the job goes on\n", cause);
+    }
+}
+
+static void on_drained(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->ended)
+        speak_last(run);
+}
+
+/* --- signals ----------------------------------------------------------------------------------- */
+
+static void forward_signal(void *arg, int signo)
+{
+    struct run *run = arg;
+
+    /* The ranks are gone and only a slow reader is waited for: who asks to end means us. */
+    if (run->ended && (signo == SIGINT || signo == SIGTERM))
+        rg_loop_stop(run->loop);
+    else if (!run->ended)
+        rg_session_signal(run->session, signo);
+}
+
+static void kill_job(void *arg, int signo)
+{
+    struct run *run = arg;
+
+    if (run->ended)
+        rg_loop_stop(run->loop);
+    else
+        rg_session_kill(run->session, signo == SIGINT ? "interrupted twice" : "terminated twice");
+}
+
+static void on_stopping(void *arg)
+{
+    (void) arg;
+    rg_terminal_restore();
+}
+
+static void on_resumed(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->request.job.pty && run->input.loop && !run->ended)
+        rg_terminal_raw(0);
+}
+
+static const struct rg_signals_ops signals_ops = {
+    .forward = forward_signal,
+    .kill = kill_job,
+    .resize = send_size,
+    .stopping = on_stopping,
+    .resumed = on_resumed,
+};
+
+/* --- from the beginning to the end -------------------------------------------------------------- */
+
+static int check_cwd(const struct rg_job *job, struct rg_error *err)
+{
+    struct stat st;
+
+    if (!job->cwd)
+        return 0;
+    if (stat(job->cwd, &st) < 0)
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--cwd %s: %s", job->cwd, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return rg_error_set_exit(err, ENOTDIR, RG_EXIT_USAGE, "--cwd %s: not a directory", job->cwd);
+    return 0;
+}
+
+static int check_against_plan(const struct rg_job *job, const struct rg_plan *plan,
+                              struct rg_error *err)
+{
+    struct rg_job sized = *job;
+
+    sized.np = plan->nranks; /* now known, and with it what --stdin and --ranks may say */
+    return rg_job_check(&sized, err);
+}
+
+static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    struct rg_job *job = &run->request.job;
+    int rc = check_cwd(job, err);
+
+    if (rc >= 0)
+        rc = driver->discover(job, err);
+    if (rc >= 0)
+        rc = rg_plan_make(job, &run->plan, err);
+    if (rc >= 0 && (rc = check_against_plan(job, &run->plan, err)) < 0)
+        err->exit_code = RG_EXIT_USAGE;
+    return rc;
+}
+
+static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    const struct rg_job *job = &run->request.job;
+    const struct rg_output_options output = {
+        .loop = run->loop, .job = job, .nranks = run->plan.nranks, .out_fd = 1, .err_fd = 2,
+        .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
+        .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
+    };
+    int rc = rg_output_create(&output, &run->output, err);
+
+    if (rc < 0)
+        return rc;
+    if (rg_status_start(&run->status, run->loop, &run->plan, isatty(2) && !job->json, say, run) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    /* Quiet and JSON want no moving line; its timer ends here. */
+    if (run->request.quiet || job->json)
+        rg_status_stop(&run->status);
+    if (job->json) {
+        rg_event_start(&run->event, job, &run->plan);
+        send_event(run);
+    }
+    const struct rg_session_options options = { run->loop, job, &run->plan, driver, &session_ops,
+                                                run };
+
+    rc = rg_session_create(&options, &run->session, err);
+    if (rc >= 0)
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run);
+    return rc;
+}
+
+static void finish(struct run *run)
+{
+    rg_terminal_restore();
+    if (run->signals.loop)
+        rg_signals_stop(&run->signals);
+    rg_input_stop(&run->input);
+    rg_session_destroy(run->session);
+    rg_status_fini(&run->status);
+    rg_output_destroy(run->output);
+    rg_buf_fini(&run->event);
+    rg_buf_fini(&run->last_words);
+    rg_plan_fini(&run->plan);
+    rg_loop_destroy(run->loop);
+    rg_request_fini(&run->request);
+}
+
+static void say_notes(struct run *run)
+{
+    rg_autobuf struct rg_buf map = RG_BUF_INIT;
+
+    for (size_t i = 0; i < run->request.notes.count && !run->request.quiet; i++)
+        fprintf(stderr, "reigen: %s\n", run->request.notes.v[i]);
+    if (!run->request.display_map && !run->request.report_bindings)
+        return;
+    rg_plan_print(&run->plan, &run->request.job, &map);
+    fputs(rg_buf_text(&map), stderr);
+}
+
+static int print_dry_run(struct run *run)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    if (rg_dryrun_print(&run->plan, &run->request.job, &text) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "run");
+    return rg_print(rg_buf_text(&text));
+}
+
+static int print_help(void)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_help_run(&text, rg_help_columns());
+    return rg_print(rg_buf_text(&text));
+}
+
+static int run_job(struct run *run)
+{
+    const struct rg_driver_ops *driver = rg_driver_find("local");
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (prepare(run, driver, &err) < 0)
+        return rg_fail(&err, "run");
+    say_notes(run);
+    if (run->request.job.dry_run)
+        return print_dry_run(run);
+    if (rg_loop_create(&run->loop) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "run");
+    if (start(run, driver, &err) < 0)
+        return rg_fail(&err, "run");
+    rg_loop_run(run->loop);
+    return run->exit_code;
+}
+
+int rg_cmd_run(int argc, char **argv)
+{
+    static struct run run; /* zeroed, and too large for a frame */
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+    int code;
+
+    rg_stdio_ensure(open);
+    run.stdin_open = open[0];
+    rg_request_init(&run.request);
+    if (rg_request_parse(&run.request, argc, argv, &err) < 0)
+        code = rg_fail(&err, "run");
+    else if (run.request.help)
+        code = print_help();
+    else if (run.request.version)
+        code = rg_cmd_version(1, argv);
+    else
+        code = run_job(&run);
+    finish(&run);
+    return code;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* How long the word to stop may take to the agents before reigen itself stops. */
+#define STOP_DELAY_MS 50
+
+static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
+                                               SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH };
+
+static void stop_self(void *arg)
+{
+    struct rg_signals *signals = arg;
+
+    signals->ops->stopping(signals->arg);
+    kill(getpid(), SIGSTOP);
+}
+
+static void on_end_signal(struct rg_signals *signals, int signo)
+{
+    if (signals->ending) {
+        signals->ops->kill(signals->arg, signo);
+        return;
+    }
+    signals->ending = true;
+    signals->ops->forward(signals->arg, signo);
+}
+
+static void on_signal(void *arg, int signo)
+{
+    struct rg_signals *signals = arg;
+
+    switch (signo) {
+    case SIGINT:
+    case SIGTERM:
+        on_end_signal(signals, signo);
+        break;
+    case SIGTSTP:
+        signals->ops->forward(signals->arg, signo);
+        rg_timer_start(&signals->stop_timer, signals->loop, STOP_DELAY_MS, 0, stop_self, signals);
+        break;
+    case SIGCONT:
+        rg_timer_stop(&signals->stop_timer);
+        signals->ops->resumed(signals->arg);
+        signals->ops->forward(signals->arg, signo);
+        break;
+    case SIGWINCH:
+        signals->ops->resize(signals->arg);
+        break;
+    default:
+        signals->ops->forward(signals->arg, signo);
+        break;
+    }
+}
+
+void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
+                      const struct rg_signals_ops *ops, void *arg)
+{
+    struct sigaction old;
+
+    *signals = (struct rg_signals){ .loop = loop, .ops = ops, .arg = arg };
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
+    for (size_t i = 0; i < RG_SIGNALS_COUNT; i++) {
+        if (sigaction(handled[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+            continue;
+        rg_signal_start(&signals->watch[i], loop, handled[i], on_signal, signals);
+    }
+}
+
+void rg_signals_stop(struct rg_signals *signals)
+{
+    rg_timer_stop(&signals->stop_timer);
+    for (size_t i = 0; i < RG_SIGNALS_COUNT; i++)
+        rg_signal_stop(&signals->watch[i]);
+}

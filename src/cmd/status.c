@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "cmd/events.h"
+
+#define TTY_DELAY_MS 300
+#define TTY_REPEAT_MS 500
+#define LOG_DELAY_MS 2000
+#define LOG_REPEAT_MS 10000
+#define NAMED_MAX 3 /* hosts named in one line */
+
+static void show(void *arg)
+{
+    struct rg_status *status = arg;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int ready = 0, named = 0;
+
+    for (int h = 0; h < status->plan->nhosts; h++)
+        ready += status->hosts[h].phase >= RG_PHASE_READY;
+    rg_buf_printf(&text, "%sreigen: %d of %d host%s ready after %.0f s", status->tty ? "\r\033[K" : "",
+                  ready, status->plan->nhosts, status->plan->nhosts == 1 ? "" : "s",
+                  (double) (rg_now_ns() - status->since_ns) / 1e9);
+    for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
+        const struct rg_status_host *host = &status->hosts[h];
+        if (host->phase >= RG_PHASE_READY)
+            continue;
+        rg_buf_printf(&text, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
+                      rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
+                      *host->reason ? ")" : "");
+    }
+    if (!status->tty)
+        rg_buf_printf(&text, "\n");
+    status->shown = true;
+    status->say(status->arg, rg_buf_text(&text));
+}
+
+int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct rg_plan *plan,
+                    bool tty, void (*say)(void *arg, const char *text), void *arg)
+{
+    *status = (struct rg_status){ .plan = plan, .tty = tty, .say = say, .arg = arg };
+    status->hosts = calloc((size_t) plan->nhosts + 1, sizeof *status->hosts);
+    if (!status->hosts)
+        return -ENOMEM;
+    status->since_ns = rg_now_ns();
+    rg_timer_start(&status->timer, loop, tty ? TTY_DELAY_MS : LOG_DELAY_MS,
+                   tty ? TTY_REPEAT_MS : LOG_REPEAT_MS, show, status);
+    return 0;
+}
+
+void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phase,
+                     const char *reason)
+{
+    status->hosts[host].phase = phase;
+    snprintf(status->hosts[host].reason, sizeof status->hosts[host].reason, "%s",
+             reason ? reason : "");
+}
+
+void rg_status_stop(struct rg_status *status)
+{
+    rg_timer_stop(&status->timer);
+    if (status->tty && status->shown && !status->over)
+        status->say(status->arg, "\r\033[K");
+    status->over = true;
+}
+
+void rg_status_fini(struct rg_status *status)
+{
+    rg_timer_stop(&status->timer);
+    free(status->hosts);
+    status->hosts = NULL;
+}

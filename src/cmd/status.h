@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the user sees while a job starts: one line that changes on a terminal, from 0.3 s on; elsewhere a line
+ * after 2 s and every 10 s, so that a log of a quick start stays empty. It names each host that is not
+ * ready, its phase and the reason.
+ *
+ * Thread rule: the loop's thread. Nothing blocks.
+ */
+#ifndef RG_CMD_STATUS_H
+#define RG_CMD_STATUS_H
+
+#include "base/loop.h"
+#include "launch/plan.h"
+#include "launch/session.h"
+
+struct rg_status_host {
+    enum rg_host_phase phase;
+    char reason[160];
+};
+
+struct rg_status {
+    struct rg_timer timer;
+    const struct rg_plan *plan;
+    struct rg_status_host *hosts;
+    bool tty, shown, over;
+    uint64_t since_ns;
+    void (*say)(void *arg, const char *text);
+    void *arg;
+};
+
+/* say gets text for standard error. 0 or -ENOMEM. */
+int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct rg_plan *plan,
+                    bool tty, void (*say)(void *arg, const char *text), void *arg);
+void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phase,
+                     const char *reason);
+/* The start is over, well or not: wipe the line, show nothing more. Twice is fine. */
+void rg_status_stop(struct rg_status *status);
+void rg_status_fini(struct rg_status *status);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/exitcode.h"
+
+#define BOLD_RED "\033[1;31m"
+#define DIM "\033[2m"
+#define PLAIN "\033[0m"
+
+void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
+{
+    switch (end->end) {
+    case RG_END_EXIT:
+        rg_buf_printf(text, "exit code %d", end->value);
+        break;
+    case RG_END_SIGNAL:
+        rg_buf_printf(text, "signal %d (%s)", end->value, strsignal(end->value));
+        break;
+    case RG_END_NOT_STARTED:
+        if (end->consequence)
+            rg_buf_printf(text, "not started any more");
+        else
+            rg_buf_printf(text, "could not be started: %s", strerror(end->value));
+        break;
+    case RG_END_LOST:
+        rg_buf_printf(text, "lost with its host");
+        break;
+    }
+    if (end->oom)
+        rg_buf_printf(text, ", for lack of memory (the kernel's out-of-memory killer)");
+}
+
+/* Last lines come from anywhere: control characters must not steer the terminal. */
+static void put_shown(struct rg_buf *text, const char *line)
+{
+    for (const char *p = line; *p; p++) {
+        unsigned char c = (unsigned char) *p;
+        if ((c < 0x20 && c != '\t') || c == 0x7f)
+            rg_buf_printf(text, "\\x%02x", c);
+        else
+            rg_buf_put(text, p, 1);
+    }
+}
+
+static void print_cause(const struct rg_verdict *v, const struct rg_verdict_style *style,
+                        struct rg_buf *text)
+{
+    rg_buf_printf(text, "reigen: %s%s%s\n", style->colour ? BOLD_RED : "", v->cause,
+                  style->colour ? PLAIN : "");
+}
+
+static void print_first(const struct rg_verdict *v, const struct rg_verdict_style *style,
+                        struct rg_buf *text)
+{
+    const struct rg_rank_end *first = v->first;
+
+    /* Why a rank could not be started is said best by who tried. */
+    if (first->end == RG_END_NOT_STARTED && *v->cause) {
+        print_cause(v, style, text);
+        return;
+    }
+    rg_buf_printf(text, "reigen: %srank %d on %s failed first: ", style->colour ? BOLD_RED : "",
+                  first->rank, first->host);
+    rg_rank_end_print(first, text);
+    rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
+                  (double) first->at_ns / 1e9);
+    if (first->note && *first->note)
+        rg_buf_printf(text, "  its runtime reported: %s\n", first->note);
+    for (size_t i = 0; i < v->nlast_lines && !style->quiet; i++) {
+        if (i == 0)
+            rg_buf_printf(text, "  its last lines:\n");
+        rg_buf_printf(text, "    %s| ", style->colour ? DIM : "");
+        put_shown(text, v->last_lines[i]);
+        rg_buf_printf(text, "%s\n", style->colour ? PLAIN : "");
+    }
+}
+
+static bool same_end(const struct rg_rank_end *a, const struct rg_rank_end *b)
+{
+    return a->end == b->end && a->value == b->value && a->oom == b->oom &&
+           a->consequence == b->consequence;
+}
+
+static bool is_ok(const struct rg_rank_end *end)
+{
+    return end->end == RG_END_EXIT && end->value == 0;
+}
+
+/* "ranks 0-1, 3": those that ended as ranks[from] did, from there on. */
+static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, int from, bool *done,
+                        struct rg_buf *text)
+{
+    rg_autobuf struct rg_buf set = RG_BUF_INIT;
+    int count = 0;
+
+    for (int r = from; r < plan->nranks; r++) {
+        int last = r;
+        if (done[r] || &v->ends[r] == v->first || !same_end(&v->ends[r], &v->ends[from]))
+            continue;
+        while (last + 1 < plan->nranks && !done[last + 1] && &v->ends[last + 1] != v->first &&
+               same_end(&v->ends[last + 1], &v->ends[from]))
+            last++;
+        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+        for (; r <= last; r++, count++)
+            done[r] = true;
+        r--;
+    }
+    rg_buf_printf(text, "%s rank%s %s: ", v->ends[from].consequence ? "  died of it:" : "  also failed:",
+                  count == 1 ? "" : "s", rg_buf_text(&set));
+    rg_rank_end_print(&v->ends[from], text);
+    rg_buf_printf(text, "\n");
+}
+
+static void print_others(const struct rg_verdict *v, const struct rg_plan *plan, struct rg_buf *text)
+{
+    rg_autofree bool *done = calloc((size_t) plan->nranks + 1, sizeof *done);
+
+    for (int pass = 0; done && pass < 2; pass++) {
+        for (int r = 0; r < plan->nranks; r++) {
+            const struct rg_rank_end *end = &v->ends[r];
+            if (!done[r] && end != v->first && !is_ok(end) && end->consequence == (pass == 1))
+                print_group(v, plan, r, done, text);
+        }
+    }
+}
+
+void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
+                      const struct rg_verdict_style *style, struct rg_buf *text)
+{
+    int code = style->exit_code;
+
+    if (v->ok && code == 0) {
+        if (style->verbose)
+            rg_buf_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->nranks,
+                          plan->nranks == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);
+        return;
+    }
+    if (v->first)
+        print_first(v, style, text);
+    else if (*v->cause)
+        print_cause(v, style, text);
+    if (v->first && v->ends && !style->quiet)
+        print_others(v, plan, text);
+    const char *name = rg_exit_find(code)->name;
+
+    if (v->first && v->first->end == RG_END_EXIT && v->first->value == code)
+        rg_buf_printf(text, "reigen: exit code %d, the rank's own\n", code);
+    else
+        rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
+                      code);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verdict as a person reads it: who failed first, on which host, how, its last lines, which others died
+ * of it, and the exit code. Nothing for a job that ended well, one line with --verbose.
+ *
+ * Any thread; nothing blocks.
+ */
+#ifndef RG_CMD_VERDICT_H
+#define RG_CMD_VERDICT_H
+
+#include "base/buf.h"
+#include "launch/plan.h"
+#include "launch/session.h"
+
+struct rg_verdict_style {
+    bool colour;
+    bool verbose;   /* a line when all is well, too */
+    bool quiet;     /* the cause and the code only */
+    int exit_code;  /* what reigen really ends with: more than the session may have gone wrong */
+};
+
+/* Append the text, whole lines. */
+void rg_verdict_print(const struct rg_verdict *verdict, const struct rg_plan *plan,
+                      const struct rg_verdict_style *style, struct rg_buf *text);
+
+/* "exit code 7", "signal 9 (Killed)", "could not be started: No such file or directory": appended. */
+void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text);
+
+#endif
