@@ -88,10 +88,13 @@ static void flush_out(struct rg_rankconn *conn)
                          MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno != EAGAIN)
-            conn->doomed = true;
-        if (n < 0)
+        if (n < 0 && errno == EAGAIN)
             return;
+        if (n < 0) {
+            /* It reads no more, but its last words may still be waiting for us. */
+            rg_buf_clear(&conn->out);
+            return;
+        }
         rg_buf_consume(&conn->out, (size_t) n);
     }
 }

@@ -48,7 +48,7 @@ void harness_free(struct harness *h)
     free(h);
 }
 
-/* --- what the session reports -------------------------------------------------------------------- */
+/* --- what the session reports ----------------------------------------------------------------- */
 
 static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
 {
@@ -155,7 +155,7 @@ const char *output_of(struct harness *h, int rank, int stream)
     return rg_buf_text(&h->out[rank][stream - 1]);
 }
 
-/* --- processes ------------------------------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------------------- */
 
 static bool has_text(const char *pid, const char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job run by a real session, the local driver and the real agent, with all that the session reports
- * collected. A test fills in job and hooks, calls run_job, and looks at the fields.
+ * A job run by a real session, the local driver and the real agent, with all that the session
+ * reports collected. A test fills in job and hooks, calls run_job, and looks at the fields.
  */
 #ifndef RG_TESTS_LAUNCH_HARNESS_H
 #define RG_TESTS_LAUNCH_HARNESS_H

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+
+#include "launch/exitcode.h"
+#include "launch/verdict.h"
+#include "unit.h"
+
+enum { NRANKS = 4 };
+
+/* How one rank ended, in short. */
+struct given {
+    enum rg_end end;
+    int value;
+    uint64_t at;        /* 0: it ended well, later than all others */
+    uint32_t signalled;
+    const char *note;
+    bool oom;
+};
+
+struct expected {
+    int exit_code;
+    int first; /* rank, or -1 */
+    const char *cause;
+    const char *consequences; /* the ranks, as digits */
+};
+
+struct rule {
+    const char *what;
+    struct given ranks[NRANKS];
+    const char *own_cause;
+    int own_exit_code;
+    bool own_first, own_is_signal;
+    const char *output_lost;
+    struct expected expected;
+};
+
+#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false }
+#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false }
+#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false }
+#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false }
+#define ACCUSED(code, at, note) { RG_END_EXIT, code, at, 0, note, false }
+#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false }
+#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false }
+
+static const struct rule rules[] = {
+    { "all well", { { 0 } }, "", 0, false, false, "", { 0, -1, "", "" } },
+    { "one fails, the others are stopped",
+      { STOPPED(30), STOPPED(31), EXITED(7, 10), STOPPED(32) },
+      "", 0, false, false, "", { 7, 2, "rank 2 on h: exit code 7", "013" } },
+    { "a signal is 128 + n",
+      { DIED(SIGSEGV, 5), { 0 }, { 0 }, { 0 } },
+      "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "" } },
+    { "memory ran out",
+      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true }, { 0 }, { 0 } },
+      "", 0, false, false, "",
+      { 137, 1, "rank 1 on h: signal 9 (Killed), sent by the kernel because memory ran out", "" } },
+    { "the earlier of two is first",
+      { { 0 }, EXITED(1, 20), { 0 }, EXITED(3, 10) },
+      "", 0, false, false, "", { 3, 3, "rank 3 on h: exit code 3", "" } },
+    { "heard of later, but accused by those that ended before it",
+      { ACCUSED(1, 5, "rank 3 on h died: signal 9 (Killed)"),
+        ACCUSED(1, 6, "rank 3 on h died: signal 9 (Killed)"), STOPPED(8), DIED(SIGKILL, 7) },
+      "", 0, false, false, "", { 137, 3, "rank 3 on h: signal 9 (Killed)", "012" } },
+    { "ended with a code of its own after our SIGTERM",
+      { GAVE_UP(3), EXITED(2, 2), GAVE_UP(3), GAVE_UP(4) },
+      "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "023" } },
+    { "a note that accuses nobody explains nothing away",
+      { ACCUSED(1, 5, "mismatched shapes"), { 0 }, { 0 }, { 0 } },
+      "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
+    { "a note that accuses a rank that ended well",
+      { ACCUSED(1, 5, "rank 1 on h died: nobody knows"), { 0 }, { 0 }, { 0 } },
+      "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
+    { "a note that accuses itself",
+      { ACCUSED(1, 5, "rank 0 on h died"), { 0 }, { 0 }, { 0 } },
+      "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
+    { "two that accuse each other",
+      { ACCUSED(1, 6, "rank 1 on h died"), ACCUSED(4, 5, "rank 0 on h died"), { 0 }, { 0 } },
+      "", 0, false, false, "", { 4, 1, "rank 1 on h: exit code 4", "0" } },
+    { "our own limit",
+      { STOPPED(5), STOPPED(6), STOPPED(7), GAVE_UP(8) },
+      "not done in time", RG_EXIT_TIMEOUT, true, false, "",
+      { 124, -1, "not done in time", "0123" } },
+    { "our own limit, though all then end well",
+      { { 0 } }, "not done in time", RG_EXIT_TIMEOUT, true, false, "",
+      { 124, -1, "not done in time", "" } },
+    { "a rank failed before our limit",
+      { EXITED(9, 2), STOPPED(6), STOPPED(7), STOPPED(8) },
+      "not done in time", RG_EXIT_TIMEOUT, false, false, "",
+      { 9, 0, "rank 0 on h: exit code 9", "123" } },
+    { "a signal to reigen",
+      { STOPPED(5), STOPPED(6), STOPPED(7), STOPPED(8) },
+      "told to stop", 130, true, true, "", { 130, -1, "told to stop", "0123" } },
+    { "a signal to reigen that all ranks took well",
+      { { 0 } }, "told to stop", 130, true, true, "", { 0, -1, "", "" } },
+    { "a lost host",
+      { LOST(3), LOST(3), STOPPED(5), STOPPED(6) },
+      "host h: gone", RG_EXIT_HOST_LOST, true, false, "", { 76, -1, "host h: gone", "0123" } },
+    { "the others were not even tried",
+      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false }, CANCELED(2), CANCELED(2), CANCELED(2) },
+      "", 0, false, false, "", { 127, 0, "rank 0 on h: cannot start it", "123" } },
+    { "lost output of a good job",
+      { { 0 } }, "", 0, false, false, "disk full", { 74, -1, "disk full", "" } },
+    { "lost output of a bad job",
+      { EXITED(5, 1), { 0 }, { 0 }, { 0 } },
+      "", 0, false, false, "disk full", { 5, 0, "rank 0 on h: exit code 5", "" } },
+};
+
+static void fill(const struct rule *rule, struct rg_fact facts[NRANKS])
+{
+    memset(facts, 0, NRANKS * sizeof(*facts));
+    for (int i = 0; i < NRANKS; i++) {
+        const struct given *given = &rule->ranks[i];
+        facts[i].ended = true;
+        facts[i].signalled = given->signalled;
+        facts[i].exit_code = given->end == RG_END_NOT_STARTED ? 127 : 0;
+        facts[i].text = given->end == RG_END_NOT_STARTED ? "cannot start it" : NULL;
+        facts[i].end = (struct rg_rank_end){
+            .rank = i, .host = "h", .end = given->end, .value = given->value, .oom = given->oom,
+            .note = given->note ? given->note : "", .at_ns = given->at ? given->at : 1000,
+        };
+    }
+}
+
+static void check(const struct rule *rule)
+{
+    struct rg_fact ranks[NRANKS];
+    char cause[RG_CAUSE_MAX], consequences[NRANKS + 1] = "";
+    struct rg_verdict verdict;
+    struct rg_facts facts = {
+        .ranks = ranks,
+        .nranks = NRANKS,
+        .own_cause = rule->own_cause,
+        .own_exit_code = rule->own_exit_code,
+        .own_first = rule->own_first,
+        .own_is_signal = rule->own_is_signal,
+        .output_lost = rule->output_lost,
+    };
+
+    fill(rule, ranks);
+    rg_verdict_judge(&facts, cause, &verdict);
+    for (int i = 0, n = 0; i < NRANKS; i++) {
+        if (ranks[i].end.consequence)
+            consequences[n++] = (char) ('0' + i);
+    }
+    print_message("%s\n", rule->what);
+    assert_int_equal(verdict.exit_code, rule->expected.exit_code);
+    assert_int_equal(verdict.first ? verdict.first->rank : -1, rule->expected.first);
+    assert_string_equal(verdict.cause, rule->expected.cause);
+    assert_string_equal(consequences, rule->expected.consequences);
+    assert_int_equal(verdict.ok, rule->expected.exit_code == 0);
+}
+
+static void rules_hold(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(rules); i++)
+        check(&rules[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(rules_hold) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
