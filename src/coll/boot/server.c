@@ -102,18 +102,20 @@ static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
         return r;
     bool same = hello.token.nbytes == server->facts_nbytes &&
                 memcmp(hello.token.data, server->facts, server->facts_nbytes) == 0;
+    uint32_t version = hello.version, rank = hello.rank;
+
     rg_codec_clear(rg_rankmsg_hello_fields, &hello);
     if (guest->rank >= 0)
         return -EBADMSG;
-    if (hello.version != RG_PROTOCOL_VERSION)
+    if (version != RG_PROTOCOL_VERSION)
         return refuse(guest, EPROTO, "rank 0 runs another version of Reigen");
     if (!same)
         return refuse(guest, EXDEV, "another job listens there");
-    if (hello.rank < 1 || hello.rank >= (uint32_t) server->size)
+    if (rank < 1 || rank >= (uint32_t) server->size)
         return refuse(guest, EINVAL, "there is no such rank in the job of that rank 0");
-    if (server->ranks[hello.rank])
+    if (server->ranks[rank])
         return refuse(guest, EEXIST, "this rank has already come");
-    guest->rank = (int) hello.rank;
+    guest->rank = (int) rank;
     server->ranks[guest->rank] = guest;
     server->nstrangers--;
     if (server->has_data_key)

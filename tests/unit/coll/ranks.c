@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "coll/sock.h"
+
+static const char *const variables[] = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "REIGEN_RANK", "REIGEN_SIZE", "REIGEN_LOCAL_RANK", "REIGEN_LOCAL_SIZE", "REIGEN_CROSS_RANK",
+    "REIGEN_CROSS_SIZE", "REIGEN_AGENT_SOCKET", "REIGEN_RANK_TOKEN", "REIGEN_JOB_ID",
+    "REIGEN_HOSTNAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK" };
+
+int ranks_port(void)
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        struct rg_sockaddr address;
+        uint16_t first;
+        int fds[18], n = 0;
+
+        rg_sock_parse("127.0.0.1:0", &address);
+        if (rg_sock_listen_tcp(&address, &fds[0], &first) < 0)
+            continue;
+        for (n = 1; n < 18 && first + n < 65536; n++) {
+            uint16_t port;
+
+            rg_sock_set_port(&address, (uint16_t) (first + n));
+            if (rg_sock_listen_tcp(&address, &fds[n], &port) < 0)
+                break;
+        }
+        for (int i = 0; i < n; i++)
+            close(fds[i]);
+        if (n == 18)
+            return first;
+    }
+    return 40000;
+}
+
+void ranks_setenv(const char *name, const char *value)
+{
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+void ranks_clearenv(void)
+{
+    for (size_t i = 0; i < rg_array_len(variables); i++)
+        unsetenv(variables[i]);
+}
+
+int ranks_fail(const struct rank *rank, int line, const char *what)
+{
+    fprintf(stderr, "rank %d of %d, line %d: not so: %s\n", rank->me, rank->n, line, what);
+    return 1;
+}
+
+static void setenv_int(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", value);
+    setenv(name, text, 1);
+}
+
+static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), void *arg)
+{
+    struct rank rank = { .me = me, .n = n, .arg = arg };
+
+    alarm(RANKS_LIMIT_S);
+    rank.config.planes = RG_PLANE_SHM | RG_PLANE_TCP;
+    rank.config.start_timeout_ms = 20000;
+    rank.config.fusion_nbytes = 128u << 20;
+    rank.config.spin_us = -1;
+    setenv_int("RANK", me);
+    setenv_int("WORLD_SIZE", n);
+    if (!getenv("MASTER_ADDR"))
+        setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv_int("MASTER_PORT", master_port);
+    int result = fn(&rank);
+
+    fflush(NULL);
+    _exit(result);
+}
+
+int ranks_run(int n, int master_port, int (*fn)(struct rank *rank), void *arg)
+{
+    pid_t pids[RANKS_MAX];
+    int first = 0;
+
+    fflush(NULL);
+    for (int i = 0; i < n; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            run_rank(i, n, master_port, fn, arg);
+    }
+    for (int i = 0; i < n; i++) {
+        int status = 0;
+
+        while (waitpid(pids[i], &status, 0) < 0 && errno == EINTR)
+            ;
+        if (!WIFEXITED(status))
+            fprintf(stderr, "rank %d of %d ended by signal %d\n", i, n, WTERMSIG(status));
+        int result = WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+
+        if (first == 0)
+            first = result;
+    }
+    return first;
+}
