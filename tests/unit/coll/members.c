@@ -38,7 +38,7 @@ static void member_init(struct member *member, int me, int n, struct rg_bell *be
         .rank = me, .size = n, .local_rank = me, .local_size = n, .cross_size = 1,
         .homogeneous = true, .nnodes = 1, .node_rank = me, .node_size = n,
         .node_ranks = member->node_ranks, .leaders = member->leaders, .peers = member->peers,
-        .listen_fd = -1, .ncores = 1,
+        .ncores = 1,
         .bells = { .bell = bells, .nmembers = n, .me = me },
     };
 }
