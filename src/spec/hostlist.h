@@ -20,8 +20,8 @@
 #define RG_HOSTFILE_NBYTES_MAX (4u << 20)
 #define RG_HOST_NAME_MAX 253
 
-/* Add each host of a comma-separated list. what names the option in errors. 0, -EINVAL, -E2BIG, -ENOMEM; after an
- * error the hosts before it have been added. */
+/* Add each host of a comma-separated list. what names the option in errors. 0, -EINVAL, -ERANGE
+ * (slots), -E2BIG, -ENOMEM; after an error the hosts before it have been added. */
 int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text,
                       struct rg_error *err);
 

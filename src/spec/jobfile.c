@@ -26,18 +26,35 @@ static void document_free(struct fy_document **doc)
     fy_document_destroy(*doc);
 }
 
+/* A collection stands where its first scalar does. */
+static struct fy_node *first_scalar(struct fy_node *node)
+{
+    for (int depth = 0; node && depth < 64 && !fy_node_is_scalar(node); depth++) {
+        void *prev = NULL;
+        if (fy_node_is_sequence(node))
+            node = fy_node_sequence_iterate(node, &prev);
+        else
+            node = fy_node_pair_key(fy_node_mapping_iterate(node, &prev));
+    }
+    return node;
+}
+
 /* Every error stands where its node does; an empty node stands where its key does. */
 static void node_place(struct fy_node *node, struct fy_node *fallback, int *ret_line, int *ret_column)
 {
-    struct fy_token *token = fy_node_is_scalar(node) ? fy_node_get_scalar_token(node) : NULL;
+    struct fy_node *scalar = first_scalar(node);
+    struct fy_token *token = scalar ? fy_node_get_scalar_token(scalar) : NULL;
     const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
+    enum fy_node_style style = mark ? fy_node_get_style(scalar) : FYNS_ANY;
+    bool quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED;
 
     if (!mark && fallback) {
         node_place(fallback, NULL, ret_line, ret_column);
         return;
     }
     *ret_line = mark ? mark->line + 1 : 1;
-    *ret_column = mark ? mark->column + 1 : 1;
+    /* The mark of a quoted text is behind the quote. */
+    *ret_column = mark ? mark->column + (quoted && mark->column ? 0 : 1) : 1;
 }
 
 static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, struct fy_node *key,
@@ -265,6 +282,9 @@ static int unknown_key(const struct file *file, struct fy_node *key, const char 
     words[n] = NULL;
     const char *near = rg_str_nearest(name, words);
 
+    if (rg_option_find(name))
+        return fail(file, key, NULL, "\"%.100s\" stands on the command line only; reigen man reigen-job "
+                    "lists all keys", name);
     if (near)
         return fail(file, key, NULL, "unknown key \"%.100s\"; did you mean %s?", name, near);
     return fail(file, key, NULL, "unknown key \"%.100s\"; reigen man reigen-job lists all keys", name);
@@ -286,6 +306,12 @@ static int read_pair(const struct file *file, struct fy_node *key, struct fy_nod
     return option ? apply_option(file, option, key, node) : unknown_key(file, key, name);
 }
 
+static int empty_file(const struct file *file)
+{
+    return rg_error_set_exit(file->err, EINVAL, 2, "%s:1:1: the job file is empty; it is a mapping "
+                             "such as \"command: [python, train.py]\"", file->path);
+}
+
 static int read_root(const struct file *file, struct fy_document *doc)
 {
     struct fy_node *root = fy_document_root(doc);
@@ -294,8 +320,7 @@ static int read_root(const struct file *file, struct fy_document *doc)
     int rc = 0;
 
     if (!root || is_plain_null(root))
-        return rg_error_set_exit(file->err, EINVAL, 2, "%s:1:1: the job file is empty; it is a mapping "
-                                 "such as \"command: [python, train.py]\"", file->path);
+        return empty_file(file);
     if (fy_node_is_alias(root) || !fy_node_is_mapping(root))
         return fail(file, root, NULL, "%s stands here; a job file is a mapping such as "
                     "\"command: [python, train.py]\"", kind_name(root));
@@ -314,8 +339,9 @@ static int syntax_error(const struct file *file, struct fy_diag *diag)
     void *prev = NULL;
     struct fy_diag_error *first = fy_diag_errors_iterate(diag, &prev);
 
+    /* Without a document, there is none to find fault with. */
     if (!first)
-        return rg_error_set_exit(file->err, EINVAL, 2, "%s:1:1: not YAML", file->path);
+        return empty_file(file);
     return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: not YAML: %.200s", file->path,
                              first->line > 0 ? first->line : 1,
                              first->column > 0 ? first->column : 1, first->msg);
