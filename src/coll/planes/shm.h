@@ -34,6 +34,7 @@ enum {
     RG_SHM_NSLOTS = 4,
     RG_SHM_LINE = 128,               /* two cache lines: the prefetcher fetches pairs */
     RG_SHM_ONESHOT_NBYTES = 32 * 1024, /* up to here every member reduces everything itself */
+    RG_SHM_BLOCK_NBYTES = 8 * 1024,    /* reduced at a time: stays in the first-level cache */
     RG_SHM_CHUNK_MIN = 64 * 1024,    /* smaller operations are not cut */
 };
 

@@ -72,23 +72,42 @@ static void scatter(const struct rg_shm *shm, const char *src, size_t lo, size_t
     }
 }
 
-/* Reduce elements [lo, hi) in the order of members: the others' from their slots, which hold the chunk's elements from
- * `start` on, this member's from its own buffer, where they lie in the cache. dst NULL: into the outputs. */
-static void reduce_range(struct rg_shm *shm, uint64_t chunk, size_t start, size_t lo, size_t hi,
-                         char *dst)
+/* Reduce a span, element lo on, in the order of members: the others' from their slots, which hold the chunk's elements
+ * from `start` on, this member's from its own buffer, where they lie in the cache. Into the output (if any) and, where
+ * slot is given, there too for the others: block by block, so that the second store finds the first one's data in the
+ * first-level cache. */
+static void reduce_span(struct rg_shm *shm, uint64_t chunk, size_t start, size_t lo,
+                        struct span span, char *slot)
 {
     const void *srcs[RG_REDUCE_SOURCES_MAX];
+    size_t block = slot ? RG_SHM_BLOCK_NBYTES / shm->element : span.count;
 
+    for (size_t i = 0, n; i < span.count; i += n) {
+        size_t offset = (lo + i - start) * shm->element, done = i * shm->element;
+        char *to = span.out ? span.out + done : slot ? slot + offset : NULL;
+
+        n = min_size(block, span.count - i);
+        for (int k = 0; k < shm->n; k++)
+            srcs[k] = k != shm->me ? rg_shm_slot(shm, k, chunk) + offset
+                      : span.in    ? span.in + done
+                                   : NULL;
+        if (to)
+            rg_reduce(shm->coll.dtype, shm->coll.op, to, srcs, shm->n, n, &shm->coll.scale);
+        if (slot && span.out)
+            memcpy(slot + offset, to, n * shm->element);
+    }
+}
+
+/* Elements [lo, hi) of a chunk that begins with element start. */
+static void reduce_range(struct rg_shm *shm, uint64_t chunk, size_t start, size_t lo, size_t hi,
+                         char *slot)
+{
     while (lo < hi) {
         struct span span = span_at(shm, lo, hi);
-        size_t offset = (lo - start) * shm->element;
-        void *to = dst ? dst + offset : span.out;
 
-        for (int i = 0; i < shm->n; i++)
-            srcs[i] = i == shm->me ? span.in : rg_shm_slot(shm, i, chunk) + offset;
-        if (to)
-            rg_reduce(shm->coll.dtype, shm->coll.op, to, srcs, shm->n, span.count,
-                      &shm->coll.scale);
+        if (shm->coll.kind == RG_COLL_REDUCE && shm->coll.root != shm->me)
+            span.out = NULL;
+        reduce_span(shm, chunk, start, lo, span, slot);
         lo += span.count;
     }
 }
@@ -164,8 +183,9 @@ static void twoshot_out(struct rg_shm *shm, uint64_t chunk)
     for (int i = 0; i < shm->n; i++) {
         struct range part = part_range(shm, chunk, i);
 
-        scatter(shm, rg_shm_slot(shm, i, chunk) + (part.lo - all.lo) * shm->element, part.lo,
-                part.hi);
+        if (i != shm->me) /* this member's own was put in place when it was reduced */
+            scatter(shm, rg_shm_slot(shm, i, chunk) + (part.lo - all.lo) * shm->element,
+                    part.lo, part.hi);
     }
 }
 
