@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at processes from outside: who is there, whose child, with how much memory."""
+import os
+import time
+import uuid
+
+GONE_S = 5.0
+
+
+def mark():
+    """A word that no other process has, to put into command lines."""
+    return f'reigen-mark-{uuid.uuid4().hex}'
+
+
+def _read(path):
+    try:
+        with open(path, 'rb') as f:
+            return f.read()
+    except OSError:
+        return b''
+
+
+def with_word(word):
+    """The pids of all processes, zombies excluded, that have this word among their arguments."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        if word.encode() in _read(f'/proc/{pid}/cmdline') and state(int(pid)) not in 'ZX':
+            found.append(int(pid))
+    return found
+
+
+def state(pid):
+    stat = _read(f'/proc/{pid}/stat')
+    return stat.rpartition(b')')[2].split()[0].decode() if stat else 'X'
+
+
+def parent(pid):
+    return int(_read(f'/proc/{pid}/stat').rpartition(b')')[2].split()[1])
+
+
+def children(pid):
+    return [int(p) for p in filter(str.isdigit, os.listdir('/proc'))
+            if (s := _read(f'/proc/{p}/stat').rpartition(b')')[2].split()) and int(s[1]) == pid]
+
+
+def agent_of(launcher):
+    """The agent that this launcher has started, once it is there."""
+    return wait_for(lambda: [p for p in children(launcher)
+                             if b'reigen-agent' in _read(f'/proc/{p}/cmdline')], 'an agent')[0]
+
+
+def peak_kib(pid):
+    """The most memory that a process has had so far."""
+    for line in _read(f'/proc/{pid}/status').decode().splitlines():
+        if line.startswith('VmHWM:'):
+            return int(line.split()[1])
+    return 0
+
+
+def wait_for(condition, what, seconds=20.0):
+    """What condition() returns, once that is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        assert time.monotonic() < deadline, f'{what} did not come within {seconds} s'
+        time.sleep(0.01)
+
+
+def wait_count(word, count, seconds=20.0):
+    """The pids with this word, once there are count of them."""
+    return wait_for(lambda: (p := with_word(word)) if len(with_word(word)) == count else None,
+                    f'{count} processes with {word}', seconds)
+
+
+def assert_gone(word, seconds=GONE_S):
+    deadline = time.monotonic() + seconds
+    while left := with_word(word):
+        assert time.monotonic() < deadline, \
+            f'still there after {seconds} s: {[(p, _read(f"/proc/{p}/cmdline")) for p in left]}'
+        time.sleep(0.02)
