@@ -40,6 +40,7 @@ struct run {
     bool ended;                /* the session is over */
     bool paused;               /* what the session was told last */
     bool reader_gone;          /* of standard output */
+    bool killed;               /* by a second signal: nothing is waited for */
 };
 
 static void say(void *arg, const char *text)
@@ -213,8 +214,10 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     else
         rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
     run->ended = true;
-    if (rg_output_drained(run->output))
+    if (rg_output_drained(run->output) || run->killed)
         speak_last(run);
+    if (run->killed)
+        rg_loop_stop(run->loop);
 }
 
 static const struct rg_session_ops session_ops = {
@@ -279,6 +282,7 @@ static void kill_job(void *arg, int signo)
 {
     struct run *run = arg;
 
+    run->killed = true;
     if (run->ended)
         rg_loop_stop(run->loop);
     else

@@ -62,8 +62,10 @@ static void hard_due(void *arg)
         if (!host->gone && (session->abandoned || session->nended < session->o.plan->nranks))
             session->o.driver->stop(session->driver_state, i);
     }
-    if (session->abandoned)
+    if (session->abandoned) {
+        session->discarding = true;
         session_drop_output(session);
+    }
     session_check_end(session);
 }
 
@@ -300,6 +302,8 @@ void rg_session_kill(struct rg_session *session, const char *cause)
     bool was_running = session->state == STATE_RUNNING;
     session->state = STATE_ENDING;
     session->abandoned = true;
+    if (session->output_paused)
+        session_drop_output(session);
     rg_timer_stop(&session->start_timer);
     rg_timer_stop(&session->job_timer);
     stop_the_unready(session, was_running);

@@ -143,7 +143,7 @@ bool session_host_has_rank(const struct session_host *host, uint32_t rank);
 int session_on_output(struct session_host *host, int rank, int stream, struct rg_span *take_data);
 /* The ends of this host's streams that have not come. */
 void session_end_streams(struct session_host *host);
-/* Forget what was not delivered, and what may still come. */
+/* Forget what was not delivered. */
 void session_drop_output(struct rg_session *session);
 
 /* --- session_input.c -------------------------------------------------------------------------- */

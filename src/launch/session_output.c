@@ -54,6 +54,12 @@ static struct session_chunk *take_first(struct rg_session *session)
     return chunk;
 }
 
+/* The owner wants the end at once and takes nothing: what its ranks still say is let go. */
+static bool is_unwanted(const struct rg_session *session)
+{
+    return session->discarding || (session->abandoned && session->output_paused);
+}
+
 int session_on_output(struct session_host *host, int rank, int stream, struct rg_span *take_data)
 {
     struct rg_session *session = host->session;
@@ -63,12 +69,13 @@ int session_on_output(struct session_host *host, int rank, int stream, struct rg
         return -EBADMSG;
     if (!take_data->nbytes)
         r->stream_ended[stream - 1] = true;
-    if (session->discarding)
-        return 0;
     rg_tail_put(&r->tail, stream, take_data->data, take_data->nbytes);
-    if (session->output_paused || session->chunks || session->delivering)
+    if (is_unwanted(session))
+        acknowledge(host, take_data->nbytes);
+    else if (session->output_paused || session->chunks || session->delivering)
         return keep(host, rank, stream, take_data);
-    deliver(host, rank, stream, take_data->data, take_data->nbytes);
+    else
+        deliver(host, rank, stream, take_data->data, take_data->nbytes);
     return 0;
 }
 
@@ -91,15 +98,17 @@ void session_drop_output(struct rg_session *session)
 {
     while (session->chunks) {
         struct session_chunk *chunk = take_first(session);
+        acknowledge(&session->hosts[chunk->host], chunk->nbytes);
         free(chunk->data);
         free(chunk);
     }
-    session->discarding = true;
 }
 
 void rg_session_pause_output(struct rg_session *session, bool pause)
 {
     session->output_paused = pause;
+    if (pause && session->abandoned)
+        session_drop_output(session);
     if (pause || session->delivering)
         return;
     session->delivering = true;
