@@ -7,10 +7,6 @@
 
 #include "base/time.h"
 
-#ifndef RG_VERSION
-#define RG_VERSION "0"
-#endif
-
 const char *rg_phase_name(enum rg_host_phase phase)
 {
     static const char *const names[] = { "pending", "starting", "pulling", "connecting",
