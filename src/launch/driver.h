@@ -36,8 +36,8 @@ struct rg_driver_options {
     struct rg_loop *loop;
     const struct rg_job *job;
     const struct rg_plan *plan;
-    const uint8_t *key;        /* the job's key, RG_KEY_NBYTES: reaches agents over standard input or the like,
-                                  never by argv or environment */
+    const uint8_t *key; /* the job's key, RG_KEY_NBYTES: reaches agents over standard input or the
+                           like, never by argv or environment */
     const struct rg_driver_events *events;
     void *arg;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is killed, and whenever: the rest is gone within five seconds, and the cause is named."""
+"""Whatever is killed, and whenever: the rest is gone in five seconds, and the cause is named."""
 import os
 import random
 import signal

@@ -121,7 +121,8 @@ static int find_agent(char path[PATH_MAX], struct rg_error *err)
         return 0;
     return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                              "the program reigen-agent is neither in %s nor in "
-                             "%s/../libexec/reigen; install Reigen again, or set REIGEN_AGENT to its path",
+                             "%s/../libexec/reigen; install Reigen again, or set REIGEN_AGENT "
+                             "to its path",
                              dir, dir);
 }
 
