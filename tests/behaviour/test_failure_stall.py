@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that keeps the others waiting is reported: which rank, for which tensors, and what it is
+doing instead."""
+import errno
+import re
+import signal
+import time
+
+import pytest
+
+from ranks import SLOWER, job, run, state, two_hosts
+
+TCP = {'REIGEN_PLANES': 'tcp'}
+QUICK = {'REIGEN_STALL_SECONDS': 1}
+REPORT = 'waiting for remainder of ranks'
+
+
+def reports(ranks):
+    return ''.join(r.err for r in ranks)
+
+
+def until_reported(ranks, count=1, timeout=20 * SLOWER):
+    deadline = time.monotonic() + timeout
+    while reports(ranks).count(REPORT) < count:
+        assert time.monotonic() < deadline, state(ranks)
+        time.sleep(0.02)
+    return time.monotonic()
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
+def test_a_late_rank_is_reported_with_its_tensors(env):
+    with job('late', 3500 * SLOWER, size=3, env={**QUICK, **env}) as ranks:
+        ranks[0].wait_line('ready')
+        start = time.monotonic()
+        assert until_reported(ranks) - start < 3 * SLOWER
+        for rank in ranks:
+            rank.wait_line('done')
+            assert rank.wait(10 * SLOWER) == 0
+        text = reports(ranks)
+        assert re.search(r'Missing ranks:\s+2: \[.*allreduce\.grad\.0.*\]', text), text
+        assert not re.search(r'^\s*[01]: \[', text, re.M), text
+
+
+@pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
+def test_a_stopped_rank_is_reported_as_stopped(env):
+    with job('late', 'stop', size=2, env={**QUICK, **env}) as ranks:
+        ranks[0].wait_line('ready')
+        until_reported(ranks)
+        time.sleep(0.2)
+        assert 'stopped' in reports(ranks), reports(ranks)
+        ranks[1].kill(signal.SIGCONT)
+        for rank in ranks:
+            rank.wait_line('done')
+
+
+def test_reports_come_again_at_doubling_intervals():
+    with job('late', 'stop', size=2, env=QUICK) as ranks:
+        ranks[0].wait_line('ready')
+        times = [until_reported(ranks, n) for n in (1, 2, 3)]
+        first, second = times[1] - times[0], times[2] - times[1]
+        assert 0.5 < first < 2.5 and 1.5 < second < 6 and second > 1.4 * first, times
+        ranks[1].kill(signal.SIGCONT)
+        ranks[0].wait_line('done')
+
+
+@pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
+def test_a_stall_ends_the_job_where_that_is_asked_for(env):
+    limits = {**QUICK, 'HOROVOD_STALL_SHUTDOWN_TIME_SECONDS': 2}
+    with job('late', 20000, size=2, env={**limits, **env}) as ranks:
+        ranks[0].wait_line('ready')
+        start = time.monotonic()
+        line = ranks[0].wait_line('error', 10)
+        assert 1.5 < time.monotonic() - start < 6
+        assert line.startswith(f'error {-errno.ETIMEDOUT} '), line
+
+
+def test_a_stalled_host_is_reported(tmp_path):
+    with two_hosts(tmp_path) as (env, enter), \
+            job('late', 3500, size=4, env={**QUICK, **env}, enter=enter(4)) as ranks:
+        ranks[0].wait_line('ready')
+        until_reported(ranks)
+        for rank in ranks:
+            rank.wait_line('done')
+        assert re.search(r'Missing ranks:\s+3: \[.*allreduce\.grad\.0.*\]', reports(ranks)), \
+            reports(ranks)
+
+
+def test_no_report_without_a_stall_or_when_switched_off():
+    run('late', 300, size=2, env=QUICK)
+    run('late', 2500, size=2, env={**QUICK, 'HOROVOD_STALL_CHECK_DISABLE': 1})

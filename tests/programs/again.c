@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * usage: again TIMES [TIMEOUT_MS]
+ * Joins the job and leaves it, again and again, an allreduce in between; leaves no descriptor and
+ * no thread behind. Says "rank R of N" each time; when init fails "init NUMBER TEXT".
+ */
+#include "program.h"
+
+#include <dirent.h>
+
+static int entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int n = 0;
+
+    if (!dir)
+        fail("%s: %s", path, strerror(errno));
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    struct reigen_init_options options = { .timeout_ms = (int) argument(argc, argv, 2, 0) };
+    long times = argument(argc, argv, 1, 1);
+    int nfds = entries("/proc/self/fd"), nthreads = entries("/proc/self/task");
+
+    expect(reigen_shutdown(), 0, "shutdown before init");
+    for (long i = 0; i < times; i++) {
+        int r = reigen_init(&options);
+
+        if (r < 0) {
+            say("init %d %s", r, reigen_last_error());
+            if (entries("/proc/self/fd") != nfds || entries("/proc/self/task") != nthreads)
+                fail("a failed init has left something behind");
+            return 3;
+        }
+        expect(reigen_init(NULL), 0, "init when initialised");
+        say("rank %d of %d", reigen_rank(), reigen_size());
+        goes_on();
+        expect(reigen_shutdown(), 0, "shutdown");
+        expect(reigen_is_initialized(), 0, "is_initialized");
+        expect(reigen_barrier(), -ENOTCONN, "barrier after shutdown");
+        if (entries("/proc/self/fd") != nfds)
+            fail("%d descriptors, and %d before", entries("/proc/self/fd"), nfds);
+        if (entries("/proc/self/task") != nthreads)
+            fail("%d threads, and %d before", entries("/proc/self/task"), nthreads);
+    }
+    return 0;
+}

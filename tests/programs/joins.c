@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * usage: joins
+ * Rank r has data for 2 r + 1 steps, then joins: the others' sums are those of the ranks that
+ * still have data.
+ */
+#include "program.h"
+
+#define LARGE (256 << 10)
+
+static float in[LARGE], out[LARGE];
+
+/* The ranks that have data for this step. */
+static int nactive(int step)
+{
+    int n = 0;
+
+    for (int r = 0; r < reigen_size(); r++)
+        n += step < 2 * r + 1;
+    return n;
+}
+
+static void reduce(const char *name, int64_t count, int op, int step)
+{
+    struct reigen_options options = REIGEN_OPTIONS_INIT;
+    float want = (float) nactive(step);
+
+    options.op = op;
+    if (op == REIGEN_AVERAGE)
+        want /= (float) reigen_size();
+    for (int64_t i = 0; i < count; i++)
+        in[i] = 1;
+    expect(reigen_allreduce(name, in, out, REIGEN_FLOAT32, &count, 1, &options), 0, name);
+    for (int64_t i = 0; i < count; i++)
+        if (out[i] - want > 1e-6f || want - out[i] > 1e-6f)
+            fail("%s, step %d: element %lld is %g, not %g", name, step, (long long) i,
+                 (double) out[i], (double) want);
+}
+
+static void refused_beside_joined(int step)
+{
+    int64_t shape[] = { reigen_size() };
+    reigen_handle handle;
+
+    if (step == 0 || nactive(step) == reigen_size())
+        return;
+    expect(reigen_allgather_async("g", in, REIGEN_FLOAT32, shape, 1, NULL, &handle), 0, "gather");
+    if (reigen_wait(handle, -1) != -EINVAL)
+        fail("an allgather beside a joined rank did not fail");
+    expect_text(reigen_handle_error(handle), "Allgather is not supported with Join at this time");
+    reigen_release(handle);
+    expect(reigen_broadcast("b", in, out, REIGEN_FLOAT32, shape, 1, NULL), -EINVAL, "broadcast");
+    expect_text(reigen_last_error(), "Broadcast is not supported with Join at this time");
+    expect(reigen_reducescatter_async("s", in, REIGEN_FLOAT32, shape, 1, NULL, &handle), 0, "s");
+    if (reigen_wait(handle, -1) != -EINVAL)
+        fail("a reducescatter beside a joined rank did not fail");
+    expect_text(reigen_handle_error(handle),
+                "Reducescatter is not supported with Join at this time");
+    reigen_release(handle);
+}
+
+static void epoch(int epoch)
+{
+    char name[32];
+    reigen_handle handle;
+
+    for (int step = 0; step < 2 * reigen_rank() + 1; step++) {
+        snprintf(name, sizeof(name), "new.%d.%d", epoch, step);
+        reduce("small", 7, REIGEN_SUM, step);
+        reduce("large", LARGE, REIGEN_AVERAGE, step);
+        reduce(name, 1 + step * 5000, REIGEN_SUM, step);
+        refused_beside_joined(step);
+    }
+    expect(reigen_join_async(&handle), 0, "join");
+    int r = reigen_wait(handle, -1);
+
+    if (r < 1 || r > reigen_size())
+        fail("join gave %d: %s", r, reigen_handle_error(handle));
+    reigen_release(handle);
+    /* Nobody who has data for longer joins earlier. */
+    expect(r, reigen_size(), "the last rank to join, plus one,");
+    goes_on();
+}
+
+int main(void)
+{
+    begin();
+    for (int i = 0; i < 3; i++)
+        epoch(i);
+    expect(reigen_barrier(), 0, "barrier");
+    expect(reigen_shutdown(), 0, "shutdown");
+    say("joined");
+    return 0;
+}

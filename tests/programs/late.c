@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * usage: late MILLISECONDS|stop
+ * The last rank comes to three allreduces late, by this time, or after it has stopped itself and
+ * somebody has continued it. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
+ */
+#include "program.h"
+
+#include <signal.h>
+
+int main(int argc, char **argv)
+{
+    const char *names[] = { "grad.0", "grad.1", "grad.2" };
+    float data[COUNT_OF(names)] = { 1, 1, 1 };
+    reigen_handle handles[COUNT_OF(names)];
+
+    begin();
+    goes_on();
+    say("ready %d", (int) getpid());
+    if (reigen_rank() == reigen_size() - 1 && argc > 1) {
+        if (!strcmp(argv[1], "stop"))
+            raise(SIGSTOP);
+        else
+            sleep_ms((unsigned) argument(argc, argv, 1, 0));
+    }
+    int r = 0;
+
+    for (size_t i = 0; i < COUNT_OF(names) && r == 0; i++)
+        r = reigen_allreduce_async(names[i], &data[i], &data[i], REIGEN_FLOAT32, NULL, 0, NULL,
+                                   &handles[i]);
+    for (size_t i = 0; i < COUNT_OF(names) && r == 0; i++)
+        r = reigen_wait(handles[i], -1);
+    if (r < 0) {
+        say("error %d %s", r, reigen_last_error());
+    } else {
+        for (size_t i = 0; i < COUNT_OF(names); i++)
+            if (data[i] != (float) reigen_size())
+                fail("%s: %g", names[i], (double) data[i]);
+        say("done");
+    }
+    reigen_shutdown();
+    return 0;
+}
