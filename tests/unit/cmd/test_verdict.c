@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+
+#include "cmd/verdict.h"
+#include "unit.h"
+
+static struct rg_rank_end ends[4];
+static struct rg_plan plan = { .nranks = 4 };
+
+static struct rg_rank_end ended(int rank, enum rg_end how, int value, bool consequence)
+{
+    return (struct rg_rank_end){ .rank = rank, .host = "localhost", .end = how, .value = value,
+                                 .consequence = consequence, .note = "", .at_ns = 12300000000ull };
+}
+
+static const char *print(const struct rg_verdict *v, struct rg_verdict_style style,
+                         struct rg_buf *text)
+{
+    style.exit_code = style.exit_code ? style.exit_code : v->exit_code;
+    rg_verdict_print(v, &plan, &style, text);
+    return rg_buf_text(text);
+}
+
+static void the_first_is_named_with_host_how_and_last_lines(void **state)
+{
+    static const char *const lines[] = { "line one", "Traceback\033[2J" };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 7, .cause = "rank 2", .first = &ends[2], .ends = ends,
+                            .last_lines = lines, .nlast_lines = 2 };
+
+    (void) state;
+    ends[0] = ended(0, RG_END_SIGNAL, SIGTERM, true);
+    ends[1] = ended(1, RG_END_SIGNAL, SIGTERM, true);
+    ends[2] = ended(2, RG_END_EXIT, 7, false);
+    ends[3] = ended(3, RG_END_EXIT, 0, false);
+    const char *got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "reigen: rank 2 on localhost failed first: exit code 7, after 12.3 s\n");
+    assert_contains(got, "    | line one\n");
+    assert_contains(got, "Traceback\\x1b[2J\n"); /* no escape reaches the terminal */
+    assert_contains(got, "died of it: ranks 0-1: signal 15 (Terminated)");
+    assert_contains(got, "reigen: exit code 7, the rank's own\n");
+    assert_null(strstr(got, "rank 3"));
+    assert_null(strchr(got, '\033'));
+}
+
+static void a_good_end_says_nothing_unless_asked(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .ok = true, .cause = "", .ends = ends, .elapsed_ns = 1500000000 };
+
+    (void) state;
+    assert_string_equal(print(&v, (struct rg_verdict_style){ 0 }, &text), "");
+    assert_contains(print(&v, (struct rg_verdict_style){ .verbose = true }, &text),
+                    "4 ranks ended well after 1.5 s");
+}
+
+static void causes_without_a_rank_are_named(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 124, .cause = "not done within 5 s (--timeout)" };
+
+    (void) state;
+    const char *got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "not done within 5 s");
+    assert_contains(got, "exit code 124 (timeout); reigen explain 124");
+}
+
+static void memory_notes_and_lost_ranks_are_told(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 137, .cause = "x", .first = &ends[0], .ends = ends };
+
+    (void) state;
+    ends[0] = ended(0, RG_END_SIGNAL, SIGKILL, false);
+    ends[0].oom = true;
+    ends[0].note = "stalled for 10 s";
+    ends[1] = ended(1, RG_END_LOST, 0, true);
+    ends[2] = ended(2, RG_END_EXIT, 3, false);
+    ends[3] = ended(3, RG_END_NOT_STARTED, ENOENT, true);
+    const char *got = print(&v, (struct rg_verdict_style){ .colour = true }, &text);
+    assert_contains(got, "signal 9 (Killed), for lack of memory");
+    assert_contains(got, "its runtime reported: stalled for 10 s");
+    assert_contains(got, "also failed: rank 2: exit code 3");
+    assert_contains(got, "died of it: rank 1: lost with its host");
+    assert_contains(got, "rank 3: not started any more");
+    assert_contains(got, "\033[1;31m");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_is_named_with_host_how_and_last_lines),
+        cmocka_unit_test(a_good_end_says_nothing_unless_asked),
+        cmocka_unit_test(causes_without_a_rank_are_named),
+        cmocka_unit_test(memory_notes_and_lost_ranks_are_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
