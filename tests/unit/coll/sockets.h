@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs a function as n ranks of n nodes, each a thread with a team that knows the others' addresses on loopback: enough of
+ * a job for the tcp plane and for the order between leaders, and visible to the thread sanitizer.
+ */
+#ifndef TEST_COLL_SOCKETS_H
+#define TEST_COLL_SOCKETS_H
+
+#include "coll/config.h"
+#include "coll/team.h"
+
+enum { SOCKETS_MAX = 8, SOCKETS_LIMIT_S = 55 };
+
+struct place {
+    int me, n;
+    struct rg_team team;
+    struct rg_config config;
+    uint64_t deadline_ns;
+    void *arg;
+    int result;
+};
+
+/* 0 when fn returned 0 in all threads, else the first other result. A run of more than SOCKETS_LIMIT_S ends the
+ * program by SIGALRM. */
+int sockets_run(int n, int (*fn)(struct place *place), void *arg);
+
+/* Report what was expected and not found, and return 1. */
+int sockets_fail(const struct place *place, int line, const char *what);
+#define sockets_check(place, condition) \
+    ((condition) ? 0 : sockets_fail(place, __LINE__, #condition))
+
+#endif
