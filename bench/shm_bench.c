@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shm plane's allreduce beside the MPI_Allreduce of the MPI that this is compiled with, interleaved in the same
- * processes, so that noise meets both. Not installed, not part of the build:
+ * The shm plane's allreduce beside the MPI_Allreduce of the MPI that this is compiled with,
+ * interleaved in the same processes, so that noise meets both. Not installed, not part of the
+ * build:
  *
  *     ninja -C build src/coll/librg_coll.a
  *     mpicc -O2 -D_GNU_SOURCE -Isrc -Iinclude bench/shm_bench.c build/src/coll/librg_coll.a \
@@ -67,7 +68,8 @@ static void ours_open(int rank, int size)
     rg_plane_shm.open(&options, &plane, NULL);
 }
 
-/* Awake ranks spin; oversubscribed ones yield, as each yield lets a rank of the same core run; then all sleep. */
+/* Awake ranks spin; oversubscribed ones yield, as each yield lets a rank of the same core run; then
+ * all sleep. */
 static void ours(void *in, void *out, size_t count)
 {
     struct rg_coll coll = { RG_COLL_ALLREDUCE, REIGEN_FLOAT32, REIGEN_SUM, 0, count, NULL, NULL,

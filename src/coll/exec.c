@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An operation becomes up to three steps, each a plane's operation over one group or a local pass over memory. On one node
- * it is one step. Across nodes an allreduce is: reduce inside the node into the leader's `target` (or, where a node is one
- * rank, a local pass that gathers and scales), allreduce of target among the leaders, broadcast inside the node.
+ * An operation becomes up to three steps, each a plane's operation over one group or a local pass
+ * over memory. On one node it is one step. Across nodes an allreduce is: reduce inside the node
+ * into the leader's `target` (or, where a node is one rank, a local pass that gathers and scales),
+ * allreduce of target among the leaders, broadcast inside the node.
  */
 #include "coll/exec.h"
 
@@ -226,7 +227,8 @@ static int reserve(struct rg_exec *exec, size_t n)
     return 0;
 }
 
-/* Memory for the tensors end to end; a buffer grown for one great operation is kept for the next. */
+/* Memory for the tensors end to end; a buffer grown for one great operation is kept for the
+ * next. */
 static int reserve_staging(struct rg_exec *exec, size_t nbytes)
 {
     if (nbytes > exec->staging_nbytes) {
@@ -272,7 +274,8 @@ static size_t total_count(const struct rg_coll *colls, int n)
     return count;
 }
 
-/* Where this rank has the data in between: its output where that will do, else the staging buffer. Only leaders need any. */
+/* Where this rank has the data in between: its output where that will do, else the staging buffer.
+ * Only leaders need any. */
 static int choose_target(struct rg_exec *exec, const struct rg_coll *colls, int n,
                          char **ret_target)
 {
@@ -330,7 +333,8 @@ static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, 
 
     if (rc < 0)
         return rc;
-    /* A factor before the reduction is always applied here, as nodes of one rank and of several must agree. */
+    /* A factor before the reduction is always applied here, as nodes of one rank and of several
+     * must agree. */
     if (n > 1 || team->node_size > 1 || colls->scale.pre != 1.0 || !colls->in)
         allreduce_gather(exec, colls, n, target);
     if (team->node_rank == 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The visible table of data planes. A line says which groups a plane serves and by which bit of rg_config.planes it may be
- * used; which of several serves an operation is decided by score. docs/planes.md tells how to add one.
+ * The visible table of data planes. A line says which groups a plane serves and by which bit of
+ * rg_config.planes it may be used; which of several serves an operation is decided by score.
+ * docs/planes.md tells how to add one.
  */
 #ifndef RG_COLL_PLANES_PLANES_H
 #define RG_COLL_PLANES_PLANES_H

@@ -2,9 +2,10 @@
 /*
  * Inside the shm plane: what its files share. shm.c runs the pipeline, shm_steps.c moves the bytes.
  *
- * The region holds one line of counters per member, then per member a ring of RG_SHM_NSLOTS slots of RG_SHM_SLOT_NBYTES.
- * An operation is a series of chunks. Chunks are numbered from the birth of the region on, equally on all members;
- * chunk g of a member lives in its slot g mod RG_SHM_NSLOTS. For each chunk a member does up to three steps:
+ * The region holds one line of counters per member, then per member a ring of RG_SHM_NSLOTS slots
+ * of RG_SHM_SLOT_NBYTES. An operation is a series of chunks. Chunks are numbered from the birth of
+ * the region on, equally on all members; chunk g of a member lives in its slot g mod RG_SHM_NSLOTS.
+ * For each chunk a member does up to three steps:
  *
  *      in      copy its data into its slot           when all have consumed chunk g - RG_SHM_NSLOTS
  *      reduce  its part, from all slots, into its    when all have produced chunk g
@@ -12,9 +13,10 @@
  *      out     copy or reduce from the slots to      when those it reads from have produced, or
  *              its output                            (two-shot) all have reduced
  *
- * After each step it stores the chunk's number plus one in its counter of that step (release order) and rings.
- * Only the owner writes a counter; so there is no lock and no atomic read-modify-write. The steps of successive chunks
- * overlap: chunk g + 1 is copied in while chunk g waits for the others.
+ * After each step it stores the chunk's number plus one in its counter of that step (release order)
+ * and rings. Only the owner writes a counter; so there is no lock and no atomic read-modify-write.
+ * The steps of successive chunks overlap: chunk g + 1 is copied in while chunk g waits for the
+ * others.
  *
  * Thread rule: a plane's.
  */
@@ -30,7 +32,7 @@
 
 /* Sizes by measurement, see docs/planes.md. */
 enum {
-    RG_SHM_SLOT_NBYTES = 512 * 1024,
+    RG_SHM_SLOT_NBYTES = 256 * 1024,
     RG_SHM_NSLOTS = 4,
     RG_SHM_LINE = 128,               /* two cache lines: the prefetcher fetches pairs */
     RG_SHM_ONESHOT_NBYTES = 32 * 1024, /* up to here every member reduces everything itself */
@@ -79,7 +81,7 @@ struct rg_shm {
     struct rg_shm_piece one, *pieces; /* allreduce and reduce; pieces is &one or owned */
     size_t npieces;
     size_t *in_starts, *out_starts;   /* by member, elements: prefix sums of counts; owned */
-    size_t chunk;                     /* elements of a slot (or of a member's part of one) per chunk */
+    size_t chunk;                     /* elements per chunk, of a slot or of a share of one */
 
     uint64_t first;                   /* number of this operation's first chunk */
     uint64_t nchunks;

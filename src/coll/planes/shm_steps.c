@@ -72,10 +72,10 @@ static void scatter(const struct rg_shm *shm, const char *src, size_t lo, size_t
     }
 }
 
-/* Reduce a span, element lo on, in the order of members: the others' from their slots, which hold the chunk's elements
- * from `start` on, this member's from its own buffer, where they lie in the cache. Into the output (if any) and, where
- * slot is given, there too for the others: block by block, so that the second store finds the first one's data in the
- * first-level cache. */
+/* Reduce a span, element lo on, in the order of members: the others' from their slots, which hold
+ * the chunk's elements from `start` on, this member's from its own buffer, where they lie in the
+ * cache. Into the output (if any) and, where slot is given, there too for the others: block by
+ * block, so that the second store finds the first one's data in the first-level cache. */
 static void reduce_span(struct rg_shm *shm, uint64_t chunk, size_t start, size_t lo,
                         struct span span, char *slot)
 {
@@ -303,8 +303,8 @@ static void reducescatter_out(struct rg_shm *shm, uint64_t chunk)
 static const struct rg_shm_steps reducescatter = { produces_always, reducescatter_in, NULL,
                                                    reducescatter_out };
 
-/* A member knows only its own row of an alltoall, hence chunk 0 carries how many chunks each needs; the greatest
- * number holds for all. */
+/* A member knows only its own row of an alltoall, hence chunk 0 carries how many chunks each needs;
+ * the greatest number holds for all. */
 static void alltoall_in(struct rg_shm *shm, uint64_t chunk)
 {
     if (chunk == 0)

@@ -141,8 +141,8 @@ static inline uint32_t bits_of(float x)
     return bits;
 }
 
-/* bfloat16 is the upper half of a float32. Rounding to nearest even: add half of the last place, less one when
- * that place is even; a NaN is cut and kept one by its quiet bit. */
+/* bfloat16 is the upper half of a float32. Rounding to nearest even: add half of the last place,
+ * less one when that place is even; a NaN is cut and kept one by its quiet bit. */
 static void bf16_load(void *acc, const void *src, size_t n, double pre)
 {
     const u16 *x = src;
@@ -192,7 +192,8 @@ static inline float float_of_half(uint16_t h)
     return float_of(sign | (exponent + 112) << 23 | mant << 13);
 }
 
-/* Below 2^-14 the float adder rounds for us: 0.5 has its last place where a subnormal half has it. */
+/* Below 2^-14 the float adder rounds for us: 0.5 has its last place where a subnormal half has
+ * it. */
 static inline uint16_t half_of_float(float x)
 {
     uint32_t bits = bits_of(x), sign = (bits >> 16) & 0x8000, size = bits & 0x7fffffff;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner loops of reduction. kernels.c is compiled once per CPU variant, with that CPU's compiler options, and fills
- * one table; reduce.c chooses among the tables and cuts work into blocks. Only reduce.c includes this.
+ * The inner loops of reduction. kernels.c is compiled once per CPU variant, with that CPU's
+ * compiler options, and fills one table; reduce.c chooses among the tables and cuts work into
+ * blocks. Only reduce.c includes this.
  *
- * Every element type has an accumulator type: itself, but float32 for float16 and bfloat16. All pointers may have any
- * alignment; dst may equal a source exactly, else nothing overlaps.
+ * Every element type has an accumulator type: itself, but float32 for float16 and bfloat16. All
+ * pointers may have any alignment; dst may equal a source exactly, else nothing overlaps.
  */
 #ifndef RG_COLL_REDUCE_KERNELS_H
 #define RG_COLL_REDUCE_KERNELS_H

@@ -97,7 +97,8 @@ struct job {
     bool pre, post;
 };
 
-/* One block, from sources that all exist. The last step writes dst, so that dst may be any of them. */
+/* One block, from sources that all exist. The last step writes dst, so that dst may be any of
+ * them. */
 static void reduce_block(const struct job *job, char *dst, const char *const *srcs, int nsrcs,
                          size_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Composition over nodes. The members of the test are ranks of pretended nodes, and the plane between nodes is the shm
- * plane over memory of its own, under the name of the tcp plane, so that only the composition is on trial.
+ * Composition over nodes. The members of the test are ranks of pretended nodes, and the plane
+ * between nodes is the shm plane over memory of its own, under the name of the tcp plane, so that
+ * only the composition is on trial.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -32,7 +33,8 @@ static size_t area_nbytes(void)
     return rg_plane_shm.region_nbytes(MEMBERS_MAX);
 }
 
-/* One area for the leaders, one for all ranks. Bells of a group that is not a node's are not rung: nobody sleeps. */
+/* One area for the leaders, one for all ranks. Bells of a group that is not a node's are not rung:
+ * nobody sleeps. */
 static int fake_open(const struct rg_plane_options *options, void **ret_state,
                      struct rg_error *err)
 {
@@ -184,7 +186,8 @@ static int check_sum(const float *out, size_t count, const struct layout *layout
     return 0;
 }
 
-/* One allreduce; in place on odd ranks, without input on rank `without`, dropped by rank `dropped`. */
+/* One allreduce; in place on odd ranks, without input on rank `without`, dropped by rank
+ * `dropped`. */
 static int do_allreduce(struct rank *rank, size_t count, struct rg_scale scale, int without,
                         int dropped)
 {

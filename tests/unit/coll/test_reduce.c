@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduction against a plain reference that knows the types one element at a time, and the CPU variants against
- * each other. */
+/* Reduction against a plain reference that knows the types one element at a time, and the CPU
+ * variants against each other. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,8 @@ static float half_to_float(uint16_t h)
     return h & 0x8000 ? -size : size;
 }
 
-/* The nearest of all 65,536 candidates would be the definition; the nearest of both neighbours is the same. */
+/* The nearest of all 65,536 candidates would be the definition; the nearest of both neighbours is
+ * the same. */
 static uint16_t float_to_half(float x)
 {
     float size = fabsf(x);

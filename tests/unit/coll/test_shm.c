@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shm plane against a reference that each member computes by itself from all members' inputs: the same bytes
- * as the reference on every member are also the same bytes on all. */
+/* The shm plane against a reference that each member computes by itself from all members' inputs:
+ * the same bytes as the reference on every member are also the same bytes on all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -31,7 +31,8 @@ struct bench {
 
 static const struct rg_scale NO_SCALE = { 1.0, 1.0, 1 };
 
-/* Values that stay finite and exact enough in all types; floats are filled as numbers, not as bits. */
+/* Values that stay finite and exact enough in all types; floats are filled as numbers, not as
+ * bits. */
 static void fill(void *data, int dtype, size_t count, unsigned seed)
 {
     uint32_t x = seed * 2654435761u + 12345;
