@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/api.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+
+static _Atomic(struct rg_runtime *) the_runtime;
+static uint64_t generations;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static _Thread_local char last_error[RG_ERROR_TEXT_MAX];
+
+struct rg_runtime *rg_api_runtime(void)
+{
+    return atomic_load_explicit(&the_runtime, memory_order_acquire);
+}
+
+int rg_api_fail(const struct rg_error *err)
+{
+    memcpy(last_error, err->text, sizeof(last_error));
+    return -err->errnum;
+}
+
+int rg_api_failf(int errnum, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(last_error, sizeof(last_error), fmt, ap);
+    va_end(ap);
+    return -errnum;
+}
+
+int rg_api_uninitialised(void)
+{
+    return rg_api_failf(ENOTCONN, "Horovod has not been initialized; use hvd.init(). "
+                                  "(reigen_init has not been called, or not in this process)");
+}
+
+/* ---- life cycle */
+
+/* In a forked child: let go of everything without freeing, as any lock may be held by a thread that is not there. */
+static void after_fork(void)
+{
+    struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);
+
+    if (!rt)
+        return;
+    rg_engine_after_fork(rt->engine);
+    rg_team_after_fork(rt->team);
+    rg_boot_after_fork(rt->boot);
+}
+
+static void register_fork(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+static void runtime_free(struct rg_runtime *rt, bool goodbye)
+{
+    rg_engine_destroy(rt->engine);
+    rg_team_destroy(rt->team);
+    if (rt->boot)
+        rg_boot_close(rt->boot, goodbye);
+    free(rt->describe);
+    free(rt);
+}
+
+static char *describe(const struct rg_runtime *rt)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_buf_printf(&text, "boot: %s\n", rg_boot_name(rt->boot));
+    rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
+                  rt->team->nnodes == 1 ? "" : "s");
+    rg_exec_describe(rt->engine->exec, &text);
+    rg_buf_printf(&text, "waiting: %s\n",
+                  rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
+    return strdup(rg_buf_text(&text));
+}
+
+static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
+                    struct rg_error *err)
+{
+    uint64_t timeout_ms, deadline;
+    struct rg_engine_options engine = { 0 };
+    int r = rg_config_read(&rt->config, err);
+
+    if (r < 0)
+        return r;
+    timeout_ms = options && options->timeout_ms > 0 ? (uint64_t) options->timeout_ms
+                                                    : rt->config.start_timeout_ms;
+    deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
+    r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
+    if (r < 0)
+        return r;
+    rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level);
+    r = rg_team_create(rt->boot, &rt->config, rg_engine_nbytes, deadline, &rt->team, err);
+    if (r < 0)
+        return r;
+    engine.team = rt->team;
+    engine.config = &rt->config;
+    engine.boot = rt->boot;
+    engine.deadline_ns = deadline;
+    r = rg_engine_create(&engine, &rt->engine, err);
+    if (r < 0)
+        return r;
+    rt->describe = describe(rt);
+    return rt->describe ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+}
+
+REIGEN_API int reigen_init(const struct reigen_init_options *options)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_runtime *rt;
+    int r;
+
+    if (rg_api_runtime())
+        return 0;
+    if (options && (options->ranks || options->nranks))
+        return rg_api_failf(EINVAL, "this version has no communicators of some ranks: ranks must "
+                                    "be NULL and nranks 0");
+    pthread_once(&fork_once, register_fork);
+    rt = calloc(1, sizeof(*rt));
+    if (!rt)
+        return rg_api_failf(ENOMEM, "out of memory");
+    r = bring_up(rt, options, &err);
+    if (r < 0) {
+        if (rt->boot)
+            rg_boot_note(rt->boot, 0, err.text);
+        runtime_free(rt, false);
+        rg_api_fail(&err);
+        return r;
+    }
+    rt->generation = ++generations;
+    atomic_store_explicit(&the_runtime, rt, memory_order_release);
+    return 0;
+}
+
+REIGEN_API int reigen_shutdown(void)
+{
+    struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);
+
+    if (rt)
+        runtime_free(rt, true);
+    return 0;
+}
+
+REIGEN_API int reigen_is_initialized(void)
+{
+    return rg_api_runtime() != NULL;
+}
+
+/* ---- who am I */
+
+REIGEN_API int reigen_rank(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->rank : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_size(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->size : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_local_rank(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->local_rank : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_local_size(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->local_size : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_cross_rank(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->cross_rank : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_cross_size(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->cross_size : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_is_homogeneous(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->team->homogeneous : rg_api_uninitialised();
+}
+
+/* ---- about the runtime */
+
+REIGEN_API const char *reigen_last_error(void)
+{
+    return last_error;
+}
+
+#define TEXT(x) #x
+#define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+
+REIGEN_API const char *reigen_version(void)
+{
+    return VERSION(REIGEN_VERSION_MAJOR, REIGEN_VERSION_MINOR, REIGEN_VERSION_PATCH);
+}
+
+REIGEN_API const char *reigen_describe(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? rt->describe : "not initialised\n";
+}
+
+REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    if (!rt)
+        return rg_api_uninitialised();
+    *ret_stats = (struct reigen_stats){
+        .operations = atomic_load(&rt->engine->noperations),
+        .bytes = atomic_load(&rt->engine->nbytes),
+        .wait_ns = atomic_load(&rt->engine->wait_ns),
+        .busy_ns = atomic_load(&rt->engine->busy_ns),
+        .cache_hits = atomic_load(&rt->engine->cache_hits),
+        .fused = atomic_load(&rt->engine->nfused),
+    };
+    return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the public API (api*.c) share: the one runtime of the process, and the making of operations from
+ * the public functions' arguments.
+ *
+ * Thread rule: rg_api_runtime may be called from any thread; the runtime it returns lives until reigen_shutdown, which
+ * must not run at the same time as any other call.
+ */
+#ifndef RG_COLL_API_H
+#define RG_COLL_API_H
+
+#include "coll/engine.h"
+
+struct rg_runtime {
+    struct rg_config config;
+    struct rg_boot *boot;
+    struct rg_team *team;
+    struct rg_engine *engine;
+    uint64_t generation; /* how often this process has been initialised */
+    char *describe;
+};
+
+/* NULL when not initialised. */
+struct rg_runtime *rg_api_runtime(void);
+/* Remember err as this thread's last failure; returns -err->errnum. */
+int rg_api_fail(const struct rg_error *err);
+int rg_api_failf(int errnum, const char *fmt, ...) rg_printf(2, 3);
+/* rg_api_failf for "not initialised"; -ENOTCONN. */
+int rg_api_uninitialised(void);
+
+/* The arguments of one call. */
+struct rg_call {
+    int kind, n;
+    const char *const *names; /* n, or NULL */
+    const void *const *ins;
+    void *const *outs;
+    int dtype;
+    const int64_t *const *shapes;
+    const int *ndims;
+    const int32_t *splits;
+    int nsplits;
+    const struct reigen_options *options;
+    bool waits; /* the caller will wait at once */
+};
+
+/* Check the arguments and make an operation of them; the caller holds its one reference. 0 or -errno with err. */
+int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
+                 struct rg_error *err);
+/* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
+int rg_call_key(struct rg_engine *engine, const struct rg_call *call, const struct rg_op *op,
+                char ret_key[RG_KEY_MAX], struct rg_error *err);
+/* The record of the call and, for a group, those of its members' names; pinned for the caller if pin. */
+int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
+                   struct rg_record **ret_record);
+/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for n. */
+int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_handle *handles,
+                   struct rg_op **ret_op, struct rg_error *err);
+
+#endif

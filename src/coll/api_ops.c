@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/api.h"
+
+static int submit(const struct rg_call *call, reigen_handle *handles)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_error err = RG_ERROR_INIT;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!handles)
+        return rg_api_failf(EINVAL, "ret_handle is NULL");
+    r = rg_call_submit(rt->engine, call, handles, NULL, &err);
+    return r < 0 ? rg_api_fail(&err) : 0;
+}
+
+/* Submit and wait, without a handle. */
+static int run(struct rg_call *call)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_op *op = NULL;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    call->waits = true;
+    r = rg_call_submit(rt->engine, call, NULL, &op, &err);
+    if (r < 0)
+        return rg_api_fail(&err);
+    rg_engine_wait(rt->engine, op, RG_NEVER_NS);
+    r = op->status;
+    if (r < 0)
+        rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    rg_op_unref(op);
+    return r;
+}
+
+static struct rg_call one(int kind, const char *const *name, const void *const *in,
+                          void *const *out, int dtype, const int64_t *const *shape,
+                          const int *ndim, const struct reigen_options *options)
+{
+    return (struct rg_call){ .kind = kind,
+                             .n = 1,
+                             .names = name,
+                             .ins = in,
+                             .outs = out,
+                             .dtype = dtype,
+                             .shapes = shape,
+                             .ndims = ndim,
+                             .options = options };
+}
+
+REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLREDUCE, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_allgather_async(const char *name, const void *in, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLGATHER, &name, &in, NULL, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_BROADCAST, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
+                                     const int64_t *shape, int ndim, const int32_t *splits,
+                                     int nsplits, const struct reigen_options *options,
+                                     reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLTOALL, &name, &in, NULL, dtype, &shape, &ndim, options);
+
+    if (nsplits != 0 && !splits)
+        return rg_api_failf(EINVAL, "alltoall expects a 1D splits tensor");
+    call.splits = splits;
+    call.nsplits = nsplits;
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int dtype,
+                                          const int64_t *shape, int ndim,
+                                          const struct reigen_options *options,
+                                          reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_REDUCESCATTER, &name, &in, NULL, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
+                                    const void *const *ins, void *const *outs, int dtype,
+                                    const int64_t *const *shapes, const int *ndims,
+                                    const struct reigen_options *options,
+                                    reigen_handle *ret_handles)
+{
+    struct rg_call call = one(kind, names, ins, outs, dtype, shapes, ndims, options);
+
+    if (kind != REIGEN_ALLREDUCE && kind != REIGEN_ALLGATHER && kind != REIGEN_REDUCESCATTER)
+        return rg_api_failf(EINVAL, "%s cannot be grouped", rg_kind_name(kind));
+    if (n < 1 || !ins || !shapes || !ndims)
+        return rg_api_failf(EINVAL, "a group needs at least one tensor");
+    call.n = n;
+    if (kind != REIGEN_ALLREDUCE)
+        call.outs = NULL;
+    return submit(&call, ret_handles);
+}
+
+REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
+                                    reigen_handle *ret_handle)
+{
+    const char *name = NULL;
+    const int64_t *shape = NULL;
+    int ndim = 0;
+    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_op *op;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = calloc(1, sizeof(*op));
+    if (!op)
+        return rg_api_failf(ENOMEM, "out of memory");
+    op->kind = REIGEN_JOIN;
+    op->n = 1;
+    op->tensors = &op->one;
+    op->sigs = &op->one_sig;
+    atomic_store(&op->refs, 2);
+    pthread_mutex_lock(&rt->engine->lock);
+    r = rg_handles_add(&rt->engine->handles, op, 0, ret_handle);
+    pthread_mutex_unlock(&rt->engine->lock);
+    if (r == 0)
+        r = rg_join_post(rt->engine, op, &err);
+    else
+        rg_error_set(&err, ENOMEM, "out of memory");
+    if (r < 0) {
+        pthread_mutex_lock(&rt->engine->lock);
+        struct rg_handle *handle = rg_handles_find(&rt->engine->handles, *ret_handle);
+
+        if (handle && handle->op == op)
+            rg_handles_remove(&rt->engine->handles, handle);
+        pthread_mutex_unlock(&rt->engine->lock);
+        free(op);
+        return rg_api_fail(&err);
+    }
+    return 0;
+}
+
+REIGEN_API int reigen_allreduce(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options)
+{
+    struct rg_call call = one(REIGEN_ALLREDUCE, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return run(&call);
+}
+
+REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options)
+{
+    struct rg_call call = one(REIGEN_BROADCAST, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return run(&call);
+}
+
+REIGEN_API int reigen_barrier(void)
+{
+    const char *name = NULL;
+    const int64_t *shape = NULL;
+    int ndim = 0;
+    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, NULL);
+
+    return run(&call);
+}
+
+/* ---- handles */
+
+/* The operation of a handle with a reference for the caller, or NULL. */
+static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_tensor)
+{
+    struct rg_handle *handle;
+    struct rg_op *op = NULL;
+
+    pthread_mutex_lock(&rt->engine->lock);
+    handle = rg_handles_find(&rt->engine->handles, number);
+    if (handle) {
+        op = handle->op;
+        *ret_tensor = handle->tensor;
+        atomic_fetch_add(&op->refs, 1);
+    }
+    pthread_mutex_unlock(&rt->engine->lock);
+    return op;
+}
+
+static int unknown(reigen_handle handle)
+{
+    return rg_api_failf(EINVAL, "handle %lld is not known", (long long) handle);
+}
+
+REIGEN_API int reigen_poll(reigen_handle handle)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_op *op;
+    int tensor, done;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    done = rg_engine_wait(rt->engine, op, 0) == 0;
+    rg_op_unref(op);
+    return done;
+}
+
+static uint64_t deadline_of(int timeout_ms)
+{
+    if (timeout_ms < 0)
+        return RG_NEVER_NS;
+    return timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
+}
+
+REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_op *op;
+    int tensor, r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    r = rg_engine_wait(rt->engine, op, deadline_of(timeout_ms));
+    if (r == 0) {
+        r = op->status;
+        if (r < 0)
+            rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    }
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
+                             int64_t *ret_shape, int *ret_ndim)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_op *op;
+    const struct rg_tensor *t;
+    int tensor = 0, r = 0;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    t = &op->tensors[tensor];
+    if (!rg_op_done(op)) {
+        r = -EAGAIN;
+    } else if (op->status < 0) {
+        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+    } else if (!t->result) {
+        r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
+    } else {
+        *ret_data = t->result;
+        *ret_nbytes = t->result_nbytes;
+        ret_shape[0] = t->result_rows;
+        for (int d = 1; d < t->ndim; d++)
+            ret_shape[d] = t->shape[d];
+        *ret_ndim = t->ndim;
+    }
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_op *op;
+    int tensor, r = 0;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    if (!op->received || n < rt->team->size)
+        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits", rt->team->size);
+    else if (!rg_op_done(op))
+        r = -EAGAIN;
+    else if (op->status < 0)
+        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+    else
+        memcpy(ret_splits, op->received, (size_t) rt->team->size * sizeof(*ret_splits));
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API const char *reigen_handle_error(reigen_handle handle)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_op *op = NULL;
+    const char *text = "";
+    int tensor;
+
+    if (rt)
+        op = hold(rt, handle, &tensor);
+    if (!op)
+        return "";
+    if (rg_op_done(op) && op->status < 0)
+        text = op->text ? op->text : "out of memory";
+    rg_op_unref(op);
+    return text;
+}
+
+REIGEN_API int reigen_release(reigen_handle number)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_handle *handle;
+    struct rg_op *op = NULL;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    pthread_mutex_lock(&rt->engine->lock);
+    handle = rg_handles_find(&rt->engine->handles, number);
+    if (handle) {
+        op = handle->op;
+        rg_handles_remove(&rt->engine->handles, handle);
+    }
+    pthread_mutex_unlock(&rt->engine->lock);
+    if (!op)
+        return unknown(number);
+    if (!rg_op_try(rt->engine, op) && op->mode == RG_ENTRY_INLINE)
+        rg_op_make_chore(rt->engine, op); /* nobody else will look at it */
+    rg_op_unref(op);
+    return 0;
+}

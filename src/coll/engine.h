@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine: carries operations from their submission to their end. One per process (tests make several, one per
+ * thread). This header is for the files of the engine and the API only.
+ *
+ *               submit                all ranks are here               carried out
+ *   (new) ---> QUEUED ---> POSTED ------------------------> CLAIMED ---------------> DONE
+ *            only while an old slot      inline: found by whoever looks
+ *            is still being read         stream: through the log, by the driver
+ *
+ * Inline operations need no thread: whoever waits or polls sees that all slots are filled and reduces. Stream operations are
+ * carried out by the *driver*, the thread that holds `drive`: a waiting user thread where there is one, else the
+ * communication thread. Threads that wait but do not drive sleep on `events` until their operation is done or the
+ * drive lock is free. Operations that nobody looks at, or that somebody looks at who does not drive, are *chores*: the
+ * driver looks at them.
+ *
+ * Locks, in this order: drive, lock, the segment's mutex. `lock` protects the records, the handles and the chores; it is never
+ * held while blocking. An operation is finished by whoever moves it from POSTED to CLAIMED.
+ */
+#ifndef RG_COLL_ENGINE_H
+#define RG_COLL_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "coll/exec.h"
+#include "coll/handle.h"
+#include "coll/order.h"
+#include "coll/registry.h"
+#include "coll/report.h"
+
+/* Jobs of one node do without order.c. */
+#pragma weak rg_order_after_fork
+#pragma weak rg_order_announce_death
+#pragma weak rg_order_announce_shutdown
+#pragma weak rg_order_create
+#pragma weak rg_order_destroy
+#pragma weak rg_order_offer
+#pragma weak rg_order_offer_join
+#pragma weak rg_order_progress
+#pragma weak rg_order_stall_query
+#pragma weak rg_order_stall_reply
+#pragma weak rg_order_wait_fds
+
+#define RG_TICK_MS 200          /* how often the communication thread looks around */
+#define RG_LEAVE_TIMEOUT_MS 5000
+#define RG_PACK_MEAN_MAX 65536  /* tensors smaller than this on average travel in one piece ... */
+#define RG_PACK_MAX (16u << 20) /* ... up to this size; both equal on all ranks */
+#define RG_RUN_MAX 1024         /* items carried out together */
+
+enum rg_op_state { RG_OP_FREE, RG_OP_QUEUED, RG_OP_POSTED, RG_OP_CLAIMED, RG_OP_DONE };
+
+/* One tensor of an operation. */
+struct rg_tensor {
+    const void *in;
+    void *out;
+    size_t count, nbytes; /* of in */
+    int ndim;
+    int64_t shape[REIGEN_NDIM_MAX];
+    void *result;         /* allocated by the runtime; owned */
+    size_t result_nbytes;
+    int64_t result_rows;
+};
+
+struct rg_op {
+    _Atomic int state;    /* enum rg_op_state */
+    _Atomic int refs;     /* handles, the engine while not done, a waiter */
+    int status;           /* once DONE: 0, 1 + last rank of a join, or -errno ... */
+    char *text;           /* ... and its cause, owned; NULL: none, or out of memory */
+    struct rg_record *record;
+    uint64_t epoch;
+    uint64_t slot, slot_nbytes; /* inline: copied from the record, which may change before this ends */
+    uint8_t kind, dtype, reduction, mode;
+    bool bad;             /* does not match the other ranks */
+    bool persistent;      /* of a request: the engine holds no reference while it is in flight */
+    _Atomic bool chore;   /* in the engine's list of chores */
+    bool waits;           /* the submitter will wait at once: no need to wake a thread for it */
+    _Atomic int seen;     /* inline: ranks below have filled their slots */
+    int root;
+    struct rg_scale scale;
+    uint64_t digest;
+    struct rg_signature *sigs; /* n; NULL once announced, unless persistent */
+    size_t nbytes;        /* payload */
+    int n;
+    struct rg_tensor *tensors;
+    struct rg_tensor one;
+    struct rg_signature one_sig;
+    int32_t *splits, *received; /* alltoall, by rank; owned */
+    struct rg_op *prev, *next;  /* chores */
+};
+
+struct rg_engine_options {
+    struct rg_team *team;            /* borrowed */
+    const struct rg_config *config;  /* borrowed */
+    struct rg_boot *boot;            /* borrowed; NULL in tests: no notes, no deaths told */
+    struct rg_order_events *order_events; /* filled in by rg_engine_create when there are several nodes */
+    uint64_t deadline_ns;            /* for connecting the leaders */
+    bool no_thread;                  /* tests: no communication thread */
+};
+
+/* What is being carried out: one item of the log, or several together (a fused run of allreduces). */
+struct rg_run {
+    int nitems;                   /* 0: nothing */
+    struct rg_run_item items[RG_RUN_MAX];
+    struct rg_op *ops[RG_RUN_MAX]; /* NULL: this rank has joined */
+    bool posted;                  /* exec is at it */
+    uint64_t started_ns;
+    struct rg_coll *colls;        /* allreduces: all tensors of all items */
+    int ncolls;
+    size_t ncount;                /* elements of all */
+    char *pack;                   /* all of them in one piece, or NULL */
+    int tensor, step;             /* other kinds */
+    bool lacks_memory;
+    size_t *counts, *recv_counts; /* by rank */
+    int64_t *rows;                /* by rank (allgather), by rank and rank (alltoall), then its own row */
+    size_t nrows;
+};
+
+struct rg_stall; /* stall.h */
+
+struct rg_engine {
+    struct rg_team *team;
+    const struct rg_config *config;
+    struct rg_boot *boot;
+    struct rg_exec *exec;
+    struct rg_order *order;       /* leaders of jobs with several nodes */
+    struct rg_view view;
+    struct rg_registry registry;
+    struct rg_bells comm_bells;
+
+    pthread_mutex_t lock;
+    struct rg_handles handles;
+    struct rg_op *chores;
+    _Atomic int nchores;
+    _Atomic(struct rg_op *) *by_entry; /* stream operations posted, by entry */
+    uint64_t unnamed[REIGEN_REDUCESCATTER + 1];
+
+    pthread_mutex_t drive;
+    uint64_t position;            /* in the log */
+    uint64_t ready_position;      /* leader: in the ready ring */
+    struct rg_run run;
+    struct rg_run_item decided[RG_RUN_MAX]; /* leader: a fused run that is not complete */
+    int ndecided;
+    bool told_death, told_shutdown; /* leader: to the other leaders */
+    int epoll_fd;                 /* several nodes: what a driver sleeps in; else -1 */
+
+    _Atomic uint32_t events;      /* process-private futex */
+    _Atomic int nsleepers;        /* on events */
+    _Atomic int nwaiters;         /* user threads that wait */
+
+    struct rg_op *join;           /* in flight */
+    _Atomic uint64_t join_round;  /* that it waits to see complete */
+    bool join_consumed;           /* all have joined; my operations may not have ended yet */
+    _Atomic bool joining;
+
+    _Atomic bool thread_sleeps;
+    pthread_t thread;
+    bool has_thread;
+    _Atomic bool stopping;
+    struct rg_stall *stall;
+    bool exec_dead;
+    bool boot_lost;               /* communication thread */
+
+    _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
+    int spin_ns;
+};
+
+/* Segment bytes that the engine and exec want; for rg_team_create. */
+size_t rg_engine_nbytes(int node_size);
+
+/* Over a team whose segment is at least rg_engine_nbytes long; starts the communication thread. Collective in that
+ * every rank must do so. 0 or -errno. */
+int rg_engine_create(const struct rg_engine_options *options, struct rg_engine **ret_engine,
+                     struct rg_error *err);
+/* Leave: announce it, carry out what is in the log, cancel the rest, stop the thread. Blocks, at most
+ * RG_LEAVE_TIMEOUT_MS. NULL is fine. */
+void rg_engine_destroy(struct rg_engine *engine);
+void rg_engine_after_fork(struct rg_engine *engine);
+
+/* ---- submit.c */
+/* Announce an operation whose fields are filled in, under its record, which the caller has claimed (record->op == op).
+ * 0; else -errno with err, and the operation is as it was (the claim is the caller's to drop). Takes no lock unless the
+ * operation is a stream one or must wait. */
+int rg_op_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err);
+/* Try to announce a queued operation again; by the driver. */
+void rg_op_retry(struct rg_engine *engine, struct rg_op *op);
+/* Claim a record for op; what was in flight is finished first if it can be. 0 or -EEXIST. */
+int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op);
+/* The same with `lock` held; wakes nobody. */
+void rg_op_make_chore_locked(struct rg_engine *engine, struct rg_op *op);
+/* Put an operation under the driver's eyes; wakes whoever must look. Any lock but `lock` may be held. */
+void rg_op_make_chore(struct rg_engine *engine, struct rg_op *op);
+/* Ring every rank of this node, both its driver and its communication thread. */
+void rg_engine_ring_all(struct rg_engine *engine, bool urgent);
+void rg_engine_ring(struct rg_engine *engine, int member, bool urgent);
+/* On this node everybody has announced it (or joined): pass it on to the log, or to the leader. */
+void rg_entry_arrived(struct rg_engine *engine, uint32_t id, uint64_t epoch);
+
+/* ---- inline.c */
+void rg_inline_post(struct rg_engine *engine, struct rg_op *op);
+/* True when the operation is DONE afterwards. Any thread. */
+bool rg_inline_try(struct rg_engine *engine, struct rg_op *op);
+
+/* ---- op.c */
+bool rg_op_done(const struct rg_op *op);
+/* As rg_op_done, after a look at the slots. */
+bool rg_op_try(struct rg_engine *engine, struct rg_op *op);
+/* POSTED or QUEUED to CLAIMED; false when somebody else has. */
+bool rg_op_claim(struct rg_op *op);
+/* CLAIMED to DONE. text: the cause of a failure, copied. Drops the record and the engine's reference. */
+void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const char *text);
+void rg_op_unref(struct rg_op *op);
+void rg_op_fini(struct rg_op *op);
+/* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
+int rg_engine_doom(struct rg_engine *engine, const char **ret_text);
+
+/* ---- drive.c; all under `drive` */
+/* One round of everything: order, log, exec, chores. True when something moved. */
+bool rg_engine_drive(struct rg_engine *engine);
+/* Something is there that only a driver can bring on. */
+bool rg_engine_has_work(struct rg_engine *engine);
+
+/* ---- wait.c */
+/* 0: done; -EAGAIN: not within the time. deadline_ns: RG_NEVER_NS for no limit. */
+int rg_engine_wait(struct rg_engine *engine, struct rg_op *op, uint64_t deadline_ns);
+/* Drive once if nobody does. */
+void rg_engine_poll(struct rg_engine *engine);
+void rg_engine_wake_sleepers(struct rg_engine *engine);
+void *rg_engine_thread(void *engine);
+/* Sleep as the driver until rung, at most timeout_us; returns at once when there is work. */
+void rg_engine_doze(struct rg_engine *engine, struct rg_op *op, uint64_t timeout_us);
+
+/* ---- run.c; under `drive` */
+/* Collect the tensors of an allreduce run. 0, -EAGAIN (an operation is not visible yet), -ENOMEM. */
+int rg_run_reduce_post(struct rg_engine *engine);
+void rg_run_reduce_done(struct rg_engine *engine);
+/* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
+int rg_run_step(struct rg_engine *engine, struct rg_op *op);
+void rg_run_fini(struct rg_engine *engine);
+
+/* ---- join.c */
+int rg_join_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err);
+/* All ranks of the job have joined. */
+void rg_join_consumed(struct rg_engine *engine, int last_rank);
+/* While this rank has joined: look whether the round is complete. True when something moved. */
+bool rg_join_drive(struct rg_engine *engine);
+
+/* ---- multi.c: several nodes */
+void rg_multi_events(struct rg_engine *engine, struct rg_order_events *ret_events);
+bool rg_multi_drive(struct rg_engine *engine);
+void rg_multi_flush(struct rg_engine *engine);
+
+/* ---- watch.c: by the communication thread */
+void rg_watch_tick(struct rg_engine *engine);
+
+extern const char rg_name_in_use_text[];
+
+/* The sentence for -EEXIST. */
+extern const char rg_name_in_use_text[];
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs of several nodes, seen from the engine: the leader offers what has arrived on its node, and puts what all leaders
+ * have decided into its node's log.
+ */
+#include <string.h>
+
+#include "coll/engine.h"
+#include "coll/stall.h"
+
+static uint64_t slowest(void *arg)
+{
+    struct rg_engine *engine = arg;
+    uint64_t low = UINT64_MAX - 1;
+
+    if (atomic_load(&engine->view.shared->aborted))
+        return UINT64_MAX;
+    for (int r = 0; r < engine->view.n; r++) {
+        uint64_t at = atomic_load(&engine->view.rows[r].consumed);
+
+        low = at < low ? at : low;
+    }
+    return low;
+}
+
+void rg_multi_flush(struct rg_engine *engine)
+{
+    int n = engine->ndecided;
+
+    if (n == 0)
+        return;
+    for (int i = 0; i + 1 < n; i++)
+        engine->decided[i].flags |= RG_RUN_MORE;
+    engine->ndecided = 0;
+    rg_runlog_append(&engine->view.log, engine->decided, n, slowest, engine);
+    rg_engine_ring_all(engine, true);
+}
+
+static void decide(struct rg_engine *engine, struct rg_run_item item, bool fused)
+{
+    if (!fused || engine->ndecided == RG_RUN_MAX)
+        rg_multi_flush(engine);
+    engine->decided[engine->ndecided++] = item;
+}
+
+static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
+                       const char *error, bool fused)
+{
+    struct rg_engine *engine = arg;
+    struct rg_run_item item = { 0, 0, 0 };
+    int r = rg_registry_lookup(&engine->view, name, &item.id);
+
+    if (r == 0 && rg_stall_take_offer(engine->stall, item.id, &item.epoch) == 0)
+        r = 0;
+    else
+        r = rg_registry_adopt(&engine->registry, name, sig, &item.id, &item.epoch);
+    if (r < 0)
+        return;
+    if (error) {
+        rg_registry_fail(&engine->view, item.id, item.epoch, error);
+        item.flags |= RG_RUN_FAILED;
+    }
+    decide(engine, item, fused && !error);
+}
+
+static void on_joined(void *arg, int last_rank)
+{
+    decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
+}
+
+static void on_died(void *arg, int rank, const char *text)
+{
+    struct rg_engine *engine = arg;
+
+    if (rg_view_abort(&engine->view, ECONNRESET, text))
+        atomic_store(&engine->view.shared->abort_rank, 1 + rank);
+    rg_engine_ring_all(engine, true);
+}
+
+static void on_shutdown(void *arg, int rank)
+{
+    struct rg_engine *engine = arg;
+    uint32_t nobody = 0;
+
+    rg_multi_flush(engine);
+    atomic_compare_exchange_strong(&engine->view.shared->closed_by, &nobody, 1 + (uint32_t) rank);
+    rg_runlog_close(&engine->view.log);
+    atomic_fetch_or(&engine->view.shared->attention, RG_ATTENTION_CLOSED);
+    rg_engine_ring_all(engine, true);
+}
+
+static void on_stall_query(void *arg)
+{
+    struct rg_engine *engine = arg;
+
+    rg_stall_answer(engine);
+}
+
+static void on_stall_reply(void *arg, int node, const char *text)
+{
+    struct rg_engine *engine = arg;
+
+    rg_stall_heard(engine, node, text);
+}
+
+void rg_multi_events(struct rg_engine *engine, struct rg_order_events *ret_events)
+{
+    *ret_events = (struct rg_order_events){
+        .on_decided = on_decided,
+        .on_joined = on_joined,
+        .on_died = on_died,
+        .on_shutdown = on_shutdown,
+        .on_stall_query = on_stall_query,
+        .on_stall_reply = on_stall_reply,
+        .arg = engine,
+    };
+}
+
+static int offer(struct rg_engine *engine, const struct rg_run_item *item)
+{
+    const struct rg_view *view = &engine->view;
+    const struct rg_entry *entry = &view->entries[item->id];
+
+    if (item->flags & RG_RUN_JOINED)
+        return rg_order_offer_join(engine->order, (int) item->epoch - 1);
+    rg_stall_offered(engine->stall, item->id, item->epoch);
+    return rg_order_offer(engine->order, entry->key, &entry->sig,
+                          item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
+                                                      : NULL);
+}
+
+/* What one node's ranks know, the other leaders learn once. */
+static void announce(struct rg_engine *engine)
+{
+    struct rg_shared *shared = engine->view.shared;
+
+    if (atomic_load(&shared->aborted) && !engine->told_death) {
+        int rank = atomic_load(&shared->abort_rank) - 1;
+
+        engine->told_death = true;
+        rg_order_announce_death(engine->order, rank < 0 ? engine->team->rank : rank,
+                                shared->abort_text);
+    }
+    if (!engine->told_shutdown) {
+        for (int r = 0; r < engine->view.n; r++) {
+            if (atomic_load(&engine->view.rows[r].left)) {
+                engine->told_shutdown = true;
+                rg_order_announce_shutdown(engine->order, engine->view.ranks[r]);
+                return;
+            }
+        }
+    }
+}
+
+bool rg_multi_drive(struct rg_engine *engine)
+{
+    struct rg_run_item item;
+    struct rg_error err = RG_ERROR_INIT;
+    bool moved = false;
+
+    if (!engine->order)
+        return false;
+    while (rg_runlog_read(&engine->view.ready, engine->ready_position, &item)) {
+        engine->ready_position++;
+        moved = true;
+        if (offer(engine, &item) < 0)
+            rg_view_abort(&engine->view, ENOMEM, "an operation could not be offered to the other hosts");
+    }
+    announce(engine);
+    if (rg_order_progress(engine->order, &moved, &err) < 0 &&
+        !atomic_load(&engine->view.shared->closed_by)) {
+        rg_view_abort(&engine->view, ECONNRESET, err.text);
+        rg_engine_ring_all(engine, true);
+    }
+    rg_multi_flush(engine);
+    return moved;
+}

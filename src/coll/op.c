@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/engine.h"
+
+#define SHUT_DOWN_TEXT                                                                        \
+    "Reigen has been shut down. This was caused by an exception on one of the ranks or an "   \
+    "attempt to submit an operation after one of the ranks finished execution (rank %d called " \
+    "shutdown first)."
+
+bool rg_op_done(const struct rg_op *op)
+{
+    return atomic_load_explicit(&op->state, memory_order_acquire) == RG_OP_DONE;
+}
+
+bool rg_op_try(struct rg_engine *engine, struct rg_op *op)
+{
+    int state = atomic_load_explicit(&op->state, memory_order_acquire);
+
+    if (state == RG_OP_DONE)
+        return true;
+    if (state == RG_OP_POSTED && op->mode == RG_ENTRY_INLINE)
+        return rg_inline_try(engine, op);
+    return false;
+}
+
+bool rg_op_claim(struct rg_op *op)
+{
+    int state = RG_OP_POSTED;
+
+    if (atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED))
+        return true;
+    return state == RG_OP_QUEUED &&
+           atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED);
+}
+
+void rg_op_fini(struct rg_op *op)
+{
+    for (int i = 0; op->tensors && i < op->n; i++)
+        free(op->tensors[i].result);
+    if (op->tensors != &op->one)
+        free(op->tensors);
+    if (op->sigs != &op->one_sig)
+        free(op->sigs);
+    free(op->splits);
+    free(op->received);
+    free(op->text);
+    op->tensors = NULL;
+    op->sigs = NULL;
+    op->splits = op->received = NULL;
+    op->text = NULL;
+}
+
+void rg_op_unref(struct rg_op *op)
+{
+    if (atomic_fetch_sub(&op->refs, 1) > 1)
+        return;
+    rg_op_fini(op);
+    free(op);
+}
+
+void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const char *text)
+{
+    struct rg_record *record = op->record;
+
+    op->status = status;
+    if (status < 0 && text && text[0]) {
+        free(op->text);
+        op->text = strdup(text);
+    }
+    if (record) {
+        if (op->epoch && record->place)
+            atomic_store(&record->place->done, op->epoch);
+        for (int i = 0; i < record->nmembers; i++)
+            atomic_store(&record->members[i]->op, NULL);
+    }
+    if (status >= 0) {
+        atomic_fetch_add_explicit(&engine->noperations, (uint64_t) op->n, memory_order_relaxed);
+        atomic_fetch_add_explicit(&engine->nbytes, op->nbytes, memory_order_relaxed);
+    }
+    /* A persistent operation may be started again the moment its record is free and it is DONE. */
+    if (op->persistent) {
+        if (record)
+            atomic_store_explicit(&record->op, NULL, memory_order_relaxed);
+        atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
+        return;
+    }
+    /* Under the lock a record's operation is there to be looked at. */
+    pthread_mutex_lock(&engine->lock);
+    if (record)
+        atomic_store(&record->op, NULL);
+    atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
+    pthread_mutex_unlock(&engine->lock);
+    rg_op_unref(op);
+}
+
+int rg_engine_doom(struct rg_engine *engine, const char **ret_text)
+{
+    static _Thread_local char text[RG_ERROR_TEXT_MAX];
+    struct rg_shared *shared = engine->view.shared;
+    int aborted = atomic_load(&shared->aborted);
+    uint32_t by;
+
+    if (aborted) {
+        *ret_text = shared->abort_text;
+        return -aborted;
+    }
+    by = atomic_load(&shared->closed_by);
+    if (by || atomic_load(&engine->stopping)) {
+        snprintf(text, sizeof(text), SHUT_DOWN_TEXT, by ? (int) by - 1 : engine->team->rank);
+        *ret_text = text;
+        return -ECANCELED;
+    }
+    return 0;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/stall.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/time.h"
+#include "coll/engine.h"
+
+#define NAMES_SHOWN 6
+#define TICK_NS RG_NS_PER_S
+
+struct seen {
+    uint64_t epoch, since_ns; /* waits for ranks of this node; 0: nothing */
+    uint64_t offered, offered_ns; /* waits for other nodes; 0: nothing */
+};
+
+struct activity {
+    uint64_t nsubmitted, since_ns;
+};
+
+struct rg_stall {
+    pthread_mutex_t lock;
+    struct seen seen[RG_ENTRIES_MAX];
+    struct activity *ranks; /* of the node */
+    uint64_t looked_ns;
+    uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
+    bool asked;
+};
+
+int rg_stall_create(struct rg_stall **ret_stall)
+{
+    struct rg_stall *stall = calloc(1, sizeof(*stall));
+
+    if (!stall)
+        return -ENOMEM;
+    pthread_mutex_init(&stall->lock, NULL);
+    *ret_stall = stall;
+    return 0;
+}
+
+void rg_stall_destroy(struct rg_stall *stall)
+{
+    if (!stall)
+        return;
+    pthread_mutex_destroy(&stall->lock);
+    free(stall->ranks);
+    free(stall);
+}
+
+static bool misses(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
+{
+    return atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
+           !atomic_load(&view->rows[r].joined);
+}
+
+/* The epoch of an entry that some ranks have announced and others owe; 0: none. */
+static uint64_t owed(const struct rg_view *view, uint32_t id)
+{
+    uint64_t top = 0;
+
+    if (!atomic_load(&view->entries[id].version))
+        return 0;
+    for (int r = 0; r < view->n; r++) {
+        uint64_t posted = atomic_load(&rg_view_place(view, r, id)->posted);
+
+        top = posted > top ? posted : top;
+    }
+    for (int r = 0; r < view->n; r++) {
+        if (misses(view, r, id, top))
+            return top;
+    }
+    return 0;
+}
+
+/* Note what waits since when; the longest wait. */
+static uint64_t look(struct rg_stall *stall, const struct rg_view *view, uint64_t now)
+{
+    uint64_t longest = 0;
+
+    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
+        struct seen *seen = &stall->seen[id];
+        uint64_t epoch = owed(view, id);
+
+        if (epoch != seen->epoch) {
+            seen->epoch = epoch;
+            seen->since_ns = now;
+        }
+        if (epoch && now - seen->since_ns > longest)
+            longest = now - seen->since_ns;
+        if (seen->offered && now - seen->offered_ns > longest)
+            longest = now - seen->offered_ns;
+    }
+    for (int r = 0; stall->ranks && r < view->n; r++) {
+        uint64_t n = atomic_load(&view->rows[r].nsubmitted);
+
+        if (n != stall->ranks[r].nsubmitted || stall->ranks[r].since_ns == 0)
+            stall->ranks[r] = (struct activity){ n, now };
+    }
+    return longest / RG_NS_PER_MS;
+}
+
+static const char *state_name(char state)
+{
+    switch (state) {
+    case 'R': return "running";
+    case 'S': return "sleeping";
+    case 'D': return "waiting for a device or file system";
+    case 'T': return "stopped (SIGSTOP or Ctrl-Z)";
+    case 't': return "stopped by a debugger";
+    case 'Z': return "a zombie: it has died";
+    default: return "in an unknown state";
+    }
+}
+
+static void tell_process(struct rg_buf *out, pid_t pid)
+{
+    char path[64];
+    rg_autofree char *stat = NULL;
+    rg_autofree char *wchan = NULL;
+    const char *after;
+
+    if (pid <= 0)
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    if (rg_read_file(path, 4096, &stat, NULL) < 0) {
+        rg_buf_printf(out, "process %d is gone", (int) pid);
+        return;
+    }
+    after = strrchr(stat, ')');
+    rg_buf_printf(out, "process %d is %s", (int) pid,
+                  state_name(after && after[1] ? after[2] : '?'));
+    snprintf(path, sizeof(path), "/proc/%d/wchan", (int) pid);
+    if (rg_read_file(path, 256, &wchan, NULL) == 0 && wchan[0] && strcmp(wchan, "0") != 0)
+        rg_buf_printf(out, " in %s", wchan);
+}
+
+static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint64_t now)
+{
+    const struct rg_view *view = &engine->view;
+    const struct rg_team_peer *peer = &engine->team->peers[view->ranks[r]];
+    uint32_t last = atomic_load(&view->rows[r].last_id);
+    const struct rg_stall *stall = engine->stall;
+
+    rg_buf_printf(out, "\nRank %d on %s: ", view->ranks[r], peer->host[0] ? peer->host : "this host");
+    tell_process(out, peer->pid);
+    if (last == 0)
+        rg_buf_printf(out, "; it has submitted nothing yet");
+    else
+        rg_buf_printf(out, "; it last submitted %s, about %llu s ago", view->entries[last - 1].key,
+                      (unsigned long long) ((now - stall->ranks[r].since_ns) / RG_NS_PER_S));
+}
+
+/* "2: [allreduce.a, allreduce.b]" for each rank of this node that others wait for. */
+static void tell_missing(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+                         uint64_t than_ms, bool *ret_missing)
+{
+    const struct rg_view *view = &engine->view;
+    const struct rg_stall *stall = engine->stall;
+    uint32_t nentries = atomic_load(&view->shared->nentries);
+
+    for (int r = 0; r < view->n; r++) {
+        int shown = 0;
+
+        for (uint32_t id = 0; id < nentries; id++) {
+            const struct seen *seen = &stall->seen[id];
+
+            if (!seen->epoch || now - seen->since_ns < than_ms * RG_NS_PER_MS ||
+                !misses(view, r, id, seen->epoch))
+                continue;
+            if (shown < NAMES_SHOWN && shown == 0)
+                rg_buf_printf(out, "\n%d: [%s", view->ranks[r], view->entries[id].key);
+            else if (shown < NAMES_SHOWN)
+                rg_buf_printf(out, ", %s", view->entries[id].key);
+            shown++;
+        }
+        if (shown)
+            rg_buf_printf(out, "%s]", shown > NAMES_SHOWN ? " ..." : "");
+        ret_missing[r] = shown > 0;
+    }
+}
+
+static void tell_offered(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+                         uint64_t than_ms)
+{
+    const struct rg_view *view = &engine->view;
+    int shown = 0;
+
+    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
+        const struct seen *seen = &engine->stall->seen[id];
+
+        if (!seen->offered || now - seen->offered_ns < than_ms * RG_NS_PER_MS)
+            continue;
+        if (shown < NAMES_SHOWN)
+            rg_buf_printf(out, "%s%s", shown ? ", " : "\nWaiting for ranks of other hosts: [",
+                          view->entries[id].key);
+        shown++;
+    }
+    if (shown)
+        rg_buf_printf(out, "%s]", shown > NAMES_SHOWN ? " ..." : "");
+}
+
+static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now, uint64_t than_ms)
+{
+    bool *missing = calloc((size_t) engine->view.n, sizeof(*missing));
+
+    if (!missing)
+        return;
+    tell_missing(engine, out, now, than_ms, missing);
+    tell_offered(engine, out, now, than_ms);
+    for (int r = 0; r < engine->view.n; r++) {
+        if (missing[r])
+            tell_rank(engine, out, r, now);
+    }
+    free(missing);
+}
+
+static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+{
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+    rg_buf_printf(&out,
+                  "One or more tensors were submitted to be reduced, gathered or broadcasted by "
+                  "subset of ranks and are waiting for remainder of ranks for more than %llu "
+                  "seconds. The others may be slow, stopped, or not about to submit them at all.\n"
+                  "Missing ranks:",
+                  (unsigned long long) (longest_ms / 1000));
+    tell_all(engine, &out, now, engine->config->stall_ms);
+    rg_report(RG_LOG_WARN, "%s", rg_buf_text(&out));
+    if (engine->boot)
+        rg_boot_note(engine->boot, 1, rg_buf_text(&out));
+}
+
+static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+{
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+    rg_buf_printf(&out, "One or more rank is stalled for longer than %llu seconds. Will shutdown.\n"
+                        "Missing ranks:",
+                  (unsigned long long) (longest_ms / 1000));
+    tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
+    if (rg_view_abort(&engine->view, ETIMEDOUT, rg_buf_text(&out)) && engine->boot)
+        rg_boot_note(engine->boot, 0, rg_buf_text(&out));
+    rg_engine_ring_all(engine, true);
+}
+
+void rg_stall_tick(struct rg_engine *engine)
+{
+    struct rg_stall *stall = engine->stall;
+    const struct rg_config *config = engine->config;
+    uint64_t now = rg_now_ns(), longest_ms;
+
+    if (config->stall_ms == 0 || engine->view.me != 0 || now - stall->looked_ns < TICK_NS)
+        return;
+    pthread_mutex_lock(&stall->lock);
+    stall->looked_ns = now;
+    if (!stall->ranks)
+        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
+    longest_ms = stall->ranks ? look(stall, &engine->view, now) : 0;
+    if (longest_ms < config->stall_ms) {
+        stall->next_ms = config->stall_ms;
+    } else if (config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms) {
+        give_up(engine, now, longest_ms);
+    } else if (longest_ms >= stall->next_ms) {
+        report(engine, now, longest_ms);
+        while (stall->next_ms && stall->next_ms <= longest_ms)
+            stall->next_ms *= 2;
+        stall->asked = engine->order != NULL;
+    }
+    pthread_mutex_unlock(&stall->lock);
+}
+
+void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch)
+{
+    pthread_mutex_lock(&stall->lock);
+    stall->seen[id].offered = epoch;
+    stall->seen[id].offered_ns = rg_now_ns();
+    pthread_mutex_unlock(&stall->lock);
+}
+
+int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch)
+{
+    int r = -ENOENT;
+
+    pthread_mutex_lock(&stall->lock);
+    if (stall->seen[id].offered) {
+        *ret_epoch = stall->seen[id].offered;
+        stall->seen[id].offered = 0;
+        r = 0;
+    }
+    pthread_mutex_unlock(&stall->lock);
+    return r;
+}
+
+void rg_stall_answer(struct rg_engine *engine)
+{
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    struct rg_stall *stall = engine->stall;
+
+    pthread_mutex_lock(&stall->lock);
+    if (!stall->ranks)
+        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
+    if (stall->ranks)
+        tell_all(engine, &out, rg_now_ns(), engine->config->stall_ms / 2);
+    pthread_mutex_unlock(&stall->lock);
+    rg_order_stall_reply(engine->order, rg_buf_text(&out));
+}
+
+void rg_stall_heard(struct rg_engine *engine, int node, const char *text)
+{
+    if (!text[0])
+        return;
+    rg_report(RG_LOG_WARN, "what the ranks of host %s wait for:%s",
+              engine->team->peers[engine->team->leaders[node]].host, text);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who has died? Told by the launcher (through boot) with the cause, and seen on the pidfds of this node's ranks.
+ */
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/time.h"
+#include "coll/engine.h"
+#include "coll/stall.h"
+
+#define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
+
+static void abort_for(struct rg_engine *engine, int rank, const char *text)
+{
+    if (rg_view_abort(&engine->view, ECONNRESET, text))
+        atomic_store(&engine->view.shared->abort_rank, 1 + rank);
+    rg_engine_ring_all(engine, true);
+}
+
+static bool left(const struct rg_engine *engine, int rank)
+{
+    for (int r = 0; r < engine->view.n; r++) {
+        if (engine->view.ranks[r] == rank)
+            return atomic_load(&engine->view.rows[r].left) != 0;
+    }
+    return false;
+}
+
+/* What the launcher says. True when a death was told. */
+static bool listen_to_boot(struct rg_engine *engine)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int rank = -1, r;
+
+    if (!engine->boot || engine->boot_lost)
+        return false;
+    while ((r = rg_boot_poll(engine->boot, &rank, &err)) == 1) {
+        if (left(engine, rank))
+            continue;
+        abort_for(engine, rank, err.text);
+        return true;
+    }
+    engine->boot_lost = r < 0;
+    return false;
+}
+
+static void seen_dead(struct rg_engine *engine, int rank)
+{
+    const char *host = engine->team->peers[rank].host;
+    char text[512];
+
+    for (uint64_t deadline = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+         engine->boot && rg_boot_poll_fd(engine->boot) >= 0 && rg_now_ns() < deadline;) {
+        struct pollfd pfd = { rg_boot_poll_fd(engine->boot), POLLIN, 0 };
+
+        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(engine) || engine->boot_lost))
+            break;
+    }
+    snprintf(text, sizeof(text), "rank %d on %s died; what was in flight cannot be completed", rank,
+             host[0] ? host : "this host");
+    abort_for(engine, rank, text);
+}
+
+static void look_at_pidfds(struct rg_engine *engine)
+{
+    const struct rg_view *view = &engine->view;
+
+    for (int r = 0; r < view->n; r++) {
+        struct pollfd pfd = { engine->team->peers[view->ranks[r]].pidfd, POLLIN, 0 };
+
+        if (r == view->me || pfd.fd < 0 || atomic_load(&view->rows[r].left))
+            continue;
+        if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLIN) && !atomic_load(&view->rows[r].left))
+            seen_dead(engine, view->ranks[r]);
+    }
+}
+
+void rg_watch_tick(struct rg_engine *engine)
+{
+    if (atomic_load(&engine->view.shared->aborted))
+        return;
+    listen_to_boot(engine);
+    if (!atomic_load(&engine->view.shared->aborted))
+        look_at_pidfds(engine);
+    if (!atomic_load(&engine->view.shared->closed_by))
+        rg_stall_tick(engine);
+}
