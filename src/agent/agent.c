@@ -23,6 +23,8 @@
 
 #define ADDRESSES_MAX 64
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
+#define EXIT_INTERNAL 70
+#define EXIT_LEASE 76
 
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
 {
@@ -119,8 +121,12 @@ static void lease_tick(void *arg)
     if (agent->paused)
         return;
     agent->silent_ms += agent->lease_tick_ms;
-    if (agent->silent_ms >= agent->setup.lease_ms + agent->lease_tick_ms)
-        rg_agent_abandon(agent);
+    if (agent->silent_ms < agent->setup.lease_ms + agent->lease_tick_ms)
+        return;
+    rg_log(RG_LOG_ERROR, "no word from the launcher for %.6g s (--lease): ending the ranks here",
+           (double) agent->setup.lease_ms / 1000.0);
+    agent->exit_code = EXIT_LEASE;
+    rg_agent_abandon(agent);
 }
 
 static void start_lease(struct rg_agent *agent, uint64_t lease_ms)
@@ -237,7 +243,7 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
     }
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "message %u from the launcher: %s", type, strerror(-r));
-        agent->exit_code = 70;
+        agent->exit_code = EXIT_INTERNAL;
         rg_agent_abandon(agent);
     }
 }
@@ -248,7 +254,7 @@ static void on_close(void *arg, const struct rg_error *err)
 
     if (err->errnum == EBADMSG) { /* not what a dying launcher causes */
         rg_log(RG_LOG_ERROR, "link to the launcher: %s", err->text);
-        agent->exit_code = 70;
+        agent->exit_code = EXIT_INTERNAL;
     }
     if (agent->state != RG_AGENT_DONE)
         rg_agent_abandon(agent);
@@ -257,7 +263,10 @@ static void on_close(void *arg, const struct rg_error *err)
 
 static void on_drain(void *arg)
 {
-    rg_agent_pump(arg);
+    struct rg_agent *agent = arg;
+
+    rg_agent_pump(agent);
+    rg_rankserver_resume(agent->server);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -293,6 +302,17 @@ static int open_channel(struct rg_agent *agent)
     return rg_channel_create(&options, &agent->channel);
 }
 
+/* Three descriptors per rank soon pass the usual 1024. */
+static void raise_limit(struct rg_agent *agent)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &agent->nofile);
+    limit = agent->nofile;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int prepare(struct rg_agent *agent)
 {
     static const int signos[] = { SIGTERM, SIGINT, SIGHUP };
@@ -300,6 +320,7 @@ static int prepare(struct rg_agent *agent)
 
     if (r < 0)
         return r;
+    raise_limit(agent);
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     agent->scratch = malloc(RG_MSG_CHUNK_MAX);
@@ -341,7 +362,7 @@ int rg_agent_run(const struct rg_agent_boot *boot)
 
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-r));
-        return 70;
+        return EXIT_INTERNAL;
     }
     rg_loop_run(agent.loop);
     finish(&agent);

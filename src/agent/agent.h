@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "agent/boot.h"
@@ -83,6 +84,7 @@ struct rg_agent {
     struct rg_input input;
     struct rg_rankserver *server;
     struct rg_oom oom;
+    struct rlimit nofile;      /* as we found it: the ranks get it back */
 
     struct rg_timer lease_timer;
     uint64_t lease_tick_ms, silent_ms; /* counted in ticks that we ourselves have lived through */

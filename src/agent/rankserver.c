@@ -15,6 +15,8 @@
 
 #define HEADER_NBYTES 6
 #define READ_NBYTES (64u << 10)
+#define READS_PER_TURN 4 /* then others get their turn */
+#define LAST_READS 256
 #define BACKLOG 512
 
 struct rg_rankconn {
@@ -76,9 +78,16 @@ static void refuse(struct rg_rankconn *conn, const char *why)
 
 static void watch(struct rg_rankconn *conn)
 {
-    int events = RG_IO_READ | (rg_buf_nbytes(&conn->out) ? RG_IO_WRITE : 0);
+    struct rg_agent *agent = conn->server->agent;
+    int events = rg_buf_nbytes(&conn->out) ? RG_IO_WRITE : 0;
 
-    rg_io_start(&conn->io, conn->server->agent->loop, conn->fd, events, conn_ready, conn);
+    /* A rank that says more than the launcher takes has to wait. */
+    if (!rg_channel_congested(agent->channel))
+        events |= RG_IO_READ;
+    if (events)
+        rg_io_start(&conn->io, agent->loop, conn->fd, events, conn_ready, conn);
+    else
+        rg_io_stop(&conn->io);
 }
 
 static void flush_out(struct rg_rankconn *conn)
@@ -230,10 +239,10 @@ static void split_frames(struct rg_rankconn *conn)
     }
 }
 
-/* Everything that is there now; conn is doomed at its end or when it is broken. */
-static void read_all(struct rg_rankconn *conn)
+/* Read what is there, nreads times at most; conn is doomed at its end or when it is broken. */
+static void read_some(struct rg_rankconn *conn, int nreads)
 {
-    while (!conn->doomed) {
+    while (!conn->doomed && nreads-- > 0) {
         uint8_t *room = rg_buf_reserve(&conn->in, READ_NBYTES);
         if (!room) {
             conn->doomed = true;
@@ -260,7 +269,7 @@ static void conn_ready(void *arg, int events)
     if (events & RG_IO_WRITE)
         flush_out(conn);
     if (events & RG_IO_READ)
-        read_all(conn);
+        read_some(conn, READS_PER_TURN);
     if (conn->doomed)
         conn_destroy(conn);
     else
@@ -351,6 +360,12 @@ int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_serv
     return 0;
 }
 
+void rg_rankserver_resume(struct rg_rankserver *server)
+{
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next)
+        watch(conn);
+}
+
 void rg_rankserver_destroy(struct rg_rankserver *server)
 {
     if (!server)
@@ -402,7 +417,7 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
 
     if (task->conn) {
         struct rg_rankconn *conn = task->conn;
-        read_all(conn);
+        read_some(conn, LAST_READS); /* its children may have the socket, and go on writing */
         conn_destroy(conn);
     }
     task->fence = 0;

@@ -24,6 +24,9 @@ void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
 /* What REIGEN_AGENT_SOCKET is: "@reigen-...". Borrowed. */
 const char *rg_rankserver_name(const struct rg_rankserver *server);
 
+/* The link to the launcher is no longer congested: listen to the ranks again. */
+void rg_rankserver_resume(struct rg_rankserver *server);
+
 /* A rank was reaped. Handles what its runtime had still written; then, if the end was abnormal or
  * its runtime had not shut down, tells the other ranks here (PEER_DIED). */
 void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status);

@@ -207,6 +207,7 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
         .controlling_tty = task->spec.pty,
         .death_signal = SIGKILL,
         .affinity = bound ? &cpus : NULL,
+        .nofile = &task->agent->nofile,
     };
     return rg_spawn(&spawn, &task->pid, err);
 }

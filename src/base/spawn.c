@@ -113,6 +113,8 @@ static void set_up_process(const struct plan *plan, int report_fd)
         _exit(128 + spec->death_signal);
     if (spec->affinity && sched_setaffinity(0, sizeof(*spec->affinity), spec->affinity) < 0)
         fail(report_fd, STAGE_AFFINITY, errno);
+    if (spec->nofile && setrlimit(RLIMIT_NOFILE, spec->nofile) < 0)
+        fail(report_fd, STAGE_DESCRIPTORS, errno);
     if (spec->cwd && chdir(spec->cwd) < 0)
         fail(report_fd, STAGE_CWD, errno);
 }

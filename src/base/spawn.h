@@ -13,6 +13,7 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -30,6 +31,7 @@ struct rg_spawn {
     bool controlling_tty;      /* with new_session: fds[0] becomes the controlling terminal */
     int death_signal;          /* PR_SET_PDEATHSIG, 0 for none */
     const cpu_set_t *affinity; /* NULL: the caller's */
+    const struct rlimit *nofile; /* RLIMIT_NOFILE; NULL: the caller's */
 };
 
 /* Start it. All signals are unblocked and set to their defaults in the child. 0 and *ret_pid;

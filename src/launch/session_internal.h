@@ -39,7 +39,8 @@ struct session_host {
     struct rg_error gone_err;
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
-    uint64_t uncredited;          /* bytes of output delivered and not yet acknowledged */
+    uint64_t outstanding;         /* bytes of output that came and were not acknowledged */
+    uint64_t uncredited;          /* the part of them that was delivered */
     bool takes_input, input_closed;
     uint64_t input_credit;
     bool input_eof_sent;

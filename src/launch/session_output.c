@@ -13,6 +13,7 @@ static void acknowledge(struct session_host *host, size_t nbytes)
     if (host->uncredited < CREDIT_STEP || !host->channel)
         return;
     rg_msg_send(host->channel, RG_MSG_CREDIT, &(struct rg_msg_bytes){ host->uncredited });
+    host->outstanding -= host->uncredited;
     host->uncredited = 0;
 }
 
@@ -65,7 +66,8 @@ int session_on_output(struct session_host *host, int rank, int stream, struct rg
     struct rg_session *session = host->session;
     struct session_rank *r = &session->ranks[rank];
 
-    if (r->stream_ended[stream - 1])
+    host->outstanding += take_data->nbytes;
+    if (r->stream_ended[stream - 1] || host->outstanding > RG_MSG_OUTPUT_WINDOW)
         return -EBADMSG;
     if (!take_data->nbytes)
         r->stream_ended[stream - 1] = true;

@@ -137,21 +137,22 @@ static bool in_list(const struct rg_process *list, size_t count, pid_t pid)
     return false;
 }
 
-/* Another agent that is well, or something of its. */
-static bool belongs_to_living(const struct local *local, pid_t pid)
+/* Take the agents that are well, and what is theirs, out of the list. Returns what is left of it. */
+static size_t spare_the_living(const struct local *local, struct rg_process *list, size_t count)
 {
     for (int i = 0; i < local->o.plan->nhosts; i++) {
-        rg_autofree struct rg_process *list = NULL;
-        size_t count = 0;
+        rg_autofree struct rg_process *theirs = NULL;
+        size_t ntheirs = 0, nleft = 0;
         pid_t agent = local->agents[i].pid;
-        if (!agent)
+        if (!agent || rg_proctree_descendants(agent, &theirs, &ntheirs) < 0)
             continue;
-        if (pid == agent)
-            return true;
-        if (rg_proctree_descendants(agent, &list, &count) == 0 && in_list(list, count, pid))
-            return true;
+        for (size_t k = 0; k < count; k++) {
+            if (list[k].pid != agent && !in_list(theirs, ntheirs, list[k].pid))
+                list[nleft++] = list[k];
+        }
+        count = nleft;
     }
-    return false;
+    return count;
 }
 
 /* Kill what dead agents have left to us. Returns how many there were. */
@@ -160,11 +161,11 @@ static size_t kill_left_behind(struct local *local)
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0, nkilled = 0;
 
-    if (rg_proctree_descendants(getpid(), &list, &count) < 0)
+    if (!rg_process_has_children() || rg_proctree_descendants(getpid(), &list, &count) < 0)
         return 0;
+    count = spare_the_living(local, list, count);
     for (size_t i = 0; i < count; i++) {
-        if (belongs_to_living(local, list[i].pid) ||
-            (local->had_children && !rg_process_has_env(list[i].pid, local->job_entry)))
+        if (local->had_children && !rg_process_has_env(list[i].pid, local->job_entry))
             continue;
         kill(list[i].pid, SIGKILL);
         nkilled++;
