@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What options of `reigen run` do, as a person sees it: places, environment, files, dry runs, exit codes."""
+import json
+import os
+import stat
+import subprocess
+
+import pytest
+
+from conftest import environment
+
+CONTRACT = ['REIGEN', 'HOROVOD']
+
+
+def rank_env(out):
+    """{rank: {name: value}} from ranks that ran `env` untagged, one file each."""
+    return {int(p.parent.name.split('.')[1]): dict(
+        line.split('=', 1) for line in p.read_text().splitlines() if '=' in line)
+        for p in out.glob('rank.*/stdout')}
+
+
+def test_ranks_find_all_variables_and_the_callers_environment(reigen, tmp_path):
+    done = reigen('run', '-np', 3, '--output-dir', tmp_path / 'o', '-x', 'GIVEN=a b', '--env', 'CALLER',
+                  '--', 'env', env=environment(CALLER='mine', INHERITED='too'))
+    assert done.returncode == 0, done.stderr
+    envs = rank_env(tmp_path / 'o')
+    assert sorted(envs) == [0, 1, 2]
+    for rank, env in envs.items():
+        for prefix in CONTRACT:
+            assert env[f'{prefix}_RANK'] == env[f'{prefix}_LOCAL_RANK'] == str(rank)
+            assert env[f'{prefix}_SIZE'] == env[f'{prefix}_LOCAL_SIZE'] == '3'
+            assert env[f'{prefix}_CROSS_RANK'] == '0' and env[f'{prefix}_CROSS_SIZE'] == '1'
+        assert env['RANK'] == env['LOCAL_RANK'] == str(rank)
+        assert env['WORLD_SIZE'] == env['LOCAL_WORLD_SIZE'] == '3'
+        assert env['GROUP_RANK'] == '0' and env['MASTER_ADDR'] == '127.0.0.1'
+        assert int(env['MASTER_PORT']) > 0 and env['PYTHONUNBUFFERED'] == '1'
+        assert int(env['OMP_NUM_THREADS']) >= 1
+        assert (env['GIVEN'], env['CALLER'], env['INHERITED']) == ('a b', 'mine', 'too')
+        assert 'TF_CONFIG' not in env
+    assert len({env['MASTER_PORT'] for env in envs.values()}) == 1
+
+
+def test_threads_stay_as_the_caller_set_them(reigen):
+    done = reigen('run', '-np', 1, 'sh', '-c', 'echo $OMP_NUM_THREADS',
+                  env=environment(OMP_NUM_THREADS=17))
+    assert done.stdout == '17\n'
+
+
+def test_tf_config_has_a_worker_for_every_rank(reigen, tmp_path):
+    done = reigen('run', '-np', 2, '--tf-config', '--output-dir', tmp_path / 'o', 'env')
+    assert done.returncode == 0, done.stderr
+    for rank, env in rank_env(tmp_path / 'o').items():
+        config = json.loads(env['TF_CONFIG'])
+        assert config['task'] == {'type': 'worker', 'index': rank}
+        assert len(set(config['cluster']['worker'])) == 2
+
+
+def test_a_secret_reaches_the_ranks_and_nothing_else(reigen, tmp_path):
+    secret = 'tell-nobody-4711'
+    env = environment(TOKEN=secret)
+    done = reigen('run', '-np', 2, '--share-env', 'TOKEN', '--verbose', '--verbose', '--display-map',
+                  'sh', '-c', 'test "$TOKEN" = tell-nobody-"4711" && echo found', env=env)
+    assert done.returncode == 0 and done.stdout.count('found') == 2
+    assert secret not in done.stderr
+    dry = reigen('run', '-np', 1, '--share-env', 'TOKEN', '--dry-run', 'x', env=env)
+    assert dry.returncode == 0 and secret not in dry.stdout and 'TOKEN="$TOKEN"' in dry.stdout
+
+
+def test_cwd_is_where_ranks_run(reigen, tmp_path):
+    assert reigen('run', '-np', 1, '--cwd', tmp_path, 'pwd').stdout.strip() == str(tmp_path)
+    done = reigen('run', '--cwd', tmp_path / 'nowhere', 'pwd')
+    assert done.returncode == 2 and 'nowhere' in done.stderr
+
+
+def test_ranks_are_bound_to_cores(reigen):
+    done = reigen('run', '-np', 1, '--bind-to', 'core', '--report-bindings', 'python3', '-c',
+                  'import os; print(len(os.sched_getaffinity(0)) < 1 + os.cpu_count() // 1)')
+    assert done.returncode == 0 and 'rank 0 on localhost: cpus' in done.stderr
+    cores = len(os.sched_getaffinity(0))
+    done = reigen('run', '-H', f'localhost:{2 * cores}', '--bind-to', 'core', 'true')
+    assert done.returncode == 2 and '--bind-to none' in done.stderr
+
+
+def test_the_map_is_shown_before_the_job_runs(reigen):
+    done = reigen('run', '-np', 2, '--display-map', 'echo', 'x')
+    assert '2 ranks on 1 host' in done.stderr and '0-1' in done.stderr
+    assert done.stdout.count('x') == 2
+
+
+def test_a_dry_run_starts_nothing_and_its_script_runs(reigen, tmp_path):
+    mark = tmp_path / "it's here"
+    done = reigen('run', '-np', 2, '--dry-run', '--cwd', tmp_path, '-x', "Q=a'b $HOME", '--', 'sh', '-c',
+                  'echo "$RANK of $WORLD_SIZE $Q"; touch "$0"', mark)
+    assert done.returncode == 0 and not mark.exists()
+    ran = subprocess.run(['sh'], input=done.stdout, capture_output=True, text=True, timeout=20,
+                         env=environment(), check=True)
+    assert sorted(ran.stdout.splitlines()) == ["0 of 2 a'b $HOME", "1 of 2 a'b $HOME"]
+    assert mark.exists()
+
+
+def test_a_job_file_describes_the_job_and_options_override_it(reigen, tmp_path):
+    job = tmp_path / 'job.yaml'
+    job.write_text('command: [sh, -c, "echo $A $B $WORLD_SIZE"]\nnp: 2\nenv: {A: one, B: two}\n'
+                   'tag-output: false\n')
+    assert reigen('run', '--config', job).stdout.splitlines() == ['one two 2'] * 2
+    assert reigen('run', '-np', 1, '--config', job, '-x', 'B=3').stdout == 'one 3 1\n'
+    assert reigen('run', '--config', job, '--', 'echo', 'mine').stdout.splitlines() == ['mine'] * 2
+
+
+def test_a_broken_job_file_is_named_with_line_and_column(reigen, tmp_path):
+    job = tmp_path / 'job.yaml'
+    job.write_text('command: [true]\nnp: 2\nbind-too: core\n')
+    done = reigen('run', '--config', job)
+    assert done.returncode == 2
+    assert f'{job}:3:1: unknown key "bind-too"; did you mean bind-to?' in done.stderr
+    assert "Try 'reigen run --help'" in done.stderr
+
+
+def test_hosts_that_are_not_this_computer_are_refused(reigen, tmp_path):
+    done = reigen('run', '-H', 'localhost:1,far-away.example:2', 'true')
+    assert done.returncode == 69 and 'host far-away.example is not this computer' in done.stderr
+    hosts = tmp_path / 'hosts'
+    hosts.write_text('localhost slots=2\n127.0.0.1:1\n')
+    done = reigen('run', '--hostfile', hosts, 'sh', '-c', 'echo $REIGEN_HOSTNAME')
+    assert done.returncode == 0
+    assert sorted(line.split()[1] for line in done.stdout.splitlines()) == \
+        ['127.0.0.1', 'localhost', 'localhost']
+
+
+@pytest.mark.parametrize('args, code, says', [
+    (['frobnicate'], 2, 'unknown command frobnicate'),
+    (['rnu', 'x'], 2, 'did you mean run?'),
+    (['-np', '4', 'x'], 2, 'reigen run -np'),
+    (['run'], 2, 'no command'),
+    (['run', '-np', '0', 'true'], 2, '-np 0'),
+    (['run', '-np', 'x', 'true'], 2, '-np'),
+    (['run', '--nop', 'true'], 2, 'unknown option --nop'),
+    (['run', '-H', 'localhost:2', '-np', '3', 'true'], 2, 'only 2 slots'),
+    (['run', 'no-such-program-here'], 127, 'no-such-program-here'),
+    (['run', '/etc/passwd'], 126, 'chmod +x'),
+    (['run', '/'], 126, '/'),
+    (['explain', 'x'], 2, 'explain x'),
+    (['completion', 'csh'], 2, 'csh'),
+    (['man', 'nosuch'], 2, 'nosuch'),
+])
+def test_wrong_use_is_answered_with_value_remedy_and_code(reigen, args, code, says):
+    done = reigen(*args)
+    assert done.returncode == code
+    assert says in done.stderr and done.stderr.startswith('reigen: ')
+    assert done.stdout == ''
+
+
+def test_mpiruns_command_lines_run_with_reigen_run(reigen):
+    done = reigen('run', '-np', 3, '-H', 'localhost:3', '--mca', 'orte_keep_fqdn_hostnames', 't',
+                  '--allow-run-as-root', '--display-map', '--tag-output', '--timestamp-output', '-bind-to',
+                  'none', '-map-by', 'slot', '-x', 'PATH', '-x', 'SURELY_UNSET', '-mca', 'pml', 'ob1', 'sh',
+                  '-c', "echo hello world")
+    assert done.returncode == 0 and done.stdout.count('hello world') == 3
+    assert done.stderr.count('ignored') == 2 and 'SURELY_UNSET' in done.stderr  # --mca, -mca
+    quiet = reigen('run', '-np', 1, '-q', '-mca', 'a', 'b', 'true')
+    assert quiet.stderr == ''
+
+
+def test_output_dir_keeps_every_byte_and_pads_ranks(reigen, tmp_path):
+    out = tmp_path / 'deep' / 'er'
+    done = reigen('run', '-np', 11, '--output-dir', out, '--ranks', '3', 'sh', '-c',
+                  r'printf "a\0\377\n%s" $RANK; printf e$RANK >&2', errors='replace')
+    assert done.returncode == 0
+    assert sorted(p.name for p in out.iterdir()) == [f'rank.{r:02}' for r in range(11)]
+    for r in range(11):
+        assert (out / f'rank.{r:02}/stdout').read_bytes() == b'a\0\xff\n' + str(r).encode()
+        assert (out / f'rank.{r:02}/stderr').read_text() == f'e{r}'
+    assert done.stderr == '[3] e3\n'
+
+
+def test_an_output_dir_that_cannot_be_is_refused_before_the_start(reigen, tmp_path):
+    (tmp_path / 'file').write_text('')
+    done = reigen('run', '--output-dir', tmp_path / 'file' / 'x', 'touch', tmp_path / 'ran')
+    assert done.returncode == 2 and '--output-dir' in done.stderr and str(tmp_path / 'file') in done.stderr
+    assert not (tmp_path / 'ran').exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='mounting a small file system needs root')
+def test_a_full_disk_under_output_dir_is_named_and_the_job_goes_on(reigen, tmp_path, programs):
+    script = f'''
+        mount -t tmpfs -o size=256k none {tmp_path} || exit 99
+        {programs.reigen} run -np 2 --no-tag-output --output-dir {tmp_path}/o sh -c '
+            if [ $RANK = 1 ]; then head -c 2000000 /dev/zero; sleep 0.2; fi; echo done >&2' >/dev/null
+    '''
+    done = subprocess.run(['unshare', '--mount', 'sh', '-c', script], capture_output=True, text=True,
+                          timeout=60, env=environment())
+    if done.returncode in (1, 99) and ('unshare' in done.stderr or 'mount' in done.stderr):
+        pytest.skip('no mount namespace here: ' + done.stderr.strip())
+    assert done.returncode == 74, done.stderr
+    assert 'rank.1/stdout: No space left on device' in done.stderr
+    assert done.stderr.count('done') == 2
+
+
+def test_lost_standard_output_is_74(reigen):
+    with open('/dev/full', 'wb') as full:
+        done = reigen('run', '-np', 2, 'echo', 'x', stdout=full)
+    assert done.returncode == 74 and 'No space left on device' in done.stderr
+
+
+def test_an_unknown_code_and_every_known_one_are_explained(reigen):
+    listed = reigen('explain').stdout
+    for code in (0, 2, 69, 70, 74, 75, 76, 77, 124, 125, 126, 127):
+        assert any(line.startswith(f'{code} ') for line in listed.splitlines())
+        assert reigen('explain', code).stdout.startswith(f'{code} (')
+    assert 'Killed' in reigen('explain', 137).stdout
+    assert "rank's own" in reigen('explain', 33).stdout
+
+
+def test_the_timeout_ends_the_job_with_124(reigen):
+    done = reigen('run', '-np', 2, '--timeout', '300ms', '--grace', '1', 'sleep', 60, timeout=20)
+    assert done.returncode == 124 and '--timeout' in done.stderr
+
+
+def test_umask_of_files_is_the_callers(reigen, tmp_path):
+    reigen('run', '-np', 1, '--output-dir', tmp_path / 'o', 'true', preexec_fn=lambda: os.umask(0o077))
+    assert stat.S_IMODE((tmp_path / 'o/rank.0/stdout').stat().st_mode) == 0o600

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output, input, events and terminals of `reigen run`."""
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from conftest import environment
+
+
+def test_lines_are_tagged_with_more_than_one_rank(reigen):
+    done = reigen('run', '-np', 2, 'sh', '-c', 'echo out $RANK; echo err $RANK >&2')
+    assert sorted(done.stdout.splitlines()) == ['[0] out 0', '[1] out 1']
+    assert sorted(done.stderr.splitlines()) == ['[0] err 0', '[1] err 1']
+    assert reigen('run', '-np', 1, 'echo', 'x').stdout == 'x\n'
+    assert reigen('run', '-np', 1, '--tag-output', 'echo', 'x').stdout == '[0] x\n'
+    assert reigen('run', '-np', 2, '--no-tag-output', 'echo', 'x').stdout == 'x\nx\n'
+
+
+def test_one_rank_passes_every_byte(reigen):
+    data = bytes(range(256)) * 1000
+    done = reigen('run', '-np', 1, 'cat', input=data, text=False)
+    assert done.stdout == data and done.returncode == 0
+
+
+def test_lines_of_many_ranks_are_never_torn(reigen):
+    done = reigen('run', '-np', 4, 'sh', '-c',
+                  'i=0; while [ $i -lt 300 ]; do printf "%s-" $RANK $RANK; echo end $i; i=$((i+1)); done')
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1200
+    for rank in range(4):
+        mine = [line for line in lines if line.startswith(f'[{rank}] ')]
+        assert mine == [f'[{rank}] {rank}-{rank}-end {i}' for i in range(300)]
+
+
+def test_a_line_without_end_comes_in_marked_pieces(reigen):
+    done = reigen('run', '-np', 2, '--ranks', '1', 'sh', '-c', 'head -c 200000 /dev/zero | tr "\\0" z')
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith('[1] zzz') and all(line.startswith('[1]+ z') for line in lines[1:])
+    assert sum(line.count('z') for line in lines) == 200000
+
+
+def test_time_stamps_and_chosen_ranks(reigen):
+    done = reigen('run', '-np', 3, '--timestamp-output', '--ranks', '0,2', 'sh', '-c', 'echo r$RANK')
+    assert sorted(line[24:] for line in done.stdout.splitlines()) == ['[0] r0', '[2] r2']
+    assert all(re.match(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \[', line)
+               for line in done.stdout.splitlines())
+
+
+def test_a_slow_reader_loses_nothing(start, programs):
+    size = 8_000_000
+    child = start(programs.reigen, 'run', '-np', 1, 'sh', '-c', f'yes 0123456789 | head -c {size}', text=False)
+    time.sleep(0.5)
+    digest, total = hashlib.sha256(), 0
+    while data := os.read(child.stdout.fileno(), 50_000):
+        digest.update(data)
+        total += len(data)
+    assert child.wait(20) == 0 and total == size
+    assert digest.hexdigest() == hashlib.sha256((b'0123456789\n' * (size // 11 + 1))[:size]).hexdigest()
+
+
+def test_a_stuck_reader_does_not_keep_the_job_from_ending(start, programs):
+    child = start(programs.reigen, 'run', '-np', 1, '--grace', '1', 'yes')
+    time.sleep(0.7)  # the pipe is full, and nobody reads
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    if child.poll() is None:  # the ranks are gone, what is left is the reader
+        child.send_signal(signal.SIGINT)
+    assert child.wait(10) != 0
+
+
+def test_a_reader_that_goes_away_ends_the_job(start, programs):
+    child = start(programs.reigen, 'run', '-np', 2, 'sh', '-c', 'while :; do echo x; done')
+    assert child.stdout.readline() in ('[0] x\n', '[1] x\n')
+    child.stdout.close()
+    assert child.wait(15) == 74
+    assert 'reader of standard output went away' in child.stderr.read()
+    child.stdout = None
+
+
+def test_standard_input_goes_where_it_is_sent(reigen):
+    assert reigen('run', '-np', 2, 'cat', input='a\nb').stdout == '[0] a\n[0] b\n'
+    assert reigen('run', '-np', 2, '--stdin', 1, 'cat', input='a\n').stdout == '[1] a\n'
+    both = reigen('run', '-np', 2, '--stdin', 'all', 'cat', input='a\n').stdout
+    assert sorted(both.splitlines()) == ['[0] a', '[1] a']
+    assert reigen('run', '-np', 2, '--stdin', 'none', 'cat', input='a\n').stdout == ''
+
+
+def test_large_input_is_carried_whole(reigen):
+    data = os.urandom(3_000_000)
+    done = reigen('run', '-np', 1, 'sha256sum', input=data, text=False)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest()
+
+
+def test_input_that_nobody_reads_does_not_hang(reigen):
+    assert reigen('run', '-np', 2, 'true', input='x' * 1_000_000, timeout=20).returncode == 0
+
+
+def test_closed_standard_streams_do_no_harm(programs):
+    for closing in ('<&-', '>&-', '2>&-', '<&- >&- 2>&-'):
+        done = subprocess.run(['sh', '-c', f'{programs.reigen} run -np 2 cat {closing}'],
+                              env=environment(), timeout=20, capture_output=True)
+        assert done.returncode == 0, (closing, done.stderr)
+
+
+def test_events_are_json_lines_of_schema_1(reigen):
+    done = reigen('run', '-np', 2, '--json', 'sh', '-c',
+                  r'echo out $RANK; printf "\377" >&2; [ $RANK = 0 ] || { sleep 0.2; exit 3; }; sleep 9',
+                  errors='replace')
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 3
+    assert all(e['schema'] == 1 and e['time'] > 1.6e9 for e in events)
+    assert events[0]['event'] == 'start' and events[0]['ranks'] == 2 and events[0]['version']
+    assert events[-1]['event'] == 'verdict'
+    assert events[-1]['exit_code'] == 3 and events[-1]['first'] == 1 and not events[-1]['ok']
+    out = {e['rank']: e['text'] for e in events if e['event'] == 'output' and e['stream'] == 'stdout'}
+    assert out == {0: 'out 0', 1: 'out 1'}
+    assert [e['base64'] for e in events if e['event'] == 'output' and e['stream'] == 'stderr'] == ['/w=='] * 2
+    ended = {e['rank']: e for e in events if e['event'] == 'rank-ended'}
+    assert ended[1]['how'] == 'exit' and ended[1]['value'] == 3 and not ended[1]['consequence']
+    assert ended[0]['consequence']
+    assert {e['pid'] for e in events if e['event'] == 'rank-started'}
+
+
+def test_the_first_failure_is_named_with_its_last_lines(reigen):
+    done = reigen('run', '-np', 4, '--', 'sh', '-c',
+                  'echo before; if [ $HOROVOD_RANK = 2 ]; then sleep 0.1; echo boom >&2; exit 7; fi; sleep 60')
+    assert done.returncode == 7
+    assert 'rank 2 on localhost failed first: exit code 7' in done.stderr
+    assert '| boom' in done.stderr and 'died of it: ranks 0-1, 3: signal 15' in done.stderr
+    assert '\033' not in done.stderr
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *argv, rows=24, columns=80):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(str(argv[0]), [str(a) for a in argv], environment(TERM='xterm'))
+        self.resize(rows, columns)
+        self.seen = b''
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+
+    def send(self, data):
+        os.write(self.fd, data)
+
+    def read_until(self, wanted, timeout=15):
+        deadline = time.monotonic() + timeout
+        while wanted not in self.seen:
+            left = deadline - time.monotonic()
+            assert left > 0, f'{wanted} is not in {self.seen}'
+            if select.select([self.fd], [], [], left)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError as e:
+                    assert e.errno == errno.EIO and wanted in self.seen, self.seen
+        return self.seen
+
+    def echo_is_on(self):
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
+
+    def wait(self, timeout=15):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if select.select([self.fd], [], [], 0.02)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError:
+                    pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = 0
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError(f'still running: {self.seen}')
+
+    def close(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal():
+    made = []
+
+    def make(*argv, **kwargs):
+        made.append(Terminal(*argv, **kwargs))
+        return made[-1]
+
+    yield make
+    for t in made:
+        t.close()
+
+
+def test_pty_gives_rank_0_a_terminal_and_restores_the_users(terminal, programs):
+    t = terminal(programs.reigen, 'run', '-np', 2, '--pty', 'sh', '-c',
+                 'if [ $RANK = 0 ]; then test -t 0 && test -t 1 && stty size && read x && echo got $x; fi')
+    t.read_until(b'24 80')
+    assert not t.echo_is_on()
+    t.send(b'word\r')
+    t.read_until(b'got word')
+    assert t.wait() == 0
+    assert b'[0]' not in t.seen
+
+
+def test_pty_follows_the_terminals_size(terminal, programs):
+    t = terminal(programs.reigen, 'run', '-np', 1, '--pty', 'sh', '-c',
+                 'trap "stty size; exit 0" WINCH; echo ready; while :; do sleep 0.1; done')
+    t.read_until(b'ready')
+    t.resize(33, 99)
+    os.kill(t.pid, signal.SIGWINCH)
+    t.read_until(b'33 99')
+    assert t.wait() == 0
+
+
+def test_control_c_under_pty_reaches_the_rank_as_a_key(terminal, programs):
+    t = terminal(programs.reigen, 'run', '-np', 1, '--pty', 'sh', '-c',
+                 'trap "echo caught; exit 5" INT; echo ready; while :; do sleep 0.1; done')
+    t.read_until(b'ready')
+    t.send(b'\x03')
+    t.read_until(b'caught')
+    assert t.wait() == 5
+
+
+def test_colours_are_for_terminals_only(terminal, programs, reigen):
+    t = terminal(programs.reigen, 'run', '-np', 2, 'echo', 'x')
+    assert t.wait() == 0 and b'\033[' in t.seen
+    assert '\033' not in reigen('run', '-np', 2, 'echo', 'x').stdout
+
+
+def test_a_background_job_neither_stops_nor_takes_the_terminals_keys(terminal, programs):
+    t = terminal('/bin/bash', '--norc', '--noprofile', '-i')
+    t.send(b'PS1=; stty -echo\r')
+    t.send(f'{programs.reigen} run -np 1 sh -c "sleep 1; echo ended well" & \r'.encode())
+    t.send(b'read x; echo "shell got: $x"\r')
+    time.sleep(0.5)
+    t.send(b'mine\r')
+    t.read_until(b'shell got: mine')
+    t.read_until(b'ended well')
