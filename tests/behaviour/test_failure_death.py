@@ -36,8 +36,9 @@ def all_ready(ranks):
 
 @pytest.mark.sanitize
 @pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
-@pytest.mark.parametrize('what', ['small', 'large', 'many', 'wait'])
-@pytest.mark.parametrize('victim', [0, SIZE - 1])
+@pytest.mark.parametrize('what,victim', [('small', 0), ('small', SIZE - 1), ('large', 0),
+                                         ('large', SIZE - 1), ('many', 0), ('many', SIZE - 1),
+                                         ('wait', SIZE - 1)])
 def test_a_killed_rank_is_named_on_every_other_rank(what, victim, env):
     with job('victim', what, size=SIZE, env=env) as ranks:
         all_ready(ranks)
