@@ -78,11 +78,22 @@ static bool is_parent_in(const struct rg_process *found, size_t nfound, pid_t ro
     return false;
 }
 
+/* In a pid name space of its own, a container may still see another one's /proc: the numbers there
+ * would name the wrong processes. */
+static bool proc_is_ours(void)
+{
+    char self[32];
+    ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
+
+    self[n > 0 ? n : 0] = '\0';
+    return atoi(self) == getpid();
+}
+
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count)
 {
     rg_autofree struct rg_process *all = NULL;
     size_t count, nfound = 0, before;
-    int r = list_all(&all, &count);
+    int r = proc_is_ours() ? list_all(&all, &count) : -ENOENT;
 
     if (r < 0)
         return r;

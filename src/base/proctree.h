@@ -21,7 +21,7 @@ struct rg_process {
 };
 
 /* All descendants of root, zombies excluded, nearest first; *ret_list is the caller's to free, NULL
- * when there are none. 0; -ENOENT: no /proc here; -ENOMEM. */
+ * when there are none. 0; -ENOENT: no /proc here, or that of another pid name space; -ENOMEM. */
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count);
 
 /* True when the environment that pid was started with holds exactly this NAME=VALUE. False also

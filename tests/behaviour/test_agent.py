@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -146,6 +147,40 @@ def test_agent_ends_at_once_when_its_link_closes(programs):
     begin = time.monotonic()
     child.wait(10)
     assert time.monotonic() - begin < 2
+
+
+def test_agent_needs_nothing_but_itself(programs, tmp_path):
+    shutil.copy(programs.agent, tmp_path / 'agent')
+    ours, theirs = socket.socketpair()
+    boot = f'reigen-agent 1\njob j-1\nkey {"00" * 32}\nlink fd {theirs.fileno()}\n\n'
+    enter = ['chroot'] if os.getuid() == 0 else ['unshare', '-r', 'chroot']
+    child = subprocess.Popen([*enter, tmp_path, '/agent', 'agent'], stdin=subprocess.PIPE,
+                             pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+    theirs.close()
+    child.stdin.write(boot.encode())
+    child.stdin.close()
+    ours.settimeout(10)
+    assert ours.recv(6) == b'reigen'
+    ours.close()
+    assert child.wait(10) == 0, child.stderr.read()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason='only root can make pid name spaces everywhere')
+@pytest.mark.parametrize('proc', ['--mount-proc', '--fork'], ids=['own-proc', 'foreign-proc'])
+def test_agent_as_pid_1_reaps_and_leaves_nothing(start, programs, tmp_path, proc):
+    wrapper = tmp_path / 'agent'
+    wrapper.write_text(f'#!/bin/sh\nexec unshare --pid --fork --kill-child {proc} '
+                       f'{programs.agent} agent\n')
+    wrapper.chmod(0o755)
+    word = processes.mark()
+    child = start(programs.reigen, 'run', '-np', 2, '--', 'sh', '-c',
+                  f"(setsid sh -c 'sleep 100; : {word}' &); (true &); echo $PPID; "
+                  'exit $((3 * $HOROVOD_RANK))',
+                  env=conftest.environment(REIGEN_AGENT=wrapper))
+    out, err = child.communicate(timeout=15)
+    assert child.returncode == 3, err
+    assert {line.split()[-1] for line in out.splitlines()} == {'1'}
+    assert not processes.with_word(word)
 
 
 def test_usage_is_told(programs):
