@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commands of reigen: one file each, one line each in rg_commands (commands.c). From the table come
- * `reigen help`, the man page and the shells' completion.
+ * The commands of reigen: one file each, one line each in rg_commands (commands.c). From the table
+ * come `reigen help`, the man page and the shells' completion.
  *
- * Each run function gets the command's own name as argv[0], prints, and returns the exit code. Main thread.
+ * Each run function gets the command's own name as argv[0], prints, and returns the exit code. Main
+ * thread.
  */
 #ifndef RG_CMD_COMMANDS_H
 #define RG_CMD_COMMANDS_H

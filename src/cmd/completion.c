@@ -57,23 +57,25 @@ static void bash_values(struct rg_buf *text, const struct rg_option *o)
 
 static void print_bash(struct rg_buf *text, const struct rg_option *options, size_t count)
 {
-    rg_buf_printf(text, "# bash completion for reigen\n_reigen() {\n"
-                        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i w\n"
-                        "    COMPREPLY=()\n"
-                        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W '");
+    rg_buf_printf(text,
+                  "# bash completion for reigen\n_reigen() {\n"
+                  "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i w\n"
+                  "    COMPREPLY=()\n"
+                  "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W '");
     put_commands(text);
     rg_buf_printf(text, " --help --version' -- \"$cur\")); return\n    fi\n"
                         "    case ${COMP_WORDS[1]} in\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         if (c->completes)
-            rg_buf_printf(text, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c->name,
-                          c->completes);
+            rg_buf_printf(text, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
+                          c->name, c->completes);
     }
-    rg_buf_printf(text, "    run) ;;\n    *) return ;;\n    esac\n"
-                        "    # Behind the command, its own arguments: files.\n"
-                        "    i=2\n    while [ \"$i\" -lt \"$COMP_CWORD\" ]; do\n"
-                        "        w=${COMP_WORDS[i]}\n        case $w in\n        --) i=-1; break ;;\n"
-                        "        ");
+    rg_buf_printf(text,
+                  "    run) ;;\n    *) return ;;\n    esac\n"
+                  "    # Behind the command, its own arguments: files.\n"
+                  "    i=2\n    while [ \"$i\" -lt \"$COMP_CWORD\" ]; do\n"
+                  "        w=${COMP_WORDS[i]}\n        case $w in\n        --) i=-1; break ;;\n"
+                  "        ");
     bool first = true;
     for (size_t i = 0; i < count; i++) {
         if (!options[i].arg)
@@ -82,11 +84,12 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
         each_name(text, &options[i], bash_pattern);
         first = false;
     }
-    rg_buf_printf(text, ") i=$((i + 1)) ;;\n        -*|=) ;;\n        *) i=-1; break ;;\n        esac\n"
-                        "        i=$((i + 1))\n    done\n"
-                        "    if [ \"$i\" -lt 0 ]; then\n"
-                        "        COMPREPLY=($(compgen -f -- \"$cur\")); return\n    fi\n"
-                        "    case $prev in\n");
+    rg_buf_printf(text,
+                  ") i=$((i + 1)) ;;\n        -*|=) ;;\n        *) i=-1; break ;;\n        esac\n"
+                  "        i=$((i + 1))\n    done\n"
+                  "    if [ \"$i\" -lt 0 ]; then\n"
+                  "        COMPREPLY=($(compgen -f -- \"$cur\")); return\n    fi\n"
+                  "    case $prev in\n");
     for (size_t i = 0; i < count; i++) {
         if (options[i].arg)
             bash_values(text, &options[i]);
@@ -94,8 +97,9 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
     rg_buf_printf(text, "    esac\n    case $cur in\n    -*) COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < count; i++)
         each_name(text, &options[i], bash_name);
-    rg_buf_printf(text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
-                        "complete -o filenames -F _reigen reigen\n");
+    rg_buf_printf(
+        text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
+              "complete -o filenames -F _reigen reigen\n");
 }
 
 /* Text inside single quotes; zsh's specs also give brackets and colons a meaning. */
@@ -150,21 +154,26 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
         if (c->completes)
             rg_buf_printf(text, "    %s) compadd %s; return ;;\n", c->name, c->completes);
     }
-    rg_buf_printf(text, "    run) ;;\n    *) return ;;\n    esac\n    shift words\n    (( CURRENT-- ))\n"
-                        "    _arguments -S \\\n");
+    rg_buf_printf(text,
+                  "    run) ;;\n    *) return ;;\n    esac\n    shift words\n    (( CURRENT-- ))\n"
+                  "    _arguments -S \\\n");
     for (size_t i = 0; i < count; i++)
         each_name(text, &options[i], zsh_option);
-    rg_buf_printf(text, "        '(-):command:_command_names -e' \\\n        '*::arguments:_normal'\n}\n"
-                        "if [ \"$funcstack[1]\" = _reigen ]; then\n    _reigen \"$@\"\nelse\n"
-                        "    compdef _reigen reigen\nfi\n");
+    rg_buf_printf(text,
+                  "        '(-):command:_command_names -e' \\\n        '*::arguments:_normal'\n}\n"
+                  "if [ \"$funcstack[1]\" = _reigen ]; then\n    _reigen \"$@\"\nelse\n"
+                  "    compdef _reigen reigen\nfi\n");
 }
 
 static void fish_option(struct rg_buf *text, const char *name, const struct rg_option *o)
 {
     const char *c = o->completes ? o->completes : "";
-    const char *kind = strlen(name) == 1 ? "-s" : strcmp(rg_option_dashes(name), "-") == 0 ? "-o" : "-l";
+    const char *kind = strlen(name) == 1                          ? "-s"
+                       : strcmp(rg_option_dashes(name), "-") == 0 ? "-o"
+                                                                  : "-l";
 
-    rg_buf_printf(text, "complete -c reigen -n '__fish_seen_subcommand_from run' %s %s", kind, name);
+    rg_buf_printf(text, "complete -c reigen -n '__fish_seen_subcommand_from run' %s %s", kind,
+                  name);
     if (o->arg)
         rg_buf_printf(text, strcmp(c, "@file") == 0 ? " -r -F" : " -x");
     if (strcmp(c, "@dir") == 0)
@@ -188,7 +197,8 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
             rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
         rg_buf_printf(text, "'\n");
         if (c->completes)
-            rg_buf_printf(text, "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '%s'\n",
+            rg_buf_printf(text,
+                          "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '%s'\n",
                           c->name, c->completes);
     }
     for (size_t i = 0; i < count; i++)

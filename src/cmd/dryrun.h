@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --dry-run: the plan as comments, and for each rank the command with the variables that launching adds, as a
- * shell script that runs the ranks on this computer (`reigen run --dry-run ... | sh`). Values of --share-env
- * are never printed: the script takes them from its own environment.
+ * --dry-run: the plan as comments, and for each rank the command with the variables that launching
+ * adds, as a shell script that runs the ranks on this computer (`reigen run --dry-run ... | sh`).
+ * Values of --share-env are never printed: the script takes them from its own environment.
  *
  * Any thread; nothing blocks.
  */

@@ -153,7 +153,8 @@ void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
     json_object_set_new(o, "exit_code", json_integer(verdict->exit_code));
     json_object_set_new(o, "ok", json_boolean(verdict->ok));
     json_object_set_new(o, "cause", any_string(verdict->cause));
-    json_object_set_new(o, "first", verdict->first ? json_integer(verdict->first->rank) : json_null());
+    json_object_set_new(o, "first",
+                        verdict->first ? json_integer(verdict->first->rank) : json_null());
     json_object_set_new(o, "last_lines", lines);
     json_object_set_new(o, "seconds", json_real((double) verdict->elapsed_ns / 1e9));
     end(text, o);

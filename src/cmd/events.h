@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --json: what happens, one JSON object per line. Every object has "schema" (1), "event" and "time" (seconds since
- * 1970, with fractions). docs/operations.md lists the events and their fields. Fields may be added;
- * none changes its meaning within a schema.
+ * --json: what happens, one JSON object per line. Every object has "schema" (1), "event" and "time"
+ * (seconds since 1970, with fractions). docs/operations.md lists the events and their fields.
+ * Fields may be added; none changes its meaning within a schema.
  *
  * Each function appends one line to text. Out of memory shows in rg_buf_status. Any thread.
  */
@@ -25,10 +25,11 @@ void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase pha
 void rg_event_running(struct rg_buf *text);
 /* "rank-started": rank, host, pid. */
 void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid);
-/* "output": rank, stream ("stdout", "stderr"), text (or base64, where the bytes are not UTF-8), newline,
- * continued. */
+/* "output": rank, stream ("stdout", "stderr"), text (or base64, where the bytes are not UTF-8),
+ * newline, continued. */
 void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line);
-/* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, consequence, note, after. */
+/* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, consequence,
+ * note, after. */
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
 /* "note": rank (or null), text. */
 void rg_event_note(struct rg_buf *text, int rank, const char *note);

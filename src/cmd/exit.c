@@ -30,7 +30,8 @@ int rg_fail(const struct rg_error *err, const char *command)
     bool colour = rg_terminal_colour(2);
     int code = rg_exit_of(err);
 
-    fprintf(stderr, "reigen: %s%s%s\n", colour ? "\033[1;31m" : "", err->text, colour ? "\033[0m" : "");
+    fprintf(stderr, "reigen: %s%s%s\n", colour ? "\033[1;31m" : "", err->text,
+            colour ? "\033[0m" : "");
     if (code == RG_EXIT_USAGE)
         fprintf(stderr, "Try 'reigen %s%s--help'.\n", command ? command : "", command ? " " : "");
     return code;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one way a command ends with an error: print it to standard error, as "reigen: ...", and find the exit
- * code. Main thread.
+ * The one way a command ends with an error: print it to standard error, as "reigen: ...", and find
+ * the exit code. Main thread.
  */
 #ifndef RG_CMD_EXIT_H
 #define RG_CMD_EXIT_H
 
 #include "base/error.h"
 
-/* The exit code of an error: err's own, or derived from its errno (EINVAL and the like 2, ENOMEM 70,
- * EACCES 77, ENOSPC 74, otherwise 70). */
+/* The exit code of an error: err's own, or derived from its errno (EINVAL and the like 2, ENOMEM
+ * 70, EACCES 77, ENOSPC 74, otherwise 70). */
 int rg_exit_of(const struct rg_error *err);
 
 /* Print "reigen: <text>", and after a usage error (2) where help is to be had, for the command

@@ -15,7 +15,8 @@ static void explain_one(int code, struct rg_buf *text)
 
     rg_buf_printf(text, "%d (%s)", code, info->name);
     if (info->code == RG_EXIT_SIGNAL && code > RG_EXIT_SIGNAL)
-        rg_buf_printf(text, ": signal %d, %s", code - RG_EXIT_SIGNAL, strsignal(code - RG_EXIT_SIGNAL));
+        rg_buf_printf(text, ": signal %d, %s", code - RG_EXIT_SIGNAL,
+                      strsignal(code - RG_EXIT_SIGNAL));
     rg_buf_printf(text, "\n\n");
     rg_wrap(text, info->meaning, 4, rg_help_columns());
     rg_wrap(text, info->remedy, 4, rg_help_columns());
@@ -30,7 +31,8 @@ static void explain_all(struct rg_buf *text)
 
     for (size_t i = 0; i < count; i++) {
         char code[16];
-        snprintf(code, sizeof code, table[i].code == RG_EXIT_SIGNAL ? "128+n" : "%d", table[i].code);
+        snprintf(code, sizeof code, table[i].code == RG_EXIT_SIGNAL ? "128+n" : "%d",
+                 table[i].code);
         rg_buf_printf(text, "%-6s %-15s %s\n", code, table[i].name, table[i].meaning);
     }
     rg_buf_printf(text, "Any other code is a rank's own. reigen explain CODE says what to do.\n");
@@ -44,7 +46,8 @@ int rg_cmd_explain(int argc, char **argv)
     if (argc > 2)
         return rg_fail_usage("explain", "explain %s %s: give one code", argv[1], argv[2]);
     if (argc == 2 && rg_parse_int("CODE", argv[1], 0, 255, &code, NULL) < 0)
-        return rg_fail_usage("explain", "explain %s: an exit code is a number from 0 to 255", argv[1]);
+        return rg_fail_usage("explain", "explain %s: an exit code is a number from 0 to 255",
+                             argv[1]);
     if (argc == 2)
         explain_one((int) code, &text);
     else

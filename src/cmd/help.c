@@ -75,8 +75,10 @@ static void print_entry(struct rg_buf *text, const char *left, const char *right
 void rg_help_reigen(struct rg_buf *text, int columns)
 {
     rg_buf_printf(text, "usage: reigen COMMAND [ARGUMENT...]\n\n");
-    rg_wrap(text, "Reigen runs data-parallel training: N copies of one script on the processors you "
-                  "have.", 0, columns);
+    rg_wrap(text,
+            "Reigen runs data-parallel training: N copies of one script on the processors you "
+            "have.",
+            0, columns);
     rg_buf_printf(text, "\nCommands\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_autofree char *left = rg_strf("%s%s%s", c->name, *c->args ? " " : "", c->args);
@@ -91,9 +93,11 @@ void rg_help_run(struct rg_buf *text, int columns)
     const struct rg_option *options = rg_options(&count);
 
     rg_buf_printf(text, "usage: reigen run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n");
-    rg_wrap(text, "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
-                  "others are ended and reigen names the one that failed first. Options may have one "
-                  "dash or two, and their value after a space or '='.", 0, columns);
+    rg_wrap(text,
+            "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
+            "others are ended and reigen names the one that failed first. Options may have one "
+            "dash or two, and their value after a space or '='.",
+            0, columns);
     for (int group = 0; group < RG_GROUP_COUNT; group++) {
         rg_buf_printf(text, "\n%s\n", rg_option_group_title(group));
         for (size_t i = 0; i < count; i++) {

@@ -18,11 +18,13 @@ void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
 void rg_help_reigen(struct rg_buf *text, int columns); /* reigen --help */
 void rg_help_run(struct rg_buf *text, int columns);    /* reigen run --help */
 
-/* "-np N" or "--env NAME[=VALUE]": how an option is shown; a name of one or two letters has one dash. */
+/* "-np N" or "--env NAME[=VALUE]": how an option is shown; a name of one or two letters has one
+ * dash. */
 void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
 
-/* A man page in man(7): reigen, reigen-run, reigen-explain or reigen-job. 0, or -ENOENT for another name. */
+/* A man page in man(7): reigen, reigen-run, reigen-explain or reigen-job. 0, or -ENOENT for another
+ * name. */
 int rg_manual_print(struct rg_buf *text, const char *page);
 extern const char *const rg_manual_pages[]; /* NULL-terminated */
 

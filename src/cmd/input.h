@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Standard input, on its way to the ranks. Read only as fast as they take it. A terminal is read only while
- * reigen is in its foreground, so that a background job neither stops nor takes the user's keys.
+ * Standard input, on its way to the ranks. Read only as fast as they take it. A terminal is read
+ * only while reigen is in its foreground, so that a background job neither stops nor takes the
+ * user's keys.
  *
- * Thread rule: the loop's thread. Reading blocks only where another process takes the bytes that poll
- * promised, from a description that cannot be opened a second time.
+ * Thread rule: the loop's thread. Reading blocks only where another process takes the bytes that
+ * poll promised, from a description that cannot be opened a second time.
  */
 #ifndef RG_CMD_INPUT_H
 #define RG_CMD_INPUT_H

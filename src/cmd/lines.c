@@ -23,7 +23,8 @@ static int end_line(struct rg_lines *lines, const uint8_t *data, size_t nbytes, 
     rg_buf_put(&lines->partial, data, nbytes);
     if (rg_buf_status(&lines->partial) < 0)
         return -ENOMEM;
-    emit_line(lines, rg_buf_bytes(&lines->partial), rg_buf_nbytes(&lines->partial), true, emit, arg);
+    emit_line(lines, rg_buf_bytes(&lines->partial), rg_buf_nbytes(&lines->partial), true, emit,
+              arg);
     rg_buf_clear(&lines->partial);
     return 0;
 }

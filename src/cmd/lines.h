@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of one stream into whole lines. A line longer than RG_LINE_MAX comes in pieces of that size, so
- * that memory is bounded whatever a rank prints; every byte comes out exactly once and in order.
+ * Bytes of one stream into whole lines. A line longer than RG_LINE_MAX comes in pieces of that
+ * size, so that memory is bounded whatever a rank prints; every byte comes out exactly once and in
+ * order.
  *
  * Thread rule: one thread at a time. Nothing blocks.
  */

@@ -42,8 +42,10 @@ int main(int argc, char **argv)
     if (is_any(argv[1], "--version", "-V", "-version"))
         return rg_cmd_version(1, argv);
     if (argv[1][0] == '-')
-        return rg_fail_usage(NULL, "unknown option %.80s; options of a job stand after the command: "
-                             "reigen run %.80s", argv[1], argv[1]);
+        return rg_fail_usage(NULL,
+                             "unknown option %.80s; options of a job stand after the command: "
+                             "reigen run %.80s",
+                             argv[1], argv[1]);
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         if (strcmp(c->name, argv[1]) != 0)
             continue;

@@ -10,7 +10,8 @@
 #include "launch/exitcode.h"
 #include "spec/jobfile.h"
 
-const char *const rg_manual_pages[] = { "reigen", "reigen-run", "reigen-explain", "reigen-job", NULL };
+const char *const rg_manual_pages[] = {"reigen", "reigen-run", "reigen-explain", "reigen-job",
+                                       NULL};
 
 /* troff: backslashes and leading dots and quotes have a meaning; dashes stay dashes. */
 static void put(struct rg_buf *text, const char *words)
@@ -32,8 +33,8 @@ static void put(struct rg_buf *text, const char *words)
 
 static void heading(struct rg_buf *text, const char *page, int section, const char *summary)
 {
-    rg_buf_printf(text, ".TH \"%s\" \"%d\" \"\" \"Reigen " RG_VERSION "\" \"Reigen\"\n.SH NAME\n", page,
-                  section);
+    rg_buf_printf(text, ".TH \"%s\" \"%d\" \"\" \"Reigen " RG_VERSION "\" \"Reigen\"\n.SH NAME\n",
+                  page, section);
     put(text, page);
     rg_buf_printf(text, " \\- ");
     put(text, summary);
@@ -67,9 +68,10 @@ static void page_reigen(struct rg_buf *text)
 {
     heading(text, "reigen", 1, "run data-parallel training");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen\n.I COMMAND\n[ARGUMENT...]\n.SH DESCRIPTION\n");
-    put(text, "Reigen runs N copies of one script on the processors you have, and owns their life: it "
-              "starts them, carries their input and output, names the one that fails first, and leaves "
-              "nothing behind.\n");
+    put(text,
+        "Reigen runs N copies of one script on the processors you have, and owns their life: it "
+        "starts them, carries their input and output, names the one that fails first, and leaves "
+        "nothing behind.\n");
     rg_buf_printf(text, ".SH COMMANDS\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_autofree char *left = rg_strf("reigen %s%s%s", c->name, *c->args ? " " : "", c->args);
@@ -109,14 +111,19 @@ static void page_run(struct rg_buf *text)
     heading(text, "reigen-run", 1, "run copies of a command, together");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen run\n[OPTION...] [\\-\\-] COMMAND [ARGUMENT...]\n"
                         ".SH DESCRIPTION\n");
-    put(text, "Runs copies of COMMAND, called ranks. The job ends when all have ended; when one fails, the "
-              "others get SIGTERM and, after the grace time, SIGKILL, and reigen names the rank that "
-              "failed first.\n");
-    paragraph(text, "Options have one dash or two, and their value after a space or '='. Names are not "
-                    "abbreviated. Options end at -- or at the first argument that is none.");
-    paragraph(text, "SIGINT and SIGTERM reach every rank; a second one ends the job at once. SIGTSTP stops "
-                    "the ranks and reigen, SIGCONT resumes both. SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH are "
-                    "handed on.");
+    put(text,
+        "Runs copies of COMMAND, called ranks. The job ends when all have ended; when one fails, "
+        "the "
+        "others get SIGTERM and, after the grace time, SIGKILL, and reigen names the rank that "
+        "failed first.\n");
+    paragraph(text,
+              "Options have one dash or two, and their value after a space or '='. Names are not "
+              "abbreviated. Options end at -- or at the first argument that is none.");
+    paragraph(
+        text,
+        "SIGINT and SIGTERM reach every rank; a second one ends the job at once. SIGTSTP stops "
+        "the ranks and reigen, SIGCONT resumes both. SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH are "
+        "handed on.");
     rg_buf_printf(text, ".SH OPTIONS\n");
     for (int group = 0; group < RG_GROUP_COUNT; group++) {
         rg_buf_printf(text, ".SS \"%s\"\n", rg_option_group_title(group));
@@ -129,8 +136,9 @@ static void page_run(struct rg_buf *text)
         }
     }
     rg_buf_printf(text, ".SH OUTPUT\n");
-    put(text, "With more than one rank, lines are shown whole and begin with [rank]; what follows a line "
-              "longer than 64 KiB begins with [rank]+. One rank alone is shown as it is.\n");
+    put(text,
+        "With more than one rank, lines are shown whole and begin with [rank]; what follows a line "
+        "longer than 64 KiB begins with [rank]+. One rank alone is shown as it is.\n");
     rg_buf_printf(text, ".SH EXIT STATUS\n");
     exit_codes(text, false);
     rg_buf_printf(text, ".SH EXAMPLES\n");
@@ -143,8 +151,9 @@ static void page_explain(struct rg_buf *text)
 {
     heading(text, "reigen-explain", 1, "say what an exit code means");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen explain\n[CODE]\n.SH DESCRIPTION\n");
-    put(text, "Prints what an exit code of reigen run means, and what to do. Without CODE it prints the "
-              "table.\n");
+    put(text,
+        "Prints what an exit code of reigen run means, and what to do. Without CODE it prints the "
+        "table.\n");
     rg_buf_printf(text, ".SH EXIT CODES\n");
     exit_codes(text, true);
     rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1)\n");
@@ -161,10 +170,12 @@ static void page_job(struct rg_buf *text)
 
     heading(text, "reigen-job", 5, "the job file of reigen run");
     rg_buf_printf(text, ".SH DESCRIPTION\n");
-    put(text, "A YAML file with one mapping, read by reigen run --config. Its keys are the names of the "
-              "options of reigen-run(1), and their values mean the same; options on the command line "
-              "override it. Unknown keys, repeated keys and wrong values are errors, shown with file, line "
-              "and column. Aliases and tags are not allowed.\n");
+    put(text,
+        "A YAML file with one mapping, read by reigen run --config. Its keys are the names of the "
+        "options of reigen-run(1), and their values mean the same; options on the command line "
+        "override it. Unknown keys, repeated keys and wrong values are errors, shown with file, "
+        "line "
+        "and column. Aliases and tags are not allowed.\n");
     rg_buf_printf(text, ".SH KEYS\n");
     for (const struct rg_jobfile_key *k = rg_jobfile_keys; k->name; k++) {
         rg_autofree char *left = rg_strf("%s: %s", k->name, k->arg);
@@ -181,14 +192,15 @@ static void page_job(struct rg_buf *text)
         entry(text, left ? left : o->name, o->help);
     }
     rg_buf_printf(text, ".SH EXAMPLE\n");
-    example(text, "command: [python, train.py, --epochs, \"4\"]\nnp: 4\nenv:\n  OMP_NUM_THREADS: 1\n"
-                  "  LANG:\nshare-env: [API_TOKEN]\noutput-dir: logs\ntimeout: 2h");
+    example(text,
+            "command: [python, train.py, --epochs, \"4\"]\nnp: 4\nenv:\n  OMP_NUM_THREADS: 1\n"
+            "  LANG:\nshare-env: [API_TOKEN]\noutput-dir: logs\ntimeout: 2h");
     rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1)\n");
 }
 
 int rg_manual_print(struct rg_buf *text, const char *page)
 {
-    static void (*const pages[])(struct rg_buf *) = { page_reigen, page_run, page_explain, page_job };
+    static void (*const pages[])(struct rg_buf *) = {page_reigen, page_run, page_explain, page_job};
 
     for (size_t i = 0; rg_manual_pages[i]; i++) {
         if (strcmp(rg_manual_pages[i], page) == 0) {
@@ -206,7 +218,9 @@ int rg_cmd_man(int argc, char **argv)
     if (argc > 2)
         return rg_fail_usage("man", "man %s %s: give one page", argv[1], argv[2]);
     if (rg_manual_print(&text, argc == 2 ? argv[1] : "reigen") == -ENOENT)
-        return rg_fail_usage("man", "man %s: no such page; give reigen, reigen-run, reigen-explain or "
-                             "reigen-job", argv[1]);
+        return rg_fail_usage("man",
+                             "man %s: no such page; give reigen, reigen-run, reigen-explain or "
+                             "reigen-job",
+                             argv[1]);
     return rg_print(rg_buf_text(&text));
 }

@@ -36,8 +36,8 @@ static int open_file(struct rg_outfiles *files, int rank, int stream, struct rg_
 
     if (fd < 0) {
         int e = path ? errno : ENOMEM;
-        return rg_error_set_exit(err, e, exit_code_of(e), "--output-dir: cannot create %s: %s%s", path,
-                                 strerror(e), e == EMFILE ? "; raise ulimit -n" : "");
+        return rg_error_set_exit(err, e, exit_code_of(e), "--output-dir: cannot create %s: %s%s",
+                                 path, strerror(e), e == EMFILE ? "; raise ulimit -n" : "");
     }
     *fd_of(files, rank, stream) = fd;
     return 0;

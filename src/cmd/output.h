@@ -2,12 +2,13 @@
 /*
  * What ranks write, on its way to standard output, standard error, files, and events.
  *
- * Plain bytes, as they are, when one rank runs without tags. Otherwise whole lines: two ranks' lines are
- * never mixed, and with tags each begins with `[rank] `. A line longer than RG_LINE_MAX goes on as
+ * Plain bytes, as they are, when one rank runs without tags. Otherwise whole lines: two ranks'
+ * lines are never mixed, and with tags each begins with `[rank] `. A line longer than RG_LINE_MAX
+ * goes on as
  * `[rank]+ ` on the next line. A last line without newline gets one only when tagged.
  *
- * No byte is dropped unless the reader is gone. When a reader is slow, on_pause(true) asks for less, and
- * memory stays at what is on its way.
+ * No byte is dropped unless the reader is gone. When a reader is slow, on_pause(true) asks for
+ * less, and memory stays at what is on its way.
  *
  * Thread rule: the loop's thread. Only --output-dir's files may block.
  */
@@ -34,7 +35,8 @@ struct rg_output_options {
     int out_fd, err_fd;       /* borrowed, usually 1 and 2 */
     bool out_colour, err_colour;
     void (*on_pause)(void *arg, bool pause);
-    /* Output was lost, once per place. closed: the reader of standard output went away, nothing is broken. */
+    /* Output was lost, once per place. closed: the reader of standard output went away, nothing is
+     * broken. */
     void (*on_lost)(void *arg, const char *cause, bool closed);
     void (*on_drained)(void *arg); /* after rg_output_drained was false: it is true now */
     void *arg;

@@ -70,7 +70,7 @@ static void send_event(struct run *run)
     rg_buf_clear(&run->event);
 }
 
-/* --- what the session reports ------------------------------------------------------------------ */
+/* --- what the session reports ---------------------------------------------------------------- */
 
 static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
 {
@@ -118,12 +118,11 @@ static void on_running(void *arg)
         rg_event_running(&run->event);
         send_event(run);
     } else if (job->verbose) {
-        sayf(run, "reigen: %d rank%s started\n", run->plan.nranks, run->plan.nranks == 1 ? "" : "s");
+        sayf(run, "reigen: %d rank%s started\n", run->plan.nranks,
+             run->plan.nranks == 1 ? "" : "s");
     }
-    if (job->pty) {
-        send_size(run);
+    if (job->pty)
         rg_terminal_raw(0);
-    }
     rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);
 }
 
@@ -209,8 +208,10 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                                             request->quiet, run->exit_code };
 
     if (run->reader_gone)
-        rg_buf_printf(&run->last_words, "reigen: the reader of standard output went away, so the job "
-                      "was ended (exit code %d)\n", RG_EXIT_OUTPUT_LOST);
+        rg_buf_printf(&run->last_words,
+                      "reigen: the reader of standard output went away, so the job "
+                      "was ended (exit code %d)\n",
+                      RG_EXIT_OUTPUT_LOST);
     else
         rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
     run->ended = true;
@@ -230,7 +231,7 @@ static const struct rg_session_ops session_ops = {
     .on_ended = on_ended,
 };
 
-/* --- what the output reports ------------------------------------------------------------------- */
+/* --- what the output reports ----------------------------------------------------------------- */
 
 static void on_pause(void *arg, bool pause)
 {
@@ -265,7 +266,7 @@ static void on_drained(void *arg)
         speak_last(run);
 }
 
-/* --- signals ----------------------------------------------------------------------------------- */
+/* --- signals --------------------------------------------------------------------------------- */
 
 static void forward_signal(void *arg, int signo)
 {
@@ -311,7 +312,7 @@ static const struct rg_signals_ops signals_ops = {
     .resumed = on_resumed,
 };
 
-/* --- from the beginning to the end -------------------------------------------------------------- */
+/* --- from the beginning to the end ----------------------------------------------------------- */
 
 static int check_cwd(const struct rg_job *job, struct rg_error *err)
 {
@@ -320,9 +321,11 @@ static int check_cwd(const struct rg_job *job, struct rg_error *err)
     if (!job->cwd)
         return 0;
     if (stat(job->cwd, &st) < 0)
-        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--cwd %s: %s", job->cwd, strerror(errno));
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--cwd %s: %s", job->cwd,
+                                 strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return rg_error_set_exit(err, ENOTDIR, RG_EXIT_USAGE, "--cwd %s: not a directory", job->cwd);
+        return rg_error_set_exit(err, ENOTDIR, RG_EXIT_USAGE, "--cwd %s: not a directory",
+                                 job->cwd);
     return 0;
 }
 
@@ -374,9 +377,12 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
                                                 run };
 
     rc = rg_session_create(&options, &run->session, err);
-    if (rc >= 0)
-        rg_signals_start(&run->signals, run->loop, &signals_ops, run);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rg_signals_start(&run->signals, run->loop, &signals_ops, run);
+    if (job->pty)
+        send_size(run); /* before the terminal is made */
+    return 0;
 }
 
 static void finish(struct run *run)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals to reigen, handed on to the ranks. SIGINT and SIGTERM begin the end; the second of either is
- * immediate. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on. SIGHUP, SIGUSR1, SIGUSR2 and
- * SIGWINCH are handed on. A signal that is ignored when reigen starts (nohup, background jobs of
- * plain shells) stays ignored. SIGPIPE and SIGTTOU are ignored: a closed output is an error of write.
+ * Signals to reigen, handed on to the ranks. SIGINT and SIGTERM begin the end; the second of either
+ * is immediate. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on. SIGHUP, SIGUSR1,
+ * SIGUSR2 and SIGWINCH are handed on. A signal that is ignored when reigen starts (nohup,
+ * background jobs of plain shells) stays ignored. SIGPIPE and SIGTTOU are ignored: a closed output
+ * is an error of write.
  *
  * Thread rule: the loop's thread.
  */

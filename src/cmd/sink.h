@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Somewhere that bytes go: standard output or standard error. Writing never blocks: what the reader does
- * not take yet is kept, in order, and goes out when the loop says so. The owner watches
+ * Somewhere that bytes go: standard output or standard error. Writing never blocks: what the reader
+ * does not take yet is kept, in order, and goes out when the loop says so. The owner watches
  * rg_sink_pending and slows the ranks down.
  *
- * The mode of the description shared with other processes is never changed: pipes and terminals are opened a
- * second time, sockets take MSG_DONTWAIT; where neither works, poll and small writes must do.
+ * The mode of the description shared with other processes is never changed: pipes and terminals are
+ * opened a second time, sockets take MSG_DONTWAIT; where neither works, poll and small writes must
+ * do.
  *
  * Thread rule: the loop's thread.
  */
@@ -27,8 +28,8 @@ struct rg_sink {
     struct rg_buf pending;
     struct rg_io io;
     int errnum;      /* why it failed, positive; then everything written is dropped */
-    /* Called from the loop when pending shrank, and from anywhere when the sink failed. It may not write
-     * into this sink. */
+    /* Called from the loop when pending shrank, and from anywhere when the sink failed. It may not
+     * write into this sink. */
     void (*on_change)(void *arg);
     void *arg;
 };

@@ -21,9 +21,10 @@ static void show(void *arg)
 
     for (int h = 0; h < status->plan->nhosts; h++)
         ready += status->hosts[h].phase >= RG_PHASE_READY;
-    rg_buf_printf(&text, "%sreigen: %d of %d host%s ready after %.0f s", status->tty ? "\r\033[K" : "",
-                  ready, status->plan->nhosts, status->plan->nhosts == 1 ? "" : "s",
-                  (double) (rg_now_ns() - status->since_ns) / 1e9);
+    rg_buf_printf(&text, "%sreigen: %d of %d host%s ready after %.0f s",
+                  status->tty ? "\r\033[K" : "", ready, status->plan->nhosts,
+                  status->plan->nhosts == 1 ? "" : "s",
+                  (double)(rg_now_ns() - status->since_ns) / 1e9);
     for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
         const struct rg_status_host *host = &status->hosts[h];
         if (host->phase >= RG_PHASE_READY)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user sees while a job starts: one line that changes on a terminal, from 0.3 s on; elsewhere a line
- * after 2 s and every 10 s, so that a log of a quick start stays empty. It names each host that is not
- * ready, its phase and the reason.
+ * What the user sees while a job starts: one line that changes on a terminal, from 0.3 s on;
+ * elsewhere a line after 2 s and every 10 s, so that a log of a quick start stays empty. It names
+ * each host that is not ready, its phase and the reason.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */

@@ -90,8 +90,8 @@ static bool is_ok(const struct rg_rank_end *end)
 }
 
 /* "ranks 0-1, 3": those that ended as ranks[from] did, from there on. */
-static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, int from, bool *done,
-                        struct rg_buf *text)
+static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, int from,
+                        bool *done, struct rg_buf *text)
 {
     rg_autobuf struct rg_buf set = RG_BUF_INIT;
     int count = 0;
@@ -108,13 +108,15 @@ static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, 
             done[r] = true;
         r--;
     }
-    rg_buf_printf(text, "%s rank%s %s: ", v->ends[from].consequence ? "  died of it:" : "  also failed:",
+    rg_buf_printf(text,
+                  "%s rank%s %s: ", v->ends[from].consequence ? "  died of it:" : "  also failed:",
                   count == 1 ? "" : "s", rg_buf_text(&set));
     rg_rank_end_print(&v->ends[from], text);
     rg_buf_printf(text, "\n");
 }
 
-static void print_others(const struct rg_verdict *v, const struct rg_plan *plan, struct rg_buf *text)
+static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
+                         struct rg_buf *text)
 {
     rg_autofree bool *done = calloc((size_t) plan->nranks + 1, sizeof *done);
 

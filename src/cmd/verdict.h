@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict as a person reads it: who failed first, on which host, how, its last lines, which others died
- * of it, and the exit code. Nothing for a job that ended well, one line with --verbose.
+ * The verdict as a person reads it: who failed first, on which host, how, its last lines, which
+ * others died of it, and the exit code. Nothing for a job that ended well, one line with --verbose.
  *
  * Any thread; nothing blocks.
  */
@@ -23,7 +23,8 @@ struct rg_verdict_style {
 void rg_verdict_print(const struct rg_verdict *verdict, const struct rg_plan *plan,
                       const struct rg_verdict_style *style, struct rg_buf *text);
 
-/* "exit code 7", "signal 9 (Killed)", "could not be started: No such file or directory": appended. */
+/* "exit code 7", "signal 9 (Killed)", "could not be started: No such file or directory": appended.
+ */
 void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text);
 
 #endif

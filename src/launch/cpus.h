@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cores of this computer that this process may use: sched_getaffinity, and the kernel's topology files
- * (Documentation/admin-guide/cputopology.rst of Linux).
+ * The cores of this computer that this process may use: sched_getaffinity, and the kernel's
+ * topology files (Documentation/admin-guide/cputopology.rst of Linux).
  *
  * Thread rule: any thread. rg_cpus_read reads small files of /sys; it does not block for long.
  */
@@ -27,8 +27,8 @@ int rg_cpus_read(const char *root, struct rg_cpus *ret_cpus);
 int rg_cpus_make(const char *root, const int *cpus, int count, struct rg_cpus *ret_cpus);
 void rg_cpus_fini(struct rg_cpus *cpus);
 
-/* The cpus of the core (by_socket 0) or socket (1) with this index, modulo how many there are: a new array of
- * *ret_count numbers, the caller's; NULL when out of memory. */
+/* The cpus of the core (by_socket 0) or socket (1) with this index, modulo how many there are: a
+ * new array of *ret_count numbers, the caller's; NULL when out of memory. */
 int *rg_cpus_pick(const struct rg_cpus *cpus, int by_socket, int index, int *ret_count);
 
 #endif

@@ -4,39 +4,49 @@
 #include "base/cleanup.h"
 
 static const struct rg_exit_info table[] = {
-    { RG_EXIT_OK, "ok", "Every rank ended with 0.", "Nothing to do.", false },
-    { 1, "rank", "A rank's own exit code, that of the rank that failed first.",
-      "The verdict names the rank and shows its last lines; what the code means is the program's "
-      "business.", false },
-    { RG_EXIT_USAGE, "usage", "A wrong option, or a broken job or host file.",
-      "The message names the value and what is allowed. A rank of yours may also end with 2: then the "
-      "verdict names it.", false },
-    { RG_EXIT_UNAVAILABLE, "unavailable", "The platform or a host was not available before the start.",
-      "The message names the host. Check its name, and that reigen-agent stands beside reigen.", true },
-    { RG_EXIT_INTERNAL, "internal", "A fault of reigen's own, or no memory.",
-      "Run again with --verbose --verbose and report what it prints.", false },
-    { RG_EXIT_OUTPUT_LOST, "output-lost", "Output could not be written.",
-      "The message names the file or stream: a full disk under --output-dir, or a reader that closed "
-      "standard output. Make room and run again.", false },
-    { RG_EXIT_PREEMPTED, "preempted", "The platform took the hosts away for another job.",
-      "Run again, from the last checkpoint.", true },
-    { RG_EXIT_HOST_LOST, "host-lost", "A host, or the agent on it, was lost while the job ran.",
-      "The verdict names the host. Run again, from the last checkpoint; without that host if it stays "
-      "away.", true },
-    { RG_EXIT_NO_PERMISSION, "no-permission", "The system refused what the job needs.",
-      "The message names the file or the right. Get it, or run as a user who has it.", false },
-    { RG_EXIT_TIMEOUT, "timeout", "Not ready within --start-timeout, or longer than --timeout.",
-      "The message says which, and which host was waited for. Give more time or find what is slow.",
-      true },
-    { RG_EXIT_CONTAINER, "container", "The container runtime failed.",
-      "The message carries what it said.", true },
-    { RG_EXIT_NOT_EXECUTABLE, "not-executable", "The command was found but cannot be executed.",
-      "Make it executable (chmod +x), or name its interpreter: python train.py.", false },
-    { RG_EXIT_NOT_FOUND, "not-found", "The command was not found.",
-      "Check its spelling and PATH, on the host that the verdict names.", false },
-    { RG_EXIT_SIGNAL, "signal", "128 + n: the rank that failed first was ended by signal n.",
-      "137 is SIGKILL, often the kernel's answer to too little memory (the verdict says so if it is "
-      "known); 139 is SIGSEGV, a crash; 130 and 143 are SIGINT and SIGTERM, someone's wish.", false },
+    {RG_EXIT_OK, "ok", "Every rank ended with 0.", "Nothing to do.", false},
+    {1, "rank", "A rank's own exit code, that of the rank that failed first.",
+     "The verdict names the rank and shows its last lines; what the code means is the program's "
+     "business.",
+     false},
+    {RG_EXIT_USAGE, "usage", "A wrong option, or a broken job or host file.",
+     "The message names the value and what is allowed. A rank of yours may also end with 2: then "
+     "the "
+     "verdict names it.",
+     false},
+    {RG_EXIT_UNAVAILABLE, "unavailable",
+     "The platform or a host was not available before the start.",
+     "The message names the host. Check its name, and that reigen-agent stands beside reigen.",
+     true},
+    {RG_EXIT_INTERNAL, "internal", "A fault of reigen's own, or no memory.",
+     "Run again with --verbose --verbose and report what it prints.", false},
+    {RG_EXIT_OUTPUT_LOST, "output-lost", "Output could not be written.",
+     "The message names the file or stream: a full disk under --output-dir, or a reader that "
+     "closed "
+     "standard output. Make room and run again.",
+     false},
+    {RG_EXIT_PREEMPTED, "preempted", "The platform took the hosts away for another job.",
+     "Run again, from the last checkpoint.", true},
+    {RG_EXIT_HOST_LOST, "host-lost", "A host, or the agent on it, was lost while the job ran.",
+     "The verdict names the host. Run again, from the last checkpoint; without that host if it "
+     "stays "
+     "away.",
+     true},
+    {RG_EXIT_NO_PERMISSION, "no-permission", "The system refused what the job needs.",
+     "The message names the file or the right. Get it, or run as a user who has it.", false},
+    {RG_EXIT_TIMEOUT, "timeout", "Not ready within --start-timeout, or longer than --timeout.",
+     "The message says which, and which host was waited for. Give more time or find what is slow.",
+     true},
+    {RG_EXIT_CONTAINER, "container", "The container runtime failed.",
+     "The message carries what it said.", true},
+    {RG_EXIT_NOT_EXECUTABLE, "not-executable", "The command was found but cannot be executed.",
+     "Make it executable (chmod +x), or name its interpreter: python train.py.", false},
+    {RG_EXIT_NOT_FOUND, "not-found", "The command was not found.",
+     "Check its spelling and PATH, on the host that the verdict names.", false},
+    {RG_EXIT_SIGNAL, "signal", "128 + n: the rank that failed first was ended by signal n.",
+     "137 is SIGKILL, often the kernel's answer to too little memory (the verdict says so if it is "
+     "known); 139 is SIGSEGV, a crash; 130 and 143 are SIGINT and SIGTERM, someone's wish.",
+     false},
 };
 
 const struct rg_exit_info *rg_exit_table(size_t *ret_count)

@@ -33,7 +33,8 @@ static void make_job_id(char *id, size_t nbytes)
     snprintf(id, nbytes, "r-%s-%08x", date, random);
 }
 
-/* Each job rank's index into job->hosts, by slot or dealt round; surplus ranks go on from the front. */
+/* Each job rank's index into job->hosts, by slot or dealt round; surplus ranks go on from the
+ * front. */
 static void deal(const struct rg_job *job, int nranks, int *host_of)
 {
     rg_autofree int *used = calloc(job->nhosts, sizeof *used);
@@ -66,17 +67,19 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
     int64_t nranks = job->np ? job->np : slots;
 
     if (nranks > RG_JOB_RANKS_MAX)
-        return rg_error_set_exit(err, EINVAL, 2, "%lld slots; say with -np how many ranks to run, at "
-                                 "most %d", (long long) slots, RG_JOB_RANKS_MAX);
-    if (nranks > slots && !job->oversubscribe)
         return rg_error_set_exit(err, EINVAL, 2,
-                                 "-np %d: there %s only %lld slot%s on %zu host%s (%s:%d%s); run fewer "
-                                 "ranks, give more slots (-H %s:%d), or say --oversubscribe",
-                                 job->np, slots == 1 ? "is" : "are", (long long) slots,
-                                 slots == 1 ? "" : "s", job->nhosts, job->nhosts == 1 ? "" : "s",
-                                 job->hosts[0].name, job->hosts[0].nslots,
-                                 job->nhosts > 1 ? ", ..." : "", job->hosts[0].name,
-                                 job->np - (int) slots + job->hosts[0].nslots);
+                                 "%lld slots; say with -np how many ranks to run, at "
+                                 "most %d",
+                                 (long long)slots, RG_JOB_RANKS_MAX);
+    if (nranks > slots && !job->oversubscribe)
+        return rg_error_set_exit(
+            err, EINVAL, 2,
+            "-np %d: there %s only %lld slot%s on %zu host%s (%s:%d%s); run fewer "
+            "ranks, give more slots (-H %s:%d), or say --oversubscribe",
+            job->np, slots == 1 ? "is" : "are", (long long)slots, slots == 1 ? "" : "s",
+            job->nhosts, job->nhosts == 1 ? "" : "s", job->hosts[0].name, job->hosts[0].nslots,
+            job->nhosts > 1 ? ", ..." : "", job->hosts[0].name,
+            job->np - (int)slots + job->hosts[0].nslots);
     *ret_nranks = (int) nranks;
     return 0;
 }
@@ -126,9 +129,10 @@ static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
     const struct rg_plan_host *h = &plan->hosts[host];
 
     if (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores && !job->oversubscribe)
-        return rg_error_set_exit(err, EINVAL, 2, "--bind-to core: %d ranks on %s, which has %d core%s; "
-                                 "run fewer ranks there, or say --bind-to none", h->nranks, h->name,
-                                 cpus->ncores, cpus->ncores == 1 ? "" : "s");
+        return rg_error_set_exit(err, EINVAL, 2,
+                                 "--bind-to core: %d ranks on %s, which has %d core%s; "
+                                 "run fewer ranks there, or say --bind-to none",
+                                 h->nranks, h->name, cpus->ncores, cpus->ncores == 1 ? "" : "s");
     /* More ranks than cores were asked for: bound ones would fight for the first few. */
     if (job->bind == RG_BIND_NONE || (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores))
         return 0;

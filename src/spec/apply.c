@@ -7,8 +7,8 @@
 
 #include "spec/hostlist.h"
 
-#define APPLY(name)                                                                                   \
-    int rg_apply_##name(struct rg_request *request, const char *what, const char *value,              \
+#define APPLY(name)                                                                      \
+    int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
@@ -53,7 +53,8 @@ static rg_printf(2, 3) int note(struct rg_request *request, const char *fmt, ...
 }
 
 /* The index of value among words, or -EINVAL with a text that names them all. */
-static int choose(const char *what, const char *value, const char *const *words, struct rg_error *err)
+static int choose(const char *what, const char *value, const char *const *words,
+                  struct rg_error *err)
 {
     char list[256] = "";
 
@@ -61,12 +62,17 @@ static int choose(const char *what, const char *value, const char *const *words,
         if (strcmp(words[i], value) == 0)
             return i;
         size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ", words[i]);
+        snprintf(list + n, sizeof list - n, "%s%s",
+                 !i             ? ""
+                 : words[i + 1] ? ", "
+                                : " or ",
+                 words[i]);
     }
     const char *near = rg_str_nearest(value, words);
 
     if (near)
-        return rg_error_set(err, EINVAL, "%s %s: give %s; did you mean %s?", what, value, list, near);
+        return rg_error_set(err, EINVAL, "%s %s: give %s; did you mean %s?", what, value, list,
+                            near);
     return rg_error_set(err, EINVAL, "%s %s: give %s", what, value, list);
 }
 
@@ -109,8 +115,9 @@ APPLY(hostfile)
 
 APPLY(map_by)
 {
-    static const char *const words[] = { "slot", "node", "core", "hwthread", "socket", "numa", "board",
-                                         "l1cache", "l2cache", "l3cache", "package", NULL };
+    static const char *const words[] = {"slot",    "node",    "core",    "hwthread",
+                                        "socket",  "numa",    "board",   "l1cache",
+                                        "l2cache", "l3cache", "package", NULL};
     rg_autofree char *object = strndup(value, strcspn(value, ":"));
     const char *rest = value + strcspn(value, ":");
 
@@ -126,8 +133,9 @@ APPLY(map_by)
     request->job.map = i == 1 ? RG_MAP_NODE : RG_MAP_SLOT;
     if (strcasestr(rest, ":oversubscribe"))
         request->job.oversubscribe = true;
-    if (i > 1 && note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's",
-                      what, object) < 0)
+    if (i > 1 &&
+        note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's", what,
+             object) < 0)
         return no_memory(err);
     return 0;
 }
@@ -167,8 +175,10 @@ APPLY(on)
     UNUSED(request);
     if (strcmp(value, "local") == 0)
         return 0;
-    return rg_error_set(err, EINVAL, "%s %s: this version runs on this computer only; leave %s out, or "
-                        "say local", what, value, what);
+    return rg_error_set(err, EINVAL,
+                        "%s %s: this version runs on this computer only; leave %s out, or "
+                        "say local",
+                        what, value, what);
 }
 
 /* Whether text begins with a variable's name that ends at '=' or at the end. */
@@ -183,8 +193,10 @@ static int check_name(const char *what, const char *text, struct rg_error *err)
         char c = text[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
         if (!letter && !(i > 0 && c >= '0' && c <= '9'))
-            return rg_error_set(err, EINVAL, "%s \"%.*s\": not a variable's name; use letters, digits "
-                                "and '_'", what, (int) n, text);
+            return rg_error_set(err, EINVAL,
+                                "%s \"%.*s\": not a variable's name; use letters, digits "
+                                "and '_'",
+                                what, (int)n, text);
     }
     return 0;
 }
@@ -221,9 +233,10 @@ APPLY(share_env)
     if (rc < 0)
         return rc;
     if (strchr(value, '='))
-        return rg_error_set(err, EINVAL, "%s %.*s=...: a command line is no place for a secret; export "
-                            "the variable and give its name alone", what, (int) strcspn(value, "="),
-                            value);
+        return rg_error_set(err, EINVAL,
+                            "%s %.*s=...: a command line is no place for a secret; export "
+                            "the variable and give its name alone",
+                            what, (int)strcspn(value, "="), value);
     drop_name(&request->job.share_env, value);
     return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
 }
@@ -314,7 +327,8 @@ APPLY(timeout)
     return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
 }
 
-static int parse_positive(const char *what, const char *value, uint64_t *ret_ms, struct rg_error *err)
+static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
+                          struct rg_error *err)
 {
     uint64_t ms;
     int rc = rg_parse_duration_ms(what, value, &ms, err);
@@ -322,8 +336,10 @@ static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
     if (rc < 0)
         return rc;
     if (!ms)
-        return rg_error_set(err, EINVAL, "%s %s: nothing happens in no time; give seconds, or 500ms, "
-                            "2m, 1h", what, value);
+        return rg_error_set(err, EINVAL,
+                            "%s %s: nothing happens in no time; give seconds, or 500ms, "
+                            "2m, 1h",
+                            what, value);
     *ret_ms = ms;
     return 0;
 }
@@ -345,8 +361,8 @@ APPLY(lease)
 
     /* Heartbeats go once a second; a shorter lease would end healthy jobs. */
     if (rc == 0 && ms < 3000)
-        return rg_error_set(err, EINVAL, "%s %s: heartbeats come every second; give at least 3", what,
-                            value);
+        return rg_error_set(err, EINVAL, "%s %s: heartbeats come every second; give at least 3",
+                            what, value);
     if (rc == 0)
         request->job.lease_ms = ms;
     return rc;

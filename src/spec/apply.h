@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handlers behind the option table, one per option: each judges one value and puts it into the request.
- * Only spec/options.c's table and its readers call them. Contract of all: struct rg_option's apply.
+ * The handlers behind the option table, one per option: each judges one value and puts it into the
+ * request. Only spec/options.c's table and its readers call them. Contract of all: struct
+ * rg_option's apply.
  */
 #ifndef RG_SPEC_APPLY_H
 #define RG_SPEC_APPLY_H
 
 #include "spec/options.h"
 
-#define RG_APPLY_NAMES(X)                                                                             \
-    X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)                            \
-    X(env) X(share_env) X(cwd) X(tf_config)                                                           \
-    X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)                       \
-    X(stdin) X(pty)                                                                                   \
-    X(timeout) X(start_timeout) X(grace) X(lease)                                                     \
-    X(config) X(dry_run) X(display_map) X(report_bindings) X(verbose) X(quiet) X(help) X(version)     \
+/* clang-format off */
+#define RG_APPLY_NAMES(X)                                                              \
+    X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)             \
+    X(env) X(share_env) X(cwd) X(tf_config)                                            \
+    X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)        \
+    X(stdin) X(pty)                                                                    \
+    X(timeout) X(start_timeout) X(grace) X(lease)                                      \
+    X(config) X(dry_run) X(display_map) X(report_bindings)                             \
+    X(verbose) X(quiet) X(help) X(version)                                             \
     X(accepted) X(mca)
+/* clang-format on */
 
-#define RG_APPLY_DECLARE(name)                                                                        \
-    int rg_apply_##name(struct rg_request *request, const char *what, const char *value,              \
+#define RG_APPLY_DECLARE(name)                                                           \
+    int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
                         struct rg_error *err);
 RG_APPLY_NAMES(RG_APPLY_DECLARE)
 #undef RG_APPLY_DECLARE

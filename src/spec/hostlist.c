@@ -55,11 +55,11 @@ static int add_item(struct rg_job *job, const char *where, const char *item, str
     if (!copy)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (split_slots(copy, &name, &slots) < 0)
-        return rg_error_set(err, EINVAL, "%s: \"%s\" is not a host; write an IPv6 address as [::1]:2",
-                            where, item);
+        return rg_error_set(
+            err, EINVAL, "%s: \"%s\" is not a host; write an IPv6 address as [::1]:2", where, item);
     if (!*name)
-        return rg_error_set(err, EINVAL, "%s: \"%s\" has no host name; write NAME or NAME:SLOTS", where,
-                            item);
+        return rg_error_set(err, EINVAL, "%s: \"%s\" has no host name; write NAME or NAME:SLOTS",
+                            where, item);
     if (slots) {
         int rc = parse_slots(where, name, slots, &nslots, err);
         if (rc < 0)
@@ -83,7 +83,8 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
         item += strspn(item, SEPARATORS);
         item[strcspn(item, SEPARATORS)] = '\0';
         if (!*item)
-            return rg_error_set(err, EINVAL, "%s \"%s\": a host is missing beside a comma", what, text);
+            return rg_error_set(err, EINVAL, "%s \"%s\": a host is missing beside a comma", what,
+                                text);
         int rc = add_item(job, what, item, err);
         if (rc < 0)
             return rc;
@@ -91,7 +92,8 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
     return 0;
 }
 
-/* The words after the host: slots=N counts, max_slots=N and max-slots=N only bound what we never exceed. */
+/* The words after the host: slots=N counts, max_slots=N and max-slots=N only bound what we never
+ * exceed. */
 static int parse_words(const char *where, const char *host, char *words, int *ret_nslots,
                        struct rg_error *err)
 {
@@ -105,8 +107,9 @@ static int parse_words(const char *where, const char *host, char *words, int *re
         if (n == 5 && strncmp(word, "slots", n) == 0)
             ret = ret_nslots;
         else if (n != 9 || strncmp(word, "max", 3) != 0 || strncmp(word + 4, "slots", 5) != 0)
-            return rg_error_set(err, EINVAL, "%s: \"%s\" after host %s; only slots=N may stand there",
-                                where, word, host);
+            return rg_error_set(err, EINVAL,
+                                "%s: \"%s\" after host %s; only slots=N may stand there", where,
+                                word, host);
         int rc = parse_slots(where, host, value + 1, ret, err);
         if (rc < 0)
             return rc;
@@ -126,7 +129,8 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
 
     line[n] = '\0';
     if (strchr(line, ','))
-        return rg_error_set(err, EINVAL, "%s: \"%s\": one host per line, without commas", where, line);
+        return rg_error_set(err, EINVAL, "%s: \"%s\": one host per line, without commas", where,
+                            line);
     int rc = parse_words(where, line, words, &nslots, err);
 
     if (rc < 0)
@@ -156,7 +160,8 @@ int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, si
             return rc;
     }
     if (job->nhosts == before && before == 0)
-        return rg_error_set(err, EINVAL, "%s: no host in it; each line is HOST slots=N or HOST:N", path);
+        return rg_error_set(err, EINVAL, "%s: no host in it; each line is HOST slots=N or HOST:N",
+                            path);
     return 0;
 }
 

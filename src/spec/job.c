@@ -48,9 +48,11 @@ static int check_host_name(const char *name, struct rg_error *err)
         return rg_error_set(err, EINVAL, "host \"%.40s...\": a host name has at most %d characters",
                             name, RG_HOST_NAME_MAX);
     if (name[good])
-        return rg_error_set(err, EINVAL,
-                            "host \"%s\": character %zu cannot stand in a host name; write letters, "
-                            "digits, '.', '-' and '_'", name, good + 1);
+        return rg_error_set(
+            err, EINVAL,
+            "host \"%s\": character %zu cannot stand in a host name; write letters, "
+            "digits, '.', '-' and '_'",
+            name, good + 1);
     if (name[0] == '-')
         return rg_error_set(err, EINVAL, "host \"%s\": a host name does not begin with '-'", name);
     return 0;
@@ -63,8 +65,8 @@ static int merge_slots(struct rg_host *host, int nslots, struct rg_error *err)
     int more = nslots ? nslots : 1;
 
     if (have + more > RG_JOB_SLOTS_MAX)
-        return rg_error_set(err, EINVAL, "host %s: %d slots in all; at most %d are possible", host->name,
-                            have + more, RG_JOB_SLOTS_MAX);
+        return rg_error_set(err, EINVAL, "host %s: %d slots in all; at most %d are possible",
+                            host->name, have + more, RG_JOB_SLOTS_MAX);
     host->nslots = have + more;
     return 0;
 }
@@ -110,8 +112,10 @@ static int check_streams(const struct rg_job *job, struct rg_error *err)
                             job->stdin_rank, job->np, job->np - 1);
     for (size_t i = 0; job->np && i < job->show.count; i++) {
         if (job->show.range[i].last >= job->np)
-            return rg_error_set(err, EINVAL, "--ranks: there is no rank %d; with -np %d the ranks are "
-                                "0 to %d", job->show.range[i].last, job->np, job->np - 1);
+            return rg_error_set(err, EINVAL,
+                                "--ranks: there is no rank %d; with -np %d the ranks are "
+                                "0 to %d",
+                                job->show.range[i].last, job->np, job->np - 1);
     }
     return 0;
 }
@@ -224,7 +228,8 @@ int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error
         rg_ranks_fini(&ranks);
         if (rc == -ENOMEM)
             return rg_error_set(err, ENOMEM, "out of memory");
-        return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5", text);
+        return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5",
+                            text);
     }
     normalise(&ranks);
     *ret_ranks = ranks;

@@ -9,11 +9,11 @@
 #include "base/str.h"
 
 const struct rg_jobfile_key rg_jobfile_keys[] = {
-    { "version", "1", "The schema this file is written in. May be left out." },
-    { "command", "LIST|TEXT", "What every rank runs: a list with the program and its arguments, or one "
-                              "text, which sh -c gets. A command on the command line replaces it." },
-    { NULL, NULL, NULL }
-};
+    {"version", "1", "The schema this file is written in. May be left out."},
+    {"command", "LIST|TEXT",
+     "What every rank runs: a list with the program and its arguments, or one "
+     "text, which sh -c gets. A command on the command line replaces it."},
+    {NULL, NULL, NULL}};
 
 struct file {
     struct rg_request *request;
@@ -40,7 +40,8 @@ static struct fy_node *first_scalar(struct fy_node *node)
 }
 
 /* Every error stands where its node does; an empty node stands where its key does. */
-static void node_place(struct fy_node *node, struct fy_node *fallback, int *ret_line, int *ret_column)
+static void node_place(struct fy_node *node, struct fy_node *fallback, int *ret_line,
+                       int *ret_column)
 {
     struct fy_node *scalar = first_scalar(node);
     struct fy_token *token = scalar ? fy_node_get_scalar_token(scalar) : NULL;
@@ -109,9 +110,11 @@ static int need_scalar(const struct file *file, struct fy_node *key, struct fy_n
                        const char *name, const char *allowed, char **ret_text)
 {
     if (!node || fy_node_is_alias(node) || !fy_node_is_scalar(node) || is_plain_null(node))
-        return fail(file, node, key, "%s: %s stands here; %s is allowed", name, kind_name(node), allowed);
+        return fail(file, node, key, "%s: %s stands here; %s is allowed", name, kind_name(node),
+                    allowed);
     if (fy_node_get_tag_token(node))
-        return fail(file, node, key, "%s: tags (!...) are not part of a job file; leave it out", name);
+        return fail(file, node, key, "%s: tags (!...) are not part of a job file; leave it out",
+                    name);
     *ret_text = scalar_text(node);
     if (!*ret_text)
         return fail(file, node, key, "%s: the value holds a NUL byte", name);
@@ -131,13 +134,14 @@ static int apply(const struct file *file, const struct rg_option *option, struct
     return rc;
 }
 
-static int apply_scalar(const struct file *file, const struct rg_option *option, struct fy_node *key,
-                        struct fy_node *node)
+static int apply_scalar(const struct file *file, const struct rg_option *option,
+                        struct fy_node *key, struct fy_node *node)
 {
     rg_autofree char *text = NULL;
     char allowed[80];
 
-    snprintf(allowed, sizeof allowed, "one value (%s)", option->arg ? option->arg : "true or false");
+    snprintf(allowed, sizeof allowed, "one value (%s)",
+             option->arg ? option->arg : "true or false");
     int rc = need_scalar(file, key, node, rg_option_key(option), allowed, &text);
 
     return rc < 0 ? rc : apply(file, option, key, node, text);
@@ -210,8 +214,8 @@ static int apply_map(const struct file *file, const struct rg_option *option, st
     return rc;
 }
 
-static int apply_option(const struct file *file, const struct rg_option *option, struct fy_node *key,
-                        struct fy_node *node)
+static int apply_option(const struct file *file, const struct rg_option *option,
+                        struct fy_node *key, struct fy_node *node)
 {
     enum rg_option_file kind = option->file;
     bool alias = node && fy_node_is_alias(node);
@@ -220,7 +224,8 @@ static int apply_option(const struct file *file, const struct rg_option *option,
         return apply_bool(file, option, key, node);
     if (kind != RG_FILE_SCALAR && node && !alias && fy_node_is_sequence(node))
         return apply_list(file, option, key, node);
-    if ((kind == RG_FILE_MAP || kind == RG_FILE_HOSTS) && node && !alias && fy_node_is_mapping(node))
+    if ((kind == RG_FILE_MAP || kind == RG_FILE_HOSTS) && node && !alias &&
+        fy_node_is_mapping(node))
         return apply_map(file, option, node);
     return apply_scalar(file, option, key, node);
 }
@@ -262,8 +267,8 @@ static int read_version(const struct file *file, struct fy_node *key, struct fy_
     int rc = need_scalar(file, key, node, "version", "1", &text);
 
     if (rc == 0 && strcmp(text, "1") != 0)
-        return fail(file, node, key, "version: \"%s\" is unknown to this reigen; it reads version 1",
-                    text);
+        return fail(file, node, key,
+                    "version: \"%s\" is unknown to this reigen; it reads version 1", text);
     return rc;
 }
 
@@ -283,11 +288,14 @@ static int unknown_key(const struct file *file, struct fy_node *key, const char 
     const char *near = rg_str_nearest(name, words);
 
     if (rg_option_find(name))
-        return fail(file, key, NULL, "\"%.100s\" stands on the command line only; reigen man reigen-job "
-                    "lists all keys", name);
+        return fail(file, key, NULL,
+                    "\"%.100s\" stands on the command line only; reigen man reigen-job "
+                    "lists all keys",
+                    name);
     if (near)
         return fail(file, key, NULL, "unknown key \"%.100s\"; did you mean %s?", name, near);
-    return fail(file, key, NULL, "unknown key \"%.100s\"; reigen man reigen-job lists all keys", name);
+    return fail(file, key, NULL, "unknown key \"%.100s\"; reigen man reigen-job lists all keys",
+                name);
 }
 
 static int read_pair(const struct file *file, struct fy_node *key, struct fy_node *node)

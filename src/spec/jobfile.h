@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job file: YAML, one mapping whose keys are the options' names (spec/options.h), plus `command` and
- * `version`. docs/jobfile.md describes it. Strict: unknown keys, repeated keys, aliases and values of the
- * wrong kind are errors, each with file, line, column, the value, and what is allowed.
+ * The job file: YAML, one mapping whose keys are the options' names (spec/options.h), plus
+ * `command` and `version`. docs/jobfile.md describes it. Strict: unknown keys, repeated keys,
+ * aliases and values of the wrong kind are errors, each with file, line, column, the value, and
+ * what is allowed.
  *
  * Thread rule: any thread, one request at a time. rg_jobfile_read blocks on reading the file.
  */
@@ -24,13 +25,13 @@ struct rg_jobfile_key {
 };
 extern const struct rg_jobfile_key rg_jobfile_keys[];
 
-/* Put what the text says into the request. path names it in errors. 0, -EINVAL (exit_code 2), -ENOMEM; after
- * an error what came before it is in the request. */
+/* Put what the text says into the request. path names it in errors. 0, -EINVAL (exit_code 2),
+ * -ENOMEM; after an error what came before it is in the request. */
 int rg_jobfile_parse(struct rg_request *request, const char *path, const char *text, size_t nbytes,
                      struct rg_error *err);
 
-/* Read the file first. Also -ENOENT, -EACCES, -EFBIG, ...: exit_code 2. A relative hostfile, cwd or output-dir
- * in it is relative to the caller's directory, as on a command line. */
+/* Read the file first. Also -ENOENT, -EACCES, -EFBIG, ...: exit_code 2. A relative hostfile, cwd or
+ * output-dir in it is relative to the caller's directory, as on a command line. */
 int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_error *err);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one option table of `reigen run`. From it come parsing, --help, the man pages, shell completion, and
- * the keys of the job file: an option and the key of its name share one handler, so that a value means and
- * is refused the same wherever it stands.
+ * The one option table of `reigen run`. From it come parsing, --help, the man pages, shell
+ * completion, and the keys of the job file: an option and the key of its name share one handler, so
+ * that a value means and is refused the same wherever it stands.
  *
  * Syntax: an option has one dash or two; its value follows as the next argument or after '='
- * (`-np 4`, `--np 4`, `-np=4`). Names are never abbreviated, so that a new option cannot change what an old
- * script means; what is almost a name is answered with "did you mean". This is what getopt_long_only would
- * parse, without its abbreviations and its global state. Parsing stops at `--` or at the first
- * argument that is no option: there the command begins.
+ * (`-np 4`, `--np 4`, `-np=4`). Names are never abbreviated, so that a new option cannot change
+ * what an old script means; what is almost a name is answered with "did you mean". This is what
+ * getopt_long_only would parse, without its abbreviations and its global state. Parsing stops at
+ * `--` or at the first argument that is no option: there the command begins.
  *
- * Thread rule: constant tables; a request belongs to one thread. rg_request_parse blocks on reading --config
- * and --hostfile.
+ * Thread rule: constant tables; a request belongs to one thread. rg_request_parse blocks on reading
+ * --config and --hostfile.
  */
 #ifndef RG_SPEC_OPTIONS_H
 #define RG_SPEC_OPTIONS_H
@@ -69,8 +69,8 @@ struct rg_option {
     const char *arg2;       /* a second value (mpirun's --mca K V), or NULL */
     const char *completes;  /* words, separated by spaces; "@file", "@dir", "@var"; or NULL */
     const char *help;       /* one or more sentences */
-    /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg, value is
-     * "true" (or "false" from a job file). 0 or -errno with err. */
+    /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
+     * value is "true" (or "false" from a job file). 0 or -errno with err. */
     int (*apply)(struct rg_request *request, const char *what, const char *value,
                  struct rg_error *err);
 };
@@ -89,9 +89,11 @@ const char *rg_option_group_title(enum rg_option_group group);
 void rg_request_init(struct rg_request *request);
 void rg_request_fini(struct rg_request *request);
 
-/* Read a command line: argv[0] is skipped. The job file of --config is read first, wherever --config
- * stands, so that options override it. Then the rules over several fields are checked (rg_job_check). With
- * --help or --version nothing is checked. 0; -EINVAL and others with err, exit_code 2 unless set. */
+/* Read a command line: argv[0] is skipped. The job file of --config is read first, wherever
+ * --config stands, so that options override it. Then the rules over several fields are checked
+ * (rg_job_check). With
+ * --help or --version nothing is checked. 0; -EINVAL and others with err, exit_code 2 unless set.
+ */
 int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
                      struct rg_error *err);
 

@@ -66,8 +66,10 @@ static int unknown_option(const char *arg, const char *name, struct rg_error *er
     if (near)
         return rg_error_set(err, EINVAL, "unknown option %.80s; did you mean %s%s?", arg,
                             strlen(near) > 2 ? "--" : "-", near);
-    return rg_error_set(err, EINVAL, "unknown option %.80s; put -- in front of a command that begins "
-                        "with a dash", arg);
+    return rg_error_set(err, EINVAL,
+                        "unknown option %.80s; put -- in front of a command that begins "
+                        "with a dash",
+                        arg);
 }
 
 static int take_value(struct walk *walk, const char *inline_value, struct rg_error *err)
@@ -150,7 +152,8 @@ static int check_caller_env(struct rg_request *request, struct rg_error *err)
         char *name = job->env.v[i];
         if (strchr(name, '=') || getenv(name))
             continue;
-        if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) < 0)
+        if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
+            0)
             return rg_error_set(err, ENOMEM, "out of memory");
         free(name);
         memmove(&job->env.v[i], &job->env.v[i + 1], (job->env.count - i) * sizeof(char *));

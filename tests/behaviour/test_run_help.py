@@ -32,8 +32,9 @@ def test_manual_pages_are_read_without_complaint(reigen, page, tmp_path):
     need('man')
     path = tmp_path / 'page.1'
     path.write_text(reigen('man', page).stdout)
-    done = subprocess.run(['man', '--warnings=all', '-l', '-E', 'UTF-8', str(path)], capture_output=True,
-                          text=True, timeout=30, env=environment(MANWIDTH=80, PAGER='cat', MANPAGER='cat'))
+    env = environment(MANWIDTH=80, PAGER='cat', MANPAGER='cat')
+    done = subprocess.run(['man', '--warnings=all', '-l', '-E', 'UTF-8', str(path)],
+                          capture_output=True, text=True, timeout=30, env=env)
     assert done.returncode == 0 and done.stderr == ''
     assert page in done.stdout
 
@@ -43,7 +44,8 @@ def complete_bash(reigen, tmp_path, *words):
     script.write_text(reigen('completion', 'bash').stdout)
     quoted = ' '.join(f"'{w}'" for w in words)
     done = subprocess.run(['bash', '--norc', '-c', f'. {script}; COMP_WORDS=({quoted}); '
-                           f'COMP_CWORD={len(words) - 1}; _reigen; printf "%s\\n" "${{COMPREPLY[@]}}"'],
+                           f'COMP_CWORD={len(words) - 1}; _reigen; '
+                           'printf "%s\\n" "${COMPREPLY[@]}"'],
                           capture_output=True, text=True, timeout=20, cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ''
     return done.stdout.split()
@@ -52,12 +54,16 @@ def complete_bash(reigen, tmp_path, *words):
 def test_bash_completes_commands_options_and_values(reigen, tmp_path):
     need('bash')
     (tmp_path / 'train.py').write_text('')
-    assert complete_bash(reigen, tmp_path, 'reigen', 'ru') == ['run']
-    assert complete_bash(reigen, tmp_path, 'reigen', 'run', '--out') == ['--output-dir', '--output-filename']
-    assert complete_bash(reigen, tmp_path, 'reigen', 'run', '--bind-to', '') == ['none', 'core', 'socket']
-    assert complete_bash(reigen, tmp_path, 'reigen', 'run', '-np', '2', 'python', 'tr') == ['train.py']
-    assert complete_bash(reigen, tmp_path, 'reigen', 'run', '--', 'python', '--out') == []
-    assert complete_bash(reigen, tmp_path, 'reigen', 'completion', 'z') == ['zsh']
+
+    def complete(*words):
+        return complete_bash(reigen, tmp_path, 'reigen', *words)
+
+    assert complete('ru') == ['run']
+    assert complete('run', '--out') == ['--output-dir', '--output-filename']
+    assert complete('run', '--bind-to', '') == ['none', 'core', 'socket']
+    assert complete('run', '-np', '2', 'python', 'tr') == ['train.py']
+    assert complete('run', '--', 'python', '--out') == []
+    assert complete('completion', 'z') == ['zsh']
 
 
 @pytest.mark.parametrize('shell', ['zsh', 'fish'])
@@ -73,8 +79,10 @@ def test_fish_completes_options(reigen, tmp_path):
     need('fish')
     script = tmp_path / 'reigen.fish'
     script.write_text(reigen('completion', 'fish').stdout)
-    done = subprocess.run(['fish', '--no-config', '-c', f'source {script}; complete -C "reigen run --start"'],
-                          capture_output=True, text=True, timeout=20, env=environment(HOME=tmp_path))
+    done = subprocess.run(['fish', '--no-config', '-c',
+                           f'source {script}; complete -C "reigen run --start"'],
+                          capture_output=True, text=True, timeout=20,
+                          env=environment(HOME=tmp_path))
     assert '--start-timeout' in done.stdout
 
 

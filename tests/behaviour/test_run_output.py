@@ -36,7 +36,8 @@ def test_one_rank_passes_every_byte(reigen):
 
 def test_lines_of_many_ranks_are_never_torn(reigen):
     done = reigen('run', '-np', 4, 'sh', '-c',
-                  'i=0; while [ $i -lt 300 ]; do printf "%s-" $RANK $RANK; echo end $i; i=$((i+1)); done')
+                  'i=0; while [ $i -lt 300 ]; do printf "%s-" $RANK $RANK; echo end $i; '
+                  'i=$((i+1)); done')
     lines = done.stdout.splitlines()
     assert len(lines) == 1200
     for rank in range(4):
@@ -45,14 +46,16 @@ def test_lines_of_many_ranks_are_never_torn(reigen):
 
 
 def test_a_line_without_end_comes_in_marked_pieces(reigen):
-    done = reigen('run', '-np', 2, '--ranks', '1', 'sh', '-c', 'head -c 200000 /dev/zero | tr "\\0" z')
+    done = reigen('run', '-np', 2, '--ranks', '1', 'sh', '-c',
+                  'head -c 200000 /dev/zero | tr "\\0" z')
     lines = done.stdout.splitlines()
     assert lines[0].startswith('[1] zzz') and all(line.startswith('[1]+ z') for line in lines[1:])
     assert sum(line.count('z') for line in lines) == 200000
 
 
 def test_time_stamps_and_chosen_ranks(reigen):
-    done = reigen('run', '-np', 3, '--timestamp-output', '--ranks', '0,2', 'sh', '-c', 'echo r$RANK')
+    done = reigen('run', '-np', 3, '--timestamp-output', '--ranks', '0,2', 'sh', '-c',
+                  'echo r$RANK')
     assert sorted(line[24:] for line in done.stdout.splitlines()) == ['[0] r0', '[2] r2']
     assert all(re.match(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \[', line)
                for line in done.stdout.splitlines())
@@ -60,14 +63,16 @@ def test_time_stamps_and_chosen_ranks(reigen):
 
 def test_a_slow_reader_loses_nothing(start, programs):
     size = 8_000_000
-    child = start(programs.reigen, 'run', '-np', 1, 'sh', '-c', f'yes 0123456789 | head -c {size}', text=False)
+    child = start(programs.reigen, 'run', '-np', 1, 'sh', '-c',
+                  f'yes 0123456789 | head -c {size}', text=False)
     time.sleep(0.5)
     digest, total = hashlib.sha256(), 0
     while data := os.read(child.stdout.fileno(), 50_000):
         digest.update(data)
         total += len(data)
     assert child.wait(20) == 0 and total == size
-    assert digest.hexdigest() == hashlib.sha256((b'0123456789\n' * (size // 11 + 1))[:size]).hexdigest()
+    wanted = (b'0123456789\n' * (size // 11 + 1))[:size]
+    assert digest.hexdigest() == hashlib.sha256(wanted).hexdigest()
 
 
 def test_a_stuck_reader_does_not_keep_the_job_from_ending(start, programs):
@@ -118,7 +123,8 @@ def test_closed_standard_streams_do_no_harm(programs):
 
 def test_events_are_json_lines_of_schema_1(reigen):
     done = reigen('run', '-np', 2, '--json', 'sh', '-c',
-                  r'echo out $RANK; printf "\377" >&2; [ $RANK = 0 ] || { sleep 0.2; exit 3; }; sleep 9',
+                  r'echo out $RANK; printf "\377" >&2; '
+                  r'[ $RANK = 0 ] || { sleep 0.2; exit 3; }; sleep 9',
                   errors='replace')
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 3
@@ -126,9 +132,10 @@ def test_events_are_json_lines_of_schema_1(reigen):
     assert events[0]['event'] == 'start' and events[0]['ranks'] == 2 and events[0]['version']
     assert events[-1]['event'] == 'verdict'
     assert events[-1]['exit_code'] == 3 and events[-1]['first'] == 1 and not events[-1]['ok']
-    out = {e['rank']: e['text'] for e in events if e['event'] == 'output' and e['stream'] == 'stdout'}
+    output = [e for e in events if e['event'] == 'output']
+    out = {e['rank']: e['text'] for e in output if e['stream'] == 'stdout'}
     assert out == {0: 'out 0', 1: 'out 1'}
-    assert [e['base64'] for e in events if e['event'] == 'output' and e['stream'] == 'stderr'] == ['/w=='] * 2
+    assert [e['base64'] for e in output if e['stream'] == 'stderr'] == ['/w=='] * 2
     ended = {e['rank']: e for e in events if e['event'] == 'rank-ended'}
     assert ended[1]['how'] == 'exit' and ended[1]['value'] == 3 and not ended[1]['consequence']
     assert ended[0]['consequence']
@@ -137,7 +144,8 @@ def test_events_are_json_lines_of_schema_1(reigen):
 
 def test_the_first_failure_is_named_with_its_last_lines(reigen):
     done = reigen('run', '-np', 4, '--', 'sh', '-c',
-                  'echo before; if [ $HOROVOD_RANK = 2 ]; then sleep 0.1; echo boom >&2; exit 7; fi; sleep 60')
+                  'echo before; '
+                  'if [ $HOROVOD_RANK = 2 ]; then sleep 0.1; echo boom >&2; exit 7; fi; sleep 60')
     assert done.returncode == 7
     assert 'rank 2 on localhost failed first: exit code 7' in done.stderr
     assert '| boom' in done.stderr and 'died of it: ranks 0-1, 3: signal 15' in done.stderr
@@ -150,8 +158,8 @@ class Terminal:
     def __init__(self, *argv, rows=24, columns=80):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
             os.execve(str(argv[0]), [str(a) for a in argv], environment(TERM='xterm'))
-        self.resize(rows, columns)
         self.seen = b''
 
     def resize(self, rows, columns):
@@ -211,7 +219,8 @@ def terminal():
 
 def test_pty_gives_rank_0_a_terminal_and_restores_the_users(terminal, programs):
     t = terminal(programs.reigen, 'run', '-np', 2, '--pty', 'sh', '-c',
-                 'if [ $RANK = 0 ]; then test -t 0 && test -t 1 && stty size && read x && echo got $x; fi')
+                 'if [ $RANK = 0 ]; then test -t 0 && test -t 1 && stty size && '
+                 'read x && echo got $x; fi')
     t.read_until(b'24 80')
     assert not t.echo_is_on()
     t.send(b'word\r')

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: each line of the input is one argument. Options that read files are left out. */
+/* The command line: each line of the input is one argument. Options that read files are left out.
+ */
 #include "fuzz.h"
 #include "spec/options.h"
 

@@ -54,8 +54,12 @@ static void every_event_is_one_line_of_json(void **state)
     struct rg_job job;
     struct rg_plan_host host = { .name = (char *) "localhost", .nslots = 4, .nranks = 2 };
     struct rg_plan plan = { .nranks = 2, .hosts = &host, .nhosts = 1, .job_id = "r-1" };
-    const struct rg_rank_end ends = { .rank = 1, .host = "localhost", .end = RG_END_SIGNAL, .value = 9,
-                                      .note = "bad \xff", .at_ns = 5 };
+    const struct rg_rank_end ends = {.rank = 1,
+                                     .host = "localhost",
+                                     .end = RG_END_SIGNAL,
+                                     .value = 9,
+                                     .note = "bad \xff",
+                                     .at_ns = 5};
     const char *const lines[] = { "last" };
     const struct rg_verdict verdict = { .exit_code = 137, .cause = "c", .first = &ends,
                                         .last_lines = lines, .nlast_lines = 1 };

@@ -77,8 +77,8 @@ static void manual_pages_are_of_the_tables(void **state)
 static void shell_words_are_quoted_only_where_needed(void **state)
 {
     static const char *const cases[][2] = {
-        { "plain-1.0/x", "plain-1.0/x" }, { "", "''" }, { "a b", "'a b'" }, { "it's", "'it'\\''s'" },
-        { "$HOME", "'$HOME'" }, { "a=b", "'a=b'" }, { "*", "'*'" }, { "~", "'~'" },
+        {"plain-1.0/x", "plain-1.0/x"}, {"", "''"},       {"a b", "'a b'"}, {"it's", "'it'\\''s'"},
+        {"$HOME", "'$HOME'"},           {"a=b", "'a=b'"}, {"*", "'*'"},     {"~", "'~'"},
     };
 
     (void) state;

@@ -54,9 +54,10 @@ static void lines_come_whole_however_bytes_arrive(void **state)
 /* A line of each length around the cap, in steps that hit its edges. */
 static void long_lines_come_in_pieces_and_no_byte_is_lost(void **state)
 {
-    static const size_t steps[] = { 1000, 4096, RG_LINE_MAX - 1, RG_LINE_MAX, RG_LINE_MAX + 1, 1u << 20 };
-    static const size_t lengths[] = { RG_LINE_MAX - 1, RG_LINE_MAX, RG_LINE_MAX + 1, 2 * RG_LINE_MAX,
-                                      2 * RG_LINE_MAX + 1, 5 * RG_LINE_MAX + 77 };
+    static const size_t steps[] = {1000,    4096, RG_LINE_MAX - 1, RG_LINE_MAX, RG_LINE_MAX + 1,
+                                   1u << 20};
+    static const size_t lengths[] = {RG_LINE_MAX - 1, RG_LINE_MAX,         RG_LINE_MAX + 1,
+                                     2 * RG_LINE_MAX, 2 * RG_LINE_MAX + 1, 5 * RG_LINE_MAX + 77};
     char *text = malloc(8u * RG_LINE_MAX);
 
     (void) state;

@@ -153,7 +153,8 @@ static void long_lines_go_on_with_a_plus(void **state)
     begin(&b, 2);
     assert_true(fcntl(b.out[1], F_SETPIPE_SZ, 1 << 18) > 0);
     rg_output_data(b.output, 1, 1, line, sizeof line);
-    for (ssize_t n; have < sizeof line + 9 && (n = read(b.out[0], got + have, sizeof got - have)) > 0;)
+    for (ssize_t n;
+         have < sizeof line + 9 && (n = read(b.out[0], got + have, sizeof got - have)) > 0;)
         have += (size_t) n;
     assert_int_equal(have, 4 + 65536 + 1 + 5 + (69999 - 65536) + 1);
     assert_memory_equal(got, "[1] zzz", 7);
@@ -202,7 +203,8 @@ static void time_stamps_stand_in_front(void **state)
     begin(&b, 1);
     feed(&b, 0, 1, "x\n");
     assert_true(read(b.out[0], got, sizeof got - 1) > 0);
-    assert_int_equal(sscanf(got, "%d-%d-%dT%d:%d:%d.%d %n", &y, &mo, &d, &h, &mi, &s, &ms, &used), 7);
+    assert_int_equal(sscanf(got, "%d-%d-%dT%d:%d:%d.%d %n", &y, &mo, &d, &h, &mi, &s, &ms, &used),
+                     7);
     assert_string_equal(got + used, "x\n");
     end(&b);
 }

@@ -264,7 +264,8 @@ static void cores_and_sockets_are_those_of_the_kernel(void **state)
 
     (void) state;
     assert_non_null(mkdtemp(root));
-    for (int i = 0; i < 8; i++) /* two sockets of two cores of two threads: i and i + 4 share a core */
+    for (int i = 0; i < 8;
+         i++) /* two sockets of two cores of two threads: i and i + 4 share a core */
         write_topology(root, i, i % 2, (i % 4) / 2);
     assert_int_equal(rg_cpus_make(root, cpus, 8, &found), 0);
     assert_int_equal(found.ncores, 4);

@@ -13,14 +13,15 @@ static void must_parse(const char *text, struct rg_request *request)
 
 static void a_full_file_fills_the_job(void **state)
 {
-    static const char text[] = "version: 1\n"
-                               "command: [python, train.py, --epochs, 4, \"\"]\n"
-                               "np: 4\n"
-                               "hosts:\n  localhost: 4\n"
-                               "env:\n  A: 1\n  B: \"two words\"\n  HOME:\n  E: \"\"\n"
-                               "share-env: [TOKEN, KEY]\n"
-                               "cwd: /tmp\ntimeout: 2h\nbind-to: core\ntag-output: false\n"
-                               "timestamp-output: true\nranks: \"0,2\"\nstdin: none\noutput-dir: 'a b'\n";
+    static const char text[] =
+        "version: 1\n"
+        "command: [python, train.py, --epochs, 4, \"\"]\n"
+        "np: 4\n"
+        "hosts:\n  localhost: 4\n"
+        "env:\n  A: 1\n  B: \"two words\"\n  HOME:\n  E: \"\"\n"
+        "share-env: [TOKEN, KEY]\n"
+        "cwd: /tmp\ntimeout: 2h\nbind-to: core\ntag-output: false\n"
+        "timestamp-output: true\nranks: \"0,2\"\nstdin: none\noutput-dir: 'a b'\n";
     struct rg_request request;
     const struct rg_job *job = &request.job;
 
@@ -60,8 +61,8 @@ static void a_command_of_one_text_goes_to_the_shell(void **state)
 
 static void hosts_may_be_text_list_or_mapping(void **state)
 {
-    static const char *const texts[] = { "hosts: a:2,b:4\n", "hosts: [a:2, b:4]\n", "hosts: {a: 2, b: 4}\n",
-                                         "hosts:\n- a:2\n- b:4\n" };
+    static const char *const texts[] = {"hosts: a:2,b:4\n", "hosts: [a:2, b:4]\n",
+                                        "hosts: {a: 2, b: 4}\n", "hosts:\n- a:2\n- b:4\n"};
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(texts); i++) {

@@ -28,8 +28,9 @@ static void must_parse(const char *line, struct rg_request *request)
 
 static void every_spelling_of_np_means_the_same(void **state)
 {
-    static const char *const lines[] = { "-np 4 x", "--np 4 x", "-np=4 x", "--np=4 x", "-n 4 x", "-c 4 x",
-                                         "--num-proc 4 x", "-np 2 -np 4 x", "-np 4 -- x" };
+    static const char *const lines[] = {"-np 4 x",        "--np 4 x",      "-np=4 x",
+                                        "--np=4 x",       "-n 4 x",        "-c 4 x",
+                                        "--num-proc 4 x", "-np 2 -np 4 x", "-np 4 -- x"};
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(lines); i++) {
@@ -91,7 +92,8 @@ static void mpiruns_command_lines_are_accepted(void **state)
         "-np 3 -H localhost:3 --mca orte_keep_fqdn_hostnames t --allow-run-as-root --display-map "
         "--tag-output --timestamp-output sh -c x",
         "-n 2 --allow-run-as-root --display-map --tag-output --timestamp-output sh -c x",
-        "-np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x PATH -mca pml ob1 -mca btl ^openib x",
+        "-np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x PATH -mca pml ob1 -mca btl ^openib "
+        "x",
         "-np 4 --bind-to hwthread --map-by node:OVERSUBSCRIBE -wdir /tmp --report-bindings -q x",
         "--oversubscribe -np 4 --output-filename out --timeout 10 --stdin none x",
     };
@@ -126,7 +128,8 @@ static void values_reach_their_fields(void **state)
     setenv("RG_TEST_SECRET", "s3cret", 1);
     must_parse("-np 8 --env A=1 -x A=2 -x PATH --share-env RG_TEST_SECRET --cwd /tmp --ranks 0,3-5 "
                "--stdin all --timeout 2m --start-timeout 500ms --grace 0 --lease 1h --tf-config "
-               "--no-tag-output --timestamp-output --json -v -v --bind-to socket --map-by node cmd", &request);
+               "--no-tag-output --timestamp-output --json -v -v --bind-to socket --map-by node cmd",
+               &request);
     assert_int_equal(job->env.count, 2);
     assert_string_equal(rg_env_get(&job->env, "A"), "2");
     assert_string_equal(job->env.v[1], "PATH");

@@ -134,7 +134,8 @@ static int parse_line(const char *line, struct rg_request *request, struct rg_er
 /* 1 when something is wrong, after saying what: one run shows all. */
 static int check(const struct refusal *r, int rc, const struct rg_error *err)
 {
-    if (rc < 0 && err->exit_code == 2 && strstr(err->text, r->value) && strstr(err->text, r->remedy))
+    if (rc < 0 && err->exit_code == 2 && strstr(err->text, r->value) &&
+        strstr(err->text, r->remedy))
         return 0;
     print_error("%s: %d, exit code %d, \"%s\" is to name \"%s\" and \"%s\"\n", r->input, rc,
                 err->exit_code, err->text, r->value, r->remedy);
