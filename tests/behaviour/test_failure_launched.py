@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtime under `reigen run`, where ranks find each other through the agent."""
+import os
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from ranks import DEADLINE, SLOWER, program
+
+
+class Output:
+    """What a launcher prints, as it comes."""
+
+    def __init__(self, child):
+        self.child, self.text = child, ''
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.child.stdout:
+            self.text += line
+
+    def until(self, pattern, count, timeout):
+        deadline = time.monotonic() + timeout
+        while len(re.findall(pattern, self.text)) < count:
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.02)
+        return re.findall(pattern, self.text)
+
+
+def test_random_operations_are_exact_under_the_launcher(reigen):
+    result = reigen('run', '-np', '4', '--', *program('exact'), '1500', timeout=40 * SLOWER)
+    assert result.returncode == 0, result.stderr
+    found = re.findall(r'exact \w+', result.stdout)
+    assert len(found) == 4 and len(set(found)) == 1, result.stdout
+
+
+def test_init_again_and_again_under_the_launcher(reigen):
+    result = reigen('run', '-np', '3', '--', *program('again'), '20', timeout=40 * SLOWER)
+    assert result.returncode == 0, result.stderr
+    for rank in range(3):
+        assert len(re.findall(rf'rank {rank} of 3', result.stdout)) == 20, result.stdout
+
+
+@pytest.mark.parametrize('what', ['small', 'large', 'wait'])
+def test_a_killed_rank_is_named_by_ranks_and_launcher(start, programs, what):
+    # The launcher's SIGTERM must not be quicker than what is to be seen.
+    child = start(programs.reigen, 'run', '-np', '3', '--tag-output', '--', 'sh', '-c',
+                  'trap "" TERM; exec "$@"', 'sh', *program('victim'), what)
+    output = Output(child)
+    output.until(r'ready \d+', 3, 20 * SLOWER)
+    lines = output.text.splitlines()
+    pid = next(int(re.search(r'ready (\d+)', line)[1]) for line in lines
+               if re.search(r'\b2\b.*ready', line))
+    time.sleep(0.2)
+    since = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    found = output.until(r'error -104 \d+ .*\brank 2\b.*', 2, DEADLINE)
+    assert time.monotonic() - since < DEADLINE
+    assert all('signal 9' in text or 'Killed' in text for text in found), found
+    assert child.wait(30 * SLOWER) == 128 + signal.SIGKILL
+    output.reader.join(10)
+    assert 'rank 2' in child.stderr.read()
+
+
+def test_a_stall_is_seen_by_the_user_of_the_launcher(reigen):
+    result = reigen('run', '-np', '2', '--env', 'REIGEN_STALL_SECONDS=1', '--', *program('late'),
+                    '2500', timeout=30 * SLOWER)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r'Missing ranks:', result.stdout + result.stderr), result.stderr
+    assert 'allreduce.grad.0' in result.stdout + result.stderr
