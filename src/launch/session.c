@@ -11,6 +11,7 @@
 #include "launch/session_internal.h"
 
 #define HARD_MS 5000       /* after KILL, for an agent to report its ranks' ends */
+#define TELL_MS 2000       /* after a rank's failure, for the others to make use of the news */
 #define NAMED_HOSTS_MAX 8
 
 uint64_t session_elapsed_ns(const struct rg_session *session)
@@ -104,7 +105,27 @@ static void stop_the_unready(struct rg_session *session, bool was_running)
     }
 }
 
-static void end_by(struct rg_session *session, int signo)
+static void stop_ranks(struct rg_session *session, int signo)
+{
+    bool again = session->stopping;
+
+    session->stopping = true;
+    send_signal(session, signo);
+    if (again)
+        return;
+    if (session->o.job->grace_ms)
+        rg_timer_start(&session->grace_timer, session->o.loop, session->o.job->grace_ms, 0,
+                       grace_due, session);
+    else
+        kill_all(session);
+}
+
+static void tell_due(void *arg)
+{
+    stop_ranks(arg, SIGTERM);
+}
+
+static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
 {
     bool was_running = session->state == STATE_RUNNING;
 
@@ -117,19 +138,26 @@ static void end_by(struct rg_session *session, int signo)
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
             rg_session_signal(session, SIGCONT);
-        send_signal(session, signo);
-        if (session->o.job->grace_ms)
-            rg_timer_start(&session->grace_timer, session->o.loop, session->o.job->grace_ms, 0,
-                           grace_due, session);
+        if (tell_ms)
+            rg_timer_start(&session->grace_timer, session->o.loop, tell_ms, 0, tell_due, session);
         else
-            kill_all(session);
+            stop_ranks(session, signo);
     }
     session_check_end(session);
 }
 
 void session_begin_end(struct rg_session *session)
 {
-    end_by(session, SIGTERM);
+    end_by(session, SIGTERM, 0);
+}
+
+void session_end_after_failure(struct rg_session *session)
+{
+    for (int i = 0; session->runtime_used && i < session->o.plan->nranks; i++) {
+        if (!session->facts[i].ended)
+            session->facts[i].told = true;
+    }
+    end_by(session, SIGTERM, session->runtime_used ? TELL_MS : 0);
 }
 
 static void fill_the_unstarted(struct rg_session *session)
@@ -264,9 +292,9 @@ static void end_by_user(struct rg_session *session, int signo)
     if (fresh)
         session->own_is_signal = true;
     if (session->state < STATE_ENDING)
-        end_by(session, signo);
-    else
-        send_signal(session, signo);
+        end_by(session, signo, 0);
+    else if (!session->killing)
+        stop_ranks(session, signo);
 }
 
 void rg_session_signal(struct rg_session *session, int signo)

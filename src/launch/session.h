@@ -8,8 +8,10 @@
  *
  * Any failure before RUNNING leads to ENDING with its cause. A rank that ends with a code other
  * than 0 or by a signal leads to ENDING: the other ranks get SIGTERM and, after the grace time,
- * SIGKILL. It is linked into reigen and into reigen-agent's head; it prints nothing: what happens
- * is reported through rg_session_ops.
+ * SIGKILL. Ranks that use our runtime have been told of the failure by then, as an error of what
+ * they were doing, and get 2 s before the SIGTERM to report and save what they can. It is linked
+ * into reigen and into reigen-agent's head; it prints nothing: what happens is reported through
+ * rg_session_ops.
  *
  * Thread rule: all of it runs in the loop's thread; callbacks come from the loop and may call any
  * rg_session_* function except rg_session_destroy, which is called after on_ended returned.

@@ -82,7 +82,9 @@ struct rg_session {
     int own_exit_code;
     bool own_first, own_is_signal;
     bool some_failed;
+    bool runtime_used;         /* the ranks have met: their runtimes hear of deaths */
     int user_signo;            /* SIGINT or SIGTERM that reigen got, or 0 */
+    bool stopping;             /* ranks were signalled to end: the grace time runs */
     bool killing;              /* KILL was sent */
     bool abandoned;            /* killed by the owner: undelivered output no longer counts */
     bool paused;               /* Ctrl-Z */
@@ -108,6 +110,9 @@ void session_set_cause(struct rg_session *session, int exit_code, const char *fm
     rg_printf(3, 4);
 /* SIGTERM to all that runs, SIGKILL after the grace time; hosts that are not ready are stopped. */
 void session_begin_end(struct rg_session *session);
+/* The same because a rank failed. Ranks whose runtimes have been told of it first get TELL_MS to
+ * say what they lost and to save what they can: their call has returned with the error already. */
+void session_end_after_failure(struct rg_session *session);
 /* The verdict, from the loop, once nothing is left. */
 void session_check_end(struct rg_session *session);
 /* Send to every agent that is ready. */

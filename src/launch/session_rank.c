@@ -179,6 +179,7 @@ void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
             generation, { (uint8_t *) rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs) }
         };
         rg_timer_stop(&session->fence_timer);
+        session->runtime_used = true;
         session_broadcast(session, RG_MSG_FENCE_DONE, &done);
     }
 }
@@ -228,7 +229,7 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
         if (!*session->own_cause)
             session->some_failed = true;
-        session_begin_end(session);
+        session_end_after_failure(session);
     }
     if (session->nended == session->o.plan->nranks)
         rg_timer_stop(&session->grace_timer);

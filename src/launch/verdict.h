@@ -5,10 +5,11 @@
  * that one clock orders all.
  *
  *   1. A rank failed when it ended other than by exit code 0.
- *   2. A failure is a consequence when the session had signalled the rank to stop before, when its
- *      host was lost, when it was not started because another could not be, or when its runtime's
- *      last note says
- *      "rank N ... died" of another rank that failed.
+ *   2. A failure is a consequence when the session had signalled the rank to stop before, or had
+ *   told
+ *      its runtime of another rank's failure; when its host was lost; when it was not started
+ *      because another could not be; or when its runtime's last note says "rank N ... died" of
+ *      another rank that failed.
  *   3. First is the earliest failure that is no consequence. When notes accuse each other in a
  *   circle, it is the
  *      earliest of those.
@@ -34,6 +35,7 @@ struct rg_fact {
     struct rg_rank_end end; /* consequence: filled in by judging */
     bool ended;
     uint32_t signalled;     /* the last signal that the session sent it before its end, or 0 */
+    bool told;              /* its runtime had been told of another rank's end before */
     int exit_code;          /* NOT_STARTED: of its table */
     const char *text;       /* NOT_STARTED: why; else NULL */
 };

@@ -195,7 +195,6 @@ static int play_death(void)
     struct rg_rankmsg_peer_died died = { 0 };
     char note[256];
 
-    signal(SIGTERM, SIG_IGN);
     int fd = join_job();
     pass_fence(fd, 1);
     if (my_rank == 1)
@@ -204,7 +203,21 @@ static int play_death(void)
     must(died.rank == 1 && strstr(died.text, "signal 9 (Killed)"), "who died");
     snprintf(note, sizeof(note), "rank 1 on somewhere died: %s", died.text);
     send_note(fd, 0, note);
+    rg_sleep_ms(300); /* time to save what can be saved */
+    puts("saved");
     return 5;
+}
+
+/* Rank 0 fails, rank 1 takes no notice. */
+static int play_deaf(void)
+{
+    int fd = join_job();
+
+    pass_fence(fd, 1);
+    if (my_rank == 0)
+        return 6;
+    for (;;)
+        pause();
 }
 
 /* Rank 2 leaves without a word though all is well: its peers must not wait for it. */
@@ -286,7 +299,7 @@ static const struct {
 } parts[] = {
     { "fences", play_fences }, { "missing", play_missing },     { "late", play_late },
     { "death", play_death },   { "silent", play_silent_leave }, { "strangers", play_strangers },
-    { "again", play_again },   { "notes", play_notes },
+    { "again", play_again },   { "notes", play_notes },         { "deaf", play_deaf },
 };
 
 static int play(const char *name)
@@ -376,7 +389,24 @@ static void death_is_told_to_peers_and_theirs_is_a_consequence(void **state)
         assert_int_equal(h->ends[i].consequence, i != 1);
         if (i != 1)
             assert_int_equal(h->ends[i].value, 5);
+        if (i != 1)
+            assert_string_equal(output_of(h, i, 1), "saved\n");
     }
+    harness_free(h);
+}
+
+static void rank_that_takes_no_notice_is_stopped_after_a_while(void **state)
+{
+    struct harness *h = run_part(2, "deaf");
+
+    (void) state;
+    assert_int_equal(h->verdict.exit_code, 6);
+    assert_int_equal(h->first, 0);
+    assert_int_equal(h->ends[1].end, RG_END_SIGNAL);
+    assert_int_equal(h->ends[1].value, SIGTERM);
+    assert_true(h->ends[1].consequence);
+    assert_true(h->verdict.elapsed_ns > 1900 * RG_NS_PER_MS);
+    assert_true(h->verdict.elapsed_ns < 4000 * RG_NS_PER_MS);
     harness_free(h);
 }
 
@@ -419,6 +449,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(strangers_are_refused_and_the_honest_served),
         cmocka_unit_test(fresh_connection_replaces_the_old_one),
         cmocka_unit_test(death_is_told_to_peers_and_theirs_is_a_consequence),
+        cmocka_unit_test(rank_that_takes_no_notice_is_stopped_after_a_while),
         cmocka_unit_test(death_is_told_to_peers_on_other_hosts),
         cmocka_unit_test(notes_reach_the_user_and_the_verdict),
     };

@@ -15,6 +15,7 @@ struct given {
     uint32_t signalled;
     const char *note;
     bool oom;
+    bool told;
 };
 
 struct expected {
@@ -34,13 +35,13 @@ struct rule {
     struct expected expected;
 };
 
-#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false }
-#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false }
-#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false }
-#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false }
-#define ACCUSED(code, at, note) { RG_END_EXIT, code, at, 0, note, false }
-#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false }
-#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false }
+#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false }
+#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false }
+#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false }
+#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false }
+#define ACCUSED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false }
+#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false }
+#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false }
 
 static const struct rule rules[] = {
     { "all well", { { 0 } }, "", 0, false, false, "", { 0, -1, "", "" } },
@@ -51,7 +52,7 @@ static const struct rule rules[] = {
       { DIED(SIGSEGV, 5), { 0 }, { 0 }, { 0 } },
       "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "" } },
     { "memory ran out",
-      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true }, { 0 }, { 0 } },
+      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false }, { 0 }, { 0 } },
       "", 0, false, false, "",
       { 137, 1, "rank 1 on h: signal 9 (Killed), sent by the kernel because memory ran out", "" } },
     { "the earlier of two is first",
@@ -64,6 +65,10 @@ static const struct rule rules[] = {
     { "ended with a code of its own after our SIGTERM",
       { GAVE_UP(3), EXITED(2, 2), GAVE_UP(3), GAVE_UP(4) },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "023" } },
+    { "ended after its runtime was told of the first",
+      { { RG_END_EXIT, 1, 5, 0, NULL, false, true }, EXITED(2, 2),
+        { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true }, { 0 } },
+      "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "02" } },
     { "a note that accuses nobody explains nothing away",
       { ACCUSED(1, 5, "mismatched shapes"), { 0 }, { 0 }, { 0 } },
       "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
@@ -96,7 +101,8 @@ static const struct rule rules[] = {
       { LOST(3), LOST(3), STOPPED(5), STOPPED(6) },
       "host h: gone", RG_EXIT_HOST_LOST, true, false, "", { 76, -1, "host h: gone", "0123" } },
     { "the others were not even tried",
-      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false }, CANCELED(2), CANCELED(2), CANCELED(2) },
+      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false, false }, CANCELED(2), CANCELED(2),
+        CANCELED(2) },
       "", 0, false, false, "", { 127, 0, "rank 0 on h: cannot start it", "123" } },
     { "lost output of a good job",
       { { 0 } }, "", 0, false, false, "disk full", { 74, -1, "disk full", "" } },
@@ -112,6 +118,7 @@ static void fill(const struct rule *rule, struct rg_fact facts[NRANKS])
         const struct given *given = &rule->ranks[i];
         facts[i].ended = true;
         facts[i].signalled = given->signalled;
+        facts[i].told = given->told;
         facts[i].exit_code = given->end == RG_END_NOT_STARTED ? 127 : 0;
         facts[i].text = given->end == RG_END_NOT_STARTED ? "cannot start it" : NULL;
         facts[i].end = (struct rg_rank_end){
