@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What leaders say to each other. A frame is u32 length of the rest, u8 type, and the parts that
+ * the type has, in this order: id (u32), rank (u32), flags (u8), name (u32 length, bytes),
+ * signature, text (u32 length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
+ * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim
+ * x u64 dimensions.
+ *
+ *      type              from           parts                    meaning
+ *      HEARTBEAT         both           -                        nothing was said for a second
+ *      OFFER_NEW         leader         name, signature, text    ready on my node; text: why it
+ *      fails there, or ""
+ *      OFFER             leader         id                       the same, by number
+ *      JOIN              leader         rank                     all ranks of my node have joined,
+ *      this one last
+ *      DIED              both           rank, text               a rank is dead
+ *      SHUTDOWN          both           rank                     a rank leaves; for leaders in
+ *      order with decisions
+ *      STALL_REPLY       leader         text                     what my node waits for
+ *      GOODBYE           both           -                        I close; this is no death
+ *      DECIDED_NEW       coordinator    id, flags, name,         run it; keep id for it unless id
+ *      is 0; text: it fails,
+ *                                       signature, text          do not run it
+ *      DECIDED           coordinator    id, flags                run it; flags bit 0: the next
+ *      decision runs fused with it
+ *      JOINED            coordinator    rank                     all ranks have joined
+ *      STALL_QUERY       coordinator    -                        what does your node wait for?
+ *      EVICT             coordinator    id                       forget this number
+ *      EVICTED           leader         id                       done: I shall not use it any more
+ *
+ * Thread rule: pure functions; nothing blocks.
+ */
+#ifndef RG_COLL_ORDER_FRAMES_H
+#define RG_COLL_ORDER_FRAMES_H
+
+#include "base/buf.h"
+#include "coll/types.h"
+
+#define RG_ORDER_NAME_MAX 1024
+#define RG_ORDER_TEXT_MAX (64u << 10)
+/* Bytes after the length. */
+#define RG_ORDER_FRAME_MAX (RG_ORDER_NAME_MAX + RG_ORDER_TEXT_MAX + 1024)
+
+enum rg_order_type {
+    RG_ORDER_HEARTBEAT = 1,
+    RG_ORDER_OFFER_NEW = 2,
+    RG_ORDER_OFFER = 3,
+    RG_ORDER_JOIN = 4,
+    RG_ORDER_DIED = 5,
+    RG_ORDER_SHUTDOWN = 6,
+    RG_ORDER_STALL_REPLY = 7,
+    RG_ORDER_GOODBYE = 8,
+    RG_ORDER_DECIDED_NEW = 9,
+    RG_ORDER_DECIDED = 10,
+    RG_ORDER_JOINED = 11,
+    RG_ORDER_STALL_QUERY = 12,
+    RG_ORDER_EVICT = 13,
+    RG_ORDER_EVICTED = 14,
+    RG_ORDER_NTYPES,
+};
+
+enum { RG_ORDER_MORE = 1 };
+
+struct rg_order_frame {
+    uint8_t type;
+    uint32_t id, rank;
+    uint8_t flags;
+    /* when decoded: owned, see rg_order_frame_fini; never NULL where the type has it */
+    const char *name;
+    struct rg_signature sig;
+    const char *text;
+};
+
+/* Append the frame to buf (its status tells of failures). A text that is too long is cut. */
+void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf);
+/* Take the first frame of nbytes. *ret_used: its bytes, 0 when it is not complete. 0; -EBADMSG
+ * (unknown type, beyond the caps, a signature out of range, bytes left over); -ENOMEM. The caller
+ * ends *ret_frame when
+ * *ret_used > 0. */
+int rg_order_frame_get(const void *bytes, size_t nbytes, struct rg_order_frame *ret_frame,
+                       size_t *ret_used);
+void rg_order_frame_fini(struct rg_order_frame *frame);
+
+#endif
