@@ -16,6 +16,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+FINAL = re.compile(r'accuracy [0-9.]+, ')
 PROGRESS = re.compile(r'train epoch (\d+)/(\d+): +(\d+) %, loss ([0-9.]+)')
 
 
@@ -37,26 +38,29 @@ def bar(match, width=28):
 
 
 def follow(command, log):
-    """Run it; its output goes to the log, and here with the progress as one line."""
+    """Run it: (its status, its last words). The output goes to the log, and here with the progress
+    as one line and without rank 0's tag."""
     live = sys.stdout.isatty()
-    shown = -1
+    shown, final = -1, ''
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors='replace')
     try:
         for line in child.stdout:
             log.write(line)
             match = PROGRESS.search(line)
-            if not match:
-                print(('\r\033[K' if live else '') + line, end='', flush=True)
+            text = line[4:] if line.startswith('[0] ') else line
+            if FINAL.match(text):
+                final = text.rstrip()
+            elif not match:
+                print(('\r\033[K' if live else '') + text, end='', flush=True)
             elif live:
                 print('\r\033[K' + bar(match), end='', flush=True)
             elif int(match[3]) // 50 != shown:
                 shown = int(match[3]) // 50
                 print(bar(match), flush=True)
-        return child.wait()
     except KeyboardInterrupt:
-        # The terminal has sent it to the launcher too, which ends its ranks.
-        return child.wait()
+        pass  # The terminal has sent it to the launcher too, which ends its ranks.
+    return child.wait(), final
 
 
 # ---------------------------------------------------------------------------- the page
@@ -198,7 +202,7 @@ def main():
                *rest]
     started = time.time()
     with open(os.path.join(args.out, 'log.txt'), 'w', encoding='utf-8') as log:
-        status = follow(command, log)
+        status, final = follow(command, log)
     if status != 0 or not os.path.exists(report_path):
         return status if status > 0 else 70
     with open(report_path, encoding='utf-8') as file:
@@ -207,7 +211,7 @@ def main():
     shown = ' '.join(['reigen run -np', str(args.np), '-- python examples/pytorch_mnist.py', *rest])
     with open(target, 'w', encoding='utf-8') as file:
         file.write(page(report, shown))
-    print(f'{time.time() - started:.0f} s; curves and times: {target}')
+    print(f'{time.time() - started:.0f} s; curves and times: {target}\n{final}')
     return 0
 
 
