@@ -355,6 +355,44 @@ static int syntax_error(const struct file *file, struct fy_diag *diag)
                              first->column > 0 ? first->column : 1, first->msg);
 }
 
+/* The length of the UTF-8 sequence at text, or 0 when it is none (RFC 3629, section 4). */
+static size_t utf8_length(const unsigned char *text, size_t nbytes)
+{
+    unsigned char c = text[0];
+    size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : 4;
+
+    if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || n > nbytes)
+        return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) ||
+        (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+/* libfyaml 0.7 never returns from some texts that are not UTF-8, so they do not get that far. */
+static int check_bytes(const char *path, const char *text, size_t nbytes, struct rg_error *err)
+{
+    int line = 1, column = 1;
+
+    for (size_t i = 0, n; i < nbytes; i += n, column++) {
+        unsigned char c = (unsigned char) text[i];
+        n = utf8_length((const unsigned char *) text + i, nbytes - i);
+        if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t'))
+            return rg_error_set_exit(err, EINVAL, 2,
+                                     "%s:%d:%d: byte 0x%02x cannot stand in a job file, which is "
+                                     "UTF-8 text", path, line, column, c);
+        if (c == '\n') {
+            line++;
+            column = 0;
+        }
+    }
+    return 0;
+}
+
 int rg_jobfile_parse(struct rg_request *request, const char *path, const char *text, size_t nbytes,
                      struct rg_error *err)
 {
@@ -364,8 +402,10 @@ int rg_jobfile_parse(struct rg_request *request, const char *path, const char *t
     if (nbytes > RG_JOBFILE_NBYTES_MAX)
         return rg_error_set_exit(err, EFBIG, 2, "%s: a job file has at most %u bytes", path,
                                  RG_JOBFILE_NBYTES_MAX);
-    if (memchr(text, '\0', nbytes))
-        return rg_error_set_exit(err, EINVAL, 2, "%s: not a job file: it holds a NUL byte", path);
+    int rc = check_bytes(path, text, nbytes, err);
+
+    if (rc < 0)
+        return rc;
     fy_diag_cfg_default(&diag_cfg);
     diag_cfg.fp = NULL;
     rg_cleanup(diag_free) struct fy_diag *diag = fy_diag_create(&diag_cfg);
@@ -380,7 +420,7 @@ int rg_jobfile_parse(struct rg_request *request, const char *path, const char *t
     if (!doc)
         return syntax_error(&file, diag);
     request->in_file = true;
-    int rc = read_root(&file, doc);
+    rc = read_root(&file, doc);
 
     request->in_file = false;
     return rc;

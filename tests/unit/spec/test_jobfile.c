@@ -86,7 +86,7 @@ static void nul_bytes_and_huge_files_are_refused(void **state)
     memset(huge, ' ', nbytes);
     rg_request_init(&request);
     assert_int_equal(rg_jobfile_parse(&request, "j", "np: 1\0", 6, &err), -EINVAL);
-    assert_contains(err.text, "NUL");
+    assert_contains(err.text, "j:1:6: byte 0x00");
     assert_int_equal(rg_jobfile_parse(&request, "j", huge, nbytes, &err), -EFBIG);
     assert_int_equal(err.exit_code, 2);
     rg_request_fini(&request);

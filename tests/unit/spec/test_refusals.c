@@ -115,6 +115,10 @@ static const struct refusal job_files[] = {
     { "np: \"4\n", "job.yaml:", "YAML" },
     { "\tnp: 4\n", "job.yaml:1", "YAML" },
     { "share-env: [A=1]\n", "A=...", "export" },
+    { "np: 4\n# \xc3\xa9\xff\n", "job.yaml:2:4: byte 0xff", "UTF-8" },
+    { "np: 4\n%Mt\xe9", "job.yaml:2:4: byte 0xe9", "UTF-8" }, /* hung the YAML reader once */
+    { "cwd: \xed\xa0\x80\n", "job.yaml:1:6: byte 0xed", "UTF-8" },
+    { "cwd: a\033[2J\n", "byte 0x1b", "UTF-8" },
     { "? [a]\n: 1\n", "a list", "a name" },
 };
 
