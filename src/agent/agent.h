@@ -61,6 +61,7 @@ struct rg_input {
     struct rg_buf buf;
     uint64_t buf_at;   /* position in the whole stream of the buffer's first byte */
     bool eof;
+    bool in_line;      /* the last byte was no newline */
     bool closed_told;  /* INPUT_CLOSED was sent */
 };
 

@@ -20,8 +20,8 @@ static void input_ready(void *arg, int events)
     rg_agent_input_flow(task->agent);
 }
 
-/* A terminal has no end: its reader sees one when the end-of-file character comes at a line's
- * start. */
+/* A terminal has no end: its reader sees one when the end-of-file character comes at a line's start.
+ * Within a line the first such character only hands on what is there of it. */
 static void end_input(struct rg_task *task)
 {
     struct termios mode;
@@ -34,7 +34,8 @@ static void end_input(struct rg_task *task)
         return;
     task->input_eof_sent = true;
     if (tcgetattr(task->input_fd, &mode) == 0 && (mode.c_lflag & ICANON)) {
-        ssize_t ignored = write(task->input_fd, &mode.c_cc[VEOF], 1);
+        cc_t end[2] = { mode.c_cc[VEOF], mode.c_cc[VEOF] };
+        ssize_t ignored = write(task->input_fd, end, task->agent->input.in_line ? 2 : 1);
         (void) ignored;
     }
 }
@@ -119,6 +120,8 @@ int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes)
         return -EMSGSIZE;
     if (input->closed_told)
         return 0;
+    if (nbytes)
+        input->in_line = data[nbytes - 1] != '\n';
     rg_buf_put(&input->buf, data, nbytes);
     int r = rg_buf_status(&input->buf);
     if (r == 0)

@@ -365,6 +365,39 @@ static void terminal_is_given_to_rank_0_only(void **state)
     harness_free(h);
 }
 
+static const char *typed;
+
+static void type_it(struct harness *h)
+{
+    size_t nbytes = strlen(typed);
+
+    if (nbytes)
+        assert_int_equal(rg_session_input(h->session, typed, nbytes), nbytes);
+    assert_int_equal(rg_session_input(h->session, NULL, 0), 0);
+}
+
+static void end_of_input_ends_the_reader_of_a_terminal(void **state)
+{
+    static const char *const texts[] = { "", "a\n", "a\nb" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(texts); i++) {
+        struct harness *h = harness_make(1, "stty -echo; cat; echo; cat && echo twice");
+        typed = texts[i];
+        h->job.pty = true;
+        h->job.stdin_mode = RG_STDIN_RANK;
+        h->on_running = type_it;
+        h->job.timeout_ms = 1000; /* the second cat waits for another end, which must not come */
+        h->job.grace_ms = 200;
+        run_job(h);
+        assert_int_equal(h->verdict.exit_code, RG_EXIT_TIMEOUT);
+        assert_null(strstr(output_of(h, 0, 1), "twice"));
+        if (i == 2)
+            assert_contains(output_of(h, 0, 1), "b\r\n");
+        harness_free(h);
+    }
+}
+
 static void missing_agent_is_unavailable(void **state)
 {
     struct harness *h = harness_make(1, "true");
@@ -461,6 +494,7 @@ int main(void)
         cmocka_unit_test(input_reaches_all_ranks_whole),
         cmocka_unit_test(input_that_nobody_reads_is_refused),
         cmocka_unit_test(terminal_is_given_to_rank_0_only),
+        cmocka_unit_test(end_of_input_ends_the_reader_of_a_terminal),
         cmocka_unit_test(missing_agent_is_unavailable),
         cmocka_unit_test(agent_that_never_speaks_is_named_at_the_start_limit),
         cmocka_unit_test(kill_ends_even_what_nobody_reads),
