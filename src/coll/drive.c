@@ -122,6 +122,7 @@ static bool next_run(struct rg_engine *engine)
             return false;
     } while (run->items[n++].flags & RG_RUN_MORE);
     run->nitems = n;
+    run->kind = run->ops[0] ? run->ops[0]->kind : engine->view.entries[run->items[0].id].sig.kind;
     run->posted = false;
     run->tensor = run->step = 0;
     run->lacks_memory = false;
@@ -147,17 +148,12 @@ static void end_run(struct rg_engine *engine, int status, const char *text)
     run->posted = false;
 }
 
-static int kind_of(struct rg_engine *engine)
-{
-    return engine->view.entries[engine->run.items[0].id].sig.kind;
-}
-
 /* Begin what comes next. True when exec is at work or the run has ended. */
 static bool post_run(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
     const struct rg_run_item *item = &run->items[0];
-    int kind, r;
+    int r;
 
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(engine, (int) item->epoch - 1);
@@ -168,10 +164,9 @@ static bool post_run(struct rg_engine *engine)
         end_run(engine, -EINVAL, engine->view.errors[item->id][item->epoch & 1]);
         return true;
     }
-    kind = kind_of(engine);
-    if (kind == REIGEN_ALLREDUCE) {
+    if (run->kind == REIGEN_ALLREDUCE) {
         r = rg_run_reduce_post(engine);
-    } else if (kind == REIGEN_BARRIER || !run->ops[0]) {
+    } else if (run->kind == REIGEN_BARRIER || !run->ops[0]) {
         r = 0;
     } else {
         r = rg_run_step(engine, run->ops[0]);
@@ -205,7 +200,7 @@ static bool progress_run(struct rg_engine *engine)
     }
     if (r == 0)
         return moved;
-    if (kind_of(engine) == REIGEN_ALLREDUCE) {
+    if (engine->run.kind == REIGEN_ALLREDUCE) {
         rg_run_reduce_done(engine);
         end_run(engine, 0, NULL);
         return true;

@@ -29,19 +29,6 @@
 #include "coll/registry.h"
 #include "coll/report.h"
 
-/* Jobs of one node do without order.c. */
-#pragma weak rg_order_after_fork
-#pragma weak rg_order_announce_death
-#pragma weak rg_order_announce_shutdown
-#pragma weak rg_order_create
-#pragma weak rg_order_destroy
-#pragma weak rg_order_offer
-#pragma weak rg_order_offer_join
-#pragma weak rg_order_progress
-#pragma weak rg_order_stall_query
-#pragma weak rg_order_stall_reply
-#pragma weak rg_order_wait_fds
-
 #define RG_TICK_MS 200          /* how often the communication thread looks around */
 #define RG_LEAVE_TIMEOUT_MS 5000
 #define RG_PACK_MEAN_MAX 65536  /* tensors smaller than this on average travel in one piece ... */
@@ -103,6 +90,7 @@ struct rg_run {
     int nitems;                   /* 0: nothing */
     struct rg_run_item items[RG_RUN_MAX];
     struct rg_op *ops[RG_RUN_MAX]; /* NULL: this rank has joined */
+    int kind;                     /* enum reigen_kind of the first */
     bool posted;                  /* exec is at it */
     uint64_t started_ns;
     struct rg_coll *colls;        /* allreduces: all tensors of all items */

@@ -38,11 +38,35 @@ static struct rg_scale scale_of(const struct rg_signature *sig, int size)
 static int tensors_of(const struct rg_engine *engine, int i)
 {
     const struct rg_run *run = &engine->run;
-    int group = engine->view.entries[run->items[i].id].sig.group_size;
+    int group;
 
     if (run->ops[i])
         return run->ops[i]->n;
+    group = engine->view.entries[run->items[i].id].sig.group_size;
     return group > 1 ? group : 1;
+}
+
+static struct rg_coll coll_of(const struct rg_op *op, int t)
+{
+    return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE,
+                             .dtype = op->dtype,
+                             .op = op->reduction,
+                             .count = op->tensors[t].count,
+                             .in = op->tensors[t].in,
+                             .out = op->tensors[t].out,
+                             .scale = op->scale };
+}
+
+/* For a rank that has joined. The entry stays as it is until this rank has done its part. */
+static struct rg_coll zeros_of(const struct rg_engine *engine, const struct rg_entry *entry, int t)
+{
+    const struct rg_signature *sig = &entry->sig;
+
+    return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE,
+                             .dtype = sig->dtype,
+                             .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
+                             .count = elements(&members_of(&engine->view, entry)[t]),
+                             .scale = scale_of(sig, engine->team->size) };
 }
 
 static int collect(struct rg_engine *engine)
@@ -58,19 +82,10 @@ static int collect(struct rg_engine *engine)
     run->ncount = 0;
     for (int i = 0; i < run->nitems; i++) {
         const struct rg_entry *entry = &engine->view.entries[run->items[i].id];
-        const struct rg_signature *sigs = members_of(&engine->view, entry);
         const struct rg_op *op = run->ops[i];
 
         for (int t = 0; t < tensors_of(engine, i); t++, k++) {
-            run->colls[k] = (struct rg_coll){
-                .kind = RG_COLL_ALLREDUCE,
-                .dtype = entry->sig.dtype,
-                .op = entry->sig.op == REIGEN_AVERAGE ? REIGEN_SUM : entry->sig.op,
-                .count = op ? op->tensors[t].count : elements(&sigs[t]),
-                .in = op ? op->tensors[t].in : NULL,
-                .out = op ? op->tensors[t].out : NULL,
-                .scale = scale_of(&entry->sig, engine->team->size),
-            };
+            run->colls[k] = op ? coll_of(op, t) : zeros_of(engine, entry, t);
             run->ncount += run->colls[k].count;
         }
     }
