@@ -20,8 +20,8 @@ static void input_ready(void *arg, int events)
     rg_agent_input_flow(task->agent);
 }
 
-/* A terminal has no end: its reader sees one when the end-of-file character comes at a line's start.
- * Within a line the first such character only hands on what is there of it. */
+/* A terminal has no end: its reader sees one when the end-of-file character comes at a line's
+ * start. Within a line the first such character only hands on what is there of it. */
 static void end_input(struct rg_task *task)
 {
     struct termios mode;

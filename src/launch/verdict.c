@@ -48,7 +48,8 @@ static bool was_made_to_end(const struct rg_fact *fact)
         break;
     case RG_END_EXIT: break;
     }
-    return fact->told || fact->signalled == SIGTERM || fact->signalled == SIGINT || fact->signalled == SIGHUP ||
+    return fact->told || fact->signalled == SIGTERM ||
+           fact->signalled == SIGINT || fact->signalled == SIGHUP ||
            fact->signalled == SIGKILL;
 }
 

@@ -137,7 +137,7 @@ static bool in_list(const struct rg_process *list, size_t count, pid_t pid)
     return false;
 }
 
-/* Take the agents that are well, and what is theirs, out of the list. Returns what is left of it. */
+/* Take the agents that are well, and what is theirs, out of the list. Returns its new length. */
 static size_t spare_the_living(const struct local *local, struct rg_process *list, size_t count)
 {
     for (int i = 0; i < local->o.plan->nhosts; i++) {
