@@ -298,12 +298,14 @@ static void receive(struct rg_order *order, struct peer *peer)
 
 /* ------------------------------------------------------------ progress */
 
-static void emit(struct rg_order *order)
+/* True when there was anything to say. */
+static bool emit(struct rg_order *order)
 {
     struct rg_order_frame frame;
-    bool fused = false;
+    bool fused = false, any = false;
 
     while (rg_decider_next(order->decider, &frame) > 0) {
+        any = true;
         say_all(order, &frame, NULL);
         switch (frame.type) {
         case RG_ORDER_DECIDED:
@@ -321,6 +323,7 @@ static void emit(struct rg_order *order)
             break;
         }
     }
+    return any;
 }
 
 /* Say that we are alive, and see who is not. */
@@ -370,8 +373,8 @@ int rg_order_progress(struct rg_order *order, bool *ret_moved, struct rg_error *
         if (events[i].events & ~(unsigned) EPOLLOUT)
             receive(order, peer);
     }
-    if (order->coordinator)
-        emit(order);
+    if (order->coordinator && emit(order))
+        *ret_moved = true;
     if (now_ns > order->checked_ns + CHECK_NS)
         check_lives(order, now_ns);
     flush_all(order);

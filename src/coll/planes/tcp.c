@@ -257,7 +257,8 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         if (r < 0)
             return r;
         moved |= s > 0 || r > 0;
-        *ret_moved |= moved;
+        if (moved)
+            *ret_moved = true;
         if (op->sends_done == op->nsends && op->recvs_done == op->nrecvs) {
             rg_tcp_op_end(op);
             *ret_moved = true;

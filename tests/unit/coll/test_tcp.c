@@ -409,7 +409,7 @@ static int check_wrong_key(struct place *place)
 
     if (place->me == 1) {
         uint64_t until_ns = rg_now_ns() + RG_NS_PER_S;
-        bool moved;
+        bool moved = false;
 
         bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
         while (rg_now_ns() < until_ns && !bad)
