@@ -126,7 +126,7 @@ static void stream_post(struct rg_engine *engine, struct rg_op *op)
     if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
         rg_entry_arrived(engine, id, epoch);
     if (!waits)
-        rg_bell_ring(&engine->comm_bells, view->me, true);
+        rg_engine_ring(engine, view->me, true);
 }
 
 /* A rank that joined with an operation unfinished may still read the slot that the next epoch would overwrite. */

@@ -252,13 +252,20 @@ void rg_engine_poll(struct rg_engine *engine)
     leave_drive(engine);
 }
 
+/* Something may come that nobody on this node rings for: what other leaders decide. */
+static bool must_listen(const struct rg_engine *engine)
+{
+    return engine->order && !engine->exec_dead;
+}
+
 /* The communication thread as the driver, while there is work and no user thread to do it. */
 static void serve(struct rg_engine *engine, uint64_t until_ns)
 {
     struct idle idle = { 0, 0 };
 
-    while (rg_engine_has_work(engine) && !atomic_load(&engine->nwaiters) &&
-           !atomic_load(&engine->stopping) && rg_now_ns() < until_ns) {
+    while ((rg_engine_has_work(engine) || must_listen(engine)) &&
+           !atomic_load(&engine->nwaiters) && !atomic_load(&engine->stopping) &&
+           rg_now_ns() < until_ns) {
         if (rg_engine_drive(engine)) {
             idle = (struct idle){ 0, 0 };
             continue;
@@ -286,7 +293,7 @@ void *rg_engine_thread(void *arg)
         if (!atomic_load(&engine->nwaiters) && pthread_mutex_trylock(&engine->drive) == 0) {
             bool work = rg_engine_has_work(engine);
 
-            if (work || atomic_load(&engine->view.shared->attention)) {
+            if (work || must_listen(engine) || atomic_load(&engine->view.shared->attention)) {
                 rg_bell_cancel(&engine->comm_bells);
                 atomic_store(&engine->thread_sleeps, false);
                 rg_engine_drive(engine);
