@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/order.h"
 
-#include <linux/sockios.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/time.h"
@@ -598,15 +597,12 @@ int rg_order_create(struct rg_team *team, const struct rg_config *config,
 /* Until what was said has reached the peer, or the deadline. */
 static void drain(struct rg_order *order, struct peer *peer, uint64_t deadline_ns)
 {
-    int waiting = 0;
-
-    while (peer->fd >= 0 && rg_now_ns() < deadline_ns) {
+    flush(order, peer);
+    while (peer->fd >= 0 && rg_buf_nbytes(&peer->out) > 0 &&
+           rg_sock_wait(peer->fd, POLLOUT, deadline_ns) == 0)
         flush(order, peer);
-        if (rg_buf_nbytes(&peer->out) == 0 &&
-            (ioctl(peer->fd, SIOCOUTQ, &waiting) < 0 || waiting == 0))
-            return;
-        rg_sleep_ms(1);
-    }
+    if (peer->fd >= 0)
+        rg_sock_drain(peer->fd, deadline_ns);
 }
 
 void rg_order_destroy(struct rg_order *order, int timeout_ms)

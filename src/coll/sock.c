@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 
 #include "base/time.h"
@@ -284,6 +286,19 @@ void rg_sock_tune_tcp(int fd)
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+void rg_sock_drain(int fd, uint64_t deadline_ns)
+{
+    int waiting = 0;
+
+    while (ioctl(fd, SIOCOUTQ, &waiting) == 0 && waiting > 0 && rg_now_ns() < deadline_ns) {
+        struct pollfd pfd = { .fd = fd };
+
+        /* A socket that was reset keeps its count for ever. */
+        if (poll(&pfd, 1, 1) != 0)
+            return;
+    }
 }
 
 uint16_t rg_sock_port(const struct rg_sockaddr *address)

@@ -68,6 +68,9 @@ int rg_sock_error(int fd);
  * ignored. */
 void rg_sock_tune_tcp(int fd);
 
+/* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the deadline. */
+void rg_sock_drain(int fd, uint64_t deadline_ns);
+
 /* Text to address and back. 0 or -EINVAL. */
 int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address);
 void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX]);

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
-#include "base/time.h"
 #include "coll/lobby.h"
 #include "coll/planes/tcp.h"
 #include "coll/sock.h"
@@ -103,12 +100,7 @@ int rg_tcp_connect(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_er
 
 void rg_tcp_drain(struct rg_tcp *tcp, uint64_t deadline_ns)
 {
-    for (int i = 0; i < tcp->group.nmembers; i++) {
-        int waiting = 0;
-
-        while (tcp->links[i].state == RG_TCP_OPEN &&
-               ioctl(tcp->links[i].fd, SIOCOUTQ, &waiting) == 0 && waiting > 0 &&
-               rg_now_ns() < deadline_ns)
-            rg_sleep_ms(1);
-    }
+    for (int i = 0; i < tcp->group.nmembers; i++)
+        if (tcp->links[i].state == RG_TCP_OPEN)
+            rg_sock_drain(tcp->links[i].fd, deadline_ns);
 }
