@@ -90,12 +90,18 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
 
 int ranks_run(int n, int master_port, int (*fn)(struct rank *rank), void *arg)
 {
+    static int number;
     pid_t pids[RANKS_MAX];
     int first = 0;
+    char id[32];
 
+    snprintf(id, sizeof(id), "test-%d-%d", (int) getpid(), number++);
     fflush(NULL);
     for (int i = 0; i < n; i++) {
         pids[i] = fork();
+        /* Another run of this test may have found the same port free. */
+        if (pids[i] == 0 && !getenv("REIGEN_JOB_ID"))
+            setenv("REIGEN_JOB_ID", id, 1);
         if (pids[i] == 0)
             run_rank(i, n, master_port, fn, arg);
     }
