@@ -30,7 +30,7 @@ static int take(const struct rg_runlog *log, uint64_t n, uint64_t (*slowest)(voi
 
             if (low == UINT64_MAX)
                 return -ECANCELED;
-            if (tail + n - low > RG_RUNLOG_SLOTS) {
+            if (low < tail && tail + n - low > RG_RUNLOG_SLOTS) {
                 sched_yield();
                 tail = atomic_load(log->tail);
                 continue;
