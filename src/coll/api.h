@@ -47,9 +47,9 @@ struct rg_call {
 int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
                  struct rg_error *err);
 /* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
-int rg_call_key(struct rg_engine *engine, const struct rg_call *call, const struct rg_op *op,
+int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
                 char ret_key[RG_KEY_MAX], struct rg_error *err);
-/* The record of the call and, for a group, those of its members' names; pinned for the caller if pin. */
+/* The record of the call and, for a group, those of its members' names. */
 int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
                    struct rg_record **ret_record);
 /* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for n. */

@@ -47,7 +47,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
     request->op->persistent = true;
     atomic_store(&request->op->state, RG_OP_DONE);
     pthread_mutex_lock(&rt->engine->lock);
-    r = rg_call_key(rt->engine, &call, request->op, key, &err);
+    r = rg_call_key(rt->engine, &call, key, &err);
     if (r == 0 && rg_call_record(rt->engine, &call, key, &request->op->record) < 0)
         r = rg_error_set(&err, ENOMEM, "out of memory");
     if (r == 0)

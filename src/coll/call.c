@@ -214,6 +214,14 @@ static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call
         return r;
     fill_reduction(op, o, size);
     op->digest = rg_signatures_digest(op->sigs, op->n);
+    if (op->n > 1 && engine->view.nnodes > 1) {
+        op->sigs[0].group_digest = op->digest;
+        for (int i = 0; i < op->n; i++)
+            op->sigs[0].group_count += (int64_t) op->tensors[i].count;
+        /* Each rank's own. */
+        if (op->kind == REIGEN_ALLGATHER)
+            op->sigs[0].group_count = 0;
+    }
     return 0;
 }
 
@@ -252,7 +260,7 @@ static uint64_t hash_names(const struct rg_call *call)
     return h;
 }
 
-int rg_call_key(struct rg_engine *engine, const struct rg_call *call, const struct rg_op *op,
+int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
                 char ret_key[RG_KEY_MAX], struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
@@ -270,10 +278,6 @@ int rg_call_key(struct rg_engine *engine, const struct rg_call *call, const stru
     if (call->n > 1)
         n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
                       first ? (unsigned long long) hash_names(call) : 0ull);
-    /* Between hosts only the first member's signature is compared; a name of its own keeps groups apart that differ
-     * in others. */
-    if (call->n > 1 && engine->view.nnodes > 1)
-        n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, ".%llx", (unsigned long long) op->digest);
     if (n >= RG_KEY_MAX)
         return rg_error_set(err, EINVAL, "a name is too long");
     return 0;
@@ -356,7 +360,7 @@ static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg
 {
     char key[RG_KEY_MAX];
     struct rg_record *record;
-    int r = rg_call_key(engine, call, op, key, err);
+    int r = rg_call_key(engine, call, key, err);
 
     if (r < 0)
         return r;

@@ -51,6 +51,10 @@ static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
     rg_buf_put_u64(buf, bits_of(sig->postscale));
     for (int i = 0; i < sig->ndim; i++)
         rg_buf_put_u64(buf, (uint64_t) sig->shape[i]);
+    if (sig->group_size > 0) {
+        rg_buf_put_u64(buf, (uint64_t) sig->group_count);
+        rg_buf_put_u64(buf, sig->group_digest);
+    }
 }
 
 static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
@@ -66,6 +70,10 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
     sig->postscale = from_bits(rg_reader_u64(reader));
     for (int i = 0; i < sig->ndim && i < REIGEN_NDIM_MAX; i++)
         sig->shape[i] = (int64_t) rg_reader_u64(reader);
+    if (sig->group_size > 0) {
+        sig->group_count = (int64_t) rg_reader_u64(reader);
+        sig->group_digest = rg_reader_u64(reader);
+    }
     if (rg_signature_check(sig) < 0)
         reader->bad = true;
 }

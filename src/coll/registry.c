@@ -258,17 +258,19 @@ static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_reco
 {
     const struct rg_entry *entry = &view->entries[id];
     const struct rg_signature *theirs = &entry->sig;
-    int n = notice->n, a = view->ranks[other], b = view->ranks[view->me], r;
+    int n = notice->n, a = view->ranks[other], b = view->ranks[view->me], r = 0;
     struct rg_error err = RG_ERROR_INIT;
 
-    r = rg_signature_compare(entry->key, theirs, a, notice->sigs, b, &err);
     if (entry->members)
         theirs = (const struct rg_signature *) (const void *) (view->blocks + entry->members);
+    /* The first one last: it also stands for the whole group. */
     for (int i = 1; r == 0 && i < n && entry->members; i++) {
         const char *name = i < record->nmembers ? record->members[i]->key : entry->key;
 
         r = rg_signature_compare(name, &theirs[i], a, &notice->sigs[i], b, &err);
     }
+    if (r == 0)
+        r = rg_signature_compare(entry->key, theirs, a, notice->sigs, b, &err);
     if (r == 0)
         return 0;
     rg_registry_fail(view, id, epoch, err.text);

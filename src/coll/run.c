@@ -42,8 +42,9 @@ static int tensors_of(const struct rg_engine *engine, int i)
 
     if (run->ops[i])
         return run->ops[i]->n;
+    /* Where all ranks of a node have joined, only the sum of a group's elements is known. */
     group = engine->view.entries[run->items[i].id].sig.group_size;
-    return group > 1 ? group : 1;
+    return group > 1 && engine->view.entries[run->items[i].id].members ? group : 1;
 }
 
 static struct rg_coll coll_of(const struct rg_op *op, int t)
@@ -65,7 +66,9 @@ static struct rg_coll zeros_of(const struct rg_engine *engine, const struct rg_e
     return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE,
                              .dtype = sig->dtype,
                              .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
-                             .count = elements(&members_of(&engine->view, entry)[t]),
+                             .count = sig->group_size > 1 && !entry->members
+                                          ? (size_t) sig->group_count
+                                          : elements(&members_of(&engine->view, entry)[t]),
                              .scale = scale_of(sig, engine->team->size) };
 }
 
@@ -91,6 +94,21 @@ static int collect(struct rg_engine *engine)
     }
     run->ncolls = n;
     return 0;
+}
+
+/* Tensors of the run, as all ranks count them. */
+static size_t nominal(const struct rg_engine *engine)
+{
+    const struct rg_run *run = &engine->run;
+    size_t n = 0;
+
+    for (int i = 0; i < run->nitems; i++) {
+        int group = run->ops[i] ? run->ops[i]->n
+                                : engine->view.entries[run->items[i].id].sig.group_size;
+
+        n += group > 1 ? (size_t) group : 1;
+    }
+    return n;
 }
 
 /* Many small tensors in one piece: one synchronization instead of many, for two copies. */
@@ -123,16 +141,18 @@ static int post_packed(struct rg_engine *engine, size_t nbytes)
 int rg_run_reduce_post(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
-    size_t nbytes;
+    size_t nbytes, n = nominal(engine);
     int r = collect(engine);
 
     if (r < 0)
         return r;
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
-    if (run->ncolls == 1)
+    if (n == 1)
         r = rg_exec_post(engine->exec, &run->colls[0]);
-    else if (nbytes <= RG_PACK_MAX && nbytes / (size_t) run->ncolls <= RG_PACK_MEAN_MAX)
+    else if (nbytes <= RG_PACK_MAX && nbytes / n <= RG_PACK_MEAN_MAX)
         r = post_packed(engine, nbytes);
+    else if ((size_t) run->ncolls != n)
+        r = -ENOTSUP; /* a large group while all ranks of this node have joined */
     else
         r = rg_exec_post_fused(engine->exec, run->colls, run->ncolls);
     return r < 0 ? r : 1;

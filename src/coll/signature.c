@@ -142,14 +142,23 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
                     "specified root rank %d. (rank %d: %d, rank %d: %d)",
                     request_name(a->kind), a->root, b->root, rank_a, a->root, rank_b, b->root);
     r = compare_sets(name, a, rank_a, b, rank_b, err);
-    return r < 0 ? r : compare_shape(name, a, rank_a, b, rank_b, err);
+    if (r == 0)
+        r = compare_shape(name, a, rank_a, b, rank_b, err);
+    if (r == 0 && a->group_digest != b->group_digest)
+        r = fail(name, err,
+                 "Mismatched %s tensor shapes: One rank sent a group of %lld elements, but another "
+                 "rank sent a group of %lld elements, or in other shapes. (rank %d: %lld, rank %d: "
+                 "%lld)",
+                 request_name(a->kind), (long long) a->group_count, (long long) b->group_count,
+                 rank_a, (long long) a->group_count, rank_b, (long long) b->group_count);
+    return r;
 }
 
 int rg_signature_check(const struct rg_signature *sig)
 {
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||
         sig->op > REIGEN_PRODUCT || sig->ndim > REIGEN_NDIM_MAX || sig->root < 0 ||
-        sig->root >= REIGEN_SIZE_MAX || sig->group_size < 0)
+        sig->root >= REIGEN_SIZE_MAX || sig->group_size < 0 || sig->group_count < 0)
         return -EINVAL;
     for (int i = 0; i < sig->ndim; i++)
         if (sig->shape[i] < 0)

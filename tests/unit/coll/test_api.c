@@ -487,7 +487,7 @@ static int mismatches(struct rank *rank)
 
     check(reigen_grouped_async(REIGEN_ALLREDUCE, 3, names, ins, outs, REIGEN_FLOAT32, shapes, ndims,
                                NULL, h) == 0);
-    expect_mismatch(0, &h[0], "allreduce.gc: Mismatched");
+    expect_mismatch(0, &h[0], getenv("REIGEN_PLANES") ? "a group of 1" : "allreduce.gc: Mismatched");
     expect_mismatch(0, &h[2], "rank 2: ");
     reigen_release(h[1]);
     reigen_shutdown();
@@ -930,6 +930,22 @@ static void a_forked_child_counts_as_uninitialised(void **state)
     assert_int_equal(ranks_run(2, ranks_port(), with_children, NULL), 0);
 }
 
+/* Without shared memory every rank is a node of its own. */
+static void between_nodes_it_is_all_the_same(void **state)
+{
+    int (*const jobs[])(struct rank *) = { other_kinds, groups, mismatches, names, any_order,
+                                           requests, threads, dropped, uneven, life, cancelled,
+                                           bereaved };
+
+    (void) state;
+    ranks_setenv("REIGEN_PLANES", "tcp");
+    for (size_t i = 0; i < rg_array_len(jobs); i++) {
+        if (ranks_run(3, ranks_port(), jobs[i], NULL) != 0)
+            fail_msg("job %zu", i);
+    }
+    ranks_setenv("REIGEN_PLANES", NULL);
+}
+
 static int bad_arguments(struct rank *rank)
 {
     struct reigen_options o = REIGEN_OPTIONS_INIT;
@@ -995,6 +1011,7 @@ int main(void)
         cmocka_unit_test(one_ranks_shutdown_cancels_what_others_wait_for),
         cmocka_unit_test(a_death_is_an_error_on_all_others_within_five_seconds),
         cmocka_unit_test(a_forked_child_counts_as_uninitialised),
+        cmocka_unit_test(between_nodes_it_is_all_the_same),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
 

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's parts by themselves: handles, the log, blocks of memory, the variables. */
+#include "unit.h"
+
+#include "coll/config.h"
+#include "coll/handle.h"
+#include "coll/runlog.h"
+#include "coll/shared.h"
+
+static void handles_are_never_given_out_twice(void **state)
+{
+    struct rg_handles handles = { 0 };
+    reigen_handle before = 0, h = 0, old[300];
+    struct rg_op *op = (struct rg_op *) &handles;
+
+    (void) state;
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(rg_handles_add(&handles, op, i, &old[i]), 0);
+        assert_int_equal(rg_handles_find(&handles, old[i])->tensor, i);
+    }
+    for (int i = 0; i < 5000; i++) {
+        assert_int_equal(rg_handles_add(&handles, op, 0, &h), 0);
+        assert_true(h > before);
+        rg_handles_remove(&handles, rg_handles_find(&handles, h));
+        assert_null(rg_handles_find(&handles, h));
+        before = h;
+    }
+    assert_int_equal(rg_handles_find(&handles, old[299])->tensor, 299);
+    assert_null(rg_handles_find(&handles, 0));
+    assert_null(rg_handles_find(&handles, -1));
+    rg_handles_fini(&handles);
+}
+
+static uint64_t slowest_of(void *arg)
+{
+    return *(uint64_t *) arg;
+}
+
+static uint64_t far_ahead(void *arg)
+{
+    (void) arg;
+    return UINT64_MAX - 1;
+}
+
+static void the_log_goes_round_and_keeps_its_order(void **state)
+{
+    void *memory = calloc(1, rg_runlog_nbytes());
+    struct rg_runlog log;
+    struct rg_run_item item;
+    uint64_t read = 0;
+
+    (void) state;
+    assert_non_null(memory);
+    rg_runlog_open(&log, memory);
+    assert_false(rg_runlog_read(&log, 0, &item));
+    for (uint32_t i = 0; i < 3 * RG_RUNLOG_SLOTS; i++) {
+        struct rg_run_item two[] = { { 2 * i, 0, i }, { 2 * i + 1, RG_RUN_MORE, i } };
+
+        assert_int_equal(rg_runlog_append(&log, two, 2, i % 2 ? slowest_of : far_ahead, &read), 0);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_true(rg_runlog_read(&log, read, &item));
+            assert_int_equal(item.id, 2 * i + k);
+            read++;
+        }
+        assert_false(rg_runlog_read(&log, read, &item));
+    }
+    free(memory);
+}
+
+static void a_closed_log_takes_nothing_and_ends(void **state)
+{
+    void *memory = calloc(1, rg_runlog_nbytes());
+    struct rg_runlog log;
+    struct rg_run_item item = { 7, 0, 1 };
+    uint64_t read = 0;
+
+    (void) state;
+    rg_runlog_open(&log, memory);
+    assert_int_equal(rg_runlog_append(&log, &item, 1, slowest_of, &read), 0);
+    assert_false(rg_runlog_ended(&log, 0));
+    rg_runlog_close(&log);
+    assert_int_equal(rg_runlog_append(&log, &item, 1, slowest_of, &read), -ECANCELED);
+    assert_false(rg_runlog_ended(&log, 0));
+    assert_true(rg_runlog_read(&log, 0, &item));
+    assert_true(rg_runlog_ended(&log, 1));
+    free(memory);
+}
+
+static void blocks_come_back_and_do_not_overlap(void **state)
+{
+    enum { NBYTES = 1 << 20, N = 60 };
+    char *base = calloc(1, NBYTES);
+    struct rg_pool pool = { .used = 64, .capacity = NBYTES };
+    uint64_t at[N], used;
+
+    (void) state;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            uint64_t nbytes = (uint64_t) (i * i + 1);
+
+            assert_int_equal(rg_pool_take(&pool, base, nbytes, &at[i]), 0);
+            assert_true(at[i] % 64 == 0 && at[i] + nbytes <= NBYTES);
+            for (int k = 0; k < i; k++)
+                assert_true(at[k] + (uint64_t) (k * k + 1) <= at[i] || at[i] + nbytes <= at[k]);
+        }
+        for (int i = 0; i < N; i++)
+            rg_pool_give(&pool, base, at[i], (uint64_t) (i * i + 1));
+        if (round == 0)
+            used = pool.used;
+        assert_int_equal(pool.used, used);
+    }
+    assert_int_equal(rg_pool_take(&pool, base, NBYTES, &at[0]), -ENOMEM);
+    free(base);
+}
+
+static void variables_are_read_with_reigens_spelling_first(void **state)
+{
+    struct rg_config config;
+
+    (void) state;
+    assert_int_equal(rg_config_read(&config, NULL), 0);
+    assert_int_equal(config.stall_ms, 10000);
+    assert_int_equal(config.start_timeout_ms, 300000);
+    assert_int_equal(config.fusion_nbytes, 128 << 20);
+    assert_int_equal(config.planes, RG_PLANE_SHM | RG_PLANE_TCP);
+    setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", 1);
+    assert_int_equal(rg_config_read(&config, NULL), 0);
+    assert_int_equal(config.stall_ms, 60000);
+    setenv("REIGEN_STALL_SECONDS", "3", 1);
+    setenv("REIGEN_PLANES", "tcp", 1);
+    assert_int_equal(rg_config_read(&config, NULL), 0);
+    assert_int_equal(config.stall_ms, 3000);
+    assert_int_equal(config.planes, RG_PLANE_TCP);
+    setenv("HOROVOD_STALL_CHECK_DISABLE", "1", 1);
+    assert_int_equal(rg_config_read(&config, NULL), 0);
+    assert_int_equal(config.stall_ms, 0);
+    unsetenv("HOROVOD_STALL_CHECK_TIME_SECONDS");
+    unsetenv("REIGEN_STALL_SECONDS");
+    unsetenv("REIGEN_PLANES");
+    unsetenv("HOROVOD_STALL_CHECK_DISABLE");
+}
+
+static void broken_variables_are_named(void **state)
+{
+    static const char *const broken[][2] = {
+        { "REIGEN_PLANES", "infiniband" },   { "REIGEN_CACHE_CAPACITY", "many" },
+        { "REIGEN_CACHE_CAPACITY", "-1" },   { "HOROVOD_FUSION_THRESHOLD", "1e9" },
+        { "REIGEN_STALL_SECONDS", "soon" },  { "REIGEN_SPIN_US", "-2" },
+        { "REIGEN_MASTER_PORT", "65536" },   { "HOROVOD_LOG_LEVEL", "loud" },
+        { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(broken); i++) {
+        struct rg_config config = { .cache_capacity = -7 };
+        struct rg_error err = RG_ERROR_INIT;
+
+        setenv(broken[i][0], broken[i][1], 1);
+        assert_int_equal(rg_config_read(&config, &err), -EINVAL);
+        assert_contains(err.text, broken[i][0]);
+        assert_contains(err.text, broken[i][1]);
+        assert_int_equal(config.cache_capacity, -7);
+        unsetenv(broken[i][0]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handles_are_never_given_out_twice),
+        cmocka_unit_test(the_log_goes_round_and_keeps_its_order),
+        cmocka_unit_test(a_closed_log_takes_nothing_and_ends),
+        cmocka_unit_test(blocks_come_back_and_do_not_overlap),
+        cmocka_unit_test(variables_are_read_with_reigens_spelling_first),
+        cmocka_unit_test(broken_variables_are_named),
+    };
+
+    return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
+}
