@@ -42,7 +42,8 @@ int rg_api_uninitialised(void)
 
 /* ---- life cycle */
 
-/* In a forked child: let go of everything without freeing, as any lock may be held by a thread that is not there. */
+/* In a forked child: let go of everything without freeing, as any lock may be held by a thread
+ * that is not there. */
 static void after_fork(void)
 {
     struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);

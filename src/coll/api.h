@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the public API (api*.c) share: the one runtime of the process, and the making of operations from
- * the public functions' arguments.
+ * What the files of the public API (api*.c) share: the one runtime of the process, and the making
+ * of operations from the public functions' arguments.
  *
- * Thread rule: rg_api_runtime may be called from any thread; the runtime it returns lives until reigen_shutdown, which
- * must not run at the same time as any other call.
+ * Thread rule: rg_api_runtime may be called from any thread; the runtime it returns lives until
+ * reigen_shutdown, which must not run at the same time as any other call.
  */
 #ifndef RG_COLL_API_H
 #define RG_COLL_API_H
@@ -43,7 +43,8 @@ struct rg_call {
     bool waits; /* the caller will wait at once */
 };
 
-/* Check the arguments and make an operation of them; the caller holds its one reference. 0 or -errno with err. */
+/* Check the arguments and make an operation of them; the caller holds its one reference. 0 or
+ * -errno with err. */
 int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
                  struct rg_error *err);
 /* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
@@ -52,7 +53,8 @@ int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
 /* The record of the call and, for a group, those of its members' names. */
 int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
                    struct rg_record **ret_record);
-/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for n. */
+/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for
+ * n. */
 int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
 

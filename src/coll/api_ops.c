@@ -104,7 +104,8 @@ REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int 
                                           const struct reigen_options *options,
                                           reigen_handle *ret_handle)
 {
-    struct rg_call call = one(REIGEN_REDUCESCATTER, &name, &in, NULL, dtype, &shape, &ndim, options);
+    struct rg_call call = one(REIGEN_REDUCESCATTER, &name, &in, NULL, dtype, &shape, &ndim,
+                              options);
 
     return submit(&call, ret_handle);
 }
@@ -133,7 +134,8 @@ REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
     const char *name = NULL;
     const int64_t *shape = NULL;
     int ndim = 0;
-    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, options);
+    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim,
+                              options);
 
     return submit(&call, ret_handle);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Persistent requests: everything that can be done once is done in reigen_request_create; a start of a small operation
- * then takes no lock, no allocation and no system call.
+ * Persistent requests: everything that can be done once is done in reigen_request_create; a start
+ * of a small operation then takes no lock, no allocation and no system call.
  */
 #include "base/time.h"
 #include "coll/api.h"

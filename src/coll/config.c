@@ -33,8 +33,8 @@ static int get_ms(const char *reigen, const char *horovod, uint64_t *value, stru
     return text ? rg_parse_duration_ms(name, text, value, err) : 0;
 }
 
-static int get_int(const char *reigen, const char *horovod, int64_t min, int64_t max, int64_t *value,
-                   struct rg_error *err)
+static int get_int(const char *reigen, const char *horovod, int64_t min, int64_t max,
+                   int64_t *value, struct rg_error *err)
 {
     const char *name, *text = get(reigen, horovod, &name);
 

@@ -90,7 +90,8 @@ static void die(struct rg_engine *engine, int r, const struct rg_error *err, con
     rg_engine_ring_all(engine, true);
 }
 
-/* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission is just under way. */
+/* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
+ * is just under way. */
 static int find_op(struct rg_engine *engine, const struct rg_run_item *item, struct rg_op **ret_op)
 {
     struct rg_op *op = atomic_load(&engine->by_entry[item->id]);

@@ -186,7 +186,8 @@ static void stop_thread(struct rg_engine *engine)
     engine->has_thread = false;
 }
 
-/* Nothing is in flight afterwards: inline operations that have arrived end well, the rest is cancelled. */
+/* Nothing is in flight afterwards: inline operations that have arrived end well, the rest is
+ * cancelled. */
 static void cancel_all(struct rg_engine *engine)
 {
     struct rg_record *record, *next;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: carries operations from their submission to their end. One per process (tests make several, one per
- * thread). This header is for the files of the engine and the API only.
+ * The engine: carries operations from their submission to their end. One per process (tests make
+ * several, one per thread). This header is for the files of the engine and the API only.
  *
  *               submit                all ranks are here               carried out
  *   (new) ---> QUEUED ---> POSTED ------------------------> CLAIMED ---------------> DONE
  *            only while an old slot      inline: found by whoever looks
  *            is still being read         stream: through the log, by the driver
  *
- * Inline operations need no thread: whoever waits or polls sees that all slots are filled and reduces. Stream operations are
- * carried out by the *driver*, the thread that holds `drive`: a waiting user thread where there is one, else the
- * communication thread. Threads that wait but do not drive sleep on `events` until their operation is done or the
- * drive lock is free. Operations that nobody looks at, or that somebody looks at who does not drive, are *chores*: the
- * driver looks at them.
+ * Inline operations need no thread: whoever waits or polls sees that all slots are filled and
+ * reduces. Stream operations are carried out by the *driver*, the thread that holds `drive`: a
+ * waiting user thread where there is one, else the communication thread. Threads that wait but do
+ * not drive sleep on `events` until their operation is done or the drive lock is free. Operations
+ * that nobody looks at, or that somebody looks at who does not drive, are *chores*: the driver
+ * looks at them.
  *
- * Locks, in this order: drive, lock, the segment's mutex. `lock` protects the records, the handles and the chores; it is never
- * held while blocking. An operation is finished by whoever moves it from POSTED to CLAIMED.
+ * Locks, in this order: drive, lock, the segment's mutex. `lock` protects the records, the
+ * handles and the chores; it is never held while blocking. An operation is finished by whoever
+ * moves it from POSTED to CLAIMED.
  */
 #ifndef RG_COLL_ENGINE_H
 #define RG_COLL_ENGINE_H
@@ -56,7 +58,8 @@ struct rg_op {
     char *text;           /* ... and its cause, owned; NULL: none, or out of memory */
     struct rg_record *record;
     uint64_t epoch;
-    uint64_t slot, slot_nbytes; /* inline: copied from the record, which may change before this ends */
+    /* inline: copied from the record, which may change before this ends */
+    uint64_t slot, slot_nbytes;
     uint8_t kind, dtype, reduction, mode;
     bool bad;             /* does not match the other ranks */
     bool persistent;      /* of a request: the engine holds no reference while it is in flight */
@@ -80,12 +83,14 @@ struct rg_engine_options {
     struct rg_team *team;            /* borrowed */
     const struct rg_config *config;  /* borrowed */
     struct rg_boot *boot;            /* borrowed; NULL in tests: no notes, no deaths told */
-    struct rg_order_events *order_events; /* filled in by rg_engine_create when there are several nodes */
+    /* filled in by rg_engine_create when there are several nodes */
+    struct rg_order_events *order_events;
     uint64_t deadline_ns;            /* for connecting the leaders */
     bool no_thread;                  /* tests: no communication thread */
 };
 
-/* What is being carried out: one item of the log, or several together (a fused run of allreduces). */
+/* What is being carried out: one item of the log, or several together (a fused run of
+ * allreduces). */
 struct rg_run {
     int nitems;                   /* 0: nothing */
     struct rg_run_item items[RG_RUN_MAX];
@@ -100,7 +105,8 @@ struct rg_run {
     int tensor, step;             /* other kinds */
     bool lacks_memory;
     size_t *counts, *recv_counts; /* by rank */
-    int64_t *rows;                /* by rank (allgather), by rank and rank (alltoall), then its own row */
+    /* by rank (allgather), by rank and rank (alltoall), then its own row */
+    int64_t *rows;
     size_t nrows;
 };
 
@@ -156,19 +162,19 @@ struct rg_engine {
 /* Segment bytes that the engine and exec want; for rg_team_create. */
 size_t rg_engine_nbytes(int node_size);
 
-/* Over a team whose segment is at least rg_engine_nbytes long; starts the communication thread. Collective in that
- * every rank must do so. 0 or -errno. */
+/* Over a team whose segment is at least rg_engine_nbytes long; starts the communication thread.
+ * Collective in that every rank must do so. 0 or -errno. */
 int rg_engine_create(const struct rg_engine_options *options, struct rg_engine **ret_engine,
                      struct rg_error *err);
-/* Leave: announce it, carry out what is in the log, cancel the rest, stop the thread. Blocks, at most
- * RG_LEAVE_TIMEOUT_MS. NULL is fine. */
+/* Leave: announce it, carry out what is in the log, cancel the rest, stop the thread. Blocks, at
+ * most RG_LEAVE_TIMEOUT_MS. NULL is fine. */
 void rg_engine_destroy(struct rg_engine *engine);
 void rg_engine_after_fork(struct rg_engine *engine);
 
 /* ---- submit.c */
-/* Announce an operation whose fields are filled in, under its record, which the caller has claimed (record->op == op).
- * 0; else -errno with err, and the operation is as it was (the claim is the caller's to drop). Takes no lock unless the
- * operation is a stream one or must wait. */
+/* Announce an operation whose fields are filled in, under its record, which the caller has
+ * claimed (record->op == op). 0; else -errno with err, and the operation is as it was (the claim
+ * is the caller's to drop). Takes no lock unless the operation is a stream one or must wait. */
 int rg_op_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err);
 /* Try to announce a queued operation again; by the driver. */
 void rg_op_retry(struct rg_engine *engine, struct rg_op *op);
@@ -176,7 +182,8 @@ void rg_op_retry(struct rg_engine *engine, struct rg_op *op);
 int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op);
 /* The same with `lock` held; wakes nobody. */
 void rg_op_make_chore_locked(struct rg_engine *engine, struct rg_op *op);
-/* Put an operation under the driver's eyes; wakes whoever must look. Any lock but `lock` may be held. */
+/* Put an operation under the driver's eyes; wakes whoever must look. Any lock but `lock` may be
+ * held. */
 void rg_op_make_chore(struct rg_engine *engine, struct rg_op *op);
 /* Ring every rank of this node, both its driver and its communication thread. */
 void rg_engine_ring_all(struct rg_engine *engine, bool urgent);
@@ -195,7 +202,8 @@ bool rg_op_done(const struct rg_op *op);
 bool rg_op_try(struct rg_engine *engine, struct rg_op *op);
 /* POSTED or QUEUED to CLAIMED; false when somebody else has. */
 bool rg_op_claim(struct rg_op *op);
-/* CLAIMED to DONE. text: the cause of a failure, copied. Drops the record and the engine's reference. */
+/* CLAIMED to DONE. text: the cause of a failure, copied. Drops the record and the engine's
+ * reference. */
 void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const char *text);
 void rg_op_unref(struct rg_op *op);
 void rg_op_fini(struct rg_op *op);
@@ -219,7 +227,8 @@ void *rg_engine_thread(void *engine);
 void rg_engine_doze(struct rg_engine *engine, struct rg_op *op, uint64_t timeout_us);
 
 /* ---- run.c; under `drive` */
-/* Collect the tensors of an allreduce run. 0, -EAGAIN (an operation is not visible yet), -ENOMEM. */
+/* Collect the tensors of an allreduce run. 0, -EAGAIN (an operation is not visible yet), -ENOMEM.
+ * */
 int rg_run_reduce_post(struct rg_engine *engine);
 void rg_run_reduce_done(struct rg_engine *engine);
 /* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles: numbers that users hold, each for one tensor of one operation. A number is a place in a table and a serial
- * that grows with each use of any place, so that no number is given out twice.
+ * Handles: numbers that users hold, each for one tensor of one operation. A number is a place in
+ * a table and a serial that grows with each use of any place, so that no number is given out
+ * twice.
  *
  * Thread rule: all calls under the engine's state lock; nothing blocks.
  */

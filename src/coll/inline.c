@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one-shot path: every rank copies its payload into its own slot and each rank reduces for itself from all slots, in
- * the order of ranks, so all have the same bits. One store per rank is all the synchronization there is.
+ * The one-shot path: every rank copies its payload into its own slot and each rank reduces for
+ * itself from all slots, in the order of ranks, so all have the same bits. One store per rank is
+ * all the synchronization there is.
  *
- * Two slots by parity of the epoch are enough: a rank fills the slot of epoch e + 2 only after it has finished e + 1,
- * which took all ranks' announcements of e + 1, and a rank announces e + 1 only after it has finished e. Ranks that
- * have joined are outside of that argument: see lagging() in submit.c.
+ * Two slots by parity of the epoch are enough: a rank fills the slot of epoch e + 2 only after it
+ * has finished e + 1, which took all ranks' announcements of e + 1, and a rank announces e + 1
+ * only after it has finished e. Ranks that have joined are outside of that argument: see
+ * lagging() in submit.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -103,8 +105,8 @@ static void finish(struct rg_engine *engine, struct rg_op *op, uint64_t absent)
     rg_op_finish(engine, op, 0, NULL);
 }
 
-/* All ranks but those that have joined without announcing this epoch? A rank's seq is looked at again after its
- * flag, as it fills its slot before it joins. */
+/* All ranks but those that have joined without announcing this epoch? A rank's seq is looked at
+ * again after its flag, as it fills its slot before it joins. */
 static bool arrived_but(struct rg_engine *engine, const struct rg_op *op, uint64_t *ret_absent)
 {
     uint64_t absent = 0;

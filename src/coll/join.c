@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Join: a rank without data counts as arrived everywhere until all ranks have joined. The round ends in two steps: an
- * item in the log, behind everything that is to be carried out, says that all have joined; when every rank of the
- * node has come to it and has nothing of its own in flight, the last one makes the epochs equal and ends the round.
+ * Join: a rank without data counts as arrived everywhere until all ranks have joined. The round
+ * ends in two steps: an item in the log, behind everything that is to be carried out, says that
+ * all have joined; when every rank of the node has come to it and has nothing of its own in
+ * flight, the last one makes the epochs equal and ends the round.
  */
 #include "coll/engine.h"
 
@@ -12,8 +13,8 @@ static uint64_t never_full(void *arg)
     return UINT64_MAX - 1;
 }
 
-/* What waited for this rank only has arrived now. Under the mutex, so that everything arrives before the end of the
- * round is put behind it. */
+/* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
+ * before the end of the round is put behind it. */
 static void arrive(struct rg_engine *engine)
 {
     struct rg_view *view = &engine->view;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs of several nodes, seen from the engine: the leader offers what has arrived on its node, and puts what all leaders
- * have decided into its node's log.
+ * Jobs of several nodes, seen from the engine: the leader offers what has arrived on its node,
+ * and puts what all leaders have decided into its node's log.
  */
 #include <string.h>
 
@@ -164,7 +164,8 @@ bool rg_multi_drive(struct rg_engine *engine)
         engine->ready_position++;
         moved = true;
         if (offer(engine, &item) < 0)
-            rg_view_abort(&engine->view, ENOMEM, "an operation could not be offered to the other hosts");
+            rg_view_abort(&engine->view, ENOMEM,
+                          "an operation could not be offered to the other hosts");
     }
     announce(engine);
     if (rg_order_progress(engine->order, &moved, &err) < 0 &&

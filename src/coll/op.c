@@ -77,8 +77,9 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
             atomic_store(&record->members[i]->op, NULL);
     }
     if (status >= 0) {
-        atomic_fetch_add_explicit(&engine->noperations, (uint64_t) op->n, memory_order_relaxed);
         atomic_fetch_add_explicit(&engine->nbytes, op->nbytes, memory_order_relaxed);
+        /* Who has seen the count sees the results. */
+        atomic_fetch_add_explicit(&engine->noperations, (uint64_t) op->n, memory_order_release);
     }
     /* A persistent operation may be started again the moment its record is free and it is DONE. */
     if (op->persistent) {

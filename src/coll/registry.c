@@ -22,8 +22,8 @@ static uint64_t bits_of(double x)
 uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n)
 {
     const struct rg_signature *s = sigs;
-    uint64_t h = mix((uint64_t) n, (uint64_t) s->kind | (uint64_t) s->dtype << 8 |
-                                       (uint64_t) s->op << 16 | (uint64_t) (uint32_t) s->root << 32);
+    uint64_t small = (uint64_t) s->kind | (uint64_t) s->dtype << 8 | (uint64_t) s->op << 16;
+    uint64_t h = mix((uint64_t) n, small | (uint64_t) (uint32_t) s->root << 32);
 
     h = mix(h, (uint64_t) (uint32_t) s->process_set << 32 | (uint32_t) s->group_size);
     h = mix(h, bits_of(s->prescale));
@@ -145,7 +145,8 @@ static void entry_free(struct rg_view *view, uint32_t id)
     view->shared->free_entries = id + 1;
 }
 
-/* The slot before the last change may be read until every rank that announced its last epoch has finished it. */
+/* The slot before the last change may be read until every rank that announced its last epoch has
+ * finished it. */
 static bool old_slot_released(struct rg_view *view, struct rg_entry *entry, uint32_t id)
 {
     for (int r = 0; r < view->n; r++) {
@@ -191,7 +192,8 @@ static bool may_inline(const struct rg_view *view, const struct rg_notice *notic
            (kind == REIGEN_ALLREDUCE || kind == REIGEN_BROADCAST || kind == REIGEN_BARRIER);
 }
 
-/* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this rank). */
+/* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this
+ * rank). */
 static int entry_set(struct rg_view *view, uint32_t id, const struct rg_notice *notice,
                      uint64_t epoch)
 {
@@ -252,7 +254,8 @@ void rg_registry_fail(struct rg_view *view, uint32_t id, uint64_t epoch, const c
     atomic_store(&entry->error_epoch[epoch & 1], epoch);
 }
 
-/* 0 when the notice agrees with the entry after all, 1 when it does not (the text is in the entry then). */
+/* 0 when the notice agrees with the entry after all, 1 when it does not (the text is in the entry
+ * then). */
 static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_record *record,
                          const struct rg_notice *notice, uint64_t epoch, int other)
 {

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matching by name on one node: each rank *announces* an operation, and the announcements of one name must agree.
+ * Matching by name on one node: each rank *announces* an operation, and the announcements of one
+ * name must agree.
  *
- * A rank keeps a record per name. The first use of a name, and each change of its signature, goes the slow way: under
- * the segment's mutex the entry is made, or compared. As long as the signature stays, an announcement is a store to
- * the rank's own place and a look at the entry's version: whoever changes an entry first takes its version away, then
- * looks whether somebody has announced (the store and the load on either side are sequentially consistent, so one
- * of the two sees the other, as in Dekker's algorithm).
+ * A rank keeps a record per name. The first use of a name, and each change of its signature, goes
+ * the slow way: under the segment's mutex the entry is made, or compared. As long as the
+ * signature stays, an announcement is a store to the rank's own place and a look at the entry's
+ * version: whoever changes an entry first takes its version away, then looks whether somebody has
+ * announced (the store and the load on either side are sequentially consistent, so one of the two
+ * sees the other, as in Dekker's algorithm).
  *
- * Records are dropped when a rank has more of them than its cache capacity; an entry that no rank has a record of is
- * free for another name.
+ * Records are dropped when a rank has more of them than its cache capacity; an entry that no rank
+ * has a record of is free for another name.
  *
- * Thread rule: a record in use by an operation belongs to whoever claimed it (record->op); everything else is under the
- * engine's state lock. rg_registry_announce may block for the segment's mutex, a microsecond.
+ * Thread rule: a record in use by an operation belongs to whoever claimed it (record->op);
+ * everything else is under the engine's state lock. rg_registry_announce may block for the
+ * segment's mutex, a microsecond.
  */
 #ifndef RG_COLL_REGISTRY_H
 #define RG_COLL_REGISTRY_H
@@ -60,20 +63,23 @@ struct rg_notice {
 uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n);
 
 /* The record of this key, made if need be. 0 or -ENOMEM. */
-int rg_registry_record(struct rg_registry *registry, const char *key, struct rg_record **ret_record);
+int rg_registry_record(struct rg_registry *registry, const char *key,
+                       struct rg_record **ret_record);
 
-/* Announce the record's next epoch. 0: announced, as the same as the others so far or first; 1: announced, and it
- * does not match: the operation fails on all ranks, with a text in the entry. Not announced: -EAGAIN (an old slot is
- * still being read: try again later), -ENOSPC (too many names), -ECONNRESET (aborted). ret_hit: no look-up was needed. */
+/* Announce the record's next epoch. 0: announced, as the same as the others so far or first; 1:
+ * announced, and it does not match: the operation fails on all ranks, with a text in the entry.
+ * Not announced: -EAGAIN (an old slot is still being read: try again later), -ENOSPC (too many
+ * names), -ECONNRESET (aborted). ret_hit: no look-up was needed. */
 int rg_registry_announce(struct rg_registry *registry, struct rg_record *record,
                          const struct rg_notice *notice, uint64_t *ret_epoch, bool *ret_hit);
 
-/* The entry of a name that no rank of this node has announced (all of them have joined): made if need be, ready for
- * its next epoch. 0 or -errno. */
+/* The entry of a name that no rank of this node has announced (all of them have joined): made if
+ * need be, ready for its next epoch. 0 or -errno. */
 int rg_registry_adopt(struct rg_registry *registry, const char *key, const struct rg_signature *sig,
                       uint32_t *ret_id, uint64_t *ret_epoch);
 
-/* All entries' epochs to what the rank that is farthest has; when nothing is in flight on any rank. Under the mutex. */
+/* All entries' epochs to what the rank that is farthest has; when nothing is in flight on any
+ * rank. Under the mutex. */
 void rg_registry_level(struct rg_view *view);
 
 /* The entry of a key, on behalf of the leader. 0 or -ENOENT, -ECONNRESET. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the runtime has to say by itself: whole lines on standard error, each record one write(2), in front the rank and
- * a word for the level: "reigen[2]: warning: ...". Used for stalls and, with REIGEN_LOG_LEVEL, for a log.
+ * What the runtime has to say by itself: whole lines on standard error, each record one write(2),
+ * in front the rank and a word for the level: "reigen[2]: warning: ...". Used for stalls and,
+ * with REIGEN_LOG_LEVEL, for a log.
  *
  * Thread rule: any thread; blocks only as standard error does.
  */

@@ -4,7 +4,8 @@
 
 #include "coll/engine.h"
 
-static const struct rg_signature *members_of(const struct rg_view *view, const struct rg_entry *entry)
+static const struct rg_signature *members_of(const struct rg_view *view,
+                                             const struct rg_entry *entry)
 {
     if (!entry->members)
         return &entry->sig;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list in shared memory of operations in the order in which every rank of the node carries them out (the execution
- * log), and of operations that have arrived on the node and wait for the other nodes (the ready ring; its only reader is the
- * leader).
+ * A list in shared memory of operations in the order in which every rank of the node carries them
+ * out (the execution log), and of operations that have arrived on the node and wait for the other
+ * nodes (the ready ring; its only reader is the leader).
  *
- * Any rank may append; each reader keeps its own position and reads in order. It is a bounded ring in the manner of
- * D. Vyukov's multi-producer queue: a producer takes a position, fills the slot, then publishes the slot's sequence. The
- * ring does not know its readers: an appender passes the position of the slowest, and waits while it would overtake it.
+ * Any rank may append; each reader keeps its own position and reads in order. It is a bounded
+ * ring in the manner of D. Vyukov's multi-producer queue: a producer takes a position, fills the
+ * slot, then publishes the slot's sequence. The ring does not know its readers: an appender
+ * passes the position of the slowest, and waits while it would overtake it.
  *
- * Closing fixes the last position: appends after it fail, everything before it is still to be carried out. Thread
- * rule: any thread of any rank; only rg_runlog_append may wait, in the rare case named above.
+ * Closing fixes the last position: appends after it fail, everything before it is still to be
+ * carried out. Thread rule: any thread of any rank; only rg_runlog_append may wait, in the rare
+ * case named above.
  */
 #ifndef RG_COLL_RUNLOG_H
 #define RG_COLL_RUNLOG_H
@@ -46,8 +48,8 @@ struct rg_runlog {
 size_t rg_runlog_nbytes(void);
 void rg_runlog_open(struct rg_runlog *ret_log, void *memory);
 
-/* slowest: the lowest position a reader is at, asked again while the ring is full; it returns UINT64_MAX to give up.
- * 0; -ECANCELED when closed or given up. */
+/* slowest: the lowest position a reader is at, asked again while the ring is full; it returns
+ * UINT64_MAX to give up. 0; -ECANCELED when closed or given up. */
 int rg_runlog_append(const struct rg_runlog *log, const struct rg_run_item *items, int n,
                      uint64_t (*slowest)(void *arg), void *arg);
 

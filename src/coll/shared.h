@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's part of a node's segment: what the ranks of a node know in common. No pointers in here; struct rg_view
- * holds this process's addresses of it.
+ * The engine's part of a node's segment: what the ranks of a node know in common. No pointers in
+ * here; struct rg_view holds this process's addresses of it.
  *
- *     [rg_shared][rows][places][comm bells][log][ready ring][error texts][entries][block arena][inline arenas]
+ *     [rg_shared][rows][places][comm bells][log][ready ring][error texts][entries]
+ *     [block arena][inline arenas]
  *
  * Most of it is address space only: the kernel gives memory to what is touched.
  *
- * Who writes what: a rank writes its own row, its own places and its own inline arena; everything else is written under
- * `mutex`, or is atomic. `mutex` is robust: a rank that dies in it ends the job, it hangs nobody.
+ * Who writes what: a rank writes its own row, its own places and its own inline arena; everything
+ * else is written under `mutex`, or is atomic. `mutex` is robust: a rank that dies in it ends the
+ * job, it hangs nobody.
  *
- * An operation's life here: every rank *announces* the epoch of its entry (its place), and when all have (or have
- * joined) the operation has *arrived*. Epochs of one entry are equal on all ranks and only grow.
+ * An operation's life here: every rank *announces* the epoch of its entry (its place), and when
+ * all have (or have joined) the operation has *arrived*. Epochs of one entry are equal on all
+ * ranks and only grow.
  */
 #ifndef RG_COLL_SHARED_H
 #define RG_COLL_SHARED_H
@@ -39,20 +42,21 @@ enum rg_entry_mode {
     RG_ENTRY_STREAM = 2, /* carried out by exec, in the order of the log */
 };
 
-/* Free lists of blocks inside an arena, by size class: offsets + 1, 0 ends a list. The link is the block's first
- * word (in rank 0's arena, for inline blocks). */
+/* Free lists of blocks inside an arena, by size class: offsets + 1, 0 ends a list. The link is
+ * the block's first word (in rank 0's arena, for inline blocks). */
 struct rg_pool {
     uint64_t used, capacity;
     uint64_t free[RG_CLASSES];
 };
 
 struct rg_entry {
-    /* 0: being changed or free. Otherwise unique in the job's life; a rank whose cached version is this one needs no
-     * look at the rest. */
+    /* 0: being changed or free. Otherwise unique in the job's life; a rank whose cached version
+     * is this one needs no look at the rest. */
     _Alignas(64) _Atomic uint32_t version;
     _Atomic uint32_t arrived;      /* stream: announcements of the epoch after ready_epoch */
     _Atomic uint64_t ready_epoch;  /* stream: the last epoch that has arrived on this node */
-    _Atomic uint64_t error_epoch[2]; /* by parity of the epoch: this one failed, see rg_view.errors */
+    /* by parity of the epoch: this one failed, see rg_view.errors */
+    _Atomic uint64_t error_epoch[2];
     uint8_t mode;                  /* enum rg_entry_mode */
     uint32_t holders;              /* ranks that know it; freed with the last */
     uint32_t next;                 /* in its bucket, or in the free list: index + 1 */
@@ -60,8 +64,10 @@ struct rg_entry {
     int sig_rank;                  /* whose signature it is */
     struct rg_signature sig;
     uint64_t digest;               /* of all members' signatures */
-    uint64_t slot, slot_nbytes;    /* inline: offset in each arena, and the distance of the parities; 0, 0: none */
-    uint64_t old_slot, old_slot_nbytes, old_epoch; /* the slot before, in use until old_epoch is done */
+    /* inline: offset in each arena, and the distance of the parities; 0, 0: none */
+    uint64_t slot, slot_nbytes;
+    /* the slot before, in use until old_epoch is done */
+    uint64_t old_slot, old_slot_nbytes, old_epoch;
     uint64_t members, members_nbytes; /* group: its signatures, offset in the block arena */
     char key[RG_KEY_MAX];
 };
@@ -127,20 +133,21 @@ static inline struct rg_place *rg_view_place(const struct rg_view *view, int r, 
 /* What the engine needs of a node's segment. */
 size_t rg_view_nbytes(int node_size);
 
-/* Lay the view over memory (zeroed at birth); the first rank to come prepares what is shared. 0, or -ETIMEDOUT when
- * that rank died on the way. */
+/* Lay the view over memory (zeroed at birth); the first rank to come prepares what is shared. 0,
+ * or -ETIMEDOUT when that rank died on the way. */
 int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *team);
 
 /* The shared mutex. 0, or -ECONNRESET when a rank has died in it. */
 int rg_view_lock(struct rg_view *view);
 void rg_view_unlock(struct rg_view *view);
 
-/* Blocks of at least nbytes: 0 and *ret_offset, or -ENOMEM. Under the mutex. base: where links are kept. */
+/* Blocks of at least nbytes: 0 and *ret_offset, or -ENOMEM. Under the mutex. base: where links
+ * are kept. */
 int rg_pool_take(struct rg_pool *pool, char *base, uint64_t nbytes, uint64_t *ret_offset);
 void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nbytes);
 
-/* The first caller's cause stands: everything in flight on this node ends with -errnum and text. Rings nobody. True
- * for that first caller. Any thread. */
+/* The first caller's cause stands: everything in flight on this node ends with -errnum and text.
+ * Rings nobody. True for that first caller. Any thread. */
 bool rg_view_abort(struct rg_view *view, int errnum, const char *text);
 
 #endif

@@ -144,7 +144,8 @@ static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint6
     uint32_t last = atomic_load(&view->rows[r].last_id);
     const struct rg_stall *stall = engine->stall;
 
-    rg_buf_printf(out, "\nRank %d on %s: ", view->ranks[r], peer->host[0] ? peer->host : "this host");
+    rg_buf_printf(out, "\nRank %d on %s: ", view->ranks[r],
+                  peer->host[0] ? peer->host : "this host");
     tell_process(out, peer->pid);
     if (last == 0)
         rg_buf_printf(out, "; it has submitted nothing yet");

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stalls: operations that some ranks have submitted and others have not. The leader of each node looks at every entry
- * once per tick; what waits for longer than the configured time is reported on standard error and to the launcher, with
- * the ranks that are missing, what they owe, and where they are; again at doubling intervals.
+ * Stalls: operations that some ranks have submitted and others have not. The leader of each node
+ * looks at every entry once per tick; what waits for longer than the configured time is reported
+ * on standard error and to the launcher, with the ranks that are missing, what they owe, and
+ * where they are; again at doubling intervals.
  *
- * Thread rule: rg_stall_tick by the communication thread; the functions of several nodes under the drive lock. All
- * share one small lock inside. Reads a few files of /proc when it reports, else never blocks.
+ * Thread rule: rg_stall_tick by the communication thread; the functions of several nodes under
+ * the drive lock. All share one small lock inside. Reads a few files of /proc when it reports,
+ * else never blocks.
  */
 #ifndef RG_COLL_STALL_H
 #define RG_COLL_STALL_H
@@ -22,11 +24,12 @@ void rg_stall_destroy(struct rg_stall *stall); /* NULL is fine */
 /* Look around; report when it is time; after the shutdown limit, abort the job with -ETIMEDOUT. */
 void rg_stall_tick(struct rg_engine *engine);
 
-/* Several nodes, at a leader: an entry's epoch was offered to the other nodes; it was decided (0 and its epoch, or
- * -ENOENT when this node had not offered it). */
+/* Several nodes, at a leader: an entry's epoch was offered to the other nodes; it was decided (0
+ * and its epoch, or -ENOENT when this node had not offered it). */
 void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch);
 int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch);
-/* Answer the coordinator's question with what this node waits for; and, at the coordinator, hear an answer. */
+/* Answer the coordinator's question with what this node waits for; and, at the coordinator, hear
+ * an answer. */
 void rg_stall_answer(struct rg_engine *engine);
 void rg_stall_heard(struct rg_engine *engine, int node, const char *text);
 

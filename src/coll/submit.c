@@ -39,7 +39,8 @@ void rg_op_make_chore(struct rg_engine *engine, struct rg_op *op)
     rg_engine_ring(engine, engine->view.me, true);
 }
 
-/* The ready ring cannot overflow: it has more slots than there are entries, and each is in it once. */
+/* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
+ * once. */
 static uint64_t never_full(void *arg)
 {
     (void) arg;
@@ -129,7 +130,8 @@ static void stream_post(struct rg_engine *engine, struct rg_op *op)
         rg_engine_ring(engine, view->me, true);
 }
 
-/* A rank that joined with an operation unfinished may still read the slot that the next epoch would overwrite. */
+/* A rank that joined with an operation unfinished may still read the slot that the next epoch
+ * would overwrite. */
 static bool lagging(const struct rg_view *view, const struct rg_record *record)
 {
     uint64_t epoch;
@@ -234,7 +236,8 @@ int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct r
 
     if (atomic_compare_exchange_strong(&record->op, &other, op))
         return 0;
-    /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a request's. */
+    /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a
+     * request's. */
     if (other->persistent) {
         rg_op_try(engine, other);
     } else {

@@ -24,8 +24,8 @@ struct rg_signature {
     int32_t group_size; /* of grouped operations, else 0 */
     double prescale, postscale;
     int64_t shape[REIGEN_NDIM_MAX];
-    /* Of the first signature of a group in a job of several nodes, else 0: what stands for the other members between
-     * nodes. */
+    /* Of the first signature of a group in a job of several nodes, else 0: what stands for the
+     * other members between nodes. */
     int64_t group_count;   /* elements of all members */
     uint64_t group_digest; /* of all members' shapes */
 };

@@ -2,10 +2,11 @@
 /*
  * Who waits, who drives, who sleeps where.
  *
- * A waiter first looks for itself (inline operations need nobody else), then drives, and sleeps on the rank's bell; so it
- * costs no switch between threads. A waiter that cannot drive sleeps on `events`. The communication thread sleeps on a
- * bell of its own, which is rung when an operation is ready and no user thread drives: a user thread that drives takes
- * that bell's mode away, and gives it back when it leaves; then it looks once more whether something came meanwhile.
+ * A waiter first looks for itself (inline operations need nobody else), then drives, and sleeps
+ * on the rank's bell; so it costs no switch between threads. A waiter that cannot drive sleeps on
+ * `events`. The communication thread sleeps on a bell of its own, which is rung when an operation
+ * is ready and no user thread drives: a user thread that drives takes that bell's mode away, and
+ * gives it back when it leaves; then it looks once more whether something came meanwhile.
  */
 #include <linux/futex.h>
 #include <sched.h>

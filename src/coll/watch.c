@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has died? Told by the launcher (through boot) with the cause, and seen on the pidfds of this node's ranks.
+ * Who has died? Told by the launcher (through boot) with the cause, and seen on the pidfds of
+ * this node's ranks.
  */
 #include <poll.h>
 #include <stdio.h>

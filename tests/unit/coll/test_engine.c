@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine over a team that the test makes: members are processes, or threads where the thread sanitizer
- * looks on, which then sees the whole protocol between ranks.
+ * The engine over a team that the test makes: members are processes, or threads where the thread
+ * sanitizer looks on, which then sees the whole protocol between ranks.
  */
 #include "unit.h"
 
@@ -80,7 +80,8 @@ static int mixed(struct member *member)
 
     for (int i = 0; i < 60 && !bad; i++) {
         int64_t count = counts[i % 5];
-        float *a = calloc((size_t) count, sizeof(float)), *b = calloc((size_t) count, sizeof(float));
+        float *a = calloc((size_t) count, sizeof(float));
+        float *b = calloc((size_t) count, sizeof(float));
         struct rg_op *x = NULL, *y = NULL;
         char name[32];
 
