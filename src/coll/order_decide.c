@@ -17,7 +17,7 @@ struct record {
     /* The operation in flight. */
     bool active, queued;
     struct rg_signature sig;
-    int first_node, noffered;
+    int first_node;            /* whose signature sig is */
     bool *offered;             /* by node */
     char *error;
     UT_hash_handle hh;
@@ -170,24 +170,22 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
 {
     const int *leaders = decider->options.leaders;
     struct rg_error err = RG_ERROR_INIT;
-    int r = 0;
+    int r;
 
     if (record->queued || (record->active && record->offered[node]))
         return -EPROTO;
+    /* What a node found inside is nearer to the cause than what it makes of it here. */
+    r = set_error(record, text);
     if (!record->active) {
         memset(record->offered, 0, (size_t) decider->options.nnodes * sizeof(bool));
-        record->noffered = 0;
         record->active = true;
         record->sig = *sig;
         record->first_node = node;
-    } else if (rg_signature_compare(NULL, &record->sig, leaders[record->first_node], sig,
+    } else if (rg_signature_compare(record->name, &record->sig, leaders[record->first_node], sig,
                                     leaders[node], &err) < 0) {
-        r = set_error(record, err.text);
+        r = r < 0 ? r : set_error(record, err.text);
     }
     record->offered[node] = true;
-    record->noffered++;
-    if (r == 0)
-        r = set_error(record, text);
     return r < 0 ? r : check_complete(decider, record);
 }
 

@@ -239,6 +239,15 @@ static int post(void *state, const struct rg_coll *coll)
     return rg_tcp_op_begin(&tcp->op, coll, tcp->group.nmembers, tcp->group.me);
 }
 
+static int tell_lost(struct rg_tcp *tcp, struct rg_error *err)
+{
+    if (rg_now_ns() < tcp->lost_ns + RG_TCP_LAST_WORDS_MS * RG_NS_PER_MS)
+        return 0;
+    if (err)
+        *err = tcp->lost;
+    return -ECONNRESET;
+}
+
 static int progress(void *state, bool *ret_moved, struct rg_error *err)
 {
     struct rg_tcp *tcp = state;
@@ -249,13 +258,24 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         return rg_error_set(err, ECONNRESET, "the tcp plane was given up");
     if (!op->active)
         return 1;
+    if (tcp->lost_ns)
+        return tell_lost(tcp, err);
     for (int turn = 0; turn < TURNS_MAX && moved; turn++) {
         moved = tcp->waits_for_lobby = false;
-        int s = progress_send(tcp, &moved, err);
-        int r = s < 0 ? s : progress_recv(tcp, &moved, err);
+        struct rg_error cause = RG_ERROR_INIT;
+        int s = progress_send(tcp, &moved, &cause);
+        int r = s < 0 ? s : progress_recv(tcp, &moved, &cause);
 
-        if (r < 0)
+        if (r == -ECONNRESET) {
+            tcp->lost = cause;
+            tcp->lost_ns = rg_now_ns();
+            return 0;
+        }
+        if (r < 0) {
+            if (err)
+                *err = cause;
             return r;
+        }
         moved |= s > 0 || r > 0;
         if (moved)
             *ret_moved = true;
@@ -291,7 +311,7 @@ static int wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
     struct rg_tcp_op *op = &tcp->op;
     int n = 0;
 
-    if (tcp->dead || !op->active)
+    if (tcp->dead || tcp->lost_ns || !op->active)
         return 0;
     if (op->have_send && op->recvs_done >= op->send.needs)
         n = add_fd(&tcp->links[op->send.peer], EPOLLOUT, ret_fds, ret_events, n, max);

@@ -19,6 +19,10 @@
  * operation number, u8 kind, u8 dtype, u16 zero, u64 bytes of the whole operation; little-endian.
  * Members that have lost step fail at once with -EPROTO instead of mixing tensors.
  *
+ * When a rank dies, its neighbours give up and close their sockets to others, who must not take
+ * them for the dead. So a lost socket is not told at once: for RG_TCP_LAST_WORDS_MS the operation
+ * just stands still, and whoever knows better (heartbeats, pidfds, the agent) has the word.
+ *
  * Thread rule: a plane's.
  */
 #ifndef RG_COLL_PLANES_TCP_H
@@ -36,6 +40,7 @@ enum {
     RG_TCP_CHUNK_NBYTES = 256 * 1024,  /* what is passed on at a time in rings and chains */
     RG_TCP_SMALL_NBYTES = 32 * 1024,   /* up to here: trees and recursive doubling */
     RG_TCP_DIALS_MAX = 3,
+    RG_TCP_LAST_WORDS_MS = 2000,
 };
 
 enum rg_tcp_link_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
@@ -109,6 +114,8 @@ struct rg_tcp {
     struct rg_group group;
     uint32_t purpose;
     bool dead, waits_for_lobby;
+    uint64_t lost_ns;          /* when a member's socket was lost, 0: none was */
+    struct rg_error lost;
     struct rg_tcp_link *links; /* by member */
     struct rg_tcp_op op;
 };

@@ -102,8 +102,9 @@ static void a_mismatch_between_nodes_names_both_ranks_and_the_job_goes_on(void *
     struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
 
     assert_int_equal(frame.id, 0);
-    assert_string_equal(frame.text, "Mismatched data types: One rank had type float32, but another "
-                                    "rank had type int64. (rank 0: float32, rank 2: int64)");
+    assert_string_equal(frame.text, "allreduce.a: Mismatched data types: One rank had type "
+                                    "float32, but another rank had type int64. (rank 0: "
+                                    "float32, rank 2: int64)");
     expect_none(decider);
     assert_int_equal(rg_decider_count(decider), 0);
     rg_decider_offer(decider, 0, "allreduce.a", &a, "");
