@@ -39,6 +39,8 @@ struct rg_order_events {
     /* a rank, or the leader of a silent node */
     void (*on_died)(void *arg, int rank, const char *text);
     /* that rank has called reigen_shutdown */
+    /* Once, at all leaders (the one that announced it too), at the same place among the
+     * decisions. */
     void (*on_shutdown)(void *arg, int rank);
     /* The coordinator asks: what is pending here? Answer with rg_order_stall_reply. */
     void (*on_stall_query)(void *arg);
@@ -63,8 +65,8 @@ void rg_order_announce_shutdown(struct rg_order *order, int rank);
 /* Send and receive what can be now; calls events. 0 or -ECONNRESET. */
 int rg_order_progress(struct rg_order *order, bool *ret_moved, struct rg_error *err);
 int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events, int max);
-/* Coordinator: names of nodes that have not offered this operation, as text; used by stall
- * reports. */
+/* Coordinator: ask all other leaders what their nodes wait for; on_stall_reply brings the
+ * answers. */
 void rg_order_stall_query(struct rg_order *order);
 void rg_order_stall_reply(struct rg_order *order, const char *text);
 void rg_order_destroy(struct rg_order *order, int timeout_ms);

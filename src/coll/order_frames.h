@@ -4,29 +4,29 @@
  * the type has, in this order: id (u32), rank (u32), flags (u8), name (u32 length, bytes),
  * signature, text (u32 length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
  * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim
- * x u64 dimensions.
+ * x u64 dimensions; of a group also u64 elements of all members and u64 digest of their shapes.
  *
- *      type              from           parts                    meaning
- *      HEARTBEAT         both           -                        nothing was said for a second
- *      OFFER_NEW         leader         name, signature, text    ready on my node; text: why it
- *      fails there, or ""
- *      OFFER             leader         id                       the same, by number
- *      JOIN              leader         rank                     all ranks of my node have joined,
- *      this one last
- *      DIED              both           rank, text               a rank is dead
- *      SHUTDOWN          both           rank                     a rank leaves; for leaders in
- *      order with decisions
- *      STALL_REPLY       leader         text                     what my node waits for
- *      GOODBYE           both           -                        I close; this is no death
- *      DECIDED_NEW       coordinator    id, flags, name,         run it; keep id for it unless id
- *      is 0; text: it fails,
- *                                       signature, text          do not run it
- *      DECIDED           coordinator    id, flags                run it; flags bit 0: the next
- *      decision runs fused with it
- *      JOINED            coordinator    rank                     all ranks have joined
- *      STALL_QUERY       coordinator    -                        what does your node wait for?
- *      EVICT             coordinator    id                       forget this number
- *      EVICTED           leader         id                       done: I shall not use it any more
+ *      type          from         parts
+ *      HEARTBEAT     both         -               nothing was said for a second
+ *      OFFER_NEW     leader       name,           ready on my node; text: why it fails there, or
+ *                                 signature,      ""
+ *                                 text
+ *      OFFER         leader       id              the same, by number
+ *      JOIN          leader       rank            all ranks of my node have joined, this one last
+ *      DIED          both         rank, text      a rank is dead
+ *      SHUTDOWN      both         rank            a rank leaves; to leaders in order with decisions
+ *      STALL_REPLY   leader       text            what my node waits for
+ *      GOODBYE       both         -               I close; this is no death
+ *      DECIDED_NEW   coordinator  id, flags,      run it; id is its number from now on, 0: it has
+ *                                 name,           none; text: it fails, do not run it
+ *                                 signature,
+ *                                 text
+ *      DECIDED       coordinator  id, flags       run it; flags bit 0: the next decision runs fused
+ *                                                 with it
+ *      JOINED        coordinator  rank            all ranks have joined
+ *      STALL_QUERY   coordinator  -               what does your node wait for?
+ *      EVICT         coordinator  id              forget this number
+ *      EVICTED       leader       id              done: I shall not use it any more
  *
  * Thread rule: pure functions; nothing blocks.
  */

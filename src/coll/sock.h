@@ -68,7 +68,8 @@ int rg_sock_error(int fd);
  * ignored. */
 void rg_sock_tune_tcp(int fd);
 
-/* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the deadline. */
+/* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the
+ * deadline. */
 void rg_sock_drain(int fd, uint64_t deadline_ns);
 
 /* Text to address and back. 0 or -EINVAL. */

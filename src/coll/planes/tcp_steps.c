@@ -2,10 +2,9 @@
 /*
  * The algorithms of the tcp plane, as lists of transfers.
  *
- *      allreduce       small: recursive doubling, with the odd ones of the first members folded
- *      into their neighbours
- *                      where the number of members is no power of two; large: a ring of
- *                      reduce-scatter and allgather
+ *      allreduce       small: recursive doubling; where the number of members is no power of two
+ *                      the odd ones of the first members are folded into their neighbours
+ *                      large: a ring of reduce-scatter and allgather
  *      broadcast       small: binomial tree; large: pipelined chain
  *      reduce          small: binomial tree; large: pipelined chain
  *      allgatherv, reducescatterv: ring. alltoallv: pairwise.

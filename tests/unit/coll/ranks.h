@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a function as n ranks of one job: forked processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of their
- * own, as torchrun sets them.
+ * Runs a function as n ranks of one job: forked processes with RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT of their own, as torchrun sets them.
  */
 #ifndef TEST_COLL_RANKS_H
 #define TEST_COLL_RANKS_H

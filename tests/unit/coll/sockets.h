@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a function as n ranks of n nodes, each a thread with a team that knows the others' addresses on loopback: enough of
- * a job for the tcp plane and for the order between leaders, and visible to the thread sanitizer.
+ * Runs a function as n ranks of n nodes, each a thread with a team that knows the others' addresses
+ * on loopback: enough of a job for the tcp plane and for the order between leaders, and visible to
+ * the thread sanitizer.
  */
 #ifndef TEST_COLL_SOCKETS_H
 #define TEST_COLL_SOCKETS_H
@@ -20,8 +21,8 @@ struct place {
     int result;
 };
 
-/* 0 when fn returned 0 in all threads, else the first other result. A run of more than SOCKETS_LIMIT_S ends the
- * program by SIGALRM. */
+/* 0 when fn returned 0 in all threads, else the first other result. A run of more than
+ * SOCKETS_LIMIT_S ends the program by SIGALRM. */
 int sockets_run(int n, int (*fn)(struct place *place), void *arg);
 
 /* Report what was expected and not found, and return 1. */

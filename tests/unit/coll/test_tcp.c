@@ -59,7 +59,8 @@ static void *open_plane(struct place *place)
     return state;
 }
 
-/* Small integers: sums and products stay exact in every type, so that a reference may use another order. */
+/* Small integers: sums and products stay exact in every type, so that a reference may use another
+ * order. */
 static int value_of(int rank, size_t i)
 {
     return (int) ((i * 7 + (size_t) rank * 3) % 5) + 1;

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frames between leaders, as the coordinator takes them from two nodes in turn, and as a leader
+ * takes them from the coordinator. */
+#include "fuzz.h"
+#include "coll/order_decide.h"
+#include "coll/order_known.h"
+
+static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
+                  bool fused)
+{
+    (void) fused;
+    must(name && text && sig->ndim <= REIGEN_NDIM_MAX);
+    ++*(size_t *) arg;
+}
+
+static void to_coordinator(struct rg_decider *decider, int node,
+                           const struct rg_order_frame *frame)
+{
+    struct rg_order_frame out;
+
+    switch (frame->type) {
+    case RG_ORDER_OFFER_NEW:
+        rg_decider_offer(decider, node, frame->name, &frame->sig, frame->text);
+        break;
+    case RG_ORDER_OFFER:
+        rg_decider_offer_id(decider, node, frame->id);
+        break;
+    case RG_ORDER_JOIN:
+        rg_decider_join(decider, node, (int) frame->rank);
+        break;
+    case RG_ORDER_SHUTDOWN:
+        rg_decider_shutdown(decider, (int) frame->rank);
+        break;
+    case RG_ORDER_EVICTED:
+        rg_decider_evicted(decider, frame->id);
+        break;
+    default:
+        break;
+    }
+    while (rg_decider_next(decider, &out) > 0)
+        must(out.type != RG_ORDER_DECIDED || out.id > 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
+{
+    static const int leaders[] = { 0, 1 };
+    struct rg_decider_options options = { 2, leaders, 64, 2 };
+    struct rg_decider *decider;
+    struct rg_known *known;
+    size_t used, ndecided = 0, nframes = 0;
+
+    must(rg_decider_create(&options, &decider) == 0 && rg_known_create(&known) == 0);
+    for (;;) {
+        struct rg_order_frame frame;
+
+        if (rg_order_frame_get(data, nbytes, &frame, &used) < 0 || used == 0)
+            break;
+        must(used <= nbytes);
+        data += used;
+        nbytes -= used;
+        to_coordinator(decider, (int) (nframes++ % 2), &frame);
+        if (frame.type == RG_ORDER_DECIDED || frame.type == RG_ORDER_DECIDED_NEW)
+            rg_known_decided(known, &frame, count, &ndecided);
+        if (frame.type == RG_ORDER_EVICT)
+            rg_known_forget(known, frame.id);
+        rg_order_frame_fini(&frame);
+    }
+    must(ndecided <= nframes);
+    rg_known_destroy(known);
+    rg_decider_destroy(decider);
+    return 0;
+}
