@@ -80,7 +80,7 @@ def test_install_puts_every_part_under_the_prefix(prefix):
     for wanted in (r'bin/reigen', r'bin/reigen-agent', r'include/reigen/reigen\.h',
                    r'lib/libreigen\.so(\.[\d.]+)?', r'lib/pkgconfig/reigen\.pc',
                    r'share/man/man1/reigen\.1(\.gz)?',
-                   r'share/bash-completion/completions/reigen',
+                   r'share/bash-completion/completions/reigen(\.bash)?',
                    r'share/zsh/site-functions/_reigen',
                    r'share/fish/vendor_completions\.d/reigen\.fish',
                    r'lib/python[\d.]+/[a-z]+-packages/horovod/torch/__init__\.py',
