@@ -440,6 +440,11 @@ void rg_order_stall_query(struct rg_order *order)
         say_all(order, &frame, NULL);
 }
 
+int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max)
+{
+    return order->coordinator ? rg_decider_missing(order->decider, name, ret_nodes, max) : 0;
+}
+
 void rg_order_stall_reply(struct rg_order *order, const char *text)
 {
     struct rg_order_frame frame = { .type = RG_ORDER_STALL_REPLY, .text = text };

@@ -68,6 +68,9 @@ int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events
 /* Coordinator: ask all other leaders what their nodes wait for; on_stall_reply brings the
  * answers. */
 void rg_order_stall_query(struct rg_order *order);
+/* Coordinator: the nodes that have neither offered this operation nor joined, at most max of them;
+ * returns how many there are. 0 elsewhere, and when no node has offered it. For stall reports. */
+int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
 void rg_order_stall_reply(struct rg_order *order, const char *text);
 void rg_order_destroy(struct rg_order *order, int timeout_ms);
 void rg_order_after_fork(struct rg_order *order);

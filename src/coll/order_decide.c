@@ -88,6 +88,24 @@ int rg_decider_count(const struct rg_decider *decider)
     return (int) HASH_COUNT(decider->records);
 }
 
+int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max)
+{
+    struct record *record;
+    int count = 0;
+
+    HASH_FIND_STR(decider->records, name, record);
+    if (!record || !record->active)
+        return 0;
+    for (int i = 0; i < decider->options.nnodes; i++) {
+        if (record->offered[i] || decider->joined[i])
+            continue;
+        if (count < max)
+            ret_nodes[count] = i;
+        count++;
+    }
+    return count;
+}
+
 static int enqueue(struct rg_decider *decider, struct item item)
 {
     if (decider->queue_from == decider->queue_to)
