@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-import conftest
+import built
 
 # How much longer everything may take.
-SLOWER = {None: 1, 'asan': 3, 'tsan': 8}[conftest.SANITIZER]
+SLOWER = {None: 1, 'asan': 3, 'tsan': 8}[built.SANITIZER]
 DEADLINE = 5 * SLOWER
 
 
@@ -89,15 +89,15 @@ class Rank:
 
 
 def program(name):
-    path = conftest.PROGRAMS.build / 'tests/programs' / name
+    path = built.PROGRAMS.build / 'tests/programs' / name
     # gcc's ThreadSanitizer cannot live with the address ranges of some kernels.
-    return ['setarch', '-R', path] if conftest.SANITIZER == 'tsan' else [path]
+    return ['setarch', '-R', path] if built.SANITIZER == 'tsan' else [path]
 
 
 def rank_environment(rank, size, port, **more):
     variables = {'RANK': rank, 'WORLD_SIZE': size, 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': port,
                  'REIGEN_START_TIMEOUT': 30 * SLOWER, **more}
-    return conftest.environment(**variables)
+    return built.environment(**variables)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import time
 
-import conftest
+import built
 import processes
 import pytest
 
@@ -105,7 +105,7 @@ def test_key_is_in_no_argument_and_no_environment(start, programs):
                          ids=['nothing', 'nonsense', 'half', 'flood', 'short-key'])
 def test_agent_refuses_what_is_no_beginning(programs, text):
     done = subprocess.run([programs.agent, 'agent'], input=text, capture_output=True, text=True,
-                          timeout=10, env=conftest.environment())
+                          timeout=10, env=built.environment())
     assert done.returncode == 2
     assert done.stderr.startswith('reigen-agent: ')
 
@@ -122,7 +122,7 @@ def start_agent(programs, key='00' * 32):
         os.set_inheritable(3, True)
 
     child = subprocess.Popen([programs.agent, 'agent'], stdin=read, close_fds=False,
-                             preexec_fn=place, stderr=subprocess.PIPE, env=conftest.environment())
+                             preexec_fn=place, stderr=subprocess.PIPE, env=built.environment())
     os.close(read)
     theirs.close()
     ours.settimeout(10)
@@ -176,7 +176,7 @@ def test_agent_as_pid_1_reaps_and_leaves_nothing(start, programs, tmp_path, proc
     child = start(programs.reigen, 'run', '-np', 2, '--', 'sh', '-c',
                   f"(setsid sh -c 'sleep 100; : {word}' &); (true &); echo $PPID; "
                   'exit $((3 * $HOROVOD_RANK))',
-                  env=conftest.environment(REIGEN_AGENT=wrapper))
+                  env=built.environment(REIGEN_AGENT=wrapper))
     out, err = child.communicate(timeout=15)
     assert child.returncode == 3, err
     assert {line.split()[-1] for line in out.splitlines()} == {'1'}

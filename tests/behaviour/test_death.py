@@ -157,21 +157,21 @@ def test_stopped_rank_ends_at_the_time_limit(start, programs):
 
 
 def test_start_limit_names_the_host_that_never_came(start, programs, tmp_path):
-    import conftest
+    import built
     agent = tmp_path / 'agent'
     agent.write_text('#!/bin/sh\nexec sleep 100\n')
     agent.chmod(0o755)
     child = start(programs.reigen, 'run', '-np', 2, '--start-timeout', '500ms', '--', 'true',
-                  env=conftest.environment(REIGEN_AGENT=agent))
+                  env=built.environment(REIGEN_AGENT=agent))
     _, err = child.communicate(timeout=10)
     assert child.returncode == 124
     assert 'localhost' in err and '--start-timeout' in err
 
 
 def test_agent_that_ends_at_once_is_unavailable(start, programs):
-    import conftest
+    import built
     child = start(programs.reigen, 'run', '-np', 2, '--', 'true',
-                  env=conftest.environment(REIGEN_AGENT='/bin/false'))
+                  env=built.environment(REIGEN_AGENT='/bin/false'))
     _, err = child.communicate(timeout=10)
     assert child.returncode == 69
     assert 'exit code 1' in err

@@ -119,12 +119,12 @@ def test_reader_that_goes_away_ends_the_job(start, programs):
 
 
 def test_environment_arrives_whole(start, programs):
-    import conftest
+    import built
     odd = {'ODD': 'a "b" \'c\'\n$d\\', 'EMPTY': '', 'UMLAUT': 'grün', 'LONG': 'x' * 100_000}
     child = start(programs.reigen, 'run', '-np', 1, '--env', 'A=1=2', '--', programs.python
                   if programs.python.exists() else '/usr/bin/python3', '-c',
                   'import os, json; print(json.dumps(dict(os.environ)))',
-                  env=conftest.environment(**odd))
+                  env=built.environment(**odd))
     out, err = child.communicate(timeout=20)
     import json
     got = json.loads(out)
@@ -133,11 +133,11 @@ def test_environment_arrives_whole(start, programs):
 
 
 def test_shared_values_arrive_and_are_never_printed(start, programs):
-    import conftest
+    import built
     secret = 'very-secret-0815'
     child = start(programs.reigen, 'run', '-np', 2, '--share-env', 'TOKEN', '--verbose',
                   '--verbose', '--', 'sh', '-c', 'echo ${#TOKEN}; sleep 0.3',
-                  env=conftest.environment(TOKEN=secret))
+                  env=built.environment(TOKEN=secret))
     agent = processes.agent_of(child.pid)
     with open(f'/proc/{agent}/cmdline', 'rb') as f:
         assert secret.encode() not in f.read()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, environment
+from built import ROOT, environment
 
 
 def need(program):

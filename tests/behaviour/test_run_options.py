@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import environment
+from built import environment
 
 def expand(part):
     first, _, last = part.partition('-')

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from conftest import environment
+from built import environment
 
 
 def test_lines_are_tagged_with_more_than_one_rank(reigen):
