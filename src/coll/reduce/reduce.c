@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/reduce/reduce.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +25,22 @@ static const struct variant {
     { "scalar", &rg_kernels_scalar },
 };
 
+#if defined(__x86_64__)
+/* clang 14 has no name for it. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx = 0, edx;
+
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 static bool supported(const char *name)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
 
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
 
     if (!strcmp(name, "avx512"))
         return avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
