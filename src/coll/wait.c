@@ -18,7 +18,7 @@
 #include "coll/engine.h"
 
 #define SLICE_US 100000            /* longest sleep of a waiter */
-#define YIELD_NS 50000             /* stays awake, after spinning, giving the core to others */
+#define YIELD_NS 500000            /* stays awake, after spinning, giving the core to others */
 #define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
 #define LOOKS_PER_CLOCK 32
 #define FDS_MAX 256
@@ -37,6 +37,22 @@ static inline void relax(void)
 #endif
 }
 
+/* The scheduler may put two ranks on one core although another one is free or nearly so. Then the one
+ * that spins keeps the other from the very thing it waits for; this tells. */
+static bool shares_core(const struct rg_engine *engine)
+{
+    const struct rg_view *view = &engine->view;
+    uint32_t cpu = (uint32_t) sched_getcpu() + 1;
+
+    atomic_store_explicit(&view->rows[view->me].cpu, cpu, memory_order_relaxed);
+    for (int r = 0; r < view->n; r++) {
+        if (r != view->me &&
+            atomic_load_explicit(&view->rows[r].cpu, memory_order_relaxed) == cpu)
+            return true;
+    }
+    return false;
+}
+
 /* Idle for a moment without sleeping; false when it is time to sleep. */
 static bool linger(const struct rg_engine *engine, struct idle *idle)
 {
@@ -50,7 +66,7 @@ static bool linger(const struct rg_engine *engine, struct idle *idle)
     now = rg_now_ns();
     if (idle->started_ns == 0)
         idle->started_ns = now;
-    if (now - idle->started_ns < spin) {
+    if (now - idle->started_ns < spin && !shares_core(engine)) {
         relax();
         return true;
     }
