@@ -244,6 +244,10 @@ REIGEN_API int reigen_poll(reigen_handle handle);
  * called again after any result; the handle stays until reigen_release. */
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms);
 
+/* Wait until all n are done, at most timeout_ms together (-1: without limit). 0; -EAGAIN when the
+ * time is over; else the error of the first one that failed, and all are done. */
+REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms);
+
 /* The result of an operation that allocated it: its memory, valid until release, its shape (into
  * ret_shape, room for REIGEN_NDIM_MAX) and dimensions. -EAGAIN while not done. */
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
@@ -258,6 +262,8 @@ REIGEN_API const char *reigen_handle_error(reigen_handle handle);
 /* Forget the handle. An operation not yet done goes on (its buffers stay borrowed) and its outcome
  * is dropped. 0 or -EINVAL. */
 REIGEN_API int reigen_release(reigen_handle handle);
+/* The same for n handles; unknown ones are passed over. 0 or -ENOTCONN. */
+REIGEN_API int reigen_release_all(int n, const reigen_handle *handles);
 
 /* ------------------------------------------------------------------ persistent requests
  * Names, checks and look-ups once, then start as often as wanted: the fastest way, for bindings and

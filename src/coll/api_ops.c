@@ -252,18 +252,14 @@ static uint64_t deadline_of(int timeout_ms)
     return timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
 }
 
-REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
+static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t deadline_ns)
 {
-    struct rg_runtime *rt = rg_api_runtime();
-    struct rg_op *op;
     int tensor, r;
+    struct rg_op *op = hold(rt, handle, &tensor);
 
-    if (!rt)
-        return rg_api_uninitialised();
-    op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    r = rg_engine_wait(rt->engine, op, deadline_of(timeout_ms));
+    r = rg_engine_wait(rt->engine, op, deadline_ns);
     if (r == 0) {
         r = op->status;
         if (r < 0)
@@ -271,6 +267,32 @@ REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
     }
     rg_op_unref(op);
     return r;
+}
+
+REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    return rt ? wait_until(rt, handle, deadline_of(timeout_ms)) : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    uint64_t deadline_ns = deadline_of(timeout_ms);
+    int failure = 0;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    for (int i = 0; i < n; i++) {
+        int r = wait_until(rt, handles[i], deadline_ns);
+
+        if (r == -EAGAIN)
+            return r;
+        if (r < 0 && failure == 0)
+            failure = r;
+    }
+    return failure;
 }
 
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
@@ -365,5 +387,14 @@ REIGEN_API int reigen_release(reigen_handle number)
     if (!rg_op_try(rt->engine, op) && op->mode == RG_ENTRY_INLINE)
         rg_op_make_chore(rt->engine, op); /* nobody else will look at it */
     rg_op_unref(op);
+    return 0;
+}
+
+REIGEN_API int reigen_release_all(int n, const reigen_handle *handles)
+{
+    if (!rg_api_runtime())
+        return rg_api_uninitialised();
+    for (int i = 0; i < n; i++)
+        reigen_release(handles[i]);
     return 0;
 }

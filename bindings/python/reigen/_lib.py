@@ -64,11 +64,13 @@ _PROTOTYPES = {
     'reigen_join_async': (c_int, [_HANDLE]),
     'reigen_poll': (c_int, [c_int64]),
     'reigen_wait': (c_int, [c_int64, c_int]),
+    'reigen_wait_all': (c_int, [c_int, c_void_p, c_int]),
     'reigen_output':
         (c_int, [c_int64, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int64), POINTER(c_int)]),
     'reigen_received_splits': (c_int, [c_int64, POINTER(c_int32), c_int]),
     'reigen_handle_error': (c_char_p, [c_int64]),
     'reigen_release': (c_int, [c_int64]),
+    'reigen_release_all': (c_int, [c_int, c_void_p]),
     'reigen_request_create':
         (c_int, [c_int, c_char_p, *_TENSOR, _OPTIONS, POINTER(c_void_p)]),
     'reigen_request_start': (c_int, [c_void_p, c_void_p, c_void_p]),

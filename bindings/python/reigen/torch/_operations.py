@@ -218,16 +218,7 @@ class _Group(_handles.Pending):
         return int(all(_lib.quick.reigen_poll(handle) for handle in reversed(self._handles)))
 
     def wait(self, timeout_ms: int) -> int:
-        # They are carried out together: after the first wait the others have little to wait for.
-        wait = _lib.lib.reigen_wait
-        failure = 0
-        for handle in self._handles[:]:
-            rc = wait(handle, timeout_ms)
-            if rc == AGAIN:
-                return rc
-            if rc < 0:
-                failure = failure or rc
-        return failure
+        return _lib.lib.reigen_wait_all(self._count, self._handles, timeout_ms)
 
     def error(self) -> str:
         texts = (_lib.quick.reigen_handle_error(handle) for handle in self._handles)
@@ -244,9 +235,7 @@ class _Group(_handles.Pending):
         return list(self._outs)
 
     def release(self) -> None:
-        release = _lib.quick.reigen_release
-        for handle in self._handles[:]:
-            release(handle)
+        _lib.quick.reigen_release_all(self._count, self._handles)
 
 
 class _Parts(_handles.Pending):
