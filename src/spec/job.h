@@ -49,7 +49,8 @@ struct rg_job {
     enum rg_map map;
     enum rg_bind bind;
     bool oversubscribe; /* more ranks than slots is fine */
-    /* its environment: NAME=VALUE, or NAME for the caller's value (which must exist) */
+    /* its environment: NAME=VALUE, or NAME for the caller's value (an unset one is noted and
+     * dropped) */
     struct rg_strv env;
     struct rg_strv share_env; /* names; values travel over the link only and are never printed */
     bool tf_config;
