@@ -39,9 +39,11 @@
  * cause of a failed operation.
  *
  * Threads: every function may be called from any thread after reigen_init, except init and
- * shutdown, which must not run at the same time as any other call. Only reigen_init,
- * reigen_shutdown, reigen_wait and reigen_barrier block; the waiting thread drives the transfer
- * itself. After fork the child counts as not initialised and holds no descriptor of the runtime.
+ * shutdown, which must not run at the same time as any other call. Only these block: reigen_init,
+ * reigen_shutdown, reigen_wait, reigen_wait_all, the blocking forms (reigen_allreduce,
+ * reigen_broadcast, reigen_barrier), and reigen_request_wait, _run and _free; the waiting thread
+ * drives the transfer itself. After fork the child counts as not initialised and holds no
+ * descriptor of the runtime.
  *
  * The library never exits, never touches signals, locale, working directory or standard output; it
  * writes stall reports and, with REIGEN_LOG_LEVEL, its log to standard error.
@@ -101,8 +103,7 @@ enum reigen_op {
 typedef int64_t reigen_handle;
 
 /* What may be said of an operation beyond its tensor. A zeroed struct is not the default (prescale
- * would be
- * 0): start from REIGEN_OPTIONS_INIT. NULL stands for REIGEN_OPTIONS_INIT everywhere. */
+ * would be 0): start from REIGEN_OPTIONS_INIT. NULL stands for REIGEN_OPTIONS_INIT everywhere. */
 struct reigen_options {
     int op;            /* enum reigen_op; allreduce and reducescatter */
     int root;          /* broadcast: the rank whose data all get */
@@ -135,9 +136,8 @@ struct reigen_init_options {
 REIGEN_API int reigen_init(const struct reigen_init_options *options);
 
 /* Leave the job. Blocks until the other ranks have been told (at most 5 s). Operations in flight
- * end with
- * -ECANCELED, here and on the other ranks, unless they were complete on all. Does nothing when not
- * initialised. Always 0. */
+ * end with -ECANCELED, here and on the other ranks, unless they were complete on all. Does nothing
+ * when not initialised. Always 0. */
 REIGEN_API int reigen_shutdown(void);
 
 REIGEN_API int reigen_is_initialized(void); /* 1 or 0 */
@@ -271,8 +271,9 @@ REIGEN_API int reigen_release_all(int n, const reigen_handle *handles);
 struct reigen_request;
 
 /* An allreduce (kind REIGEN_ALLREDUCE) or broadcast of this name and shape. Local; nothing is sent.
- * One start may be in flight at a time. Freed by reigen_request_free, at the latest before
- * shutdown. */
+ * One start may be in flight at a time. Freed by reigen_request_free, before reigen_shutdown
+ * or after it; after it (and after another init) every other call but reigen_request_error gives
+ * -ENOTCONN. */
 REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, const int64_t *shape,
                                      int ndim, const struct reigen_options *options,
                                      struct reigen_request **ret_request);
@@ -286,7 +287,7 @@ REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_m
 REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in, void *out,
                                   int timeout_ms);
 REIGEN_API const char *reigen_request_error(struct reigen_request *request);
-/* Waits for a start in flight. NULL is fine. */
+/* Waits for a start in flight; after shutdown there is none. NULL is fine. */
 REIGEN_API void reigen_request_free(struct reigen_request *request);
 
 /* ------------------------------------------------------------------ about the runtime */
@@ -295,9 +296,8 @@ REIGEN_API void reigen_request_free(struct reigen_request *request);
 REIGEN_API const char *reigen_last_error(void);
 /* "0.1.0" */
 REIGEN_API const char *reigen_version(void);
-/* What the runtime uses, one line per fact ("plane shm: 4 ranks", "boot: agent", ...), for doctor
- * and
- * --check-build; static after init, valid until shutdown. */
+/* What the runtime uses, one line per fact ("plane shm: 4 ranks of this host", "boot: agent", ...);
+ * static after init, valid until shutdown. */
 REIGEN_API const char *reigen_describe(void);
 
 /* Counters since init, for measuring: all monotonic. */
