@@ -3,6 +3,8 @@
  * Persistent requests: everything that can be done once is done in reigen_request_create; a start
  * of a small operation then takes no lock, no allocation and no system call.
  */
+#include <string.h>
+
 #include "base/time.h"
 #include "coll/api.h"
 
@@ -83,14 +85,14 @@ static int start(struct reigen_request *request, const void *in, void *out, bool
 {
     struct rg_engine *engine = request->rt->engine;
     struct rg_op *op = request->op, *none = NULL;
-    struct rg_error err;
+    struct rg_error err = RG_ERROR_INIT;
     int r;
 
     if (op->nbytes && (!in || !out) &&
         (op->kind == REIGEN_ALLREDUCE || (op->root == engine->team->rank ? !in : !out)))
         return rg_api_failf(EINVAL, "a buffer is NULL");
-    if (!atomic_compare_exchange_strong(&op->record->op, &none, op) &&
-        ((none == op && !rg_op_try(engine, op)) || claim_slowly(engine, op) < 0))
+    if (!rg_op_try(engine, op) || (!atomic_compare_exchange_strong(&op->record->op, &none, op) &&
+                                   claim_slowly(engine, op) < 0))
         return in_use(request);
     op->one.in = in;
     op->one.out = out;
@@ -101,9 +103,10 @@ static int start(struct reigen_request *request, const void *in, void *out, bool
     }
     r = rg_op_post(engine, op, &err);
     if (r < 0) {
-        atomic_store(&op->state, RG_OP_DONE);
         op->status = r;
+        op->text = strdup(err.text);
         atomic_store(&op->record->op, NULL);
+        atomic_store(&op->state, RG_OP_DONE);
         return rg_api_fail(&err);
     }
     return 0;

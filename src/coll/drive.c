@@ -28,10 +28,12 @@ static bool chores(struct rg_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     while (op) {
         rg_op_retry(engine, op);
-        bool done = rg_op_try(engine, op);
-
+        rg_op_try(engine, op);
         pthread_mutex_lock(&engine->lock);
         next = op->next;
+        /* A persistent operation may have been started, and queued, again meanwhile. */
+        bool done = rg_op_done(op);
+
         if (done && atomic_load(&op->chore)) {
             DL_DELETE(engine->chores, op);
             atomic_store(&op->chore, false);
@@ -85,7 +87,7 @@ static void die(struct rg_engine *engine, int r, const struct rg_error *err, con
     char text[RG_ERROR_TEXT_MAX + 64];
 
     snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
-    if (rg_view_abort(&engine->view, r < 0 ? -r : ECONNRESET, text) && engine->boot)
+    if (rg_view_abort(&engine->view, r < 0 ? -r : ECONNRESET, -1, text) && engine->boot)
         rg_boot_note(engine->boot, 0, text);
     rg_engine_ring_all(engine, true);
 }

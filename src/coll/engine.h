@@ -60,12 +60,13 @@ struct rg_op {
     uint64_t epoch;
     /* inline: copied from the record, which may change before this ends */
     uint64_t slot, slot_nbytes;
-    uint8_t kind, dtype, reduction, mode;
+    uint8_t kind, dtype, reduction;
+    _Atomic uint8_t mode; /* enum rg_entry_mode */
     bool bad;             /* does not match the other ranks */
     bool persistent;      /* of a request: the engine holds no reference while it is in flight */
     _Atomic bool chore;   /* in the engine's list of chores */
     bool waits;           /* the submitter will wait at once: no need to wake a thread for it */
-    _Atomic int seen;     /* inline: ranks below have filled their slots */
+    int seen;             /* inline: ranks below have filled their slots; whoever has claimed it */
     int root;
     struct rg_scale scale;
     uint64_t digest;
@@ -193,12 +194,13 @@ void rg_entry_arrived(struct rg_engine *engine, uint32_t id, uint64_t epoch);
 
 /* ---- inline.c */
 void rg_inline_post(struct rg_engine *engine, struct rg_op *op);
-/* True when the operation is DONE afterwards. Any thread. */
+/* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed it:
+ * a persistent operation may be started again as soon as it is DONE, so nobody else may look. */
 bool rg_inline_try(struct rg_engine *engine, struct rg_op *op);
 
 /* ---- op.c */
 bool rg_op_done(const struct rg_op *op);
-/* As rg_op_done, after a look at the slots. */
+/* As rg_op_done, after a look at the slots. Waits for a thread that is looking already. */
 bool rg_op_try(struct rg_engine *engine, struct rg_op *op);
 /* POSTED or QUEUED to CLAIMED; false when somebody else has. */
 bool rg_op_claim(struct rg_op *op);

@@ -138,8 +138,6 @@ static bool look_closer(struct rg_engine *engine, struct rg_op *op)
         if (status == 0)
             return false;
     }
-    if (!rg_op_claim(op))
-        return rg_op_done(op);
     if (status < 0)
         rg_op_finish(engine, op, status, text);
     else
@@ -149,19 +147,16 @@ static bool look_closer(struct rg_engine *engine, struct rg_op *op)
 
 bool rg_inline_try(struct rg_engine *engine, struct rg_op *op)
 {
-    int seen = atomic_load_explicit(&op->seen, memory_order_relaxed), n = engine->view.n;
+    int n = engine->view.n;
 
-    while (seen < n &&
-           atomic_load_explicit(seq_of(engine, op, seen), memory_order_acquire) == op->epoch)
-        seen++;
-    if (seen < n) {
-        atomic_store_explicit(&op->seen, seen, memory_order_relaxed);
+    while (op->seen < n &&
+           atomic_load_explicit(seq_of(engine, op, op->seen), memory_order_acquire) == op->epoch)
+        op->seen++;
+    if (op->seen < n) {
         if (atomic_load_explicit(&engine->view.shared->attention, memory_order_relaxed) == 0)
             return false;
         return look_closer(engine, op);
     }
-    if (!rg_op_claim(op))
-        return rg_op_done(op);
     finish(engine, op, 0);
     return true;
 }

@@ -72,8 +72,7 @@ static void on_died(void *arg, int rank, const char *text)
 {
     struct rg_engine *engine = arg;
 
-    if (rg_view_abort(&engine->view, ECONNRESET, text))
-        atomic_store(&engine->view.shared->abort_rank, 1 + rank);
+    rg_view_abort(&engine->view, ECONNRESET, rank, text);
     rg_engine_ring_all(engine, true);
 }
 
@@ -164,13 +163,13 @@ bool rg_multi_drive(struct rg_engine *engine)
         engine->ready_position++;
         moved = true;
         if (offer(engine, &item) < 0)
-            rg_view_abort(&engine->view, ENOMEM,
+            rg_view_abort(&engine->view, ENOMEM, -1,
                           "an operation could not be offered to the other hosts");
     }
     announce(engine);
     if (rg_order_progress(engine->order, &moved, &err) < 0 &&
         !atomic_load(&engine->view.shared->closed_by)) {
-        rg_view_abort(&engine->view, ECONNRESET, err.text);
+        rg_view_abort(&engine->view, ECONNRESET, -1, err.text);
         rg_engine_ring_all(engine, true);
     }
     rg_multi_flush(engine);

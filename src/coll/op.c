@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,24 @@ bool rg_op_done(const struct rg_op *op)
 
 bool rg_op_try(struct rg_engine *engine, struct rg_op *op)
 {
-    int state = atomic_load_explicit(&op->state, memory_order_acquire);
+    for (;;) {
+        int state = atomic_load_explicit(&op->state, memory_order_acquire);
 
-    if (state == RG_OP_DONE)
+        if (state == RG_OP_DONE)
+            return true;
+        if ((state != RG_OP_POSTED && state != RG_OP_CLAIMED) ||
+            atomic_load_explicit(&op->mode, memory_order_relaxed) != RG_ENTRY_INLINE)
+            return false;
+        if (state == RG_OP_POSTED &&
+            atomic_compare_exchange_strong_explicit(&op->state, &state, RG_OP_CLAIMED,
+                                                    memory_order_acquire, memory_order_relaxed))
+            break;
+        /* Another thread looks or reduces: if it finds too little it does not come back. */
+        sched_yield();
+    }
+    if (rg_inline_try(engine, op))
         return true;
-    if (state == RG_OP_POSTED && op->mode == RG_ENTRY_INLINE)
-        return rg_inline_try(engine, op);
+    atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
     return false;
 }
 

@@ -115,9 +115,10 @@ int rg_view_lock(struct rg_view *view)
     int r = pthread_mutex_lock(&view->shared->mutex);
 
     if (r == EOWNERDEAD) {
-        pthread_mutex_consistent(&view->shared->mutex);
+        /* What it was changing may be half changed: nobody gets in any more. */
+        rg_view_abort(view, ECONNRESET, -1,
+                      "a rank of this host died while it submitted an operation");
         pthread_mutex_unlock(&view->shared->mutex);
-        rg_view_abort(view, ECONNRESET, "a rank of this host died while it submitted an operation");
         return -ECONNRESET;
     }
     return r ? -ECONNRESET : 0;
@@ -179,13 +180,14 @@ void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nb
     pool->free[c] = offset + 1;
 }
 
-bool rg_view_abort(struct rg_view *view, int errnum, const char *text)
+bool rg_view_abort(struct rg_view *view, int errnum, int rank, const char *text)
 {
     struct rg_shared *shared = view->shared;
 
     if (atomic_exchange(&shared->abort_claim, 1))
         return false;
     snprintf(shared->abort_text, sizeof(shared->abort_text), "%s", text);
+    atomic_store(&shared->abort_rank, 1 + rank);
     atomic_store(&shared->aborted, errnum);
     atomic_fetch_or(&shared->attention, RG_ATTENTION_ABORTED);
     return true;

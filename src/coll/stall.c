@@ -242,7 +242,7 @@ static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
                         "Missing ranks:",
                   (unsigned long long) (longest_ms / 1000));
     tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
-    if (rg_view_abort(&engine->view, ETIMEDOUT, rg_buf_text(&out)) && engine->boot)
+    if (rg_view_abort(&engine->view, ETIMEDOUT, -1, rg_buf_text(&out)) && engine->boot)
         rg_boot_note(engine->boot, 0, rg_buf_text(&out));
     rg_engine_ring_all(engine, true);
 }

@@ -166,7 +166,7 @@ static int announce(struct rg_engine *engine, struct rg_op *op)
     op->mode = record->mode;
     op->slot = record->slot;
     op->slot_nbytes = record->slot_nbytes;
-    atomic_store_explicit(&op->seen, 0, memory_order_relaxed);
+    op->seen = 0;
     atomic_store_explicit(&row->last_id, record->id + 1, memory_order_relaxed);
     atomic_store_explicit(&row->nsubmitted,
                           atomic_load_explicit(&row->nsubmitted, memory_order_relaxed) + 1,

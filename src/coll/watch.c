@@ -14,8 +14,7 @@
 
 static void abort_for(struct rg_engine *engine, int rank, const char *text)
 {
-    if (rg_view_abort(&engine->view, ECONNRESET, text))
-        atomic_store(&engine->view.shared->abort_rank, 1 + rank);
+    rg_view_abort(&engine->view, ECONNRESET, rank, text);
     rg_engine_ring_all(engine, true);
 }
 

@@ -256,8 +256,8 @@ static int aborted(struct member *member)
 
     check(reduce(engine, "start", x, 1) == 0);
     if (member->me == 0) {
-        check(rg_view_abort(&engine->view, ECONNRESET, "rank 7 died"));
-        check(!rg_view_abort(&engine->view, EIO, "too late"));
+        check(rg_view_abort(&engine->view, ECONNRESET, 7, "rank 7 died"));
+        check(!rg_view_abort(&engine->view, EIO, -1, "too late"));
         rg_engine_ring_all(engine, true);
     } else {
         int r = submit(engine, "a", x, 1, &a);
