@@ -377,6 +377,7 @@ static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg
             for (int k = 0; k < record->nmembers; k++)
                 atomic_store(&record->members[k]->op, NULL);
             atomic_store(&record->op, NULL);
+            atomic_fetch_sub(&op->refs, 1);
             return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
         }
     }
@@ -398,7 +399,6 @@ int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_
     r = enter(engine, call, op, handles, err);
     pthread_mutex_unlock(&engine->lock);
     if (r < 0) {
-        atomic_store(&op->refs, 1);
         rg_op_unref(op);
         return r;
     }
@@ -407,8 +407,9 @@ int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_
         if (handles)
             drop_handles(engine, handles, call->n);
         unclaim(engine, op);
-        atomic_store(&op->refs, 1);
-        rg_op_unref(op);
+        /* The engine's and the handles'; another thread may hold one of its own. */
+        for (int i = handles ? call->n + 1 : 2; i > 0; i--)
+            rg_op_unref(op);
         return r;
     }
     if (ret_op)
