@@ -232,14 +232,21 @@ static uint32_t next_version(struct rg_view *view)
     return version;
 }
 
-/* The lowest other rank that has announced epoch; -1: none. */
+/* Another rank that has announced epoch; -1: none. The one whose signature is the entry's where it
+ * has: others may have announced and not yet seen that theirs differs. */
 static int other_announced(const struct rg_view *view, uint32_t id, uint64_t epoch)
 {
+    int other = -1;
+
     for (int r = 0; r < view->n; r++) {
-        if (r != view->me && atomic_load(&rg_view_place(view, r, id)->posted) >= epoch)
+        if (r == view->me || atomic_load(&rg_view_place(view, r, id)->posted) < epoch)
+            continue;
+        if (view->ranks[r] == view->entries[id].sig_rank)
             return r;
+        if (other < 0)
+            other = r;
     }
-    return -1;
+    return other;
 }
 
 void rg_registry_fail(struct rg_view *view, uint32_t id, uint64_t epoch, const char *text)
