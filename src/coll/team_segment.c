@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <fcntl.h>
@@ -58,12 +59,19 @@ static int make_memfd(size_t nbytes, int *ret_fd, struct rg_error *err)
 {
     rg_autoclose int fd =
         memfd_create("reigen", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    struct rlimit limit;
 
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("reigen", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return rg_error_set(err, errno, "shared memory (memfd_create): %s; REIGEN_PLANES=tcp does "
                             "without", strerror(errno));
+    /* Beyond this limit ftruncate does not only fail, it also sends SIGXFSZ. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < nbytes)
+        return rg_error_set(err, EFBIG,
+                            "shared memory of %zu bytes: files may have %llu bytes at most here; "
+                            "raise `ulimit -f`, or set REIGEN_PLANES=tcp",
+                            nbytes, (unsigned long long) limit.rlim_cur);
     if (ftruncate(fd, (off_t) nbytes) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
         return rg_error_set(err, errno, "shared memory of %zu bytes: %s", nbytes,
