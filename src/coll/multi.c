@@ -167,6 +167,7 @@ bool rg_multi_drive(struct rg_engine *engine)
                           "an operation could not be offered to the other hosts");
     }
     announce(engine);
+    rg_stall_drive(engine);
     if (rg_order_progress(engine->order, &moved, &err) < 0 &&
         !atomic_load(&engine->view.shared->closed_by)) {
         rg_view_abort(&engine->view, ECONNRESET, -1, err.text);

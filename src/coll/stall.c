@@ -11,6 +11,7 @@
 
 #define NAMES_SHOWN 6
 #define TICK_NS RG_NS_PER_S
+#define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long does not report */
 
 struct seen {
     uint64_t epoch, since_ns; /* waits for ranks of this node; 0: nothing */
@@ -27,7 +28,13 @@ struct rg_stall {
     struct activity *ranks; /* of the node */
     uint64_t looked_ns;
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
-    bool asked;
+    _Atomic uint64_t asked_ms; /* coordinator: the driver is to report a wait so long; 0: nothing */
+};
+
+/* What the ranks of another node owe, as far as the coordinator knows. */
+struct absence {
+    int count;
+    struct rg_buf names;
 };
 
 int rg_stall_create(struct rg_stall **ret_stall)
@@ -203,6 +210,69 @@ static void tell_offered(struct rg_engine *engine, struct rg_buf *out, uint64_t 
         rg_buf_printf(out, "%s]", shown > NAMES_SHOWN ? " ..." : "");
 }
 
+static void note_absence(struct absence *absence, const char *key)
+{
+    if (absence->count < NAMES_SHOWN)
+        rg_buf_printf(&absence->names, "%s%s", absence->count ? ", " : "", key);
+    absence->count++;
+}
+
+/* By node: what has been offered here and is missing there. At the coordinator, under the drive
+ * lock. */
+static void find_absences(struct rg_engine *engine, struct absence *absences, int *nodes,
+                          uint64_t now, uint64_t than_ms)
+{
+    const struct rg_view *view = &engine->view;
+
+    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
+        const struct seen *seen = &engine->stall->seen[id];
+        int n;
+
+        if (!seen->offered || now - seen->offered_ns < than_ms * RG_NS_PER_MS)
+            continue;
+        n = rg_order_missing(engine->order, view->entries[id].key, nodes, view->nnodes);
+        for (int i = 0; i < n && i < view->nnodes; i++)
+            note_absence(&absences[nodes[i]], view->entries[id].key);
+    }
+}
+
+static void tell_absence(const struct rg_team *team, struct rg_buf *out,
+                         struct absence *absences)
+{
+    for (int rank = 0; rank < team->size; rank++) {
+        struct absence *absence = &absences[team->peers[rank].node];
+
+        if (absence->count)
+            rg_buf_printf(out, "\n%d: [%s%s]", rank, rg_buf_text(&absence->names),
+                          absence->count > NAMES_SHOWN ? " ..." : "");
+    }
+    for (int rank = 0; rank < team->size; rank++) {
+        const struct rg_team_peer *peer = &team->peers[rank];
+
+        if (!absences[peer->node].count || peer->pid <= 0)
+            continue;
+        rg_buf_printf(out, "\nRank %d on %s: ", rank, peer->host);
+        tell_process(out, peer->pid);
+    }
+}
+
+/* The ranks of other nodes; a node that has not offered an operation owes it with all its ranks, as
+ * far as can be told from here. */
+static void tell_nodes(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+                       uint64_t than_ms)
+{
+    size_t n = (size_t) engine->view.nnodes;
+    rg_autofree struct absence *absences = calloc(n, sizeof(*absences));
+    rg_autofree int *nodes = calloc(n, sizeof(*nodes));
+
+    if (!absences || !nodes)
+        return;
+    find_absences(engine, absences, nodes, now, than_ms);
+    tell_absence(engine->team, out, absences);
+    for (size_t i = 0; i < n; i++)
+        rg_buf_fini(&absences[i].names);
+}
+
 static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now, uint64_t than_ms)
 {
     bool *missing = calloc((size_t) engine->view.n, sizeof(*missing));
@@ -210,7 +280,6 @@ static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
     if (!missing)
         return;
     tell_missing(engine, out, now, than_ms, missing);
-    tell_offered(engine, out, now, than_ms);
     for (int r = 0; r < engine->view.n; r++) {
         if (missing[r])
             tell_rank(engine, out, r, now);
@@ -218,7 +287,8 @@ static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
     free(missing);
 }
 
-static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+/* nodes: at the coordinator, under the drive lock: the other nodes too. */
+static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, bool nodes)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
@@ -229,7 +299,11 @@ static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
                   "Missing ranks:",
                   (unsigned long long) (longest_ms / 1000));
     tell_all(engine, &out, now, engine->config->stall_ms);
-    rg_report(RG_LOG_WARN, "%s", rg_buf_text(&out));
+    if (nodes)
+        tell_nodes(engine, &out, now, engine->config->stall_ms);
+    /* The launcher shows notes; saying it on standard error too would show it twice. */
+    if (!engine->boot || strcmp(rg_boot_name(engine->boot), "agent") != 0)
+        rg_report(RG_LOG_WARN, "%s", rg_buf_text(&out));
     if (engine->boot)
         rg_boot_note(engine->boot, 1, rg_buf_text(&out));
 }
@@ -242,9 +316,34 @@ static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
                         "Missing ranks:",
                   (unsigned long long) (longest_ms / 1000));
     tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
+    tell_offered(engine, &out, now, engine->config->stall_shutdown_ms);
     if (rg_view_abort(&engine->view, ETIMEDOUT, -1, rg_buf_text(&out)) && engine->boot)
         rg_boot_note(engine->boot, 0, rg_buf_text(&out));
     rg_engine_ring_all(engine, true);
+}
+
+/* The lowest rank of the node that is not stopped itself. */
+static bool is_reporter(const struct rg_view *view, uint64_t now)
+{
+    for (int r = 0; r < view->me; r++) {
+        uint64_t watched = atomic_load(&view->rows[r].watched_ns);
+
+        if (watched > now || now - watched < STOPPED_NS)
+            return false;
+    }
+    return true;
+}
+
+/* A leader that is not the coordinator speaks for its own node only. */
+static bool owes_anything(const struct rg_engine *engine, uint64_t now)
+{
+    for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
+        const struct seen *seen = &engine->stall->seen[id];
+
+        if (seen->epoch && now - seen->since_ns >= engine->config->stall_ms * RG_NS_PER_MS)
+            return true;
+    }
+    return false;
 }
 
 void rg_stall_tick(struct rg_engine *engine)
@@ -252,9 +351,11 @@ void rg_stall_tick(struct rg_engine *engine)
     struct rg_stall *stall = engine->stall;
     const struct rg_config *config = engine->config;
     uint64_t now = rg_now_ns(), longest_ms;
+    bool reporter = is_reporter(&engine->view, now);
 
-    if (config->stall_ms == 0 || engine->view.me != 0 || now - stall->looked_ns < TICK_NS)
+    if (config->stall_ms == 0 || now - stall->looked_ns < TICK_NS)
         return;
+    atomic_store(&engine->view.rows[engine->view.me].watched_ns, now);
     pthread_mutex_lock(&stall->lock);
     stall->looked_ns = now;
     if (!stall->ranks)
@@ -262,15 +363,33 @@ void rg_stall_tick(struct rg_engine *engine)
     longest_ms = stall->ranks ? look(stall, &engine->view, now) : 0;
     if (longest_ms < config->stall_ms) {
         stall->next_ms = config->stall_ms;
+    } else if (!reporter) {
+        stall->next_ms = config->stall_ms;
     } else if (config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms) {
         give_up(engine, now, longest_ms);
     } else if (longest_ms >= stall->next_ms) {
-        report(engine, now, longest_ms);
+        if (engine->order && engine->team->node == 0)
+            atomic_store(&stall->asked_ms, longest_ms);
+        else if (owes_anything(engine, now))
+            report(engine, now, longest_ms, false);
         while (stall->next_ms && stall->next_ms <= longest_ms)
             stall->next_ms *= 2;
-        stall->asked = engine->order != NULL;
     }
     pthread_mutex_unlock(&stall->lock);
+}
+
+void rg_stall_drive(struct rg_engine *engine)
+{
+    struct rg_stall *stall = engine->stall;
+    uint64_t longest_ms = atomic_load(&stall->asked_ms);
+
+    if (longest_ms == 0)
+        return;
+    atomic_store(&stall->asked_ms, 0);
+    pthread_mutex_lock(&stall->lock);
+    report(engine, rg_now_ns(), longest_ms, true);
+    pthread_mutex_unlock(&stall->lock);
+    rg_order_stall_query(engine->order);
 }
 
 void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch)

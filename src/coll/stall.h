@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stalls: operations that some ranks have submitted and others have not. The leader of each node
- * looks at every entry once per tick; what waits for longer than the configured time is reported
- * on standard error and to the launcher, with the ranks that are missing, what they owe, and
- * where they are; again at doubling intervals.
+ * Stalls: operations that some ranks have submitted and others have not. Every rank looks at every
+ * entry once per tick, and the lowest one of a node that is not stopped itself speaks. What waits
+ * for longer than the configured time is reported to the launcher, or on standard error where
+ * there is none, with the ranks that are missing, what they owe, and where they are; again at
+ * doubling intervals.
  *
  * Thread rule: rg_stall_tick by the communication thread; the functions of several nodes under
  * the drive lock. All share one small lock inside. Reads a few files of /proc when it reports,
@@ -23,6 +24,10 @@ void rg_stall_destroy(struct rg_stall *stall); /* NULL is fine */
 
 /* Look around; report when it is time; after the shutdown limit, abort the job with -ETIMEDOUT. */
 void rg_stall_tick(struct rg_engine *engine);
+
+/* Several nodes, at the coordinator: write the report that a tick found due, with what the other
+ * nodes owe, and ask their leaders for more. Under the drive lock. */
+void rg_stall_drive(struct rg_engine *engine);
 
 /* Several nodes, at a leader: an entry's epoch was offered to the other nodes; it was decided (0
  * and its epoch, or -ENOENT when this node had not offered it). */
