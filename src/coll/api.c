@@ -40,6 +40,13 @@ int rg_api_uninitialised(void)
                                   "(reigen_init has not been called, or not in this process)");
 }
 
+uint64_t rg_api_deadline(int timeout_ms)
+{
+    if (timeout_ms < 0)
+        return RG_NEVER_NS;
+    return timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
+}
+
 /* ---- life cycle */
 
 /* In a forked child: let go of everything without freeing, as any lock may be held by a thread

@@ -27,6 +27,8 @@ int rg_api_fail(const struct rg_error *err);
 int rg_api_failf(int errnum, const char *fmt, ...) rg_printf(2, 3);
 /* rg_api_failf for "not initialised"; -ENOTCONN. */
 int rg_api_uninitialised(void);
+/* When a wait of timeout_ms from now ends: 0 for 0, never for a negative one. */
+uint64_t rg_api_deadline(int timeout_ms);
 
 /* The arguments of one call. */
 struct rg_call {

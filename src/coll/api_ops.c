@@ -144,11 +144,14 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
 {
     struct rg_runtime *rt = rg_api_runtime();
     struct rg_error err = RG_ERROR_INIT;
+    reigen_handle handle = 0;
     struct rg_op *op;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
+    if (!ret_handle)
+        return rg_api_failf(EINVAL, "ret_handle is NULL");
     op = calloc(1, sizeof(*op));
     if (!op)
         return rg_api_failf(ENOMEM, "out of memory");
@@ -158,7 +161,7 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
     pthread_mutex_lock(&rt->engine->lock);
-    r = rg_handles_add(&rt->engine->handles, op, 0, ret_handle);
+    r = rg_handles_add(&rt->engine->handles, op, 0, &handle);
     pthread_mutex_unlock(&rt->engine->lock);
     if (r == 0)
         r = rg_join_post(rt->engine, op, &err);
@@ -166,14 +169,15 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
         rg_error_set(&err, ENOMEM, "out of memory");
     if (r < 0) {
         pthread_mutex_lock(&rt->engine->lock);
-        struct rg_handle *handle = rg_handles_find(&rt->engine->handles, *ret_handle);
+        struct rg_handle *entry = handle ? rg_handles_find(&rt->engine->handles, handle) : NULL;
 
-        if (handle && handle->op == op)
-            rg_handles_remove(&rt->engine->handles, handle);
+        if (entry)
+            rg_handles_remove(&rt->engine->handles, entry);
         pthread_mutex_unlock(&rt->engine->lock);
         free(op);
         return rg_api_fail(&err);
     }
+    *ret_handle = handle;
     return 0;
 }
 
@@ -245,13 +249,6 @@ REIGEN_API int reigen_poll(reigen_handle handle)
     return done;
 }
 
-static uint64_t deadline_of(int timeout_ms)
-{
-    if (timeout_ms < 0)
-        return RG_NEVER_NS;
-    return timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
-}
-
 static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t deadline_ns)
 {
     int tensor, r;
@@ -273,13 +270,13 @@ REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
 {
     struct rg_runtime *rt = rg_api_runtime();
 
-    return rt ? wait_until(rt, handle, deadline_of(timeout_ms)) : rg_api_uninitialised();
+    return rt ? wait_until(rt, handle, rg_api_deadline(timeout_ms)) : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)
 {
     struct rg_runtime *rt = rg_api_runtime();
-    uint64_t deadline_ns = deadline_of(timeout_ms);
+    uint64_t deadline_ns = rg_api_deadline(timeout_ms);
     int failure = 0;
 
     if (!rt)

@@ -126,17 +126,10 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
     return rg_engine_wait(request->rt->engine, request->op, 0) == 0;
 }
 
-static uint64_t deadline_of(int timeout_ms)
-{
-    if (timeout_ms < 0)
-        return RG_NEVER_NS;
-    return timeout_ms == 0 ? 0 : rg_now_ns() + (uint64_t) timeout_ms * RG_NS_PER_MS;
-}
-
 static int await(struct reigen_request *request, int timeout_ms)
 {
     struct rg_op *op = request->op;
-    int r = rg_engine_wait(request->rt->engine, op, deadline_of(timeout_ms));
+    int r = rg_engine_wait(request->rt->engine, op, rg_api_deadline(timeout_ms));
 
     if (r < 0)
         return r;

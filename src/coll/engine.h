@@ -191,11 +191,16 @@ void rg_engine_ring_all(struct rg_engine *engine, bool urgent);
 void rg_engine_ring(struct rg_engine *engine, int member, bool urgent);
 /* On this node everybody has announced it (or joined): pass it on to the log, or to the leader. */
 void rg_entry_arrived(struct rg_engine *engine, uint32_t id, uint64_t epoch);
+/* For rg_runlog_append, arg is the engine: the position of the slowest reader of the log that has
+ * not left; and of the ready ring, which cannot overflow. */
+uint64_t rg_log_slowest(void *arg);
+uint64_t rg_ready_never_full(void *arg);
 
 /* ---- inline.c */
 void rg_inline_post(struct rg_engine *engine, struct rg_op *op);
-/* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed it:
- * a persistent operation may be started again as soon as it is DONE, so nobody else may look. */
+/* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed
+ * it: a persistent operation may be started again as soon as it is DONE, so nobody else may
+ * look. */
 bool rg_inline_try(struct rg_engine *engine, struct rg_op *op);
 
 /* ---- op.c */
@@ -251,8 +256,6 @@ void rg_multi_flush(struct rg_engine *engine);
 
 /* ---- watch.c: by the communication thread */
 void rg_watch_tick(struct rg_engine *engine);
-
-extern const char rg_name_in_use_text[];
 
 /* The sentence for -EEXIST. */
 extern const char rg_name_in_use_text[];

@@ -7,12 +7,6 @@
  */
 #include "coll/engine.h"
 
-static uint64_t never_full(void *arg)
-{
-    (void) arg;
-    return UINT64_MAX - 1;
-}
-
 /* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
  * before the end of the round is put behind it. */
 static void arrive(struct rg_engine *engine)
@@ -69,8 +63,8 @@ int rg_join_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *er
         if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
             arrive(engine);
         if (atomic_load(&shared->joined_count) == (uint32_t) view->n)
-            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1, never_full,
-                             engine);
+            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1,
+                             rg_ready_never_full, engine);
         rg_view_unlock(view);
     }
     rg_engine_ring_all(engine, true);

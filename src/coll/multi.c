@@ -8,21 +8,6 @@
 #include "coll/engine.h"
 #include "coll/stall.h"
 
-static uint64_t slowest(void *arg)
-{
-    struct rg_engine *engine = arg;
-    uint64_t low = UINT64_MAX - 1;
-
-    if (atomic_load(&engine->view.shared->aborted))
-        return UINT64_MAX;
-    for (int r = 0; r < engine->view.n; r++) {
-        uint64_t at = atomic_load(&engine->view.rows[r].consumed);
-
-        low = at < low ? at : low;
-    }
-    return low;
-}
-
 void rg_multi_flush(struct rg_engine *engine)
 {
     int n = engine->ndecided;
@@ -32,7 +17,7 @@ void rg_multi_flush(struct rg_engine *engine)
     for (int i = 0; i + 1 < n; i++)
         engine->decided[i].flags |= RG_RUN_MORE;
     engine->ndecided = 0;
-    rg_runlog_append(&engine->view.log, engine->decided, n, slowest, engine);
+    rg_runlog_append(&engine->view.log, engine->decided, n, rg_log_slowest, engine);
     rg_engine_ring_all(engine, true);
 }
 

@@ -148,8 +148,8 @@ void rg_view_unlock(struct rg_view *view);
 int rg_pool_take(struct rg_pool *pool, char *base, uint64_t nbytes, uint64_t *ret_offset);
 void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nbytes);
 
-/* rank: who died, or -1. The first caller's cause stands: everything in flight on this node ends with -errnum and text.
- * Rings nobody. True for that first caller. Any thread. */
+/* The first caller's cause stands: everything in flight on this node ends with -errnum and text;
+ * rank: who died, or -1. Rings nobody. True for that first caller. Any thread. */
 bool rg_view_abort(struct rg_view *view, int errnum, int rank, const char *text);
 
 #endif

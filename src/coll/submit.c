@@ -41,13 +41,13 @@ void rg_op_make_chore(struct rg_engine *engine, struct rg_op *op)
 
 /* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
  * once. */
-static uint64_t never_full(void *arg)
+uint64_t rg_ready_never_full(void *arg)
 {
     (void) arg;
     return UINT64_MAX - 1;
 }
 
-static uint64_t slowest(void *arg)
+uint64_t rg_log_slowest(void *arg)
 {
     struct rg_engine *engine = arg;
     struct rg_view *view = &engine->view;
@@ -103,10 +103,10 @@ void rg_entry_arrived(struct rg_engine *engine, uint32_t id, uint64_t epoch)
     if (atomic_load(&entry->error_epoch[epoch & 1]) == epoch)
         item.flags |= RG_RUN_FAILED;
     if (view->nnodes > 1) {
-        rg_runlog_append(&view->ready, &item, 1, never_full, engine);
+        rg_runlog_append(&view->ready, &item, 1, rg_ready_never_full, engine);
         rg_engine_ring(engine, 0, true);
     } else {
-        rg_runlog_append(&view->log, &item, 1, slowest, engine);
+        rg_runlog_append(&view->log, &item, 1, rg_log_slowest, engine);
         for (int r = 0; r < view->n; r++) {
             if (r != view->me)
                 rg_engine_ring(engine, r, true);

@@ -37,8 +37,8 @@ static inline void relax(void)
 #endif
 }
 
-/* The scheduler may put two ranks on one core although another one is free or nearly so. Then the one
- * that spins keeps the other from the very thing it waits for; this tells. */
+/* The scheduler may put two ranks on one core although another one is free or nearly so. Then the
+ * one that spins keeps the other from the very thing it waits for; this tells. */
 static bool shares_core(const struct rg_engine *engine)
 {
     const struct rg_view *view = &engine->view;

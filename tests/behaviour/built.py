@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where launcher, agent, library and python are, and the environment that tests start them with.
 
-With REIGEN_TEST_BUILD they are those of that build directory, which is how make check runs the tests
-marked `sanitize` with the sanitizers' builds.
+With REIGEN_TEST_BUILD they are those of that build directory, which is how make check runs the
+tests marked `sanitize` with the sanitizers' builds.
 """
 import os
 import subprocess

@@ -39,7 +39,8 @@ int main(int argc, char **argv)
 
         if (r < 0) {
             say("init %d %s", r, reigen_last_error());
-            if (entries("/proc/self/fd") != nfds || entries("/proc/self/task") > nthreads + TOOL_THREADS)
+            if (entries("/proc/self/fd") != nfds ||
+                entries("/proc/self/task") > nthreads + TOOL_THREADS)
                 fail("a failed init has left something behind");
             return 3;
         }
