@@ -67,19 +67,18 @@ static void finish_posted(struct rg_engine *engine, uint32_t id, int status, con
 
 static void finish_all(struct rg_engine *engine, int status, const char *text)
 {
-    uint32_t n = RG_ENTRIES_MAX;
+    struct rg_op *join;
 
-    for (uint32_t id = 0; id < n; id++) {
+    for (uint32_t id = 0; id < RG_ENTRIES_MAX; id++) {
         if (atomic_load_explicit(&engine->by_entry[id], memory_order_relaxed))
             finish_posted(engine, id, status, text);
     }
-    if (engine->join) {
-        struct rg_op *join = engine->join;
-
-        engine->join = NULL;
-        if (rg_op_claim(join))
-            rg_op_finish(engine, join, status, text);
-    }
+    pthread_mutex_lock(&engine->lock);
+    join = engine->join;
+    engine->join = NULL;
+    pthread_mutex_unlock(&engine->lock);
+    if (join && rg_op_claim(join))
+        rg_op_finish(engine, join, status, text);
 }
 
 static void die(struct rg_engine *engine, int r, const struct rg_error *err, const char *what)

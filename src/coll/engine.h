@@ -144,7 +144,7 @@ struct rg_engine {
     _Atomic int nwaiters;         /* user threads that wait */
 
     struct rg_op *join;           /* in flight */
-    _Atomic uint64_t join_round;  /* that it waits to see complete */
+    uint64_t join_round;          /* that it waits to see complete; both under the lock */
     bool join_consumed;           /* all have joined; my operations may not have ended yet */
     _Atomic bool joining;
 

@@ -51,13 +51,14 @@ int rg_join_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *er
         return rg_error_set(err, EEXIST, "%s", rg_name_in_use_text);
     op->mode = RG_ENTRY_STREAM;
     atomic_store(&op->state, RG_OP_POSTED);
+    /* Both at once: another thread may drive already. No round ends without this rank. */
     pthread_mutex_lock(&engine->lock);
+    engine->join_round = atomic_load(&shared->join_round);
     engine->join = op;
     pthread_mutex_unlock(&engine->lock);
     watch_mine(engine);
     r = rg_view_lock(view);
     if (r == 0) {
-        atomic_store(&engine->join_round, atomic_load(&shared->join_round));
         atomic_store(&view->rows[view->me].joined, 1);
         atomic_fetch_or(&shared->attention, RG_ATTENTION_JOINED);
         if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
@@ -116,15 +117,15 @@ static void drain(struct rg_engine *engine)
 bool rg_join_drive(struct rg_engine *engine)
 {
     struct rg_shared *shared = engine->view.shared;
-    struct rg_op *op;
+    struct rg_op *op = NULL;
 
     if (engine->join_consumed && !busy(engine))
         drain(engine);
-    if (atomic_load(&shared->join_round) == atomic_load(&engine->join_round))
-        return false;
     pthread_mutex_lock(&engine->lock);
-    op = engine->join;
-    engine->join = NULL;
+    if (atomic_load(&shared->join_round) != engine->join_round) {
+        op = engine->join;
+        engine->join = NULL;
+    }
     pthread_mutex_unlock(&engine->lock);
     if (!op)
         return false;
