@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Virtual environments with frameworks from PyPI, for CPUs, for tests and benchmarks: each is made
+# once, in build/envs/NAME, and a second run does nothing. Prints the environment's python.
+#
+# usage: tools/frameworks.sh torch2   PyTorch 2 and Keras 3                 1.5 GB, 0.6 to load
+#        tools/frameworks.sh tf       TensorFlow and Keras 3, JAX           1.6 GB, 0.4 to load
+#        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
+set -eu
+cd "$(dirname "$0")/.."
+name=${1-}
+env=$(pwd)/build/envs/$name
+
+pip() {
+    "$env/bin/pip" --quiet --disable-pip-version-check --no-cache-dir install "$@"
+}
+
+make_torch2() {
+    # nvidia's packages, which torch names, are several GB that a CPU has no use for.
+    pip --no-deps 'torch>=2'
+    pip numpy typing_extensions filelock sympy networkx jinja2 fsspec setuptools keras
+    site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$env/bin/python" tests/torch2/stubs.py "$site/torch" >&2
+}
+
+make_tf() {
+    pip 'tensorflow-cpu>=2.16' 'keras>=3' jax
+}
+
+make_tf215() {
+    pip 'tensorflow-cpu==2.15.*'
+}
+
+case $name in
+torch2 | tf | tf215) ;;
+*)
+    sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
+    exit 2
+    ;;
+esac
+mkdir -p build/envs
+# Two tests may ask at once; the second waits for the first.
+exec 9>"$env.lock"
+flock 9
+if [ ! -e "$env/ready" ]; then
+    rm -rf "$env"
+    /usr/bin/python3 -m venv "$env" >&2
+    "make_$name"
+    touch "$env/ready"
+fi
+echo "$env/bin/python"
