@@ -15,8 +15,8 @@ from horovod.common.process_sets import (ProcessSet, add_process_set, check, glo
                                          remove_process_set)
 from horovod.common.util import get_average_backwards_compatibility_fun, num_rank_is_power_2
 from reigen import torch as _core
+from reigen._handles import poll, synchronize
 from reigen.torch import _allreduce
-from reigen.torch._handles import poll, synchronize
 from reigen.torch._tensor import like
 
 _basics = HorovodBasics()

@@ -11,8 +11,8 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from reigen._core import Average, Sum
+from reigen._handles import poll, synchronize
 from reigen.torch import _allreduce, _operations
-from reigen.torch._handles import poll, synchronize
 from reigen.torch._operations import (allgather_async, alltoall_async, barrier_async,
                                       broadcast_async, join_async)
 from reigen.torch._tensor import like

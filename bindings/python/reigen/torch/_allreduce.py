@@ -11,9 +11,9 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from reigen import _core, _lib
+from reigen import _core, _handles, _lib
 from reigen._core import AGAIN, EXISTS, SLICE_MS
-from reigen.torch import _handles, _tensor
+from reigen.torch import _tensor
 
 #: Names that operations without a name take turns at; a power of two.
 RING = 128

@@ -2,13 +2,14 @@
 """Every operation but the plain allreduce: each a `Pending` over one or more of C's handles."""
 import ctypes
 import itertools
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen import _core, _lib
+from reigen import _core, _handles, _lib
 from reigen._core import AGAIN
-from reigen.torch import _handles, _tensor
+from reigen._handles import Operation
+from reigen.torch import _tensor
 
 ALLREDUCE, ALLGATHER, REDUCESCATTER = 0, 1, 7
 #: Names that groups without a name take turns at.
@@ -18,34 +19,6 @@ GROUPS_MAX = 256
 
 _unnamed_groups = {ALLREDUCE: itertools.count(), ALLGATHER: itertools.count(),
                    REDUCESCATTER: itertools.count()}
-
-
-class Operation(_handles.Pending):
-    """One operation of C. submit(ret_handle) starts it; finish(handle, rc) makes its result; keep
-    is what C borrows until then."""
-
-    def __init__(self, submit: Callable[[Any], int], finish: Callable[[int, int], Any],
-                 keep: Any = None):
-        self._submit, self._finish, self._keep = submit, finish, keep
-        self._handle = ctypes.c_int64()
-
-    def start(self) -> int:
-        return self._submit(ctypes.byref(self._handle))
-
-    def test(self) -> int:
-        return _lib.quick.reigen_poll(self._handle)
-
-    def wait(self, timeout_ms: int) -> int:
-        return _lib.lib.reigen_wait(self._handle, timeout_ms)
-
-    def error(self) -> str:
-        return _lib.quick.reigen_handle_error(self._handle).decode('utf-8', 'replace')
-
-    def result(self, rc: int) -> Any:
-        return self._finish(self._handle.value, rc)
-
-    def release(self) -> None:
-        _lib.quick.reigen_release(self._handle)
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:

@@ -10,10 +10,11 @@ or (None, pending, None) for all other operations, whose `Pending` knows what to
 Threads: everything here runs under the GIL, and a wait in C gives it up.
 """
 import collections
+import ctypes
 import errno
 import itertools
 import time
-from typing import Any, Deque, Dict, List, Tuple
+from typing import Any, Callable, Deque, Dict, List, Tuple
 
 from reigen import _core
 from reigen._core import AGAIN, EXISTS, SLICE_MS
@@ -74,6 +75,34 @@ class Finished(Pending):
 
     def result(self, rc: int) -> Any:
         return self._result
+
+
+class Operation(Pending):
+    """One operation of C. submit(ret_handle) starts it; finish(handle, rc) makes its result; keep
+    is what C borrows until then."""
+
+    def __init__(self, submit: Callable[[Any], int], finish: Callable[[int, int], Any],
+                 keep: Any = None):
+        self._submit, self._finish, self._keep = submit, finish, keep
+        self._handle = ctypes.c_int64()
+
+    def start(self) -> int:
+        return self._submit(ctypes.byref(self._handle))
+
+    def test(self) -> int:
+        return quick.reigen_poll(self._handle)
+
+    def wait(self, timeout_ms: int) -> int:
+        return lib.reigen_wait(self._handle, timeout_ms)
+
+    def error(self) -> str:
+        return quick.reigen_handle_error(self._handle).decode('utf-8', 'replace')
+
+    def result(self, rc: int) -> Any:
+        return self._finish(self._handle.value, rc)
+
+    def release(self) -> None:
+        quick.reigen_release(self._handle)
 
 
 # ---------------------------------------------------------------------------- deferred starts
