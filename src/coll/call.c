@@ -31,12 +31,14 @@ static int check_options(const struct rg_call *call, const struct reigen_options
                             o->root, size - 1);
     if (!reduces(call->kind))
         return 0;
-    if (o->op == REIGEN_ADASUM)
-        return rg_error_set(err, EINVAL, "%s: this version cannot reduce by Adasum", kind);
     if (o->op < REIGEN_AVERAGE || o->op > REIGEN_PRODUCT)
         return rg_error_set(err, EINVAL, "%s: %d is no reduction", kind, o->op);
     if (call->kind == REIGEN_REDUCESCATTER && o->op != REIGEN_AVERAGE && o->op != REIGEN_SUM)
         return rg_error_set(err, EINVAL, "Reducescatter currently only supports AVERAGE and SUM.");
+    if (o->op == REIGEN_ADASUM && !rg_adasum_takes(call->dtype))
+        return rg_error_set(err, EINVAL,
+                            "%s: Adasum takes float16, bfloat16, float32 and float64, not %s", kind,
+                            rg_dtype_name(call->dtype));
     if (o->op == REIGEN_AVERAGE && call->dtype == REIGEN_BOOL)
         return rg_error_set(err, EINVAL, "%s: bool has no average; reduce with sum, min or max",
                             kind);
@@ -167,7 +169,9 @@ static void fill_reduction(struct rg_op *op, const struct reigen_options *o, int
         return;
     op->scale.pre = o->prescale;
     op->scale.post = o->postscale;
-    if (o->op != REIGEN_AVERAGE)
+    if (o->op == REIGEN_ADASUM && size == 1)
+        op->reduction = REIGEN_SUM; /* of one vector: itself */
+    else if (o->op != REIGEN_AVERAGE)
         op->reduction = (uint8_t) o->op;
     else if (floats)
         op->scale.post /= size;

@@ -202,12 +202,16 @@ static bool progress_run(struct rg_engine *engine)
     }
     if (r == 0)
         return moved;
-    if (engine->run.kind == REIGEN_ALLREDUCE) {
-        rg_run_reduce_done(engine);
-        end_run(engine, 0, NULL);
+    if (engine->run.kind != REIGEN_ALLREDUCE)
+        return post_run(engine);
+    r = rg_run_reduce_next(engine);
+    if (r < 0) {
+        die(engine, r, &err, "an operation could not go on");
         return true;
     }
-    return post_run(engine);
+    if (r == 0)
+        end_run(engine, 0, NULL);
+    return true;
 }
 
 static bool carry_out(struct rg_engine *engine)

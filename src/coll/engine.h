@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "coll/adasum.h"
 #include "coll/exec.h"
 #include "coll/handle.h"
 #include "coll/order.h"
@@ -98,6 +99,7 @@ struct rg_run {
     struct rg_op *ops[RG_RUN_MAX]; /* NULL: this rank has joined */
     int kind;                     /* enum reigen_kind of the first */
     bool posted;                  /* exec is at it */
+    bool adasum;                  /* engine->adasum is at it, through exec */
     uint64_t started_ns;
     struct rg_coll *colls;        /* allreduces: all tensors of all items */
     int ncolls;
@@ -118,6 +120,7 @@ struct rg_engine {
     const struct rg_config *config;
     struct rg_boot *boot;
     struct rg_exec *exec;
+    struct rg_adasum *adasum;     /* made at its first use */
     struct rg_order *order;       /* leaders of jobs with several nodes */
     struct rg_view view;
     struct rg_registry registry;
@@ -234,10 +237,11 @@ void *rg_engine_thread(void *engine);
 void rg_engine_doze(struct rg_engine *engine, struct rg_op *op, uint64_t timeout_us);
 
 /* ---- run.c; under `drive` */
-/* Collect the tensors of an allreduce run. 0, -EAGAIN (an operation is not visible yet), -ENOMEM.
- * */
+/* Collect the tensors of an allreduce run and start. 1: exec is at work, 0: there is nothing to do,
+ * -errno. */
 int rg_run_reduce_post(struct rg_engine *engine);
-void rg_run_reduce_done(struct rg_engine *engine);
+/* When exec is done with it. 1: it is at work again, 0: the results are there, -errno. */
+int rg_run_reduce_next(struct rg_engine *engine);
 /* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
 int rg_run_step(struct rg_engine *engine, struct rg_op *op);
 void rg_run_fini(struct rg_engine *engine);

@@ -145,8 +145,9 @@ static struct record *get_record(struct rg_decider *decider, const char *name)
     return record;
 }
 
-/* Ranks that have joined supply zeros; that makes sense for sums only. */
-static const char *join_refusal(const struct rg_decider *decider, int kind)
+/* Ranks that have joined supply zeros; that makes sense for sums only. Adasum must know each tensor
+ * of a group, and a node all of whose ranks have joined knows their sum only. */
+static const char *join_refusal(const struct rg_decider *decider, const struct rg_signature *sig)
 {
     static const char *const texts[] = {
         [REIGEN_ALLGATHER] = "Allgather is not supported with Join at this time. Specify "
@@ -155,7 +156,9 @@ static const char *join_refusal(const struct rg_decider *decider, int kind)
         [REIGEN_ALLTOALL] = "Alltoall is not supported with Join at this time.",
         [REIGEN_REDUCESCATTER] = "Reducescatter is not supported with Join at this time." };
 
-    return decider->njoined > 0 && kind < (int) rg_array_len(texts) ? texts[kind] : NULL;
+    if (decider->njoined > 0 && sig->op == REIGEN_ADASUM && sig->group_size > 0)
+        return "Adasum of a group is not supported with Join at this time.";
+    return decider->njoined > 0 && sig->kind < rg_array_len(texts) ? texts[sig->kind] : NULL;
 }
 
 static int set_error(struct record *record, const char *text)
@@ -175,7 +178,7 @@ static int check_complete(struct rg_decider *decider, struct record *record)
     for (int i = 0; i < decider->options.nnodes; i++)
         if (!record->offered[i] && !decider->joined[i])
             return 0;
-    int r = set_error(record, join_refusal(decider, record->sig.kind));
+    int r = set_error(record, join_refusal(decider, &record->sig));
 
     if (r == 0)
         r = enqueue(decider, (struct item) { RG_ORDER_DECIDED, record, 0 });

@@ -188,6 +188,8 @@ static bool may_inline(const struct rg_view *view, const struct rg_notice *notic
 {
     int kind = notice->sigs[0].kind;
 
+    if (notice->sigs[0].op == REIGEN_ADASUM && view->n > 1)
+        return false;
     return view->nnodes == 1 && view->n <= RG_INLINE_RANKS_MAX && notice->nbytes <= RG_INLINE_MAX &&
            (kind == REIGEN_ALLREDUCE || kind == REIGEN_BROADCAST || kind == REIGEN_BARRIER);
 }

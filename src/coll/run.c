@@ -139,6 +139,29 @@ static int post_packed(struct rg_engine *engine, size_t nbytes)
     return rg_exec_post(engine->exec, &coll);
 }
 
+static void drop_collected(struct rg_run *run)
+{
+    free(run->pack);
+    free(run->colls);
+    run->pack = NULL;
+    run->colls = NULL;
+}
+
+static int post_adasum(struct rg_engine *engine)
+{
+    struct rg_run *run = &engine->run;
+    int r = 0;
+
+    if (!engine->adasum)
+        r = rg_adasum_create(engine->exec, engine->team, &engine->adasum);
+    if (r == 0)
+        r = rg_adasum_post(engine->adasum, run->colls, run->ncolls);
+    run->adasum = r > 0;
+    if (r <= 0)
+        drop_collected(run);
+    return r;
+}
+
 int rg_run_reduce_post(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
@@ -147,22 +170,29 @@ int rg_run_reduce_post(struct rg_engine *engine)
 
     if (r < 0)
         return r;
+    if (run->colls[0].op == REIGEN_ADASUM)
+        return post_adasum(engine);
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
         r = rg_exec_post(engine->exec, &run->colls[0]);
     else if (nbytes <= RG_PACK_MAX && nbytes / n <= RG_PACK_MEAN_MAX)
         r = post_packed(engine, nbytes);
-    else if ((size_t) run->ncolls != n)
-        r = -ENOTSUP; /* a large group while all ranks of this node have joined */
-    else
+    else /* between nodes only the sum counts: one that has joined need not know the parts */
         r = rg_exec_post_fused(engine->exec, run->colls, run->ncolls);
     return r < 0 ? r : 1;
 }
 
-void rg_run_reduce_done(struct rg_engine *engine)
+int rg_run_reduce_next(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
 
+    if (run->adasum) {
+        int r = rg_adasum_next(engine->adasum);
+
+        if (r != 0)
+            return r;
+        run->adasum = false;
+    }
     if (run->pack) {
         size_t each = rg_dtype_nbytes(run->colls[0].dtype), at = 0;
 
@@ -172,10 +202,8 @@ void rg_run_reduce_done(struct rg_engine *engine)
         }
         atomic_fetch_add_explicit(&engine->nfused, (uint64_t) run->ncolls, memory_order_relaxed);
     }
-    free(run->pack);
-    free(run->colls);
-    run->pack = NULL;
-    run->colls = NULL;
+    drop_collected(run);
+    return 0;
 }
 
 static size_t row_elements(const struct rg_tensor *t)
@@ -389,8 +417,8 @@ void rg_run_fini(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
 
-    free(run->pack);
-    free(run->colls);
+    rg_adasum_destroy(engine->adasum);
+    drop_collected(run);
     free(run->counts);
     free(run->recv_counts);
     free(run->rows);

@@ -48,7 +48,7 @@ GROUP_BETWEEN_HOSTS = (
     'sent a group of {} elements, or in other shapes.', '14', '13')
 REFUSED = {
     'reduction': '6 is no reduction', 'bool average': 'bool', 'type': 'type', 'dimensions': '17',
-    'negative dimension': '-1', 'process set': 'rocess set', 'adasum': '(?i)adasum',
+    'negative dimension': '-1', 'process set': 'rocess set', 'adasum': 'Adasum takes float16',
     'root': 'broadcast received invalid root rank {size} for provided process set',
     'scalar gather': 'rank-zero tensor|scalar',
     'scatter max': 'Reducescatter currently only supports AVERAGE and SUM.',

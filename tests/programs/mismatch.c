@@ -167,7 +167,7 @@ static void wrong_arguments(void)
     const struct meaning base = { REIGEN_ALLREDUCE, REIGEN_FLOAT32, { 6 }, 1, REIGEN_OPTIONS_INIT };
     struct meaning m;
 
-    refuse("adasum", (m = base, m.options.op = REIGEN_ADASUM, &m));
+    refuse("adasum", (m = base, m.dtype = REIGEN_INT32, m.options.op = REIGEN_ADASUM, &m));
     refuse("reduction", (m = base, m.options.op = 6, &m));
     refuse("bool average",
            (m = base, m.dtype = REIGEN_BOOL, m.options.op = REIGEN_AVERAGE, &m));

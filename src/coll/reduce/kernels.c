@@ -13,6 +13,7 @@
 #else
 #define RG_LOOP _Pragma("GCC ivdep")
 #endif
+#define RG_DOT_LANES 16 /* sums side by side, the same on every CPU so that the bits are too */
 #define RG_ANY __attribute__((aligned(1), may_alias))
 
 typedef uint8_t u8 RG_ANY;
@@ -263,4 +264,6 @@ const struct rg_kernels RG_KERNELS = {
         [REIGEN_FLOAT32] = { NULL, NULL, f32_sum2, f32_sum3, f32_sum4 },
         [REIGEN_FLOAT64] = { NULL, NULL, f64_sum2, f64_sum3, f64_sum4 },
     },
+    .dots = { [REIGEN_FLOAT32] = f32_dots, [REIGEN_FLOAT64] = f64_dots },
+    .blend = { [REIGEN_FLOAT32] = f32_blend, [REIGEN_FLOAT64] = f64_blend },
 };

@@ -25,12 +25,18 @@ typedef void (*rg_load_fn)(void *acc, const void *src, size_t n, double pre);
 typedef void (*rg_store_fn)(void *dst, const void *acc, size_t n, const struct rg_scale *scale);
 /* dst[i] = post * (srcs[0][i] + srcs[1][i] + ...), 2 to 4 sources, in their order. */
 typedef void (*rg_sum_fn)(void *dst, const void *const *srcs, size_t n, double post);
+/* dots[0..2] += a.b, a.a, b.b, in float64. */
+typedef void (*rg_dots_fn)(const void *a, const void *b, size_t n, double dots[3]);
+/* dst[i] = u * a[i] + v * b[i]. */
+typedef void (*rg_blend_fn)(void *dst, const void *a, const void *b, size_t n, double u, double v);
 
 struct rg_kernels {
     rg_combine_fn combine[REIGEN_NDTYPES][RG_KERNEL_NOPS]; /* by type of the elements */
     rg_load_fn load[REIGEN_NDTYPES];
     rg_store_fn store[REIGEN_NDTYPES];
     rg_sum_fn sum[REIGEN_NDTYPES][5]; /* [2..4]; NULL where there is no short cut */
+    rg_dots_fn dots[REIGEN_NDTYPES];       /* float32 and float64 only, as is blend */
+    rg_blend_fn blend[REIGEN_NDTYPES];
 };
 
 extern const struct rg_kernels rg_kernels_scalar;

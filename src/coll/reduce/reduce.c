@@ -201,3 +201,26 @@ void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs,
     }
     reduce_blocks(&job, dst, srcs, nsrcs, count);
 }
+
+void rg_dots(int dtype, const void *a, const void *b, size_t count, double dots[3])
+{
+    current()->kernels->dots[dtype](a, b, count, dots);
+}
+
+void rg_blend(int dtype, void *dst, const void *a, const void *b, size_t count, double u,
+              double v)
+{
+    current()->kernels->blend[dtype](dst, a, b, count, u, v);
+}
+
+void rg_widen(int dtype, void *acc, const void *src, size_t count, double factor)
+{
+    current()->kernels->load[dtype](acc, src, count, factor);
+}
+
+void rg_narrow(int dtype, void *dst, const void *acc, size_t count, double factor)
+{
+    const struct rg_scale scale = { 1.0, factor, 1 };
+
+    current()->kernels->store[dtype](dst, acc, count, &scale);
+}

@@ -25,6 +25,17 @@
 void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs, size_t count,
                const struct rg_scale *scale);
 
+/* The parts of Adasum, on float32 and float64; every variant gives the same bits. dots[0..2] +=
+ * a.b, a.a, b.b, summed in float64. */
+void rg_dots(int dtype, const void *a, const void *b, size_t count, double dots[3]);
+/* dst[i] = u * a[i] + v * b[i], in float64, rounded once; dst may equal a or b. */
+void rg_blend(int dtype, void *dst, const void *a, const void *b, size_t count, double u,
+              double v);
+/* acc[i] = factor * src[i], and dst[i] = factor * acc[i], for floating types: acc is float32 for
+ * float16 and bfloat16, else of the type itself. dst may equal acc where the types do. */
+void rg_widen(int dtype, void *acc, const void *src, size_t count, double factor);
+void rg_narrow(int dtype, void *dst, const void *acc, size_t count, double factor);
+
 /* Name of the CPU variant in use ("avx512"), for describe. REIGEN_CPU=scalar|avx2|avx512 forces
  * one, for tests. */
 const char *rg_reduce_variant(void);

@@ -475,7 +475,7 @@ static int bad_arguments(struct rank *rank)
     name[599] = '\0';
     check(reigen_allreduce(name, x, x, REIGEN_FLOAT32, shape, 1, NULL) == -EINVAL);
     o.op = REIGEN_ADASUM;
-    check(reigen_allreduce("x", x, x, REIGEN_FLOAT32, shape, 1, &o) == -EINVAL);
+    check(reigen_allreduce("x", x, x, REIGEN_INT32, shape, 1, &o) == -EINVAL);
     o = (struct reigen_options) REIGEN_OPTIONS_INIT;
     o.process_set = 1;
     check(reigen_allreduce("x", x, x, REIGEN_FLOAT32, shape, 1, &o) == -EINVAL);
