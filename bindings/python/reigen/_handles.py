@@ -28,6 +28,9 @@ table: Dict[int, Tuple[Any, Any, Any]] = {}
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
 orphans: List[Any] = []
+#: Called while something is waited for, when it has not come at once: what this rank still owes to
+#: the others may be what they wait for.
+while_waiting: List[Callable[[], None]] = []
 
 
 class Pending:
@@ -171,6 +174,14 @@ def must_defer(slot: Any) -> bool:
     return any(waiting.slot == slot for waiting in deferred)
 
 
+def help_others() -> None:
+    """What a rank does between two slices of a wait."""
+    if deferred:
+        start_deferred()
+    for call in while_waiting:
+        call()
+
+
 # ---------------------------------------------------------------------------- public
 
 def submit(pending: Pending) -> int:
@@ -195,9 +206,10 @@ def poll(handle: int) -> bool:
     if entry is None:
         raise ValueError(f'{handle} is not the handle of an operation in flight.')
     request, pending, _ = entry
-    if request is not None:
-        return _request_test(request.ptr) != 0
-    return pending.test() != 0
+    if (_request_test(request.ptr) if request is not None else pending.test()) != 0:
+        return True
+    help_others()
+    return False
 
 
 def synchronize(handle: int) -> Any:
@@ -213,8 +225,7 @@ def synchronize(handle: int) -> Any:
         return _synchronize_pending(handle, result)
     rc = _request_wait(request.ptr, SLICE_MS)
     while rc == AGAIN:
-        if deferred:
-            start_deferred()
+        help_others()
         rc = _request_wait(request.ptr, SLICE_MS)
     del table[handle]
     request.handle = 0
@@ -226,8 +237,7 @@ def synchronize(handle: int) -> Any:
 def _synchronize_pending(handle: int, pending: Pending) -> Any:
     rc = pending.wait(SLICE_MS)
     while rc == AGAIN:
-        if deferred:
-            start_deferred()
+        help_others()
         rc = pending.wait(SLICE_MS)
     del table[handle]
     try:

@@ -203,7 +203,7 @@ def check_misuse_is_told():
     checks.raises(ValueError, lambda: make(pairs[:-1]), 'were not named')
     checks.raises(ValueError, lambda: make(pairs, op=hvd.Sum, gradient_predivide_factor=2.0),
                   'gradient_predivide_factor not supported')
-    checks.raises(ValueError, lambda: make(pairs, op=hvd.Adasum), 'Adasum')
+    checks.raises(ValueError, lambda: make(pairs, op=hvd.Max), 'not a reduction')
 
 
 class Choosing(nn.Module):

@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: the user's optimizer, with its gradients reduced over all ranks.
 
-A hook on each parameter submits its gradient as soon as backward() has computed it, so that the
-reduction runs beside the rest of backward(). step() waits for all of them first.
+A hook on each parameter sees when backward() has computed its gradient; step() waits until all are
+reduced. Small gradients travel together, in buckets, and large ones alone. When a bucket is sent:
 
-    waiting --hook, passes left--> waiting --hook, last pass--> submitted --synchronize()--> waiting
+- where a core is idle during backward(), or ranks are on other hosts: as soon as its last gradient
+  is there, so that the transfer runs beside the rest of backward();
+- where the ranks fill the cores: by step(), as nothing would be won by two threads that take turns
+  at one core. When something else is waited for in between, then buckets that are complete are
+  sent, since other ranks may need them to get there. REIGEN_OVERLAP=1 or 0 overrides the choice.
+
+    waiting --hook, passes left--> waiting --hook, last pass--> ready --sent--> --synchronize()-->
 """
 import contextlib
+import os
+import threading
 import warnings
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.common.util import split_list
+from horovod.torch.adasum import DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
-                                   grouped_allreduce_async_, size, sparse_allreduce_async,
-                                   synchronize)
+                                   grouped_allreduce_async_, local_size, size,
+                                   sparse_allreduce_async, synchronize)
+from reigen import _handles
+from reigen.torch._bucket import Bucket
 
 _RACE = ('optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or '
          'optimizer.synchronize(). This is prohibited as it can cause a race condition.')
@@ -28,31 +40,42 @@ _TWICE = ('optimizer.step() called without optimizer.skip_synchronize() context 
           'using optimizer.skip_synchronize() context if you use optimizer.synchronize() in your '
           'code.')
 
+#: A gradient of so many bytes travels alone.
+ALONE_NBYTES = 512 << 10
+#: A bucket of smaller ones is full at so many bytes ...
+BUCKET_NBYTES = 1 << 20
+#: ... or at so many gradients.
+BUCKET_COUNT = 512
+
 
 class _Slot:
     """A parameter, and where the reduction of its gradient stands."""
 
-    __slots__ = ('param', 'name', 'left', 'pending', 'sent', 'group', 'hook', 'keep')
+    __slots__ = ('param', 'name', 'left', 'pending', 'sent', 'group', 'hook', 'keep', 'sparse')
 
     def __init__(self, param: torch.Tensor, name: Optional[str], passes: int):
         self.param = param
         self.name = name
-        self.left = passes       # backward passes until the gradient is submitted
-        self.pending = None      # a handle, a function for a sparse gradient; None: not submitted
-        self.sent: Any = None    # (tensor that was submitted, what decompresses it)
+        self.left = passes       # backward passes until the gradient is ready
+        self.pending = None      # a handle, a function for a sparse gradient; None: not sent
+        self.sent: Any = None    # (tensor that was sent, what decompresses it)
         self.group: Optional[_Group] = None
         self.hook: Any = None
         self.keep: Any = None
+        self.sparse = False      # its gradient has been sparse
 
 
 class _Group:
     """Parameters whose gradients are reduced together."""
 
-    def __init__(self, slots: List[_Slot], number: int):
+    def __init__(self, slots: List[_Slot], name: Optional[str]):
         self.slots = slots
-        self.name = f'group.{number}'
-        self.ready: List[_Slot] = []
+        self.name = name         # None: a bucket, whose members keep their own names
+        self.bucket: Optional[Bucket] = None
         self.pending: Optional[int] = None
+        self.left = len(slots)   # members that are not ready
+        for slot in slots:
+            slot.group = self
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -71,70 +94,103 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._should_synchronize = True
         params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
         self._slots = [_Slot(p, names.get(id(p)), passes) for p in params]
-        self._by_param: Dict[int, _Slot] = {id(slot.param): slot for slot in self._slots}
-        self._groups = _make_groups(groups, self._slots, self._by_param)
+        by_param: Dict[int, _Slot] = {id(slot.param): slot for slot in self._slots}
+        self._groups = _make_groups(groups, self._slots, by_param)
+        self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
+        self._sending = threading.RLock()
         # One rank has nobody to reduce with.
-        self._active = size() > 1
+        self._active = size() > 1 and process_set.included() and process_set.size() > 1
+        self._early = _overlaps()
         if self._active:
             for slot in self._slots:
                 _register(slot, self._make_hook(slot))
+            if not self._early:
+                _late.add(self)
 
     # ------------------------------------------------------------------ hooks
 
     def _make_hook(self, slot: _Slot):
-        def hook(*_):
-            if slot.left <= 0:
+        group = slot.group
+
+        def late(*_):
+            left = slot.left - 1
+            if left < 0:
                 raise AssertionError(_TOO_OFTEN)
-            slot.left -= 1
+            slot.left = left
+
+        def early(*_):
+            late()
             if slot.left == 0:
-                self._submit(slot)
-        return hook
+                group.left -= 1
+                if group.left == 0:
+                    self._send(group)
 
-    def _submit(self, slot: _Slot) -> None:
-        if slot.group is not None and not slot.param.grad.is_sparse:
-            slot.group.ready.append(slot)
-            if len(slot.group.ready) == len(slot.group.slots):
-                self._submit_group(slot.group)
-            return
-        grad = slot.param.grad
-        if grad.is_sparse:
-            if not self._sparse_as_dense:
-                slot.pending = sparse_allreduce_async(grad, slot.name, self._hvd_op)
-                return
-            grad = slot.param.grad = grad.to_dense()
-        prescale, postscale = self._hvd_scales
-        if self._compression is NoneCompressor:
-            tensor, ctx = grad, None
-        else:
-            tensor, ctx = self._compression.compress(grad)
-        slot.sent = (tensor, ctx)
-        slot.pending = allreduce_async_(tensor, None, slot.name, self._hvd_op, prescale, postscale)
+        return early if self._early else late
 
-    def _submit_group(self, group: _Group) -> None:
-        members = [slot for slot in group.slots if slot in group.ready] \
-            if len(group.ready) < len(group.slots) else group.slots
-        pairs = [self._compression.compress(slot.param.grad) for slot in members]
-        for slot, pair in zip(members, pairs):
-            slot.sent = pair
-        prescale, postscale = self._hvd_scales
-        group.pending = grouped_allreduce_async_([tensor for tensor, _ in pairs], None, group.name,
-                                                 self._hvd_op, prescale, postscale)
-        group.ready = []
-
-    def _submit_missing(self) -> None:
-        """Other ranks may have gradients where this one has none (or none yet): send what there
-        is, in the order of parameters."""
-        for slot in self._slots:
-            submitted = slot.pending is not None or (slot.group is not None and (
-                slot.group.pending is not None or slot in slot.group.ready))
-            if not submitted:
-                if slot.param.grad is None:
-                    slot.param.grad = torch.zeros_like(slot.param)
-                self._submit(slot)
+    def _send_ready(self) -> None:
+        """Send what is complete; for a wait for something else."""
         for group in self._groups:
-            # Members whose gradient is sparse travel alone, so the rest is all that will come.
-            if group.ready:
-                self._submit_group(group)
+            if group.pending is None and not any(slot.left for slot in group.slots):
+                self._send(group)
+
+    def _send_all(self) -> None:
+        """Other ranks may have gradients where this one has none (or none yet): send what there
+        is."""
+        for group in self._groups:
+            if group.pending is None:
+                self._send(group)
+
+    def _send(self, group: _Group) -> None:
+        with self._sending:
+            if group.pending is not None:
+                return
+            group.pending = 0
+            members = [slot for slot in group.slots if not self._send_sparse(slot)]
+            if not members:
+                return
+            if self._compression is NoneCompressor:
+                grads = [slot.param.grad for slot in members]
+            else:
+                for slot in members:
+                    slot.sent = self._compression.compress(slot.param.grad)
+                grads = [slot.sent[0] for slot in members]
+            group.pending = self._reduce(group, members, grads)
+
+    def _send_sparse(self, slot: _Slot) -> bool:
+        """True when the gradient is sparse, and has been sent. Makes one where there is none."""
+        param = slot.param
+        grad = param.grad
+        if grad is None:
+            if slot.sparse:
+                grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype)
+            else:
+                param.grad = torch.zeros_like(param)
+                return False
+        elif not grad.is_sparse:
+            return False
+        if self._sparse_as_dense:
+            param.grad = grad.to_dense()
+            return False
+        slot.sparse = True
+        slot.pending = sparse_allreduce_async(grad, slot.name, self._hvd_op,
+                                              process_set=self.process_set)
+        return True
+
+    def _reduce(self, group: _Group, members: List[_Slot], grads: List[torch.Tensor]) -> int:
+        prescale, postscale = self._hvd_scales
+        if group.name is not None:
+            return grouped_allreduce_async_(grads, None, group.name, self._hvd_op, prescale,
+                                            postscale, self.process_set)
+        if len(members) == 1:
+            return allreduce_async_(grads[0], None, members[0].name, self._hvd_op, prescale,
+                                    postscale, self.process_set)
+        bucket = group.bucket
+        if bucket is None or not bucket.fits(len(members), grads[0].dtype):
+            names = [slot.name for slot in members]
+            bucket = group.bucket = Bucket(names, [grad.shape for grad in grads], grads[0].dtype,
+                                           self._hvd_op, prescale, postscale,
+                                           self.process_set.process_set_id)
+        return bucket.start(grads)
 
     # ------------------------------------------------------------------ public
 
@@ -147,40 +203,34 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def synchronize(self) -> None:
         """Wait until all gradients are reduced; for changing them before step(), which then
         belongs into skip_synchronize()."""
-        if not self._active:
-            self._synchronized = True
-            self._reset()
-            return
-        self._submit_missing()
         try:
-            for group in self._groups:
-                if group.pending is not None:
-                    synchronize(group.pending)
-            for slot in self._slots:
-                if callable(slot.pending):
-                    slot.param.grad = slot.pending()
-                elif slot.pending is not None:
-                    synchronize(slot.pending)
-                if slot.sent is not None:
-                    self._receive(slot)
+            if self._active:
+                self._send_all()
+                for group in self._groups:
+                    self._receive(group)
         finally:
             self._reset()
         self._synchronized = True
 
-    def _receive(self, slot: _Slot) -> None:
-        tensor, ctx = slot.sent
-        if tensor is not slot.param.grad:
-            result = self._compression.decompress(tensor, ctx)
-            with torch.no_grad():
-                slot.param.grad.copy_(result)
+    def _receive(self, group: _Group) -> None:
+        if group.pending:
+            synchronize(group.pending)
+        for slot in group.slots:
+            if slot.pending is not None:
+                slot.param.grad = slot.pending()
+            elif slot.sent is not None and slot.sent[0] is not slot.param.grad:
+                result = self._compression.decompress(*slot.sent)
+                with torch.no_grad():
+                    slot.param.grad.copy_(result)
 
     def _reset(self) -> None:
+        passes = self.backward_passes_per_step
         for slot in self._slots:
+            slot.left = passes
             slot.pending = slot.sent = None
-            slot.left = self.backward_passes_per_step
         for group in self._groups:
             group.pending = None
-            group.ready = []
+            group.left = len(group.slots)
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -280,19 +330,61 @@ def _names_of(param_groups, named_parameters) -> Dict[int, str]:
 
 
 def _make_groups(groups, slots: List[_Slot], by_param: Dict[int, _Slot]) -> List[_Group]:
+    """The groups that the user has asked for."""
     if not groups:
         return []
     if isinstance(groups, int):
         members = split_list(slots, groups)
     else:
         members = [[by_param[id(p)] for p in group if id(p) in by_param] for group in groups]
-    made = [_Group(group, number) for number, group in enumerate(members) if group]
-    for group in made:
-        for slot in group.slots:
-            if slot.group is not None:
-                raise ValueError('groups holds a parameter twice.')
-            slot.group = group
-    return made
+    taken = [slot for group in members for slot in group]
+    if len({id(slot) for slot in taken}) < len(taken):
+        raise ValueError('groups holds a parameter twice.')
+    return [_Group(group, f'group.{number}') for number, group in enumerate(members) if group]
+
+
+def _make_buckets(slots: List[_Slot]) -> List[_Group]:
+    """The rest, in the order in which backward() comes to them: by type, up to a size."""
+    made: List[_Group] = []
+    filling: Dict[torch.dtype, List[_Slot]] = {}
+    nbytes: Dict[torch.dtype, int] = {}
+    for slot in slots:
+        param = slot.param
+        mine = param.numel() * param.element_size()
+        if mine >= ALONE_NBYTES:
+            made.append(_Group([slot], None))
+            continue
+        members = filling.setdefault(param.dtype, [])
+        members.append(slot)
+        nbytes[param.dtype] = nbytes.get(param.dtype, 0) + mine
+        if nbytes[param.dtype] >= BUCKET_NBYTES or len(members) >= BUCKET_COUNT:
+            made.append(_Group(filling.pop(param.dtype), None))
+            del nbytes[param.dtype]
+    return made + [_Group(members, None) for members in filling.values()]
+
+
+#: Optimizers that send in step(), and what a wait for something else calls.
+_late: 'weakref.WeakSet[_DistributedOptimizer]' = weakref.WeakSet()
+
+
+def _send_late() -> None:
+    for optimizer in list(_late):
+        optimizer._send_ready()
+
+
+_handles.while_waiting.append(_send_late)
+
+
+def _overlaps() -> bool:
+    """Whether gradients are sent during backward()."""
+    chosen = os.environ.get('REIGEN_OVERLAP', '')
+    if chosen in ('0', '1'):
+        return chosen == '1'
+    if size() != local_size():
+        return True
+    mine, all_cores = len(os.sched_getaffinity(0)), os.cpu_count() or 1
+    cores = mine if mine < all_cores else all_cores // local_size()
+    return cores > torch.get_num_threads()
 
 
 def _check_groups(num_groups: int, groups) -> Union[int, Sequence, None]:
@@ -334,15 +426,28 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     check(process_set)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError('gradient_predivide_factor not supported with op != Average')
-    if op == Adasum:
-        raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
-    if op not in (Average, Sum):
-        raise ValueError(f'{op} is not a reduction for gradients; use Average or Sum.')
+    if op not in (Average, Sum, Adasum):
+        raise ValueError(f'{op} is not a reduction for gradients; use Average, Sum or Adasum.')
     if backward_passes_per_step <= 0:
         raise ValueError('backward_passes_per_step must be > 0')
     groups = _check_groups(num_groups, groups)
+    if op == Adasum:
+        if process_set is not global_process_set:
+            raise NotImplementedError('Adasum does not support non-global process sets yet.')
+        made = _derive(optimizer, DistributedAdasumOptimizer)
+        made._hvd_setup(_names_of(made.param_groups, named_parameters), compression,
+                        backward_passes_per_step)
+        return made
+    made = _derive(optimizer, _DistributedOptimizer)
+    made._hvd_setup(named_parameters, compression, backward_passes_per_step, op,
+                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
+    return made
+
+
+def _derive(optimizer: torch.optim.Optimizer, base: type):
+    """The optimizer as an instance of a new class: `base` before its own one."""
     original = optimizer.__class__
-    cls = type(original.__name__, (_DistributedOptimizer, original),
+    cls = type(original.__name__, (base, original),
                {'__doc__': original.__doc__, '__module__': original.__module__})
     made = cls.__new__(cls)
     torch.optim.Optimizer.__init__(made, optimizer.param_groups, optimizer.defaults)
@@ -350,6 +455,4 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     # put the old optimizer's own one.
     vars(made).update((key, value) for key, value in vars(optimizer).items()
                       if key not in ('step', 'zero_grad', 'param_groups'))
-    made._hvd_setup(named_parameters, compression, backward_passes_per_step, op,
-                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
     return made

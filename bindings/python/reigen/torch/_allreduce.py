@@ -103,10 +103,8 @@ class _Pending(_handles.Pending):
 
 def _create(key, tensor: torch.Tensor) -> Request:
     name, _, _, op, prescale, postscale = key
-    if op == _core.Adasum:
-        raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
     if not 0 <= op <= _core.Product:
-        raise ValueError(f'{op} is not a reduction; use Average, Sum, Min, Max or Product.')
+        raise ValueError(f'{op} is not a reduction; use Average, Sum, Adasum, Min, Max or Product.')
     _, code, _ = _tensor.describe(tensor)
     if len(_requests) >= CACHE_MAX:
         _make_room()
@@ -173,8 +171,7 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
         return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
     started = rc == AGAIN
     while rc == AGAIN:
-        if _deferred:
-            _handles.start_deferred()
+        _handles.help_others()
         rc = _lib.lib.reigen_request_wait(request.ptr, SLICE_MS)
     if rc == 0:
         return out

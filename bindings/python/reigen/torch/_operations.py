@@ -131,29 +131,29 @@ def join_async() -> int:
 
 # ---------------------------------------------------------------------------- groups
 
-class _Layout:
+class Layout:
     """What the members of a group look like, as C reads it."""
 
-    def __init__(self, name: str, shapes: Sequence[torch.Size]):
+    def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size]):
         count = len(shapes)
         self.shapes = list(shapes)
         self._arrays = [(ctypes.c_int64 * len(shape))(*shape) for shape in shapes]
-        self.names = (ctypes.c_char_p * count)(
-            *[f'{name}_{i + 1}of{count}'.encode() for i in range(count)])
+        self.names = (ctypes.c_char_p * count)(*[name.encode() for name in names])
         self.pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._arrays))
         self.ndims = (ctypes.c_int * count)(*map(len, shapes))
 
 
-_layouts: Dict[Any, _Layout] = {}
+_layouts: Dict[Any, Layout] = {}
 
 
-def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) -> _Layout:
-    key = (kind, name, dtype, len(shapes))
+def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) -> Layout:
+    count = len(shapes)
+    key = (kind, name, dtype, count)
     layout = _layouts.get(key)
     if layout is None or layout.shapes != shapes:
         if len(_layouts) >= GROUPS_MAX:
             _layouts.clear()
-        layout = _layouts[key] = _Layout(name, shapes)
+        layout = _layouts[key] = Layout([f'{name}_{i + 1}of{count}' for i in range(count)], shapes)
     return layout
 
 
@@ -258,8 +258,6 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
     """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates."""
     if not tensors:
         raise ValueError('A group needs at least one tensor.')
-    if op == _core.Adasum:
-        raise ValueError('Adasum is not offered by this version of Reigen; use Average or Sum.')
     dense = _all_dense(tensors) and (
         outs is None or outs is tensors or all([out.is_contiguous() for out in outs]))
     options = _lib.Options(op, 0, prescale, postscale)

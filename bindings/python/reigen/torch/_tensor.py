@@ -14,6 +14,14 @@ if hasattr(torch, 'uint16'):
     CODES[torch.uint16] = 2
 
 
+def code_of(dtype: torch.dtype) -> int:
+    """enum reigen_dtype; ValueError for a type that the runtime does not know."""
+    code = CODES.get(dtype)
+    if code is None:
+        raise ValueError(f'Tensor type {dtype} is not supported.')
+    return code
+
+
 def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
     """(address, enum reigen_dtype, device: -1 is the CPU) of a dense, row-major tensor.
 

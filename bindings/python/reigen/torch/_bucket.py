@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A set of small tensors that is reduced again and again: names and shapes are told to C once."""
+import ctypes
+from typing import Any, List, Optional, Sequence
+
+import torch
+
+from reigen import _handles, _lib
+from reigen.torch import _operations, _tensor
+
+_grouped = _lib.lib.reigen_grouped_async
+_wait_all = _lib.lib.reigen_wait_all
+_release_all = _lib.quick.reigen_release_all
+
+
+class Bucket:
+    """Allreduces in place, together or not at all, of tensors of one type.
+
+    One start may be in flight at a time. The tensors may be others each time, of the same shapes.
+    """
+
+    def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size], dtype: torch.dtype,
+                 op: int, prescale: float, postscale: float, process_set_id: Optional[int] = 0):
+        self.count, self._dtype = len(names), dtype
+        self._code = _tensor.code_of(dtype)
+        self._layout = _operations.Layout(names, shapes)
+        self._options = _lib.Options(op, 0, prescale, postscale)
+        self._options.process_set = process_set_id or 0
+        self._options_at = ctypes.addressof(self._options)
+        self._pointers = (ctypes.c_void_p * self.count)
+        self.handles = (ctypes.c_int64 * self.count)()
+
+    def fits(self, count: int, dtype: torch.dtype) -> bool:
+        return count == self.count and dtype is self._dtype
+
+    def start(self, tensors: List[torch.Tensor]) -> int:
+        """Submit, and give a handle for synchronize(). The tensors are kept until then."""
+        return _handles.submit(_Started(self, tensors))
+
+    def submit(self, tensors: Sequence[torch.Tensor]) -> int:
+        pointers = self._pointers(*[tensor.data_ptr() for tensor in tensors])
+        layout = self._layout
+        return _grouped(_operations.ALLREDUCE, self.count, layout.names, pointers, pointers,
+                        self._code, layout.pointers, layout.ndims, ctypes.byref(self._options),
+                        self.handles)
+
+
+class _Started(_handles.Pending):
+    def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
+        self._bucket, self._tensors = bucket, tensors
+        self._dense = [tensor if tensor.is_cpu and tensor.is_contiguous()
+                       else _checked(tensor) for tensor in tensors]
+
+    def start(self) -> int:
+        return self._bucket.submit(self._dense)
+
+    def test(self) -> int:
+        return int(all(_lib.quick.reigen_poll(h) for h in reversed(self._bucket.handles)))
+
+    def wait(self, timeout_ms: int) -> int:
+        return _wait_all(self._bucket.count, self._bucket.handles, timeout_ms)
+
+    def error(self) -> str:
+        texts = (_lib.quick.reigen_handle_error(handle) for handle in self._bucket.handles)
+        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
+
+    def result(self, rc: int) -> Any:
+        with torch.no_grad():
+            for tensor, dense in zip(self._tensors, self._dense):
+                if tensor is not dense:
+                    tensor.copy_(dense)
+        return self._tensors
+
+    def release(self) -> None:
+        _release_all(self._bucket.count, self._bucket.handles)
+
+
+def _checked(tensor: torch.Tensor) -> torch.Tensor:
+    dense = _tensor.row_major(tensor)
+    _tensor.describe(dense)
+    return dense
