@@ -220,6 +220,38 @@ def check_fp16_compression():
     same(whole, torch.full((3,), hvd.size(), dtype=torch.int32))
 
 
+def adasum_of(a, b):
+    """Of two float64 vectors."""
+    dot, norm_a, norm_b = (a * b).sum(), (a * a).sum(), (b * b).sum()
+    return ((1 - dot / (2 * norm_a) if norm_a else 1) * a
+            + (1 - dot / (2 * norm_b) if norm_b else 1) * b)
+
+
+def adasum_tree(vectors):
+    vectors = [v.to(torch.float64) for v in vectors]
+    power = 2 ** (len(vectors).bit_length() - 1)
+    for i in range(len(vectors) - power):
+        vectors[i] = adasum_of(vectors[i], vectors[power + i])
+    vectors = vectors[:power]
+    while len(vectors) > 1:
+        vectors = [adasum_of(a, b) for a, b in zip(vectors[::2], vectors[1::2])]
+    return vectors[0]
+
+
+def check_adasum_is_the_tree_for_single_tensors_and_each_of_a_group():
+    for dtype, close in ((torch.float16, 1e-2), (torch.bfloat16, 5e-2), (torch.float32, 1e-5),
+                         (torch.float64, 1e-12)):
+        for shape in SHAPES:
+            parts = everyones(shape, dtype)
+            mine, want = parts[hvd.rank()].clone(), adasum_tree(parts)
+            got = [hvd.allreduce(mine, op=hvd.Adasum),
+                   *hvd.grouped_allreduce([mine, torch.ones(5, dtype=dtype), mine],
+                                          op=hvd.Adasum)[::2]]
+            for tensor in got:
+                assert tensor.dtype == dtype and tensor.shape == mine.shape
+                assert torch.allclose(tensor.to(torch.float64), want, rtol=close, atol=close)
+
+
 def check_objects():
     thing = {'rank': hvd.rank(), 'list': [1, (2, 'x')], 'tensor': torch.ones(2) * hvd.rank()}
     for root in range(hvd.size()):
