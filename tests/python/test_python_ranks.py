@@ -56,3 +56,8 @@ def test_ctrl_c_is_heard_while_ranks_are_missing_at_the_start(start):
     while ranks.processes[0].poll() is None and time.monotonic() - started < 10:
         time.sleep(0.05)
     assert ranks.processes[0].poll() not in (None, 0), ranks.output()
+
+
+@pytest.mark.parametrize('size', [1, 2, 4])
+def test_the_native_package_reduces_and_moves_arrays_without_any_framework(all_pass, size):
+    all_pass(size, 'arrays.py')

@@ -2,21 +2,57 @@
 """Reigen's runtime for Python: the collectives inside a data-parallel job.
 
     import reigen
-    import reigen.torch
 
     reigen.init()
+    total = reigen.allreduce(array, op=reigen.Sum)      # numpy arrays and the like: reigen.arrays
+
+    import reigen.torch
     total = reigen.torch.allreduce(tensor, op=reigen.Sum)
 
-Most scripts want `import horovod.torch as hvd`, which is this with Horovod's names and semantics.
+The operations on arrays load NumPy when the first of them is used, not before. Most scripts want
+`import horovod.torch as hvd` or a sister of it, which is this with Horovod's names and semantics.
 """
+from typing import TYPE_CHECKING, Any, List
+
 from reigen._core import (Adasum, Average, Max, Min, Product, Sum, cross_rank, cross_size, describe,
                           init, is_homogeneous, is_initialized, local_rank, local_size, rank,
                           shutdown, size, stats, version)
+from reigen._handles import poll, synchronize
+from reigen._objects import allgather_object, broadcast_object
 from reigen.errors import HorovodInternalError, InvalidOperationError, OperationError
+
+if TYPE_CHECKING:
+    from reigen.arrays import (allgather, allgather_async, allreduce, allreduce_async, alltoall,
+                               alltoall_async, barrier, barrier_async, broadcast, broadcast_async,
+                               grouped_allgather, grouped_allgather_async, grouped_allreduce,
+                               grouped_allreduce_async, grouped_reducescatter,
+                               grouped_reducescatter_async, join, join_async, reducescatter,
+                               reducescatter_async)
 
 __version__ = '0.1.0'
 
+#: Of reigen.arrays, on first use.
+_ARRAYS = ['allgather', 'allgather_async', 'allreduce',
+           'allreduce_async', 'alltoall', 'alltoall_async', 'barrier', 'barrier_async', 'broadcast',
+           'broadcast_async', 'grouped_allgather', 'grouped_allgather_async', 'grouped_allreduce',
+           'grouped_allreduce_async', 'grouped_reducescatter', 'grouped_reducescatter_async',
+           'join', 'join_async', 'reducescatter', 'reducescatter_async']
+
 __all__ = ['Adasum', 'Average', 'HorovodInternalError', 'InvalidOperationError', 'Max', 'Min',
-           'OperationError', 'Product', 'Sum', 'cross_rank', 'cross_size', 'describe', 'init',
-           'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'rank', 'shutdown',
-           'size', 'stats', 'version']
+           'OperationError', 'Product', 'Sum', 'allgather_object', 'broadcast_object', 'cross_rank',
+           'cross_size', 'describe', 'init', 'is_homogeneous', 'is_initialized', 'local_rank',
+           'local_size', 'poll', 'rank', 'shutdown', 'size', 'stats', 'synchronize', 'version',
+           *_ARRAYS]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ARRAYS:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from reigen import arrays
+    for each in _ARRAYS:
+        globals()[each] = getattr(arrays, each)
+    return globals()[name]
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_ARRAYS})

@@ -20,8 +20,9 @@ class Options(ctypes.Structure):
     _fields_ = [('op', c_int), ('root', c_int), ('prescale', c_double), ('postscale', c_double),
                 ('process_set', c_int), ('group_size', c_int)]
 
-    def __init__(self, op: int = 1, root: int = 0, prescale: float = 1.0, postscale: float = 1.0):
-        super().__init__(op, root, prescale, postscale, 0, 0)
+    def __init__(self, op: int = 1, root: int = 0, prescale: float = 1.0, postscale: float = 1.0,
+                 process_set: int = 0):
+        super().__init__(op, root, prescale, postscale, process_set, 0)
 
 
 class InitOptions(ctypes.Structure):
