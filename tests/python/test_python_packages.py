@@ -33,11 +33,13 @@ def test_a_foreign_library_is_an_import_error_that_names_it():
     assert 'ImportError' in done.stderr and 'cannot be used as libreigen.so' in done.stderr
 
 
-def test_importing_horovod_costs_little_over_torch():
-    code = ('import time, torch, ctypes; t = time.perf_counter(); import horovod.torch; '
-            'print(time.perf_counter() - t)')
-    # The best of three: the machine has other things to do as well.
-    assert min(float(run(['-c', code]).stdout) for _ in range(3)) < 0.05
+def test_importing_horovod_adds_at_most_20_ms_to_torch(tmp_path):
+    code = ('import time, torch, ctypes; t = time.process_time(); import horovod.torch; '
+            'print(time.process_time() - t)')
+    # With its modules compiled, as after an installation; processor time, as the machine has other
+    # things to do as well.
+    env = {'PYTHONDONTWRITEBYTECODE': '', 'PYTHONPYCACHEPREFIX': str(tmp_path)}
+    assert min(float(run(['-c', code], env).stdout) for _ in range(4)) < 0.02
 
 
 def test_horovod_names_are_all_there():

@@ -21,6 +21,11 @@ def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
 
 
+@pytest.mark.parametrize('size', [1, 2])
+def test_elastic_states_survive_failures_and_new_hosts(all_pass, size):
+    all_pass(size, 'elastic.py')
+
+
 @pytest.mark.parametrize('what, size', [('again', 1), ('again', 3), ('uneven', 2), ('uneven', 3),
                                         ('workers', 2), ('dropped', 2), ('counters', 2)])
 def test_life(all_pass, what, size):

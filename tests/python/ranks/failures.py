@@ -111,8 +111,8 @@ def check_what_is_not_offered_says_so():
                   'not supported')
     checks.raises(ValueError, lambda: hvd.allreduce(torch.ones(1, device='meta')), 'CPU')
     checks.raises(ValueError, lambda: hvd.start_timeline('x'), 'timeline')
-    for module in ('tensorflow', 'keras', 'mxnet', 'spark', 'ray'):
-        checks.raises(ImportError, lambda: __import__(f'horovod.{module}'), 'PyTorch')
+    for module, text in (('spark', 'later'), ('ray', 'later'), ('mxnet', 'archived')):
+        checks.raises(ImportError, lambda: __import__(f'horovod.{module}'), text, module)
     goes_on()
 
 

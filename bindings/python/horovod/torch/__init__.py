@@ -10,6 +10,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,
                                          remove_process_set)
 from horovod.common.util import check_extension
+from horovod.torch import elastic
 from horovod.torch.autograd import (HorovodAllgather, HorovodAllreduce, HorovodAlltoall,
                                     HorovodBroadcast, HorovodGroupedAllgather,
                                     HorovodGroupedAllreduce, HorovodGroupedReducescatter,
@@ -40,9 +41,3 @@ __all__ = [name for name in dir() if not name.startswith('_')]
 def _check_has_gpu() -> bool:
     import torch
     return torch.cuda.is_available()
-
-
-def __getattr__(name: str):
-    if name == 'elastic':
-        raise AttributeError('horovod.torch.elastic is not offered by this version of Reigen.')
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

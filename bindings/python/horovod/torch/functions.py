@@ -68,7 +68,10 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
     """Give every rank root_rank's optimizer state: learning rates and the like, and all tensors.
 
     The optimizers may be in different states before: new ranks have none, others have trained.
+    model is accepted and not needed. Raises ValueError for LBFGS.
     """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError('cannot broadcast torch.optim.LBFGS state')
     tensors: List[torch.Tensor] = []
     skeleton = None
     if rank() == root_rank:

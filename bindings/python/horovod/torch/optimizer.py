@@ -339,7 +339,7 @@ def _make_groups(groups, slots: List[_Slot], by_param: Dict[int, _Slot]) -> List
         members = [[by_param[id(p)] for p in group if id(p) in by_param] for group in groups]
     taken = [slot for group in members for slot in group]
     if len({id(slot) for slot in taken}) < len(taken):
-        raise ValueError('groups holds a parameter twice.')
+        raise ValueError('A parameter can only appear once in groups.')
     return [_Group(group, f'group.{number}') for number, group in enumerate(members) if group]
 
 

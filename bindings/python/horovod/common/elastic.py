@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training: a state that is committed, restored and synchronised, and the loop around it.
+
+    @hvd.elastic.run
+    def train(state):
+        while state.batch < 100:
+            ...
+            state.batch += 1
+            state.commit()
+
+run_fn calls the function again, from the last committed state and after another init(), when an
+operation fails because a rank has died, and from the present state when hosts have come or gone.
+"""
+import copy
+import enum
+import errno
+import functools
+import queue
+from typing import Any, Callable, Dict, Iterable, Set, Tuple
+
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from reigen.errors import InvalidOperationError
+
+
+class HostUpdateResult(enum.IntFlag):
+    """What has happened to the set of hosts."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+class WorkerNotificationManager:
+    """Where the launcher's messages about hosts arrive, and who wants to hear of them.
+
+    Without an elastic launcher no message comes; handle_hosts_updated() may be called by anything
+    that knows better.
+    """
+
+    def __init__(self):
+        self._listeners: Set[Any] = set()
+
+    def init(self, rendezvous_addr=None, rendezvous_port=None, nic=None, hostname=None,
+             local_rank=None) -> None:
+        """Start to listen; does nothing where the launcher is not elastic. May be repeated."""
+
+    def register_listener(self, listener) -> None:
+        """listener.on_hosts_updated(timestamp, update_res) is called for each message."""
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener) -> None:
+        self._listeners.discard(listener)
+
+    def handle_hosts_updated(self, timestamp: float, update_res: int) -> None:
+        """Hosts have come or gone; newer messages have larger timestamps."""
+        for listener in list(self._listeners):
+            listener.on_hosts_updated(timestamp, update_res)
+
+
+notification_manager = WorkerNotificationManager()
+
+
+class State:
+    """What a rank must keep over a change of ranks. Subclasses say how it is saved and sent.
+
+    bcast_object: function that gives rank 0's object on all ranks.
+    get_rank: function that gives this process's rank.
+    """
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]):
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_messages: 'queue.Queue[Tuple[float, int]]' = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Call these after ranks have come or gone, for instance to scale the learning rate."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """There are other ranks now; run_fn calls it after init()."""
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
+        """A message has come; may be called by any thread."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """save(), then check_host_updates(). All ranks must call it at the same place."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Raise HostsUpdatedInterrupt, on all ranks alike, if rank 0 has been told of a change.
+
+        Sends something between the ranks: all of them must call it.
+        """
+        before = latest = self._last_updated_timestamp
+        result = HostUpdateResult.no_update
+        while True:
+            try:
+                timestamp, update = self._host_messages.get_nowait()
+            except queue.Empty:
+                break
+            if timestamp > latest:
+                latest = timestamp
+                result |= update
+        before, latest, result = self._bcast_object((before, latest, result))
+        self._last_updated_timestamp = latest
+        if latest > before:
+            # With fewer hosts all that are left agree already.
+            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def save(self) -> None:
+        """Keep a copy of the present state in memory."""
+        raise NotImplementedError(f'{type(self).__name__} does not define save()')
+
+    def restore(self) -> None:
+        """Go back to the last copy."""
+        raise NotImplementedError(f'{type(self).__name__} does not define restore()')
+
+    def sync(self) -> None:
+        """Give every rank rank 0's state."""
+        raise NotImplementedError(f'{type(self).__name__} does not define sync()')
+
+    def reset(self) -> None:
+        """Adapt to other ranks, before sync(); nothing by default."""
+
+
+def _kept(value: Any) -> Any:
+    """What is kept of a value: a copy of plain containers, which change under their owner's hands;
+    else the object itself, as it may be known elsewhere."""
+    if type(value) in (dict, list, set, bytearray):
+        return copy.deepcopy(value)
+    return value
+
+
+class ObjectState(State):
+    """Plain Python objects, given by keyword, as attributes of the state."""
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int],
+                 **kwargs: Any):
+        super().__init__(bcast_object, get_rank)
+        self._saved_state: Dict[str, Any] = kwargs
+        self._set_attrs()
+
+    def save(self) -> None:
+        self._saved_state = {name: _kept(getattr(self, name)) for name in self._saved_state}
+
+    def restore(self) -> None:
+        self._set_attrs()
+
+    def sync(self) -> None:
+        if self._saved_state:
+            self._saved_state = self._bcast_object(self._saved_state)
+            self._set_attrs()
+
+    def _set_attrs(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, _kept(value))
+
+
+def run_fn(func: Callable, reset: Callable[[], None]) -> Callable:
+    """func(state, ...) in a loop that survives the loss and the arrival of ranks.
+
+    reset leaves the job and joins it again. The state is synchronised before each call, except
+    after hosts have only gone. An operation that this rank has used wrongly, or that all ranks
+    found not to match, would fail again and again: such an error is raised.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        skip_sync = False
+        try:
+            while True:
+                try:
+                    if not skip_sync:
+                        state.sync()
+                    return func(state, *args, **kwargs)
+                except InvalidOperationError:
+                    raise
+                except HorovodInternalError as error:
+                    if _is_final(error):
+                        raise
+                    state.restore()
+                    skip_sync = False
+                except HostsUpdatedInterrupt as change:
+                    skip_sync = change.skip_sync
+                reset()
+                state.on_reset()
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper
+
+
+def _is_final(error: HorovodInternalError) -> bool:
+    return getattr(error, 'errno', 0) == errno.EINVAL
