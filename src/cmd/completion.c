@@ -5,12 +5,13 @@
 
 #include "base/str.h"
 #include "cmd/commands.h"
+#include "cmd/completion.h"
 #include "cmd/exit.h"
 #include "cmd/help.h"
 
-/* Call fn for the option's name and each alias. */
-static void each_name(struct rg_buf *text, const struct rg_option *o,
-                      void (*fn)(struct rg_buf *text, const char *name, const struct rg_option *o))
+void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
+                             void (*fn)(struct rg_buf *text, const char *name,
+                                        const struct rg_option *o))
 {
     fn(text, o->name, o);
     for (const char *p = o->aliases; p && *p;) {
@@ -44,7 +45,7 @@ static void bash_values(struct rg_buf *text, const struct rg_option *o)
     const char *c = o->completes ? o->completes : "";
 
     rg_buf_printf(text, "        ");
-    each_name(text, o, bash_pattern);
+    rg_completion_each_name(text, o, bash_pattern);
     if (strcmp(c, "@file") == 0)
         rg_buf_printf(text, ") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
     else if (strcmp(c, "@dir") == 0)
@@ -81,7 +82,7 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
         if (!options[i].arg)
             continue;
         rg_buf_printf(text, "%s", first ? "" : "|");
-        each_name(text, &options[i], bash_pattern);
+        rg_completion_each_name(text, &options[i], bash_pattern);
         first = false;
     }
     rg_buf_printf(text,
@@ -96,10 +97,11 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
     }
     rg_buf_printf(text, "    esac\n    case $cur in\n    -*) COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < count; i++)
-        each_name(text, &options[i], bash_name);
+        rg_completion_each_name(text, &options[i], bash_name);
     rg_buf_printf(
         text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
               "complete -o filenames -F _reigen reigen\n");
+    rg_completion_horovodrun_bash(text);
 }
 
 /* Text inside single quotes; zsh's specs also give brackets and colons a meaning. */
@@ -115,7 +117,7 @@ static void put_quoted(struct rg_buf *text, const char *words, bool zsh)
     }
 }
 
-static void zsh_option(struct rg_buf *text, const char *name, const struct rg_option *o)
+void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struct rg_option *o)
 {
     const char *c = o->completes ? o->completes : "";
 
@@ -141,7 +143,9 @@ static void zsh_option(struct rg_buf *text, const char *name, const struct rg_op
 
 static void print_zsh(struct rg_buf *text, const struct rg_option *options, size_t count)
 {
-    rg_buf_printf(text, "#compdef reigen\n_reigen() {\n    local -a commands\n    commands=(\n");
+    rg_buf_printf(text, "#compdef reigen horovodrun\n_reigen() {\n");
+    rg_completion_horovodrun_zsh(text);
+    rg_buf_printf(text, "    local -a commands\n    commands=(\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_buf_printf(text, "        '%s:", c->name);
         put_quoted(text, c->summary, true);
@@ -158,11 +162,17 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
                   "    run) ;;\n    *) return ;;\n    esac\n    shift words\n    (( CURRENT-- ))\n"
                   "    _arguments -S \\\n");
     for (size_t i = 0; i < count; i++)
-        each_name(text, &options[i], zsh_option);
+        rg_completion_each_name(text, &options[i], rg_completion_zsh_option);
     rg_buf_printf(text,
                   "        '(-):command:_command_names -e' \\\n        '*::arguments:_normal'\n}\n"
                   "if [ \"$funcstack[1]\" = _reigen ]; then\n    _reigen \"$@\"\nelse\n"
-                  "    compdef _reigen reigen\nfi\n");
+                  "    compdef _reigen reigen horovodrun\nfi\n");
+}
+
+void rg_completion_fish_text(struct rg_buf *text, const char *words)
+{
+    for (const char *p = words; *p; p++)
+        rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
 }
 
 static void fish_option(struct rg_buf *text, const char *name, const struct rg_option *o)
@@ -183,8 +193,7 @@ static void fish_option(struct rg_buf *text, const char *name, const struct rg_o
     else if (*c && *c != '@')
         rg_buf_printf(text, " -a '%s'", c);
     rg_buf_printf(text, " -d '");
-    for (const char *p = o->help; *p; p++)
-        rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
+    rg_completion_fish_text(text, o->help);
     rg_buf_printf(text, "'\n");
 }
 
@@ -193,8 +202,7 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
     rg_buf_printf(text, "# fish completion for reigen\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_buf_printf(text, "complete -c reigen -f -n __fish_use_subcommand -a %s -d '", c->name);
-        for (const char *p = c->summary; *p; p++)
-            rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
+        rg_completion_fish_text(text, c->summary);
         rg_buf_printf(text, "'\n");
         if (c->completes)
             rg_buf_printf(text,
@@ -202,7 +210,8 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
                           c->name, c->completes);
     }
     for (size_t i = 0; i < count; i++)
-        each_name(text, &options[i], fish_option);
+        rg_completion_each_name(text, &options[i], fish_option);
+    rg_completion_horovodrun_fish(text);
 }
 
 int rg_completion_print(struct rg_buf *text, const char *shell)

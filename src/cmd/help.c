@@ -113,12 +113,52 @@ void rg_help_run(struct rg_buf *text, int columns)
                         "  reigen run -np 2 --output-dir logs --timeout 2h -- ./train\n");
 }
 
+struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag)
+{
+    bool pair = flag->kind == RG_HVD_PAIR;
+
+    return (struct rg_option){ .name = flag->name, .aliases = flag->aliases,
+                               .arg = pair ? "MIN" : flag->arg, .arg2 = pair ? "MAX" : NULL,
+                               .completes = flag->completes, .help = flag->help };
+}
+
+void rg_help_horovodrun(struct rg_buf *text, int columns)
+{
+    size_t count;
+    const struct rg_hvd_option *flags = rg_hvd_options(&count);
+
+    rg_buf_printf(text, "usage: horovodrun -np N [FLAG...] COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Run copies of COMMAND, called ranks, as Horovod's command of this name does. Flags "
+            "win over --config-file. reigen man horovodrun lists the file's keys.",
+            0, columns);
+    for (int group = 0; group < RG_HVD_GROUP_COUNT; group++) {
+        rg_buf_printf(text, "\n%s\n", rg_hvd_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            struct rg_option option = rg_hvd_as_option(&flags[i]);
+            if ((int) flags[i].group != group || (flags[i].key && !strchr(flags[i].key, '.')))
+                continue;
+            rg_option_print(&left, &option);
+            print_entry(text, rg_buf_text(&left), flags[i].help, columns);
+        }
+    }
+    rg_buf_printf(text, "\nFor example\n"
+                        "  horovodrun -np 4 python train.py\n"
+                        "  horovodrun -np 4 -H localhost:4 --timeline-filename t.json python "
+                        "train.py\n");
+}
+
 int rg_cmd_help(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
         rg_help_run(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1 && strcmp(argv[1], "horovodrun") == 0) {
+        rg_help_horovodrun(&text, rg_help_columns());
         return rg_print(rg_buf_text(&text));
     }
     for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {

@@ -8,6 +8,7 @@
 #define RG_CMD_HELP_H
 
 #include "base/buf.h"
+#include "spec/horovodrun.h"
 #include "spec/options.h"
 
 /* Columns to wrap at: the terminal's where standard output is one, else 80. */
@@ -18,12 +19,16 @@ void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
 void rg_help_reigen(struct rg_buf *text, int columns); /* reigen --help */
 void rg_help_run(struct rg_buf *text, int columns);    /* reigen run --help */
 
+void rg_help_horovodrun(struct rg_buf *text, int columns); /* horovodrun --help */
+
+/* A flag of horovodrun as an option, for the functions below; the strings are the table's. */
+struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);
 /* "-np N" or "--env NAME[=VALUE]": how an option is shown; a name of one or two letters has one
  * dash. */
 void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
 
-/* A man page in man(7): reigen, reigen-run, reigen-explain or reigen-job. 0, or -ENOENT for another
+/* A man page in man(7): reigen, reigen-run, reigen-explain, reigen-job or horovodrun. 0, or -ENOENT for another
  * name. */
 int rg_manual_print(struct rg_buf *text, const char *page);
 extern const char *const rg_manual_pages[]; /* NULL-terminated */

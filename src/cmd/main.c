@@ -32,6 +32,13 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
 
 int main(int argc, char **argv)
 {
+    const char *slash = strrchr(argc > 0 ? argv[0] : "", '/');
+
+    /* A link of this name is the command. */
+    if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "horovodrun") == 0) {
+        signal(SIGPIPE, SIG_IGN);
+        return rg_cmd_horovodrun(argc, argv);
+    }
     if (argc < 2) {
         rg_cmd_help(1, argv);
         return 2;
@@ -49,8 +56,9 @@ int main(int argc, char **argv)
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         if (strcmp(c->name, argv[1]) != 0)
             continue;
-        /* run has a --help of its own, and its arguments may be anything. */
-        if (c->run != rg_cmd_run && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
+        /* They have a --help of their own, and their arguments may be anything. */
+        bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun;
+        if (!own_help && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
             return rg_cmd_help(2, argv);
         return c->run(argc - 1, argv + 1);
     }

@@ -11,7 +11,7 @@
 #include "spec/jobfile.h"
 
 const char *const rg_manual_pages[] = {"reigen", "reigen-run", "reigen-explain", "reigen-job",
-                                       NULL};
+                                       "horovodrun", NULL};
 
 /* troff: backslashes and leading dots and quotes have a meaning; dashes stay dashes. */
 static void put(struct rg_buf *text, const char *words)
@@ -198,9 +198,63 @@ static void page_job(struct rg_buf *text)
     rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1)\n");
 }
 
+static void horovodrun_keys(struct rg_buf *text, const struct rg_hvd_option *flags, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!flags[i].key)
+            continue;
+        rg_autofree char *left = rg_strf("%s: %s", flags[i].key,
+                                         flags[i].arg ? flags[i].arg : "true or false");
+        rg_autofree char *right = strchr(flags[i].key, '.') ? rg_strf("As --%s.", flags[i].name)
+                                                            : strdup(flags[i].help);
+        entry(text, left ? left : flags[i].key, right ? right : flags[i].help);
+    }
+}
+
+static void page_horovodrun(struct rg_buf *text)
+{
+    size_t count;
+    const struct rg_hvd_option *flags = rg_hvd_options(&count);
+
+    heading(text, "horovodrun", 1, "run copies of a command with Horovod's flags");
+    rg_buf_printf(text, ".SH SYNOPSIS\n.B horovodrun\n\\-np N [FLAG...] COMMAND [ARGUMENT...]\n"
+                        ".SH DESCRIPTION\n");
+    put(text,
+        "Runs copies of COMMAND, called ranks, as reigen run does, for command lines written for "
+        "Horovod's command of this name. reigen horovodrun is the same. Each line of a rank's "
+        "output begins with [rank]<stdout>: or [rank]<stderr>:\n");
+    paragraph(text, "Flags have one dash or two, and their value after a space or '='. A long "
+                    "name may be shortened as long as one flag has that beginning. The command "
+                    "begins at the first argument that is no flag, or after --.");
+    rg_buf_printf(text, ".SH OPTIONS\n");
+    for (int group = 0; group < RG_HVD_GROUP_COUNT; group++) {
+        rg_buf_printf(text, ".SS \"%s\"\n", rg_hvd_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            struct rg_option option = rg_hvd_as_option(&flags[i]);
+            if ((int) flags[i].group != group || (flags[i].key && !strchr(flags[i].key, '.')))
+                continue;
+            rg_option_print(&left, &option);
+            entry(text, rg_buf_text(&left), flags[i].help);
+        }
+    }
+    rg_buf_printf(text, ".SH CONFIGURATION FILE\n");
+    put(text, "The YAML file of --config-file is a mapping of sections: params, autotune, "
+              "timeline, stall_check, library_options and logging. Unknown keys and wrong values "
+              "are errors, shown with line and column. section.key:\n");
+    horovodrun_keys(text, flags, count);
+    rg_buf_printf(text, ".SH EXIT STATUS\n");
+    exit_codes(text, false);
+    rg_buf_printf(text, ".SH EXAMPLES\n");
+    example(text, "horovodrun -np 4 python train.py\n"
+                  "horovodrun -np 4 -H localhost:4 --output-filename logs python train.py");
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1),\n.BR reigen\\-explain (1)\n");
+}
+
 int rg_manual_print(struct rg_buf *text, const char *page)
 {
-    static void (*const pages[])(struct rg_buf *) = {page_reigen, page_run, page_explain, page_job};
+    static void (*const pages[])(struct rg_buf *) = {page_reigen, page_run, page_explain, page_job,
+                                                  page_horovodrun};
 
     for (size_t i = 0; rg_manual_pages[i]; i++) {
         if (strcmp(rg_manual_pages[i], page) == 0) {
@@ -219,8 +273,8 @@ int rg_cmd_man(int argc, char **argv)
         return rg_fail_usage("man", "man %s %s: give one page", argv[1], argv[2]);
     if (rg_manual_print(&text, argc == 2 ? argv[1] : "reigen") == -ENOENT)
         return rg_fail_usage("man",
-                             "man %s: no such page; give reigen, reigen-run, reigen-explain or "
-                             "reigen-job",
+                             "man %s: no such page; give reigen, reigen-run, reigen-explain, "
+                             "reigen-job or horovodrun",
                              argv[1]);
     return rg_print(rg_buf_text(&text));
 }

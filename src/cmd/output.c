@@ -74,7 +74,8 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     if (!output)
         return rg_error_set(err, ENOMEM, "out of memory");
     output->o = *options;
-    output->tagged = job->tag == RG_TAG_ON || (job->tag == RG_TAG_AUTO && options->nranks > 1);
+    output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
+                     (job->tag == RG_TAG_AUTO && options->nranks > 1);
     output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
@@ -125,6 +126,18 @@ static void send_text(struct rg_output *output, int stream)
     rg_buf_clear(&output->text);
 }
 
+/* horovodrun's form of the time: asctime's. */
+static void put_horovod_time(struct rg_buf *text)
+{
+    time_t seconds = (time_t) (rg_wall_ns() / RG_NS_PER_S);
+    struct tm tm;
+    char date[40];
+
+    localtime_r(&seconds, &tm);
+    strftime(date, sizeof date, "%a %b %d %H:%M:%S %Y", &tm);
+    rg_buf_printf(text, "%s", date);
+}
+
 static void put_time(struct rg_buf *text)
 {
     uint64_t now = rg_wall_ns();
@@ -135,6 +148,14 @@ static void put_time(struct rg_buf *text)
     localtime_r(&seconds, &tm);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
     rg_buf_printf(text, "%s.%03d ", date, (int) (now / RG_NS_PER_MS % 1000));
+}
+
+/* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
+static void put_horovod_tag(struct rg_output *output, const struct place *at)
+{
+    if (output->o.job->timestamps)
+        put_horovod_time(&output->text);
+    rg_buf_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
 }
 
 /* Neighbouring ranks differ; standard error is bold. */
@@ -155,11 +176,14 @@ static void on_plain_line(void *arg, const struct rg_line *line)
 {
     const struct place *at = arg;
     struct rg_output *output = at->output;
+    bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
     bool decorated = output->tagged || output->o.job->timestamps;
 
-    if (output->o.job->timestamps)
+    if (horovod)
+        put_horovod_tag(output, at);
+    else if (output->o.job->timestamps)
         put_time(&output->text);
-    if (output->tagged)
+    if (output->tagged && !horovod)
         put_tag(output, at, line->continued);
     rg_buf_put(&output->text, line->data, line->nbytes);
     if (!line->newline && !decorated)

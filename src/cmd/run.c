@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reigen run: from the command line to a session, and from what the session reports to the user. */
+/* A job that was asked for, carried out: to a session, and from what it reports to the user. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include "cmd/help.h"
 #include "cmd/input.h"
 #include "cmd/output.h"
+#include "cmd/run.h"
 #include "cmd/signals.h"
 #include "cmd/status.h"
 #include "cmd/terminal.h"
@@ -26,6 +27,8 @@
 
 struct run {
     struct rg_request request;
+    const char *command;       /* whose --help an error names */
+    bool horovod;              /* a failure is also told in Horovod's words */
     struct rg_plan plan;
     struct rg_loop *loop;
     struct rg_session *session;
@@ -214,6 +217,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                       RG_EXIT_OUTPUT_LOST);
     else
         rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
+    if (run->horovod)
+        rg_verdict_print_horovod(verdict, &run->last_words);
     run->ended = true;
     if (rg_output_drained(run->output) || run->killed)
         speak_last(run);
@@ -418,7 +423,7 @@ static int print_dry_run(struct run *run)
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
     if (rg_dryrun_print(&run->plan, &run->request.job, &text) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "run");
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     return rg_print(rg_buf_text(&text));
 }
 
@@ -436,36 +441,46 @@ static int run_job(struct run *run)
     struct rg_error err = RG_ERROR_INIT;
 
     if (prepare(run, driver, &err) < 0)
-        return rg_fail(&err, "run");
+        return rg_fail(&err, run->command);
     say_notes(run);
     if (run->request.job.dry_run)
         return print_dry_run(run);
     if (rg_loop_create(&run->loop) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "run");
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (start(run, driver, &err) < 0)
-        return rg_fail(&err, "run");
+        return rg_fail(&err, run->command);
     rg_loop_run(run->loop);
     return run->exit_code;
 }
 
-int rg_cmd_run(int argc, char **argv)
+int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
     static struct run run; /* zeroed, and too large for a frame */
-    struct rg_error err = RG_ERROR_INIT;
-    bool open[3];
-    int code;
 
-    rg_stdio_ensure(open);
-    run.stdin_open = open[0];
-    rg_request_init(&run.request);
-    if (rg_request_parse(&run.request, argc, argv, &err) < 0)
-        code = rg_fail(&err, "run");
-    else if (run.request.help)
-        code = print_help();
-    else if (run.request.version)
-        code = rg_cmd_version(1, argv);
-    else
-        code = run_job(&run);
+    run.request = *take_request;
+    *take_request = (struct rg_request){ 0 };
+    run.command = as->command;
+    run.horovod = as->horovod;
+    run.stdin_open = as->stdin_open;
+    int code = run_job(&run);
+
     finish(&run);
     return code;
+}
+
+int rg_cmd_run(int argc, char **argv)
+{
+    rg_cleanup(rg_request_fini) struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+
+    rg_stdio_ensure(open);
+    rg_request_init(&request);
+    if (rg_request_parse(&request, argc, argv, &err) < 0)
+        return rg_fail(&err, "run");
+    if (request.help)
+        return print_help();
+    if (request.version)
+        return rg_cmd_version(1, argv);
+    return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

@@ -154,3 +154,20 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
         rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
                       code);
 }
+
+void rg_verdict_print_horovod(const struct rg_verdict *v, struct rg_buf *text)
+{
+    const struct rg_rank_end *first = v->first;
+
+    if (v->ok || !first)
+        return;
+    int code = first->end == RG_END_EXIT     ? first->value
+               : first->end == RG_END_SIGNAL ? RG_EXIT_SIGNAL + first->value
+                                             : v->exit_code;
+
+    rg_buf_printf(text,
+                  "Horovod detected that one or more processes exited with non-zero status, thus "
+                  "causing the job to be terminated. The first process to do so was:\n"
+                  "Process name: %d\nExit code: %d\n",
+                  first->rank, code);
+}

@@ -23,6 +23,10 @@ struct rg_verdict_style {
 void rg_verdict_print(const struct rg_verdict *verdict, const struct rg_plan *plan,
                       const struct rg_verdict_style *style, struct rg_buf *text);
 
+/* Append what horovodrun says of a job in which a rank failed first: programs look for it. Nothing
+ * for other ends. The exit code of a rank that a signal n killed is 128 + n, as a shell's. */
+void rg_verdict_print_horovod(const struct rg_verdict *verdict, struct rg_buf *text);
+
 /* "exit code 7", "signal 9 (Killed)", "could not be started: No such file or directory": appended.
  */
 void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text);

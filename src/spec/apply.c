@@ -35,7 +35,7 @@ static bool is_true(const char *value)
     return strcmp(value, "true") == 0;
 }
 
-static rg_printf(2, 3) int note(struct rg_request *request, const char *fmt, ...)
+int rg_request_note(struct rg_request *request, const char *fmt, ...)
 {
     rg_autofree char *text = NULL;
     va_list args;
@@ -134,7 +134,7 @@ APPLY(map_by)
     if (strcasestr(rest, ":oversubscribe"))
         request->job.oversubscribe = true;
     if (i > 1 &&
-        note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's", what,
+        rg_request_note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's", what,
              object) < 0)
         return no_memory(err);
     return 0;
@@ -157,7 +157,7 @@ APPLY(bind_to)
     request->job.bind = i == 0 || i == 6 ? RG_BIND_NONE : core ? RG_BIND_CORE : RG_BIND_SOCKET;
     if (strcasestr(value, ":overload-allowed"))
         request->job.oversubscribe = true;
-    if (i > 2 && i != 4 && note(request, "%s %s: taken as %s", what, object,
+    if (i > 2 && i != 4 && rg_request_note(request, "%s %s: taken as %s", what, object,
                                 words[request->job.bind]) < 0)
         return no_memory(err);
     return 0;
@@ -432,6 +432,6 @@ APPLY(mca)
 {
     UNUSED(value);
     /* One remark, however many parameters a command line carries. */
-    return note(request, "%s: MPI's parameters mean nothing here and are ignored", what) < 0
+    return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored", what) < 0
                ? no_memory(err) : 0;
 }

@@ -27,4 +27,7 @@
 RG_APPLY_NAMES(RG_APPLY_DECLARE)
 #undef RG_APPLY_DECLARE
 
+/* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
+int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
+
 #endif

@@ -23,7 +23,8 @@
 #define RG_LEASE_MS 30000
 
 enum rg_bind { RG_BIND_NONE, RG_BIND_CORE, RG_BIND_SOCKET };
-enum rg_tag { RG_TAG_AUTO, RG_TAG_ON, RG_TAG_OFF }; /* auto: with more than one rank */
+/* auto: with more than one rank; horovod: "[rank]<stdout>:" as horovodrun's, always */
+enum rg_tag { RG_TAG_AUTO, RG_TAG_ON, RG_TAG_OFF, RG_TAG_HOROVOD };
 enum rg_stdin { RG_STDIN_RANK, RG_STDIN_ALL, RG_STDIN_NONE };
 enum rg_map { RG_MAP_SLOT, RG_MAP_NODE }; /* fill hosts, or deal round */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/jobfile.h"
 
-#include <libfyaml.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "spec/yaml.h"
 
 const struct rg_jobfile_key rg_jobfile_keys[] = {
     {"version", "1", "The schema this file is written in. May be left out."},
@@ -21,43 +21,6 @@ struct file {
     struct rg_error *err;
 };
 
-static void document_free(struct fy_document **doc)
-{
-    fy_document_destroy(*doc);
-}
-
-/* A collection stands where its first scalar does. */
-static struct fy_node *first_scalar(struct fy_node *node)
-{
-    for (int depth = 0; node && depth < 64 && !fy_node_is_scalar(node); depth++) {
-        void *prev = NULL;
-        if (fy_node_is_sequence(node))
-            node = fy_node_sequence_iterate(node, &prev);
-        else
-            node = fy_node_pair_key(fy_node_mapping_iterate(node, &prev));
-    }
-    return node;
-}
-
-/* Every error stands where its node does; an empty node stands where its key does. */
-static void node_place(struct fy_node *node, struct fy_node *fallback, int *ret_line,
-                       int *ret_column)
-{
-    struct fy_node *scalar = first_scalar(node);
-    struct fy_token *token = scalar ? fy_node_get_scalar_token(scalar) : NULL;
-    const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
-    enum fy_node_style style = mark ? fy_node_get_style(scalar) : FYNS_ANY;
-    bool quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED;
-
-    if (!mark && fallback) {
-        node_place(fallback, NULL, ret_line, ret_column);
-        return;
-    }
-    *ret_line = mark ? mark->line + 1 : 1;
-    /* The mark of a quoted text is behind the quote. */
-    *ret_column = mark ? mark->column + (quoted && mark->column ? 0 : 1) : 1;
-}
-
 static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, struct fy_node *key,
                                 const char *fmt, ...)
 {
@@ -68,54 +31,21 @@ static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, s
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    node_place(node, key, &line, &column);
+    rg_yaml_place(node, key, &line, &column);
     return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: %s", file->path, line, column, text);
-}
-
-/* A scalar's text on the heap; NULL for a null, a NUL byte inside it, or when out of memory. */
-static char *scalar_text(struct fy_node *node)
-{
-    size_t n = 0;
-    const char *text = fy_node_get_scalar(node, &n);
-
-    return text && !memchr(text, '\0', n) ? strndup(text, n) : NULL;
-}
-
-static bool is_plain_null(struct fy_node *node)
-{
-    struct fy_token *token = node ? fy_node_get_scalar_token(node) : NULL;
-    rg_autofree char *text = NULL;
-
-    if (!node || !token)
-        return node == NULL || fy_node_is_scalar(node);
-    if (fy_node_get_style(node) != FYNS_PLAIN)
-        return false;
-    text = scalar_text(node);
-    return !text || !*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
-}
-
-static const char *kind_name(struct fy_node *node)
-{
-    if (!node || fy_node_is_alias(node))
-        return node ? "an alias" : "nothing";
-    switch (fy_node_get_type(node)) {
-    case FYNT_SEQUENCE: return "a list";
-    case FYNT_MAPPING: return "a mapping";
-    default: return is_plain_null(node) ? "nothing" : "a value";
-    }
 }
 
 /* The text of a value that must be there, or an error. */
 static int need_scalar(const struct file *file, struct fy_node *key, struct fy_node *node,
                        const char *name, const char *allowed, char **ret_text)
 {
-    if (!node || fy_node_is_alias(node) || !fy_node_is_scalar(node) || is_plain_null(node))
-        return fail(file, node, key, "%s: %s stands here; %s is allowed", name, kind_name(node),
+    if (!node || fy_node_is_alias(node) || !fy_node_is_scalar(node) || rg_yaml_is_null(node))
+        return fail(file, node, key, "%s: %s stands here; %s is allowed", name, rg_yaml_kind(node),
                     allowed);
     if (fy_node_get_tag_token(node))
         return fail(file, node, key, "%s: tags (!...) are not part of a job file; leave it out",
                     name);
-    *ret_text = scalar_text(node);
+    *ret_text = rg_yaml_text(node);
     if (!*ret_text)
         return fail(file, node, key, "%s: the value holds a NUL byte", name);
     return 0;
@@ -187,7 +117,7 @@ static int apply_pair(const struct file *file, const struct rg_option *option, c
 
     if (rc < 0)
         return rc;
-    if (node && !is_plain_null(node)) {
+    if (node && !rg_yaml_is_null(node)) {
         rc = need_scalar(file, key, node, left, "one value", &right);
         if (rc < 0)
             return rc;
@@ -327,98 +257,31 @@ static int read_root(const struct file *file, struct fy_document *doc)
     void *prev = NULL;
     int rc = 0;
 
-    if (!root || is_plain_null(root))
+    if (!root || rg_yaml_is_null(root))
         return empty_file(file);
     if (fy_node_is_alias(root) || !fy_node_is_mapping(root))
         return fail(file, root, NULL, "%s stands here; a job file is a mapping such as "
-                    "\"command: [python, train.py]\"", kind_name(root));
+                    "\"command: [python, train.py]\"", rg_yaml_kind(root));
     while (rc == 0 && (pair = fy_node_mapping_iterate(root, &prev)))
         rc = read_pair(file, fy_node_pair_key(pair), fy_node_pair_value(pair));
     return rc;
-}
-
-static void diag_free(struct fy_diag **diag)
-{
-    fy_diag_destroy(*diag);
-}
-
-static int syntax_error(const struct file *file, struct fy_diag *diag)
-{
-    void *prev = NULL;
-    struct fy_diag_error *first = fy_diag_errors_iterate(diag, &prev);
-
-    /* Without a document, there is none to find fault with. */
-    if (!first)
-        return empty_file(file);
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: not YAML: %.200s", file->path,
-                             first->line > 0 ? first->line : 1,
-                             first->column > 0 ? first->column : 1, first->msg);
-}
-
-/* The length of the UTF-8 sequence at text, or 0 when it is none (RFC 3629, section 4). */
-static size_t utf8_length(const unsigned char *text, size_t nbytes)
-{
-    unsigned char c = text[0];
-    size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : 4;
-
-    if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || n > nbytes)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) ||
-        (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return n;
-}
-
-/* libfyaml 0.7 never returns from some texts that are not UTF-8, so they do not get that far. */
-static int check_bytes(const char *path, const char *text, size_t nbytes, struct rg_error *err)
-{
-    int line = 1, column = 1;
-
-    for (size_t i = 0, n; i < nbytes; i += n, column++) {
-        unsigned char c = (unsigned char) text[i];
-        n = utf8_length((const unsigned char *) text + i, nbytes - i);
-        if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t'))
-            return rg_error_set_exit(err, EINVAL, 2,
-                                     "%s:%d:%d: byte 0x%02x cannot stand in a job file, which is "
-                                     "UTF-8 text", path, line, column, c);
-        if (c == '\n') {
-            line++;
-            column = 0;
-        }
-    }
-    return 0;
 }
 
 int rg_jobfile_parse(struct rg_request *request, const char *path, const char *text, size_t nbytes,
                      struct rg_error *err)
 {
     const struct file file = { request, path, err };
-    struct fy_diag_cfg diag_cfg;
+    RG_AUTO_YAML struct fy_document *doc = NULL;
 
     if (nbytes > RG_JOBFILE_NBYTES_MAX)
         return rg_error_set_exit(err, EFBIG, 2, "%s: a job file has at most %u bytes", path,
                                  RG_JOBFILE_NBYTES_MAX);
-    int rc = check_bytes(path, text, nbytes, err);
+    int rc = rg_yaml_load(path, "a job file", text, nbytes, &doc, err);
 
     if (rc < 0)
         return rc;
-    fy_diag_cfg_default(&diag_cfg);
-    diag_cfg.fp = NULL;
-    rg_cleanup(diag_free) struct fy_diag *diag = fy_diag_create(&diag_cfg);
-
-    if (!diag)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    fy_diag_set_collect_errors(diag, true);
-    struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag };
-    rg_cleanup(document_free) struct fy_document *doc =
-        fy_document_build_from_string(&cfg, text, nbytes);
-
     if (!doc)
-        return syntax_error(&file, diag);
+        return empty_file(&file);
     request->in_file = true;
     rc = read_root(&file, doc);
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the completion scripts of reigen and of horovodrun share. Only completion.c and
+ * completion_horovodrun.c include it; rg_completion_print (cmd/help.h) is the way in.
+ *
+ * Each function appends to text; out of memory shows in rg_buf_status. Main thread; nothing blocks.
+ */
+#ifndef RG_CMD_COMPLETION_H
+#define RG_CMD_COMPLETION_H
+
+#include "base/buf.h"
+#include "spec/options.h"
+
+/* Call fn for the option's name and each alias. */
+void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
+                             void (*fn)(struct rg_buf *text, const char *name,
+                                        const struct rg_option *o));
+
+/* One line of _arguments for this name of an option. */
+void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struct rg_option *o);
+/* Words inside fish's single quotes. */
+void rg_completion_fish_text(struct rg_buf *text, const char *words);
+
+/* horovodrun's part: for bash and fish whole commands, for zsh the beginning of reigen's function,
+ * which is told in $service what is being completed. */
+void rg_completion_horovodrun_bash(struct rg_buf *text);
+void rg_completion_horovodrun_zsh(struct rg_buf *text);
+void rg_completion_horovodrun_fish(struct rg_buf *text);
+
+#endif
