@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading the kernels into TensorFlow, and telling TensorFlow what it should know of them."""
+import ctypes
+import os
+from typing import Any
+
+import tensorflow as tf
+
+import reigen._lib
+
+OLDEST = (2, 12)
+NAME = 'libreigen_tensorflow.so'
+
+#: Operations between which no order is kept: they are matched by name. In a function, TensorFlow
+#: would run operations with side effects one after the other.
+_UNORDERED = frozenset(f'Horovod{kind}' for kind in (
+    'Allreduce', 'GroupedAllreduce', 'Allgather', 'GroupedAllgather', 'Broadcast',
+    'Reducescatter', 'GroupedReducescatter', 'Alltoall', 'Size', 'LocalSize', 'Rank', 'LocalRank',
+    'ProcessSetIncluded'))
+
+
+def _path() -> str:
+    """Beside libreigen.so, or in the build tree that it lies in."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(reigen._lib.path)), NAME)
+    build = os.path.dirname(os.path.dirname(os.path.dirname(beside)))
+    tried = [beside, os.path.join(build, 'bindings', 'tensorflow', NAME)]
+    for path in tried:
+        if os.path.exists(path):
+            return path
+    raise ImportError(f'{NAME} was not found; looked for {" and ".join(tried)}. Run make in the '
+                      'source tree, or install the package again.')
+
+
+def load() -> Any:
+    """The module of the operations' Python functions.
+
+    Raises ImportError for a TensorFlow before 2.12, and when the kernels cannot be registered.
+    """
+    version = tuple(int(part) for part in tf.__version__.split('.')[:2])
+    if version < OLDEST:
+        raise ImportError(f'horovod.tensorflow needs TensorFlow 2.12 or later, whose C API has '
+                          f'asynchronous kernels; this is TensorFlow {tf.__version__}.')
+    path = _path()
+    try:
+        library = tf.load_op_library(path)
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ImportError(f'{path} cannot be loaded into TensorFlow {tf.__version__}: {error}') \
+            from error
+    failure = ctypes.CDLL(path).reigen_tensorflow_failure
+    failure.restype = ctypes.c_char_p
+    if failure():
+        raise ImportError(f'TensorFlow {tf.__version__} does not take the kernels of {path}: '
+                          f'{failure().decode()}')
+    _allow_any_order()
+    return library
+
+
+def _allow_any_order() -> None:
+    try:
+        from tensorflow.python.framework import auto_control_deps
+        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= _UNORDERED
+    except (ImportError, AttributeError, TypeError):
+        pass  # Only slower: one collective after the other.
+
+
+def refuse_xla(kind: str) -> None:
+    """Raise NotImplementedError while a function is traced that XLA is going to compile."""
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import control_flow_util
+
+    if control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph()):
+        raise NotImplementedError(
+            f'{kind} cannot be compiled by XLA (jit_compile=True). Leave the collective outside of '
+            'the compiled function: compile the computation of the gradients in a tf.function of '
+            'its own and reduce them after it, or set jit_compile=False (in Keras: '
+            'model.compile(..., jit_compile=False)).')

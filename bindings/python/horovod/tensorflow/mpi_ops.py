@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives as operations of TensorFlow, with gradients: eager, in functions, in graphs.
+
+The kernels are C (libreigen_tensorflow.so), registered through TensorFlow's C API, so that one
+binary serves TensorFlow 2.12 and later. They are registered for CPUs: tensors of other devices are
+copied by TensorFlow itself.
+
+Names match an operation between ranks. In a graph, and while a function is traced, an operation is
+known by the name of its node, which comes from the tensor's where the user gives none; executed
+eagerly, by the user's name, or, without one, by being the n-th of its kind.
+"""
+import re
+from typing import Any, List, Optional, Sequence
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import get_average_backwards_compatibility_fun, num_rank_is_power_2
+from horovod.tensorflow import _library
+from reigen._operations import set_id
+
+MPI_LIB = _library.load()
+
+_basics = HorovodBasics()
+
+init = _basics.init
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+
+Average, Sum, Adasum = _basics.Average, _basics.Sum, _basics.Adasum
+Min, Max, Product = _basics.Min, _basics.Max, _basics.Product
+
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
+check_num_rank_power_of_2 = num_rank_is_power_2
+
+
+def _check_has_gpu() -> bool:
+    return bool(tf.config.list_physical_devices('GPU'))
+
+
+def _normalize_name(name: str) -> str:
+    """The name with what TensorFlow does not allow in a node's replaced."""
+    return re.sub('[^a-zA-Z0-9_]', '_', name)
+
+
+def _names(kind: str, name: Optional[str], *tensors: Any) -> dict:
+    """How an operation is to be called: attributes of its kind for MPI_LIB.
+
+    Raises NotImplementedError where XLA compiles, which has no such operations.
+    """
+    if tf.executing_eagerly():
+        return {'tensor_name': name} if name else {}
+    _library.refuse_xla(kind)
+    if name is None:
+        name = '_'.join([kind, *(_normalize_name(tensor.name) for tensor in tensors)])
+    return {'name': name}
+
+
+def _factors(prescale: float, postscale: float) -> dict:
+    """The factors as attributes. TensorFlow's floats have 32 bits: others are spelled out."""
+    if prescale == 1.0 and postscale == 1.0:
+        return {}
+    exact = f'{float(prescale).hex()} {float(postscale).hex()}'
+    return {'prescale_factor': prescale, 'postscale_factor': postscale, 'factors': exact}
+
+
+def _spelled(op: Any) -> dict:
+    """The factors of an operation, for the one that is its gradient."""
+    exact = op.get_attr('factors')
+    if not exact:
+        return {'prescale_factor': op.get_attr('prescale_factor'),
+                'postscale_factor': op.get_attr('postscale_factor')}
+    prescale, postscale = (float.fromhex(word) for word in exact.decode().split())
+    return {'prescale_factor': prescale, 'postscale_factor': postscale}
+
+
+def _place(op: Any) -> dict:
+    """The process set of an operation, and how it is named, for the one that is its gradient."""
+    return {'ignore_name_scope': op.get_attr('ignore_name_scope'),
+            'process_set': op.get_attr('process_set_id')}
+
+
+# ---------------------------------------------------------------------------- allreduce
+
+def _allreduce(tensor: Any, name: Optional[str] = None, op: int = Sum,
+               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+               ignore_name_scope: bool = False,
+               process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """Reduce over all ranks of the set: same shape and type, the same bits on every rank."""
+    if not tf.is_tensor(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+    return MPI_LIB.horovod_allreduce(
+        tensor, reduce_op=op, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set), **_names('HorovodAllreduce', name, tensor),
+        **_factors(prescale_factor, postscale_factor))
+
+
+@ops.RegisterGradient('HorovodAllreduce')
+def _allreduce_grad(op, grad):
+    return _allreduce(grad, op=op.get_attr('reduce_op'), **_spelled(op), **_place(op))
+
+
+def _grouped_allreduce(tensors: Sequence[Any], name: Optional[str] = None, op: int = Sum,
+                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                       ignore_name_scope: bool = False,
+                       process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+    """Allreduces of tensors of one type that are carried out together or not at all."""
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not tensors:
+        return []
+    return MPI_LIB.horovod_grouped_allreduce(
+        tensors, reduce_op=op, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **_names('HorovodGroupedAllreduce', name, tensors[0], tensors[-1]),
+        **_factors(prescale_factor, postscale_factor))
+
+
+@ops.RegisterGradient('HorovodGroupedAllreduce')
+def _grouped_allreduce_grad(op, *grads):
+    # Where one output is not used TensorFlow gives zeros, perhaps of another type.
+    grads = [tf.cast(grad, x.dtype) for grad, x in zip(grads, op.inputs)]
+    return _grouped_allreduce(grads, op=op.get_attr('reduce_op'), **_spelled(op), **_place(op))
+
+
+# ---------------------------------------------------------------------------- allgather
+
+def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """Concatenate along the first dimension, in the order of ranks; the first may differ."""
+    if not tf.is_tensor(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+    return MPI_LIB.horovod_allgather(
+        tensor, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set),
+        **_names('HorovodAllgather', name, tensor))
+
+
+def _own_rows(op: Any, tensors: Sequence[Any], grads: Sequence[Any]) -> List[tf.Tensor]:
+    """Each gradient averaged, then the rows of it that this rank has put in."""
+    place = _place(op)
+    with tf.device('/cpu:0'):
+        rows = tf.stack([tf.shape(tensor)[0] for tensor in tensors])
+        counts = allgather(rows[tf.newaxis], **place)  # by rank and tensor
+        me = rank_op(process_set_id=place['process_set'])
+        starts = tf.reduce_sum(counts[:me], axis=0)
+    own = []
+    for i, grad in enumerate(grads):
+        averaged = _allreduce(grad, op=Average, **place)
+        own.append(averaged[starts[i]:starts[i] + rows[i]])
+    return own
+
+
+@ops.RegisterGradient('HorovodAllgather')
+def _allgather_grad(op, grad):
+    return _own_rows(op, op.inputs, [grad])[0]
+
+
+def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
+                      ignore_name_scope: bool = False,
+                      process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+    """Allgathers of tensors of one type that are carried out together or not at all."""
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not tensors:
+        return []
+    return MPI_LIB.horovod_grouped_allgather(
+        tensors, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set),
+        **_names('HorovodGroupedAllgather', name, tensors[0], tensors[-1]))
+
+
+@ops.RegisterGradient('HorovodGroupedAllgather')
+def _grouped_allgather_grad(op, *grads):
+    return _own_rows(op, op.inputs, grads)
+
+
+# ---------------------------------------------------------------------------- broadcast
+
+def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
+              ignore_name_scope: bool = False,
+              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+    """root_rank's tensor, on every rank of the set. The shape is the same on all."""
+    if not tf.is_tensor(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+    return MPI_LIB.horovod_broadcast(
+        tensor, root_rank=root_rank, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set), **_names('HorovodBroadcast', name, tensor))
+
+
+@ops.RegisterGradient('HorovodBroadcast')
+def _broadcast_grad(op, grad):
+    averaged = _allreduce(grad, op=Average, **_place(op))
+    return averaged if rank() == op.get_attr('root_rank') else tf.zeros_like(averaged)
+
+
+def broadcast_(variables: Sequence[Any], root_rank: int, name: Optional[str] = None,
+               process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+    """Give the variables root_rank's values; the new values.
+
+    In a graph nothing happens until one of the results is evaluated.
+    """
+    results = []
+    for variable in variables:
+        own = None
+        if name is not None or not tf.executing_eagerly():
+            own = _normalize_name(f'{name or "HorovodBroadcastInplace"}_{variable.name}')
+        value = broadcast(tf.convert_to_tensor(variable), root_rank, own, process_set=process_set)
+        assigned = variable.assign(value)
+        results.append(value if tf.executing_eagerly() else tf.convert_to_tensor(assigned))
+    return results
+
+
+# ---------------------------------------------------------------------------- alltoall
+
+def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None,
+             ignore_name_scope: bool = False,
+             process_set: ProcessSet = global_process_set) -> Any:
+    """Send splits[r] rows to rank r, in order, and receive what the others send.
+
+    Without splits (equal parts) the received tensor; with them also how many rows each rank sent.
+    """
+    if not tf.is_tensor(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+    parts = tf.constant([], tf.int32) if splits is None else tf.cast(splits, tf.int32)
+    output, received = MPI_LIB.horovod_alltoall(
+        tensor, splits=parts, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set), **_names('HorovodAlltoall', name, tensor))
+    return output if splits is None else (output, received)
+
+
+@ops.RegisterGradient('HorovodAlltoall')
+def _alltoall_grad(op, grad, _grad_received):
+    returned, _ = alltoall(grad, splits=op.outputs[1], **_place(op))
+    return [returned, None]
+
+
+# ---------------------------------------------------------------------------- reducescatter
+
+def _reducescatter(tensor: Any, name: Optional[str] = None, op: int = Sum,
+                   ignore_name_scope: bool = False,
+                   process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
+                   postscale_factor: float = 1.0) -> tf.Tensor:
+    """Reduce, then keep this rank's rows; the first ranks have one more when they don't divide."""
+    if not tf.is_tensor(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+    return MPI_LIB.horovod_reducescatter(
+        tensor, reduce_op=op, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set), **_names('HorovodReducescatter', name, tensor),
+        **_factors(prescale_factor, postscale_factor))
+
+
+def _scattered(op: Any, grads: Sequence[Any]) -> List[Any]:
+    """Gradients of the parts; a sum's count once for each rank."""
+    factors = _spelled(op)
+    factor = factors['prescale_factor'] * factors['postscale_factor']
+    if op.get_attr('reduce_op') == Sum:
+        ranks = size_op(process_set_id=op.get_attr('process_set_id'))
+        grads = [grad * tf.cast(ranks, grad.dtype) for grad in grads]
+    if factor != 1.0:
+        grads = [grad * tf.cast(factor, grad.dtype) for grad in grads]
+    return grads
+
+
+@ops.RegisterGradient('HorovodReducescatter')
+def _reducescatter_grad(op, grad):
+    return allgather(_scattered(op, [grad])[0], **_place(op))
+
+
+def _grouped_reducescatter(tensors: Sequence[Any], name: Optional[str] = None, op: int = Sum,
+                           ignore_name_scope: bool = False,
+                           process_set: ProcessSet = global_process_set,
+                           prescale_factor: float = 1.0,
+                           postscale_factor: float = 1.0) -> List[tf.Tensor]:
+    """Reducescatters of tensors of one type that are carried out together or not at all."""
+    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not tensors:
+        return []
+    return MPI_LIB.horovod_grouped_reducescatter(
+        tensors, reduce_op=op, ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set),
+        **_names('HorovodGroupedReducescatter', name, tensors[0], tensors[-1]),
+        **_factors(prescale_factor, postscale_factor))
+
+
+@ops.RegisterGradient('HorovodGroupedReducescatter')
+def _grouped_reducescatter_grad(op, *grads):
+    return [allgather(grad, **_place(op)) for grad in _scattered(op, grads)]
+
+
+# ---------------------------------------------------------------------------- the rest
+
+def join() -> tf.Tensor:
+    """This rank has no more data: it supplies zeros to the others' allreduces until all have
+    joined. The number of the rank that joined last."""
+    if not tf.executing_eagerly():
+        _library.refuse_xla('HorovodJoin')
+    return MPI_LIB.horovod_join()
+
+
+def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """How many ranks the set has, as of when the operation runs."""
+    return MPI_LIB.horovod_size(process_set_id=process_set_id, name=name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
+    """1 when this rank belongs to the set, else 0, as of when the operation runs."""
+    return MPI_LIB.horovod_process_set_included(process_set_id=process_set_id, name=name)
+
+
+def local_size_op(name: Optional[str] = None) -> tf.Tensor:
+    """How many ranks this host has, as of when the operation runs."""
+    return MPI_LIB.horovod_local_size(name=name)
+
+
+def rank_op(name: Optional[str] = None, process_set_id: int = 0) -> tf.Tensor:
+    """This process's number (in the set, if one is given), as of when the operation runs."""
+    return MPI_LIB.horovod_rank(process_set_id=process_set_id, name=name)
+
+
+def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
+    """This process's number among the ranks of its host, as of when the operation runs."""
+    return MPI_LIB.horovod_local_rank(name=name)
+
+
+# No gradients flow through what is known of the ranks.
+for _kind in ('Size', 'LocalSize', 'Rank', 'LocalRank', 'ProcessSetIncluded', 'Join'):
+    ops.NotDifferentiable(f'Horovod{_kind}')
