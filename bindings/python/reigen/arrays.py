@@ -100,9 +100,14 @@ def _result(handle: int, dtype: Any) -> 'np.ndarray[Any, Any]':
     return result
 
 
-def _options(op: int, prescale: float, postscale: float, process_set: Any) -> Options:
+def check_op(op: int) -> None:
+    """ValueError unless op is a reduction."""
     if not isinstance(op, int) or not _core.Average <= op <= _core.Product:
         raise ValueError(f'{op} is not a reduction; use Average, Sum, Adasum, Min, Max or Product.')
+
+
+def _options(op: int, prescale: float, postscale: float, process_set: Any) -> Options:
+    check_op(op)
     return Options(op, 0, prescale, postscale, set_id(process_set))
 
 

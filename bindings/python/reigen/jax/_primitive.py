@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One JAX primitive for all collectives: its meaning to JAX's transformations.
+
+The primitive takes any number of arrays (more than one: a group of one element type) and gives as
+many. Its parameters are static:
+    kind         enum reigen_kind
+    name         matches the operation between ranks; in eager use None is allowed
+    op, root, prescale, postscale, process_set   struct reigen_options
+    size         ranks of the process set
+Outside of jit it goes to reigen.arrays; compiled for a CPU it is XLA's custom call to
+libreigen_jax.so. As a function of the arrays of all ranks together each collective but Min, Max,
+Product and Adasum is linear, which is all that its derivatives need.
+"""
+import itertools
+from typing import Any, List, Sequence, Tuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import ad, batching, mlir
+
+from reigen import _core, arrays
+from reigen._core import Average, Sum
+from reigen._operations import ALLGATHER, ALLREDUCE, BROADCAST, REDUCESCATTER
+from reigen.jax import _target
+
+try:
+    from jax.extend.core import Primitive
+except ImportError:
+    from jax.core import Primitive
+
+ALLTOALL = 5
+KINDS = {ALLREDUCE: 'allreduce', ALLGATHER: 'allgather', BROADCAST: 'broadcast',
+         ALLTOALL: 'alltoall', REDUCESCATTER: 'reducescatter'}
+#: Kinds whose result has another shape, or none that is known before the call.
+BY_ROWS = (ALLGATHER, ALLTOALL, REDUCESCATTER)
+
+collective_p = Primitive('reigen_collective')
+collective_p.multiple_results = True
+
+_numbers = itertools.count()
+_ffi = _target.register()
+_cpu_rule = _ffi.ffi_lowering(_target.TARGET, has_side_effect=True)
+
+
+def next_name() -> str:
+    """For a traced operation that was given none: the n-th that this rank traces."""
+    return f'jax.{next(_numbers)}'
+
+
+def forget_names() -> None:
+    """Count from the start again, as a rank does that joins now."""
+    global _numbers
+    _numbers = itertools.count()
+
+
+def _what(params: Any) -> str:
+    kind = KINDS[params['kind']]
+    return kind if params['name'] is None else f"{kind}.{params['name']}"
+
+
+# ---------------------------------------------------------------------------- shapes
+
+def _result_shape(shape: Tuple[int, ...], params: Any) -> Tuple[int, ...]:
+    kind, size = params['kind'], params['size']
+    if kind not in BY_ROWS:
+        return shape
+    if not shape:
+        raise ValueError(f'{_what(params)}: an array of at least one dimension is required.')
+    if kind == ALLGATHER:
+        return (shape[0] * size, *shape[1:])
+    if shape[0] % size:
+        raise ValueError(
+            f'{_what(params)}: {shape[0]} rows cannot be divided equally among {size} ranks, as '
+            'they must be inside jax.jit. Call it outside of jax.jit, or pad the array.')
+    return shape if kind == ALLTOALL else (shape[0] // size, *shape[1:])
+
+
+def _abstract(*avals: Any, **params: Any) -> List[Any]:
+    for aval in avals:
+        if aval.dtype.name not in arrays.CODES:
+            raise ValueError(f'{_what(params)}: arrays of {aval.dtype.name} are not supported; use '
+                             'one of ' + ', '.join(arrays.CODES) + '.')
+    return [jax.core.ShapedArray(_result_shape(aval.shape, params), aval.dtype) for aval in avals]
+
+
+collective_p.def_abstract_eval(_abstract)
+
+
+# ---------------------------------------------------------------------------- carrying out
+
+def _eager(*values: Any, **params: Any) -> List[Any]:
+    """Outside of jit: on the arrays' own memory, with whatever shapes the ranks have."""
+    kind, name, where = params['kind'], params['name'], params['process_set']
+    inputs = [np.asarray(value) for value in values]
+    scaled = (params['op'], params['prescale'], params['postscale'])
+    if kind == ALLREDUCE and len(inputs) == 1:
+        handles = [arrays.allreduce_async(inputs[0], name, *scaled, process_set=where)]
+    elif kind == ALLREDUCE:
+        handles = [arrays.grouped_allreduce_async(inputs, name, *scaled, process_set=where)]
+    elif kind == REDUCESCATTER and len(inputs) == 1:
+        handles = [arrays.reducescatter_async(inputs[0], name, *scaled, process_set=where)]
+    elif kind == REDUCESCATTER:
+        handles = [arrays.grouped_reducescatter_async(inputs, name, *scaled, process_set=where)]
+    elif kind == ALLGATHER and len(inputs) == 1:
+        handles = [arrays.allgather_async(inputs[0], name, where)]
+    elif kind == ALLGATHER:
+        handles = [arrays.grouped_allgather_async(inputs, name, where)]
+    else:
+        names = _member_names(name, len(inputs))
+        if kind == BROADCAST:
+            handles = [arrays.broadcast_async(a, params['root'], n, process_set=where)
+                       for a, n in zip(inputs, names)]
+        else:
+            handles = [arrays.alltoall_async(a, None, n, where) for a, n in zip(inputs, names)]
+    results = [arrays.synchronize(handle) for handle in handles]
+    if kind == ALLTOALL:
+        results = [rows for rows, _ in results]
+    elif len(inputs) > 1 and kind != BROADCAST:
+        results = results[0]
+    return [jnp.asarray(result) for result in results]
+
+
+def _member_names(name: Any, count: int) -> Sequence[Any]:
+    """As the library names the members of what is no group."""
+    if name is None or count == 1:
+        return [name] * count
+    return [f'{name}_{i + 1}of{count}' for i in range(count)]
+
+
+collective_p.def_impl(_eager)
+
+
+def _lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    return _cpu_rule(ctx, *operands, name=params['name'],
+                     prescale=np.float64(params['prescale']),
+                     postscale=np.float64(params['postscale']),
+                     **{key: np.int32(params[key]) for key in ('kind', 'op', 'root',
+                                                               'process_set')})
+
+
+def _lower_elsewhere(ctx: Any, *operands: Any, **params: Any) -> Any:
+    raise ValueError(
+        f'{_what(params)}: inside jax.jit this version of Reigen carries arrays of the CPU only. '
+        "Compile for it (JAX_PLATFORMS=cpu, or jax.default_device(jax.devices('cpu')[0])), or call "
+        'it outside of jax.jit.')
+
+
+mlir.register_lowering(collective_p, _lower_elsewhere)
+mlir.register_lowering(collective_p, _lower, platform='cpu')
+
+
+# ---------------------------------------------------------------------------- derivatives
+
+def _renamed(params: Any, suffix: str, **changes: Any) -> Any:
+    """Parameters of an operation that belongs to this one."""
+    name = params['name']
+    return {**params, 'name': None if name is None else name + suffix, **changes}
+
+
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    reduces = params['kind'] in (ALLREDUCE, REDUCESCATTER)
+    if reduces and params['op'] not in (Average, Sum):
+        raise TypeError(f'{_what(params)}: only Average and Sum can be differentiated.')
+    results = collective_p.bind(*primals, **params)
+    if all(type(tangent) is ad.Zero for tangent in tangents):
+        return results, [ad.Zero.from_primal_value(result) for result in results]
+    return results, collective_p.bind(*map(ad.instantiate_zeros, tangents),
+                                      **_renamed(params, '.tangent'))
+
+
+def _transpose(cotangents: Any, *operands: Any, **params: Any) -> List[Any]:
+    given = [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    base = _renamed(params, '')
+    if base['name'] is not None and base['name'].endswith('.tangent'):
+        base['name'] = base['name'][:-len('.tangent')]
+    kind = params['kind']
+    if kind in (ALLREDUCE, ALLTOALL):
+        return list(collective_p.bind(*given, **_renamed(base, '.grad')))
+    if kind == ALLGATHER:
+        return list(collective_p.bind(*given, **_renamed(base, '.grad', kind=REDUCESCATTER,
+                                                         op=Sum)))
+    if kind == BROADCAST:
+        sums = collective_p.bind(*given, **_renamed(base, '.grad', kind=ALLREDUCE, op=Sum))
+        return list(sums) if _core.rank() == params['root'] else list(map(jnp.zeros_like, sums))
+    factor = params['prescale'] * params['postscale']
+    if params['op'] == Average:
+        factor /= params['size']
+    everyones = collective_p.bind(*given, **_renamed(base, '.grad', kind=ALLGATHER, op=Sum,
+                                                     prescale=1.0, postscale=1.0))
+    return [each if factor == 1 else each * jnp.asarray(factor, each.dtype) for each in everyones]
+
+
+ad.primitive_jvps[collective_p] = _jvp
+ad.primitive_transposes[collective_p] = _transpose
+
+
+def _batch(values: Any, axes: Any, **params: Any) -> Any:
+    """Under vmap: one operation for the whole batch. Each rank's batch must have one size."""
+    if params['kind'] not in BY_ROWS:
+        if params['kind'] == ALLREDUCE and params['op'] == _core.Adasum:
+            raise TypeError(f'{_what(params)}: Adasum cannot be used under jax.vmap.')
+        return collective_p.bind(*values, **params), axes
+    # Rows stay first; a batch is one more dimension behind them.
+    moved = [value if axis is None else jnp.moveaxis(value, axis, 1)
+             for value, axis in zip(values, axes)]
+    return (collective_p.bind(*moved, **params),
+            [None if axis is None else 1 for axis in axes])
+
+
+batching.primitive_batchers[collective_p] = _batch

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libreigen_jax.so: finding it, and telling XLA of its one target."""
+import ctypes
+import os
+from typing import Any, List
+
+from reigen import _core, _lib
+
+#: XLA knows the handler by this name.
+TARGET = 'reigen_collective'
+OLDEST = 'JAX 0.4.31'
+
+
+def _ffi() -> Any:
+    """jax.ffi, which older versions call jax.extend.ffi."""
+    try:
+        import jax
+        try:
+            from jax import ffi
+        except ImportError:
+            from jax.extend import ffi
+    except ImportError as error:
+        version = getattr(jax, '__version__', '?') if 'jax' in locals() else None
+        raise ImportError('JAX is not installed: pip install jax' if version is None else
+                          f'JAX {version} has no foreign function interface; {OLDEST} or a newer '
+                          'one is needed.') from error
+    return ffi
+
+
+def _candidates() -> List[str]:
+    """Beside libreigen.so, beside the package, or where the build tree has it."""
+    named = os.environ.get('REIGEN_JAX_LIBRARY')
+    if named:
+        return [named]
+    where = os.path.dirname(_lib.path)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [os.path.join(folder, 'libreigen_jax.so') for folder in (
+        where, os.path.join(where, '..', '..', 'bindings', 'jax'),
+        os.path.join(where, '..', 'bindings', 'jax'), package)]
+
+
+def _load() -> Any:
+    tried = _candidates()
+    path = next((p for p in tried if os.path.exists(p)), None)
+    if path is None:
+        raise ImportError('libreigen_jax.so was not found; looked for ' + ', '.join(tried)
+                          + '. Run make in the source tree, or name it in REIGEN_JAX_LIBRARY.')
+    try:
+        # It asks for libreigen.so by that name, which is loaded already.
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f'{path} cannot be loaded: {error}') from error
+
+
+def register() -> Any:
+    """Load the library and register the target for CPUs. Returns JAX's module ffi."""
+    ffi = _ffi()
+    library = _load()
+    # While the runtime shuts down, the library's thread must not look into it.
+    _core.before_shutdown.append(library.reigen_jax_pause)
+    _core.after_shutdown.append(library.reigen_jax_resume)
+    ffi.register_ffi_target(TARGET, ffi.pycapsule(library.reigen_jax_collective), platform='cpu')
+    return ffi
