@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimizers of Keras that reduce gradients before they apply them.
+
+Three kinds have different entrances: those of Keras 3 (`apply`), those of Keras 2 and the legacy
+ones of Keras 2 (`apply_gradients`). All others of their ways lead through these.
+"""
+import functools
+import importlib
+from typing import Any
+
+
+class CallableList(list):
+    """A list that also answers to a call: `optimizer.variables` and `optimizer.variables()`."""
+
+    def __call__(self):
+        return self
+
+
+class Distributed:
+    """Marks the subclasses made here."""
+
+    _horovod: Any = None
+
+    def register_local_var(self, var: Any) -> None:
+        """This variable is of this rank only: its gradient is not reduced."""
+        self._horovod.local.add(var)
+
+
+def _is_keras_3(optimizer_class: type) -> bool:
+    return hasattr(optimizer_class, 'stateless_apply')
+
+
+@functools.lru_cache(maxsize=None)
+def _subclass_3(base: type) -> type:
+    class Optimizer(Distributed, base):
+
+        @property
+        def variables(self):
+            return CallableList(super().variables)
+
+        def apply(self, grads, trainable_variables=None):
+            """Reduce the gradients over the ranks, then update the variables."""
+            grads = list(grads)
+            if self._horovod is None or not grads:
+                return super().apply(grads, trainable_variables)
+            if trainable_variables is None:
+                variables = list(self._trainable_variables)
+            else:
+                variables = list(trainable_variables)
+            if not self.built and self._horovod.passes > 1:
+                self.build(variables)
+                self.built = True
+            grads = self._horovod.compute_gradients(grads, variables)
+            return self._horovod.apply_gradients(
+                lambda: super(Optimizer, self).apply(grads, variables), self)
+
+    return Optimizer
+
+
+@functools.lru_cache(maxsize=None)
+def _subclass_2(base: type) -> type:
+    class Optimizer(Distributed, base):
+
+        def apply_gradients(self, grads_and_vars, *args, **kwargs):
+            """Reduce the gradients over the ranks, then update the variables."""
+            pairs = list(grads_and_vars)
+            if self._horovod is None or not pairs:
+                return super().apply_gradients(pairs, *args, **kwargs)
+            variables = [v for _, v in pairs]
+            grads = self._horovod.compute_gradients([g for g, _ in pairs], variables)
+            self._horovod.prepare_optimizer(self, variables)
+            return self._horovod.apply_gradients(
+                lambda: super(Optimizer, self).apply_gradients(list(zip(grads, variables)), *args,
+                                                               **kwargs),
+                self)
+
+    return Optimizer
+
+
+def _subclass(base: type) -> type:
+    """The subclass that reduces; it bears the name and module of the class itself."""
+    if issubclass(base, Distributed):
+        return base
+    cls = _subclass_3(base) if _is_keras_3(base) else _subclass_2(base)
+    cls.__name__, cls.__qualname__ = base.__name__, base.__qualname__
+    cls.__module__, cls.__doc__ = base.__module__, base.__doc__
+    return cls
+
+
+def distribute(keras, optimizer: Any, combiner: Any) -> Any:
+    """A new optimizer with the settings of `optimizer`, and its state where it has run."""
+    keep_out_of_xla()
+    found = _subclass(type(optimizer)).from_config(optimizer.get_config())
+    object.__setattr__(found, '_horovod', combiner)
+    if _is_keras_3(type(optimizer)) and getattr(optimizer, 'built', False):
+        _take_state(found, optimizer, optimizer._trainable_variables)
+    return found
+
+
+def _take_state(optimizer: Any, other: Any, variables: Any) -> None:
+    optimizer.build(list(variables))
+    for new, old in zip(optimizer.variables, other.variables):
+        new.assign(old)
+
+
+def _knows(optimizer: Any, model: Any) -> bool:
+    """Whether the model's variables are those that the optimizer was built with. Files of the
+    format HDF5 are loaded by Keras 3 so that they are not, and fit() fails."""
+    ours, theirs = model.trainable_variables, optimizer._trainable_variables
+    return len(ours) == len(theirs) and all(a is b for a, b in zip(ours, theirs))
+
+
+def _rebuilt(optimizer: Any, variables: Any) -> Any:
+    found = _subclass(type(optimizer)).from_config(optimizer.get_config())
+    _take_state(found, optimizer, variables)
+    return found
+
+
+def distribute_in_place(keras, model: Any, wrap_optimizer) -> None:
+    """Turn a loaded model's optimizer into one that reduces."""
+    keep_out_of_xla()
+    optimizer = model.optimizer
+    combiner = wrap_optimizer(optimizer)
+    if _is_keras_3(type(optimizer)) and optimizer.built and not _knows(optimizer, model):
+        model.optimizer = _rebuilt(optimizer, model.trainable_variables)
+    else:
+        optimizer.__class__ = _subclass(type(optimizer))
+    object.__setattr__(model.optimizer, '_horovod', combiner)
+    if hasattr(model, 'jit_compile'):
+        model.jit_compile = False
+    for name in ('train_function', 'train_tf_function'):
+        if hasattr(model, name):
+            setattr(model, name, None)
+
+
+def _take_out_of_loss_scale(model: Any) -> None:
+    """compile() puts optimizers of float16 models into a LossScaleOptimizer, which decides by the
+    gradients of its rank whether to step at all. The ranks have to decide together, so reducing
+    moves to the outer optimizer."""
+    outer = model.optimizer
+    inner = getattr(outer, 'inner_optimizer', None)
+    if isinstance(inner, Distributed) and not isinstance(outer, Distributed):
+        combiner = inner._horovod
+        inner.__class__ = type(inner).__mro__[2]
+        outer.__class__ = _subclass(type(outer))
+        object.__setattr__(outer, '_horovod', combiner)
+
+
+@functools.lru_cache(maxsize=None)
+def keep_out_of_xla() -> None:
+    """Keras 3 compiles whole training steps with XLA, in which no collective can run, unless the
+    model says that it does not support that. One with a distributed optimizer does not."""
+    try:
+        trainer = importlib.import_module('keras.src.trainers.trainer')
+        supports_jit = trainer.model_supports_jit
+    except (ImportError, AttributeError):
+        return
+
+    @functools.wraps(supports_jit)
+    def model_supports_jit(model):
+        if getattr(model, 'optimizer', None) is not None:
+            _take_out_of_loss_scale(model)
+            if isinstance(model.optimizer, Distributed):
+                return False
+        return supports_jit(model)
+
+    trainer.model_supports_jit = model_supports_jit
+
+
+def make_variables_callable(tensorflow: Any) -> None:
+    """Let `optimizer.variables()` work with Keras 3, where `variables` is a property: scripts that
+    were written for Keras 2 broadcast what that call gives."""
+    optimizer = tensorflow.keras.optimizers.Optimizer
+    found = next((vars(c)['variables'] for c in optimizer.__mro__ if 'variables' in vars(c)), None)
+    if not _is_keras_3(optimizer) or not isinstance(found, property):
+        return
+    if not getattr(found.fget, 'horovod', False):
+        def variables(self):
+            return CallableList(found.fget(self))
+
+        variables.horovod = True
+        optimizer.variables = property(variables, doc=found.__doc__)

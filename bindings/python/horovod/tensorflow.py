@@ -1,3 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-raise ImportError('horovod.tensorflow is not part of this version of Reigen, which carries PyTorch '
-                  'only (horovod.torch).')

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Broadcasts and gathers of more than one tensor: variables and Python objects.
+
+Objects travel as pickled bytes, inside the job's own collectives only: every byte that is unpickled
+came from another rank of this job.
+"""
+import pickle
+from typing import Any, Callable, Iterable, List
+
+import numpy as np
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_
+from horovod.tensorflow.util import native
+
+
+def broadcast_variables(variables: Iterable[Any], root_rank: int,
+                        process_set: ProcessSet = global_process_set, inplace: bool = False):
+    """Give every rank the variables' values on root_rank.
+
+    Executed eagerly or in a tf.function it happens at once; in a graph of TensorFlow 1 an operation
+    is returned that a session has to run. Keras 3's variables are taken as well. `inplace` lets
+    the values be received where the variables lie.
+    """
+    variables = [native(v) for v in variables]
+    if inplace:
+        done = broadcast_(variables, root_rank, process_set=process_set) if variables else []
+    else:
+        # A list first: in a graph all are under way together.
+        values = [broadcast(v, root_rank, process_set=process_set) for v in variables]
+        done = [v.assign(value) for v, value in zip(variables, values)]
+    return None if tf.executing_eagerly() else tf.group(*done)
+
+
+def _value(tensor: tf.Tensor, session) -> np.ndarray:
+    """The tensor's value: at once when executed eagerly, else from a session."""
+    if tf.executing_eagerly():
+        return tensor.numpy()
+    return (session or tf.compat.v1.keras.backend.get_session()).run(tensor)
+
+
+def _feed(array: np.ndarray):
+    """The array as a tensor whose shape a graph does not fix."""
+    if tf.executing_eagerly():
+        return tf.convert_to_tensor(array)
+    return tf.constant(array)
+
+
+def broadcast_object_fn(root_rank: int = 0, session=None, name: str = None,
+                        process_set: ProcessSet = global_process_set) -> Callable[[Any], Any]:
+    """A function that does broadcast_object(). In a graph of TensorFlow 1 its operations are made
+    once, however often it is called."""
+    name = name or 'broadcast_object'
+    if tf.executing_eagerly():
+        def once(obj):
+            data = _pickled(obj) if process_set.rank() == _place(root_rank, process_set) else b''
+            size = broadcast(tf.constant([len(data)], tf.int64), root_rank, f'{name}.size',
+                             process_set=process_set)
+            buffer = np.zeros(int(size[0]), np.uint8)
+            buffer[:len(data)] = np.frombuffer(data, np.uint8)
+            found = broadcast(tf.constant(buffer), root_rank, f'{name}.data',
+                              process_set=process_set)
+            return pickle.loads(found.numpy().tobytes())
+        return once
+
+    size_in = tf.compat.v1.placeholder(tf.int64, [1])
+    data_in = tf.compat.v1.placeholder(tf.uint8, [None])
+    size_out = broadcast(size_in, root_rank, f'{name}.size', process_set=process_set)
+    data_out = broadcast(data_in, root_rank, f'{name}.data', process_set=process_set)
+
+    def run(obj):
+        own = session or tf.compat.v1.keras.backend.get_session()
+        data = _pickled(obj) if process_set.rank() == _place(root_rank, process_set) else b''
+        size = own.run(size_out, {size_in: [len(data)]})
+        buffer = np.zeros(int(size[0]), np.uint8)
+        buffer[:len(data)] = np.frombuffer(data, np.uint8)
+        return pickle.loads(own.run(data_out, {data_in: buffer}).tobytes())
+
+    return run
+
+
+def _pickled(obj: Any) -> bytes:
+    return pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
+
+
+def _place(root_rank: int, process_set: ProcessSet) -> int:
+    """root_rank's number in the set."""
+    ranks = process_set.ranks
+    return root_rank if process_set.process_set_id == 0 or not ranks else ranks.index(root_rank)
+
+
+def broadcast_object(obj: Any, root_rank: int = 0, session=None, name: str = None,
+                     process_set: ProcessSet = global_process_set) -> Any:
+    """root_rank's object, on every rank. It must be one that pickle takes."""
+    return broadcast_object_fn(root_rank, session, name, process_set)(obj)
+
+
+def allgather_object(obj: Any, session=None, name: str = None,
+                     process_set: ProcessSet = global_process_set) -> List[Any]:
+    """The objects of all ranks of the set, in the order of ranks."""
+    name = name or 'allgather_object'
+    data = np.frombuffer(_pickled(obj), np.uint8)
+    sizes = _value(allgather(_feed(np.array([len(data)], np.int64)), f'{name}.size',
+                             process_set=process_set), session)
+    everyones = _value(allgather(_feed(data), f'{name}.data', process_set=process_set), session)
+    ends = np.cumsum(sizes)
+    return [pickle.loads(everyones[end - size:end].tobytes()) for end, size in zip(ends, sizes)]

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reducing gradients: what the tape and all the optimizers have in common."""
+from typing import Any, List, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod._keras.groups import check_groups
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import split_list
+from horovod.tensorflow.collectives import allreduce, divide, grouped_allreduce
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import Adasum, Average
+from horovod.tensorflow.util import alone, variable_key
+
+__all__ = ['GradientReducer', 'LocalVariables', 'PREDIVIDE_NEEDS_AVERAGE', 'check_groups']
+
+PREDIVIDE_NEEDS_AVERAGE = 'gradient_predivide_factor not supported with op != Average'
+
+
+class GradientReducer:
+    """reduce(gradients, variables): gradients combined over the ranks, None where there was none.
+
+    In a graph each gradient is reduced as soon as it exists, unless `groups` binds some together;
+    executed eagerly, where one operation waits for the other, all go in one group.
+    """
+
+    def __init__(self, name: str, device_dense: str = '', device_sparse: str = '',
+                 compression=Compression.none, sparse_as_dense: bool = False, op: int = Average,
+                 gradient_predivide_factor: float = 1.0, groups=None,
+                 process_set: ProcessSet = global_process_set):
+        if gradient_predivide_factor != 1.0 and op != Average:
+            raise ValueError(PREDIVIDE_NEEDS_AVERAGE)
+        self.name = name
+        self.op = op
+        self.process_set = process_set
+        self.sparse_as_dense = sparse_as_dense
+        # Averaging divides by the size; these two move a factor of it before the sum.
+        self._options = dict(device_dense=device_dense, device_sparse=device_sparse,
+                             compression=compression, op=op,
+                             prescale_factor=1.0 / gradient_predivide_factor,
+                             postscale_factor=gradient_predivide_factor, process_set=process_set)
+        self._groups = groups
+        if isinstance(groups, (list, tuple)):
+            self._groups = [{variable_key(v) for v in group} for group in groups]
+
+    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None) -> List:
+        grads = list(grads)
+        if alone(self.process_set.size()):
+            return grads
+        if self.sparse_as_dense:
+            grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g
+                     for g in grads]
+        if not tf.executing_eagerly():
+            with tf.name_scope(f'{self.name}_Allreduce'):
+                return self._reduce(grads, variables, None)
+        return self._reduce(grads, variables, f'{self.name}_Allreduce')
+
+    def _reduce(self, grads, variables, name):
+        results: List[Any] = [None] * len(grads)
+        for number, positions in enumerate(self._bundles(grads, variables)):
+            own = name and f'{name}.{number}'
+            if len(positions) == 1:
+                reduced = [allreduce(grads[positions[0]], name=own, **self._options)]
+            else:
+                reduced = grouped_allreduce([grads[i] for i in positions], name=own,
+                                            **self._options)
+            for i, grad in zip(positions, reduced):
+                results[i] = grad
+        return results
+
+    def _bundles(self, grads, variables) -> List[List[int]]:
+        """Positions of the gradients that go together. Sparse ones and Adasum's, which works on
+        each tensor by itself, go alone."""
+        present = [i for i, g in enumerate(grads) if g is not None]
+        together = [i for i in present if not isinstance(grads[i], tf.IndexedSlices)]
+        if self.op == Adasum:
+            together = []
+        single = [[i] for i in present if i not in set(together)]
+        if isinstance(self._groups, int):
+            return split_list(together, self._groups) + single
+        if self._groups and variables is not None:
+            keys = [variable_key(v) for v in variables]
+            bound = [[i for i in together if keys[i] in group] for group in self._groups]
+            left = set(together).difference(*bound)
+            return [b for b in bound if b] + [[i] for i in together if i in left] + single
+        if tf.executing_eagerly() and together:
+            return [together] + single
+        return [[i] for i in present]
+
+
+class LocalVariables:
+    """The variables of one rank only: their gradients are not reduced."""
+
+    def __init__(self, scale: bool, process_set: ProcessSet):
+        self.scale = scale
+        self.process_set = process_set
+        self._keys = set()
+
+    def add(self, variable: Any) -> None:
+        self._keys.add(variable_key(variable))
+
+    def __contains__(self, variable: Any) -> bool:
+        return bool(self._keys) and variable_key(variable) in self._keys
+
+    def apart(self, grads: Sequence[Any], variables: Sequence[Any], reduce) -> List[Any]:
+        """reduce(gradients, variables) for the shared variables; a local one's gradient is divided
+        by the number of ranks when `scale` is set, as averaging would have done with zeros."""
+        grads, variables = list(grads), list(variables)
+        if not self._keys:
+            return reduce(grads, variables)
+        shared = [i for i, v in enumerate(variables) if v not in self]
+        reduced = reduce([grads[i] for i in shared], [variables[i] for i in shared])
+        results = [g if i in set(shared) else self._scaled(g) for i, g in enumerate(grads)]
+        for i, grad in zip(shared, reduced):
+            results[i] = grad
+        return results
+
+    def _scaled(self, grad: Any) -> Any:
+        if grad is None or not self.scale:
+            return grad
+        if isinstance(grad, tf.IndexedSlices):
+            return tf.IndexedSlices(divide(grad.values, self.process_set), grad.indices,
+                                    grad.dense_shape)
+        return divide(grad, self.process_set)
