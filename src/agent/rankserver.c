@@ -34,6 +34,8 @@ struct rg_rankserver {
     struct rg_agent *agent;
     int fd;
     struct rg_io io;
+    struct rg_acceptor acceptor;
+    struct rg_timer pause; /* until it makes sense to accept again */
     char name[64];
     struct rg_rankconn *conns;
     size_t npending;
@@ -294,12 +296,30 @@ static bool is_our_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
 }
 
+static void accept_ready(void *arg, int events);
+
+static void accept_again(void *arg)
+{
+    struct rg_rankserver *server = arg;
+
+    rg_io_start(&server->io, server->agent->loop, server->fd, RG_IO_READ, accept_ready, server);
+}
+
 static void accept_ready(void *arg, int events)
 {
     struct rg_rankserver *server = arg;
-    int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool tell;
+    int fd = rg_accept(&server->acceptor, server->fd, &tell);
 
     (void) events;
+    if (tell)
+        rg_agent_note(server->agent, "no free descriptor for a rank's runtime that connects: it "
+                                     "waits until there is one (ulimit -n)");
+    if (fd == -EMFILE) {
+        rg_io_stop(&server->io);
+        rg_timer_start(&server->pause, server->agent->loop, RG_ACCEPT_PAUSE_MS, 0, accept_again,
+                       server);
+    }
     if (fd < 0)
         return;
     struct rg_rankconn *conn = NULL;
@@ -373,6 +393,7 @@ void rg_rankserver_destroy(struct rg_rankserver *server)
     while (server->conns)
         conn_destroy(server->conns);
     rg_io_stop(&server->io);
+    rg_timer_stop(&server->pause);
     if (server->fd >= 0)
         close(server->fd);
     explicit_bzero(server->data_key, sizeof(server->data_key));

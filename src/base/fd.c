@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/time.h"
+
 static int set_flag(int fd, int get, int set, int flag, bool on)
 {
     int flags = fcntl(fd, get);
@@ -156,4 +158,28 @@ int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err)
         *p = '/';
     }
     return make_one(part, mode, err);
+}
+
+bool rg_accept_pauses(const struct rg_acceptor *acceptor)
+{
+    return acceptor->resume_ns > 0 && rg_now_ns() < acceptor->resume_ns;
+}
+
+int rg_accept(struct rg_acceptor *acceptor, int listen_fd, bool *ret_tell)
+{
+    int fd;
+
+    *ret_tell = false;
+    if (rg_accept_pauses(acceptor))
+        return -EMFILE;
+    fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    acceptor->resume_ns = 0;
+    if (fd >= 0)
+        return fd;
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return -errno;
+    acceptor->resume_ns = rg_now_ns() + RG_ACCEPT_PAUSE_MS * RG_NS_PER_MS;
+    *ret_tell = !acceptor->told;
+    acceptor->told = true;
+    return -EMFILE;
 }

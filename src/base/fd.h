@@ -28,6 +28,21 @@ int rg_write_all(int fd, const void *data, size_t nbytes);
 int rg_pipe(int ret_fds[2]);
 int rg_socketpair(int ret_fds[2]);
 
+/* Accepting on one listening socket, with a pause when the process is out of descriptors: the
+ * socket stays readable then, and whoever polls it would turn in circles. Zeroed at first. */
+struct rg_acceptor {
+    uint64_t resume_ns; /* CLOCK_MONOTONIC; 0: no pause */
+    bool told;
+};
+#define RG_ACCEPT_PAUSE_MS 100
+
+/* The next connection, non-blocking and close-on-exec: a descriptor, or -EAGAIN (nobody is there),
+ * or -EMFILE (no descriptor or no memory for it, now or less than RG_ACCEPT_PAUSE_MS ago), or
+ * -errno. *ret_tell: this is the first time that it was -EMFILE, and worth a line in the log. */
+int rg_accept(struct rg_acceptor *acceptor, int listen_fd, bool *ret_tell);
+/* True while there is no use in polling listen_fd. */
+bool rg_accept_pauses(const struct rg_acceptor *acceptor);
+
 /* Read a whole file, at most max_nbytes (-EFBIG beyond). *ret_data is NUL-terminated and the
  * caller's. ret_nbytes may be NULL. 0 or -errno. Works on /proc files. */
 int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes);

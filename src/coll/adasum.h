@@ -23,7 +23,7 @@
  * computed once (or by code that gives the same bits on every CPU): all members hold the same
  * bits, and the same in every run. float16 and bfloat16 are computed in float32 and rounded once.
  *
- * Memory, per operation: the vector's size to receive into (float16 and bfloat16: three times that),
+ * Memory, per operation: the vector's size to receive into (float16, bfloat16: three times that),
  * and once more for a group or without an output.
  *
  * Thread rule: exec's, under the engine's drive lock; nothing blocks. A step computes on all it

@@ -29,6 +29,7 @@ static void free_engine(struct rg_engine *engine)
         rg_order_destroy(engine->order, EXEC_CLOSE_MS);
     rg_exec_destroy(engine->exec, EXEC_CLOSE_MS);
     rg_run_fini(engine);
+    rg_multi_fini(engine);
     rg_registry_fini(&engine->registry);
     rg_handles_fini(&engine->handles);
     rg_stall_destroy(engine->stall);

@@ -115,6 +115,12 @@ struct rg_run {
 
 struct rg_stall; /* stall.h */
 
+/* An entry that the leader holds until all ranks of the node have read the log up to here. */
+struct rg_adopted {
+    uint32_t id;
+    uint64_t until; /* UINT64_MAX: not in the log yet */
+};
+
 struct rg_engine {
     struct rg_team *team;
     const struct rg_config *config;
@@ -140,6 +146,8 @@ struct rg_engine {
     struct rg_run_item decided[RG_RUN_MAX]; /* leader: a fused run that is not complete */
     int ndecided;
     bool told_death, told_shutdown; /* leader: to the other leaders */
+    struct rg_adopted *adopted;   /* leader: entries that it holds for the whole node; owned */
+    int nadopted, adopted_capacity;
     int epoll_fd;                 /* several nodes: what a driver sleeps in; else -1 */
 
     _Atomic uint32_t events;      /* process-private futex */
@@ -257,6 +265,7 @@ bool rg_join_drive(struct rg_engine *engine);
 void rg_multi_events(struct rg_engine *engine, struct rg_order_events *ret_events);
 bool rg_multi_drive(struct rg_engine *engine);
 void rg_multi_flush(struct rg_engine *engine);
+void rg_multi_fini(struct rg_engine *engine);
 
 /* ---- watch.c: by the communication thread */
 void rg_watch_tick(struct rg_engine *engine);

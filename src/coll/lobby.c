@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/knock.h"
+#include "coll/report.h"
 #include "coll/sock.h"
 
 struct visitor {
@@ -22,6 +24,7 @@ struct visitor {
 
 struct rg_lobby {
     struct rg_lobby_options options;
+    struct rg_acceptor acceptor;
     int nstrangers;
     struct visitor *visitors;
 };
@@ -85,9 +88,13 @@ static bool is_welcome(const struct rg_lobby *lobby, int fd)
 
 static void accept_all(struct rg_lobby *lobby)
 {
-    for (;;) {
-        int fd = accept4(lobby->options.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    bool tell;
 
+    for (;;) {
+        int fd = rg_accept(&lobby->acceptor, lobby->options.listen_fd, &tell);
+
+        if (tell)
+            rg_report(RG_LOG_WARN, RG_LOBBY_FULL_TEXT);
         if (fd < 0)
             return;
         struct visitor *visitor = is_welcome(lobby, fd) ? calloc(1, sizeof(*visitor)) : NULL;
@@ -188,7 +195,7 @@ int rg_lobby_wait_fds(struct rg_lobby *lobby, int *ret_fds, unsigned *ret_events
 {
     int n = 0;
 
-    if (max > 0) {
+    if (max > 0 && !rg_accept_pauses(&lobby->acceptor)) {
         ret_fds[n] = lobby->options.listen_fd;
         ret_events[n++] = EPOLLIN;
     }
@@ -219,9 +226,11 @@ int rg_lobby_wait(struct rg_lobby *lobby, uint64_t deadline_ns)
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };
         uint64_t left_ms = (deadline_ns - now_ns) / RG_NS_PER_MS + 1;
-
         /* Strangers are looked after once a second. */
-        if (poll(pfds, (nfds_t) n, left_ms > 1000 ? 1000 : (int) left_ms) < 0 && errno != EINTR)
+        uint64_t most_ms = rg_accept_pauses(&lobby->acceptor) ? RG_ACCEPT_PAUSE_MS : 1000;
+
+        if (poll(pfds, (nfds_t) n, (int) (left_ms > most_ms ? most_ms : left_ms)) < 0 &&
+            errno != EINTR)
             return -errno;
     }
 }

@@ -19,6 +19,8 @@
 
 #define RG_LOBBY_KNOCK_MS 10000
 #define RG_LOBBY_STRANGERS_MAX 256
+#define RG_LOBBY_FULL_TEXT                                                                  \
+    "no free descriptor for a rank that connects: it waits until there is one (ulimit -n)"
 
 struct rg_lobby;
 

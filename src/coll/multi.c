@@ -3,6 +3,7 @@
  * Jobs of several nodes, seen from the engine: the leader offers what has arrived on its node,
  * and puts what all leaders have decided into its node's log.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "coll/engine.h"
@@ -18,7 +19,42 @@ void rg_multi_flush(struct rg_engine *engine)
         engine->decided[i].flags |= RG_RUN_MORE;
     engine->ndecided = 0;
     rg_runlog_append(&engine->view.log, engine->decided, n, rg_log_slowest, engine);
+    for (int i = engine->nadopted; i > 0 && engine->adopted[i - 1].until == UINT64_MAX; i--)
+        engine->adopted[i - 1].until = rg_runlog_tail(&engine->view.log);
     rg_engine_ring_all(engine, true);
+}
+
+/* Let go of what all ranks of the node have carried out. */
+static void release_adopted(struct rg_engine *engine)
+{
+    uint64_t low = rg_log_slowest(engine);
+    int n = 0;
+
+    while (n < engine->nadopted && engine->adopted[n].until <= low)
+        rg_registry_release(&engine->view, engine->adopted[n++].id);
+    engine->nadopted -= n;
+    memmove(engine->adopted, engine->adopted + n,
+            (size_t) engine->nadopted * sizeof(*engine->adopted));
+}
+
+static int adopt(struct rg_engine *engine, const char *name, const struct rg_signature *sig,
+                 struct rg_run_item *item)
+{
+    int r;
+
+    if (engine->nadopted == engine->adopted_capacity) {
+        int capacity = engine->adopted_capacity ? 2 * engine->adopted_capacity : 64;
+        struct rg_adopted *bigger = realloc(engine->adopted, (size_t) capacity * sizeof(*bigger));
+
+        if (!bigger)
+            return -ENOMEM;
+        engine->adopted = bigger;
+        engine->adopted_capacity = capacity;
+    }
+    r = rg_registry_adopt(&engine->registry, name, sig, &item->id, &item->epoch);
+    if (r == 0)
+        engine->adopted[engine->nadopted++] = (struct rg_adopted){ item->id, UINT64_MAX };
+    return r;
 }
 
 static void decide(struct rg_engine *engine, struct rg_run_item item, bool fused)
@@ -38,9 +74,12 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
     if (r == 0 && rg_stall_take_offer(engine->stall, item.id, &item.epoch) == 0)
         r = 0;
     else
-        r = rg_registry_adopt(&engine->registry, name, sig, &item.id, &item.epoch);
-    if (r < 0)
+        r = adopt(engine, name, sig, &item);
+    if (r < 0) {
+        rg_view_abort(&engine->view, ENOMEM, -1,
+                      "an operation of the other hosts could not be taken up: too many names");
         return;
+    }
     if (error) {
         rg_registry_fail(&engine->view, item.id, item.epoch, error);
         item.flags |= RG_RUN_FAILED;
@@ -159,5 +198,12 @@ bool rg_multi_drive(struct rg_engine *engine)
         rg_engine_ring_all(engine, true);
     }
     rg_multi_flush(engine);
+    if (engine->nadopted)
+        release_adopted(engine);
     return moved;
+}
+
+void rg_multi_fini(struct rg_engine *engine)
+{
+    free(engine->adopted);
 }

@@ -407,12 +407,26 @@ int rg_registry_adopt(struct rg_registry *registry, const char *key, const struc
             if (r == 0)
                 atomic_store(&entry->version, next_version(view));
         }
-        atomic_store(&entry->ready_epoch, epoch);
-        *ret_id = id;
-        *ret_epoch = epoch;
+        if (r == 0) {
+            atomic_store(&entry->ready_epoch, epoch);
+            entry->holders++;
+            *ret_id = id;
+            *ret_epoch = epoch;
+        } else if (entry->holders == 0) {
+            entry_free(view, id);
+        }
     }
     rg_view_unlock(view);
     return r;
+}
+
+void rg_registry_release(struct rg_view *view, uint32_t id)
+{
+    if (rg_view_lock(view) < 0)
+        return;
+    if (--view->entries[id].holders == 0)
+        entry_free(view, id);
+    rg_view_unlock(view);
 }
 
 /* ---- records, under the engine's state lock ---- */

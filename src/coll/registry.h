@@ -74,9 +74,11 @@ int rg_registry_announce(struct rg_registry *registry, struct rg_record *record,
                          const struct rg_notice *notice, uint64_t *ret_epoch, bool *ret_hit);
 
 /* The entry of a name that no rank of this node has announced (all of them have joined): made if
- * need be, ready for its next epoch. 0 or -errno. */
+ * need be, ready for its next epoch, and held until it is released, which must be after all ranks
+ * of the node have carried it out. 0 or -errno. */
 int rg_registry_adopt(struct rg_registry *registry, const char *key, const struct rg_signature *sig,
                       uint32_t *ret_id, uint64_t *ret_epoch);
+void rg_registry_release(struct rg_view *view, uint32_t id);
 
 /* All entries' epochs to what the rank that is farthest has; when nothing is in flight on any
  * rank. Under the mutex. */

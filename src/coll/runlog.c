@@ -71,6 +71,11 @@ bool rg_runlog_read(const struct rg_runlog *log, uint64_t position, struct rg_ru
     return true;
 }
 
+uint64_t rg_runlog_tail(const struct rg_runlog *log)
+{
+    return atomic_load(log->tail) & ~CLOSED;
+}
+
 void rg_runlog_close(const struct rg_runlog *log)
 {
     atomic_fetch_or(log->tail, CLOSED);

@@ -55,6 +55,8 @@ int rg_runlog_append(const struct rg_runlog *log, const struct rg_run_item *item
 
 /* The item at a position, if it is there. */
 bool rg_runlog_read(const struct rg_runlog *log, uint64_t position, struct rg_run_item *ret_item);
+/* The position after the last item. */
+uint64_t rg_runlog_tail(const struct rg_runlog *log);
 void rg_runlog_close(const struct rg_runlog *log);
 /* True when closed and nothing is left at or after position. */
 bool rg_runlog_ended(const struct rg_runlog *log, uint64_t position);

@@ -15,6 +15,11 @@ def test_ranks_with_uneven_data_join(size, env):
     run('joins', size=size, env=env)
 
 
+@pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
+def test_more_names_than_there_are_entries_come_by_while_a_host_has_joined(env):
+    run('joins', 18000, size=2, env=env)
+
+
 def test_ranks_of_two_hosts_join(tmp_path):
     with two_hosts(tmp_path) as (env, enter):
         run('joins', size=4, env=env, enter=enter(4))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: joins
+ * usage: joins [NNAMES]
  * Rank r has data for 2 r + 1 steps, then joins: the others' sums are those of the ranks that
- * still have data.
+ * still have data. Then the last rank reduces NNAMES new names while all others have joined.
  */
 #include "program.h"
 
@@ -37,6 +37,44 @@ static void reduce(const char *name, int64_t count, int op, int step)
                  (double) out[i], (double) want);
 }
 
+/* A group that is too large to travel in one piece. By Adasum it may be refused: a host all of
+ * whose ranks have joined does not know its members. */
+static void reduce_group(int op, int step)
+{
+    struct reigen_options options = REIGEN_OPTIONS_INIT;
+    int64_t counts[] = { LARGE, 3, LARGE / 2 };
+    const int64_t *shapes[] = { &counts[0], &counts[1], &counts[2] };
+    const char *sums[] = { "group.0", "group.1", "group.2" };
+    const char *adasums[] = { "adasum.0", "adasum.1", "adasum.2" };
+    const int ndims[] = { 1, 1, 1 };
+    const void *ins[] = { in, in, in };
+    static float outs[3][LARGE];
+    void *to[] = { outs[0], outs[1], outs[2] };
+    float want = op == REIGEN_ADASUM ? 1 : (float) nactive(step);
+    reigen_handle handles[3];
+
+    options.op = op;
+    for (int i = 0; i < LARGE; i++)
+        in[i] = 1;
+    expect(reigen_grouped_async(REIGEN_ALLREDUCE, 3, op == REIGEN_SUM ? sums : adasums, ins, to,
+                                REIGEN_FLOAT32, shapes, ndims, &options, handles),
+           0, "group");
+    for (int i = 0; i < 3; i++) {
+        if (op == REIGEN_ADASUM && reigen_wait(handles[i], -1) == -EINVAL) {
+            expect_text(reigen_handle_error(handles[i]), "not supported with Join at this time");
+            if (nactive(step) == reigen_size())
+                fail("Adasum of a group is refused though nobody has joined");
+            reigen_release(handles[i]);
+            continue;
+        }
+        finish(handles[i], 0, "group");
+        for (int64_t k = 0; k < counts[i]; k++)
+            if (outs[i][k] != want)
+                fail("group, step %d: element %lld is %g, not %g", step, (long long) k,
+                     (double) outs[i][k], (double) want);
+    }
+}
+
 static void refused_beside_joined(int step)
 {
     int64_t shape[] = { reigen_size() };
@@ -69,6 +107,8 @@ static void epoch(int epoch)
         reduce("small", 7, REIGEN_SUM, step);
         reduce("large", LARGE, REIGEN_AVERAGE, step);
         reduce(name, 1 + step * 5000, REIGEN_SUM, step);
+        reduce_group(REIGEN_SUM, step);
+        reduce_group(REIGEN_ADASUM, step);
         refused_beside_joined(step);
     }
     expect(reigen_join_async(&handle), 0, "join");
@@ -82,11 +122,29 @@ static void epoch(int epoch)
     goes_on();
 }
 
-int main(void)
+/* A host that has joined takes names up, and forgets them. */
+static void many_names(int n)
+{
+    bool last = reigen_rank() == reigen_size() - 1;
+    char name[32];
+    int64_t count = 1;
+    reigen_handle handle;
+
+    for (int i = 0; last && i < n; i++) {
+        snprintf(name, sizeof(name), "many.%d", i);
+        in[0] = (float) i;
+        expect(reigen_allreduce(name, in, out, REIGEN_FLOAT32, &count, 1, NULL), 0, name);
+    }
+    expect(reigen_join_async(&handle), 0, "join");
+    finish(handle, reigen_size(), "the last rank to join, plus one,");
+}
+
+int main(int argc, char **argv)
 {
     begin();
     for (int i = 0; i < 3; i++)
         epoch(i);
+    many_names((int) argument(argc, argv, 1, 0));
     expect(reigen_barrier(), 0, "barrier");
     expect(reigen_shutdown(), 0, "shutdown");
     say("joined");

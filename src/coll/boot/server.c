@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/time.h"
+#include "coll/lobby.h"
+#include "coll/report.h"
 #include "coll/sock.h"
 
 #define RUNS_MAX 8
@@ -28,6 +31,7 @@ struct guest {
 
 struct rg_server {
     int listen_fd, size, nstrangers;
+    struct rg_acceptor acceptor;
     bool check_uid, use_link, has_data_key;
     uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
     char job_id[RG_JOB_ID_MAX + 1];
@@ -236,8 +240,11 @@ static void accept_all(struct rg_server *server)
 {
     for (;;) {
         uid_t uid;
-        int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        bool tell;
+        int fd = rg_accept(&server->acceptor, server->listen_fd, &tell);
 
+        if (tell)
+            rg_report(RG_LOG_WARN, RG_LOBBY_FULL_TEXT);
         if (fd < 0)
             return;
         if (server->check_uid && (rg_sock_peer(fd, &uid, NULL) < 0 || uid != geteuid())) {
@@ -286,7 +293,9 @@ static int wait_for_work(struct rg_server *server)
 
     if (!fds)
         return -ENOMEM;
-    if (server->listen_fd >= 0)
+    bool pauses = rg_accept_pauses(&server->acceptor);
+
+    if (server->listen_fd >= 0 && !pauses)
         fds[nfds++] = (struct pollfd) { server->listen_fd, POLLIN, 0 };
     for (struct guest *g = server->guests; g && nfds < room; g = g->next)
         fds[nfds++] = (struct pollfd) { g->conn.fd, rg_conn_events(&g->conn), 0 };
@@ -296,6 +305,8 @@ static int wait_for_work(struct rg_server *server)
     /* Half-open connections are looked after once a second. */
     if (server->nstrangers > 0 && left_ms > 1000)
         left_ms = 1000;
+    if (pauses && left_ms > RG_ACCEPT_PAUSE_MS)
+        left_ms = RG_ACCEPT_PAUSE_MS;
     if (poll(fds, (nfds_t) nfds, left_ms > INT_MAX ? INT_MAX : (int) left_ms) < 0 &&
         errno != EINTR)
         return -errno;

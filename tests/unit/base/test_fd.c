@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/time.h"
 #include "unit.h"
 
 static int make_dir(void **state)
@@ -138,6 +142,43 @@ static void file_in_the_way_is_named(void **state)
     assert_contains(err.text, file);
 }
 
+static void accepting_pauses_while_there_is_no_descriptor(void **state)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    socklen_t nbytes = sizeof(sa_family_t); /* the kernel finds a name */
+    struct rg_acceptor acceptor = { 0, false };
+    struct rlimit limit, none;
+    rg_autoclose int server = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rg_autoclose int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    rg_autoclose int fd = -1;
+    bool tell = true;
+
+    (void) state;
+    assert_int_equal(bind(server, (struct sockaddr *) &address, nbytes), 0);
+    assert_int_equal(listen(server, 4), 0);
+    assert_int_equal(rg_accept(&acceptor, server, &tell), -EAGAIN);
+    assert_false(tell || rg_accept_pauses(&acceptor));
+    nbytes = sizeof(address);
+    assert_int_equal(getsockname(server, (struct sockaddr *) &address, &nbytes), 0);
+    assert_int_equal(connect(client, (struct sockaddr *) &address, nbytes), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){ 0, limit.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(rg_accept(&acceptor, server, &tell), -EMFILE);
+    assert_true(tell && acceptor.resume_ns > rg_now_ns() - RG_NS_PER_MS * 1000);
+    acceptor.resume_ns = 1; /* over */
+    assert_int_equal(rg_accept(&acceptor, server, &tell), -EMFILE);
+    assert_false(tell);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    acceptor.resume_ns = UINT64_MAX;
+    assert_true(rg_accept_pauses(&acceptor));
+    assert_int_equal(rg_accept(&acceptor, server, &tell), -EMFILE);
+    acceptor.resume_ns = 1;
+    fd = rg_accept(&acceptor, server, &tell);
+    assert_true(fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
+    assert_false(rg_accept_pauses(&acceptor));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_file_is_read_whole, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(directories_are_made_with_parents, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(file_in_the_way_is_named, make_dir, remove_dir),
+        cmocka_unit_test(accepting_pauses_while_there_is_no_descriptor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
