@@ -134,7 +134,9 @@ APPLY(map_by)
     if (strcasestr(rest, ":oversubscribe"))
         request->job.oversubscribe = true;
     if (i > 1 &&
-        rg_request_note(request, "%s %s: ranks are placed by slot; which cores they get is --bind-to's", what,
+        rg_request_note(request,
+                        "%s %s: ranks are placed by slot; which cores they get is "
+                        "--bind-to's", what,
              object) < 0)
         return no_memory(err);
     return 0;
@@ -432,6 +434,7 @@ APPLY(mca)
 {
     UNUSED(value);
     /* One remark, however many parameters a command line carries. */
-    return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored", what) < 0
+    return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored",
+                           what) < 0
                ? no_memory(err) : 0;
 }

@@ -72,7 +72,8 @@ static bool next_name(struct names *names)
 }
 
 /* The one flag whose long name begins so. 0 without one, -EINVAL when there are several. */
-static int find_shortened(const char *arg, const char *name, const struct rg_hvd_option **ret_option,
+static int find_shortened(const char *arg, const char *name,
+                          const struct rg_hvd_option **ret_option,
                           struct rg_error *err)
 {
     struct names names = { 0 };

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a function reaches the ranks, and how their results come back: through a directory that only
+this user can enter, and which is removed again."""
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from typing import Any, Callable, List, Optional, Sequence
+
+import reigen
+from reigen import _launcher
+
+FUNCTION = 'function.pkl'
+PATH_FILE = 'path.pkl'
+
+
+def result_file(directory: str, rank: int) -> str:
+    return os.path.join(directory, f'result.{rank}.pkl')
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Write a file that only its owner can read; it has its name when it is complete."""
+    handle = os.open(path + '.new', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, 'wb') as out:
+        out.write(data)
+    os.rename(path + '.new', path)
+
+
+def dumps(value: Any) -> bytes:
+    """cloudpickle's bytes where it is installed, else pickle's."""
+    try:
+        import cloudpickle
+    except ImportError:
+        cloudpickle = None
+    if cloudpickle is not None:
+        return cloudpickle.dumps(value)
+    main = sys.modules.get('__main__')
+    if any(getattr(part, '__module__', None) == '__main__' and callable(part)
+           for part in (value if isinstance(value, tuple) else (value,))):
+        raise pickle.PicklingError(
+            'A function of the script itself '
+            f'({getattr(main, "__file__", "interactive")}) cannot travel without the package '
+            'cloudpickle: pip install cloudpickle, or put the function into a module.')
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise pickle.PicklingError(
+            f'{error}. Lambdas and functions inside functions can travel with the package '
+            'cloudpickle: pip install cloudpickle.') from error
+
+
+def launch_function(func: Callable, args: tuple, kwargs: dict, flags: Sequence[str],
+                    executable: Optional[str] = None) -> List[Any]:
+    """Run func on the ranks that horovodrun's flags describe; the results by rank."""
+    data = dumps((func, args, kwargs))
+    directory = tempfile.mkdtemp(prefix='reigen-run-')
+    try:
+        write_private(os.path.join(directory, FUNCTION), data)
+        # The ranks find the modules that this process finds, the function's among them.
+        write_private(os.path.join(directory, PATH_FILE), pickle.dumps(list(sys.path)))
+        home = os.path.dirname(os.path.dirname(os.path.abspath(reigen.__file__)))
+        command = [_launcher.find(), 'horovodrun', *flags, '--', executable or sys.executable,
+                   '-c', f'import sys; sys.path.insert(0, {home!r}); '
+                   'from horovod.runner import run_task; run_task.main(sys.argv[1])', directory]
+        status = subprocess.call(command)
+        return _gather(directory, status)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _gather(directory: str, status: int) -> List[Any]:
+    found = {}
+    for name in os.listdir(directory):
+        if name.startswith('result.') and name.endswith('.pkl'):
+            with open(os.path.join(directory, name), 'rb') as stream:
+                found[int(name.split('.')[1])] = pickle.load(stream)
+    failed = sorted((when, rank) for rank, (ok, when, _) in found.items() if not ok)
+    if failed:
+        rank = failed[0][1]
+        raise RuntimeError(f'The function failed on rank {rank}:\n{found[rank][2]}')
+    if status:
+        raise RuntimeError(f'horovodrun ended with exit code {status}; what went wrong stands in '
+                           'its output. `reigen explain` tells more of the code.')
+    results = []
+    for rank in range(len(found)):
+        _, _, data = found[rank]
+        try:
+            results.append(pickle.loads(data))
+        except Exception as error:
+            raise RuntimeError(f'The result of rank {rank} cannot be read here: '
+                               f'{traceback.format_exc()}') from error
+    return results
