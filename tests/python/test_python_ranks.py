@@ -21,6 +21,11 @@ def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
 
 
+def test_misuse_is_an_exception_and_never_a_hang(all_pass):
+    ranks = all_pass(2, 'misuse.py')
+    assert 'told' in ranks.text(0)
+
+
 @pytest.mark.parametrize('size', [1, 2])
 def test_elastic_states_survive_failures_and_new_hosts(all_pass, size):
     all_pass(size, 'elastic.py')

@@ -11,7 +11,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from horovod.torch.mpi_ops import Adasum, allreduce_async_, size, synchronize
+from horovod.common.process_sets import ProcessSet
+from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
 
 _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimizer.'
 
@@ -19,9 +20,11 @@ _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimize
 class DistributedAdasumOptimizer(torch.optim.Optimizer):
     """What is put before the user's optimizer class; made by DistributedOptimizer(op=Adasum)."""
 
-    def _hvd_setup(self, names: Dict[int, str], compression: Any, passes: int) -> None:
+    def _hvd_setup(self, names: Dict[int, str], compression: Any, passes: int,
+                   process_set: ProcessSet) -> None:
         self._compression = compression
         self.backward_passes_per_step = passes
+        self.process_set = process_set
         params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
         self._named: List[Tuple[str, torch.Tensor]] = [(names[id(p)], p) for p in params]
         #: Where the parameters were before the last step.
@@ -42,7 +45,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None) -> Optional[Any]:
         """The user's step on this rank, then the combination of all ranks' steps."""
-        if size() == 1:
+        if not self.process_set.included() or self.process_set.size() == 1:
             return super().step() if closure is None else super().step(closure)
         with torch.no_grad():
             for start, (_, param) in zip(self._starting_models, self._named):
@@ -59,7 +62,8 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
         sent = []
         for start, (name, param) in zip(self._starting_models, self._named):
             delta, ctx = self._compression.compress(param - start)
-            sent.append((allreduce_async_(delta, name=f'adasum.{name}', op=Adasum), ctx))
+            sent.append((allreduce_async_(delta, name=f'adasum.{name}', op=Adasum,
+                                          process_set=self.process_set), ctx))
         for (handle, ctx), start, (_, param) in zip(sent, self._starting_models, self._named):
             delta = self._compression.decompress(synchronize(handle), ctx)
             torch.add(start, delta, out=param)

@@ -21,6 +21,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.common.util import split_list
 from horovod.torch.adasum import DistributedAdasumOptimizer
@@ -43,7 +44,7 @@ _TWICE = ('optimizer.step() called without optimizer.skip_synchronize() context 
 #: A gradient of so many bytes travels alone.
 ALONE_NBYTES = 512 << 10
 #: A bucket of smaller ones is full at so many bytes ...
-BUCKET_NBYTES = 1 << 20
+BUCKET_NBYTES = 256 << 10
 #: ... or at so many gradients.
 BUCKET_COUNT = 512
 
@@ -98,14 +99,19 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._groups = _make_groups(groups, self._slots, by_param)
         self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
         self._sending = threading.RLock()
-        # One rank has nobody to reduce with.
-        self._active = size() > 1 and process_set.included() and process_set.size() > 1
         self._early = _overlaps()
-        if self._active:
+        # One rank has nobody to reduce with, unless others come later.
+        elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
+        self._hooked = bool(process_set.included() and (process_set.size() > 1 or elastic))
+        if self._hooked:
             for slot in self._slots:
                 _register(slot, self._make_hook(slot))
             if not self._early:
                 _late.add(self)
+
+    @property
+    def _active(self) -> bool:
+        return self._hooked and self.process_set.size() > 1
 
     # ------------------------------------------------------------------ hooks
 
@@ -212,6 +218,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._reset()
         self._synchronized = True
 
+    def _abandon(self) -> None:
+        """Forget the gradients: wait for those that are on their way, whatever comes of it."""
+        for group in self._groups:
+            try:
+                self._receive(group)
+            except HorovodInternalError:
+                pass  # the state that is to be loaded is the remedy
+        self._reset()
+
     def _receive(self, group: _Group) -> None:
         if group.pending:
             synchronize(group.pending)
@@ -285,9 +300,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        if self._in_flight():
-            self.synchronize()
-        self._reset()
+        self._abandon()
         self._synchronized = False
         self._should_synchronize = True
         return super().load_state_dict(*args, **kwargs)
@@ -432,11 +445,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         raise ValueError('backward_passes_per_step must be > 0')
     groups = _check_groups(num_groups, groups)
     if op == Adasum:
-        if process_set is not global_process_set:
-            raise NotImplementedError('Adasum does not support non-global process sets yet.')
         made = _derive(optimizer, DistributedAdasumOptimizer)
         made._hvd_setup(_names_of(made.param_groups, named_parameters), compression,
-                        backward_passes_per_step)
+                        backward_passes_per_step, process_set)
         return made
     made = _derive(optimizer, _DistributedOptimizer)
     made._hvd_setup(named_parameters, compression, backward_passes_per_step, op,

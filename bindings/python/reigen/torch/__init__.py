@@ -42,7 +42,10 @@ def grouped_allreduce_async(tensors: Sequence[torch.Tensor], name: Optional[str]
                             outs: Optional[Sequence[torch.Tensor]] = None) -> int:
     """Allreduces that are carried out together; the result is a list."""
     if outs is None:
-        outs = list(map(torch.empty_like, tensors))
+        try:
+            outs = list(map(torch.empty_like, tensors))
+        except (TypeError, RuntimeError):
+            outs = list(map(like, tensors))
     return _operations.grouped_async(_operations.ALLREDUCE, tensors, outs, name, op, prescale,
                                      postscale)
 

@@ -63,13 +63,13 @@ class _Pending(_handles.Pending):
         self.slot = key[0] if isinstance(key[0], int) else None
         self._out = out
         self._in = _tensor.row_major(tensor)
+        self._address, self._code, _ = _tensor.describe(self._in)
         if out is None:
             self._buffer = self._out = _tensor.like(self._in)
         elif out is tensor:
             self._buffer = self._in
         else:
             self._buffer = out if out.is_contiguous() else _tensor.like(out)
-        self._address, self._code, _ = _tensor.describe(self._in)
         self._request: Optional[Request] = None
 
     def start(self) -> int:
@@ -146,8 +146,12 @@ def _retire(request: Request) -> bool:
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
               prescale: float, postscale: float) -> torch.Tensor:
     """Reduce over all ranks and wait. out: where to (may be tensor itself), None: a new tensor."""
-    key: Any = (next(_unnamed) & _MASK if name is None else name, tensor.dtype, tensor.shape, op,
-                prescale, postscale)
+    try:
+        key: Any = (next(_unnamed) & _MASK if name is None else
+                    name if name.__class__ is str else str(name),
+                    tensor.dtype, tensor.shape, op, prescale, postscale)
+    except AttributeError:
+        raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
             or not tensor.is_contiguous() or (out is not None and out is not tensor)):
@@ -184,8 +188,12 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
 def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str],
                     op: int, prescale: float, postscale: float) -> int:
     """As allreduce, but gives a handle at once."""
-    key: Any = (next(_unnamed) & _MASK if name is None else name, tensor.dtype, tensor.shape, op,
-                prescale, postscale)
+    try:
+        key: Any = (next(_unnamed) & _MASK if name is None else
+                    name if name.__class__ is str else str(name),
+                    tensor.dtype, tensor.shape, op, prescale, postscale)
+    except AttributeError:
+        raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
     if (request is None or request.handle or _deferred or not tensor.is_cpu
             or not tensor.is_contiguous() or (out is not None and out is not tensor)):

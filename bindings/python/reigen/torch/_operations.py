@@ -17,12 +17,13 @@ GROUP_RING = 16
 #: Layouts of groups that are kept.
 GROUPS_MAX = 256
 
+_STRIDED = torch.strided
 _unnamed_groups = {ALLREDUCE: itertools.count(), ALLGATHER: itertools.count(),
                    REDUCESCATTER: itertools.count()}
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:
-    return None if name is None else name.encode()
+    return None if name is None else str(name).encode()
 
 
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None) -> int:
@@ -243,7 +244,7 @@ class _Parts(_handles.Pending):
 def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
     """True when all lie row by row in the CPU's memory; ValueError for what can never be sent."""
     try:
-        if all([t.is_cpu and t.is_contiguous() for t in tensors]):
+        if all([t.is_cpu and t.layout is _STRIDED and t.is_contiguous() for t in tensors]):
             return True
     except (AttributeError, RuntimeError):
         pass  # not a tensor, or a sparse one
@@ -269,7 +270,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
     if len(dtypes) == 1:
         return _handles.submit(_Group(kind, name, slot, tensors, outs, options, dense))
     parts = []
-    for dtype in sorted(dtypes, key=_tensor.CODES.__getitem__):
+    for dtype in sorted(dtypes, key=_tensor.code_of):
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype is dtype]
         label = str(dtype).rpartition('.')[2]
         part = _Group(kind, f'{name}.{label}', slot and (*slot, label),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the runtime sees a tensor."""
 import ctypes
-from typing import Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 
@@ -28,11 +28,9 @@ def describe(tensor: torch.Tensor) -> Tuple[int, int, int]:
     The one place that knows where a tensor's memory lies. Raises ValueError for what the runtime
     cannot take, saying why.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise ValueError(f'A tensor is required, not {type(tensor).__name__}.')
-    code = CODES.get(tensor.dtype)
+    code = CODES.get(tensor.dtype) if isinstance(tensor, torch.Tensor) else None
     if code is None or tensor.layout is not torch.strided:
-        raise ValueError(f'Tensor type {tensor.type()} is not supported.')
+        raise refusal(tensor)
     if not tensor.is_cpu:
         raise ValueError(f'A tensor on {tensor.device} was given, and this version of Reigen '
                          'carries CPU tensors only: move it with tensor.cpu() first.')
@@ -45,11 +43,20 @@ def row_major(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where its elements lie in a row, else a copy in which they do."""
     if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
-    return tensor
+    raise refusal(tensor)
+
+
+def refusal(tensor: Any) -> ValueError:
+    """Why something is no tensor that lies in strides."""
+    if not isinstance(tensor, torch.Tensor):
+        return ValueError(f'A tensor is required, not {type(tensor).__name__}.')
+    return ValueError(f'Tensor type {tensor.type()} is not supported.')
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
     """A new row-major tensor of this one's type and shape."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        raise refusal(tensor)
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
