@@ -40,7 +40,8 @@
  *
  * Threads: every function may be called from any thread after reigen_init, except init and
  * shutdown, which must not run at the same time as any other call. Only these block: reigen_init,
- * reigen_shutdown, reigen_wait, reigen_wait_all, the blocking forms (reigen_allreduce,
+ * reigen_shutdown, reigen_process_set_add and _remove, reigen_wait, reigen_wait_all, the blocking
+ * forms (reigen_allreduce,
  * reigen_broadcast, reigen_barrier), and reigen_request_wait, _run and _free; the waiting thread
  * drives the transfer itself. After fork the child counts as not initialised and holds no
  * descriptor of the runtime.
@@ -108,10 +109,10 @@ typedef int64_t reigen_handle;
  * would be 0): start from REIGEN_OPTIONS_INIT. NULL stands for REIGEN_OPTIONS_INIT everywhere. */
 struct reigen_options {
     int op;            /* enum reigen_op; allreduce and reducescatter */
-    int root;          /* broadcast: the rank whose data all get */
+    int root;          /* broadcast: the rank (of all ranks) whose data all get */
     double prescale;   /* each element is multiplied by it before the reduction ... */
     double postscale;  /* ... and after it; integer types: computed in double, truncated */
-    int process_set;   /* 0: all ranks; the only one in this version, else -EINVAL */
+    int process_set;   /* 0: all ranks; else one of reigen_process_set_add's, of which this rank is */
     int group_size;    /* set by the grouped calls; leave 0 */
 };
 #define REIGEN_OPTIONS_INIT { REIGEN_SUM, 0, 1.0, 1.0, 0, 0 }
@@ -122,8 +123,8 @@ struct reigen_options {
  * variables). A zeroed struct is the default. */
 struct reigen_init_options {
     int timeout_ms;       /* for all ranks to come; 0: REIGEN_START_TIMEOUT or 300 s */
-    const int *ranks;     /* reserved for a communicator of some ranks: must be NULL ... */
-    int nranks;           /* ... and 0 */
+    const int *ranks;     /* a world of these ranks of the job only, numbered in this order ... */
+    int nranks;           /* ... so many; NULL and 0: all ranks */
 };
 
 /*
@@ -131,6 +132,8 @@ struct reigen_init_options {
  * MASTER_PORT, or alone), connect, and start the communication thread. Blocks until all ranks have
  * come. Calling it when initialised does nothing and returns 0. It may be called again after
  * reigen_shutdown, any number of times, if all ranks do.
+ * With a list of ranks every rank of the job calls it with a list that holds it; ranks with equal
+ * lists form one world, and no rank is in two lists that differ (-EINVAL names the ranks).
  * 0; -ETIMEDOUT (reigen_last_error names the ranks that are missing); -EPERM (several hosts and no
  * key); -EINVAL (a variable is broken, and which); -ECONNREFUSED; -ENOMEM. After an error nothing
  * is left behind and init may be tried again.
@@ -246,6 +249,21 @@ REIGEN_API int reigen_poll(reigen_handle handle);
  * called again after any result; the handle stays until reigen_release. */
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms);
 
+/* The same with a limit in microseconds: 0 as reigen_poll, but with reigen_wait's result. */
+REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us);
+
+/* Have fn called when the operation is done: once, with `arg`, the handle and the operation's
+ * status (what reigen_wait would give), by whichever thread sees the end: this one, before
+ * reigen_on_done returns, when it is done already, else one that waits for something, else the
+ * communication thread. No lock of the runtime is held meanwhile. fn may call everything that does
+ * not block: look at the operation, release it, submit others; reigen_wait_us for moments. While it
+ * runs, what the thread was doing for the runtime stands still. It is called whether or not the
+ * handle has been released, and also for operations that reigen_shutdown cancels: then the handle
+ * and its results are gone already, and all other functions give -ENOTCONN. 0, -EINVAL or -ENOMEM;
+ * after an error fn is not called. Several functions may be set for one handle. */
+REIGEN_API int reigen_on_done(reigen_handle handle,
+                              void (*fn)(void *arg, reigen_handle handle, int status), void *arg);
+
 /* Wait until all n are done, at most timeout_ms together (-1: without limit). 0; -EAGAIN when the
  * time is over; else the error of the first one that failed, and all are done. */
 REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms);
@@ -266,6 +284,35 @@ REIGEN_API const char *reigen_handle_error(reigen_handle handle);
 REIGEN_API int reigen_release(reigen_handle handle);
 /* The same for n handles; unknown ones are passed over. 0 or -ENOTCONN. */
 REIGEN_API int reigen_release_all(int n, const reigen_handle *handles);
+
+/* ------------------------------------------------------------------ process sets
+ * Some of the ranks, which negotiate and communicate apart from the others: operations with
+ * options.process_set are between its members. Their order inside one set, and between sets, may
+ * differ from rank to rank. Members are numbered by their places in ascending order: allgather,
+ * alltoall and reducescatter go by these; a broadcast's root, errors and reports name ranks of the
+ * world. join is for all ranks only. Each set has a communication thread and memory of its own.
+ * When a rank dies all sets end with all ranks' operations; when a member calls reigen_shutdown,
+ * those of its sets do. */
+
+/* Make a set of these ranks, in any order. All ranks of the world call it with equal lists, members
+ * or not; blocks until all have. Numbers count up from 1, are equal on all ranks and never used
+ * again. 0 and *ret_id; -EINVAL (no ranks, one twice or out of range, lists that differ between the
+ * ranks), -EEXIST (there is one with these ranks), -ENOSPC (more than 4096), or as an allgather. */
+REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id);
+/* Forget it. All ranks of the world call it; blocks until all have. What is in flight in it ends
+ * with -ECANCELED unless it was complete; its requests give -ENOENT from now on. 0; -ENOENT (also
+ * for 0, all ranks); -EINVAL (other ranks remove another one); or as an allgather. */
+REIGEN_API int reigen_process_set_remove(int id);
+
+/* This rank's place in it (-ENXIO: not a member), how many ranks it has, whether this rank is a
+ * member (1 or 0). -ENOENT when there is none. 0 stands for all ranks. */
+REIGEN_API int reigen_process_set_rank(int id);
+REIGEN_API int reigen_process_set_size(int id);
+REIGEN_API int reigen_process_set_included(int id);
+/* Its ranks, ascending, at most max of them; the number there are, or -ENOENT. */
+REIGEN_API int reigen_process_set_ranks(int id, int *ret_ranks, int max);
+/* The numbers of all sets, ascending, 0 among them, at most max; the number there are. */
+REIGEN_API int reigen_process_set_ids(int *ret_ids, int max);
 
 /* ------------------------------------------------------------------ persistent requests
  * Names, checks and look-ups once, then start as often as wanted: the fastest way, for bindings and
@@ -299,8 +346,35 @@ REIGEN_API const char *reigen_last_error(void);
 /* "0.1.0" */
 REIGEN_API const char *reigen_version(void);
 /* What the runtime uses, one line per fact ("plane shm: 4 ranks of this host", "boot: agent", ...);
- * static after init, valid until shutdown. */
+ * valid until shutdown; adding and removing process sets changes what the next call gives. */
 REIGEN_API const char *reigen_describe(void);
+
+/*
+ * Write a timeline from now on: what happens to each operation and when, as a file that
+ * chrome://tracing and ui.perfetto.dev show (docs/timeline.md). It ends with reigen_timeline_stop
+ * or reigen_shutdown; starting again begins another file in its place. Local: other ranks need not
+ * call it, and only rank 0 writes, unless path has "{rank}" or "%r" in it, which stand for the rank
+ * (elsewhere it does nothing and returns 0). mark_cycles: mark each batch that is carried out.
+ * HOROVOD_TIMELINE does the same from reigen_init on. 0; -ENOTCONN; -EINVAL without a path; the
+ * cause for which the file cannot be written (-EACCES, -EISDIR, -ENOSPC, ...), and then no
+ * timeline runs. When the disk is full later the job goes on, with one warning. Any thread, any
+ * number of times, while operations run; blocks for a write to the file.
+ */
+REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles);
+/* Write what is left and close; nothing is lost. 0 (also when none runs) or -ENOTCONN. */
+REIGEN_API int reigen_timeline_stop(void);
+
+/*
+ * What each rank is doing, as one JSON object (its fields: docs/timeline.md): for finding out why a
+ * job does not go on. Local: the other ranks' threads need not do anything, they may hang or be
+ * stopped. Ranks of this host are always told of; of other hosts rank 0 asks, at most timeout_ms
+ * (-1: until they have answered), and what has not answered is marked as unknown; other ranks know
+ * their own host only. *ret_json is the caller's, to be given to reigen_free. 0; -ENOTCONN;
+ * -ENOMEM. Any thread.
+ */
+REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json);
+/* Release what a function of this header says is to be given here. NULL is fine. */
+REIGEN_API void reigen_free(void *memory);
 
 /* Counters since init, for measuring: all monotonic. */
 struct reigen_stats {

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/timeline.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
 static uint64_t generations;
@@ -55,8 +56,10 @@ static void after_fork(void)
 {
     struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);
 
+    rg_timeline_after_fork();
     if (!rt)
         return;
+    rg_sets_after_fork(&rt->sets);
     rg_engine_after_fork(rt->engine);
     rg_team_after_fork(rt->team);
     rg_boot_after_fork(rt->boot);
@@ -69,15 +72,29 @@ static void register_fork(void)
 
 static void runtime_free(struct rg_runtime *rt, bool goodbye)
 {
+    rg_sets_leave(&rt->sets);
     rg_engine_destroy(rt->engine);
+    rg_sets_fini(&rt->sets);
+    rg_timeline_stop();
     rg_team_destroy(rt->team);
     if (rt->boot)
         rg_boot_close(rt->boot, goodbye);
     free(rt->describe);
+    while (rt->nold_describes > 0)
+        free(rt->old_describes[--rt->nold_describes]);
+    free(rt->old_describes);
     free(rt);
 }
 
-static char *describe(const struct rg_runtime *rt)
+static void describe_set(const struct rg_set *set, struct rg_buf *text)
+{
+    rg_buf_printf(text, "process set %d: ranks [", set->id);
+    for (int i = 0; i < set->nranks; i++)
+        rg_buf_printf(text, "%s%d", i ? ", " : "", set->ranks[i]);
+    rg_buf_printf(text, "]\n");
+}
+
+static char *describe(struct rg_runtime *rt)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
@@ -87,7 +104,57 @@ static char *describe(const struct rg_runtime *rt)
     rg_exec_describe(rt->engine->exec, &text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
+    pthread_mutex_lock(&rt->sets.lock);
+    for (int i = 0; i < rt->sets.nalive; i++)
+        describe_set(rt->sets.alive[i], &text);
+    pthread_mutex_unlock(&rt->sets.lock);
     return strdup(rg_buf_text(&text));
+}
+
+/* Keep what was said before; the caller frees what it gets. */
+static char *replace(struct rg_runtime *rt, char *text)
+{
+    char **old;
+
+    if (!rt->describe || strcmp(rt->describe, text) == 0) {
+        char *before = rt->describe;
+
+        rt->describe = text;
+        return before;
+    }
+    old = realloc(rt->old_describes, (size_t) (rt->nold_describes + 1) * sizeof(*old));
+    if (!old)
+        return text;
+    rt->old_describes = old;
+    old[rt->nold_describes++] = rt->describe;
+    rt->describe = text;
+    return NULL;
+}
+
+int rg_api_describe(struct rg_runtime *rt)
+{
+    char *text = describe(rt), *unused;
+    int r;
+
+    if (!text)
+        return -ENOMEM;
+    pthread_mutex_lock(&rt->sets.lock);
+    unused = replace(rt, text);
+    r = unused == text ? -ENOMEM : 0;
+    pthread_mutex_unlock(&rt->sets.lock);
+    free(unused);
+    return r;
+}
+
+/* A path that cannot be written is an error here, and not after a night of training. */
+static int start_timeline(const struct rg_config *config, int rank, struct rg_error *err)
+{
+    if (!config->timeline[0])
+        return 0;
+    return rg_timeline_start(config->timeline, rank, config->timeline_marks_cycles,
+                             config->timeline_all_ranks, err) < 0
+               ? rg_error_prepend(err, "HOROVOD_TIMELINE")
+               : 0;
 }
 
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
@@ -105,7 +172,19 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
     if (r < 0)
         return r;
-    rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level);
+    if (options && options->ranks) {
+        r = rg_boot_comm(&rt->boot, options->ranks, options->nranks, deadline, err);
+        if (r < 0)
+            return r;
+    }
+    rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level,
+                   rt->config.log_time);
+    if (rt->config.stall_shutdown_ignored)
+        rg_report(RG_LOG_WARN, "the stall shutdown time is less than the stall check time; it is "
+                               "ignored");
+    r = start_timeline(&rt->config, rg_boot_identity(rt->boot)->rank, err);
+    if (r < 0)
+        return r;
     r = rg_team_create(rt->boot, &rt->config, rg_engine_nbytes, deadline, &rt->team, err);
     if (r < 0)
         return r;
@@ -116,8 +195,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = rg_engine_create(&engine, &rt->engine, err);
     if (r < 0)
         return r;
-    rt->describe = describe(rt);
-    return rt->describe ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
 REIGEN_API int reigen_init(const struct reigen_init_options *options)
@@ -128,13 +206,13 @@ REIGEN_API int reigen_init(const struct reigen_init_options *options)
 
     if (rg_api_runtime())
         return 0;
-    if (options && (options->ranks || options->nranks))
-        return rg_api_failf(EINVAL, "this version has no communicators of some ranks: ranks must "
-                                    "be NULL and nranks 0");
+    if (options && (options->nranks < 0 || (options->ranks == NULL) != (options->nranks == 0)))
+        return rg_api_failf(EINVAL, "init: ranks and nranks must both be given or neither");
     pthread_once(&fork_once, register_fork);
     rt = calloc(1, sizeof(*rt));
     if (!rt)
         return rg_api_failf(ENOMEM, "out of memory");
+    rg_sets_init(&rt->sets);
     r = bring_up(rt, options, &err);
     if (r < 0) {
         if (rt->boot)
@@ -232,7 +310,14 @@ REIGEN_API const char *reigen_describe(void)
 {
     struct rg_runtime *rt = rg_api_runtime();
 
-    return rt ? rt->describe : "not initialised\n";
+    const char *text;
+
+    if (!rt)
+        return "not initialised\n";
+    pthread_mutex_lock(&rt->sets.lock);
+    text = rt->describe;
+    pthread_mutex_unlock(&rt->sets.lock);
+    return text;
 }
 
 REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
@@ -241,13 +326,12 @@ REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
 
     if (!rt)
         return rg_api_uninitialised();
-    *ret_stats = (struct reigen_stats){
-        .operations = atomic_load(&rt->engine->noperations),
-        .bytes = atomic_load(&rt->engine->nbytes),
-        .wait_ns = atomic_load(&rt->engine->wait_ns),
-        .busy_ns = atomic_load(&rt->engine->busy_ns),
-        .cache_hits = atomic_load(&rt->engine->cache_hits),
-        .fused = atomic_load(&rt->engine->nfused),
-    };
+    pthread_mutex_lock(&rt->sets.lock);
+    *ret_stats = rt->sets.stats;
+    rg_engine_add_stats(rt->engine, ret_stats);
+    for (int i = 0; i < rt->sets.nalive; i++)
+        if (rt->sets.alive[i]->engine)
+            rg_engine_add_stats(rt->sets.alive[i]->engine, ret_stats);
+    pthread_mutex_unlock(&rt->sets.lock);
     return 0;
 }

@@ -10,18 +10,30 @@
 #define RG_COLL_API_H
 
 #include "coll/engine.h"
+#include "coll/sets.h"
 
 struct rg_runtime {
     struct rg_config config;
     struct rg_boot *boot;
     struct rg_team *team;
-    struct rg_engine *engine;
+    struct rg_engine *engine; /* of all ranks */
+    struct rg_sets sets;
     uint64_t generation; /* how often this process has been initialised */
     char *describe;
+    char **old_describes;     /* said before; valid until shutdown */
+    int nold_describes;
 };
 
 /* NULL when not initialised. */
 struct rg_runtime *rg_api_runtime(void);
+/* The engine of a process set (0: of all ranks), held until rg_set_leave(*ret_set); *ret_set is
+ * NULL for all ranks. NULL with err: it does not exist, or this rank is not a member. kind: for the
+ * text. */
+struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
+                                const struct reigen_options *options, struct rg_set **ret_set,
+                                struct rg_error *err);
+/* Say anew what reigen_describe gives, as the sets have changed. 0 or -ENOMEM. */
+int rg_api_describe(struct rg_runtime *rt);
 /* Remember err as this thread's last failure; returns -err->errnum. */
 int rg_api_fail(const struct rg_error *err);
 int rg_api_failf(int errnum, const char *fmt, ...) rg_printf(2, 3);

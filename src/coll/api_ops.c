@@ -4,17 +4,26 @@
 #include "base/time.h"
 #include "coll/api.h"
 
+#define WAIT_US_MAX INT64_C(1000000000000)
+
 static int submit(const struct rg_call *call, reigen_handle *handles)
 {
     struct rg_runtime *rt = rg_api_runtime();
     struct rg_error err = RG_ERROR_INIT;
+    struct rg_engine *engine;
+    struct rg_set *set;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
     if (!handles)
         return rg_api_failf(EINVAL, "ret_handle is NULL");
-    r = rg_call_submit(rt->engine, call, handles, NULL, &err);
+    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
+    if (!engine)
+        return rg_api_fail(&err);
+    r = rg_call_submit(engine, call, handles, NULL, &err);
+    rg_notify_flush(engine);
+    rg_set_leave(set);
     return r < 0 ? rg_api_fail(&err) : 0;
 }
 
@@ -24,15 +33,22 @@ static int run(struct rg_call *call)
     struct rg_runtime *rt = rg_api_runtime();
     struct rg_error err = RG_ERROR_INIT;
     struct rg_op *op = NULL;
+    struct rg_engine *engine;
+    struct rg_set *set;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
+    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
+    if (!engine)
+        return rg_api_fail(&err);
     call->waits = true;
-    r = rg_call_submit(rt->engine, call, NULL, &op, &err);
+    r = rg_call_submit(engine, call, NULL, &op, &err);
+    if (r == 0)
+        rg_engine_wait(engine, op, RG_NEVER_NS);
+    rg_set_leave(set);
     if (r < 0)
         return rg_api_fail(&err);
-    rg_engine_wait(rt->engine, op, RG_NEVER_NS);
     r = op->status;
     if (r < 0)
         rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
@@ -160,20 +176,20 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->tensors = &op->one;
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
-    pthread_mutex_lock(&rt->engine->lock);
-    r = rg_handles_add(&rt->engine->handles, op, 0, &handle);
-    pthread_mutex_unlock(&rt->engine->lock);
+    pthread_mutex_lock(&rt->engine->handles->lock);
+    r = rg_handles_add(rt->engine->handles, op, 0, &handle);
+    pthread_mutex_unlock(&rt->engine->handles->lock);
     if (r == 0)
         r = rg_join_post(rt->engine, op, &err);
     else
         rg_error_set(&err, ENOMEM, "out of memory");
     if (r < 0) {
-        pthread_mutex_lock(&rt->engine->lock);
-        struct rg_handle *entry = handle ? rg_handles_find(&rt->engine->handles, handle) : NULL;
+        pthread_mutex_lock(&rt->engine->handles->lock);
+        struct rg_handle *entry = handle ? rg_handles_find(rt->engine->handles, handle) : NULL;
 
         if (entry)
-            rg_handles_remove(&rt->engine->handles, entry);
-        pthread_mutex_unlock(&rt->engine->lock);
+            rg_handles_remove(rt->engine->handles, entry);
+        pthread_mutex_unlock(&rt->engine->handles->lock);
         free(op);
         return rg_api_fail(&err);
     }
@@ -214,18 +230,36 @@ REIGEN_API int reigen_barrier(void)
 /* The operation of a handle with a reference for the caller, or NULL. */
 static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_tensor)
 {
+    struct rg_handles *handles = rt->engine->handles;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
 
-    pthread_mutex_lock(&rt->engine->lock);
-    handle = rg_handles_find(&rt->engine->handles, number);
+    pthread_mutex_lock(&handles->lock);
+    handle = rg_handles_find(handles, number);
     if (handle) {
         op = handle->op;
         *ret_tensor = handle->tensor;
         atomic_fetch_add(&op->refs, 1);
     }
-    pthread_mutex_unlock(&rt->engine->lock);
+    pthread_mutex_unlock(&handles->lock);
     return op;
+}
+
+/* As rg_engine_wait, by the engine of the operation's process set. One whose set is gone is done,
+ * or will be in a moment, as its removal ends it. */
+static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
+{
+    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+    int r;
+
+    if (!engine) {
+        while (!rg_op_done(op) && rg_now_ns() < deadline_ns)
+            rg_sleep_ms(1);
+        return rg_op_done(op) ? 0 : -EAGAIN;
+    }
+    r = rg_engine_wait(engine, op, deadline_ns);
+    rg_set_leave(op->set);
+    return r;
 }
 
 static int unknown(reigen_handle handle)
@@ -244,7 +278,7 @@ REIGEN_API int reigen_poll(reigen_handle handle)
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    done = rg_engine_wait(rt->engine, op, 0) == 0;
+    done = await(rt, op, 0) == 0;
     rg_op_unref(op);
     return done;
 }
@@ -256,7 +290,7 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
 
     if (!op)
         return unknown(handle);
-    r = rg_engine_wait(rt->engine, op, deadline_ns);
+    r = await(rt, op, deadline_ns);
     if (r == 0) {
         r = op->status;
         if (r < 0)
@@ -271,6 +305,45 @@ REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
     struct rg_runtime *rt = rg_api_runtime();
 
     return rt ? wait_until(rt, handle, rg_api_deadline(timeout_ms)) : rg_api_uninitialised();
+}
+
+REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    uint64_t us = timeout_us > WAIT_US_MAX ? WAIT_US_MAX : (uint64_t) timeout_us;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    return wait_until(rt, handle, timeout_us <= 0 ? 0 : rg_now_ns() + us * 1000);
+}
+
+REIGEN_API int reigen_on_done(reigen_handle handle,
+                              void (*fn)(void *arg, reigen_handle handle, int status), void *arg)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_watcher watcher = { .fn = fn, .arg = arg, .handle = handle };
+    struct rg_engine *engine;
+    struct rg_op *op;
+    int tensor, r = 1;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!fn)
+        return rg_api_failf(EINVAL, "reigen_on_done without a function");
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    engine = op->set ? rg_set_use(op->set) : rt->engine;
+    if (engine)
+        r = rg_notify_add(engine, op, &watcher);
+    else
+        await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
+    if (r == 1)
+        fn(arg, handle, op->status);
+    if (engine)
+        rg_set_leave(op->set);
+    rg_op_unref(op);
+    return r < 0 ? rg_api_failf(ENOMEM, "out of memory") : 0;
 }
 
 REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)
@@ -335,14 +408,14 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    if (!op->received || n < rt->team->size)
-        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits", rt->team->size);
+    if (!op->received || n < op->nreceived)
+        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits", op->nreceived);
     else if (!rg_op_done(op))
         r = -EAGAIN;
     else if (op->status < 0)
         r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
     else
-        memcpy(ret_splits, op->received, (size_t) rt->team->size * sizeof(*ret_splits));
+        memcpy(ret_splits, op->received, (size_t) op->nreceived * sizeof(*ret_splits));
     rg_op_unref(op);
     return r;
 }
@@ -367,22 +440,28 @@ REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 REIGEN_API int reigen_release(reigen_handle number)
 {
     struct rg_runtime *rt = rg_api_runtime();
+    struct rg_engine *engine;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
 
     if (!rt)
         return rg_api_uninitialised();
-    pthread_mutex_lock(&rt->engine->lock);
-    handle = rg_handles_find(&rt->engine->handles, number);
+    pthread_mutex_lock(&rt->engine->handles->lock);
+    handle = rg_handles_find(rt->engine->handles, number);
     if (handle) {
         op = handle->op;
-        rg_handles_remove(&rt->engine->handles, handle);
+        rg_handles_remove(rt->engine->handles, handle);
     }
-    pthread_mutex_unlock(&rt->engine->lock);
+    pthread_mutex_unlock(&rt->engine->handles->lock);
     if (!op)
         return unknown(number);
-    if (!rg_op_try(rt->engine, op) && op->mode == RG_ENTRY_INLINE)
-        rg_op_make_chore(rt->engine, op); /* nobody else will look at it */
+    engine = op->set ? rg_set_use(op->set) : rt->engine;
+    if (engine) {
+        if (!rg_op_try(engine, op) && op->mode == RG_ENTRY_INLINE)
+            rg_op_make_chore(engine, op); /* nobody else will look at it */
+        rg_notify_flush(engine);
+        rg_set_leave(op->set);
+    }
     rg_op_unref(op);
     return 0;
 }

@@ -11,6 +11,7 @@
 struct reigen_request {
     struct rg_op *op;
     struct rg_runtime *rt;
+    struct rg_set *set; /* NULL: all ranks; valid while alive() */
     uint64_t generation;
 };
 
@@ -19,6 +20,40 @@ static bool alive(const struct reigen_request *request)
     const struct rg_runtime *rt = rg_api_runtime();
 
     return rt && rt == request->rt && rt->generation == request->generation;
+}
+
+/* Into *ret_engine the request's, held until rg_set_leave(request->set). 0, -ENOTCONN, or -ENOENT
+ * when its process set is gone. */
+static int enter(const struct reigen_request *request, struct rg_engine **ret_engine)
+{
+    struct rg_engine *engine;
+
+    if (!alive(request))
+        return rg_api_uninitialised();
+    engine = request->set ? rg_set_use(request->set) : request->rt->engine;
+    if (!engine)
+        return rg_api_failf(ENOENT, "%s: Process set provided does not exist, or has not been "
+                                    "registered. (process set %d has been removed)",
+                            rg_kind_name(request->op->kind), request->set->id);
+    *ret_engine = engine;
+    return 0;
+}
+
+/* The operation's record, pinned. */
+static int find_record(struct rg_engine *engine, const struct rg_call *call, struct rg_op *op,
+                       struct rg_error *err)
+{
+    char key[RG_KEY_MAX];
+    int r;
+
+    pthread_mutex_lock(&engine->lock);
+    r = rg_call_key(engine, call, key, err);
+    if (r == 0 && rg_call_record(engine, call, key, &op->record) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    if (r == 0)
+        op->record->pins++;
+    pthread_mutex_unlock(&engine->lock);
+    return r;
 }
 
 REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, const int64_t *shape,
@@ -34,7 +69,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
                             .dtype = dtype, .shapes = &shape, .ndims = &ndim,
                             .options = options };
     rg_autofree struct reigen_request *request = calloc(1, sizeof(*request));
-    char key[RG_KEY_MAX];
+    struct rg_engine *engine;
     int r;
 
     if (!rt)
@@ -43,22 +78,20 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
         return rg_api_failf(EINVAL, "%s cannot be a persistent request", rg_kind_name(kind));
     if (!request)
         return rg_api_failf(ENOMEM, "out of memory");
-    r = rg_call_make(rt->engine, &call, &request->op, &err);
+    engine = rg_api_engine(rt, kind, options, &request->set, &err);
+    if (!engine)
+        return rg_api_fail(&err);
+    r = rg_call_make(engine, &call, &request->op, &err);
+    if (r == 0) {
+        request->op->persistent = true;
+        atomic_store(&request->op->state, RG_OP_DONE);
+        r = find_record(engine, &call, request->op, &err);
+        if (r < 0)
+            rg_op_unref(request->op);
+    }
+    rg_set_leave(request->set);
     if (r < 0)
         return rg_api_fail(&err);
-    request->op->persistent = true;
-    atomic_store(&request->op->state, RG_OP_DONE);
-    pthread_mutex_lock(&rt->engine->lock);
-    r = rg_call_key(rt->engine, &call, key, &err);
-    if (r == 0 && rg_call_record(rt->engine, &call, key, &request->op->record) < 0)
-        r = rg_error_set(&err, ENOMEM, "out of memory");
-    if (r == 0)
-        request->op->record->pins++;
-    pthread_mutex_unlock(&rt->engine->lock);
-    if (r < 0) {
-        rg_op_unref(request->op);
-        return rg_api_fail(&err);
-    }
     request->rt = rt;
     request->generation = rt->generation;
     *ret_request = rg_steal_ptr(&request);
@@ -81,9 +114,9 @@ static int claim_slowly(struct rg_engine *engine, struct rg_op *op)
     return r;
 }
 
-static int start(struct reigen_request *request, const void *in, void *out, bool waits)
+static int start(struct rg_engine *engine, struct reigen_request *request, const void *in,
+                 void *out, bool waits)
 {
-    struct rg_engine *engine = request->rt->engine;
     struct rg_op *op = request->op, *none = NULL;
     struct rg_error err = RG_ERROR_INIT;
     int r;
@@ -114,22 +147,20 @@ static int start(struct reigen_request *request, const void *in, void *out, bool
 
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out)
 {
-    if (!alive(request))
-        return rg_api_uninitialised();
-    return start(request, in, out, false);
+    struct rg_engine *engine;
+    int r = enter(request, &engine);
+
+    if (r < 0)
+        return r;
+    r = start(engine, request, in, out, false);
+    rg_set_leave(request->set);
+    return r;
 }
 
-REIGEN_API int reigen_request_test(struct reigen_request *request)
-{
-    if (!alive(request))
-        return rg_api_uninitialised();
-    return rg_engine_wait(request->rt->engine, request->op, 0) == 0;
-}
-
-static int await(struct reigen_request *request, int timeout_ms)
+static int await(struct rg_engine *engine, struct reigen_request *request, int timeout_ms)
 {
     struct rg_op *op = request->op;
-    int r = rg_engine_wait(request->rt->engine, op, rg_api_deadline(timeout_ms));
+    int r = rg_engine_wait(engine, op, rg_api_deadline(timeout_ms));
 
     if (r < 0)
         return r;
@@ -138,22 +169,45 @@ static int await(struct reigen_request *request, int timeout_ms)
     return op->status;
 }
 
+REIGEN_API int reigen_request_test(struct reigen_request *request)
+{
+    struct rg_engine *engine;
+    int r = enter(request, &engine);
+
+    if (r == -ENOENT && rg_op_done(request->op))
+        return 1; /* ended by its set's removal, or before */
+    if (r < 0)
+        return r;
+    r = rg_engine_wait(engine, request->op, 0) == 0;
+    rg_set_leave(request->set);
+    return r;
+}
+
 REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_ms)
 {
-    if (!alive(request))
-        return rg_api_uninitialised();
-    return await(request, timeout_ms);
+    struct rg_engine *engine;
+    int r = enter(request, &engine);
+
+    if (r < 0)
+        return r;
+    r = await(engine, request, timeout_ms);
+    rg_set_leave(request->set);
+    return r;
 }
 
 REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in, void *out,
                                   int timeout_ms)
 {
-    int r;
+    struct rg_engine *engine;
+    int r = enter(request, &engine);
 
-    if (!alive(request))
-        return rg_api_uninitialised();
-    r = start(request, in, out, true);
-    return r < 0 ? r : await(request, timeout_ms);
+    if (r < 0)
+        return r;
+    r = start(engine, request, in, out, true);
+    if (r == 0)
+        r = await(engine, request, timeout_ms);
+    rg_set_leave(request->set);
+    return r;
 }
 
 REIGEN_API const char *reigen_request_error(struct reigen_request *request)
@@ -165,13 +219,16 @@ REIGEN_API const char *reigen_request_error(struct reigen_request *request)
 
 REIGEN_API void reigen_request_free(struct reigen_request *request)
 {
+    struct rg_engine *engine;
+
     if (!request)
         return;
-    if (alive(request)) {
-        rg_engine_wait(request->rt->engine, request->op, RG_NEVER_NS);
-        pthread_mutex_lock(&request->rt->engine->lock);
+    if (alive(request) && enter(request, &engine) == 0) {
+        rg_engine_wait(engine, request->op, RG_NEVER_NS);
+        pthread_mutex_lock(&engine->lock);
         request->op->record->pins--;
-        pthread_mutex_unlock(&request->rt->engine->lock);
+        pthread_mutex_unlock(&engine->lock);
+        rg_set_leave(request->set);
     }
     rg_op_unref(request->op);
     free(request);

@@ -34,6 +34,21 @@ int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg
     return 0;
 }
 
+int rg_boot_make(const struct rg_boot_ops *ops, void *state,
+                 const struct rg_boot_identity *identity, struct rg_boot **ret_boot)
+{
+    struct rg_boot *boot = calloc(1, sizeof(*boot));
+
+    if (!boot)
+        return -ENOMEM;
+    boot->ops = ops;
+    boot->state = state;
+    boot->identity = *identity;
+    pthread_mutex_init(&boot->lock, NULL);
+    *ret_boot = boot;
+    return 0;
+}
+
 const char *rg_boot_name(const struct rg_boot *boot)
 {
     return boot->ops->name;

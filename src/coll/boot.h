@@ -33,6 +33,9 @@ struct rg_boot_identity {
     uint8_t key[RG_KEY_NBYTES]; /* for the sockets between ranks */
     /* all ranks are known to be on this host (their credentials were checked) */
     bool one_host;
+    /* a process set: the ranks of the world that its ranks are, borrowed for as long as the team
+     * lives; NULL: the ranks are the world's own */
+    const int *world_ranks;
     char warning[256];          /* for the user to see once (REIGEN_INSECURE), else "" */
 };
 
@@ -64,6 +67,17 @@ extern const struct rg_boot_ops rg_boot_single;
  * -ECONNREFUSED. */
 int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
                  struct rg_error *err);
+/* Some of the ranks as a world of their own (boot/comm.c): *boot becomes one of these n ranks, in
+ * this order, over the boot it was, and is closed as one. Every rank of the job does so, with a
+ * list that holds it; ranks with equal lists form one world. 0; -EINVAL (the lists do not fit
+ * together, and which), or what a fence ends with: *boot is as it was. */
+int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
+                 struct rg_error *err);
+
+/* A boot over something that has started already (boot/set.c): state becomes the boot's, closed by
+ * ops->close. 0, or -ENOMEM with state as it was. */
+int rg_boot_make(const struct rg_boot_ops *ops, void *state,
+                 const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 const char *rg_boot_name(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
 int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_t deadline_ns,

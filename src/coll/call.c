@@ -14,21 +14,35 @@ static bool reduces(int kind)
     return kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER;
 }
 
-static int check_options(const struct rg_call *call, const struct reigen_options *o, int size,
-                         struct rg_error *err)
+/* The place of a rank of the world in the engine's team; -1: it is none of it. */
+static int index_of(const struct rg_team *team, int rank)
+{
+    if (!team->world_ranks)
+        return rank >= 0 && rank < team->size ? rank : -1;
+    for (int i = 0; i < team->size; i++)
+        if (team->world_ranks[i] == rank)
+            return i;
+    return -1;
+}
+
+static int bad_root(const struct rg_engine *engine, int root, struct rg_error *err)
+{
+    if (engine->process_set)
+        return rg_error_set(err, EINVAL,
+                            "broadcast received invalid root rank %d for provided process set "
+                            "(it is not in process set %d)", root, engine->process_set);
+    return rg_error_set(err, EINVAL,
+                        "broadcast received invalid root rank %d for provided process set "
+                        "(ranks are 0 to %d)", root, engine->team->size - 1);
+}
+
+static int check_options(const struct rg_engine *engine, const struct rg_call *call,
+                         const struct reigen_options *o, struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
 
-    if (o->process_set != 0)
-        return rg_error_set(err, EINVAL,
-                            "%s: Process set provided does not exist, or has not been registered. "
-                            "(process set %d; this version has only 0, all ranks)",
-                            kind, o->process_set);
-    if (call->kind == REIGEN_BROADCAST && (o->root < 0 || o->root >= size))
-        return rg_error_set(err, EINVAL,
-                            "broadcast received invalid root rank %d for provided process set "
-                            "(ranks are 0 to %d)",
-                            o->root, size - 1);
+    if (call->kind == REIGEN_BROADCAST && index_of(engine->team, o->root) < 0)
+        return bad_root(engine, o->root, err);
     if (!reduces(call->kind))
         return 0;
     if (o->op < REIGEN_AVERAGE || o->op > REIGEN_PRODUCT)
@@ -81,7 +95,7 @@ static int check_name(const struct rg_call *call, int i, struct rg_error *err)
 }
 
 static void fill_signature(struct rg_signature *sig, const struct rg_call *call, int i,
-                           const struct reigen_options *o)
+                           const struct reigen_options *o, int process_set)
 {
     *sig = (struct rg_signature){
         .kind = (uint8_t) call->kind,
@@ -89,6 +103,7 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
         .op = reduces(call->kind) ? (uint8_t) o->op : 0,
         .ndim = (uint8_t) call->ndims[i],
         .root = call->kind == REIGEN_BROADCAST ? o->root : 0,
+        .process_set = process_set,
         .group_size = call->n > 1 ? call->n : 0,
         .prescale = reduces(call->kind) ? o->prescale : 1.0,
         .postscale = reduces(call->kind) ? o->postscale : 1.0,
@@ -140,6 +155,7 @@ static int fill_splits(struct rg_op *op, const struct rg_call *call, int size, s
                             (long long) rows, size);
     op->splits = calloc((size_t) size, sizeof(*op->splits));
     op->received = calloc((size_t) size, sizeof(*op->received));
+    op->nreceived = size;
     if (!op->splits || !op->received)
         return rg_error_set(err, ENOMEM, "out of memory");
     for (int r = 0; r < size; r++) {
@@ -201,16 +217,17 @@ static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call
                 struct rg_error *err)
 {
     const struct reigen_options *o = call->options ? call->options : &default_options;
-    int size = engine->team->size, r = check_options(call, o, size, err);
+    int size = engine->team->size, r = check_options(engine, call, o, err);
 
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
-    op->root = call->kind == REIGEN_BROADCAST ? o->root : 0;
+    op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(engine->team, o->root) : 0;
+    op->set = engine->set;
     op->waits = call->waits;
     for (int i = 0; r == 0 && i < call->n; i++) {
         r = fill_tensor(op, call, i, engine->team->rank, err);
         if (r == 0)
-            fill_signature(&op->sigs[i], call, i, o);
+            fill_signature(&op->sigs[i], call, i, o, engine->process_set);
     }
     if (r == 0 && call->kind == REIGEN_ALLTOALL)
         r = fill_splits(op, call, size, err);
@@ -350,12 +367,29 @@ static void unclaim(struct rg_engine *engine, struct rg_op *op)
     pthread_mutex_unlock(&engine->lock);
 }
 
-static void drop_handles(struct rg_engine *engine, reigen_handle *handles, int n)
+/* The first n of them. */
+static void drop_handles(struct rg_engine *engine, const reigen_handle *handles, int n)
 {
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->handles->lock);
     for (int i = 0; i < n; i++)
-        rg_handles_remove(&engine->handles, rg_handles_find(&engine->handles, handles[i]));
-    pthread_mutex_unlock(&engine->lock);
+        rg_handles_remove(engine->handles, rg_handles_find(engine->handles, handles[i]));
+    pthread_mutex_unlock(&engine->handles->lock);
+}
+
+/* n of them, or none. */
+static int add_handles(struct rg_engine *engine, struct rg_op *op, reigen_handle *handles, int n)
+{
+    int done = 0, r = 0;
+
+    pthread_mutex_lock(&engine->handles->lock);
+    while (r == 0 && done < n) {
+        r = rg_handles_add(engine->handles, op, done, &handles[done]);
+        done += r == 0;
+    }
+    pthread_mutex_unlock(&engine->handles->lock);
+    if (r < 0)
+        drop_handles(engine, handles, done);
+    return r;
 }
 
 /* Under the lock: find the record, claim it, and make handles. */
@@ -374,16 +408,12 @@ static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg
         return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
     op->record = record;
     atomic_fetch_add(&op->refs, 1); /* the engine's */
-    for (int i = 0; handles && i < call->n; i++) {
-        if (rg_handles_add(&engine->handles, op, i, &handles[i]) < 0) {
-            while (i-- > 0)
-                rg_handles_remove(&engine->handles, rg_handles_find(&engine->handles, handles[i]));
-            for (int k = 0; k < record->nmembers; k++)
-                atomic_store(&record->members[k]->op, NULL);
-            atomic_store(&record->op, NULL);
-            atomic_fetch_sub(&op->refs, 1);
-            return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
-        }
+    if (handles && add_handles(engine, op, handles, call->n) < 0) {
+        for (int k = 0; k < record->nmembers; k++)
+            atomic_store(&record->members[k]->op, NULL);
+        atomic_store(&record->op, NULL);
+        atomic_fetch_sub(&op->refs, 1);
+        return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
     }
     /* The reference that rg_call_make gave is the first handle's. */
     if (handles)

@@ -7,7 +7,9 @@
 #include <utlist.h>
 
 #include "base/time.h"
+#include "coll/sets.h"
 #include "coll/stall.h"
+#include "coll/timeline.h"
 
 #define SPIN_DEFAULT_NS 50000
 #define RECORDS_MIN 16
@@ -31,7 +33,8 @@ static void free_engine(struct rg_engine *engine)
     rg_run_fini(engine);
     rg_multi_fini(engine);
     rg_registry_fini(&engine->registry);
-    rg_handles_fini(&engine->handles);
+    rg_handles_fini(&engine->own_handles);
+    pthread_mutex_destroy(&engine->own_handles.lock);
     rg_stall_destroy(engine->stall);
     free(engine->by_entry);
     if (engine->epoll_fd >= 0)
@@ -51,7 +54,12 @@ static struct rg_engine *new_engine(const struct rg_engine_options *options)
     engine->team = options->team;
     engine->config = options->config;
     engine->boot = options->boot;
+    engine->set = options->set;
+    engine->process_set = options->process_set;
+    engine->world = options->world;
+    engine->handles = options->world ? options->world->handles : &engine->own_handles;
     engine->epoll_fd = -1;
+    pthread_mutex_init(&engine->own_handles.lock, NULL);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->drive, NULL);
     engine->by_entry = calloc(RG_ENTRIES_MAX, sizeof(*engine->by_entry));
@@ -99,6 +107,24 @@ static int wire_up(struct rg_engine *engine, const struct rg_engine_options *opt
                            err);
 }
 
+/* To the core that was asked for; one core in the list is all ranks'. */
+static void pin_thread(struct rg_engine *engine)
+{
+    const struct rg_config *config = engine->config;
+    int local = engine->team->local_rank, core, r;
+    cpu_set_t cores;
+
+    if (config->naffinity == 0 || (config->naffinity > 1 && local >= config->naffinity))
+        return;
+    core = config->affinity[config->naffinity > 1 ? local : 0];
+    CPU_ZERO(&cores);
+    CPU_SET(core, &cores);
+    r = pthread_setaffinity_np(engine->thread, sizeof(cores), &cores);
+    if (r != 0)
+        rg_report(RG_LOG_WARN, "HOROVOD_THREAD_AFFINITY: the communication thread cannot be bound "
+                               "to core %d: %s", core, strerror(r));
+}
+
 /* No signal of the user's is to be handled on our thread. */
 static int start_thread(struct rg_engine *engine)
 {
@@ -110,11 +136,13 @@ static int start_thread(struct rg_engine *engine)
     engine->has_thread = true;
     r = pthread_create(&engine->thread, NULL, rg_engine_thread, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r != 0)
+    if (r != 0) {
         engine->has_thread = false;
-    else
-        pthread_setname_np(engine->thread, "reigen");
-    return -r;
+        return -r;
+    }
+    pthread_setname_np(engine->thread, "reigen");
+    pin_thread(engine);
+    return 0;
 }
 
 int rg_engine_create(const struct rg_engine_options *options, struct rg_engine **ret_engine,
@@ -130,9 +158,11 @@ int rg_engine_create(const struct rg_engine_options *options, struct rg_engine *
         free_engine(engine);
         return r;
     }
+    rg_timeline_attach(engine);
     if (!options->no_thread) {
         r = start_thread(engine);
         if (r < 0) {
+            rg_timeline_detach(engine);
             free_engine(engine);
             return rg_error_set(err, -r, "cannot start the communication thread: %s", strerror(-r));
         }
@@ -215,9 +245,19 @@ static void cancel_all(struct rg_engine *engine)
         DL_DELETE(engine->chores, op);
         rg_op_unref(op);
     }
-    for (uint32_t i = 0; i < engine->handles.capacity; i++) {
-        if (engine->handles.table[i].number)
-            rg_op_unref(engine->handles.table[i].op);
+    for (uint32_t i = 0; i < engine->own_handles.capacity; i++) {
+        if (engine->own_handles.table[i].number)
+            rg_op_unref(engine->own_handles.table[i].op);
+    }
+}
+
+/* Of a process set: threads that wait for its operations see that they have ended. */
+static void wait_for_users(struct rg_engine *engine)
+{
+    while (engine->set && rg_set_users(engine->set) > 0) {
+        rg_bell_ring(&engine->team->bells, engine->view.me, true);
+        rg_engine_wake_sleepers(engine);
+        rg_sleep_ms(1);
     }
 }
 
@@ -225,11 +265,28 @@ void rg_engine_destroy(struct rg_engine *engine)
 {
     if (!engine)
         return;
+    if (engine->world) {
+        rg_watch_follow(engine);
+        atomic_store(&engine->leaving, true);
+    }
     announce_leaving(engine);
     drain(engine);
+    wait_for_users(engine);
     stop_thread(engine);
     cancel_all(engine);
+    rg_notify_flush(engine);
+    rg_timeline_detach(engine);
     free_engine(engine);
+}
+
+void rg_engine_add_stats(const struct rg_engine *engine, struct reigen_stats *stats)
+{
+    stats->operations += atomic_load(&engine->noperations);
+    stats->bytes += atomic_load(&engine->nbytes);
+    stats->wait_ns += atomic_load(&engine->wait_ns);
+    stats->busy_ns += atomic_load(&engine->busy_ns);
+    stats->cache_hits += atomic_load(&engine->cache_hits);
+    stats->fused += atomic_load(&engine->nfused);
 }
 
 void rg_engine_after_fork(struct rg_engine *engine)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: carries operations from their submission to their end. One per process (tests make
- * several, one per thread). This header is for the files of the engine and the API only.
+ * The engine: carries operations from their submission to their end. One per process and process
+ * set (tests make several, one per thread). This header is for the files of the engine and the API only.
  *
  *               submit                all ranks are here               carried out
  *   (new) ---> QUEUED ---> POSTED ------------------------> CLAIMED ---------------> DONE
@@ -16,8 +16,12 @@
  * looks at them.
  *
  * Locks, in this order: drive, lock, the segment's mutex. `lock` protects the records, the
- * handles and the chores; it is never held while blocking. An operation is finished by whoever
- * moves it from POSTED to CLAIMED.
+ * chores; it is never held while blocking; the handles have a lock of their own, which is taken
+ * last. An operation is finished by whoever moves it from POSTED to CLAIMED.
+ *
+ * A process set has an engine of its own over a team of its own, made by the same code; see sets.h
+ * for its life. It does not watch for deaths: it follows the engine of all ranks (`world`), and
+ * what ends it ends that too.
  */
 #ifndef RG_COLL_ENGINE_H
 #define RG_COLL_ENGINE_H
@@ -39,6 +43,15 @@
 #define RG_RUN_MAX 1024         /* items carried out together */
 
 enum rg_op_state { RG_OP_FREE, RG_OP_QUEUED, RG_OP_POSTED, RG_OP_CLAIMED, RG_OP_DONE };
+
+/* Who wants to be told of an operation's end (notify.c). */
+struct rg_watcher {
+    void (*fn)(void *arg, reigen_handle handle, int status);
+    void *arg;
+    reigen_handle handle;
+    int status;
+    struct rg_watcher *next;
+};
 
 /* One tensor of an operation. */
 struct rg_tensor {
@@ -67,6 +80,8 @@ struct rg_op {
     bool persistent;      /* of a request: the engine holds no reference while it is in flight */
     _Atomic bool chore;   /* in the engine's list of chores */
     bool waits;           /* the submitter will wait at once: no need to wake a thread for it */
+    bool timed;           /* in the timeline, since ... */
+    uint64_t submitted_ns; /* ... then */
     int seen;             /* inline: ranks below have filled their slots; whoever has claimed it */
     int root;
     struct rg_scale scale;
@@ -78,6 +93,9 @@ struct rg_op {
     struct rg_tensor one;
     struct rg_signature one_sig;
     int32_t *splits, *received; /* alltoall, by rank; owned */
+    int nreceived;
+    struct rg_set *set;         /* the process set it belongs to; NULL: all ranks */
+    struct rg_watcher *watchers; /* under the lock */
     struct rg_op *prev, *next;  /* chores */
 };
 
@@ -85,6 +103,9 @@ struct rg_engine_options {
     struct rg_team *team;            /* borrowed */
     const struct rg_config *config;  /* borrowed */
     struct rg_boot *boot;            /* borrowed; NULL in tests: no notes, no deaths told */
+    struct rg_set *set;              /* of a process set, else NULL; borrowed */
+    int process_set;                 /* its number, else 0 */
+    struct rg_engine *world;         /* of a process set: the engine of all ranks, which watches */
     /* filled in by rg_engine_create when there are several nodes */
     struct rg_order_events *order_events;
     uint64_t deadline_ns;            /* for connecting the leaders */
@@ -99,6 +120,8 @@ struct rg_run {
     struct rg_op *ops[RG_RUN_MAX]; /* NULL: this rank has joined */
     int kind;                     /* enum reigen_kind of the first */
     bool posted;                  /* exec is at it */
+    bool timed;                   /* some are in the timeline ... */
+    const char *activity;         /* ... where they do this; static */
     bool adasum;                  /* engine->adasum is at it, through exec */
     uint64_t started_ns;
     struct rg_coll *colls;        /* allreduces: all tensors of all items */
@@ -114,6 +137,8 @@ struct rg_run {
 };
 
 struct rg_stall; /* stall.h */
+struct rg_diagnosis; /* diagnose.h */
+struct rg_set;   /* sets.h */
 
 /* An entry that the leader holds until all ranks of the node have read the log up to here. */
 struct rg_adopted {
@@ -125,6 +150,11 @@ struct rg_engine {
     struct rg_team *team;
     const struct rg_config *config;
     struct rg_boot *boot;
+    struct rg_set *set;           /* NULL: all ranks, as with the next two */
+    int process_set;
+    struct rg_engine *world;
+    _Atomic bool leaving;         /* what goes wrong now is this set's alone */
+    _Atomic bool removed;         /* reigen_process_set_remove */
     struct rg_exec *exec;
     struct rg_adasum *adasum;     /* made at its first use */
     struct rg_order *order;       /* leaders of jobs with several nodes */
@@ -133,9 +163,12 @@ struct rg_engine {
     struct rg_bells comm_bells;
 
     pthread_mutex_t lock;
-    struct rg_handles handles;
+    struct rg_handles *handles;   /* of the process: own_handles of the engine of all ranks */
+    struct rg_handles own_handles;
     struct rg_op *chores;
     _Atomic int nchores;
+    struct rg_watcher *ended, *last_ended; /* not called yet, first to last; under the lock */
+    _Atomic int nended;
     _Atomic(struct rg_op *) *by_entry; /* stream operations posted, by entry */
     uint64_t unnamed[REIGEN_REDUCESCATTER + 1];
 
@@ -164,6 +197,7 @@ struct rg_engine {
     bool has_thread;
     _Atomic bool stopping;
     struct rg_stall *stall;
+    _Atomic(struct rg_diagnosis *) diagnosis; /* under way; diagnose.h */
     bool exec_dead;
     bool boot_lost;               /* communication thread */
 
@@ -181,6 +215,8 @@ int rg_engine_create(const struct rg_engine_options *options, struct rg_engine *
 /* Leave: announce it, carry out what is in the log, cancel the rest, stop the thread. Blocks, at
  * most RG_LEAVE_TIMEOUT_MS. NULL is fine. */
 void rg_engine_destroy(struct rg_engine *engine);
+/* Its counters, on top of these. */
+void rg_engine_add_stats(const struct rg_engine *engine, struct reigen_stats *stats);
 void rg_engine_after_fork(struct rg_engine *engine);
 
 /* ---- submit.c */
@@ -244,6 +280,17 @@ void *rg_engine_thread(void *engine);
 /* Sleep as the driver until rung, at most timeout_us; returns at once when there is work. */
 void rg_engine_doze(struct rg_engine *engine, struct rg_op *op, uint64_t timeout_us);
 
+/* ---- notify.c */
+/* Tell *watcher, which is copied, of the operation's end. 0: it will be; 1: it has ended already,
+ * and nothing is told; -ENOMEM. */
+int rg_notify_add(struct rg_engine *engine, struct rg_op *op, const struct rg_watcher *watcher);
+/* With the lock held, when an operation becomes DONE: its watchers are to be told. */
+void rg_notify_ended_locked(struct rg_engine *engine, struct rg_op *op);
+/* There is somebody to be told, and this thread is not at it already. */
+bool rg_notify_wanted(const struct rg_engine *engine);
+/* Tell them. The caller holds no lock. */
+void rg_notify_flush(struct rg_engine *engine);
+
 /* ---- run.c; under `drive` */
 /* Collect the tensors of an allreduce run and start. 1: exec is at work, 0: there is nothing to do,
  * -errno. */
@@ -269,6 +316,8 @@ void rg_multi_fini(struct rg_engine *engine);
 
 /* ---- watch.c: by the communication thread */
 void rg_watch_tick(struct rg_engine *engine);
+/* Of a process set: what has ended all ranks ends it, and the other way round. Any thread. */
+void rg_watch_follow(struct rg_engine *engine);
 
 /* The sentence for -EEXIST. */
 extern const char rg_name_in_use_text[];

@@ -65,5 +65,6 @@ void rg_handles_remove(struct rg_handles *handles, struct rg_handle *handle)
 void rg_handles_fini(struct rg_handles *handles)
 {
     free(handles->table);
-    *handles = (struct rg_handles){ .serial = handles->serial };
+    handles->table = NULL;
+    handles->capacity = handles->free = 0;
 }

@@ -4,11 +4,14 @@
  * a table and a serial that grows with each use of any place, so that no number is given out
  * twice.
  *
- * Thread rule: all calls under the engine's state lock; nothing blocks.
+ * One table serves all engines of a process, as a handle does not say which process set it is of.
+ *
+ * Thread rule: all calls under the table's lock; nothing blocks.
  */
 #ifndef RG_COLL_HANDLE_H
 #define RG_COLL_HANDLE_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "reigen/reigen.h"
@@ -29,6 +32,7 @@ struct rg_handles {
     uint32_t capacity;
     uint32_t free; /* index + 1 */
     int64_t serial;
+    pthread_mutex_t lock; /* the callers' */
 };
 
 /* A new handle. 0 or -ENOMEM. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coll/engine.h"
+#include "coll/timeline.h"
 
 #define SHUT_DOWN_TEXT                                                                        \
     "Reigen has been shut down. This was caused by an exception on one of the ranks or an "   \
@@ -74,15 +75,29 @@ void rg_op_unref(struct rg_op *op)
     free(op);
 }
 
+/* A mismatch is one between the ranks of a process set; a death or a shutdown is everybody's. */
+static void set_text(const struct rg_engine *engine, struct rg_op *op, int status,
+                     const char *text)
+{
+    char named[RG_ERROR_TEXT_MAX];
+
+    if (engine->process_set && status == -EINVAL) {
+        snprintf(named, sizeof(named), "process set %d: %s", engine->process_set, text);
+        text = named;
+    }
+    free(op->text);
+    op->text = strdup(text);
+}
+
 void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const char *text)
 {
     struct rg_record *record = op->record;
 
     op->status = status;
-    if (status < 0 && text && text[0]) {
-        free(op->text);
-        op->text = strdup(text);
-    }
+    if (__builtin_expect(op->timed, 0))
+        rg_timeline_finished(engine, op);
+    if (status < 0 && text && text[0])
+        set_text(engine, op, status, text);
     if (record) {
         if (op->epoch && record->place)
             atomic_store(&record->place->done, op->epoch);
@@ -105,6 +120,8 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
     pthread_mutex_lock(&engine->lock);
     if (record)
         atomic_store(&record->op, NULL);
+    if (op->watchers)
+        rg_notify_ended_locked(engine, op);
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
     pthread_mutex_unlock(&engine->lock);
     rg_op_unref(op);
@@ -121,9 +138,15 @@ int rg_engine_doom(struct rg_engine *engine, const char **ret_text)
         *ret_text = shared->abort_text;
         return -aborted;
     }
+    if (atomic_load(&engine->removed)) {
+        snprintf(text, sizeof(text), "process set %d has been removed", engine->process_set);
+        *ret_text = text;
+        return -ECANCELED;
+    }
     by = atomic_load(&shared->closed_by);
     if (by || atomic_load(&engine->stopping)) {
-        snprintf(text, sizeof(text), SHUT_DOWN_TEXT, by ? (int) by - 1 : engine->team->rank);
+        snprintf(text, sizeof(text), SHUT_DOWN_TEXT,
+                 rg_team_world_rank(engine->team, by ? (int) by - 1 : engine->team->rank));
         *ret_text = text;
         return -ECANCELED;
     }

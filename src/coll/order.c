@@ -144,7 +144,8 @@ static void die(struct rg_order *order, struct peer *peer, const char *why)
         return;
     peer->dead = true;
     close_peer(peer);
-    rg_error_set(&err, ECONNRESET, "rank %d on host %s is gone: %s", peer->rank,
+    rg_error_set(&err, ECONNRESET, "rank %d on host %s is gone: %s",
+                 rg_team_world_rank(order->team, peer->rank),
                  order->team->peers[peer->rank].host, why);
     tell_death(order, peer->rank, err.text, peer);
 }
@@ -474,11 +475,12 @@ static int name_missing(struct rg_order *order, int r, struct rg_error *err)
     for (int i = 1; i < order->npeers; i++)
         if (order->peers[i].fd < 0)
             rg_buf_printf(&text, "%s%d on %s", rg_buf_nbytes(&text) ? ", " : "",
-                          order->team->leaders[i],
+                          rg_team_world_rank(order->team, order->team->leaders[i]),
                           order->team->peers[order->team->leaders[i]].host);
     return rg_error_set(err, -r, "these ranks did not connect to rank %d at %s in time: %s; does "
                         "a firewall forbid it? REIGEN_NETWORK_INTERFACE chooses the network",
-                        order->team->rank, order->team->address, rg_buf_text(&text));
+                        rg_team_world_rank(order->team, order->team->rank),
+                        order->team->address, rg_buf_text(&text));
 }
 
 static int gather(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
@@ -542,7 +544,7 @@ static int dial(struct rg_order *order, uint64_t deadline_ns, struct rg_error *e
         r = add_peer(order, &order->peers[0], fd, 0);
     if (r < 0)
         return rg_error_set(err, -r, "connecting to rank %d on %s at %s: %s%s",
-                            order->team->leaders[0],
+                            rg_team_world_rank(order->team, order->team->leaders[0]),
                             order->team->peers[order->team->leaders[0]].host,
                             order->team->addresses[order->team->leaders[0]],
                             r == -EACCES ? "it has another key" : strerror(-r),
@@ -556,8 +558,11 @@ static int allocate(struct rg_order *order, const struct rg_config *config)
 {
     struct rg_decider_options options = { .nnodes = order->team->nnodes,
                                           .leaders = order->team->leaders,
+                                          .world_ranks = order->team->world_ranks,
                                           .fusion_nbytes = config->fusion_nbytes,
-                                          .capacity = config->cache_capacity };
+                                          .capacity = config->cache_capacity,
+                                          .on_offered = order->events.on_offered,
+                                          .arg = order->events.arg };
 
     order->npeers = order->coordinator ? order->team->nnodes : 1;
     order->peers = calloc((size_t) order->npeers, sizeof(*order->peers));

@@ -186,10 +186,17 @@ static int check_complete(struct rg_decider *decider, struct record *record)
     return r;
 }
 
+/* What people call a node's leader. */
+static int shown(const struct rg_decider *decider, int node)
+{
+    int rank = decider->options.leaders[node];
+
+    return decider->options.world_ranks ? decider->options.world_ranks[rank] : rank;
+}
+
 static int offer(struct rg_decider *decider, int node, struct record *record,
                  const struct rg_signature *sig, const char *text)
 {
-    const int *leaders = decider->options.leaders;
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
@@ -202,11 +209,13 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
         record->active = true;
         record->sig = *sig;
         record->first_node = node;
-    } else if (rg_signature_compare(record->name, &record->sig, leaders[record->first_node], sig,
-                                    leaders[node], &err) < 0) {
+    } else if (rg_signature_compare(record->name, &record->sig, shown(decider, record->first_node), sig,
+                                    shown(decider, node), &err) < 0) {
         r = r < 0 ? r : set_error(record, err.text);
     }
     record->offered[node] = true;
+    if (decider->options.on_offered)
+        decider->options.on_offered(decider->options.arg, node, record->name);
     return r < 0 ? r : check_complete(decider, record);
 }
 

@@ -23,6 +23,11 @@ struct rg_decider_options {
     const int *leaders;    /* rank by node, for messages; borrowed */
     size_t fusion_nbytes;  /* largest sum of a fused run */
     int capacity;          /* numbers kept when idle; 0: no numbers */
+    /* of a process set: what people call each rank; NULL: that; borrowed */
+    const int *world_ranks;
+    /* A node has offered an operation; NULL: nobody wants to know. */
+    void (*on_offered)(void *arg, int node, const char *name);
+    void *arg;
 };
 
 /* 0 or -ENOMEM. */

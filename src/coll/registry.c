@@ -270,7 +270,8 @@ static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_reco
 {
     const struct rg_entry *entry = &view->entries[id];
     const struct rg_signature *theirs = &entry->sig;
-    int n = notice->n, a = view->ranks[other], b = view->ranks[view->me], r = 0;
+    int n = notice->n, r = 0;
+    int a = rg_view_shown_rank(view, other), b = rg_view_shown_rank(view, view->me);
     struct rg_error err = RG_ERROR_INIT;
 
     if (entry->members)

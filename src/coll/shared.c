@@ -104,6 +104,7 @@ int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *t
         .n = team->node_size,
         .nnodes = team->nnodes,
         .ranks = team->node_ranks,
+        .team = team,
     };
     rg_runlog_open(&ret_view->log, base + at[LOG]);
     rg_runlog_open(&ret_view->ready, base + at[READY]);

@@ -87,6 +87,7 @@ struct rg_row {
 struct rg_place {
     _Atomic uint64_t posted; /* the last epoch announced */
     _Atomic uint64_t done;   /* the last epoch finished here: its slots are not needed any more */
+    _Atomic uint64_t posted_ns[2]; /* by parity: when, while shared->timed */
 };
 
 enum { RG_ATTENTION_ABORTED = 1, RG_ATTENTION_CLOSED = 2, RG_ATTENTION_JOINED = 4 };
@@ -96,6 +97,7 @@ struct rg_shared {
     _Atomic uint32_t version;  /* the last version given out */
     pthread_mutex_t mutex;
     _Atomic uint32_t attention; /* RG_ATTENTION_*: look closer */
+    _Atomic uint32_t timed;     /* ranks that write a timeline */
     _Atomic int aborted;        /* 0, or the errno that everything in flight ends with */
     _Atomic uint32_t abort_claim;
     _Atomic int abort_rank;     /* 1 + who died, 0: nobody in particular */
@@ -125,11 +127,18 @@ struct rg_view {
     int me, n;                  /* node rank, ranks of the node */
     int nnodes;
     const int *ranks;           /* of the node, borrowed from team */
+    const struct rg_team *team; /* borrowed */
 };
 
 static inline struct rg_place *rg_view_place(const struct rg_view *view, int r, uint32_t id)
 {
     return &view->places[(size_t) r * RG_ENTRIES_MAX + id];
+}
+
+/* What people call the r-th rank of the node. */
+static inline int rg_view_shown_rank(const struct rg_view *view, int r)
+{
+    return rg_team_world_rank(view->team, view->ranks[r]);
 }
 
 /* What the engine needs of a node's segment. */

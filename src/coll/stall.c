@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/time.h"
+#include "coll/diagnose.h"
 #include "coll/engine.h"
 
 #define NAMES_SHOWN 6
@@ -57,7 +58,7 @@ void rg_stall_destroy(struct rg_stall *stall)
     free(stall);
 }
 
-static bool misses(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
+bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
 {
     return atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
            !atomic_load(&view->rows[r].joined);
@@ -76,7 +77,7 @@ static uint64_t owed(const struct rg_view *view, uint32_t id)
         top = posted > top ? posted : top;
     }
     for (int r = 0; r < view->n; r++) {
-        if (misses(view, r, id, top))
+        if (rg_view_owes(view, r, id, top))
             return top;
     }
     return 0;
@@ -122,26 +123,35 @@ static const char *state_name(char state)
     }
 }
 
-static void tell_process(struct rg_buf *out, pid_t pid)
+void rg_process_look(pid_t pid, struct rg_process *ret_process)
 {
     char path[64];
     rg_autofree char *stat = NULL;
     rg_autofree char *wchan = NULL;
     const char *after;
 
-    if (pid <= 0)
-        return;
+    *ret_process = (struct rg_process){ 'X', "gone", "" };
     snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    if (rg_read_file(path, 4096, &stat, NULL) < 0) {
-        rg_buf_printf(out, "process %d is gone", (int) pid);
+    if (rg_read_file(path, 4096, &stat, NULL) < 0)
         return;
-    }
     after = strrchr(stat, ')');
-    rg_buf_printf(out, "process %d is %s", (int) pid,
-                  state_name(after && after[1] ? after[2] : '?'));
+    ret_process->state = after && after[1] ? after[2] : '?';
+    ret_process->word = state_name(ret_process->state);
     snprintf(path, sizeof(path), "/proc/%d/wchan", (int) pid);
     if (rg_read_file(path, 256, &wchan, NULL) == 0 && wchan[0] && strcmp(wchan, "0") != 0)
-        rg_buf_printf(out, " in %s", wchan);
+        snprintf(ret_process->where, sizeof(ret_process->where), "%s", wchan);
+}
+
+static void tell_process(struct rg_buf *out, pid_t pid)
+{
+    struct rg_process process;
+
+    if (pid <= 0)
+        return;
+    rg_process_look(pid, &process);
+    rg_buf_printf(out, "process %d is %s", (int) pid, process.word);
+    if (process.where[0])
+        rg_buf_printf(out, " in %s", process.where);
 }
 
 static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint64_t now)
@@ -151,7 +161,7 @@ static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint6
     uint32_t last = atomic_load(&view->rows[r].last_id);
     const struct rg_stall *stall = engine->stall;
 
-    rg_buf_printf(out, "\nRank %d on %s: ", view->ranks[r],
+    rg_buf_printf(out, "\nRank %d on %s: ", rg_view_shown_rank(view, r),
                   peer->host[0] ? peer->host : "this host");
     tell_process(out, peer->pid);
     if (last == 0)
@@ -176,10 +186,11 @@ static void tell_missing(struct rg_engine *engine, struct rg_buf *out, uint64_t 
             const struct seen *seen = &stall->seen[id];
 
             if (!seen->epoch || now - seen->since_ns < than_ms * RG_NS_PER_MS ||
-                !misses(view, r, id, seen->epoch))
+                !rg_view_owes(view, r, id, seen->epoch))
                 continue;
             if (shown < NAMES_SHOWN && shown == 0)
-                rg_buf_printf(out, "\n%d: [%s", view->ranks[r], view->entries[id].key);
+                rg_buf_printf(out, "\n%d: [%s", rg_view_shown_rank(view, r),
+                              view->entries[id].key);
             else if (shown < NAMES_SHOWN)
                 rg_buf_printf(out, ", %s", view->entries[id].key);
             shown++;
@@ -243,7 +254,7 @@ static void tell_absence(const struct rg_team *team, struct rg_buf *out,
         struct absence *absence = &absences[team->peers[rank].node];
 
         if (absence->count)
-            rg_buf_printf(out, "\n%d: [%s%s]", rank, rg_buf_text(&absence->names),
+            rg_buf_printf(out, "\n%d: [%s%s]", rg_team_world_rank(team, rank), rg_buf_text(&absence->names),
                           absence->count > NAMES_SHOWN ? " ..." : "");
     }
     for (int rank = 0; rank < team->size; rank++) {
@@ -251,7 +262,7 @@ static void tell_absence(const struct rg_team *team, struct rg_buf *out,
 
         if (!absences[peer->node].count || peer->pid <= 0)
             continue;
-        rg_buf_printf(out, "\nRank %d on %s: ", rank, peer->host);
+        rg_buf_printf(out, "\nRank %d on %s: ", rg_team_world_rank(team, rank), peer->host);
         tell_process(out, peer->pid);
     }
 }
@@ -287,17 +298,28 @@ static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
     free(missing);
 }
 
+/* " (process set 3)", or nothing. */
+static const char *name_set(const struct rg_engine *engine, char *text, size_t room)
+{
+    text[0] = '\0';
+    if (engine->process_set)
+        snprintf(text, room, " (process set %d)", engine->process_set);
+    return text;
+}
+
 /* nodes: at the coordinator, under the drive lock: the other nodes too. */
 static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, bool nodes)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    char set[40];
 
     rg_buf_printf(&out,
                   "One or more tensors were submitted to be reduced, gathered or broadcasted by "
                   "subset of ranks and are waiting for remainder of ranks for more than %llu "
-                  "seconds. The others may be slow, stopped, or not about to submit them at all.\n"
+                  "seconds. The others may be slow, stopped, or not about to submit them at all.%s\n"
                   "Missing ranks:",
-                  (unsigned long long) (longest_ms / 1000));
+                  (unsigned long long) (longest_ms / 1000),
+                  name_set(engine, set, sizeof(set)));
     tell_all(engine, &out, now, engine->config->stall_ms);
     if (nodes)
         tell_nodes(engine, &out, now, engine->config->stall_ms);
@@ -311,10 +333,11 @@ static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, 
 static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    char set[40];
 
-    rg_buf_printf(&out, "One or more rank is stalled for longer than %llu seconds. Will shutdown.\n"
+    rg_buf_printf(&out, "One or more rank is stalled for longer than %llu seconds. Will shutdown.%s\n"
                         "Missing ranks:",
-                  (unsigned long long) (longest_ms / 1000));
+                  (unsigned long long) (longest_ms / 1000), name_set(engine, set, sizeof(set)));
     tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
     tell_offered(engine, &out, now, engine->config->stall_shutdown_ms);
     if (rg_view_abort(&engine->view, ETIMEDOUT, -1, rg_buf_text(&out)) && engine->boot)
@@ -353,7 +376,7 @@ void rg_stall_tick(struct rg_engine *engine)
     uint64_t now = rg_now_ns(), longest_ms;
     bool reporter = is_reporter(&engine->view, now);
 
-    if (config->stall_ms == 0 || now - stall->looked_ns < TICK_NS)
+    if (now - stall->looked_ns < TICK_NS)
         return;
     atomic_store(&engine->view.rows[engine->view.me].watched_ns, now);
     pthread_mutex_lock(&stall->lock);
@@ -361,7 +384,7 @@ void rg_stall_tick(struct rg_engine *engine)
     if (!stall->ranks)
         stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
     longest_ms = stall->ranks ? look(stall, &engine->view, now) : 0;
-    if (longest_ms < config->stall_ms) {
+    if (config->stall_ms == 0 || longest_ms < config->stall_ms) {
         stall->next_ms = config->stall_ms;
     } else if (!reporter) {
         stall->next_ms = config->stall_ms;
@@ -383,6 +406,7 @@ void rg_stall_drive(struct rg_engine *engine)
     struct rg_stall *stall = engine->stall;
     uint64_t longest_ms = atomic_load(&stall->asked_ms);
 
+    rg_diagnose_drive(engine);
     if (longest_ms == 0)
         return;
     atomic_store(&stall->asked_ms, 0);
@@ -390,6 +414,54 @@ void rg_stall_drive(struct rg_engine *engine)
     report(engine, rg_now_ns(), longest_ms, true);
     pthread_mutex_unlock(&stall->lock);
     rg_order_stall_query(engine->order);
+}
+
+void rg_stall_look(struct rg_engine *engine)
+{
+    struct rg_stall *stall = engine->stall;
+
+    pthread_mutex_lock(&stall->lock);
+    if (!stall->ranks)
+        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
+    look(stall, &engine->view, rg_now_ns());
+    pthread_mutex_unlock(&stall->lock);
+}
+
+bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch, uint64_t *ret_since_ns)
+{
+    bool waits;
+
+    pthread_mutex_lock(&stall->lock);
+    waits = stall->seen[id].epoch != 0;
+    if (waits) {
+        *ret_epoch = stall->seen[id].epoch;
+        *ret_since_ns = stall->seen[id].since_ns;
+    }
+    pthread_mutex_unlock(&stall->lock);
+    return waits;
+}
+
+bool rg_stall_offered_since(struct rg_stall *stall, uint32_t id, uint64_t *ret_since_ns)
+{
+    bool offered;
+
+    pthread_mutex_lock(&stall->lock);
+    offered = stall->seen[id].offered != 0;
+    if (offered)
+        *ret_since_ns = stall->seen[id].offered_ns;
+    pthread_mutex_unlock(&stall->lock);
+    return offered;
+}
+
+uint64_t rg_stall_active_since(struct rg_stall *stall, int r, uint64_t now)
+{
+    uint64_t since = now;
+
+    pthread_mutex_lock(&stall->lock);
+    if (stall->ranks && stall->ranks[r].since_ns < now)
+        since = stall->ranks[r].since_ns;
+    pthread_mutex_unlock(&stall->lock);
+    return since;
 }
 
 void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch)
@@ -425,13 +497,18 @@ void rg_stall_answer(struct rg_engine *engine)
     if (stall->ranks)
         tell_all(engine, &out, rg_now_ns(), engine->config->stall_ms / 2);
     pthread_mutex_unlock(&stall->lock);
+    rg_diagnose_answer(engine, &out);
     rg_order_stall_reply(engine->order, rg_buf_text(&out));
 }
 
 void rg_stall_heard(struct rg_engine *engine, int node, const char *text)
 {
-    if (!text[0])
+    const char *answer = strchr(text, RG_DIAGNOSE_MARK);
+    int nbytes = (int) (answer ? (size_t) (answer - text) : strlen(text));
+
+    if (answer && rg_diagnose_heard(engine, node, answer + 1))
         return;
-    rg_report(RG_LOG_WARN, "what the ranks of host %s wait for:%s",
-              engine->team->peers[engine->team->leaders[node]].host, text);
+    if (nbytes > 0)
+        rg_report(RG_LOG_WARN, "what the ranks of host %s wait for:%.*s",
+                  engine->team->peers[engine->team->leaders[node]].host, nbytes, text);
 }

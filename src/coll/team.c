@@ -70,9 +70,11 @@ static int read_payload(struct making *making, uint32_t number, int i, struct rg
 
     if (reader.bad || magic != FENCE_MAGIC + number || errnum > 4095)
         return rg_error_set(err, EPROTO, "rank %d is in another step of its start: have all "
-                            "ranks the same version of Reigen, and called init equally often?", i);
+                            "ranks the same version of Reigen, and called init equally often?",
+                            rg_team_world_rank(making->team, i));
     if (errnum > 0)
-        return rg_error_set(err, (int) errnum, "rank %d: %s", i, text ? text : "");
+        return rg_error_set(err, (int) errnum, "rank %d: %s", rg_team_world_rank(making->team, i),
+                            text ? text : "");
     *ret_reader = reader;
     return 0;
 }
@@ -99,7 +101,8 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
 
         r = read_payload(making, 1, i, &reader, err);
         if (r == 0 && rg_facts_get(&reader, &making->facts[i]) < 0)
-            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read", i);
+            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
+                             rg_team_world_rank(team, i));
     }
     if (r == 0)
         rg_facts_fill(making->facts, team);
@@ -151,7 +154,8 @@ static int exchange_leaders(struct making *making, const struct rg_config *confi
 
         r = read_payload(making, 2, i, &reader, err);
         if (r == 0 && take_addresses(making, i, &reader) < 0)
-            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read", i);
+            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
+                             rg_team_world_rank(team, i));
     }
     return r;
 }
@@ -167,7 +171,7 @@ static int number_nodes(struct making *making, struct rg_error *err)
 
         if (leader < 0 || leader > r || leader_of[leader] != leader)
             return rg_error_set(err, EPROTO, "ranks %d and %d disagree about the node they are on",
-                                r, leader);
+                                rg_team_world_rank(team, r), rg_team_world_rank(team, leader));
         if (leader == r) {
             team->leaders[team->nnodes] = r;
             team->peers[r].node = team->nnodes++;
@@ -283,6 +287,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     err = err ? err : &unheard;
     team->rank = identity->rank;
     team->size = identity->size;
+    team->world_ranks = identity->world_ranks;
     memcpy(team->data_key, identity->key, sizeof(team->data_key));
     int r = make(&making, config, engine_nbytes, err);
 
@@ -307,6 +312,18 @@ void rg_team_destroy(struct rg_team *team)
     free(team->leaders);
     explicit_bzero(team->data_key, sizeof(team->data_key));
     free(team);
+}
+
+void rg_team_close_fds(struct rg_team *team)
+{
+    for (int i = 0; i < team->node_size; i++) {
+        rg_cleanup_close(&team->peers[team->node_ranks[i]].pidfd);
+        team->peers[team->node_ranks[i]].pidfd = -1;
+        if (team->nnodes > 1)
+            continue;
+        rg_cleanup_close(&team->bells.event_fd[i]);
+        team->bells.event_fd[i] = -1;
+    }
 }
 
 void rg_team_after_fork(struct rg_team *team)

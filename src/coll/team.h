@@ -41,6 +41,7 @@ struct rg_team {
     int node_rank, node_size;   /* node_rank 0 is the leader */
     int *node_ranks;            /* ranks of this node, ascending, node_size of them */
     int *leaders;               /* the leader's rank, by node */
+    const int *world_ranks;     /* of a process set: the world's ranks, by rank; else NULL; borrowed */
     struct rg_team_peer *peers; /* by rank */
 
     /* shared by the node (private memory when node_size is 1), zeroed at birth */
@@ -57,6 +58,16 @@ struct rg_team {
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };
+
+/* What people call a rank: its number in the world. Negative ones stay. */
+static inline int rg_team_world_rank(const struct rg_team *team, int rank)
+{
+    return team->world_ranks && rank >= 0 ? team->world_ranks[rank] : rank;
+}
+
+/* The descriptors by which the ranks of the node wake and watch each other are not needed: those
+ * of a process set on one node sleep in futexes, and the world's engine watches the processes. */
+void rg_team_close_fds(struct rg_team *team);
 
 /* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the
  * bells), pidfds, event descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT,

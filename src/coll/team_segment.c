@@ -163,7 +163,8 @@ static int fail_with(struct rg_team *team, int peer, int r, struct rg_error *err
     int rank = team->node_ranks[peer];
 
     return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r,
-                        "sharing memory with rank %d on %s: %s%s", rank, team->peers[rank].host,
+                        "sharing memory with rank %d on %s: %s%s",
+                        rg_team_world_rank(team, rank), team->peers[rank].host,
                         r == -EPIPE ? "it has gone" : r == -EACCES ? "it has another key"
                                                                   : strerror(-r),
                         r == -EPROTO ? " (too many open files? see ulimit -n)" : "");
@@ -192,15 +193,16 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
         return fail_with(team, 0, r, err);
     if (segment.nbytes != nbytes)
         return rg_error_set(err, EINVAL, "rank %d wants %zu bytes of shared memory, its leader "
-                            "rank %d has %llu: they run different builds or settings", team->rank,
-                            nbytes, team->node_ranks[0], (unsigned long long) segment.nbytes);
+                            "rank %d has %llu: they run different builds or settings",
+                            rg_team_world_rank(team, team->rank), nbytes,
+                            rg_team_world_rank(team, team->node_ranks[0]), (unsigned long long) segment.nbytes);
     r = map(team, memfd, nbytes, err);
     if (r < 0)
         return r;
     if (memcmp((uint8_t *) team->segment + nonce_offset(team->node_size), segment.nonce,
                NONCE_NBYTES) != 0)
         return rg_error_set(err, ENOTSUP, "the memory received from rank %d is not shared: set "
-                            "REIGEN_PLANES=tcp", team->node_ranks[0]);
+                            "REIGEN_PLANES=tcp", rg_team_world_rank(team, team->node_ranks[0]));
     for (int i = 0; i < team->node_size - 1; i++) {
         struct peer_message peer;
 

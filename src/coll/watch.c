@@ -76,12 +76,33 @@ static void look_at_pidfds(struct rg_engine *engine)
     }
 }
 
+void rg_watch_follow(struct rg_engine *engine)
+{
+    struct rg_engine *world = engine->world;
+    struct rg_shared *all = world->view.shared, *own = engine->view.shared;
+    int rank = atomic_load(&own->abort_rank) - 1;
+
+    if (atomic_load(&all->aborted)) {
+        if (!atomic_load(&own->aborted) &&
+            rg_view_abort(&engine->view, atomic_load(&all->aborted), -1, all->abort_text))
+            rg_engine_ring_all(engine, true);
+    } else if (atomic_load(&own->aborted) && !atomic_load(&own->closed_by) &&
+               !atomic_load(&engine->leaving)) {
+        rg_view_abort(&world->view, atomic_load(&own->aborted),
+                      rg_team_world_rank(engine->team, rank), own->abort_text);
+        rg_engine_ring_all(world, true);
+    }
+}
+
 void rg_watch_tick(struct rg_engine *engine)
 {
+    if (engine->world)
+        rg_watch_follow(engine);
     if (atomic_load(&engine->view.shared->aborted))
         return;
-    listen_to_boot(engine);
-    if (!atomic_load(&engine->view.shared->aborted))
+    if (!engine->world)
+        listen_to_boot(engine);
+    if (!engine->world && !atomic_load(&engine->view.shared->aborted))
         look_at_pidfds(engine);
     if (!atomic_load(&engine->view.shared->closed_by))
         rg_stall_tick(engine);

@@ -9,13 +9,14 @@
 int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err)
 {
     int rank = rg_tcp_rank(tcp, member);
+    int shown = rg_team_world_rank(tcp->team, rank);
     const char *host = tcp->team->peers[rank].host;
 
     if (r == -EACCES)
-        return rg_error_set(err, EACCES, "rank %d on %s has another key", rank, host);
+        return rg_error_set(err, EACCES, "rank %d on %s has another key", shown, host);
     if (r == -EPROTO)
-        return rg_error_set(err, EPROTO, "rank %d on %s speaks another protocol", rank, host);
-    return rg_error_set(err, ECONNRESET, "the connection to rank %d on %s is lost: %s", rank, host,
+        return rg_error_set(err, EPROTO, "rank %d on %s speaks another protocol", shown, host);
+    return rg_error_set(err, ECONNRESET, "the connection to rank %d on %s is lost: %s", shown, host,
                         r == -EPIPE ? "it was closed" : strerror(-r));
 }
 
@@ -39,7 +40,8 @@ static int dial(struct rg_tcp *tcp, int member, struct rg_error *err)
     int r = -EINVAL;
 
     if (!tcp->team->addresses || rg_sock_parse(tcp->team->addresses[rank], &address) < 0)
-        return rg_error_set(err, EINVAL, "rank %d has no address to connect to", rank);
+        return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
+                            rg_team_world_rank(tcp->team, rank));
     link->knock = calloc(1, sizeof(*link->knock));
     r = link->knock ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
     if (r == 0)

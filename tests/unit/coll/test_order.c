@@ -42,7 +42,10 @@ static const int leaders[] = { 0, 2, 4, 6 };
 
 static struct rg_decider *new_decider(int nnodes, size_t fusion_nbytes, int capacity)
 {
-    struct rg_decider_options options = { nnodes, leaders, fusion_nbytes, capacity };
+    struct rg_decider_options options = { .nnodes = nnodes,
+                                          .leaders = leaders,
+                                          .fusion_nbytes = fusion_nbytes,
+                                          .capacity = capacity };
     struct rg_decider *decider;
 
     assert_int_equal(rg_decider_create(&options, &decider), 0);
@@ -331,8 +334,8 @@ static void on_stall_reply(void *arg, int node, const char *text)
 
 static struct rg_order *open_order(struct place *place, struct stream *stream)
 {
-    struct rg_order_events events = { on_decided, on_joined, on_died, on_shutdown,
-                                      on_stall_query, on_stall_reply, stream };
+    struct rg_order_events events = { on_decided, on_joined, on_died, on_shutdown, on_stall_query,
+                                      NULL, on_stall_reply, stream };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_order *order = NULL;
 

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A communicator: some of the job's ranks as a world of their own. Every rank of the job takes
+ * part in the same number of fences of the boot below, whatever world it is in: one in which all
+ * tell their lists, then those of rg_team_create, of which each world reads its own ranks' blobs.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "coll/boot.h"
+#include "reigen/reigen.h"
+
+#define TEAM_FENCES 3
+#define MAGIC 0x4d4d4f43u /* "COMM" */
+#define LIST_SHOWN 64
+
+struct comm {
+    struct rg_boot *boot;  /* of the job; owned once the communicator is made */
+    struct rg_boot_ops ops;
+    int *ranks;            /* of the job, by rank of this world */
+    int n, size;           /* of this world, of the job */
+    struct rg_blob *blobs; /* of all ranks of the job */
+    int nfences;
+    uint64_t deadline_ns;
+};
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    (void) config;
+    (void) err;
+    return 0; /* made by rg_boot_comm only */
+}
+
+static int open_comm(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                     struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    (void) config;
+    (void) deadline_ns;
+    (void) ret_state;
+    (void) ret_identity;
+    return rg_error_set(err, ENOTSUP, "a communicator is made over another boot");
+}
+
+static int fence_below(struct comm *comm, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                       struct rg_error *err)
+{
+    memset(comm->blobs, 0, (size_t) comm->size * sizeof(*comm->blobs));
+    return rg_boot_fence(comm->boot, blob, nbytes, deadline_ns, comm->blobs, err);
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    struct comm *comm = state;
+    size_t total = 0;
+    uint8_t *memory;
+    int r;
+
+    comm->nfences++;
+    r = fence_below(comm, blob, nbytes, deadline_ns, err);
+    if (r < 0)
+        return r;
+    for (int i = 0; i < comm->n; i++)
+        total += comm->blobs[comm->ranks[i]].nbytes;
+    memory = malloc(total + 1);
+    for (int i = 0; memory && i < comm->n; i++) {
+        const struct rg_blob *from = &comm->blobs[comm->ranks[i]];
+
+        if (from->nbytes)
+            memcpy(memory, from->data, from->nbytes);
+        ret_blobs[i] = (struct rg_blob){ memory, from->nbytes };
+        memory += from->nbytes;
+    }
+    free(comm->blobs[0].data);
+    return memory ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int poll_fd(void *state)
+{
+    struct comm *comm = state;
+
+    return rg_boot_poll_fd(comm->boot);
+}
+
+static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
+{
+    struct comm *comm = state;
+    int rank = -1, r;
+
+    while ((r = rg_boot_poll(comm->boot, &rank, err)) == 1)
+        for (int i = 0; i < comm->n; i++)
+            if (comm->ranks[i] == rank) {
+                *ret_rank = i;
+                return 1;
+            }
+    return r;
+}
+
+static void note(void *state, int level, const char *text)
+{
+    struct comm *comm = state;
+
+    rg_boot_note(comm->boot, level, text);
+}
+
+static void comm_free(struct comm *comm)
+{
+    free(comm->ranks);
+    free(comm->blobs);
+    free(comm);
+}
+
+/* The other worlds need this rank in their fences even if its own has failed. */
+static void finish_fences(struct comm *comm)
+{
+    while (comm->nfences++ < TEAM_FENCES) {
+        if (fence_below(comm, "", 0, comm->deadline_ns, NULL) < 0)
+            return;
+        free(comm->blobs[0].data);
+    }
+}
+
+static void close_comm(void *state, bool goodbye)
+{
+    struct comm *comm = state;
+
+    finish_fences(comm);
+    rg_boot_close(comm->boot, goodbye);
+    comm_free(comm);
+}
+
+static void after_fork(void *state)
+{
+    struct comm *comm = state;
+
+    rg_boot_after_fork(comm->boot);
+}
+
+static const struct rg_boot_ops comm_ops = {
+    .name = "comm",
+    .detect = detect,
+    .open = open_comm,
+    .fence = fence,
+    .poll_fd = poll_fd,
+    .poll = poll_deaths,
+    .note = note,
+    .close = close_comm,
+    .after_fork = after_fork,
+};
+
+/* ---- making one */
+
+static int place_in(const int *ranks, int n, int rank)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == rank)
+            return i;
+    return -1;
+}
+
+/* The list that a rank of the job gave. 0 or -errno. */
+static int list_of(const struct comm *comm, int rank, const int **ret_ranks, int *ret_n,
+                   struct rg_error *err)
+{
+    struct rg_reader reader = rg_reader_make(comm->blobs[rank].data, comm->blobs[rank].nbytes);
+    uint32_t magic = rg_reader_u32(&reader), n = rg_reader_u32(&reader);
+
+    if (reader.bad || magic != MAGIC || n < 1 || reader.nbytes != n * sizeof(int))
+        return rg_error_set(err, EPROTO,
+                            "init: rank %d has not given a list of ranks, and others have: either "
+                            "all ranks of the job do or none", rank);
+    *ret_ranks = (const int *) (const void *) reader.data;
+    *ret_n = (int) n;
+    return 0;
+}
+
+static void tell(struct rg_buf *out, const int *ranks, int n)
+{
+    for (int i = 0; i < n && i < LIST_SHOWN; i++)
+        rg_buf_printf(out, "%s%d", i ? ", " : "", ranks[i]);
+    rg_buf_printf(out, n > LIST_SHOWN ? ", ..." : "");
+}
+
+static int unequal(int a, const int *ranks_a, int n_a, int b, const int *ranks_b, int n_b,
+                   struct rg_error *err)
+{
+    rg_autobuf struct rg_buf left = RG_BUF_INIT, right = RG_BUF_INIT;
+
+    tell(&left, ranks_a, n_a);
+    tell(&right, ranks_b, n_b);
+    return rg_error_set(err, EINVAL,
+                        "init: rank %d gave the ranks [%s] and rank %d gave [%s]: ranks that start "
+                        "together give equal lists, and no rank is in two", a, rg_buf_text(&left),
+                        b, rg_buf_text(&right));
+}
+
+/* All lists of the job fit together; every rank comes to the same. */
+static int check_lists(const struct comm *comm, struct rg_error *err)
+{
+    for (int rank = 0; rank < comm->size; rank++) {
+        const int *ranks, *others;
+        int n, m, r = list_of(comm, rank, &ranks, &n, err);
+
+        if (r < 0)
+            return r;
+        if (place_in(ranks, n, rank) < 0)
+            return rg_error_set(err, EINVAL, "init: rank %d gave a list of ranks without itself",
+                                rank);
+        for (int i = 0; i < n; i++) {
+            if (ranks[i] < 0 || ranks[i] >= comm->size || place_in(ranks, i, ranks[i]) >= 0)
+                return rg_error_set(err, EINVAL,
+                                    "init: rank %d gave rank %d, which %s (the job has %d ranks)",
+                                    rank, ranks[i], ranks[i] < 0 || ranks[i] >= comm->size
+                                                        ? "does not exist" : "is there twice",
+                                    comm->size);
+            r = list_of(comm, ranks[i], &others, &m, err);
+            if (r < 0)
+                return r;
+            if (m != n || memcmp(ranks, others, (size_t) n * sizeof(int)) != 0)
+                return unequal(rank, ranks, n, ranks[i], others, m, err);
+        }
+    }
+    return 0;
+}
+
+static int exchange_lists(struct comm *comm, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf blob = RG_BUF_INIT;
+    int r;
+
+    rg_buf_put_u32(&blob, MAGIC);
+    rg_buf_put_u32(&blob, (uint32_t) comm->n);
+    rg_buf_put(&blob, comm->ranks, (size_t) comm->n * sizeof(int));
+    if (rg_buf_status(&blob) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    r = fence_below(comm, rg_buf_bytes(&blob), rg_buf_nbytes(&blob), comm->deadline_ns, err);
+    if (r < 0)
+        return r;
+    r = check_lists(comm, err);
+    free(comm->blobs[0].data);
+    return r;
+}
+
+static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint64_t deadline_ns)
+{
+    struct comm *comm = calloc(1, sizeof(*comm));
+
+    if (!comm)
+        return NULL;
+    comm->boot = boot;
+    comm->ops = comm_ops;
+    comm->ops.name = rg_boot_name(boot);
+    comm->size = rg_boot_identity(boot)->size;
+    comm->n = n;
+    comm->deadline_ns = deadline_ns;
+    comm->ranks = malloc((size_t) n * sizeof(int));
+    comm->blobs = calloc((size_t) comm->size, sizeof(*comm->blobs));
+    if (!comm->ranks || !comm->blobs) {
+        comm_free(comm);
+        return NULL;
+    }
+    memcpy(comm->ranks, ranks, (size_t) n * sizeof(int));
+    return comm;
+}
+
+int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
+                 struct rg_error *err)
+{
+    const struct rg_boot_identity *job = rg_boot_identity(*boot);
+    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
+                                         .cross_size = -1, .size = n, .has_key = job->has_key,
+                                         .one_host = job->one_host };
+    struct comm *comm;
+    char purpose[64];
+    int r;
+
+    if (n < 1 || n > REIGEN_SIZE_MAX)
+        return rg_error_set(err, EINVAL, "init: a list of %d ranks", n);
+    comm = new_comm(*boot, ranks, n, deadline_ns);
+    if (!comm)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    r = exchange_lists(comm, err);
+    identity.rank = place_in(ranks, n, job->rank);
+    snprintf(purpose, sizeof(purpose), "reigen communicator of rank %d", ranks[0]);
+    rg_key_derive(job->key, purpose, identity.key);
+    memcpy(identity.warning, job->warning, sizeof(identity.warning));
+    if (r == 0 && rg_boot_make(&comm->ops, comm, &identity, boot) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    if (r < 0)
+        comm_free(comm);
+    return r;
+}
