@@ -41,9 +41,10 @@ static int get_int(const char *reigen, const char *horovod, int64_t min, int64_t
     return text ? rg_parse_int(name, text, min, max, value, err) : 0;
 }
 
-static int get_text(const char *name, char *ret_text, size_t room, struct rg_error *err)
+static int get_text(const char *reigen, const char *horovod, char *ret_text, size_t room,
+                    struct rg_error *err)
 {
-    const char *value = getenv(name);
+    const char *name, *value = get(reigen, horovod, &name);
 
     if (!value)
         return 0;
@@ -99,11 +100,11 @@ static int get_level(int *level, struct rg_error *err)
                         name, text);
 }
 
-static int get_switch(const char *name, bool *on, struct rg_error *err)
+static int get_switch(const char *reigen, const char *horovod, bool *on, struct rg_error *err)
 {
-    const char *text = getenv(name);
+    const char *name, *text = get(reigen, horovod, &name);
 
-    if (!text || !text[0])
+    if (!text)
         return 0;
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
         return rg_error_set(err, EINVAL, "%s=%s: give 0 or 1", name, text);
@@ -136,7 +137,9 @@ static int get_durations(struct rg_config *config, struct rg_error *err)
     bool disabled = false;
     int r;
 
-    r = get_ms("REIGEN_START_TIMEOUT", "HOROVOD_START_TIMEOUT", &config->start_timeout_ms, err);
+    r = get_ms("HOROVOD_GLOO_TIMEOUT_SECONDS", NULL, &config->start_timeout_ms, err);
+    if (r == 0)
+        r = get_ms("REIGEN_START_TIMEOUT", "HOROVOD_START_TIMEOUT", &config->start_timeout_ms, err);
     if (r == 0)
         r = get_ms("REIGEN_STALL_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &config->stall_ms,
                    err);
@@ -144,10 +147,66 @@ static int get_durations(struct rg_config *config, struct rg_error *err)
         r = get_ms("REIGEN_STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
                    &config->stall_shutdown_ms, err);
     if (r == 0)
-        r = get_switch("HOROVOD_STALL_CHECK_DISABLE", &disabled, err);
+        r = get_switch("HOROVOD_STALL_CHECK_DISABLE", NULL, &disabled, err);
     if (disabled)
         config->stall_ms = 0;
+    config->stall_shutdown_ignored = config->stall_shutdown_ms > 0 && config->stall_ms > 0 &&
+                                     config->stall_shutdown_ms < config->stall_ms;
+    if (config->stall_shutdown_ignored)
+        config->stall_shutdown_ms = 0;
     return r;
+}
+
+/* Horovod's HIDE_TIME is the wrong way round, and unset means hidden here. */
+static int get_log(struct rg_config *config, struct rg_error *err)
+{
+    bool hide = true;
+    int r = get_level(&config->log_level, err);
+
+    if (r == 0)
+        r = get_switch("REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", &config->log_time, err);
+    if (r == 0)
+        r = get_switch("HOROVOD_LOG_HIDE_TIME", NULL, &hide, err);
+    config->log_time = config->log_time || !hide;
+    return r;
+}
+
+static int get_timeline(struct rg_config *config, struct rg_error *err)
+{
+    int r = get_text("REIGEN_TIMELINE", "HOROVOD_TIMELINE", config->timeline,
+                     sizeof(config->timeline), err);
+
+    /* Horovod wants this before it allows start_timeline, which is always allowed here. */
+    if (strcmp(config->timeline, "DYNAMIC") == 0)
+        config->timeline[0] = '\0';
+    if (r == 0)
+        r = get_switch("REIGEN_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES",
+                       &config->timeline_marks_cycles, err);
+    if (r == 0)
+        r = get_switch("REIGEN_TIMELINE_ALL_RANKS", "HOROVOD_TIMELINE_ALL_RANKS",
+                       &config->timeline_all_ranks, err);
+    return r;
+}
+
+static int get_affinity(struct rg_config *config, struct rg_error *err)
+{
+    const char *name, *value = get("REIGEN_THREAD_AFFINITY", "HOROVOD_THREAD_AFFINITY", &name);
+    rg_autofree char *list = value ? strdup(value) : NULL;
+    char *rest = list, *word;
+
+    if (value && !list)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    while (rest && (word = strsep(&rest, ",")) != NULL) {
+        int64_t core = 0;
+
+        if (config->naffinity == RG_AFFINITY_MAX)
+            return rg_error_set(err, EINVAL, "%s: more than %d cores", name, RG_AFFINITY_MAX);
+        if (rg_parse_int(name, word, 0, RG_CORE_MAX, &core, err) < 0)
+            return rg_error_prepend(err, "%s=%s (one core, or one for each rank of a host with "
+                                         "commas between)", name, value);
+        config->affinity[config->naffinity++] = (int) core;
+    }
+    return 0;
 }
 
 int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
@@ -165,13 +224,18 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     if (r == 0)
         r = get_planes(&config.planes, err);
     if (r == 0)
-        r = get_level(&config.log_level, err);
+        r = get_log(&config, err);
     if (r == 0)
-        r = get_switch("REIGEN_INSECURE", &config.insecure, err);
+        r = get_timeline(&config, err);
     if (r == 0)
-        r = get_text("REIGEN_KEY_FILE", config.key_file, sizeof(config.key_file), err);
+        r = get_affinity(&config, err);
     if (r == 0)
-        r = get_text("REIGEN_NETWORK_INTERFACE", config.interface, sizeof(config.interface), err);
+        r = get_switch("REIGEN_INSECURE", NULL, &config.insecure, err);
+    if (r == 0)
+        r = get_text("REIGEN_KEY_FILE", NULL, config.key_file, sizeof(config.key_file), err);
+    if (r == 0)
+        r = get_text("REIGEN_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", config.interface,
+                     sizeof(config.interface), err);
     if (r == 0)
         *ret_config = config;
     return r < 0 ? -EINVAL : 0;

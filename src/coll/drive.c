@@ -6,6 +6,7 @@
 
 #include "base/time.h"
 #include "coll/engine.h"
+#include "coll/timeline.h"
 
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
 
@@ -112,6 +113,7 @@ static int find_op(struct rg_engine *engine, const struct rg_run_item *item, str
 static bool next_run(struct rg_engine *engine)
 {
     struct rg_run *run = &engine->run;
+    bool timed = false;
     int n = 0;
 
     do {
@@ -122,12 +124,17 @@ static bool next_run(struct rg_engine *engine)
         if (!(run->items[n].flags & RG_RUN_JOINED) &&
             find_op(engine, &run->items[n], &run->ops[n]) < 0)
             return false;
+        timed = timed || (run->ops[n] && run->ops[n]->timed);
     } while (run->items[n++].flags & RG_RUN_MORE);
     run->nitems = n;
     run->kind = run->ops[0] ? run->ops[0]->kind : engine->view.entries[run->items[0].id].sig.kind;
     run->posted = false;
     run->tensor = run->step = 0;
     run->lacks_memory = false;
+    run->timed = timed;
+    run->activity = NULL;
+    if (__builtin_expect(timed, 0))
+        rg_timeline_run(engine);
     return true;
 }
 
@@ -186,6 +193,7 @@ static bool post_run(struct rg_engine *engine)
     if (!run->posted)
         run->started_ns = rg_now_ns();
     run->posted = true;
+    rg_timeline_activity(engine, rg_exec_activity(engine->exec));
     return true;
 }
 
@@ -200,8 +208,10 @@ static bool progress_run(struct rg_engine *engine)
         die(engine, r, &err, "an operation failed");
         return true;
     }
-    if (r == 0)
+    if (r == 0) {
+        rg_timeline_activity(engine, rg_exec_activity(engine->exec));
         return moved;
+    }
     if (engine->run.kind != REIGEN_ALLREDUCE)
         return post_run(engine);
     r = rg_run_reduce_next(engine);

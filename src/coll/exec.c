@@ -456,6 +456,30 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     return step->nposted == step->ncolls;
 }
 
+#define ACTIVITIES(plane)                                                                   \
+    {                                                                                       \
+        [RG_COLL_ALLREDUCE] = "REIGEN_" plane "_ALLREDUCE",                                 \
+        [RG_COLL_REDUCE] = "REIGEN_" plane "_REDUCE",                                       \
+        [RG_COLL_BROADCAST] = "REIGEN_" plane "_BROADCAST",                                 \
+        [RG_COLL_ALLGATHERV] = "REIGEN_" plane "_ALLGATHER",                                \
+        [RG_COLL_ALLTOALLV] = "REIGEN_" plane "_ALLTOALL",                                  \
+        [RG_COLL_REDUCESCATTERV] = "REIGEN_" plane "_REDUCESCATTER",                        \
+    }
+
+const char *rg_exec_activity(const struct rg_exec *exec)
+{
+    static const char *const names[3][RG_COLL_REDUCESCATTERV + 1] = {
+        ACTIVITIES("LOCAL"), ACTIVITIES("SHM"), ACTIVITIES("TCP")
+    };
+    const struct step *step;
+
+    if (exec->nsteps == 0)
+        return "REIGEN_LOCAL";
+    step = &exec->steps[exec->at < exec->nsteps ? exec->at : exec->nsteps - 1];
+    return names[!step->plane ? 0 : step->plane->ops == &rg_plane_shm ? 1 : 2]
+                [step->colls[0].kind];
+}
+
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err)
 {
     *ret_moved = false;

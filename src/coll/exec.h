@@ -27,6 +27,8 @@ int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
 /* n allreduces of one dtype, op and scale, carried out as one (fusion). On planes without use for
  * it: one by one. The array is copied. */
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
+/* What it is doing, as "REIGEN_SHM_ALLREDUCE", for the timeline; static. */
+const char *rg_exec_activity(const struct rg_exec *exec);
 /* As a plane's progress. */
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err);
 int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, int max);

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "coll/engine.h"
 #include "coll/reduce/reduce.h"
+#include "coll/timeline.h"
 
 #define TIMED_NBYTES 16384 /* below this a look at the clock costs more than it tells */
 
@@ -87,6 +88,8 @@ static void finish(struct rg_engine *engine, struct rg_op *op, uint64_t absent)
     struct rg_entry *entry = op->record->entry;
     uint64_t started = op->nbytes >= TIMED_NBYTES ? rg_now_ns() : 0;
 
+    if (__builtin_expect(op->timed, 0))
+        rg_timeline_arrived(engine, op);
     if (atomic_load_explicit(&entry->error_epoch[op->epoch & 1], memory_order_acquire) ==
         op->epoch) {
         rg_op_finish(engine, op, -EINVAL, engine->view.errors[op->record->id][op->epoch & 1]);

@@ -8,6 +8,7 @@
 
 #include "coll/engine.h"
 #include "coll/stall.h"
+#include "coll/timeline.h"
 
 void rg_multi_flush(struct rg_engine *engine)
 {
@@ -119,6 +120,14 @@ static void on_stall_query(void *arg)
     rg_stall_answer(engine);
 }
 
+static void on_offered(void *arg, int node, const char *name)
+{
+    struct rg_engine *engine = arg;
+
+    if (rg_timeline_is_on(engine))
+        rg_timeline_offered(engine, node, name);
+}
+
 static void on_stall_reply(void *arg, int node, const char *text)
 {
     struct rg_engine *engine = arg;
@@ -135,6 +144,7 @@ void rg_multi_events(struct rg_engine *engine, struct rg_order_events *ret_event
         .on_shutdown = on_shutdown,
         .on_stall_query = on_stall_query,
         .on_stall_reply = on_stall_reply,
+        .on_offered = on_offered,
         .arg = engine,
     };
 }

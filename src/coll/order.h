@@ -44,6 +44,8 @@ struct rg_order_events {
     void (*on_shutdown)(void *arg, int rank);
     /* The coordinator asks: what is pending here? Answer with rg_order_stall_reply. */
     void (*on_stall_query)(void *arg);
+    /* At the coordinator: a node has offered this operation; may be NULL. */
+    void (*on_offered)(void *arg, int node, const char *name);
     /* At the coordinator: what a node answered (text, one line per tensor and rank). */
     void (*on_stall_reply)(void *arg, int node, const char *text);
     void *arg;

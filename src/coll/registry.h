@@ -38,6 +38,7 @@ struct rg_record {
     uint8_t mode;
     bool held;
     bool used;             /* since the last sweep */
+    _Atomic uint64_t lane; /* the timeline's generation << 32 | its lane there */
     int pins;              /* requests and groups that point here */
     int nmembers;          /* group: records of the names of its members, else 0 */
     struct rg_record **members;

@@ -9,11 +9,14 @@
 #ifndef RG_COLL_REPORT_H
 #define RG_COLL_REPORT_H
 
+#include <stdbool.h>
+
 #include "base/cleanup.h"
 #include "base/log.h"
 
-/* Set the rank's name and the highest level that is written. By reigen_init. */
-void rg_report_open(int rank, enum rg_log_level level);
+/* Set the rank's name, the highest level that is written, and whether the time of day (UTC) stands
+ * in front. By reigen_init. */
+void rg_report_open(int rank, enum rg_log_level level, bool time);
 
 /* Write one record; lines after the first are indented. */
 void rg_report(enum rg_log_level level, const char *fmt, ...) rg_printf(2, 3);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "coll/engine.h"
+#include "coll/timeline.h"
 
 static const struct rg_signature *members_of(const struct rg_view *view,
                                              const struct rg_entry *entry)
@@ -125,6 +126,7 @@ static int post_packed(struct rg_engine *engine, size_t nbytes)
     coll.count = run->ncount;
     coll.in = coll.out = NULL;
     if (!zeros) {
+        rg_timeline_activity(engine, "MEMCPY_IN_FUSION_BUFFER");
         run->pack = malloc(nbytes + 1);
         if (!run->pack)
             return -ENOMEM;
@@ -196,6 +198,7 @@ int rg_run_reduce_next(struct rg_engine *engine)
     if (run->pack) {
         size_t each = rg_dtype_nbytes(run->colls[0].dtype), at = 0;
 
+        rg_timeline_activity(engine, "MEMCPY_OUT_FUSION_BUFFER");
         for (int k = 0; k < run->ncolls; at += run->colls[k++].count * each) {
             if (run->colls[k].out)
                 memcpy(run->colls[k].out, run->pack + at, run->colls[k].count * each);
@@ -290,6 +293,7 @@ static int step_allgather(struct rg_engine *engine, struct rg_op *op, struct rg_
         run->counts[i] = (size_t) run->rows[i] * each;
         total += run->rows[i];
     }
+    rg_timeline_activity(engine, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
     coll.out = t->result;
     run->step = 2;
@@ -333,6 +337,7 @@ static int step_alltoall(struct rg_engine *engine, struct rg_op *op, struct rg_t
     }
     for (size_t i = 0; i < size * size; i++)
         any += (size_t) run->rows[i];
+    rg_timeline_activity(engine, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
     coll.out = t->result;
     run->step = 2;
@@ -364,6 +369,7 @@ static int step_reducescatter(struct rg_engine *engine, struct rg_op *op, struct
         if (i == engine->team->rank)
             mine = part;
     }
+    rg_timeline_activity(engine, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, mine, each);
     coll.out = t->result;
     run->step = 1;

@@ -13,10 +13,13 @@
 #ifndef RG_COLL_STALL_H
 #define RG_COLL_STALL_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct rg_engine;
 struct rg_stall;
+struct rg_view;
 
 /* 0 or -ENOMEM. */
 int rg_stall_create(struct rg_stall **ret_stall);
@@ -24,6 +27,26 @@ void rg_stall_destroy(struct rg_stall *stall); /* NULL is fine */
 
 /* Look around; report when it is time; after the shutdown limit, abort the job with -ETIMEDOUT. */
 void rg_stall_tick(struct rg_engine *engine);
+
+/* ---- for reigen_diagnose; any thread */
+/* Look around now. */
+void rg_stall_look(struct rg_engine *engine);
+/* At the last look: does the entry's epoch wait for ranks of this node, and since when? */
+bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch,
+                    uint64_t *ret_since_ns);
+/* ... or for other nodes? At a leader. */
+bool rg_stall_offered_since(struct rg_stall *stall, uint32_t id, uint64_t *ret_since_ns);
+/* When the r-th rank of this node was first seen with its last submission; now: not yet seen. */
+uint64_t rg_stall_active_since(struct rg_stall *stall, int r, uint64_t now);
+/* The r-th rank of this node has neither announced the epoch nor joined. */
+bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch);
+
+struct rg_process {
+    char state;       /* the letter of /proc/PID/stat; 'X': gone */
+    const char *word; /* for people */
+    char where[64];   /* in the kernel, or "" */
+};
+void rg_process_look(pid_t pid, struct rg_process *ret_process);
 
 /* Several nodes, at the coordinator: write the report that a tick found due, with what the other
  * nodes owe, and ask their leaders for more. Under the drive lock. */

@@ -3,6 +3,7 @@
 #include <utlist.h>
 
 #include "coll/engine.h"
+#include "coll/timeline.h"
 
 #define NAME_IN_USE_TEXT                                                                    \
     "Requested to allreduce, allgather, or broadcast a tensor with the same name as another " \
@@ -173,6 +174,8 @@ static int announce(struct rg_engine *engine, struct rg_op *op)
                           memory_order_relaxed);
     if (hit)
         atomic_fetch_add_explicit(&engine->cache_hits, 1, memory_order_relaxed);
+    if (rg_timeline_is_on(engine))
+        rg_timeline_submitted(engine, op);
     if (op->mode == RG_ENTRY_INLINE) {
         rg_inline_post(engine, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
@@ -199,6 +202,8 @@ int rg_op_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err)
     atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
     r = announce(engine, op);
     if (r == -EAGAIN) {
+        if (rg_timeline_is_on(engine))
+            rg_timeline_waits(engine, op);
         atomic_store(&op->state, RG_OP_QUEUED);
         rg_op_make_chore(engine, op);
         return 0;

@@ -19,6 +19,7 @@ from reigen._core import (Adasum, Average, Max, Min, Product, Sum, cross_rank, c
                           shutdown, size, stats, version)
 from reigen._handles import poll, synchronize
 from reigen._objects import allgather_object, broadcast_object
+from reigen._observe import Diagnosis, diagnose, start_timeline, stop_timeline
 from reigen.errors import HorovodInternalError, InvalidOperationError, OperationError
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ _ARRAYS = ['allgather', 'allgather_async', 'allreduce',
            'grouped_allreduce_async', 'grouped_reducescatter', 'grouped_reducescatter_async',
            'join', 'join_async', 'reducescatter', 'reducescatter_async']
 
-__all__ = ['Adasum', 'Average', 'HorovodInternalError', 'InvalidOperationError', 'Max', 'Min',
-           'OperationError', 'Product', 'Sum', 'allgather_object', 'broadcast_object', 'cross_rank',
-           'cross_size', 'describe', 'init', 'is_homogeneous', 'is_initialized', 'local_rank',
-           'local_size', 'poll', 'rank', 'shutdown', 'size', 'stats', 'synchronize', 'version',
-           *_ARRAYS]
+__all__ = ['Adasum', 'Average', 'Diagnosis', 'HorovodInternalError', 'InvalidOperationError', 'Max',
+           'Min', 'OperationError', 'Product', 'Sum', 'allgather_object', 'broadcast_object',
+           'cross_rank', 'cross_size', 'describe', 'diagnose', 'init', 'is_homogeneous',
+           'is_initialized', 'local_rank', 'local_size', 'poll', 'rank', 'shutdown', 'size',
+           'start_timeline', 'stats', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]
 
 
 def __getattr__(name: str) -> Any:

@@ -72,6 +72,13 @@ _PROTOTYPES = {
     'reigen_handle_error': (c_char_p, [c_int64]),
     'reigen_release': (c_int, [c_int64]),
     'reigen_release_all': (c_int, [c_int, c_void_p]),
+    'reigen_process_set_add': (c_int, [POINTER(c_int), c_int, POINTER(c_int)]),
+    'reigen_process_set_remove': (c_int, [c_int]),
+    'reigen_process_set_rank': (c_int, [c_int]),
+    'reigen_process_set_size': (c_int, [c_int]),
+    'reigen_process_set_included': (c_int, [c_int]),
+    'reigen_process_set_ranks': (c_int, [c_int, POINTER(c_int), c_int]),
+    'reigen_process_set_ids': (c_int, [POINTER(c_int), c_int]),
     'reigen_request_create':
         (c_int, [c_int, c_char_p, *_TENSOR, _OPTIONS, POINTER(c_void_p)]),
     'reigen_request_start': (c_int, [c_void_p, c_void_p, c_void_p]),
@@ -84,6 +91,10 @@ _PROTOTYPES = {
     'reigen_version': (c_char_p, []),
     'reigen_describe': (c_char_p, []),
     'reigen_get_stats': (c_int, [POINTER(Stats)]),
+    'reigen_timeline_start': (c_int, [c_char_p, c_int]),
+    'reigen_timeline_stop': (c_int, []),
+    'reigen_diagnose': (c_int, [c_int, POINTER(c_void_p)]),
+    'reigen_free': (None, [c_void_p]),
 }
 
 

@@ -5,8 +5,6 @@ from typing import Optional, Sequence
 import reigen
 from horovod.common.process_sets import ProcessSet, global_process_set
 
-_TIMELINE = 'The timeline is not offered by this version of Reigen.'
-
 
 class HorovodBasics:
     """The functions that horovod.torch and its sisters have in common."""
@@ -44,13 +42,9 @@ class HorovodBasics:
     cross_rank = staticmethod(reigen.cross_rank)
     is_homogeneous = staticmethod(reigen.is_homogeneous)
 
-    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Refused with a ValueError by this version."""
-        raise ValueError(_TIMELINE)
-
-    def stop_timeline(self) -> None:
-        """Refused with a ValueError by this version."""
-        raise ValueError(_TIMELINE)
+    start_timeline = staticmethod(reigen.start_timeline)
+    stop_timeline = staticmethod(reigen.stop_timeline)
+    diagnose = staticmethod(reigen.diagnose)
 
     def mpi_threads_supported(self) -> bool:
         reigen.rank()  # as Horovod: ValueError before init

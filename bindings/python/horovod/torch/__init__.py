@@ -24,6 +24,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allg
                                    allreduce_, allreduce_async, allreduce_async_, alltoall_async,
                                    barrier, broadcast_, broadcast_async, broadcast_async_,
                                    ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
+                                   diagnose,
                                    gloo_built, gloo_enabled, grouped_allgather_async,
                                    grouped_allreduce_, grouped_allreduce_async,
                                    grouped_allreduce_async_, grouped_reducescatter_async, init,

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/api.h"
+#include "coll/diagnose.h"
+#include "coll/timeline.h"
+
+REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!path || !path[0])
+        return rg_api_failf(EINVAL, "the timeline needs the path of a file");
+    if (rg_timeline_start(path, rt->team->rank, mark_cycles != 0, rt->config.timeline_all_ranks,
+                          &err) < 0)
+        return rg_api_fail(&err);
+    return 0;
+}
+
+REIGEN_API int reigen_timeline_stop(void)
+{
+    if (!rg_api_runtime())
+        return rg_api_uninitialised();
+    rg_timeline_stop();
+    return 0;
+}
+
+REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    r = rg_diagnose(rt->engine, rg_api_deadline(timeout_ms), ret_json);
+    return r < 0 ? rg_api_failf(-r, "out of memory") : 0;
+}
+
+REIGEN_API void reigen_free(void *memory)
+{
+    free(memory);
+}
