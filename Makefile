@@ -14,9 +14,11 @@ bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmark
 	@tools/bench.sh $(ARGS)
 install:    ## make install PREFIX=/usr/local [DESTDIR=]
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHONDIR='$(PYTHONDIR)' tools/install.sh
+wheel:      ## build/dist/*.whl, for every Python 3.8 and later
+	@tools/wheel.sh $(ARGS)
 clean:      ## remove build/, build-*/ and .venv/
 	@rm -rf build build-*/ .venv
 help:       ## print this
 	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
 
-.PHONY: all demo check check-all bench install clean help
+.PHONY: all demo check check-all bench install wheel clean help

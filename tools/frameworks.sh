@@ -6,6 +6,7 @@
 # usage: tools/frameworks.sh torch2   PyTorch 2 and Keras 3                 1.5 GB, 0.6 to load
 #        tools/frameworks.sh tf       TensorFlow and Keras 3, JAX           1.6 GB, 0.4 to load
 #        tools/frameworks.sh tf215    TensorFlow 2.15 and Keras 2           1.3 GB, 0.3 to load
+#        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
 set -eu
 cd "$(dirname "$0")/.."
 name=${1-}
@@ -31,8 +32,12 @@ make_tf215() {
     pip 'tensorflow-cpu==2.15.*'
 }
 
+make_zig() {
+    pip ziglang
+}
+
 case $name in
-torch2 | tf | tf215) ;;
+torch2 | tf | tf215 | zig) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2

@@ -28,8 +28,8 @@ struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);
 void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
 
-/* A man page in man(7): reigen, reigen-run, reigen-explain, reigen-job or horovodrun. 0, or -ENOENT for another
- * name. */
+/* A man page in man(7): reigen, reigen-run, reigen-explain, reigen-job or horovodrun. 0, or
+ * -ENOENT for another name. */
 int rg_manual_print(struct rg_buf *text, const char *page);
 extern const char *const rg_manual_pages[]; /* NULL-terminated */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reigen horovodrun, and horovodrun itself: Horovod's command line, and from there on reigen run. */
+/* reigen horovodrun, and horovodrun itself: Horovod's command line, then what reigen run does. */
 #include "cmd/checkbuild.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
@@ -30,8 +30,8 @@ static int refuse_elastic(const struct rg_horovodrun *run)
     struct rg_error err = RG_ERROR_INIT;
 
     rg_error_set_exit(&err, ENOTSUP, RG_EXIT_UNAVAILABLE,
-                      "elastic jobs (%s) come with a later version of Reigen; this one runs a fixed "
-                      "number of ranks: leave the elastic flags out, and give -np and -H",
+                      "elastic jobs (%s) come with a later version of Reigen; this one runs a "
+                      "fixed number of ranks: leave the elastic flags out, and give -np and -H",
                       run->elastic.discovery_script ? "--host-discovery-script" : "--min-np");
     return rg_fail(&err, "horovodrun");
 }

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 
 class Pipe:
-    """What is written comes out of read(), one buffer at a time; the writer waits for the reader."""
+    """What is written comes out of read(), a buffer at a time; the writer waits for the reader."""
 
     def __init__(self):
         self._buffer: Optional[Any] = None
