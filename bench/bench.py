@@ -2,7 +2,7 @@
 """make bench: Reigen beside its peers, in interleaved rounds.
 
 usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [--many 300x1K]
-                      [--rounds N] [--no-write]
+                      [--models mlp,deep] [--rounds N] [--no-write]
 
 A full run takes some ten minutes and writes docs/benchmarks.md with its plots. --quick (one round,
 few sizes), and every option that leaves something out, print the tables and write nothing but
@@ -35,6 +35,7 @@ SIZES = '4,256,1K,4K,16K,64K,256K,1M,4M,16M,64M'
 QUICK_SIZES = '4,4K,64K,1M,16M'
 MANY = '300x1K,100x4K,20x1M'
 QUICK_MANY = '300x1K'
+MODELS = 'mlp,conv,big,deep'
 RUN_SECONDS_MAX = 150
 LAUNCHES = 15
 # Horovod's launcher passes the first two lines; without the third its threads spin each other off
@@ -64,15 +65,18 @@ def options():
     parser.add_argument('--np', default='2,4')
     parser.add_argument('--sizes')
     parser.add_argument('--many')
+    parser.add_argument('--models')
     parser.add_argument('--rounds', type=int)
     parser.add_argument('--no-write', action='store_true')
     args = parser.parse_args()
     args.partial = bool(args.quick or args.only or args.sizes or args.many or args.np != '2,4'
+                        or args.models is not None
                         or args.no_write)
     args.only = [n for n in args.only.split(',') if n]
     args.np = [int(n) for n in args.np.split(',')]
     sizes = args.sizes if args.sizes is not None else QUICK_SIZES if args.quick else SIZES
     many = args.many if args.many is not None else QUICK_MANY if args.quick else MANY
+    args.models = MODELS if args.models is None else args.models
     args.sizes = [parse_nbytes(s) for s in sizes.split(',') if s]
     args.many = [parse_many(m) for m in many.split(',') if m]
     args.rounds = args.rounds or (1 if args.quick else 3)
@@ -148,6 +152,16 @@ CONTENDERS = {
 }
 
 
+# name: (launch, python, mode of bench/training.py)
+TRAINERS = {
+    'alone': (lambda argv, np: [(argv, environment())], PYTHON, 'single'),
+    'hvd-mpi': (launch_horovod_mpi, PYTHON, 'hvd'),
+    'hvd-gloo': (launch_horovod_gloo, PYTHON, 'hvd'),
+    'tdist': (launch_torch, PYTHON, 'ddp'),
+    'reigen-py': (launch_reigen, VENV_PYTHON, 'hvd'),
+}
+
+
 def compile_all():
     """The C contenders. Those that cannot be built are left out, with a line that says so."""
     OUT.mkdir(parents=True, exist_ok=True)
@@ -189,6 +203,28 @@ def run_contender(name, np, args):
     return [json.loads(line) for line in lines]
 
 
+def run_trainer(name, np, args):
+    """As run_contender, of the training steps."""
+    launch, python, mode = TRAINERS[name]
+    out = OUT / f'training-{name}-{np}.jsonl'
+    out.unlink(missing_ok=True)
+    argv = [python, BENCH / 'training.py', '--mode', mode, '--out', out, '--models', args.models,
+            '--budget-ms', args.budget_ms * 5]
+    start = time.monotonic()
+    good = run_all(launch(argv, np), OUT / f'training-{name}-{np}.log')
+    lines = out.read_text().splitlines() if out.exists() else []
+    print(f'  {name:<10} np={np}  {time.monotonic() - start:5.1f} s  training'
+          + ('' if good else f'  FAILED, see build/bench/training-{name}-{np}.log'), flush=True)
+    return [json.loads(line) for line in lines]
+
+
+def training_runs(args, names):
+    """[(np, name)] of one round."""
+    if not args.models:
+        return []
+    return [(1, 'alone')] + [(np, n) for np in args.np for n in TRAINERS if n in names]
+
+
 def run_rounds(args, names):
     """{(np, name, series, item): [measurement of each round]}; item is bytes or a pattern."""
     found = {}
@@ -196,9 +232,13 @@ def run_rounds(args, names):
         print(f'round {number + 1} of {args.rounds}', flush=True)
         for np in args.np:
             for name in names:
-                for m in run_contender(name, np, args):
+                measured = run_contender(name, np, args) if args.sizes or args.many else []
+                for m in measured:
                     item = m.get('bytes', m.get('pattern'))
                     found.setdefault((np, name, m['series'], item), []).append(m)
+        for np, name in training_runs(args, names):
+            for m in run_trainer(name, np, args):
+                found.setdefault((np, name, m['series'], m['pattern']), []).append(m)
     return found
 
 

@@ -3,6 +3,7 @@
 import math
 
 import plot
+import report_training
 
 LABELS = {
     'cmpi': 'C MPI_Allreduce', 'reigen-c': 'Reigen, C', 'hvd-mpi': 'Horovod, MPI',
@@ -108,7 +109,7 @@ def ratio_targets(r):
                 ('300 Python calls', 'reigen-py', 'many-calls', 0.5, ['many-calls'])):
             rows.append((f'300 x 1 KiB, {np} ranks, {what}: against the best peer', limit, 'max',
                          [r.ratio(np, name, PYTHON_PEERS, ours, pattern, theirs)]))
-    return rows
+    return rows + report_training.targets(r, PYTHON_PEERS)
 
 
 def plain_targets(raw):
@@ -195,7 +196,7 @@ INTRO = """# Benchmarks
 {rounds} rounds, and writes the tables and plots. A figure is the median, over the rounds, of the
 median within a round; the 10th percentile stands in brackets. Ratios are Reigen's time over the
 best peer's in the same table: below 1 is faster. `make bench ARGS=--quick` takes a minute or two
-and writes nothing here; `--only`, `--np`, `--sizes` and `--many` choose one table, see
+and writes nothing here; `--only`, `--np`, `--sizes`, `--many` and `--models` choose one table, see
 bench/bench.py. The raw figures are in build/bench/results.json.
 
 The peers: `MPI_Allreduce` in C and Horovod 0.28.1 over MPI with Debian's Open MPI 4.1, Horovod
@@ -203,6 +204,11 @@ over gloo, and torch.distributed over gloo; one thread of PyTorch per process. H
 runs with `mpi_yield_when_idle`, without which it is ten times slower on two cores. Every sum is of
 float32. "In place" is `allreduce_`, `MPI_IN_PLACE` and `all_reduce`; otherwise the result is a new
 tensor (for torch.distributed, a clone).
+
+A training step is zero_grad, forward, backward and the step of SGD with momentum, of the models in
+bench/training.py; each rank has a batch of its own, so an ideal step takes as long as one process's
+alone, as long as there is a core for each rank. Horovod and Reigen run the same script with
+`DistributedOptimizer`, torch.distributed its `DistributedDataParallel`.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""
@@ -238,5 +244,7 @@ def render(raw, plots):
         table = many_table(r, np)
         if table:
             lines += [f'## Many tensors at once, {np} ranks', ''] + table
+    for np in raw['np']:
+        lines += report_training.table(r, np, PYTHON_PEERS, LABELS)
     lines += launch_table(raw['launch'])
     return '\n'.join(lines).rstrip('\n') + '\n', missed
