@@ -59,8 +59,10 @@ if _in_order:
         jax.config.update('jax_cpu_enable_async_dispatch', False)
     except AttributeError:
         _in_order = False
-_generation = 0
+#: Compiled programs were traced since the last init.
 _traced = False
+#: Bytes; the rest of C's 511 is for what is appended to names.
+NAME_MAX = 450
 
 
 def ready() -> None:
@@ -117,7 +119,12 @@ def jit(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 # ---------------------------------------------------------------------------- operations
 
 def _as_leaf(value: Any) -> Any:
-    return value if isinstance(value, (jax.Array, np.ndarray)) else np.asarray(value)
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        value = np.asarray(value)
+    if value.dtype.name not in arrays.CODES:
+        raise ValueError(f'Arrays of {value.dtype.name} are not supported; use one of '
+                         + ', '.join(arrays.CODES) + '.')
+    return value
 
 
 def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = Sum, root: int = 0,
@@ -131,6 +138,9 @@ def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = S
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         _traced = True
         name = name or _primitive.next_name()
+        if len(name.encode()) > NAME_MAX:
+            raise ValueError(f'The name of an operation has at most {NAME_MAX} bytes inside '
+                             f'jax.jit; this one has {len(name.encode())}.')
     if kind in (ALLREDUCE, REDUCESCATTER):
         arrays.check_op(op)
     params = {'kind': kind, 'op': op, 'root': root, 'prescale': float(prescale),

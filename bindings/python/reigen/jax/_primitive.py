@@ -12,7 +12,7 @@ libreigen_jax.so. As a function of the arrays of all ranks together each collect
 Product and Adasum is linear, which is all that its derivatives need.
 """
 import itertools
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,8 @@ collective_p = Primitive('reigen_collective')
 collective_p.multiple_results = True
 
 _numbers = itertools.count()
+#: What JAX knows of an operation beside its results: see _declare_shapes.
+_effects: FrozenSet[Any] = frozenset()
 _ffi = _target.register()
 _cpu_rule = _ffi.ffi_lowering(_target.TARGET, has_side_effect=True)
 
@@ -52,6 +54,8 @@ def forget_names() -> None:
     """Count from the start again, as a rank does that joins now."""
     global _numbers
     _numbers = itertools.count()
+#: What JAX knows of an operation beside its results: see _declare_shapes.
+_effects: FrozenSet[Any] = frozenset()
 
 
 def _what(params: Any) -> str:
@@ -77,14 +81,33 @@ def _result_shape(shape: Tuple[int, ...], params: Any) -> Tuple[int, ...]:
 
 
 def _abstract(*avals: Any, **params: Any) -> List[Any]:
-    for aval in avals:
-        if aval.dtype.name not in arrays.CODES:
-            raise ValueError(f'{_what(params)}: arrays of {aval.dtype.name} are not supported; use '
-                             'one of ' + ', '.join(arrays.CODES) + '.')
     return [jax.core.ShapedArray(_result_shape(aval.shape, params), aval.dtype) for aval in avals]
 
 
-collective_p.def_abstract_eval(_abstract)
+def _declare_shapes() -> None:
+    """With an effect, so that JAX does not drop an operation whose result this rank has no use for:
+    others wait for it. Where JAX has moved what it takes to say so, dropping cannot be helped."""
+    try:
+        from jax._src import effects
+
+        class CollectiveEffect(effects.Effect):
+            def __str__(self) -> str:
+                return 'Collective'
+
+        for allowed in (effects.lowerable_effects, effects.control_flow_allowed_effects,
+                        effects.remat_allowed_effects,
+                        effects.custom_derivatives_allowed_effects):
+            allowed.add_type(CollectiveEffect)
+    except (ImportError, AttributeError):
+        collective_p.def_abstract_eval(_abstract)
+        return
+    global _effects
+    _effects = frozenset({CollectiveEffect()})
+    collective_p.def_effectful_abstract_eval(
+        lambda *avals, **params: (_abstract(*avals, **params), set(_effects)))
+
+
+_declare_shapes()
 
 
 # ---------------------------------------------------------------------------- carrying out
@@ -131,8 +154,41 @@ def _member_names(name: Any, count: int) -> Sequence[Any]:
 collective_p.def_impl(_eager)
 
 
+class _Unshared(Dict[Any, Any]):
+    """A cache of JAX's for pieces of a program, which keeps none that holds a collective."""
+
+    def __init__(self, cache: Dict[Any, Any]):
+        super().__init__(cache)
+        self.uses: Dict[Tuple[int, str], int] = {}
+
+    def __setitem__(self, key: Any, piece: Any) -> None:
+        parts = key if isinstance(key, tuple) else (getattr(key, 'effects', ()),)
+        for part in parts:
+            effects = getattr(part, 'effects', part)
+            if isinstance(effects, (tuple, set, frozenset)) and not _effects.isdisjoint(effects):
+                return
+        super().__setitem__(key, piece)
+
+
+def _unique_name(module: Any, kind: int, name: str) -> str:
+    """The name of one place of a compiled program: a jitted function that is called twice in another
+    one is traced once, under one name, but XLA may run its two places at once. So JAX may not share
+    the code of the two, and the second gets a number, in the order of the program."""
+    caches = []
+    for attribute in ('cached_primitive_lowerings', 'lowering_cache'):
+        cache = getattr(module, attribute, None)
+        if type(cache) is dict:
+            cache = _Unshared(cache)
+            setattr(module, attribute, cache)
+        caches.append(cache)
+    uses = getattr(caches[0], 'uses', {})
+    use = uses[kind, name] = uses.get((kind, name), -1) + 1
+    return f'{name}#{use}' if use else name
+
+
 def _lower(ctx: Any, *operands: Any, **params: Any) -> Any:
-    return _cpu_rule(ctx, *operands, name=params['name'],
+    return _cpu_rule(ctx, *operands,
+                     name=_unique_name(ctx.module_context, params['kind'], params['name']),
                      prescale=np.float64(params['prescale']),
                      postscale=np.float64(params['postscale']),
                      **{key: np.int32(params[key]) for key in ('kind', 'op', 'root',
