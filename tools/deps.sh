@@ -9,13 +9,13 @@
 # may be installed under other names; the build then says what it does not find.
 set -eu
 
-build='meson ninja-build gcc libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev libev-dev
+build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev libev-dev
     libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3 python3-venv'
 torch='python3-torch python3-numpy libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
     util-linux procps binutils'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
-bench='g++ cmake libopenmpi-dev openmpi-bin ca-certificates'
+bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
     python3-cffi python3-psutil python3-yaml python3-cloudpickle python3-packaging"

@@ -171,7 +171,12 @@ static void leave_drive(struct rg_engine *engine)
     }
 }
 
-/* As the driver, until op is done or the time is over. */
+static bool is_over(uint64_t deadline_ns)
+{
+    return deadline_ns != RG_NEVER_NS && rg_now_ns() >= deadline_ns;
+}
+
+/* As the driver, until op is done, the time is over, or somebody must be told of an end. */
 static void drive_for(struct rg_engine *engine, struct rg_op *op, uint64_t deadline_ns)
 {
     struct idle idle = { 0, 0 };
@@ -179,11 +184,13 @@ static void drive_for(struct rg_engine *engine, struct rg_op *op, uint64_t deadl
     while (!rg_op_try(engine, op)) {
         uint64_t us;
 
+        if (rg_notify_wanted(engine))
+            return;
         if (rg_engine_drive(engine)) {
             idle = (struct idle){ 0, 0 };
             continue;
         }
-        if (linger(engine, &idle))
+        if (!is_over(deadline_ns) && linger(engine, &idle))
             continue;
         us = slice_us(deadline_ns);
         if (us == 0)
@@ -211,7 +218,7 @@ static void sleep_on_events(struct rg_engine *engine, struct rg_op *op, uint64_t
 }
 
 /* An inline operation: whoever looks can end it. */
-static bool look_for_a_while(struct rg_engine *engine, struct rg_op *op)
+static bool look_for_a_while(struct rg_engine *engine, struct rg_op *op, uint64_t deadline_ns)
 {
     struct idle idle = { 0, 0 };
 
@@ -220,7 +227,7 @@ static bool look_for_a_while(struct rg_engine *engine, struct rg_op *op)
     do {
         if (rg_op_try(engine, op))
             return true;
-    } while (linger(engine, &idle));
+    } while (!is_over(deadline_ns) && linger(engine, &idle));
     return false;
 }
 
@@ -229,14 +236,16 @@ int rg_engine_wait(struct rg_engine *engine, struct rg_op *op, uint64_t deadline
     uint64_t started;
     int r = 0;
 
-    if (rg_op_try(engine, op))
+    if (rg_op_try(engine, op)) {
+        rg_notify_flush(engine);
         return 0;
+    }
     if (deadline_ns == 0) {
         rg_engine_poll(engine);
         return rg_op_try(engine, op) ? 0 : -EAGAIN;
     }
     started = rg_now_ns();
-    if (!look_for_a_while(engine, op)) {
+    if (!look_for_a_while(engine, op, deadline_ns)) {
         atomic_fetch_add(&engine->nwaiters, 1);
         while (!rg_op_try(engine, op)) {
             if (slice_us(deadline_ns) == 0) {
@@ -248,6 +257,7 @@ int rg_engine_wait(struct rg_engine *engine, struct rg_op *op, uint64_t deadline
                 if (rg_op_done(op))
                     atomic_fetch_sub(&engine->nwaiters, 1), r = 1;
                 leave_drive(engine);
+                rg_notify_flush(engine);
                 if (r == 1)
                     break;
             } else {
@@ -258,6 +268,7 @@ int rg_engine_wait(struct rg_engine *engine, struct rg_op *op, uint64_t deadline
             atomic_fetch_sub(&engine->nwaiters, 1);
     }
     atomic_fetch_add_explicit(&engine->wait_ns, rg_now_ns() - started, memory_order_relaxed);
+    rg_notify_flush(engine);
     return r == 1 ? 0 : r;
 }
 
@@ -267,6 +278,7 @@ void rg_engine_poll(struct rg_engine *engine)
         return;
     rg_engine_drive(engine);
     leave_drive(engine);
+    rg_notify_flush(engine);
 }
 
 /* Something may come that nobody on this node rings for: what other leaders decide. */
@@ -282,7 +294,7 @@ static void serve(struct rg_engine *engine, uint64_t until_ns)
 
     while ((rg_engine_has_work(engine) || must_listen(engine)) &&
            !atomic_load(&engine->nwaiters) && !atomic_load(&engine->stopping) &&
-           rg_now_ns() < until_ns) {
+           !rg_notify_wanted(engine) && rg_now_ns() < until_ns) {
         if (rg_engine_drive(engine)) {
             idle = (struct idle){ 0, 0 };
             continue;
@@ -319,9 +331,11 @@ void *rg_engine_thread(void *arg)
             pthread_mutex_unlock(&engine->drive);
             if (atomic_fetch_add(&engine->nsleepers, 0))
                 rg_engine_wake_sleepers(engine);
+            rg_notify_flush(engine);
             if (work)
                 continue;
         }
+        rg_notify_flush(engine);
         if (!atomic_load(&engine->stopping))
             rg_bell_commit(&engine->comm_bells, seen, slice_us(tick_ns));
         atomic_store(&engine->thread_sleeps, false);

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 import reigen._lib
+from reigen import _core
 
 OLDEST = (2, 12)
 NAME = 'libreigen_tensorflow.so'
@@ -46,11 +47,15 @@ def load() -> Any:
     except (tf.errors.OpError, RuntimeError) as error:
         raise ImportError(f'{path} cannot be loaded into TensorFlow {tf.__version__}: {error}') \
             from error
-    failure = ctypes.CDLL(path).reigen_tensorflow_failure
-    failure.restype = ctypes.c_char_p
-    if failure():
+    kernels = ctypes.PyDLL(path)
+    kernels.reigen_tensorflow_failure.restype = ctypes.c_char_p
+    failure = kernels.reigen_tensorflow_failure()
+    if failure:
         raise ImportError(f'TensorFlow {tf.__version__} does not take the kernels of {path}: '
-                          f'{failure().decode()}')
+                          f'{failure.decode()}')
+    # All ranks of the next job count the operations without a name from the same number.
+    _core.after_shutdown.append(kernels.reigen_tensorflow_reset)
+    _core.after_fork.append(kernels.reigen_tensorflow_reset)
     _allow_any_order()
     return library
 

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MAX 4096 /* of a name, as TensorFlow gives it */
+#define KEPT_NBYTES (NAME_MAX_NBYTES - 20)
+
+/* Eager runs without a name, by kind of operation. */
+static _Atomic unsigned unnamed[REIGEN_REDUCESCATTER + 1];
+
+int dtype_of(int tf_dtype)
+{
+    static const signed char dtypes[] = {
+        [TF_FLOAT] = REIGEN_FLOAT32 + 1, [TF_DOUBLE] = REIGEN_FLOAT64 + 1,
+        [TF_INT32] = REIGEN_INT32 + 1,   [TF_UINT8] = REIGEN_UINT8 + 1,
+        [TF_INT16] = REIGEN_INT16 + 1,   [TF_INT8] = REIGEN_INT8 + 1,
+        [TF_INT64] = REIGEN_INT64 + 1,   [TF_BOOL] = REIGEN_BOOL + 1,
+        [TF_BFLOAT16] = REIGEN_BFLOAT16 + 1, [TF_UINT16] = REIGEN_UINT16 + 1,
+        [TF_HALF] = REIGEN_FLOAT16 + 1,
+    };
+
+    if (tf_dtype < 0 || (size_t) tf_dtype >= sizeof(dtypes))
+        return -1;
+    return dtypes[tf_dtype] - 1;
+}
+
+/* ---- attributes; a failure stays in status */
+
+static bool good(const TF_Status *status)
+{
+    return TF_GetCode(status) == TF_OK;
+}
+
+static int get_int(TF_OpKernelConstruction *ctx, const char *name, TF_Status *status)
+{
+    int64_t value = 0;
+
+    if (good(status))
+        TF_OpKernelConstruction_GetAttrInt64(ctx, name, &value, status);
+    return (int) value;
+}
+
+static double get_float(TF_OpKernelConstruction *ctx, const char *name, TF_Status *status)
+{
+    float value = 0;
+
+    if (good(status))
+        TF_OpKernelConstruction_GetAttrFloat(ctx, name, &value, status);
+    return (double) value;
+}
+
+/* Into ret, which is terminated; what does not fit is left out. */
+static void get_text(TF_OpKernelConstruction *ctx, const char *name, char *ret, size_t room,
+                     TF_Status *status)
+{
+    memset(ret, 0, room);
+    if (good(status))
+        TF_OpKernelConstruction_GetAttrString(ctx, name, ret, room - 1, status);
+}
+
+/* What Python spells out where 32 bits do not hold it: "prescale postscale", in hexadecimal. */
+static void get_factors(TF_OpKernelConstruction *ctx, struct reigen_options *options,
+                        TF_Status *status)
+{
+    char text[128], *end;
+
+    options->prescale = get_float(ctx, "prescale_factor", status);
+    options->postscale = get_float(ctx, "postscale_factor", status);
+    get_text(ctx, "factors", text, sizeof(text), status);
+    if (text[0]) {
+        options->prescale = strtod(text, &end);
+        options->postscale = strtod(end, NULL);
+    }
+}
+
+/* ---- names */
+
+/* A name that is too long keeps its beginning, and a digest of the whole. */
+static void set_name(struct kernel *kernel, const char *text, size_t nbytes)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    if (nbytes <= NAME_MAX_NBYTES) {
+        memcpy(kernel->name, text, nbytes);
+        kernel->name[nbytes] = 0;
+        return;
+    }
+    for (size_t i = 0; i < nbytes; i++)
+        h = (h ^ (uint8_t) text[i]) * UINT64_C(0x100000001b3);
+    memcpy(kernel->name, text, KEPT_NBYTES);
+    snprintf(kernel->name + KEPT_NBYTES, sizeof(kernel->name) - KEPT_NBYTES, "#%016llx",
+             (unsigned long long) h);
+}
+
+/* In eager mode a node is called as its type is. */
+static void choose_name(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_Status *status)
+{
+    TF_StringView node = TF_OpKernelConstruction_GetName(ctx);
+    unsigned char ignore_scope = 0;
+    char text[TEXT_MAX];
+
+    get_text(ctx, "tensor_name", text, sizeof(text), status);
+    if (good(status))
+        TF_OpKernelConstruction_GetAttrBool(ctx, "ignore_name_scope", &ignore_scope, status);
+    kernel->named = true;
+    if (text[0]) {
+        kernel->eager = true;
+        set_name(kernel, text, strlen(text));
+        return;
+    }
+    if (node.len == strlen(kernel->def->type) &&
+        memcmp(node.data, kernel->def->type, node.len) == 0) {
+        kernel->eager = true;
+        kernel->named = false;
+    }
+    for (size_t i = node.len; ignore_scope && i > 0; i--) {
+        if (node.data[i - 1] == '/') {
+            node.data += i;
+            node.len -= i;
+            break;
+        }
+    }
+    set_name(kernel, node.data, node.len);
+}
+
+unsigned kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1])
+{
+    unsigned slot;
+
+    if (kernel->named) {
+        memcpy(ret_name, kernel->name, sizeof(kernel->name));
+        return 0;
+    }
+    if (!reigen_is_initialized()) {
+        strcpy(ret_name, kernel->name); /* nothing will be submitted: it does not count */
+        return 0;
+    }
+    slot = atomic_fetch_add(&unnamed[kernel->def->kind], 1) % UNNAMED_RING;
+    snprintf(ret_name, NAME_MAX_NBYTES + 1, "%s.noname.%u", kernel->def->type, slot);
+    return slot;
+}
+
+REIGEN_API void reigen_tensorflow_reset(void)
+{
+    for (size_t i = 0; i < sizeof(unnamed) / sizeof(unnamed[0]); i++)
+        atomic_store(&unnamed[i], 0);
+}
+
+/* ---- life */
+
+static void read_attrs(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_Status *status)
+{
+    int kind = kernel->def->kind;
+
+    if (kind == REIGEN_JOIN)
+        return;
+    choose_name(kernel, ctx, status);
+    kernel->options.process_set = get_int(ctx, "process_set_id", status);
+    if (kind == REIGEN_BROADCAST)
+        kernel->options.root = get_int(ctx, "root_rank", status);
+    if (kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER) {
+        kernel->options.op = get_int(ctx, "reduce_op", status);
+        get_factors(ctx, &kernel->options, status);
+    }
+}
+
+struct kernel *kernel_create(const struct op_def *def, TF_OpKernelConstruction *ctx)
+{
+    struct kernel *kernel = calloc(1, sizeof(*kernel));
+    TF_Status *status = TF_NewStatus();
+
+    if (kernel) {
+        kernel->def = def;
+        kernel->options = (struct reigen_options) REIGEN_OPTIONS_INIT;
+        pthread_mutex_init(&kernel->lock, NULL);
+        read_attrs(kernel, ctx, status);
+    } else {
+        TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    if (!good(status)) {
+        TF_OpKernelConstruction_Failure(ctx, status);
+        kernel_destroy(kernel);
+        kernel = NULL;
+    }
+    TF_DeleteStatus(status);
+    return kernel;
+}
+
+void kernel_destroy(void *arg)
+{
+    struct kernel *kernel = arg;
+
+    if (!kernel)
+        return;
+    eager_free(kernel);
+    pthread_mutex_destroy(&kernel->lock);
+    free(kernel);
+}
