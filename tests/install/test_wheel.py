@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make wheel, and what pip makes of it."""
+import base64
+import csv
+import hashlib
+import os
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEBIAN = '/usr/bin/python3'
+# Everything here needs the wheels, and they need a build of their own, so that other tests that
+# run make are not disturbed.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(*argv, timeout=300, **kwargs):
+    return subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                          timeout=timeout, check=False, **kwargs)
+
+
+@pytest.fixture(scope='module')
+def wheels(tmp_path_factory):
+    """(reigen's, horovod's) as make wheel writes them."""
+    out = tmp_path_factory.mktemp('dist')
+    done = run('make', 'wheel', f'ARGS=--out {out}', cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    return next(out.glob('reigen-*.whl')), next(out.glob('horovod-*.whl'))
+
+
+@pytest.fixture(scope='module')
+def venv(wheels, tmp_path_factory):
+    """An environment with the wheels and the system's torch; no compiler was in PATH."""
+    where = tmp_path_factory.mktemp('venv') / 'env'
+    assert run(DEBIAN, '-m', 'venv', '--system-site-packages', where).returncode == 0
+    done = run(where / 'bin/python', '-m', 'pip', 'install', '--no-index', *wheels,
+               env={'PATH': str(where / 'nowhere'), 'HOME': str(where)})
+    assert done.returncode == 0, done.stdout
+    return where
+
+
+def path_of(venv):
+    return {**os.environ, 'PATH': f'{venv}/bin:/usr/bin:/bin', 'PYTHONPATH': ''}
+
+
+def test_the_same_build_gives_the_same_bytes(wheels, tmp_path):
+    done = run('make', 'wheel', f'ARGS=--out {tmp_path}', cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    for wheel in wheels:
+        assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes(), wheel.name
+
+
+def test_records_are_right(wheels):
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            record = next(n for n in archive.namelist() if n.endswith('/RECORD'))
+            rows = {r[0]: r[1:] for r in csv.reader(archive.read(record).decode().splitlines())}
+            assert set(rows) == set(archive.namelist())
+            for name, (digest, size) in rows.items():
+                if name == record:
+                    continue
+                content = archive.read(name)
+                want = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b'=')
+                assert (digest, size) == ('sha256=' + want.decode(), str(len(content))), name
+
+
+def test_the_tag_is_true_and_no_newer_than_glibc_2_28(wheels, tmp_path):
+    tag = re.search(r'-py3-none-manylinux_2_(\d+)_x86_64\.whl', wheels[0].name)
+    assert tag and int(tag[1]) <= 28
+    with zipfile.ZipFile(wheels[0]) as archive:
+        archive.extractall(tmp_path)
+    known = re.compile(r'(libc|libm|libdl|librt|libpthread|ld-linux-x86-64)\.so\.\d|libreigen\.so|'
+                       r'libtensorflow_framework\.so\.2')
+    newest, seen = 0, 0
+    for path in tmp_path.rglob('*'):
+        if not path.is_file() or path.read_bytes()[:4] != b'\x7fELF':
+            continue
+        seen += 1
+        text = run('objdump', '-p', '-T', path).stdout
+        newest = max([newest, *map(int, re.findall(r'GLIBC_2\.(\d+)', text))])
+        needs = re.findall(r'NEEDED\s+(\S+)', text)
+        assert [n for n in needs if not known.fullmatch(n)] == [], path.name
+        assert str(ROOT).encode() not in path.read_bytes()
+    assert seen >= 3
+    assert newest == int(tag[1])
+
+
+def test_pip_installs_checks_and_uninstalls_it(wheels, tmp_path):
+    env = tmp_path / 'env'
+    assert run(DEBIAN, '-m', 'venv', env).returncode == 0
+    pip = [env / 'bin/python', '-m', 'pip', '--disable-pip-version-check']
+    before = {p for p in env.rglob('*') if '__pycache__' not in p.parts}
+    assert run(*pip, 'install', '--no-index', *wheels).returncode == 0
+    done = run(*pip, 'check')
+    assert done.returncode == 0, done.stdout
+    done = run(env / 'bin/python', '-c', 'import importlib.metadata as m, reigen, horovod\n'
+               'print(m.version("horovod"), horovod.__version__, reigen._core.version())')
+    assert done.stdout == '0.28.1+reigen 0.28.1+reigen 0.1.0\n'
+    assert run(*pip, 'uninstall', '-y', 'reigen', 'horovod').returncode == 0
+    left = {p for p in env.rglob('*') if '__pycache__' not in p.parts and p.is_file()} - before
+    assert left == set()
+
+
+def test_horovodrun_trains_the_example(venv):
+    done = run('horovodrun', '-np', '2', 'python', ROOT / 'examples/pytorch_mnist.py', '--epochs',
+               '1', cwd=venv, env=path_of(venv))
+    assert done.returncode == 0, done.stdout
+    assert 'parameters: identical to the bit on all 2 ranks' in done.stdout
+    accuracy = re.findall(r'accuracy (0\.\d+)', done.stdout)
+    assert accuracy and float(accuracy[-1]) > 0.8, done.stdout
+
+
+def test_run_and_the_launcher_find_each_other(venv, tmp_path):
+    (tmp_path / 'mine.py').write_text('def rank():\n    import reigen\n    reigen.init()\n'
+                                      '    return reigen.rank(), reigen.size()\n')
+    done = run(venv / 'bin/python', '-c', 'import horovod, mine\n'
+               'print(horovod.run(mine.rank, np=3))', cwd=tmp_path,
+               env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path)})
+    assert '[(0, 3), (1, 3), (2, 3)]' in done.stdout, done.stdout
+    done = run('horovodrun', '--check-build', env=path_of(venv))
+    assert f'Frameworks as found by {venv}/bin/python' in done.stdout
+    assert '[X] PyTorch' in done.stdout

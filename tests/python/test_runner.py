@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run and horovod.runner."""
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import jobs
+
+sys.path.insert(0, str(jobs.ROOT / 'bindings/python'))
+os.environ.setdefault('REIGEN_LIBRARY', jobs.library() or '')
+
+from horovod import _other  # noqa: E402
+from horovod.runner import launch  # noqa: E402
+from horovod.runner.common.util import (codec, config_parser, env, hosts,  # noqa: E402
+                                        safe_shell_exec, secret, timeout)
+from horovod.runner.elastic import discovery  # noqa: E402
+from horovod.runner.gloo_run import MultiFile, create_slot_env_vars, get_run_command  # noqa: E402
+from horovod.runner.util import network, streams, threads  # noqa: E402
+
+SCRIPT = '''
+import os, sys
+import horovod
+from functions import lasting, failing, place
+
+if __name__ == '__main__':
+    print(horovod.run(place, args=(3,), kwargs={'more': 'x'}, np=2, use_gloo=True))
+    try:
+        horovod.run(failing, num_proc=2)
+    except RuntimeError as error:
+        print('refused:', str(error).splitlines()[0], str(error).splitlines()[-1])
+    try:
+        horovod.run(lambda: 7, num_proc=1)
+    except Exception as error:
+        print('lambda:', type(error).__name__, 'cloudpickle' in str(error))
+    try:
+        horovod.run(lasting, num_proc=1, hosts='no.such.host:1')
+    except RuntimeError as error:
+        print('host:', error)
+    print(os.listdir(os.environ['TMPDIR']))
+'''
+FUNCTIONS = '''
+import os
+def place(x, more=None):
+    import reigen
+    reigen.init()
+    return (reigen.rank(), reigen.size(), x, more)
+def failing():
+    if os.environ['HOROVOD_RANK'] == '1':
+        raise ValueError('this one')
+def lasting():
+    return 1
+'''
+
+
+def test_run_calls_a_function_on_ranks_and_brings_back_what_it_returns(tmp_path):
+    (tmp_path / 'script.py').write_text(SCRIPT)
+    (tmp_path / 'functions.py').write_text(FUNCTIONS)
+    # No cloudpickle: the plain path.
+    (tmp_path / 'cloudpickle.py').write_text('raise ImportError\n')
+    (tmp_path / 'tmp').mkdir()
+    launcher = jobs.ROOT / '.venv/bin/reigen'
+    done = subprocess.run([jobs.python(), tmp_path / 'script.py'], timeout=60, text=True,
+                          capture_output=True, check=False, env={
+                              **os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python'),
+                              'REIGEN_LAUNCHER': str(launcher), 'PYTHONDONTWRITEBYTECODE': '1',
+                              'TMPDIR': str(tmp_path / 'tmp')})
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith('[0]')]
+    assert lines[0] == "[(0, 2, 3, 'x'), (1, 2, 3, 'x')]"
+    assert lines[1] == 'refused: The function failed on rank 1: ValueError: this one'
+    assert lines[2] == 'lambda: PicklingError True'
+    assert lines[3].startswith('host: horovodrun ended with exit code 69')
+    assert lines[4] == '[]'
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run([jobs.python(), '-m', 'horovod.runner', '--version'], timeout=30,
+                          text=True, capture_output=True, check=False, env={
+                              **os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python')})
+    assert done.stdout == '0.28.1+reigen\n', done.stderr
+
+
+def test_python_and_the_program_know_the_same_flags():
+    text = subprocess.run([jobs.ROOT / '.venv/bin/reigen', 'horovodrun', '--help'], timeout=30,
+                          text=True, capture_output=True, check=True).stdout
+    shown = set(re.findall(r'(?<![\w-])-{1,2}([A-Za-z][\w-]*)', re.sub(
+        r'^ {20}.*', '', text.split('What runs')[1].split('For example')[0], flags=re.M)))
+    known = set()
+    original = launch.argparse.ArgumentParser.add_argument
+
+    def noting(self, *names, **kwargs):
+        known.update(n.lstrip('-') for n in names if n.startswith('-'))
+        return original(self, *names, **kwargs)
+
+    launch.argparse.ArgumentParser.add_argument = noting
+    try:
+        launch.parse_args(['-np', '1', 'x'])
+    finally:
+        launch.argparse.ArgumentParser.add_argument = original
+    assert known - shown == set()
+    assert shown - known == set()
+
+
+def test_arguments_become_the_ranks_variables():
+    args = launch.parse_args(['-np', '2', '-H', 'a:2', '--fusion-threshold-mb', '2', '--autotune',
+                              '--no-stall-check', '--log-without-timestamp', '--network-interface',
+                              'eth0', '--blacklist-cooldown-range', '5', '9', 'python', '-np'])
+    assert (args.num_proc, args.hosts, args.command) == (2, 'a:2', ['python', '-np'])
+    assert (args.nics, args.cooldown_range) == ({'eth0'}, [5, 9])
+    set_env = config_parser.set_env_from_args({}, args)
+    assert set_env == {'HOROVOD_FUSION_THRESHOLD': str(2 << 20), 'HOROVOD_AUTOTUNE': '1',
+                       'HOROVOD_STALL_CHECK_DISABLE': '1', 'HOROVOD_LOG_HIDE_TIME': '1'}
+    config_parser.set_args_from_config(
+        args, {'params': {'fusion_threshold_mb': 7, 'cache_capacity': 3},
+               'stall_check': {'enabled': True}}, {'fusion_threshold_mb'})
+    assert (args.fusion_threshold_mb, args.cache_capacity, args.no_stall_check) == (2, 3, False)
+    with pytest.raises(ValueError, match='cycle_time_ms=-1.0 must be >= 0'):
+        launch.parse_args(['-np', '1', '--cycle-time-ms', '-1', 'x'])
+
+
+def test_ranks_are_dealt_out_over_hosts():
+    slots = hosts.get_host_assignments(hosts.parse_hosts('a:2,b:1'), 1, 3)
+    assert [s.to_response_string() for s in slots] == ['0,3,0,2,0,2', '1,3,1,2,0,1', '2,3,0,1,1,2']
+    assert create_slot_env_vars(slots[2])['HOROVOD_HOSTNAME'] == 'b'
+    assert create_slot_env_vars(slots[2])['HOROVOD_CROSS_RANK'] == '1'
+    with pytest.raises(ValueError, match='Requested more processes'):
+        hosts.get_host_assignments(hosts.parse_hosts('a:2'), 3)
+    with pytest.raises(ValueError, match='Invalid host input'):
+        hosts.parse_hosts('a')
+    assert get_run_command('x y', '10.0.0.1', ['eth0'], 99).endswith(' x y')
+
+
+def test_a_host_file_is_read(tmp_path):
+    (tmp_path / 'hosts').write_text('a slots=2 # fast\n\nb:3\nc\n')
+    assert hosts.parse_host_files(str(tmp_path / 'hosts')) == 'a:2,b:3,c:1'
+
+
+def test_small_helpers_keep_their_contracts(monkeypatch):
+    key = secret.make_secret_key()
+    assert secret.check_digest(key, b'm', secret.compute_digest(key, b'm'))
+    assert not secret.check_digest(key, b'n', secret.compute_digest(key, b'm'))
+    assert codec.loads_base64(codec.dumps_base64({'a': (1, 2)})) == {'a': (1, 2)}
+    assert not env.is_exportable('OLDPWD') and env.is_exportable('PATH')
+    monkeypatch.setenv('HOROVOD_RANK', '3')
+    monkeypatch.setenv('HOROVOD_SIZE', '4')
+    assert env.get_env_rank_and_size() == (3, 4)
+    with pytest.raises(timeout.TimeoutException, match='waiting for x, 0'):
+        timeout.Timeout(0, 'waiting for {activity}, {timeout}').check_time_out_for('x')
+    assert threads.execute_function_multithreaded(pow, [(2, 3), (3, 2)]) == {0: 8, 1: 9}
+    both = [io.StringIO(), io.StringIO()]
+    MultiFile(both).write('t')
+    assert [f.getvalue() for f in both] == ['t', 't']
+    assert '127.0.0.1' in network.get_local_host_addresses() and 'lo' in network.get_local_intfs()
+    assert launch.is_gloo_used() and not launch.is_gloo_used(use_mpi=True)
+
+
+def test_a_pipe_hands_buffers_from_thread_to_thread():
+    pipe = streams.Pipe()
+    writer = threads.in_thread(lambda: (pipe.write(b'abc'), pipe.write(b'd'), pipe.close()))
+    assert [pipe.read(2), pipe.read(2), pipe.read(), pipe.read()] == [b'ab', b'c', b'd', None]
+    writer.join(10)
+
+
+def test_a_shell_command_is_ended_with_its_children():
+    stop, out = threading.Event(), io.StringIO()
+    assert safe_shell_exec.execute('echo hi; exit 3', stdout=out, index=5) == 3
+    assert out.getvalue() == '[5]<stdout>:hi\n'
+    threading.Timer(0.2, stop.set).start()
+    start = time.monotonic()
+    assert safe_shell_exec.execute('sleep 60 & wait', events=[stop]) != 0
+    assert time.monotonic() - start < 40
+
+
+def test_hosts_that_come_and_go_keep_their_order(tmp_path):
+    script = tmp_path / 'hosts'
+    script.write_text('#!/bin/sh\necho a:2\necho b\n')
+    script.chmod(0o755)
+    found = discovery.HostDiscoveryScript(str(script), 3).find_available_hosts_and_slots()
+    assert found == {'a': 2, 'b': 3}
+    fixed = discovery.FixedHosts({'b': 1, 'a': 1})
+    manager = discovery.HostManager(fixed)
+    assert manager.update_available_hosts() == 2
+    fixed.set({'c': 1, 'b': 1})
+    assert manager.update_available_hosts() == 3
+    assert manager.current_hosts.host_assignment_order == ['b', 'c']
+    manager.blacklist('b')
+    assert manager.current_hosts.host_assignment_order == ['c']
+    assert manager.is_blacklisted('b')
+    assert manager.update_available_hosts() == 0
+
+
+def test_a_real_horovod_is_noticed_and_named(tmp_path, monkeypatch):
+    ours, theirs = tmp_path / 'ours', tmp_path / 'theirs'
+    for path in (ours, theirs):
+        (path / 'horovod').mkdir(parents=True)
+    (ours / 'horovod-0.28.1+reigen.dist-info').mkdir()
+    monkeypatch.setattr(_other, '__file__', str(ours / 'horovod/_other.py'))
+    monkeypatch.setattr(sys, 'path', [str(ours), str(theirs)])
+    _other.check()
+    (theirs / 'horovod-0.27.0-py3.11.egg-info').mkdir()
+    with pytest.warns(RuntimeWarning, match=f'Horovod 0.27.0 in {theirs} is not used'):
+        _other.check()
+    (ours / 'horovod-0.28.1.dist-info').mkdir()
+    with pytest.raises(ImportError, match='Horovod 0.28.1 is installed in .*pip uninstall'):
+        _other.check()
