@@ -44,7 +44,10 @@ static void to_coordinator(struct rg_decider *decider, int node,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     static const int leaders[] = { 0, 1 };
-    struct rg_decider_options options = { 2, leaders, 64, 2 };
+    struct rg_decider_options options = { .nnodes = 2,
+                                          .leaders = leaders,
+                                          .fusion_nbytes = 64,
+                                          .capacity = 2 };
     struct rg_decider *decider;
     struct rg_known *known;
     size_t used, ndecided = 0, nframes = 0;
