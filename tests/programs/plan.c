@@ -78,7 +78,9 @@ static void draw_member(struct rng *rng, struct unit *unit, struct member *membe
                         const struct sweep *sweep)
 {
     static const size_t lengths[] = { 2, 3, 5, 16, 64 };
-    size_t count = draw_nbytes(rng, max) / dtype_nbytes(unit->dtype);
+    /* What all ranks gather is what is limited. */
+    size_t most = unit->kind == REIGEN_ALLGATHER ? max / (size_t) sweep->size + 1 : max;
+    size_t count = draw_nbytes(rng, most) / dtype_nbytes(unit->dtype);
     bool scalar = unit->kind == REIGEN_ALLREDUCE || unit->kind == REIGEN_BROADCAST;
     size_t rows;
 

@@ -41,6 +41,8 @@ uint64_t hash_bytes(uint64_t hash, const void *data, size_t nbytes)
     return hash;
 }
 
+char fail_context[256];
+
 void fail(const char *fmt, ...)
 {
     char text[2048];
@@ -49,7 +51,8 @@ void fail(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fprintf(stderr, "rank %d: %s\n", reigen_rank(), text);
+    fprintf(stderr, "rank %d: %s%s%s\n", reigen_rank(), text, fail_context[0] ? "; " : "",
+            fail_context);
     fflush(NULL);
     _exit(1);
 }

@@ -265,6 +265,10 @@ static void run_round(struct sweep *sweep, uint64_t round)
     for (int i = 0; i < sweep->nunits; i++) {
         sweep->hash = unit_verify(sweep, sweep->units[i], round, sweep->hash);
         sweep->noperations += (uint64_t) sweep->units[i]->n;
+        sweep->cases[sweep->units[i]->kind][sweep->units[i]->dtype] +=
+            (uint64_t) sweep->units[i]->n;
+        if (sweep->units[i]->kind == REIGEN_ALLREDUCE)
+            sweep->reductions[sweep->units[i]->options.op] += (uint64_t) sweep->units[i]->n;
         for (int k = 0; k < sweep->units[i]->n; k++)
             free_member(sweep->units[i], &sweep->units[i]->members[k]);
     }
@@ -274,7 +278,7 @@ static void run_round(struct sweep *sweep, uint64_t round)
 /* Rank 0 says whether there is time for one more. */
 static bool another_round(struct sweep *sweep, uint64_t deadline_ms)
 {
-    int32_t go = now_ms() < deadline_ms;
+    int32_t go = sweep->only < 0 ? now_ms() < deadline_ms : sweep->nrounds == 0;
     char name[64];
 
     snprintf(name, sizeof(name), "%sgo", sweep->prefix);
@@ -283,12 +287,13 @@ static bool another_round(struct sweep *sweep, uint64_t deadline_ms)
 }
 
 void sweep_run(struct sweep *sweep, const char *prefix, uint64_t seed, size_t max_nbytes,
-               uint64_t duration_ms)
+               uint64_t duration_ms, int64_t only)
 {
     uint64_t deadline_ms = now_ms() + duration_ms;
 
     *sweep = (struct sweep){ .prefix = prefix, .seed = seed, .max_nbytes = max_nbytes,
-                             .rank = reigen_rank(), .size = reigen_size(), .hash = HASH_START };
+                             .rank = reigen_rank(), .size = reigen_size(), .hash = HASH_START,
+                             .only = only };
     sweep->own.state = mix(seed + (uint64_t) sweep->rank * 1000003);
     sweep_plan_pool(sweep);
     for (int i = 0; i < POOL_MAX; i++) {
@@ -299,7 +304,7 @@ void sweep_run(struct sweep *sweep, const char *prefix, uint64_t seed, size_t ma
             fail("request %s: %s", unit->name, reigen_last_error());
     }
     for (; another_round(sweep, deadline_ms); sweep->nrounds++)
-        run_round(sweep, sweep->nrounds);
+        run_round(sweep, only < 0 ? sweep->nrounds : (uint64_t) only);
     for (int i = 0; i < POOL_MAX; i++)
         reigen_request_free(sweep->pool[i].request);
 }

@@ -45,16 +45,19 @@ struct sweep {
     size_t max_nbytes;        /* of a tensor */
     int rank, size;
     struct rng own;           /* differs by rank */
+    int64_t only;             /* this round and no other; -1: all */
     uint64_t nrounds, noperations, hash;
+    uint64_t cases[REIGEN_REDUCESCATTER + 1][REIGEN_NDTYPES]; /* tensors, by kind and type */
+    uint64_t reductions[REIGEN_PRODUCT + 1];                  /* of allreduces, by operation */
     int nunits;
     struct unit *units[UNITS_MAX];
     struct unit space[UNITS_MAX];
     struct unit pool[POOL_MAX];
 };
 
-/* After begin(); collective. Rounds until rank 0's time is over. */
+/* After begin(); collective. Rounds until rank 0's time is over; only: -1, or just this one. */
 void sweep_run(struct sweep *sweep, const char *prefix, uint64_t seed, size_t max_nbytes,
-               uint64_t duration_ms);
+               uint64_t duration_ms, int64_t only);
 
 /* plan.c: fill sweep->units for this round. Returns true when all ranks are to submit in the same
  * order and wait for each before the next. */
