@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+import processes
+from processes import wait_for
 from ranks import SLOWER, job, run, state
 
 TCP = {'REIGEN_PLANES': 'tcp'}
@@ -166,6 +168,7 @@ def test_a_diagnosis_names_the_rank_that_is_waited_for(env):
         ranks[2].wait_line('ready')
         if not env:
             ranks[2].kill(signal.SIGSTOP)
+            wait_for(lambda: processes.state(ranks[2].child.pid) == 'T', 'the stop')
         ranks[0].child.stdin.write('go\n')
         ranks[0].child.stdin.flush()
         found = json.loads(ranks[0].wait_line('{'))
