@@ -50,7 +50,8 @@ def arguments():
     parser.add_argument('--fp16-allreduce', action='store_true',
                         help='send gradients as float16')
     parser.add_argument('--use-adasum', action='store_true',
-                        help='combine gradients by Adasum (refused by this version)')
+                        help='combine what the ranks have learnt by Adasum, with the learning rate '
+                             'of one rank')
     parser.add_argument('--gradient-predivide-factor', type=float, default=1.0, metavar='F',
                         help='divide gradients by F before the sum, by size / F after it')
     parser.add_argument('--data', '--data-dir', dest='data', metavar='DIR',
@@ -62,10 +63,7 @@ def arguments():
     parser.add_argument('--out', metavar='DIR', help='where rank 0 saves the model')
     parser.add_argument('--report', metavar='FILE',
                         help='where rank 0 writes what happened, as JSON')
-    args = parser.parse_args()
-    if args.use_adasum:
-        parser.error('--use-adasum: Adasum is not offered by this version of Reigen')
-    return args
+    return parser.parse_args()
 
 
 # ---------------------------------------------------------------------------- data
@@ -212,12 +210,15 @@ def main():
                         num_workers=args.workers)
 
     model = Net()
-    optimizer = optim.SGD(model.parameters(), lr=args.lr * hvd.size(), momentum=args.momentum)
+    # Adasum finds out by itself how far the ranks may go together.
+    scale = 1 if args.use_adasum else hvd.size()
+    optimizer = optim.SGD(model.parameters(), lr=args.lr * scale, momentum=args.momentum)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     compression = hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters(), compression=compression,
+        op=hvd.Adasum if args.use_adasum else hvd.Average,
         gradient_predivide_factor=args.gradient_predivide_factor)
     if hvd.rank() == 0:
         print(f'{len(training)} training images, {len(testing)} test images, '

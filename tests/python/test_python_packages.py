@@ -6,6 +6,8 @@ import os
 import struct
 import subprocess
 
+import pytest
+
 import jobs
 
 PACKAGES = jobs.ROOT / 'bindings/python'
@@ -98,9 +100,15 @@ def test_mnist_trains_two_ranks_to_the_same_bits(all_pass, tmp_path):
     assert 'accuracy 0.9' in ranks.text(0)
 
 
-def test_mnist_refuses_adasum():
-    done = run([str(EXAMPLES / 'pytorch_mnist.py'), '--use-adasum'])
-    assert done.returncode == 2 and 'Adasum is not offered' in done.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize('size', [2, 4])
+def test_the_examples_with_pytorch_run(all_pass, size):
+    ranks = all_pass(size, EXAMPLES / 'adasum.py', '--steps', '30')
+    assert f'identical to the bit on all {size} ranks' in ranks.text(0)
+    ranks = all_pass(size, EXAMPLES / 'pytorch_mnist.py', '--epochs', '1', '--use-adasum',
+                     '--batch-size', '128', '--lr', '0.02')
+    assert f'identical to the bit on all {size} ranks' in ranks.text(0)
+    assert 'accuracy 0.9' in ranks.text(0)
 
 
 def test_the_synthetic_benchmark_runs(all_pass):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients: through the operations, and through DistributedOptimizer."""
+import os
 import sys
 import warnings
 
@@ -67,6 +68,58 @@ def check_gradient_of_alltoall_and_reducescatter():
     torch.testing.assert_close(one.grad, rows)
 
 
+def check_gradients_by_finite_differences():
+    """Each gradient against the change of the ranks' weighted sums when one element changes.
+
+    Horovod's gradients of allgather and broadcast are those of the mean over the ranks' losses, and
+    those of reducescatter are multiplied by the number of ranks; the others are of their sum.
+    """
+    n, r = hvd.size(), hvd.rank()
+    splits = [[1, 2, 1], [2, 1, 1], [1, 1, 2]][r][:n]
+    rows = sum(splits)
+    even = 2 * n
+    operations = [
+        (even, 1.0, lambda t: hvd.allreduce(t, op=hvd.Sum, prescale_factor=0.5)),
+        (even, 1.0, lambda t: hvd.allreduce(t, postscale_factor=3.0)),
+        (even, 1.0, lambda t: hvd.grouped_allreduce([t, t * t])[1]),
+        (r + 1, 1 / n, hvd.allgather),
+        (r + 1, 1 / n, lambda t: hvd.grouped_allgather([t, t * 2.0])[1]),
+        (even, 1 / n, lambda t: hvd.broadcast(t, n - 1)),
+        (even, 1.0, hvd.alltoall),
+        (rows, 1.0, lambda t: hvd.alltoall(t, splits=splits)[0]),
+        (even + 1, n, hvd.reducescatter),
+        (even + 1, n, lambda t: hvd.reducescatter(t, op=hvd.Sum, prescale_factor=0.5)),
+        (even, n, lambda t: hvd.grouped_reducescatter([t, t * 3.0], op=hvd.Sum)[1]),
+    ]
+    for number, (count, factor, operation) in enumerate(operations):
+        torch.manual_seed(r)
+        point = torch.rand(count, 2, dtype=torch.float64)
+        weights = None
+
+        def loss(tensor):
+            nonlocal weights
+            output = operation(tensor)
+            if weights is None:
+                weights = torch.rand(output.shape, dtype=output.dtype)
+            return (output * weights).sum()
+        mine = point.clone().requires_grad_()
+        loss(mine).backward()
+        # One element of one rank after another; all ranks take part in each evaluation.
+        for owner in range(n):
+            for at in range(3):
+                place = (at % (count if r == owner else 1), at % 2)
+                values = []
+                for step in (1e-5, -1e-5):
+                    moved = point.clone()
+                    if r == owner:
+                        moved[place] += step
+                    values.append(hvd.allreduce(loss(moved).detach(), op=hvd.Sum, name='loss'))
+                if r == owner:
+                    slope = (values[0] - values[1]) / 2e-5 * factor
+                    torch.testing.assert_close(mine.grad[place], slope, rtol=1e-5, atol=1e-6,
+                                               msg=lambda text: f'operation {number}: {text}')
+
+
 # ---------------------------------------------------------------------------- optimizer
 
 def build(seed=0):
@@ -95,7 +148,9 @@ def alone(steps, make, passes=1):
     return model
 
 
-def together(steps, make, passes=1, **options):
+def together(steps, make, passes=1, overlap=None, **options):
+    if overlap is not None:
+        os.environ['REIGEN_OVERLAP'] = overlap
     model = build(seed=hvd.rank())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(
@@ -134,7 +189,8 @@ def check_training_equals_one_process_with_all_batches():
     for make in (sgd, adam):
         reference = alone(5, make)
         for options in ({}, {'gradient_predivide_factor': 2.0}, {'groups': 2},
-                        {'groups': 100}):
+                        {'groups': 100}, {'num_groups': 3, 'gradient_predivide_factor': 0.5},
+                        {'overlap': '1'}, {'groups': 2}, {'overlap': '0'}):
             model = together(5, make, **options)
             equal(reference, model)
             identical(model)
@@ -143,6 +199,8 @@ def check_training_equals_one_process_with_all_batches():
 def check_accumulated_passes_equal_one_process():
     equal(alone(3, sgd, passes=3), together(3, sgd, passes=3))
     equal(alone(3, sgd, passes=2), together(3, sgd, passes=2, groups=1))
+    equal(alone(3, adam, passes=2),
+          together(3, adam, passes=2, gradient_predivide_factor=2.0, groups=2))
 
 
 def check_fp16_compression_stays_near():
@@ -204,6 +262,33 @@ def check_misuse_is_told():
     checks.raises(ValueError, lambda: make(pairs, op=hvd.Sum, gradient_predivide_factor=2.0),
                   'gradient_predivide_factor not supported')
     checks.raises(ValueError, lambda: make(pairs, op=hvd.Max), 'not a reduction')
+
+
+def check_adasum_combines_the_steps_of_all_ranks():
+    data = batches(3)
+    for make in (sgd, adam):
+        alone_here, model = build(), build()
+        plain = make(alone_here.parameters())
+        optimizer = hvd.DistributedOptimizer(
+            make(model.parameters()), named_parameters=model.named_parameters(), op=hvd.Adasum)
+        for step in data:
+            rows, target = step[hvd.rank()]
+            before = [p.detach().clone() for p in model.parameters()]
+            for net, chosen in ((alone_here, plain), (model, optimizer)):
+                chosen.zero_grad()
+                F.cross_entropy(net(rows), target).backward()
+                chosen.step()
+            with torch.no_grad():
+                for start, mine, combined in zip(before, alone_here.parameters(),
+                                                 model.parameters()):
+                    expected = start + hvd.allreduce(mine - start, op=hvd.Adasum)
+                    torch.testing.assert_close(combined, expected)
+                    mine.copy_(combined)
+        identical(model)
+    checks.raises(AssertionError, lambda: optimizer.skip_synchronize().__enter__(), 'Adasum')
+    assert optimizer.synchronize() is None
+    checks.raises(ValueError, lambda: hvd.DistributedOptimizer(
+        sgd(model.parameters()), op=hvd.Adasum, gradient_predivide_factor=2.0), 'predivide')
 
 
 class Choosing(nn.Module):
@@ -310,6 +395,11 @@ def check_broadcast_of_optimizer_state():
             optimizer.step()
 
 
+def check_optimizers_whose_state_cannot_be_sent_are_refused():
+    checks.raises(ValueError, lambda: hvd.broadcast_optimizer_state(
+        torch.optim.LBFGS(build().parameters()), 0), 'LBFGS')
+
+
 def check_broadcast_of_parameters_as_lists():
     model = build(seed=hvd.rank())
     hvd.broadcast_parameters(list(model.named_parameters()), root_rank=0)
@@ -343,6 +433,28 @@ def check_sync_batch_norm_equals_the_whole_batch():
                                    reference.weight.grad, **close)
         norm.eval(), reference.eval()
         torch.testing.assert_close(norm(mine), reference(whole)[rows], **close)
+
+
+def check_sync_batch_norm_of_empty_and_short_batches():
+    torch.manual_seed(3)
+    whole = torch.rand(6, 3, 4)
+    for dtype in (torch.float32, torch.bfloat16):
+        norm, reference = hvd.SyncBatchNorm(3), nn.BatchNorm1d(3)
+        mine = (whole if hvd.rank() == 0 else whole[:0]).to(dtype).detach().clone().requires_grad_()
+        output = norm(mine)
+        assert output.shape == mine.shape and output.dtype is dtype
+        output.float().pow(2).sum().backward()
+        assert mine.grad.shape == mine.shape
+        if hvd.rank() == 0:
+            expected = reference(whole.to(dtype).float())
+            loose = {'rtol': 0.02, 'atol': 0.02} if dtype is torch.bfloat16 else {}
+            torch.testing.assert_close(output.float(), expected, **loose)
+            torch.testing.assert_close(norm.running_mean, reference.running_mean)
+        mean = hvd.allgather(norm.running_mean.unsqueeze(0))
+        assert all(torch.equal(mean[0], other) for other in mean)
+    plain = hvd.SyncBatchNorm(3, affine=False, track_running_stats=False)
+    assert plain.eval()(whole).shape == whole.shape
+    checks.raises(ValueError, lambda: norm(torch.rand(3)), 'expected at least 2D input')
 
 
 if __name__ == '__main__':

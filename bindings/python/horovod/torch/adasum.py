@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from horovod.common.process_sets import ProcessSet
-from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
+from horovod.torch.mpi_ops import Adasum, grouped_allreduce_
 
 _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimizer.'
 
@@ -45,7 +45,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None) -> Optional[Any]:
         """The user's step on this rank, then the combination of all ranks' steps."""
-        if not self.process_set.included() or self.process_set.size() == 1:
+        if not self._named or not self.process_set.included() or self.process_set.size() == 1:
             return super().step() if closure is None else super().step(closure)
         with torch.no_grad():
             for start, (_, param) in zip(self._starting_models, self._named):
@@ -59,11 +59,11 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
     step.hooked = True
 
     def _combine(self) -> None:
-        sent = []
-        for start, (name, param) in zip(self._starting_models, self._named):
-            delta, ctx = self._compression.compress(param - start)
-            sent.append((allreduce_async_(delta, name=f'adasum.{name}', op=Adasum,
-                                          process_set=self.process_set), ctx))
-        for (handle, ctx), start, (_, param) in zip(sent, self._starting_models, self._named):
-            delta = self._compression.decompress(synchronize(handle), ctx)
-            torch.add(start, delta, out=param)
+        params = [param for _, param in self._named]
+        pairs = [self._compression.compress(param - start)
+                 for start, param in zip(self._starting_models, params)]
+        deltas = grouped_allreduce_([delta for delta, _ in pairs], op=Adasum,
+                                    name=f'adasum.{self._named[0][0]}',
+                                    process_set=self.process_set)
+        for delta, (_, ctx), start, param in zip(deltas, pairs, self._starting_models, params):
+            torch.add(start, self._compression.decompress(delta, ctx), out=param)
