@@ -9,13 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-PYTHON = ROOT / 'build/torch2/venv/bin/python'
+PYTHON = ROOT / 'build/envs/torch2/bin/python'
 
 
 @pytest.fixture(scope='session', autouse=True)
 def torch2():
-    done = subprocess.run([HERE / 'prepare.sh'], capture_output=True, text=True, timeout=1200,
-                          check=False)
+    done = subprocess.run([ROOT / 'tools/frameworks.sh', 'torch2'], capture_output=True,
+                          text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
