@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Dict, List, Tuple
@@ -50,7 +51,7 @@ def versions() -> Tuple[str, str]:
 
 def zig(work: Path) -> Tuple[List[str], Dict[str, str]]:
     """The compiler driver's command and environment."""
-    cache = str(work / 'zig-cache')
+    cache = str(work.parent / 'zig-cache')
     return ([sys.executable, '-m', 'ziglang', 'cc', '-target',
              f'{platform.machine()}-linux-gnu.{GLIBC}'],
             {**os.environ, 'ZIG_GLOBAL_CACHE_DIR': cache, 'ZIG_LOCAL_CACHE_DIR': cache})
@@ -91,12 +92,15 @@ def relink(build: Path, work: Path, target: str) -> Path:
     words = [w for w in words if w != target]
     if name == 'reigen':
         words.append('-no-pie')  # the static libraries are made for programs
-    else:
+    elif name == 'libreigen.so':
         # They also fit into a library once none of its names can be replaced from outside.
-        words += ['-Wl,-Bsymbolic', '-Wl,-rpath,$ORIGIN',
-                  f'-Wl,--version-script={version_script(work, name)}']
-    if not name.startswith('libreigen_'):
-        words.append('-Wl,-z,defs')
+        names = work / 'names.map'
+        names.write_text('{ global: reigen_*; local: *; };\n')
+        words += ['-Wl,-Bsymbolic', f'-Wl,--version-script={names}']
+    else:
+        words.append('-Wl,-rpath,$ORIGIN')
+    # What a plug-in takes from C++ comes with the framework that loads it.
+    words += [] if name.startswith('libreigen_') else ['-Wl,-z,defs']
     command, env = zig(work)
     done = subprocess.run([*command, '-s', '-Wl,--build-id=none', *words, '-lm', '-o',
                            str(work / name)], cwd=build, env=env, capture_output=True, text=True,
@@ -104,14 +108,6 @@ def relink(build: Path, work: Path, target: str) -> Path:
     if done.returncode:
         say_and_exit(f'{target} cannot be linked against glibc {GLIBC}:\n{done.stderr[-4000:]}')
     return work / name
-
-
-def version_script(work: Path, name: str) -> Path:
-    """Keeps the static libraries' names inside; a plug-in's own are what it exports."""
-    path = work / f'{name}.map'
-    keep = 'reigen_*' if name == 'libreigen.so' else 'reigen_*; Reigen*; TF_*; rg_tf_*'
-    path.write_text(f'{{ global: {keep}; local: *; }};\n')
-    return path
 
 
 def needed_glibc(paths: List[Path]) -> Tuple[int, int]:
@@ -215,17 +211,17 @@ def write_horovod(out: Path) -> Path:
 
 def write_reigen(out: Path, build: Path) -> Path:
     own, theirs = versions()
-    work = build / 'wheel'
-    work.mkdir(exist_ok=True)
     data, info = f'reigen-{own}.data', f'reigen-{own}.dist-info'
-    compiled, linked = programs(build, work, data)
+    # A directory of its own, as two may be at it; zig's cache is shared.
+    with tempfile.TemporaryDirectory(prefix='wheel-', dir=build) as work:
+        compiled, linked = programs(build, Path(work), data)
+        major, minor = needed_glibc(linked)
     files = {**python_files(), **compiled, **data_files(build, data)}
     files[f'{info}/METADATA'] = (metadata('reigen', own, theirs), 0o644)
     files[f'{info}/LICENSE'] = ((ROOT / 'LICENSE').read_bytes(), 0o644)
     for name, notice in NOTICES.items():
         if os.path.exists(notice):
             files[f'{info}/licenses/lib{name}'] = (Path(notice).read_bytes(), 0o644)
-    major, minor = needed_glibc(linked)
     tag = f'py3-none-manylinux_{major}_{minor}_{platform.machine()}'
     return write_wheel(out, 'reigen', own, tag, files)
 

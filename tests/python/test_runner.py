@@ -105,6 +105,8 @@ def test_python_and_the_program_know_the_same_flags():
         launch.argparse.ArgumentParser.add_argument = original
     assert known - shown == set()
     assert shown - known == set()
+    page = (jobs.ROOT / 'docs/horovodrun.md').read_text()
+    assert [n for n in sorted(shown) if not re.search(rf'`-{{1,2}}{n}`', page)] == []
 
 
 def test_arguments_become_the_ranks_variables():
