@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import struct
 import subprocess
 
@@ -106,9 +107,9 @@ def test_the_examples_with_pytorch_run(all_pass, size):
     ranks = all_pass(size, EXAMPLES / 'adasum.py', '--steps', '30')
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)
     ranks = all_pass(size, EXAMPLES / 'pytorch_mnist.py', '--epochs', '1', '--use-adasum',
-                     '--batch-size', '128', '--lr', '0.02')
+                     '--batch-size', '64', '--lr', '0.02')
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)
-    assert 'accuracy 0.9' in ranks.text(0)
+    assert float(re.search(r'accuracy (0[.]\d+)', ranks.text(0))[1]) > 0.8
 
 
 def test_the_synthetic_benchmark_runs(all_pass):
