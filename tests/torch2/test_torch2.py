@@ -38,6 +38,11 @@ def test_collectives_training_and_objects_work_with_torch_2(np):
     assert f'all good on {np} ranks with torch 2' in run_ranks(np, HERE / 'train.py')
 
 
+@pytest.mark.parametrize('program', ['operations', 'training', 'failures', 'misuse', 'elastic'])
+def test_what_holds_with_torch_1_holds_with_torch_2(program):
+    run_ranks(2, ROOT / f'tests/python/ranks/{program}.py')
+
+
 def test_example_trains_with_torch_2(tmp_path):
     output = run_ranks(2, ROOT / 'examples/pytorch_mnist.py', '--epochs', '1', '--out', tmp_path)
     accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', output)]
