@@ -34,6 +34,8 @@ struct rg_adasum {
     size_t part;             /* elements of my part */
     struct piece *pieces;
     int npieces;
+    /* Kept for the next operation: fresh memory costs more than what is done with it. */
+    struct store { char *at; size_t nbytes; } stores[3];
     char *vectors;           /* my part of each member's vector */
     char *acc;               /* the same in acc_dtype; may be vectors */
     char *pack;              /* tensors end to end, or a result nobody wants; or NULL */
@@ -90,18 +92,26 @@ bool rg_adasum_takes(int dtype)
 
 static void clear(struct rg_adasum *adasum)
 {
-    if (adasum->acc != adasum->vectors)
-        free(adasum->acc);
-    free(adasum->vectors);
     free(adasum->colls);
     free(adasum->pieces);
-    free(adasum->pack);
     free(adasum->dots);
-    adasum->acc = adasum->vectors = adasum->pack = NULL;
     adasum->colls = NULL;
     adasum->pieces = NULL;
     adasum->dots = NULL;
     adasum->phase = IDLE;
+}
+
+/* Room of this size, or NULL. */
+static char *room(struct store *store, size_t nbytes)
+{
+    if (nbytes >= store->nbytes) {
+        free(store->at);
+        store->nbytes = 0;
+        store->at = malloc(nbytes + 1);
+        if (store->at)
+            store->nbytes = nbytes + 1;
+    }
+    return store->at;
 }
 
 int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
@@ -128,6 +138,8 @@ void rg_adasum_destroy(struct rg_adasum *adasum)
     if (!adasum)
         return;
     clear(adasum);
+    for (int i = 0; i < 3; i++)
+        free(adasum->stores[i].at);
     free(adasum->counts);
     free(adasum->mine);
     free(adasum);
@@ -195,10 +207,10 @@ static int prepare(struct rg_adasum *adasum, const struct rg_coll *colls, int n)
         return -ENOMEM;
     memcpy(adasum->colls, colls, (size_t) n * sizeof(*colls));
     find_pieces(adasum, cut(adasum));
-    adasum->vectors = malloc(adasum->part * size * each + 1);
-    adasum->acc = widened ? malloc(adasum->part * size * sizeof(float) + 1) : adasum->vectors;
-    if (packs)
-        adasum->pack = malloc(adasum->count * each + 1);
+    adasum->vectors = room(&adasum->stores[0], adasum->part * size * each);
+    adasum->acc = widened ? room(&adasum->stores[1], adasum->part * size * sizeof(float))
+                          : adasum->vectors;
+    adasum->pack = packs ? room(&adasum->stores[2], adasum->count * each) : NULL;
     return adasum->vectors && adasum->acc && (adasum->pack || !packs) ? 0 : -ENOMEM;
 }
 

@@ -24,7 +24,7 @@
  * bits, and the same in every run. float16 and bfloat16 are computed in float32 and rounded once.
  *
  * Memory, per operation: the vector's size to receive into (float16, bfloat16: three times that),
- * and once more for a group or without an output.
+ * and once more for a group or without an output. It is kept for the next one.
  *
  * Thread rule: exec's, under the engine's drive lock; nothing blocks. A step computes on all it
  * has, so it takes as long as reading this member's share of the data a few times.

@@ -26,8 +26,14 @@ struct rg_config {
     uint64_t stall_shutdown_ms;
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
-    /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 1024 ids kept when idle */
+    /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
     int cache_capacity;
+    /* HOROVOD_AUTOTUNE and its _LOG, _WARMUP_SAMPLES (3), _STEPS_PER_SAMPLE (10) and
+     * _BAYES_OPT_MAX_SAMPLES (20); REIGEN_AUTOTUNE and its _LOG, _WARMUP_SAMPLES,
+     * _STEPS_PER_SAMPLE, _MAX_SAMPLES */
+    bool autotune;
+    int autotune_warmup, autotune_steps, autotune_samples;
+    char autotune_log[4096];
     unsigned planes;             /* REIGEN_PLANES: RG_PLANE_* that may be used */
     /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
     int spin_us;

@@ -121,7 +121,7 @@ static bool next_run(struct rg_engine *engine)
             !rg_runlog_read(&engine->view.log, engine->position + (uint64_t) n, &run->items[n]))
             return false;
         run->ops[n] = NULL;
-        if (!(run->items[n].flags & RG_RUN_JOINED) &&
+        if (!(run->items[n].flags & (RG_RUN_JOINED | RG_RUN_TUNE)) &&
             find_op(engine, &run->items[n], &run->ops[n]) < 0)
             return false;
         timed = timed || (run->ops[n] && run->ops[n]->timed);
@@ -151,6 +151,8 @@ static void end_run(struct rg_engine *engine, int status, const char *text)
         if (run->ops[i])
             finish_posted(engine, run->items[i].id, status, text);
     }
+    if (engine->autotune && run->ops[0])
+        rg_tune_watch(engine, run->items[0].id);
     engine->position += (uint64_t) run->nitems;
     atomic_store(&my_row(engine)->consumed, engine->position);
     run->nitems = 0;
@@ -166,6 +168,11 @@ static bool post_run(struct rg_engine *engine)
 
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(engine, (int) item->epoch - 1);
+        end_run(engine, 0, NULL);
+        return true;
+    }
+    if (item->flags & RG_RUN_TUNE) {
+        rg_tune_apply(engine, item->epoch);
         end_run(engine, 0, NULL);
         return true;
     }

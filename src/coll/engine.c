@@ -32,6 +32,7 @@ static void free_engine(struct rg_engine *engine)
     rg_exec_destroy(engine->exec, EXEC_CLOSE_MS);
     rg_run_fini(engine);
     rg_multi_fini(engine);
+    rg_autotune_destroy(engine->autotune);
     rg_registry_fini(&engine->registry);
     rg_handles_fini(&engine->own_handles);
     pthread_mutex_destroy(&engine->own_handles.lock);
@@ -73,6 +74,8 @@ static struct rg_engine *new_engine(const struct rg_engine_options *options)
     engine->spin_ns = options->config->spin_us >= 0 ? options->config->spin_us * 1000
                       : options->team->oversubscribed ? 0
                                                       : SPIN_DEFAULT_NS;
+    engine->own_spin_ns = engine->spin_ns;
+    engine->tuning.fusion_nbytes = RG_TUNING_FUSION_DEFAULT;
     return engine;
 }
 
@@ -159,6 +162,7 @@ int rg_engine_create(const struct rg_engine_options *options, struct rg_engine *
         return r;
     }
     rg_timeline_attach(engine);
+    rg_tune_start(engine);
     if (!options->no_thread) {
         r = start_thread(engine);
         if (r < 0) {

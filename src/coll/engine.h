@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 
 #include "coll/adasum.h"
+#include "coll/autotune.h"
 #include "coll/exec.h"
 #include "coll/handle.h"
 #include "coll/order.h"
@@ -38,8 +39,7 @@
 
 #define RG_TICK_MS 200          /* how often the communication thread looks around */
 #define RG_LEAVE_TIMEOUT_MS 5000
-#define RG_PACK_MEAN_MAX 65536  /* tensors smaller than this on average travel in one piece ... */
-#define RG_PACK_MAX (16u << 20) /* ... up to this size; both equal on all ranks */
+#define RG_PACK_MEAN_MAX 2048   /* between nodes, tensors smaller than this on average are packed */
 #define RG_RUN_MAX 1024         /* items carried out together */
 
 enum rg_op_state { RG_OP_FREE, RG_OP_QUEUED, RG_OP_POSTED, RG_OP_CLAIMED, RG_OP_DONE };
@@ -126,6 +126,7 @@ struct rg_run {
     uint64_t started_ns;
     struct rg_coll *colls;        /* allreduces: all tensors of all items */
     int ncolls;
+    int nposted;                  /* of them, done or at exec */
     size_t ncount;                /* elements of all */
     char *pack;                   /* all of them in one piece, or NULL */
     int tensor, step;             /* other kinds */
@@ -198,11 +199,13 @@ struct rg_engine {
     _Atomic bool stopping;
     struct rg_stall *stall;
     _Atomic(struct rg_diagnosis *) diagnosis; /* under way; diagnose.h */
+    struct rg_tuning tuning;      /* equal on all ranks at any place of the log */
+    struct rg_autotune *autotune; /* rank 0 of all ranks, when it is asked for; else NULL */
     bool exec_dead;
     bool boot_lost;               /* communication thread */
 
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
-    int spin_ns;
+    int spin_ns, own_spin_ns;
 };
 
 /* Segment bytes that the engine and exec want; for rg_team_create. */
@@ -300,6 +303,19 @@ int rg_run_reduce_next(struct rg_engine *engine);
 /* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
 int rg_run_step(struct rg_engine *engine, struct rg_op *op);
 void rg_run_fini(struct rg_engine *engine);
+
+/* ---- tune.c; under `drive` */
+/* Append parameters to the log of this node (or, on several, hand them to the leaders), to be in
+ * force from there on. */
+void rg_tune_publish(struct rg_engine *engine, const struct rg_tuning *tuning);
+/* At their place in the log; value: the item's epoch. */
+void rg_tune_apply(struct rg_engine *engine, uint64_t value);
+/* The item of parameters that all leaders have agreed on. */
+struct rg_run_item rg_tune_item(const struct rg_tuning *tuning);
+/* Rank 0, after each run: measure, and publish what is to be tried next. */
+void rg_tune_watch(struct rg_engine *engine, uint32_t id);
+/* Rank 0, when the engine starts: what it was told by its variables. */
+void rg_tune_start(struct rg_engine *engine);
 
 /* ---- join.c */
 int rg_join_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err);

@@ -27,6 +27,8 @@
  *      STALL_QUERY   coordinator  -               what does your node wait for?
  *      EVICT         coordinator  id              forget this number
  *      EVICTED       leader       id              done: I shall not use it any more
+ *      TUNE          coordinator  id, flags       parameters from here on: id KiB of fusion, and
+ *                                                 how long waiters spin (see autotune.h)
  *
  * Thread rule: pure functions; nothing blocks.
  */
@@ -56,6 +58,7 @@ enum rg_order_type {
     RG_ORDER_STALL_QUERY = 12,
     RG_ORDER_EVICT = 13,
     RG_ORDER_EVICTED = 14,
+    RG_ORDER_TUNE = 15,
     RG_ORDER_NTYPES,
 };
 

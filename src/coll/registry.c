@@ -469,6 +469,10 @@ static void sweep(struct rg_registry *registry)
         record_free(registry, record);
     }
     rg_view_unlock(view);
+    /* What cannot be dropped is not looked at again for each new name. */
+    registry->sweep_at = registry->nrecords + room;
+    if (registry->sweep_at < registry->capacity)
+        registry->sweep_at = registry->capacity;
 }
 
 int rg_registry_record(struct rg_registry *registry, const char *key, struct rg_record **ret_record)
@@ -478,7 +482,7 @@ int rg_registry_record(struct rg_registry *registry, const char *key, struct rg_
 
     HASH_FIND(hh, registry->records, key, length, record);
     if (!record) {
-        if (registry->nrecords >= registry->capacity)
+        if (registry->nrecords >= registry->sweep_at)
             sweep(registry);
         record = calloc(1, sizeof(*record) + length + 1);
         if (!record)

@@ -50,6 +50,7 @@ struct rg_registry {
     struct rg_record *records; /* by key */
     int nrecords;
     int capacity;
+    int sweep_at; /* records; not below capacity */
 };
 
 /* What a rank announces. */

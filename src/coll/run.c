@@ -95,6 +95,7 @@ static int collect(struct rg_engine *engine)
         }
     }
     run->ncolls = n;
+    run->nposted = n;
     return 0;
 }
 
@@ -113,7 +114,24 @@ static size_t nominal(const struct rg_engine *engine)
     return n;
 }
 
-/* Many small tensors in one piece: one synchronization instead of many, for two copies. */
+/* On one node: as many of the rest as the fusion threshold allows, at least one, and all that are
+ * empty. Between nodes a run goes as one, as a node that has joined may not know its parts. */
+static int post_more(struct rg_engine *engine)
+{
+    struct rg_run *run = &engine->run;
+    int from = run->nposted, n = 0;
+    size_t each = rg_dtype_nbytes(run->colls[0].dtype), nbytes = 0;
+
+    do {
+        nbytes += run->colls[from + n++].count * each;
+    } while (from + n < run->ncolls &&
+             (engine->view.nnodes > 1 ||
+              nbytes + run->colls[from + n].count * each <= engine->tuning.fusion_nbytes));
+    run->nposted += n;
+    return rg_exec_post_fused(engine->exec, run->colls + from, n);
+}
+
+/* Very many small tensors between nodes in one piece: two copies cost less than a call for each. */
 static int post_packed(struct rg_engine *engine, size_t nbytes)
 {
     struct rg_run *run = &engine->run;
@@ -177,10 +195,12 @@ int rg_run_reduce_post(struct rg_engine *engine)
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
         r = rg_exec_post(engine->exec, &run->colls[0]);
-    else if (nbytes <= RG_PACK_MAX && nbytes / n <= RG_PACK_MEAN_MAX)
+    else if (engine->view.nnodes > 1 && nbytes / n <= RG_PACK_MEAN_MAX)
         r = post_packed(engine, nbytes);
-    else /* between nodes only the sum counts: one that has joined need not know the parts */
-        r = rg_exec_post_fused(engine->exec, run->colls, run->ncolls);
+    else {
+        run->nposted = 0;
+        r = post_more(engine);
+    }
     return r < 0 ? r : 1;
 }
 
@@ -194,6 +214,10 @@ int rg_run_reduce_next(struct rg_engine *engine)
         if (r != 0)
             return r;
         run->adasum = false;
+    } else if (run->nposted < run->ncolls) {
+        int r = post_more(engine);
+
+        return r < 0 ? r : 1;
     }
     if (run->pack) {
         size_t each = rg_dtype_nbytes(run->colls[0].dtype), at = 0;
