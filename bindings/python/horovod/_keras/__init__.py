@@ -80,5 +80,5 @@ def load_model(keras, wrap_optimizer, filepath, custom_optimizers: Optional[list
     model = keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, 'optimizer', None) is not None:
         # In place: it holds its state of training, bound to the model's variables.
-        distribute_in_place(keras, model, wrap_optimizer)
+        distribute_in_place(keras, model, wrap_optimizer, filepath)
     return model

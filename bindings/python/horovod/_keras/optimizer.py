@@ -89,7 +89,7 @@ def _subclass(base: type) -> type:
 
 def distribute(keras, optimizer: Any, combiner: Any) -> Any:
     """A new optimizer with the settings of `optimizer`, and its state where it has run."""
-    keep_out_of_xla()
+    adapt_keras()
     found = _subclass(type(optimizer)).from_config(optimizer.get_config())
     object.__setattr__(found, '_horovod', combiner)
     if _is_keras_3(type(optimizer)) and getattr(optimizer, 'built', False):
@@ -97,32 +97,48 @@ def distribute(keras, optimizer: Any, combiner: Any) -> Any:
     return found
 
 
-def _take_state(optimizer: Any, other: Any, variables: Any) -> None:
+def _take_state(optimizer: Any, other: Any, variables: Any, values: Any = ()) -> None:
+    """Make the optimizer's variables, with the values of another's, or those given."""
     optimizer.build(list(variables))
-    for new, old in zip(optimizer.variables, other.variables):
+    for new, old in zip(optimizer.variables, values or other.variables):
         new.assign(old)
 
 
 def _knows(optimizer: Any, model: Any) -> bool:
-    """Whether the model's variables are those that the optimizer was built with. Files of the
-    format HDF5 are loaded by Keras 3 so that they are not, and fit() fails."""
+    """Whether the optimizer was built with the model's variables. In files of the format HDF5
+    Keras 3 does not find those of all models; the state is lost then, and fit() fails."""
     ours, theirs = model.trainable_variables, optimizer._trainable_variables
     return len(ours) == len(theirs) and all(a is b for a, b in zip(ours, theirs))
 
 
-def _rebuilt(optimizer: Any, variables: Any) -> Any:
+def _rebuilt(optimizer: Any, variables: Any, path: Any) -> Any:
     found = _subclass(type(optimizer)).from_config(optimizer.get_config())
-    _take_state(found, optimizer, variables)
+    _take_state(found, optimizer, variables, _state_in_hdf5(path))
     return found
 
 
-def distribute_in_place(keras, model: Any, wrap_optimizer) -> None:
-    """Turn a loaded model's optimizer into one that reduces."""
-    keep_out_of_xla()
+def _state_in_hdf5(path: Any) -> list:
+    """The values of the optimizer's variables in a file of that format; [] for others."""
+    try:
+        import h5py
+        from keras.src.legacy.saving import legacy_h5_format
+
+        with h5py.File(path, 'r') as file:
+            if 'optimizer_weights' in file:
+                found = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
+                return [value[()] for value in found]
+    except (ImportError, OSError, TypeError):
+        pass
+    return []
+
+
+def distribute_in_place(keras, model: Any, wrap_optimizer, path: Any) -> None:
+    """Turn the optimizer of a model, loaded from `path`, into one that reduces."""
+    adapt_keras()
     optimizer = model.optimizer
     combiner = wrap_optimizer(optimizer)
     if _is_keras_3(type(optimizer)) and optimizer.built and not _knows(optimizer, model):
-        model.optimizer = _rebuilt(optimizer, model.trainable_variables)
+        model.optimizer = _rebuilt(optimizer, model.trainable_variables, path)
     else:
         optimizer.__class__ = _subclass(type(optimizer))
     object.__setattr__(model.optimizer, '_horovod', combiner)
@@ -133,35 +149,50 @@ def distribute_in_place(keras, model: Any, wrap_optimizer) -> None:
             setattr(model, name, None)
 
 
-def _take_out_of_loss_scale(model: Any) -> None:
+def _take_out_of_loss_scale(outer: Any) -> bool:
     """compile() puts optimizers of float16 models into a LossScaleOptimizer, which decides by the
     gradients of its rank whether to step at all. The ranks have to decide together, so reducing
-    moves to the outer optimizer."""
-    outer = model.optimizer
+    moves to the outer optimizer. False when there is nothing to move."""
     inner = getattr(outer, 'inner_optimizer', None)
-    if isinstance(inner, Distributed) and not isinstance(outer, Distributed):
-        combiner = inner._horovod
-        inner.__class__ = type(inner).__mro__[2]
-        outer.__class__ = _subclass(type(outer))
-        object.__setattr__(outer, '_horovod', combiner)
+    if not isinstance(inner, Distributed) or isinstance(outer, Distributed):
+        return False
+    combiner = inner._horovod
+    inner.__class__ = next(c for c in type(inner).__mro__ if not issubclass(c, Distributed))
+    outer.__class__ = _subclass(type(outer))
+    object.__setattr__(outer, '_horovod', combiner)
+    return True
+
+
+def _watch_loss_scale() -> None:
+    cls = importlib.import_module('keras.src.optimizers.loss_scale_optimizer').LossScaleOptimizer
+    original = cls.apply
+
+    @functools.wraps(original)
+    def apply(self, grads, trainable_variables=None):
+        if _take_out_of_loss_scale(self):
+            return self.apply(grads, trainable_variables)
+        return original(self, grads, trainable_variables)
+
+    cls.apply = apply
 
 
 @functools.lru_cache(maxsize=None)
-def keep_out_of_xla() -> None:
+def adapt_keras() -> None:
     """Keras 3 compiles whole training steps with XLA, in which no collective can run, unless the
     model says that it does not support that. One with a distributed optimizer does not."""
     try:
         trainer = importlib.import_module('keras.src.trainers.trainer')
         supports_jit = trainer.model_supports_jit
     except (ImportError, AttributeError):
-        return
+        return  # Keras 2, which compiles nothing unless it is told to.
+    _watch_loss_scale()
 
     @functools.wraps(supports_jit)
     def model_supports_jit(model):
-        if getattr(model, 'optimizer', None) is not None:
-            _take_out_of_loss_scale(model)
-            if isinstance(model.optimizer, Distributed):
-                return False
+        optimizer = getattr(model, 'optimizer', None)
+        if isinstance(optimizer, Distributed) or isinstance(
+                getattr(optimizer, 'inner_optimizer', None), Distributed):
+            return False
         return supports_jit(model)
 
     trainer.model_supports_jit = model_supports_jit

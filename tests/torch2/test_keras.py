@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 on PyTorch: the checks of tests/tensorflow, without TensorFlow."""
+import re
+
+import pytest
+from test_torch2 import ROOT, run_ranks, torch2  # noqa: F401  a fixture, used by itself
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+@pytest.fixture(autouse=True)
+def backend(monkeypatch):
+    monkeypatch.setenv('KERAS_BACKEND', 'torch')
+
+
+def test_fit_trains_as_one_rank_with_the_whole_batch_would():
+    output = run_ranks(2, ROOT / 'tests/tensorflow/ranks/python.py', 'fit')
+    assert 'all good on 2 ranks' in output
+
+
+def test_example_trains_keras_on_torch():
+    output = run_ranks(2, ROOT / 'examples/keras_mnist.py', '--epochs', '1')
+    found = re.findall(r'accuracy (0\.\d+|1\.0+)$', output, re.M)
+    assert found and float(found[-1]) > 0.8, output
