@@ -104,6 +104,8 @@ def test_mnist_trains_two_ranks_to_the_same_bits(all_pass, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('size', [2, 4])
 def test_the_examples_with_pytorch_run(all_pass, size):
+    ranks = all_pass(size, EXAMPLES / 'process_sets.py', '--steps', '30')
+    assert 'identical to the bit in each team' in ranks.text(0)
     ranks = all_pass(size, EXAMPLES / 'adasum.py', '--steps', '30')
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)
     ranks = all_pass(size, EXAMPLES / 'pytorch_mnist.py', '--epochs', '1', '--use-adasum',
