@@ -248,6 +248,14 @@ def part_torch2(part):
     return pytest(part, ['tests/torch2'], timeout=1500)
 
 
+def part_jax(part):
+    return pytest(part, ['tests/jax'], timeout=1500)
+
+
+def part_tensorflow(part):
+    return pytest(part, ['tests/tensorflow'], timeout=1500)
+
+
 def part_fuzz(part):
     return pytest(part, ['tests/fuzz'], timeout=900)
 
@@ -260,7 +268,8 @@ PARTS = {
     'check': [('lint', part_lint), ('unit', part_unit), ('behaviour', part_behaviour),
               ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
     'check-all': [('slow', part_slow), ('demo', part_demo), ('fuzz', part_fuzz),
-                  ('torch2', part_torch2)],
+                  ('torch2', part_torch2), ('jax', part_jax),
+                  ('tensorflow', part_tensorflow)],
 }
 
 

@@ -181,8 +181,8 @@ static void look_end(int ndone)
     pthread_mutex_unlock(&finisher.lock);
 }
 
-/* Finish the calls of the list that are done, at most ENDINGS_MAX. They are taken from it; how their
- * futures are to be completed goes to ret_done. Returns how many. */
+/* Finish the calls of the list that are done, at most ENDINGS_MAX. They are taken from it; how
+ * their futures are to be completed goes to ret_done. Returns how many. */
 static int look(struct call **list, struct ending *ret_done)
 {
     int n = 0;

@@ -279,7 +279,7 @@ static struct xla_error *finish_here(struct call *call)
     return error;
 }
 
-/* Look for a moment; if need be, leave the rest to the finisher, or wait where XLA has no futures. */
+/* Look for a moment; then leave the rest to the finisher, or wait where XLA has no futures. */
 static struct xla_error *wait_or_leave(struct xla_frame *frame, struct call *call, size_t nbytes)
 {
     int moment_ms = nbytes <= SMALL_NBYTES && calls_in_flight() == 0 ? MOMENT_MS : 0;

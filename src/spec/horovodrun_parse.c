@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec/apply.h"
 #include "spec/horovodrun.h"
 
 #define NAME_MAX_LEN 64
@@ -243,8 +244,12 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
     if (e->max_np && e->max_np < least)
         return rg_error_set(err, EINVAL, "--max-np %d: less than %s %d; give at least that",
                             e->max_np, by_np ? "-np" : "--min-np", least);
-    if (!rg_horovodrun_is_elastic(run))
-        return 0;
+    if (!rg_horovodrun_is_elastic(run)) {
+        bool idle = e->max_np || e->slots_per_host || e->reset_limit >= 0 || e->cooldown_max_s;
+        return idle && rg_request_note(&run->request, "elastic flags without "
+                                       "--host-discovery-script and --min-np do nothing") < 0
+                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    }
     if (!np && !e->min_np)
         return rg_error_set(err, EINVAL, "an elastic job needs -np or --min-np");
     if (!e->discovery_script && !run->where)

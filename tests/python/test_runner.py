@@ -26,7 +26,7 @@ from horovod.runner.util import network, streams, threads  # noqa: E402
 SCRIPT = '''
 import os, sys
 import horovod
-from functions import lasting, failing, place
+from functions import lasting, failing, leaving, place
 
 if __name__ == '__main__':
     print(horovod.run(place, args=(3,), kwargs={'more': 'x'}, np=2, use_gloo=True))
@@ -42,6 +42,14 @@ if __name__ == '__main__':
         horovod.run(lasting, num_proc=1, hosts='no.such.host:1')
     except RuntimeError as error:
         print('host:', error)
+    try:
+        horovod.run(leaving, args=('sys',), num_proc=1)
+    except RuntimeError as error:
+        print('exit:', str(error).splitlines()[-1])
+    try:
+        horovod.run(leaving, args=('os',), num_proc=2)
+    except RuntimeError as error:
+        print('gone:', error)
     print(os.listdir(os.environ['TMPDIR']))
 '''
 FUNCTIONS = '''
@@ -55,6 +63,9 @@ def failing():
         raise ValueError('this one')
 def lasting():
     return 1
+def leaving(how):
+    import sys
+    sys.exit(0) if how == 'sys' else os._exit(0) if os.environ['HOROVOD_RANK'] == '1' else None
 '''
 
 
@@ -76,7 +87,9 @@ def test_run_calls_a_function_on_ranks_and_brings_back_what_it_returns(tmp_path)
     assert lines[1] == 'refused: The function failed on rank 1: ValueError: this one'
     assert lines[2] == 'lambda: PicklingError True'
     assert lines[3].startswith('host: horovodrun ended with exit code 69')
-    assert lines[4] == '[]'
+    assert lines[4] == 'exit: SystemExit: 0'
+    assert lines[5].startswith('gone: Rank 1 ended well but brought no result')
+    assert lines[6] == '[]'
 
 
 def test_the_module_is_the_command():

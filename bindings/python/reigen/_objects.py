@@ -31,7 +31,8 @@ def _copied(handle: int, rc: int) -> bytes:
     return ctypes.string_at(address, nbytes) if nbytes else b''
 
 
-def broadcast_bytes(data: Optional[bytes], root_rank: int, name: str, process_set: Any = 0) -> bytes:
+def broadcast_bytes(data: Optional[bytes], root_rank: int, name: str,
+                    process_set: Any = 0) -> bytes:
     """root_rank's bytes on every rank; the others' argument does not matter. Two broadcasts."""
     number = _operations.set_id(process_set)
     mine = _core.rank() == root_rank

@@ -3,8 +3,8 @@
 
 A `Memory` says where a dense, row-major tensor lies. Each function submits one operation (or one
 group) and gives its handle, for _handles.poll and synchronize; `finish(handle, rc)` makes the
-result of what C allocated, `keep` is what must stay alive until then. All raise InvalidOperationError
-when C refuses the submission.
+result of what C allocated, `keep` is what must stay alive until then. All raise
+InvalidOperationError when C refuses the submission.
 """
 import ctypes
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives on NumPy's arrays, and on whatever NumPy can look at without a copy: objects with
-the buffer protocol, `__array_interface__`, `__array__` or DLPack (JAX's arrays on the CPU, PyTorch's
-CPU tensors, memoryview, array.array); numbers and nested lists are copied.
+"""The collectives on NumPy's arrays, and on whatever NumPy can look at without a copy: objects
+with the buffer protocol, `__array_interface__`, `__array__` or DLPack (JAX's arrays on the CPU,
+PyTorch's CPU tensors, memoryview, array.array); numbers and nested lists are copied.
 
-Results are new numpy.ndarray of the argument's element type: bool, uint8, int8, uint16, int16, int32,
-int64, float16, float32, float64, and bfloat16 (a type of the package ml_dtypes).
+Results are new numpy.ndarray of the argument's element type: bool, uint8, int8, uint16, int16,
+int32, int64, float16, float32, float64, and bfloat16 (a type of the package ml_dtypes).
 
 Operations are matched between ranks by `name`; without one, the n-th unnamed operation of a kind of
 each rank belongs together. `process_set` is 0 for all ranks, another set's number, or an object
@@ -129,8 +129,8 @@ def allreduce(array: Array, name: Optional[str] = None, op: int = Average, presc
               process_set: Any = 0) -> 'np.ndarray[Any, Any]':
     """Reduce element by element over all ranks; every rank gets the same bits.
 
-    array: any shape, equal on all ranks. op: Average, Sum, Min, Max, Product or Adasum. Elements are
-    multiplied by prescale before and by postscale after the reduction. out: an ndarray for the
+    array: any shape, equal on all ranks. op: Average, Sum, Min, Max, Product or Adasum. Elements
+    are multiplied by prescale before and by postscale after the reduction. out: an ndarray for the
     result, which may be the array itself; without it the result is a new one.
     """
     result: np.ndarray[Any, Any] = synchronize(

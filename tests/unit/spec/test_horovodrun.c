@@ -163,6 +163,10 @@ static void elastic_flags_are_checked_fully(void **state)
     assert_int_equal(run.elastic.cooldown_min_s, 5);
     assert_int_equal(run.elastic.cooldown_max_s, 60);
     rg_horovodrun_fini(&run);
+    must_parse("-np 2 --max-np 4 x", &run);
+    assert_false(rg_horovodrun_is_elastic(&run));
+    assert_contains(run.request.notes.v[0], "do nothing");
+    rg_horovodrun_fini(&run);
     must_refuse("-np 2 --min-np 3 x", "more than -np 2");
     must_refuse("-np 2 --max-np 1 x", "less than -np 2");
     must_refuse("-np 2 --host-discovery-script /no/such x", "No such file");

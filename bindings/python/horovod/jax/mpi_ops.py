@@ -85,8 +85,10 @@ def grouped_allreduce(tensors: Sequence[Any], name: Optional[str] = None, op: in
                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                       compression: Any = Compression.none,
                       process_set: ProcessSet = global_process_set) -> Any:
-    """Allreduces that are carried out together or not at all: a list (or tree) of results. Arrays of
-    several element types are as many groups."""
+    """Allreduces that are carried out together or not at all: a list (or tree) of results.
+
+    Arrays of several element types are as many groups.
+    """
     return allreduce(tensors, name, op, prescale_factor, postscale_factor, compression, process_set)
 
 

@@ -136,8 +136,8 @@ def distributed_value_and_grad(fun: Callable[..., Any], argnums: Union[int, Sequ
 
 
 def distributed_grad(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """As distributed_value_and_grad, but gives the gradients alone (with has_aux: and what fun gives
-    beside its value)."""
+    """As distributed_value_and_grad, but gives the gradients alone (with has_aux: and what fun
+    gives beside its value)."""
     both = distributed_value_and_grad(fun, *args, **kwargs)
     has_aux = kwargs.get('has_aux', len(args) > 1 and args[1])
 

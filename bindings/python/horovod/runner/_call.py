@@ -63,7 +63,7 @@ def launch_function(func: Callable, args: tuple, kwargs: dict, flags: Sequence[s
         write_private(os.path.join(directory, PATH_FILE), pickle.dumps(list(sys.path)))
         home = os.path.dirname(os.path.dirname(os.path.abspath(reigen.__file__)))
         command = [_launcher.find(), 'horovodrun', *flags, '--', executable or sys.executable,
-                   '-c', f'import sys; sys.path.insert(0, {home!r}); '
+                   '-c', f'import sys; {home!r} in sys.path or sys.path.append({home!r}); '
                    'from horovod.runner import run_task; run_task.main(sys.argv[1])', directory]
         status = subprocess.call(command)
         return _gather(directory, status)
@@ -77,16 +77,21 @@ def _gather(directory: str, status: int) -> List[Any]:
         if name.startswith('result.') and name.endswith('.pkl'):
             with open(os.path.join(directory, name), 'rb') as stream:
                 found[int(name.split('.')[1])] = pickle.load(stream)
-    failed = sorted((when, rank) for rank, (ok, when, _) in found.items() if not ok)
+    failed = sorted((when, rank) for rank, (ok, when, _, _) in found.items() if not ok)
     if failed:
         rank = failed[0][1]
-        raise RuntimeError(f'The function failed on rank {rank}:\n{found[rank][2]}')
+        raise RuntimeError(f'The function failed on rank {rank}:\n{found[rank][3]}')
     if status:
         raise RuntimeError(f'horovodrun ended with exit code {status}; what went wrong stands in '
                            'its output. `reigen explain` tells more of the code.')
+    size = next((size for _, _, size, _ in found.values()), 1)
+    missing = sorted(set(range(size)) - set(found))
+    if missing:
+        raise RuntimeError(f'Rank {missing[0]} ended well but brought no result: did the function '
+                           'leave the process by itself?')
     results = []
-    for rank in range(len(found)):
-        _, _, data = found[rank]
+    for rank in range(size):
+        data = found[rank][3]
         try:
             results.append(pickle.loads(data))
         except Exception as error:

@@ -11,16 +11,17 @@ from horovod.runner._call import FUNCTION, PATH_FILE, dumps, result_file, write_
 
 def call(directory: str) -> bool:
     """Call the function that lies in the directory and write the result there. False: it failed."""
-    rank = int(os.environ['HOROVOD_RANK'])
+    rank, size = int(os.environ['HOROVOD_RANK']), int(os.environ['HOROVOD_SIZE'])
     with open(os.path.join(directory, PATH_FILE), 'rb') as stream:
         sys.path += [entry for entry in pickle.load(stream) if entry not in sys.path]
     try:
         with open(os.path.join(directory, FUNCTION), 'rb') as stream:
             func, args, kwargs = pickle.load(stream)
-        outcome = (True, time.time(), dumps(func(*args, **kwargs)))
-    except Exception:
+        outcome = (True, time.time(), size, dumps(func(*args, **kwargs)))
+    except BaseException:
+        # sys.exit(), too: it brings no result.
         traceback.print_exc()
-        outcome = (False, time.time(), traceback.format_exc())
+        outcome = (False, time.time(), size, traceback.format_exc())
     write_private(result_file(directory, rank), pickle.dumps(outcome))
     return outcome[0]
 

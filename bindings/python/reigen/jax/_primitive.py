@@ -171,9 +171,12 @@ class _Unshared(Dict[Any, Any]):
 
 
 def _unique_name(module: Any, kind: int, name: str) -> str:
-    """The name of one place of a compiled program: a jitted function that is called twice in another
-    one is traced once, under one name, but XLA may run its two places at once. So JAX may not share
-    the code of the two, and the second gets a number, in the order of the program."""
+    """The name of one place of a compiled program.
+
+    A jitted function that is called twice in another one is traced once, under one name, but XLA
+    may run its two places at once. So JAX may not share the code of the two, and the second gets a
+    number, in the order of the program.
+    """
     caches = []
     for attribute in ('cached_primitive_lowerings', 'lowering_cache'):
         cache = getattr(module, attribute, None)

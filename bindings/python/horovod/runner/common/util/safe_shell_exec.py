@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Callable, Dict, Iterable, Optional
 
 GRACEFUL_TERMINATION_TIME_S = 5
 
@@ -19,14 +19,17 @@ def _signal_group(pid: int, signum: int) -> bool:
         return False
 
 
-def terminate_executor_shell_and_children(pid: int) -> None:
+def terminate_executor_shell_and_children(pid: int,
+                                          reap: Optional[Callable] = None) -> None:
     """End the process group that pid leads: SIGTERM, and SIGKILL to what is left after
-    GRACEFUL_TERMINATION_TIME_S."""
+    GRACEFUL_TERMINATION_TIME_S. reap: called meanwhile, to wait for children of the caller's."""
     if not _signal_group(pid, signal.SIGTERM):
         return
     deadline = time.monotonic() + GRACEFUL_TERMINATION_TIME_S
     while time.monotonic() < deadline:
         time.sleep(0.05)
+        if reap is not None:
+            reap()
         if not _signal_group(pid, 0):
             return
     _signal_group(pid, signal.SIGKILL)
@@ -68,14 +71,14 @@ def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = No
     try:
         while child.poll() is None:
             if any(event.is_set() for event in events or ()):
-                terminate_executor_shell_and_children(child.pid)
+                terminate_executor_shell_and_children(child.pid, child.poll)
             try:
                 child.wait(0.1)
             except subprocess.TimeoutExpired:
                 pass
     finally:
         if child.poll() is None:
-            terminate_executor_shell_and_children(child.pid)
+            terminate_executor_shell_and_children(child.pid, child.poll)
         child.wait()
     for copier in copiers:
         copier.join(GRACEFUL_TERMINATION_TIME_S)
