@@ -98,7 +98,8 @@ def relink(build: Path, work: Path, target: str) -> Path:
         names.write_text('{ global: reigen_*; local: *; };\n')
         words += ['-Wl,-Bsymbolic', f'-Wl,--version-script={names}']
     else:
-        words.append('-Wl,-rpath,$ORIGIN')
+        # A plug-in may name what only newer versions of its framework have.
+        words += ['-Wl,-rpath,$ORIGIN', '-Wl,-z,lazy']
     # What a plug-in takes from C++ comes with the framework that loads it.
     words += [] if name.startswith('libreigen_') else ['-Wl,-z,defs']
     command, env = zig(work)

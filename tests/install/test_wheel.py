@@ -69,6 +69,16 @@ def test_records_are_right(wheels):
                 assert (digest, size) == ('sha256=' + want.decode(), str(len(content))), name
 
 
+def test_every_library_of_the_build_is_in_it(wheels):
+    built = {p.name for p in (ROOT / 'build').glob('bindings/*/libreigen_*.so')}
+    with zipfile.ZipFile(wheels[0]) as archive:
+        names = set(archive.namelist())
+    assert {f'reigen/{name}' for name in built | {'libreigen.so'}} <= names
+    assert {'horovod/__init__.py', 'horovod/torch/__init__.py', 'horovod/runner/launch.py',
+            'reigen/py.typed'} <= names
+    assert not [n for n in names if '__pycache__' in n or n.endswith('.pyc')]
+
+
 def test_the_tag_is_true_and_no_newer_than_glibc_2_28(wheels, tmp_path):
     tag = re.search(r'-py3-none-manylinux_2_(\d+)_x86_64\.whl', wheels[0].name)
     assert tag and int(tag[1]) <= 28

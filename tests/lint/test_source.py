@@ -182,6 +182,16 @@ def test_no_macro_hides_a_jump():
     repo.report(problems)
 
 
+def test_the_packages_can_be_read_by_python_3_8():
+    problems = []
+    for path in repo.with_suffix('.py', under='bindings/python/'):
+        try:
+            ast.parse(repo.read(path), feature_version=(3, 8))
+        except SyntaxError as error:
+            problems.append(f'{repo.name(path)}:{error.lineno}: {error.msg}')
+    repo.report(problems)
+
+
 def test_links_in_the_docs_lead_somewhere():
     problems = []
     for path in repo.with_suffix('.md'):
