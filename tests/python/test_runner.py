@@ -180,6 +180,13 @@ def test_a_pipe_hands_buffers_from_thread_to_thread():
     writer = threads.in_thread(lambda: (pipe.write(b'abc'), pipe.write(b'd'), pipe.close()))
     assert [pipe.read(2), pipe.read(2), pipe.read(), pipe.read()] == [b'ab', b'c', b'd', None]
     writer.join(10)
+    with pytest.raises(ValueError, match='Event must not be None'):
+        threads.on_event(None, print)
+    done = threading.Event()
+    event = threading.Event()
+    threads.on_event(event, done.set)
+    event.set()
+    assert done.wait(20)
 
 
 def test_a_shell_command_is_ended_with_its_children():

@@ -178,6 +178,7 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         config_parser.set_args_from_config(args, config, override_args)
     config_parser.validate_config_args(args)
     args.run_func = None
+    args.executable = None
     if args.check_build:
         check_build(args.verbose)
     return args

@@ -65,9 +65,13 @@ def on_event(event: threading.Event, func: Callable, args: Iterable = (),
              stop: Optional[threading.Event] = None, check_stop_interval_s: float = 1.0,
              daemon: bool = True, silent: bool = False) -> threading.Thread:
     """A thread that calls func(*args) once event is set; it ends without when stop is set first."""
+    if event is None:
+        raise ValueError('Event must not be None')
     if not isinstance(args, tuple):
         raise ValueError(f'args must be a tuple, not {type(args)}, for a single argument use '
                          '(arg,)')
+    if stop is None and not daemon:
+        raise ValueError('Stop event must be given for non-daemon event thread')
 
     def wait() -> None:
         while not event.wait(check_stop_interval_s if stop is not None else None):

@@ -55,12 +55,17 @@ _NOT_NEGATIVE = ('fusion_threshold_mb', 'cycle_time_ms', 'cache_capacity',
 
 
 def set_args_from_config(args: Any, config: Dict[str, Any], override_args: Iterable[str]) -> None:
-    """Set args' attributes from the file's sections, but for the names in override_args."""
+    """Set args' attributes from the file's sections, but for the names in override_args.
+
+    ValueError for a controller that there is not.
+    """
     override_args = set(override_args)
     controller = (config.get('controller') or '').lower()
     if controller in ('gloo', 'mpi', 'jsrun') and not any(
             getattr(args, f'use_{name}', None) for name in ('gloo', 'mpi', 'jsrun')):
         setattr(args, 'use_' + controller, True)
+    if controller not in ('', 'gloo', 'mpi', 'jsrun'):
+        raise ValueError(f'No such controller supported: {controller}')
     for section, key, name in _FILE:
         value = (config.get(section) or {}).get(key)
         turned = name.startswith('!')
