@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +8,18 @@
 #define TEXT_MAX 4096 /* of a name, as TensorFlow gives it */
 #define KEPT_NBYTES (NAME_MAX_NBYTES - 20)
 
-/* Eager runs without a name, by kind of operation. */
-static _Atomic unsigned unnamed[REIGEN_REDUCESCATTER + 1];
+/* Eager runs without a name so far, in one process set, by kind of operation. */
+struct count {
+    int process_set;
+    unsigned runs[REIGEN_REDUCESCATTER + 1];
+};
+
+/* The members of a set count alike, whatever the other ranks do. */
+static struct {
+    pthread_mutex_t lock;
+    struct count *counts; /* in no order */
+    int n;
+} unnamed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 int dtype_of(int tf_dtype)
 {
@@ -127,6 +136,37 @@ static void choose_name(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_
     set_name(kernel, node.data, node.len);
 }
 
+/* With the lock held. NULL when out of memory. */
+static struct count *find_count(int process_set)
+{
+    struct count *grown;
+
+    for (int i = 0; i < unnamed.n; i++) {
+        if (unnamed.counts[i].process_set == process_set)
+            return &unnamed.counts[i];
+    }
+    grown = realloc(unnamed.counts, (size_t) (unnamed.n + 1) * sizeof(*grown));
+    if (!grown)
+        return NULL;
+    unnamed.counts = grown;
+    grown[unnamed.n] = (struct count){ .process_set = process_set };
+    return &grown[unnamed.n++];
+}
+
+/* The turn of this run among those without a name. */
+static unsigned take_turn(const struct kernel *kernel)
+{
+    struct count *count;
+    unsigned turn = 0;
+
+    pthread_mutex_lock(&unnamed.lock);
+    count = find_count(kernel->options.process_set);
+    if (count)
+        turn = count->runs[kernel->def->kind]++;
+    pthread_mutex_unlock(&unnamed.lock);
+    return turn % UNNAMED_RING;
+}
+
 unsigned kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1])
 {
     unsigned slot;
@@ -139,15 +179,16 @@ unsigned kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1])
         strcpy(ret_name, kernel->name); /* nothing will be submitted: it does not count */
         return 0;
     }
-    slot = atomic_fetch_add(&unnamed[kernel->def->kind], 1) % UNNAMED_RING;
+    slot = take_turn(kernel);
     snprintf(ret_name, NAME_MAX_NBYTES + 1, "%s.noname.%u", kernel->def->type, slot);
     return slot;
 }
 
 REIGEN_API void reigen_tensorflow_reset(void)
 {
-    for (size_t i = 0; i < sizeof(unnamed) / sizeof(unnamed[0]); i++)
-        atomic_store(&unnamed[i], 0);
+    pthread_mutex_lock(&unnamed.lock);
+    unnamed.n = 0;
+    pthread_mutex_unlock(&unnamed.lock);
 }
 
 /* ---- life */

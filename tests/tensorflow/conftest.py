@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of ranks under each TensorFlow: `ranks` is a function of the number of ranks, the name of a
+script in tests/tensorflow/ranks and its arguments, and gives what the job has written."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+#: Names of tools/frameworks.sh: the current TensorFlow with Keras 3, 2.15 with Keras 2.
+ENVS = ('tf', 'tf215')
+LIMIT_S = 240
+
+_pythons = {}
+
+
+def python_of(name):
+    """The python of an environment, which is made where it is not there yet."""
+    if name not in _pythons:
+        done = subprocess.run([ROOT / 'tools/frameworks.sh', name], capture_output=True, text=True,
+                              timeout=1200, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        _pythons[name] = done.stdout.split()[-1]
+    return _pythons[name]
+
+
+def run_ranks(name, np, script, *argv, env=None, expect=0):
+    """Run a script as np ranks in an environment; its output. The build tree's library is used."""
+    script = HERE / 'ranks' / script if not os.path.isabs(script) else script
+    done = subprocess.run(
+        [ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', python_of(name), script,
+         *map(str, argv)], capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        env={**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
+             'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0',
+             'PYTHONDONTWRITEBYTECODE': '1', 'CUDA_VISIBLE_DEVICES': '', **(env or {})})
+    assert done.returncode == expect, done.stdout[-20000:] + done.stderr[-20000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(params=ENVS)
+def ranks(request):
+    """run_ranks under each TensorFlow in turn."""
+    return lambda np, script, *argv, **options: run_ranks(request.param, np, script, *argv,
+                                                          **options)
