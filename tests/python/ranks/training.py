@@ -209,6 +209,39 @@ def check_fp16_compression_stays_near():
     identical(model)
 
 
+class Halves(hvd.Compression.none):
+    """Sends the first half of each tensor, and small ones as float64."""
+
+    @staticmethod
+    def compress(tensor):
+        part = tensor.flatten()[:tensor.numel() // 2].clone()
+        return (part.double() if tensor.numel() < 20 else part), tensor.clone()
+
+    @staticmethod
+    def decompress(part, whole):
+        whole.view(-1)[:part.numel()] = part.to(whole.dtype)
+        return whole
+
+
+def check_compressors_of_the_users_and_types_that_change():
+    model = together(2, sgd, compression=Halves)
+    for parameter in model.parameters():
+        half = parameter.detach().flatten()[:parameter.numel() // 2]
+        assert all(torch.equal(half, o) for o in hvd.allgather(half.unsqueeze(0)))
+    model = build()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()))
+    for convert in (lambda: model, lambda: model[2].double(), lambda: model.double()):
+        convert()
+        optimizer.state.clear()
+        for turn, parameter in enumerate(model.parameters()):
+            parameter.grad = None
+            (parameter * (turn + hvd.rank())).sum().backward()
+        optimizer.step()
+        mean = sum(range(hvd.size())) / hvd.size()
+        for turn, parameter in enumerate(model.parameters()):
+            assert parameter.grad.eq(turn + mean).all(), (turn, parameter.grad)
+
+
 def check_groups_as_lists():
     model = build()
     lists = [[model[0].weight, model[0].bias], [model[2].weight]]
@@ -474,6 +507,9 @@ def check_sync_batch_norm_of_empty_and_short_batches():
     plain = hvd.SyncBatchNorm(3, affine=False, track_running_stats=False)
     assert plain.eval()(whole).shape == whole.shape
     checks.raises(ValueError, lambda: norm(torch.rand(3)), 'expected at least 2D input')
+    # For serving, a trained model is scripted.
+    scripted = torch.jit.script(norm.eval())
+    torch.testing.assert_close(scripted(whole), norm(whole))
 
 
 if __name__ == '__main__':

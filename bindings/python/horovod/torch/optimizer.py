@@ -25,7 +25,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.common.util import split_list
 from horovod.torch.adasum import DistributedAdasumOptimizer
-from horovod.torch.compression import Compression, NoneCompressor
+from horovod.torch.compression import Compression, FP16Compressor, NoneCompressor
 from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
                                    grouped_allreduce_async_, local_size, size,
                                    sparse_allreduce_async, synchronize)
@@ -58,7 +58,7 @@ class _Slot:
         self.param = param
         self.name = name
         self.left = passes       # backward passes until the gradient is ready
-        self.pending = None      # a handle, a function for a sparse gradient; None: not sent
+        self.pending = None      # its own handle; a function for a sparse gradient
         self.sent: Any = None    # (tensor that was sent, what decompresses it)
         self.group: Optional[_Group] = None
         self.hook: Any = None
@@ -86,6 +86,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                    sparse_as_dense, process_set):
         names = _names_of(self.param_groups, named_parameters)
         self._compression = compression
+        # What else a compressor makes of tensors cannot be known: each travels alone.
+        self._same_shapes = compression in (NoneCompressor, FP16Compressor)
         self._hvd_op = op
         self._hvd_scales = (1.0 / predivide, predivide) if predivide != 1.0 else (1.0, 1.0)
         self._sparse_as_dense = sparse_as_dense
@@ -190,8 +192,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if len(members) == 1:
             return allreduce_async_(grads[0], None, members[0].name, self._hvd_op, prescale,
                                     postscale, self.process_set)
+        if len({grad.dtype for grad in grads}) > 1 or not self._same_shapes:
+            for slot, grad in zip(members, grads):
+                slot.pending = allreduce_async_(grad, None, slot.name, self._hvd_op, prescale,
+                                                postscale, self.process_set)
+            return 0
         bucket = group.bucket
-        if bucket is None or not bucket.fits(len(members), grads[0].dtype):
+        if bucket is None or not bucket.fits(grads):
             names = [slot.name for slot in members]
             bucket = group.bucket = Bucket(names, [grad.shape for grad in grads], grads[0].dtype,
                                            self._hvd_op, prescale, postscale,
@@ -231,9 +238,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if group.pending:
             synchronize(group.pending)
         for slot in group.slots:
-            if slot.pending is not None:
+            if callable(slot.pending):
                 slot.param.grad = slot.pending()
-            elif slot.sent is not None and slot.sent[0] is not slot.param.grad:
+                continue
+            if slot.pending is not None:
+                synchronize(slot.pending)
+            if slot.sent is not None and slot.sent[0] is not slot.param.grad:
                 result = self._compression.decompress(*slot.sent)
                 with torch.no_grad():
                     slot.param.grad.copy_(result)

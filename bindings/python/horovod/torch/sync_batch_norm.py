@@ -44,6 +44,10 @@ class SyncBatchNorm(_BatchNorm):
         if not self.training and self.track_running_stats:
             return torch.nn.functional.batch_norm(input, self.running_mean, self.running_var,
                                                   self.weight, self.bias, False, 0.0, self.eps)
+        return self._over_all_ranks(input)
+
+    @torch.jit.unused
+    def _over_all_ranks(self, input: torch.Tensor) -> torch.Tensor:
         if self.process_set.size() == 1:
             return super().forward(input)
         output, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps,

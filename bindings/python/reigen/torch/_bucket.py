@@ -21,17 +21,18 @@ class Bucket:
 
     def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size], dtype: torch.dtype,
                  op: int, prescale: float, postscale: float, process_set_id: Optional[int] = 0):
-        self.count, self._dtype = len(names), dtype
+        self.count = len(names)
+        self._members = [(shape, dtype) for shape in shapes]
         self._code = _tensor.code_of(dtype)
         self._layout = _operations.Layout(names, shapes)
         self._options = _lib.Options(op, 0, prescale, postscale)
         self._options.process_set = process_set_id or 0
-        self._options_at = ctypes.addressof(self._options)
         self._pointers = (ctypes.c_void_p * self.count)
         self.handles = (ctypes.c_int64 * self.count)()
 
-    def fits(self, count: int, dtype: torch.dtype) -> bool:
-        return count == self.count and dtype is self._dtype
+    def fits(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether these have the shapes and the type; only such may be given to start()."""
+        return [(tensor.shape, tensor.dtype) for tensor in tensors] == self._members
 
     def start(self, tensors: List[torch.Tensor]) -> int:
         """Submit, and give a handle for synchronize(). The tensors are kept until then."""
