@@ -76,8 +76,9 @@ def test_a_timeline_has_every_part_of_every_operation(env, tmp_path):
         for rank in '012':
             assert instants(events, lane).count(rank) in (2, 3, 4), (lane, rank)
     assert 'ALLOCATE_OUTPUT' in [s[0] for s in spans(events, 'allgather.gathered')]
-    packed = [s[0] for s in spans(events, 'allreduce.g0+2')]
-    assert 'MEMCPY_IN_FUSION_BUFFER' in packed and 'MEMCPY_OUT_FUSION_BUFFER' in packed
+    # Small tensors travel in one piece between hosts.
+    packed = [s[0] for s in spans(events, 'allreduce.t0+2')]
+    assert not env or {'MEMCPY_IN_FUSION_BUFFER', 'MEMCPY_OUT_FUSION_BUFFER'} <= set(packed)
     activity = 'REIGEN_TCP_ALLREDUCE' if env else 'REIGEN_SHM_ALLREDUCE'
     assert activity in [s[0] for s in spans(events, large)]
     # Between hosts an operation is carried out as soon as it is decided.

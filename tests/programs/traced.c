@@ -14,6 +14,9 @@
 
 #define LARGE 300000
 
+static const char *const large_names[] = { "g0", "g1", "g2" };
+static const char *const tiny_names[] = { "t0", "t1", "t2" };
+
 static void allreduce(const char *name, int64_t count)
 {
     float *data = allocate((size_t) count * sizeof(*data));
@@ -26,19 +29,17 @@ static void allreduce(const char *name, int64_t count)
     free(data);
 }
 
-static void group(void)
+static void group(const char *const *names, int64_t count)
 {
     enum { N = 3 };
-    const char *names[N] = { "g0", "g1", "g2" };
-    static float data[N][40000];
+    static float data[N][10000];
     const void *ins[N] = { data[0], data[1], data[2] };
     void *outs[N] = { data[0], data[1], data[2] };
-    int64_t shape[] = { 40000 };
+    int64_t shape[] = { count };
     const int64_t *shapes[N] = { shape, shape, shape };
     const int ndims[N] = { 1, 1, 1 };
     reigen_handle handles[N];
 
-    shape[0] = 10000;
     expect(reigen_grouped_async(REIGEN_ALLREDUCE, N, names, ins, outs, REIGEN_FLOAT32, shapes,
                                 ndims, NULL, handles), 0, "group");
     for (int i = 0; i < N; i++)
@@ -73,7 +74,8 @@ static void kinds(const char *path)
     for (int i = 0; i < 3; i++) {
         allreduce("small \"quoted\" \xc3\xbc \xff", 3);
         allreduce("large", LARGE);
-        group();
+        group(large_names, 10000);
+        group(tiny_names, 100);
         others();
     }
     expect(reigen_timeline_stop(), 0, "stop");
@@ -125,7 +127,8 @@ static void toggled(char *path)
     while (go) {
         allreduce("small", 3);
         allreduce("large", LARGE);
-        group();
+        group(large_names, 10000);
+        group(tiny_names, 100);
         go = now_ms() < deadline;
         expect(reigen_broadcast("go", &go, &go, REIGEN_INT32, NULL, 0, NULL), 0, "go");
     }
