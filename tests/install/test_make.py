@@ -66,6 +66,13 @@ def test_venv_imports_horovod_from_anywhere(tmp_path):
     assert done.stdout.strip() == '1 0', done.stderr
 
 
+def test_venv_knows_both_distributions(tmp_path):
+    done = run(ROOT / '.venv/bin/python', '-c', 'import importlib.metadata as m, horovod\n'
+               'print(m.version("horovod") == horovod.__version__, m.requires("horovod"),'
+               ' m.version("reigen"))', cwd=tmp_path)
+    assert done.stdout == "True ['reigen (==0.1.0)'] 0.1.0\n", done.stderr
+
+
 @pytest.fixture(scope='module')
 def prefix(tmp_path_factory):
     """What make install puts under a prefix."""
