@@ -84,9 +84,11 @@ def prefix(tmp_path_factory):
 
 def test_install_puts_every_part_under_the_prefix(prefix):
     found = {str(p.relative_to(prefix)) for p in prefix.rglob('*') if p.is_file()}
-    for wanted in (r'bin/reigen', r'bin/reigen-agent', r'bin/horovodrun', r'include/reigen/reigen\.h',
+    for wanted in (r'bin/reigen', r'bin/reigen-agent', r'bin/horovodrun',
+                   r'include/reigen/reigen\.h',
                    r'lib/libreigen\.so(\.[\d.]+)?', r'lib/pkgconfig/reigen\.pc',
-                   r'share/man/man1/reigen\.1(\.gz)?', r'share/man/man1/horovodrun\.1(\.gz)?',
+                   r'share/man/man1/reigen\.1(\.gz)?',
+                   r'share/man/man1/horovodrun\.1(\.gz)?',
                    r'share/bash-completion/completions/reigen(\.bash)?',
                    r'share/zsh/site-functions/_reigen',
                    r'share/fish/vendor_completions\.d/reigen\.fish',
