@@ -9,8 +9,8 @@
 # may be installed under other names; the build then says what it does not find.
 set -eu
 
-build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev libev-dev
-    libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3 python3-venv'
+build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev libsodium-dev
+    libev-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3 python3-venv'
 torch='python3-torch python3-numpy libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
     util-linux procps binutils'

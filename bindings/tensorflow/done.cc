@@ -6,12 +6,12 @@
 
 typedef std::function<void()> Done;
 
-void *done_copy(const struct TF_AsyncOpKernelDoneCallback *done)
+void *rg_tf_done_copy(const struct TF_AsyncOpKernelDoneCallback *done)
 {
     return new (std::nothrow) Done(*reinterpret_cast<const Done *>(done));
 }
 
-void done_call(void *take_copy)
+void rg_tf_done_call(void *take_copy)
 {
     Done *done = static_cast<Done *>(take_copy);
 

@@ -16,9 +16,9 @@ extern "C" {
 struct TF_AsyncOpKernelDoneCallback;
 
 /* A copy on the heap; NULL when out of memory. */
-void *done_copy(const struct TF_AsyncOpKernelDoneCallback *done);
+void *rg_tf_done_copy(const struct TF_AsyncOpKernelDoneCallback *done);
 /* Call the copy and free it. TensorFlow may run other kernels inside. */
-void done_call(void *take_copy);
+void rg_tf_done_call(void *take_copy);
 
 #ifdef __cplusplus
 }

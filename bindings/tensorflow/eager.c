@@ -101,11 +101,11 @@ static int start(const struct kernel *kernel, struct request *request, const cha
     return -ENOTCONN;
 }
 
-int eager_run(struct kernel *kernel, TF_OpKernelContext *ctx, int dtype, const int64_t *shape,
-              int ndim, const void *in, void *out)
+int rg_tf_eager_run(struct kernel *kernel, TF_OpKernelContext *ctx, int dtype, const int64_t *shape,
+                    int ndim, const void *in, void *out)
 {
     char name[NAME_MAX_NBYTES + 1];
-    unsigned slot = kernel_name(kernel, name);
+    unsigned slot = rg_tf_kernel_name(kernel, name);
     struct request *request = take(kernel, slot, shape, ndim);
     bool submitted;
     int r;
@@ -117,13 +117,13 @@ int eager_run(struct kernel *kernel, TF_OpKernelContext *ctx, int dtype, const i
     else
         r = start(kernel, request, name, dtype, in, out, &submitted);
     if (r < 0)
-        run_fail(kernel, ctx, r, request ? submitted : true, NULL);
+        rg_tf_run_fail(kernel, ctx, r, request ? submitted : true, NULL);
     if (request)
         put(kernel, request);
     return r;
 }
 
-void eager_free(struct kernel *kernel)
+void rg_tf_eager_free(struct kernel *kernel)
 {
     for (int i = 0; i < REQUESTS_MAX; i++) {
         if (kernel->requests[i].ptr)

@@ -21,7 +21,7 @@ static struct {
     int n;
 } unnamed = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-int dtype_of(int tf_dtype)
+int rg_tf_dtype(int tf_dtype)
 {
     static const signed char dtypes[] = {
         [TF_FLOAT] = REIGEN_FLOAT32 + 1, [TF_DOUBLE] = REIGEN_FLOAT64 + 1,
@@ -167,7 +167,7 @@ static unsigned take_turn(const struct kernel *kernel)
     return turn % UNNAMED_RING;
 }
 
-unsigned kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1])
+unsigned rg_tf_kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1])
 {
     unsigned slot;
 
@@ -209,7 +209,7 @@ static void read_attrs(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_S
     }
 }
 
-struct kernel *kernel_create(const struct op_def *def, TF_OpKernelConstruction *ctx)
+struct kernel *rg_tf_kernel_create(const struct op_def *def, TF_OpKernelConstruction *ctx)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel));
     TF_Status *status = TF_NewStatus();
@@ -224,20 +224,20 @@ struct kernel *kernel_create(const struct op_def *def, TF_OpKernelConstruction *
     }
     if (!good(status)) {
         TF_OpKernelConstruction_Failure(ctx, status);
-        kernel_destroy(kernel);
+        rg_tf_kernel_destroy(kernel);
         kernel = NULL;
     }
     TF_DeleteStatus(status);
     return kernel;
 }
 
-void kernel_destroy(void *arg)
+void rg_tf_kernel_destroy(void *arg)
 {
     struct kernel *kernel = arg;
 
     if (!kernel)
         return;
-    eager_free(kernel);
+    rg_tf_eager_free(kernel);
     pthread_mutex_destroy(&kernel->lock);
     free(kernel);
 }

@@ -30,7 +30,7 @@
 /* Room for "_1of65536" behind the name of a group. */
 #define NAME_ROOM 32
 #define NAME_MAX_NBYTES (REIGEN_NAME_MAX - NAME_ROOM)
-#define UNNAMED_RING 8    /* names that eager operations without one take turns at; a power of two */
+#define UNNAMED_RING 8    /* names that eager operations without one take turns at */
 #define REQUESTS_MAX 16   /* kept by one eager kernel */
 #define TENSORS_MAX 65536 /* of a group */
 
@@ -67,35 +67,35 @@ struct kernel {
 /* ---- kernel.c */
 
 /* A kernel of this definition; NULL after TF_OpKernelConstruction_Failure. */
-struct kernel *kernel_create(const struct op_def *def, TF_OpKernelConstruction *ctx);
-void kernel_destroy(void *kernel);
+struct kernel *rg_tf_kernel_create(const struct op_def *def, TF_OpKernelConstruction *ctx);
+void rg_tf_kernel_destroy(void *kernel);
 /* The name of a run, into ret_name; gives the slot of the ring where the kernel has no name. */
-unsigned kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1]);
+unsigned rg_tf_kernel_name(struct kernel *kernel, char ret_name[NAME_MAX_NBYTES + 1]);
 /* enum reigen_dtype of TensorFlow's, or -1. */
-int dtype_of(int tf_dtype);
+int rg_tf_dtype(int tf_dtype);
 
 /* ---- run.c */
 
-void run_compute(void *kernel, TF_OpKernelContext *ctx, TF_AsyncOpKernelDoneCallback *done);
+void rg_tf_run_compute(void *kernel, TF_OpKernelContext *ctx, TF_AsyncOpKernelDoneCallback *done);
 /* Make the run fail. submitted: the operation was under way when it failed. text: NULL for the
  * runtime's last error of this thread. */
-void run_fail(const struct kernel *kernel, TF_OpKernelContext *ctx, int rc, bool submitted,
-              const char *text);
+void rg_tf_run_fail(const struct kernel *kernel, TF_OpKernelContext *ctx, int rc, bool submitted,
+                    const char *text);
 
 /* ---- eager.c */
 
 /* The whole run of an eager allreduce or broadcast: from `in` to `out`. 0; 1: it cannot be done
  * this way, as another thread is at it; else the run has failed, and ctx knows. Blocks. */
-int eager_run(struct kernel *kernel, TF_OpKernelContext *ctx, int dtype, const int64_t *shape,
-              int ndim, const void *in, void *out);
-void eager_free(struct kernel *kernel);
+int rg_tf_eager_run(struct kernel *kernel, TF_OpKernelContext *ctx, int dtype, const int64_t *shape,
+                    int ndim, const void *in, void *out);
+void rg_tf_eager_free(struct kernel *kernel);
 
 /* ---- shapes.c: for struct op_def */
 
-void shapes_same(TF_ShapeInferenceContext *ctx, TF_Status *status);
-void shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status);
-void shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status);
-void shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status);
+void rg_tf_shapes_same(TF_ShapeInferenceContext *ctx, TF_Status *status);
+void rg_tf_shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status);
+void rg_tf_shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status);
+void rg_tf_shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status);
 
 /* ---- for Python, by ctypes */
 

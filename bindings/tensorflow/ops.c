@@ -63,69 +63,69 @@ enum def {
 
 static const struct op_def defs[NDEFS] = {
     [ALLREDUCE] = { "HorovodAllreduce", REIGEN_ALLREDUCE, false, allreduce_attrs, tensor, sum,
-                    shapes_same, create_allreduce },
+                    rg_tf_shapes_same, create_allreduce },
     [GROUPED_ALLREDUCE] = { "HorovodGroupedAllreduce", REIGEN_ALLREDUCE, true, group_reduce_attrs,
-                            tensors, sums, shapes_same, create_grouped_allreduce },
+                            tensors, sums, rg_tf_shapes_same, create_grouped_allreduce },
     [ALLGATHER] = { "HorovodAllgather", REIGEN_ALLGATHER, false, gather_attrs, tensor, output,
-                    shapes_rows, create_allgather },
+                    rg_tf_shapes_rows, create_allgather },
     [GROUPED_ALLGATHER] = { "HorovodGroupedAllgather", REIGEN_ALLGATHER, true, group_gather_attrs,
-                            tensors, outputs, shapes_rows, create_grouped_allgather },
+                            tensors, outputs, rg_tf_shapes_rows, create_grouped_allgather },
     [BROADCAST] = { "HorovodBroadcast", REIGEN_BROADCAST, false, broadcast_attrs, tensor, output,
-                    shapes_same, create_broadcast },
+                    rg_tf_shapes_same, create_broadcast },
     [ALLTOALL] = { "HorovodAlltoall", REIGEN_ALLTOALL, false, gather_attrs, tensor_and_splits,
-                   output_and_splits, shapes_alltoall, create_alltoall },
+                   output_and_splits, rg_tf_shapes_alltoall, create_alltoall },
     [REDUCESCATTER] = { "HorovodReducescatter", REIGEN_REDUCESCATTER, false, allreduce_attrs,
-                        tensor, output, shapes_rows, create_reducescatter },
+                        tensor, output, rg_tf_shapes_rows, create_reducescatter },
     [GROUPED_REDUCESCATTER] = { "HorovodGroupedReducescatter", REIGEN_REDUCESCATTER, true,
-                                group_reduce_attrs, tensors, outputs, shapes_rows,
+                                group_reduce_attrs, tensors, outputs, rg_tf_shapes_rows,
                                 create_grouped_reducescatter },
-    [JOIN] = { "HorovodJoin", REIGEN_JOIN, false, no_attrs, nothing, last_rank, shapes_scalar,
+    [JOIN] = { "HorovodJoin", REIGEN_JOIN, false, no_attrs, nothing, last_rank, rg_tf_shapes_scalar,
                create_join },
 };
 
 static void *create_allreduce(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[ALLREDUCE], ctx);
+    return rg_tf_kernel_create(&defs[ALLREDUCE], ctx);
 }
 
 static void *create_grouped_allreduce(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[GROUPED_ALLREDUCE], ctx);
+    return rg_tf_kernel_create(&defs[GROUPED_ALLREDUCE], ctx);
 }
 
 static void *create_allgather(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[ALLGATHER], ctx);
+    return rg_tf_kernel_create(&defs[ALLGATHER], ctx);
 }
 
 static void *create_grouped_allgather(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[GROUPED_ALLGATHER], ctx);
+    return rg_tf_kernel_create(&defs[GROUPED_ALLGATHER], ctx);
 }
 
 static void *create_broadcast(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[BROADCAST], ctx);
+    return rg_tf_kernel_create(&defs[BROADCAST], ctx);
 }
 
 static void *create_alltoall(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[ALLTOALL], ctx);
+    return rg_tf_kernel_create(&defs[ALLTOALL], ctx);
 }
 
 static void *create_reducescatter(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[REDUCESCATTER], ctx);
+    return rg_tf_kernel_create(&defs[REDUCESCATTER], ctx);
 }
 
 static void *create_grouped_reducescatter(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[GROUPED_REDUCESCATTER], ctx);
+    return rg_tf_kernel_create(&defs[GROUPED_REDUCESCATTER], ctx);
 }
 
 static void *create_join(TF_OpKernelConstruction *ctx)
 {
-    return kernel_create(&defs[JOIN], ctx);
+    return rg_tf_kernel_create(&defs[JOIN], ctx);
 }
 
 /* ---- what is known of the ranks */
@@ -310,14 +310,14 @@ __attribute__((constructor)) static void register_all(void)
         add_op(d->type, d->attrs, d->inputs, d->outputs, d->shapes, status);
         if (went_well(d->type, status))
             add_kernel(d->type,
-                       TF_NewAsyncKernelBuilder(d->type, "CPU", d->create, run_compute,
-                                                kernel_destroy),
+                       TF_NewAsyncKernelBuilder(d->type, "CPU", d->create, rg_tf_run_compute,
+                                                rg_tf_kernel_destroy),
                        status);
     }
     for (int i = 0; i < NFACTS; i++) {
         const struct fact *f = &facts[i];
 
-        add_op(f->type, f->attrs, nothing, f->outputs, shapes_scalar, status);
+        add_op(f->type, f->attrs, nothing, f->outputs, rg_tf_shapes_scalar, status);
         if (went_well(f->type, status))
             add_kernel(f->type, TF_NewKernelBuilder(f->type, "CPU", f->create, tell, free),
                        status);

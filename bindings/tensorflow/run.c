@@ -64,8 +64,8 @@ static int code_of(int rc, bool submitted)
     }
 }
 
-void run_fail(const struct kernel *kernel, TF_OpKernelContext *ctx, int rc, bool submitted,
-              const char *text)
+void rg_tf_run_fail(const struct kernel *kernel, TF_OpKernelContext *ctx, int rc, bool submitted,
+                    const char *text)
 {
     TF_Status *status = TF_NewStatus();
     char message[TEXT_MAX];
@@ -102,7 +102,7 @@ static void read_input(struct run *run, int i)
     if (!good(run))
         return;
     run->tf_dtype = TF_TensorType(tensor);
-    run->dtype = dtype_of(run->tf_dtype);
+    run->dtype = rg_tf_dtype(run->tf_dtype);
     t->ndim = TF_NumDims(tensor);
     if (t->ndim > REIGEN_NDIM_MAX)
         refuse(run, "tensors of more than 16 dimensions are not supported");
@@ -254,7 +254,7 @@ static int submit(struct run *run)
 
     if (run->kernel->def->kind == REIGEN_JOIN)
         return reigen_join_async(&t->handle);
-    kernel_name(run->kernel, name);
+    rg_tf_kernel_name(run->kernel, name);
     if (run->kernel->def->grouped)
         return submit_group(run, name);
     switch (run->kernel->def->kind) {
@@ -352,7 +352,7 @@ static void finish(struct run *run, int status)
         text = r == -ECANCELED ? "Reigen has been shut down before the operation was complete"
                                : NULL;
     if (r < 0)
-        run_fail(run->kernel, run->ctx, r, true, text);
+        rg_tf_run_fail(run->kernel, run->ctx, r, true, text);
     else if (!good(run))
         fail_by_status(run);
     free_run(run);
@@ -365,13 +365,13 @@ static void ended(void *arg, reigen_handle handle, int status)
 
     (void) handle;
     finish(run, status);
-    done_call(done);
+    rg_tf_done_call(done);
 }
 
 /* Leave the rest to whoever ends the operation. False: there is no memory for that. */
 static bool leave(struct run *run, TF_AsyncOpKernelDoneCallback *done)
 {
-    run->done = done_copy(done);
+    run->done = rg_tf_done_copy(done);
     if (run->done && reigen_on_done(run->tensors[0].handle, ended, run) == 0)
         return true;
     return false;
@@ -385,7 +385,7 @@ static bool ran_eagerly(struct run *run)
     if (!run->kernel->eager || run->kernel->def->grouped ||
         !has_own_output(run->kernel->def->kind))
         return false;
-    eager_run(run->kernel, run->ctx, run->dtype, t->shape, t->ndim, t->in, t->out);
+    rg_tf_eager_run(run->kernel, run->ctx, run->dtype, t->shape, t->ndim, t->in, t->out);
     return true;
 }
 
@@ -395,7 +395,7 @@ static bool carry_out(struct run *run, TF_AsyncOpKernelDoneCallback *done)
     int r = submit(run);
 
     if (r < 0) {
-        run_fail(run->kernel, run->ctx, r, false, NULL);
+        rg_tf_run_fail(run->kernel, run->ctx, r, false, NULL);
         free_run(run);
         return true;
     }
@@ -412,13 +412,13 @@ static bool carry_out(struct run *run, TF_AsyncOpKernelDoneCallback *done)
     return true;
 }
 
-void run_compute(void *arg, TF_OpKernelContext *ctx, TF_AsyncOpKernelDoneCallback *done)
+void rg_tf_run_compute(void *arg, TF_OpKernelContext *ctx, TF_AsyncOpKernelDoneCallback *done)
 {
     struct kernel *kernel = arg;
     struct run *run = new_run(kernel, ctx);
 
     if (!run) {
-        run_fail(kernel, ctx, -ENOMEM, false, "out of memory");
+        rg_tf_run_fail(kernel, ctx, -ENOMEM, false, "out of memory");
         TF_RunAsyncOpKernelDoneCallback(done);
         return;
     }

@@ -9,7 +9,7 @@ static bool good(const TF_Status *status)
 }
 
 /* Every output has the shape of the input of its number. */
-void shapes_same(TF_ShapeInferenceContext *ctx, TF_Status *status)
+void rg_tf_shapes_same(TF_ShapeInferenceContext *ctx, TF_Status *status)
 {
     int n = (int) TF_ShapeInferenceContextNumInputs(ctx);
     TF_ShapeHandle *shape = TF_NewShapeHandle();
@@ -50,7 +50,7 @@ static void rows(TF_ShapeInferenceContext *ctx, int i, TF_Status *status)
     TF_DeleteShapeHandle(count);
 }
 
-void shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status)
+void rg_tf_shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status)
 {
     int n = (int) TF_ShapeInferenceContextNumInputs(ctx);
 
@@ -58,7 +58,7 @@ void shapes_rows(TF_ShapeInferenceContext *ctx, TF_Status *status)
         rows(ctx, i, status);
 }
 
-void shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status)
+void rg_tf_shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status)
 {
     TF_ShapeHandle *received = TF_ShapeInferenceContextVectorFromSize(ctx, UNKNOWN);
 
@@ -68,7 +68,7 @@ void shapes_alltoall(TF_ShapeInferenceContext *ctx, TF_Status *status)
     TF_DeleteShapeHandle(received);
 }
 
-void shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status)
+void rg_tf_shapes_scalar(TF_ShapeInferenceContext *ctx, TF_Status *status)
 {
     TF_ShapeHandle *scalar = TF_ShapeInferenceContextScalar(ctx);
 
