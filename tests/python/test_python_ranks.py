@@ -21,6 +21,10 @@ def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
 
 
+def test_process_sets_are_jobs_within_the_job(all_pass):
+    all_pass(4, 'sets.py')
+
+
 def test_misuse_is_an_exception_and_never_a_hang(all_pass):
     ranks = all_pass(2, 'misuse.py')
     assert 'told' in ranks.text(0)

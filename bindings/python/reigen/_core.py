@@ -5,7 +5,7 @@ import ctypes
 import errno
 import os
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from reigen._lib import InitOptions, Stats, lib, quick
 from reigen.errors import HorovodInternalError, InvalidOperationError
@@ -17,6 +17,8 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 SLICE_MS = 100
 AGAIN = -errno.EAGAIN
 EXISTS = -errno.EEXIST
+#: What says that the call was wrong, not that the job has failed.
+_REFUSALS = (-errno.EINVAL, EXISTS, -errno.ENOENT, -errno.ENXIO, -errno.ENOSPC)
 
 NOT_INITIALIZED = 'Horovod has not been initialized; use hvd.init().'
 SHUT_DOWN = 'Horovod has been shut down by this rank before the operation was complete.'
@@ -39,7 +41,7 @@ def submission_error(rc: int, text: Optional[str] = None) -> HorovodInternalErro
     if rc == -errno.ENOTCONN:
         return InvalidOperationError(NOT_INITIALIZED, -rc)
     text = text or last_error() or os.strerror(-rc)
-    if rc in (-errno.EINVAL, EXISTS):
+    if rc in _REFUSALS:
         return InvalidOperationError(text, -rc)
     return HorovodInternalError(text, -rc)
 
@@ -51,9 +53,13 @@ def operation_error(rc: int, text: str) -> HorovodInternalError:
 
 # ---------------------------------------------------------------------------- life cycle
 
-def init(timeout: Optional[float] = None) -> None:
+def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
+         process_sets: Sequence[Sequence[int]] = ()) -> None:
     """Join the job; blocks until all ranks have come, at most `timeout` seconds.
 
+    comm: ranks of the job that form a world of their own, numbered in this order; every rank of the
+    job gives a list that holds it, and lists that differ share no rank. process_sets: lists of
+    ranks, as for add_process_set(), equal on all ranks; their numbers are 1, 2, ...
     Does nothing when initialised already. After shutdown() it may be called again, if all ranks do.
     Raises HorovodInternalError that says what failed; ranks that did not come in time are named.
     """
@@ -61,29 +67,36 @@ def init(timeout: Optional[float] = None) -> None:
     with _lock:
         if quick.reigen_is_initialized():
             return
-        options = InitOptions(int(timeout * 1000) if timeout else 0, None, 0)
-        _interruptible_init(options)
+        ranks = (ctypes.c_int * len(comm))(*comm) if comm else None
+        options = InitOptions(int(timeout * 1000) if timeout else 0, ranks,
+                              len(comm) if comm else 0)
+        rc, text = interruptible(lambda: lib.reigen_init(ctypes.byref(options)), 'reigen-init')
+        if rc < 0:
+            raise HorovodInternalError(text or os.strerror(-rc), -rc)
         if not _registered:
             _registered = True
             atexit.register(shutdown)
+    if process_sets:
+        from reigen import _sets
+        for members in process_sets:
+            _sets.add_process_set(members)
 
 
-def _interruptible_init(options: InitOptions) -> None:
-    """reigen_init blocks for minutes if need be; a thread runs it so that Ctrl-C is heard."""
+def interruptible(call: Callable[[], int], name: str) -> Tuple[int, str]:
+    """What a call of C gives that may block for minutes, and this thread's error text for it. A
+    thread runs it so that Ctrl-C is heard."""
     outcome = []
 
     def run():
-        rc = lib.reigen_init(ctypes.byref(options))
+        rc = call()
         # The text belongs to the thread that failed.
         outcome.append((rc, last_error() if rc < 0 else ''))
 
-    thread = threading.Thread(target=run, name='reigen-init', daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(SLICE_MS / 1000)
-    rc, text = outcome[0] if outcome else (-errno.EIO, 'initialisation ended without a result')
-    if rc < 0:
-        raise HorovodInternalError(text or os.strerror(-rc), -rc)
+    return outcome[0] if outcome else (-errno.EIO, 'the call ended without a result')
 
 
 def shutdown() -> None:

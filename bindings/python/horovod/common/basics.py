@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
-from typing import Optional, Sequence
+from typing import Any, List, Sequence, Union
 
 import reigen
+from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 
@@ -12,25 +13,33 @@ class HorovodBasics:
     Average, Sum, Adasum = reigen.Average, reigen.Sum, reigen.Adasum
     Min, Max, Product = reigen.Min, reigen.Max, reigen.Product
 
-    def init(self, comm: Optional[Sequence[int]] = None,
-             process_sets: Optional[Sequence[ProcessSet]] = None) -> None:
-        """Join the job. comm: None or all ranks; process_sets: None or the global one.
+    def init(self, comm: Union[None, Sequence[int], Any] = None,
+             process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
+        """Join the job. Does nothing when initialised already.
 
-        Raises ValueError for a part of the ranks, HorovodInternalError when the ranks cannot come
-        together.
+        comm: None or [] for all ranks; ranks of the job that form a world of their own (each rank
+            gives a list that holds it); an mpi4py communicator; or a list of these, of which the
+            first is the world and the others become process sets.
+        process_sets: sets to register, the same on all ranks; or 'dynamic', which allows
+            add_process_set() and remove_process_set().
+        Raises ValueError for sets that do not fit together, HorovodInternalError when the ranks
+        cannot come together.
         """
-        if process_sets == 'dynamic' or any(
-                getattr(s, 'process_set_id', None) != 0 for s in process_sets or ()):
-            raise ValueError('Process sets other than the global one are not offered by this '
-                             'version of Reigen.')
-        if comm is not None and not isinstance(comm, (list, tuple, range)):
-            raise ValueError('init(comm=...) with an MPI communicator is not offered by this '
-                             'version of Reigen.')
-        reigen.init()
-        if comm and list(comm) != list(range(reigen.size())):
+        if reigen.is_initialized():
+            return
+        wanted = _sets.prepare(process_sets)
+        more: List[ProcessSet] = []
+        if _sets.is_comm(comm):
+            comm = _sets.ranks_of_comm(comm)
+        elif comm and _sets.is_comm(comm[0]):
+            comm, more = _sets.ranks_of_comm(comm[0]), [ProcessSet(c) for c in comm[1:]]
+        reigen.init(comm=list(comm) if comm else None)
+        try:
+            if process_sets is not None or more:
+                _sets.register_all(more + wanted)
+        except BaseException:
             reigen.shutdown()
-            raise ValueError('init(comm=...) with a part of the ranks is not offered by this '
-                             'version of Reigen.')
+            raise
 
     shutdown = staticmethod(reigen.shutdown)
     is_initialized = staticmethod(reigen.is_initialized)

@@ -1,31 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets. This version has the global one."""
-from typing import Iterable, List, Optional
+"""Process sets: operations among some of the ranks.
+
+    even = hvd.ProcessSet([0, 2])
+    hvd.init(process_sets=[even])
+    if even.included():
+        hvd.allreduce(tensor, process_set=even)
+
+All ranks register the same sets in the same order, members or not. Sets can be added and removed
+after init when it was told so: init(process_sets='dynamic') or HOROVOD_DYNAMIC_PROCESS_SETS=1.
+"""
+import os
+import sys
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 import reigen
+from reigen import _core, _sets
 
-_ONLY_GLOBAL = ('Process sets other than the global one are not offered by this version of Reigen.')
+UNKNOWN = 'Process set provided does not exist, or has not been registered.'
+_DUPLICATE = 'Attempted to add a duplicate process set'
+_STATIC = ('Process sets can be added and removed after init() only with '
+           'HOROVOD_DYNAMIC_PROCESS_SETS=1 or init(process_sets="dynamic").')
+_DYNAMIC = 'HOROVOD_DYNAMIC_PROCESS_SETS'
+
+
+def ranks_of_comm(comm: Any) -> List[int]:
+    """The ranks of an mpi4py communicator, as MPI.COMM_WORLD numbers them."""
+    world = sys.modules['mpi4py.MPI'].COMM_WORLD
+    group = comm.Get_group()
+    return list(group.Translate_ranks(list(range(group.Get_size())), world.Get_group()))
+
+
+def is_comm(value: Any) -> bool:
+    """True for an mpi4py communicator."""
+    return hasattr(value, 'Get_group')
 
 
 class ProcessSet:
-    """Some of the ranks. Only global_process_set can be used; others can be described."""
+    """Some of the ranks, by number, or those of an mpi4py communicator.
+
+    It can be used once it is registered, and until shutdown() or remove_process_set():
+    process_set_id is None before and after. Sets of equal ranks are equal.
+    """
 
     process_set_id: Optional[int] = None
 
-    def __init__(self, ranks: Iterable[int]):
-        self.ranks: Optional[List[int]] = sorted(ranks)
+    def __init__(self, ranks_or_comm: Union[Iterable[int], Any]):
+        ranks = ranks_of_comm(ranks_or_comm) if is_comm(ranks_or_comm) else ranks_or_comm
+        self.ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
 
     def size(self) -> Optional[int]:
         """How many ranks it has; None while it is not registered."""
-        return reigen.size() if self.process_set_id == 0 else None
+        return None if self.process_set_id is None else _sets.process_set_size(self.process_set_id)
 
     def rank(self) -> Optional[int]:
-        """This process's number in it; None while it is not registered."""
-        return reigen.rank() if self.process_set_id == 0 else None
+        """This process's place in it; None while it is not registered.
+
+        Raises ValueError when this process does not belong to it.
+        """
+        return None if self.process_set_id is None else _sets.process_set_rank(self.process_set_id)
 
     def included(self) -> Optional[bool]:
         """True when this process belongs to it; None while it is not registered."""
-        return True if self.process_set_id == 0 else None
+        if self.process_set_id is None:
+            return None
+        return _sets.process_set_included(self.process_set_id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessSet):
+            return NotImplemented
+        return self.ranks == other.ranks
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.ranks or ()))
 
     def __repr__(self) -> str:
         return f'ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})'
@@ -45,21 +91,119 @@ class _GlobalProcessSet(ProcessSet):
     def ranks(self, value) -> None:
         pass
 
+    def size(self) -> int:
+        return reigen.size()
+
+    def rank(self) -> int:
+        return reigen.rank()
+
+    def included(self) -> bool:
+        reigen.rank()  # ValueError before init
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
 
 global_process_set = _GlobalProcessSet()
 
-
-def check(process_set: ProcessSet) -> None:
-    """Raise ValueError unless operations can run on this set."""
-    if process_set is not global_process_set and getattr(process_set, 'process_set_id', None) != 0:
-        raise ValueError(_ONLY_GLOBAL)
+#: The sets that are registered, by id; without the global one.
+_registered: Dict[int, ProcessSet] = {}
+_dynamic = False
 
 
-def add_process_set(process_set) -> ProcessSet:
-    """Refused with a ValueError by this version."""
-    raise ValueError(_ONLY_GLOBAL)
+def check(process_set: ProcessSet) -> int:
+    """The number of the set for the operations of the runtime.
+
+    Raises ValueError when it is not registered.
+    """
+    if process_set is global_process_set:
+        return 0
+    number = getattr(process_set, 'process_set_id', None)
+    if number is None:
+        raise ValueError(UNKNOWN)
+    return number
+
+
+def _register(process_set: ProcessSet) -> None:
+    if process_set.process_set_id is not None or process_set == global_process_set \
+            or process_set in _registered.values():
+        raise ValueError(_DUPLICATE)
+    process_set.process_set_id = _sets.add_process_set(process_set.ranks)
+    _registered[process_set.process_set_id] = process_set
+
+
+def prepare(process_sets: Union[None, str, Sequence[ProcessSet]]) -> List[ProcessSet]:
+    """What init() is to register, checked; and whether sets may come later."""
+    global _dynamic
+    if process_sets == 'dynamic':
+        os.environ[_DYNAMIC] = '1'
+        process_sets = None
+    _dynamic = os.environ.get(_DYNAMIC, '').strip().lower() not in ('', '0', 'false')
+    if isinstance(process_sets, str):
+        raise ValueError(f'init(process_sets={process_sets!r}): give a list of process sets or '
+                         '"dynamic".')
+    wanted = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets or ()]
+    wanted = [s for s in wanted if s is not global_process_set]
+    if len(set(wanted)) != len(wanted):
+        raise ValueError(_DUPLICATE)
+    return wanted
+
+
+def register_all(process_sets: List[ProcessSet]) -> None:
+    """By init() on all ranks: ValueError when they do not give equally many."""
+    counts = reigen.allgather_object(len(process_sets), 'process_sets.count')
+    if len(set(counts)) > 1:
+        raise ValueError('Different ranks tried to set up mismatching numbers of process sets '
+                         f'(by rank: {counts})')
+    for process_set in process_sets:
+        _register(process_set)
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Register a set on all ranks; blocks until all have called it with the same ranks.
+
+    Raises ValueError for a set that exists, wrong ranks, or ranks that differ between processes;
+    and when init() has not allowed it.
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    reigen.rank()  # ValueError before init
+    if not _dynamic:
+        raise ValueError(_STATIC)
+    _register(process_set)
+    return process_set
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """False: there is none that could be removed."""
-    return False
+    """Forget a set on all ranks; blocks until all have called it. False: it is not registered, or
+    it is the global one."""
+    number = process_set.process_set_id
+    if number is None or number == 0:
+        return False
+    if not _dynamic:
+        raise ValueError(_STATIC)
+    _sets.remove_process_set(number)
+    _registered.pop(number, None)
+    process_set.process_set_id = None
+    return True
+
+
+def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
+    """The ranks of all sets that are registered, by id; 0 is the global one."""
+    return {number: _sets.process_set_ranks(number) for number in _sets.process_set_ids()}
+
+
+def is_process_set_included(process_set_id: int = 0) -> bool:
+    """True when this process belongs to the set."""
+    return _sets.process_set_included(process_set_id)
+
+
+def _invalidate() -> None:
+    for process_set in _registered.values():
+        process_set.process_set_id = None
+    _registered.clear()
+
+
+_core.after_shutdown.append(_invalidate)
+_core.after_fork.append(_invalidate)

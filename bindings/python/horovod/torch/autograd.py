@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence
 
 import torch
 
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.torch import mpi_ops
 from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.mpi_ops import Average, Sum, _choose, synchronize
@@ -42,12 +42,13 @@ def allreduce(tensor: torch.Tensor, average: Optional[bool] = None, name: Option
               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
               process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """Reduce over all ranks (average by default) into a new tensor. Gradients flow."""
-    op = _choose(op, average, process_set)
+    op = _choose(op, average)
     if compression is NoneCompressor:
         if tensor.requires_grad and _grad_enabled():
             return HorovodAllreduce.apply(tensor, None, name, op, prescale_factor,
                                           postscale_factor, process_set)
-        return _allreduce.allreduce(tensor, None, name, op, prescale_factor, postscale_factor)
+        return _allreduce.allreduce(tensor, None, name, op, prescale_factor, postscale_factor,
+                                    check(process_set))
     small, ctx = compression.compress(tensor)
     reduced = allreduce(small, None, name, Compression.none, op, prescale_factor,
                         postscale_factor, process_set)
@@ -75,7 +76,7 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], average: Optional[bool] =
                       postscale_factor: float = 1.0,
                       process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
     """Allreduces that are carried out together or not at all, into new tensors. Gradients flow."""
-    op = _choose(op, average, process_set)
+    op = _choose(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     small = [tensor for tensor, _ in pairs]
     if _wanted(small):
@@ -87,9 +88,9 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], average: Optional[bool] =
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
 
 
-def _own_rows(reduced: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _own_rows(reduced: torch.Tensor, rows: torch.Tensor, process_set: ProcessSet) -> torch.Tensor:
     """This rank's part of a gradient of gathered rows; rows holds what each rank gave."""
-    rank = mpi_ops.rank()
+    rank = process_set.rank()
     return reduced.narrow(0, int(rows[:rank].sum()), int(rows[rank]))
 
 
@@ -106,7 +107,7 @@ class HorovodAllgather(torch.autograd.Function):
         rows = mpi_ops.allgather_async(torch.tensor([ctx.rows]), None, ctx.process_set)
         reduced = synchronize(mpi_ops.allreduce_async(grad_output, op=Average,
                                                       process_set=ctx.process_set))
-        return _own_rows(reduced, synchronize(rows)), None, None
+        return _own_rows(reduced, synchronize(rows), ctx.process_set), None, None
 
 
 def allgather(tensor: torch.Tensor, name: Optional[str] = None,
@@ -132,7 +133,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
         reduced = synchronize(mpi_ops.grouped_allreduce_async(
             list(grad_output), op=Average, process_set=ctx.process_set))
         rows = synchronize(rows)
-        parts = [_own_rows(grad, rows[:, i]) for i, grad in enumerate(reduced)]
+        parts = [_own_rows(grad, rows[:, i], ctx.process_set) for i, grad in enumerate(reduced)]
         return (None, None, *parts)
 
 

@@ -15,7 +15,8 @@ from horovod.torch.mpi_ops import (allgather_async, broadcast_, broadcast_async_
                                    synchronize)
 
 
-def broadcast_parameters(params, root_rank: int) -> None:
+def broadcast_parameters(params, root_rank: int,
+                         process_set: ProcessSet = global_process_set) -> None:
     """Give every rank root_rank's values, in place.
 
     params: a state_dict, or a list of parameters or of (name, parameter). Entries that are not
@@ -27,7 +28,8 @@ def broadcast_parameters(params, root_rank: int) -> None:
         pairs = [p if isinstance(p, tuple) else (None, p) for p in params]
     else:
         raise ValueError(f'invalid params of type: {type(params)}')
-    handles = [broadcast_async_(tensor, root_rank, None if name is None else str(name))
+    handles = [broadcast_async_(tensor, root_rank, None if name is None else str(name),
+                                process_set)
                for name, tensor in pairs if isinstance(tensor, torch.Tensor)]
     for handle in handles:
         synchronize(handle)
@@ -64,7 +66,8 @@ def _put_tensors(value: Any, tensors: dict) -> Any:
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
-                              model: Optional[torch.nn.Module] = None) -> None:
+                              model: Optional[torch.nn.Module] = None,
+                              process_set: ProcessSet = global_process_set) -> None:
     """Give every rank root_rank's optimizer state: learning rates and the like, and all tensors.
 
     The optimizers may be in different states before: new ranks have none, others have trained.
@@ -76,14 +79,15 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
     skeleton = None
     if rank() == root_rank:
         skeleton = _take_tensors(optimizer.state_dict(), tensors)
-    skeleton = broadcast_object(skeleton, root_rank, 'reigen.optimizer_state')
+    skeleton = broadcast_object(skeleton, root_rank, 'reigen.optimizer_state', process_set)
     if rank() == root_rank:
         state = None
     else:
         places: dict = {}
         state = _put_tensors(skeleton, places)
         tensors = [places[number] for number in sorted(places)]
-    handles = [broadcast_async_(tensor.detach(), root_rank, f'reigen.optimizer_state.{number}')
+    handles = [broadcast_async_(tensor.detach(), root_rank, f'reigen.optimizer_state.{number}',
+                                process_set)
                for number, tensor in enumerate(tensors)]
     for handle in handles:
         synchronize(handle)
@@ -119,12 +123,13 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     return _from_bytes(data)
 
 
-def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
-    """Every rank's object, in the order of ranks. It must pickle."""
+def allgather_object(obj: Any, name: Optional[str] = None,
+                     process_set: ProcessSet = global_process_set) -> List[Any]:
+    """Every rank's object, in the order of ranks (of the process set). It must pickle."""
     base = 'object' if name is None else name
     data = _to_bytes(obj)
-    lengths = allgather_async(torch.tensor([data.numel()]), f'{base}.sizes')
-    everything = allgather_async(data, f'{base}.all')
+    lengths = allgather_async(torch.tensor([data.numel()]), f'{base}.sizes', process_set)
+    everything = allgather_async(data, f'{base}.all', process_set)
     lengths = synchronize(lengths).tolist()
     parts = torch.split(synchronize(everything), lengths)
     return [_from_bytes(part) for part in parts]

@@ -52,10 +52,8 @@ handle_average_backwards_compatibility = get_average_backwards_compatibility_fun
 check_num_rank_power_of_2 = num_rank_is_power_2
 
 
-def _choose(op: Optional[int], average: Optional[bool], process_set: ProcessSet) -> int:
+def _choose(op: Optional[int], average: Optional[bool]) -> int:
     """The reduction that `op` and the old `average` mean; ValueError for what is not offered."""
-    if process_set is not global_process_set:
-        check(process_set)
     if average is None:
         return Average if op is None else op
     return handle_average_backwards_compatibility(op, average)
@@ -68,8 +66,9 @@ def allreduce_async(tensor: torch.Tensor, average: Optional[bool] = None,
                     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                     process_set: ProcessSet = global_process_set) -> int:
     """Reduce over all ranks into a new tensor. Do not change `tensor` until synchronize()."""
-    op = _choose(op, average, process_set)
-    return _allreduce.allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor)
+    op = _choose(op, average)
+    return _allreduce.allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor,
+                                      check(process_set))
 
 
 def allreduce_async_(tensor: torch.Tensor, average: Optional[bool] = None,
@@ -77,8 +76,9 @@ def allreduce_async_(tensor: torch.Tensor, average: Optional[bool] = None,
                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                      process_set: ProcessSet = global_process_set) -> int:
     """Reduce over all ranks, in place."""
-    op = _choose(op, average, process_set)
-    return _allreduce.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor)
+    op = _choose(op, average)
+    return _allreduce.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
+                                      check(process_set))
 
 
 def allreduce_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None,
@@ -86,8 +86,9 @@ def allreduce_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optio
                postscale_factor: float = 1.0,
                process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """Reduce over all ranks, in place, and wait."""
-    op = _choose(op, average, process_set)
-    return _allreduce.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor)
+    op = _choose(op, average)
+    return _allreduce.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor,
+                                check(process_set))
 
 
 def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: Optional[bool] = None,
@@ -95,8 +96,9 @@ def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: Optional[b
                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                             process_set: ProcessSet = global_process_set) -> int:
     """Allreduces that are carried out together, into new tensors: one handle, a list as result."""
-    op = _choose(op, average, process_set)
-    return _core.grouped_allreduce_async(tensors, name, op, prescale_factor, postscale_factor)
+    op = _choose(op, average)
+    return _core.grouped_allreduce_async(tensors, name, op, prescale_factor, postscale_factor,
+                                         process_set=check(process_set))
 
 
 def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: Optional[bool] = None,
@@ -104,9 +106,9 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: Optional[
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:
     """Allreduces that are carried out together, in place."""
-    op = _choose(op, average, process_set)
+    op = _choose(op, average)
     return _core.grouped_allreduce_async(tensors, name, op, prescale_factor, postscale_factor,
-                                         tensors)
+                                         tensors, check(process_set))
 
 
 def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: Optional[bool] = None,
@@ -124,14 +126,13 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
 
     Gives a function that waits and returns the sparse result (not a handle), as Horovod does.
     """
-    check(process_set)
     if op not in (Average, Sum):
         raise ValueError('Sparse tensors can be summed and averaged only.')
     tensor = tensor.coalesce()
     base = None if name is None else str(name)
     indices = allgather_async(tensor.indices().transpose(0, 1).contiguous(),
-                              base and f'{base}.indices')
-    values = allgather_async(tensor.values(), base and f'{base}.values')
+                              base and f'{base}.indices', process_set)
+    values = allgather_async(tensor.values(), base and f'{base}.values', process_set)
 
     def wait() -> torch.Tensor:
         all_values = synchronize(values)
@@ -148,29 +149,25 @@ def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int,
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None,
                     process_set: ProcessSet = global_process_set) -> int:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
-    check(process_set)
-    return _core.allgather_async(tensor, name)
+    return _core.allgather_async(tensor, name, check(process_set))
 
 
 def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: Optional[str] = None,
                             process_set: ProcessSet = global_process_set) -> int:
     """Allgathers that are carried out together: one handle, a list as result."""
-    check(process_set)
-    return _core.grouped_allgather_async(tensors, name)
+    return _core.grouped_allgather_async(tensors, name, check(process_set))
 
 
 def broadcast_async(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
                     process_set: ProcessSet = global_process_set) -> int:
     """root_rank's tensor, as a new tensor on every rank."""
-    check(process_set)
-    return _core.broadcast_async(tensor, like(tensor), root_rank, name)
+    return _core.broadcast_async(tensor, like(tensor), root_rank, name, check(process_set))
 
 
 def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
                      process_set: ProcessSet = global_process_set) -> int:
     """root_rank's tensor into every rank's tensor."""
-    check(process_set)
-    return _core.broadcast_async(tensor, tensor, root_rank, name)
+    return _core.broadcast_async(tensor, tensor, root_rank, name, check(process_set))
 
 
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
@@ -182,16 +179,15 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None,
                    process_set: ProcessSet = global_process_set) -> int:
     """Send splits[r] rows to rank r, or equal parts. The result is (tensor, received splits)."""
-    check(process_set)
-    return _core.alltoall_async(tensor, splits, name)
+    return _core.alltoall_async(tensor, splits, name, check(process_set))
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,
                         process_set: ProcessSet = global_process_set,
                         prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
     """Reduce, then keep this rank's part of the first dimension."""
-    check(process_set)
-    return _core.reducescatter_async(tensor, name, op, prescale_factor, postscale_factor)
+    return _core.reducescatter_async(tensor, name, op, prescale_factor, postscale_factor,
+                                     check(process_set))
 
 
 def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: Optional[str] = None,
@@ -199,8 +195,8 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: Optional[
                                 prescale_factor: float = 1.0,
                                 postscale_factor: float = 1.0) -> int:
     """Reducescatters that are carried out together: one handle, a list as result."""
-    check(process_set)
-    return _core.grouped_reducescatter_async(tensors, name, op, prescale_factor, postscale_factor)
+    return _core.grouped_reducescatter_async(tensors, name, op, prescale_factor, postscale_factor,
+                                             check(process_set))
 
 
 def join(device: int = -1) -> int:
@@ -214,8 +210,7 @@ def join(device: int = -1) -> int:
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Wait until all ranks have come here."""
-    check(process_set)
-    _core.barrier()
+    _core.barrier(check(process_set))
 
 
 def __getattr__(name: str):

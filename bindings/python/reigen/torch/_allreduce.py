@@ -7,7 +7,7 @@ rank in the same order, and so find their requests too.
 """
 import ctypes
 import itertools
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 import torch
 
@@ -28,7 +28,21 @@ _numbers = _handles.numbers
 _deferred = _handles.deferred
 _empty_like = torch.empty_like
 
-_unnamed = itertools.count()
+#: By process set: how many operations without a name there have been.
+_unnamed: Dict[int, Iterator[int]] = {0: itertools.count()}
+
+
+def _turn(process_set: int) -> int:
+    """Which of the shared names the next operation without one uses in this process set."""
+    try:
+        return next(_unnamed[process_set]) & _MASK
+    except KeyError:
+        return next(_unnamed.setdefault(process_set, itertools.count())) & _MASK
+
+
+def _forget_turns() -> None:
+    _unnamed.clear()
+    _unnamed[0] = itertools.count()
 
 
 class Request:
@@ -60,7 +74,7 @@ class _Pending(_handles.Pending):
 
     def __init__(self, key, tensor, out):
         self._key = key
-        self.slot = key[0] if isinstance(key[0], int) else None
+        self.slot = (key[0], key[-1]) if isinstance(key[0], int) else None
         self._out = out
         self._in = _tensor.row_major(tensor)
         self._address, self._code, _ = _tensor.describe(self._in)
@@ -102,7 +116,7 @@ class _Pending(_handles.Pending):
 
 
 def _create(key, tensor: torch.Tensor) -> Request:
-    name, _, _, op, prescale, postscale = key
+    name, _, _, op, prescale, postscale, process_set = key
     if not 0 <= op <= _core.Product:
         raise ValueError(f'{op} is not a reduction; use Average, Sum, Adasum, Min, Max or Product.')
     _, code, _ = _tensor.describe(tensor)
@@ -111,9 +125,9 @@ def _create(key, tensor: torch.Tensor) -> Request:
     text = f'noname.{name}' if isinstance(name, int) else name
     shape = _tensor.shape_of(tensor)
     ptr = ctypes.c_void_p()
+    options = _lib.Options(op, 0, prescale, postscale, process_set)
     rc = _lib.lib.reigen_request_create(0, text.encode(), code, ctypes.addressof(shape), len(shape),
-                                        ctypes.byref(_lib.Options(op, 0, prescale, postscale)),
-                                        ctypes.byref(ptr))
+                                        ctypes.byref(options), ctypes.byref(ptr))
     if rc < 0:
         raise _core.submission_error(rc)
     request = _requests[key] = Request(ptr.value)
@@ -144,12 +158,12 @@ def _retire(request: Request) -> bool:
 
 
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
-              prescale: float, postscale: float) -> torch.Tensor:
+              prescale: float, postscale: float, process_set: int = 0) -> torch.Tensor:
     """Reduce over all ranks and wait. out: where to (may be tensor itself), None: a new tensor."""
     try:
-        key: Any = (next(_unnamed) & _MASK if name is None else
+        key: Any = (_turn(process_set) if name is None else
                     name if name.__class__ is str else str(name),
-                    tensor.dtype, tensor.shape, op, prescale, postscale)
+                    tensor.dtype, tensor.shape, op, prescale, postscale, process_set)
     except AttributeError:
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
@@ -186,12 +200,12 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
 
 
 def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str],
-                    op: int, prescale: float, postscale: float) -> int:
+                    op: int, prescale: float, postscale: float, process_set: int = 0) -> int:
     """As allreduce, but gives a handle at once."""
     try:
-        key: Any = (next(_unnamed) & _MASK if name is None else
+        key: Any = (_turn(process_set) if name is None else
                     name if name.__class__ is str else str(name),
-                    tensor.dtype, tensor.shape, op, prescale, postscale)
+                    tensor.dtype, tensor.shape, op, prescale, postscale, process_set)
     except AttributeError:
         raise _tensor.refusal(tensor) from None
     request = _requests.get(key)
@@ -219,20 +233,18 @@ def _before_shutdown() -> None:
 
 
 def _after_shutdown() -> None:
-    global _unnamed
     for request in _requests.values():
         request.free()
     _requests.clear()
-    _unnamed = itertools.count()
+    _forget_turns()
 
 
 def _after_fork() -> None:
     """In the child the requests are not ours to free."""
-    global _unnamed
     for request in _requests.values():
         request.ptr = 0
     _requests.clear()
-    _unnamed = itertools.count()
+    _forget_turns()
 
 
 _core.before_shutdown.append(_before_shutdown)

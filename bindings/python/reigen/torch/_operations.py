@@ -2,13 +2,14 @@
 """Every operation but the plain allreduce: each a `Pending` over one or more of C's handles."""
 import ctypes
 import itertools
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from reigen import _core, _handles, _lib
 from reigen._core import AGAIN
 from reigen._handles import Operation
+from reigen._operations import set_size
 from reigen.torch import _tensor
 
 ALLREDUCE, ALLGATHER, REDUCESCATTER = 0, 1, 7
@@ -18,31 +19,32 @@ GROUP_RING = 16
 GROUPS_MAX = 256
 
 _STRIDED = torch.strided
-_unnamed_groups = {ALLREDUCE: itertools.count(), ALLGATHER: itertools.count(),
-                   REDUCESCATTER: itertools.count()}
+#: By kind and process set: how many groups without a name there have been.
+_unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:
     return None if name is None else str(name).encode()
 
 
-def allgather_async(tensor: torch.Tensor, name: Optional[str] = None) -> int:
+def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: int = 0) -> int:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
     source = _tensor.row_major(tensor)
     address, code, _ = _tensor.describe(source)
     shape = _tensor.shape_of(source)
+    options = _lib.Options(process_set=process_set)
 
     def submit(ret_handle):
         return _lib.lib.reigen_allgather_async(_encoded(name), address, code,
-                                               ctypes.addressof(shape), len(shape), None,
-                                               ret_handle)
+                                               ctypes.addressof(shape), len(shape),
+                                               ctypes.byref(options), ret_handle)
 
     return _handles.submit(Operation(
         submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
 
 
 def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
-                    name: Optional[str] = None) -> int:
+                    name: Optional[str] = None, process_set: int = 0) -> int:
     """root's tensor to every rank's out (which may be the tensor itself)."""
     source = _tensor.row_major(tensor)
     if out is tensor:
@@ -52,7 +54,7 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
     address, code, _ = _tensor.describe(source)
     target_address, _, _ = _tensor.describe(target)
     shape = _tensor.shape_of(source)
-    options = _lib.Options(root=root)
+    options = _lib.Options(root=root, process_set=process_set)
 
     def submit(ret_handle):
         return _lib.lib.reigen_broadcast_async(_encoded(name), address, target_address, code,
@@ -81,33 +83,35 @@ def _splits(splits: Any) -> Optional[torch.Tensor]:
     return splits.cpu().contiguous()
 
 
-def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None) -> int:
+def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None,
+                   process_set: int = 0) -> int:
     """Send splits[r] rows to rank r. The result is (tensor, rows received from each rank)."""
     source = _tensor.row_major(tensor)
     address, code, _ = _tensor.describe(source)
     shape = _tensor.shape_of(source)
     rows = _splits(splits)
+    options = _lib.Options(process_set=process_set)
 
     def submit(ret_handle):
         return _lib.lib.reigen_alltoall_async(
             _encoded(name), address, code, ctypes.addressof(shape), len(shape),
-            None if rows is None else rows.data_ptr(), 0 if rows is None else rows.numel(), None,
-            ret_handle)
+            None if rows is None else rows.data_ptr(), 0 if rows is None else rows.numel(),
+            ctypes.byref(options), ret_handle)
 
     def finish(handle, rc):
         return (_tensor.output_of(handle, source.dtype),
-                _tensor.splits_of(handle, _core.size()))
+                _tensor.splits_of(handle, set_size(process_set)))
 
     return _handles.submit(Operation(submit, finish, (source, rows)))
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
-                        postscale: float) -> int:
+                        postscale: float, process_set: int = 0) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
     source = _tensor.row_major(tensor)
     address, code, _ = _tensor.describe(source)
     shape = _tensor.shape_of(source)
-    options = _lib.Options(op, 0, prescale, postscale)
+    options = _lib.Options(op, 0, prescale, postscale, process_set)
 
     def submit(ret_handle):
         return _lib.lib.reigen_reducescatter_async(_encoded(name), address, code,
@@ -118,10 +122,11 @@ def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, pres
         submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
 
 
-def barrier_async() -> int:
+def barrier_async(process_set: int = 0) -> int:
     """Done when all ranks have submitted theirs."""
+    options = _lib.Options(process_set=process_set)
     return _handles.submit(Operation(
-        lambda ret_handle: _lib.lib.reigen_barrier_async(None, ret_handle),
+        lambda ret_handle: _lib.lib.reigen_barrier_async(ctypes.byref(options), ret_handle),
         lambda handle, rc: None))
 
 
@@ -255,17 +260,18 @@ def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
 
 def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
                   outs: Optional[Sequence[torch.Tensor]], name: Optional[str], op: int = 1,
-                  prescale: float = 1.0, postscale: float = 1.0) -> int:
+                  prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0) -> int:
     """Submit all or nothing. outs: where allreduces go; None for kinds whose result C allocates."""
     if not tensors:
         raise ValueError('A group needs at least one tensor.')
     dense = _all_dense(tensors) and (
         outs is None or outs is tensors or all([out.is_contiguous() for out in outs]))
-    options = _lib.Options(op, 0, prescale, postscale)
+    options = _lib.Options(op, 0, prescale, postscale, process_set)
     slot = None
     if name is None:
-        turn = next(_unnamed_groups[kind]) % GROUP_RING
-        slot, name = (kind, turn), f'noname.{turn}'
+        turns = _unnamed_groups.setdefault((kind, process_set), itertools.count())
+        turn = next(turns) % GROUP_RING
+        slot, name = (kind, turn, process_set), f'noname.{turn}'
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
         return _handles.submit(_Group(kind, name, slot, tensors, outs, options, dense))
@@ -281,8 +287,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
 
 
 def _forget() -> None:
-    for kind in _unnamed_groups:
-        _unnamed_groups[kind] = itertools.count()
+    _unnamed_groups.clear()
     _layouts.clear()
 
 
