@@ -141,10 +141,13 @@ static void many_names(int n)
 
 int main(int argc, char **argv)
 {
+    int nnames = (int) argument(argc, argv, 1, 0);
+
     begin();
     for (int i = 0; i < 3; i++)
         epoch(i);
-    many_names((int) argument(argc, argv, 1, 0));
+    if (nnames > 0)
+        many_names(nnames);
     expect(reigen_barrier(), 0, "barrier");
     expect(reigen_shutdown(), 0, "shutdown");
     say("joined");
