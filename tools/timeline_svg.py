@@ -75,7 +75,8 @@ class Picture:
         self.add('rect', x=f'{left:.2f}', y=y, width=f'{width:.2f}', height=height, rx=2,
                  fill=colour)
         if width > 6.4 * len(label) + 6:
-            self.text(left + width / 2, y + height - 4, label, 10, '#ffffff', 'middle')
+            fill = '#2b2f36' if colour == COLOURS['QUEUE'] else '#ffffff'
+            self.text(left + width / 2, y + height - 4, label, 10, fill, 'middle')
 
 
 def draw_frame(picture, title):
@@ -84,7 +85,7 @@ def draw_frame(picture, title):
     for name, words in LEGEND:
         picture.add('rect', x=x, y=43, width=12, height=12, rx=2, fill=COLOURS[name])
         picture.text(x + 18, 53, words, 12)
-        x += 34 + 6.4 * len(words)
+        x += 40 + 6.4 * len(words)
     picture.text(x, 53, '│', 12, '#c0392b')
     picture.text(x + 12, 53, 'a rank comes')
     step = next(s for s in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 1e9)
