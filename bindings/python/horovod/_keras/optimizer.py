@@ -176,6 +176,19 @@ def _watch_loss_scale() -> None:
     cls.apply = apply
 
 
+def _ignore_an_old_option(trainer: type) -> None:
+    """Horovod's manual tells everyone to write compile(..., experimental_run_tf_function=False).
+    Keras 3 has no such option, and needs none."""
+    original = trainer.compile
+
+    @functools.wraps(original)
+    def compile(self, *args, **kwargs):
+        kwargs.pop('experimental_run_tf_function', None)
+        return original(self, *args, **kwargs)
+
+    trainer.compile = compile
+
+
 @functools.lru_cache(maxsize=None)
 def adapt_keras() -> None:
     """Keras 3 compiles whole training steps with XLA, in which no collective can run, unless the
@@ -196,6 +209,7 @@ def adapt_keras() -> None:
         return supports_jit(model)
 
     trainer.model_supports_jit = model_supports_jit
+    _ignore_an_old_option(trainer.Trainer)
 
 
 def make_variables_callable(tensorflow: Any) -> None:
