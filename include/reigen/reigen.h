@@ -112,7 +112,7 @@ struct reigen_options {
     int root;          /* broadcast: the rank (of all ranks) whose data all get */
     double prescale;   /* each element is multiplied by it before the reduction ... */
     double postscale;  /* ... and after it; integer types: computed in double, truncated */
-    int process_set;   /* 0: all ranks; else one of reigen_process_set_add's, of which this rank is */
+    int process_set;   /* 0: all ranks; else one of reigen_process_set_add's, with this rank */
     int group_size;    /* set by the grouped calls; leave 0 */
 };
 #define REIGEN_OPTIONS_INIT { REIGEN_SUM, 0, 1.0, 1.0, 0, 0 }

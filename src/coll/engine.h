@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The engine: carries operations from their submission to their end. One per process and process
- * set (tests make several, one per thread). This header is for the files of the engine and the API only.
+ * set (tests make several, one per thread). This header is for the files of the engine and the API
+ * only.
  *
  *               submit                all ranks are here               carried out
  *   (new) ---> QUEUED ---> POSTED ------------------------> CLAIMED ---------------> DONE

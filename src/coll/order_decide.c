@@ -210,7 +210,8 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
         record->active = true;
         record->sig = *sig;
         record->first_node = node;
-    } else if (rg_signature_compare(record->name, &record->sig, shown(decider, record->first_node), sig,
+    } else if (rg_signature_compare(record->name, &record->sig,
+                                    shown(decider, record->first_node), sig,
                                     shown(decider, node), &err) < 0) {
         r = r < 0 ? r : set_error(record, err.text);
     }

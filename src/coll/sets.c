@@ -256,7 +256,8 @@ static int differ(const struct rg_set_word *a, int rank_a, const struct rg_set_w
                         rank_b, rg_buf_text(&right));
 }
 
-/* The first rank that is elsewhere, failed, or said something else than rank 0. 0 when all agree. */
+/* The first rank that is elsewhere, failed, or said something else than rank 0; 0 when all
+ * agree. */
 static int compare_words(struct rg_set_word *words, int size, enum rg_set_verb verb,
                          struct rg_error *err)
 {

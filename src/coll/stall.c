@@ -254,7 +254,8 @@ static void tell_absence(const struct rg_team *team, struct rg_buf *out,
         struct absence *absence = &absences[team->peers[rank].node];
 
         if (absence->count)
-            rg_buf_printf(out, "\n%d: [%s%s]", rg_team_world_rank(team, rank), rg_buf_text(&absence->names),
+            rg_buf_printf(out, "\n%d: [%s%s]", rg_team_world_rank(team, rank),
+                          rg_buf_text(&absence->names),
                           absence->count > NAMES_SHOWN ? " ..." : "");
     }
     for (int rank = 0; rank < team->size; rank++) {
@@ -316,7 +317,8 @@ static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, 
     rg_buf_printf(&out,
                   "One or more tensors were submitted to be reduced, gathered or broadcasted by "
                   "subset of ranks and are waiting for remainder of ranks for more than %llu "
-                  "seconds. The others may be slow, stopped, or not about to submit them at all.%s\n"
+                  "seconds. The others may be slow, stopped, or not about to submit them at all."
+                  "%s\n"
                   "Missing ranks:",
                   (unsigned long long) (longest_ms / 1000),
                   name_set(engine, set, sizeof(set)));
@@ -335,8 +337,9 @@ static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     char set[40];
 
-    rg_buf_printf(&out, "One or more rank is stalled for longer than %llu seconds. Will shutdown.%s\n"
-                        "Missing ranks:",
+    rg_buf_printf(&out,
+                  "One or more rank is stalled for longer than %llu seconds. Will shutdown.%s\n"
+                  "Missing ranks:",
                   (unsigned long long) (longest_ms / 1000), name_set(engine, set, sizeof(set)));
     tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
     tell_offered(engine, &out, now, engine->config->stall_shutdown_ms);

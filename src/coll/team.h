@@ -41,7 +41,7 @@ struct rg_team {
     int node_rank, node_size;   /* node_rank 0 is the leader */
     int *node_ranks;            /* ranks of this node, ascending, node_size of them */
     int *leaders;               /* the leader's rank, by node */
-    const int *world_ranks;     /* of a process set: the world's ranks, by rank; else NULL; borrowed */
+    const int *world_ranks;     /* of a process set: the world's ranks, by rank; NULL; borrowed */
     struct rg_team_peer *peers; /* by rank */
 
     /* shared by the node (private memory when node_size is 1), zeroed at birth */

@@ -195,7 +195,8 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
         return rg_error_set(err, EINVAL, "rank %d wants %zu bytes of shared memory, its leader "
                             "rank %d has %llu: they run different builds or settings",
                             rg_team_world_rank(team, team->rank), nbytes,
-                            rg_team_world_rank(team, team->node_ranks[0]), (unsigned long long) segment.nbytes);
+                            rg_team_world_rank(team, team->node_ranks[0]),
+                            (unsigned long long) segment.nbytes);
     r = map(team, memfd, nbytes, err);
     if (r < 0)
         return r;

@@ -60,7 +60,8 @@ static int check_header(struct rg_tcp *tcp, int from, struct rg_error *err)
         return 0;
     return rg_error_set(err, EPROTO, "rank %d sent operation %llu (%s of %llu bytes of type %d) "
                         "where this rank is at operation %llu (%s of %llu bytes of type %d)",
-                        rg_team_world_rank(tcp->team, rg_tcp_rank(tcp, from)), (unsigned long long) get_number(came, 4),
+                        rg_team_world_rank(tcp->team, rg_tcp_rank(tcp, from)),
+                        (unsigned long long) get_number(came, 4),
                         coll_name(came[4]), (unsigned long long) get_number(came + 8, 8),
                         came[5], (unsigned long long) get_number(expected, 4),
                         coll_name(expected[4]),
