@@ -430,7 +430,8 @@ void rg_stall_look(struct rg_engine *engine)
     pthread_mutex_unlock(&stall->lock);
 }
 
-bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch, uint64_t *ret_since_ns)
+bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch,
+                    uint64_t *ret_since_ns)
 {
     bool waits;
 

@@ -34,8 +34,8 @@ bool rng_one_in(struct rng *rng, unsigned n);
 #define HASH_START 0xcbf29ce484222325u
 uint64_t hash_bytes(uint64_t hash, const void *data, size_t nbytes);
 
-/* "rank 2: ..." on standard error, with fail_context after it, and the end of the process with status
- * 1. */
+/* "rank 2: ..." on standard error, with fail_context after it, and the end of the process with
+ * status 1. */
 extern char fail_context[256];
 _Noreturn void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* One line on standard output, at once. */
