@@ -2,7 +2,8 @@
 """Loading the kernels into TensorFlow, and telling TensorFlow what it should know of them."""
 import ctypes
 import os
-from typing import Any
+import re
+from typing import Any, Dict, Optional
 
 import tensorflow as tf
 
@@ -56,9 +57,50 @@ def load() -> Any:
     # All ranks of the next job count the operations without a name from the same number.
     _core.after_shutdown.append(kernels.reigen_tensorflow_reset)
     _core.after_fork.append(kernels.reigen_tensorflow_reset)
+    for kind in _UNORDERED:
+        words = re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()
+        _functions[kind] = getattr(library, words)
     _allow_any_order()
     return library
 
+
+# ---------------------------------------------------------------------------- calling them
+
+_functions: Dict[str, Any] = {}
+
+
+def add(kind: str, inputs: tuple, attrs: tuple, name: Optional[str]) -> Any:
+    """Make an operation with TensorFlow's own function for it: in graphs, and where the fast way
+    of eager mode does not know what to do with an input."""
+    return _functions[kind](*inputs, **dict(zip(attrs[::2], attrs[1::2])), name=name)
+
+
+try:
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.eager import context, core
+    from tensorflow.python.framework import ops
+
+    _fast = pywrap_tfe.TFE_Py_FastPathExecute
+    _context = context.context
+    _Refused, _Fallback = core._NotOkStatusException, core._FallbackException
+    _raise = ops.raise_from_not_ok_status
+
+    def execute(kind: str, inputs: tuple, attrs: tuple) -> Any:
+        """Execute an operation eagerly. TensorFlow's own functions take three times as long, mostly
+        for attributes that have their default value."""
+        try:
+            return _fast(_context(), kind, None, *inputs, *attrs)
+        except _Fallback:
+            return add(kind, inputs, attrs, None)
+        except _Refused as error:
+            return _raise(error, None)
+except (ImportError, AttributeError):
+    def execute(kind: str, inputs: tuple, attrs: tuple) -> Any:
+        """Execute an operation eagerly."""
+        return add(kind, inputs, attrs, None)
+
+
+# ---------------------------------------------------------------------------- graphs
 
 def _allow_any_order() -> None:
     try:

@@ -65,41 +65,69 @@ def _normalize_name(name: str) -> str:
     return re.sub('[^a-zA-Z0-9_]', '_', name)
 
 
-def _names(kind: str, name: Optional[str], *tensors: Any) -> dict:
-    """How an operation is to be called: attributes of its kind for MPI_LIB.
-
-    Raises NotImplementedError where XLA compiles, which has no such operations.
-    """
-    if tf.executing_eagerly():
-        return {'tensor_name': name} if name else {}
-    _library.refuse_xla(kind)
-    if name is None:
-        name = '_'.join([kind, *(_normalize_name(tensor.name) for tensor in tensors)])
-    return {'name': name}
-
-
-def _factors(prescale: float, postscale: float) -> dict:
+def _factors(prescale: float, postscale: float) -> tuple:
     """The factors as attributes. TensorFlow's floats have 32 bits: others are spelled out."""
     if prescale == 1.0 and postscale == 1.0:
-        return {}
+        return ()
     exact = f'{float(prescale).hex()} {float(postscale).hex()}'
-    return {'prescale_factor': prescale, 'postscale_factor': postscale, 'factors': exact}
+    return ('prescale_factor', prescale, 'postscale_factor', postscale, 'factors', exact)
+
+
+def _run(kind: str, name: Optional[str], ignore_name_scope: bool, process_set: Any, tensors: Any,
+         inputs: tuple, attrs: tuple = ()) -> Any:
+    """Execute the operation Horovod<kind>, or add it to the graph; its outputs.
+
+    tensors: one, or the list of a group; inputs: what comes behind; attrs: names and values. Raises
+    NotImplementedError where XLA compiles, which has no such operations.
+    """
+    if process_set is not global_process_set:
+        attrs += ('process_set_id', set_id(process_set))
+    if tf.executing_eagerly():
+        if name:
+            attrs += ('tensor_name', name)
+        return _library.execute(kind, (tensors, *inputs), attrs)
+    _library.refuse_xla(kind)
+    if isinstance(tensors, list):
+        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        ends = [tensors[0], tensors[-1]]
+    else:
+        tensors = tf.convert_to_tensor(tensors)
+        ends = [tensors]
+    if name is None:
+        name = '_'.join([kind, *(_normalize_name(tensor.name) for tensor in ends)])
+    return _library.add(kind, (tensors, *inputs), attrs + ('ignore_name_scope', ignore_name_scope),
+                        name)
+
+
+#: What an operation's attributes are where they are not given.
+_DEFAULTS = {'prescale_factor': 1.0, 'postscale_factor': 1.0, 'factors': '',
+             'ignore_name_scope': False, 'process_set_id': 0}
+
+
+def _attr(op: Any, name: str) -> Any:
+    """An attribute of an operation. One executed eagerly knows only those that were given."""
+    try:
+        value = op.get_attr(name)
+    except (KeyError, ValueError):
+        return _DEFAULTS[name]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _spelled(op: Any) -> dict:
     """The factors of an operation, for the one that is its gradient."""
-    exact = op.get_attr('factors')
+    exact = _attr(op, 'factors')
     if not exact:
-        return {'prescale_factor': op.get_attr('prescale_factor'),
-                'postscale_factor': op.get_attr('postscale_factor')}
-    prescale, postscale = (float.fromhex(word) for word in exact.decode().split())
+        return {'prescale_factor': _attr(op, 'prescale_factor'),
+                'postscale_factor': _attr(op, 'postscale_factor')}
+    prescale, postscale = (float.fromhex(word) for word in exact.split())
     return {'prescale_factor': prescale, 'postscale_factor': postscale}
 
 
 def _place(op: Any) -> dict:
     """The process set of an operation, and how it is named, for the one that is its gradient."""
-    return {'ignore_name_scope': op.get_attr('ignore_name_scope'),
-            'process_set': op.get_attr('process_set_id')}
+    number = _attr(op, 'process_set_id')
+    return {'ignore_name_scope': _attr(op, 'ignore_name_scope'),
+            'process_set': number or global_process_set}
 
 
 # ---------------------------------------------------------------------------- allreduce
@@ -109,12 +137,10 @@ def _allreduce(tensor: Any, name: Optional[str] = None, op: int = Sum,
                ignore_name_scope: bool = False,
                process_set: ProcessSet = global_process_set) -> tf.Tensor:
     """Reduce over all ranks of the set: same shape and type, the same bits on every rank."""
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
-    return MPI_LIB.horovod_allreduce(
-        tensor, reduce_op=op, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set), **_names('HorovodAllreduce', name, tensor),
-        **_factors(prescale_factor, postscale_factor))
+    attrs = ('reduce_op', op)
+    if prescale_factor != 1.0 or postscale_factor != 1.0:
+        attrs += _factors(prescale_factor, postscale_factor)
+    return _run('HorovodAllreduce', name, ignore_name_scope, process_set, tensor, (), attrs)
 
 
 @ops.RegisterGradient('HorovodAllreduce')
@@ -127,14 +153,10 @@ def _grouped_allreduce(tensors: Sequence[Any], name: Optional[str] = None, op: i
                        ignore_name_scope: bool = False,
                        process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
     """Allreduces of tensors of one type that are carried out together or not at all."""
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:
         return []
-    return MPI_LIB.horovod_grouped_allreduce(
-        tensors, reduce_op=op, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set),
-        **_names('HorovodGroupedAllreduce', name, tensors[0], tensors[-1]),
-        **_factors(prescale_factor, postscale_factor))
+    return _run('HorovodGroupedAllreduce', name, ignore_name_scope, process_set, list(tensors), (),
+                ('reduce_op', op, *_factors(prescale_factor, postscale_factor)))
 
 
 @ops.RegisterGradient('HorovodGroupedAllreduce')
@@ -149,11 +171,7 @@ def _grouped_allreduce_grad(op, *grads):
 def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
               process_set: ProcessSet = global_process_set) -> tf.Tensor:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
-    return MPI_LIB.horovod_allgather(
-        tensor, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set),
-        **_names('HorovodAllgather', name, tensor))
+    return _run('HorovodAllgather', name, ignore_name_scope, process_set, tensor, ())
 
 
 def _own_rows(op: Any, tensors: Sequence[Any], grads: Sequence[Any]) -> List[tf.Tensor]:
@@ -162,7 +180,7 @@ def _own_rows(op: Any, tensors: Sequence[Any], grads: Sequence[Any]) -> List[tf.
     with tf.device('/cpu:0'):
         rows = tf.stack([tf.shape(tensor)[0] for tensor in tensors])
         counts = allgather(rows[tf.newaxis], **place)  # by rank and tensor
-        me = rank_op(process_set_id=place['process_set'])
+        me = rank_op(process_set_id=set_id(place['process_set']))
         starts = tf.reduce_sum(counts[:me], axis=0)
     own = []
     for i, grad in enumerate(grads):
@@ -180,12 +198,9 @@ def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
                       ignore_name_scope: bool = False,
                       process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
     """Allgathers of tensors of one type that are carried out together or not at all."""
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:
         return []
-    return MPI_LIB.horovod_grouped_allgather(
-        tensors, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set),
-        **_names('HorovodGroupedAllgather', name, tensors[0], tensors[-1]))
+    return _run('HorovodGroupedAllgather', name, ignore_name_scope, process_set, list(tensors), ())
 
 
 @ops.RegisterGradient('HorovodGroupedAllgather')
@@ -199,11 +214,8 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
               ignore_name_scope: bool = False,
               process_set: ProcessSet = global_process_set) -> tf.Tensor:
     """root_rank's tensor, on every rank of the set. The shape is the same on all."""
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
-    return MPI_LIB.horovod_broadcast(
-        tensor, root_rank=root_rank, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set), **_names('HorovodBroadcast', name, tensor))
+    return _run('HorovodBroadcast', name, ignore_name_scope, process_set, tensor, (),
+                ('root_rank', int(root_rank)))
 
 
 @ops.RegisterGradient('HorovodBroadcast')
@@ -238,12 +250,9 @@ def alltoall(tensor: Any, splits: Any = None, name: Optional[str] = None,
 
     Without splits (equal parts) the received tensor; with them also how many rows each rank sent.
     """
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
     parts = tf.constant([], tf.int32) if splits is None else tf.cast(splits, tf.int32)
-    output, received = MPI_LIB.horovod_alltoall(
-        tensor, splits=parts, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set), **_names('HorovodAlltoall', name, tensor))
+    output, received = _run('HorovodAlltoall', name, ignore_name_scope, process_set, tensor,
+                            (parts,))
     return output if splits is None else (output, received)
 
 
@@ -260,12 +269,8 @@ def _reducescatter(tensor: Any, name: Optional[str] = None, op: int = Sum,
                    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                    postscale_factor: float = 1.0) -> tf.Tensor:
     """Reduce, then keep this rank's rows; the first ranks have one more when they don't divide."""
-    if not tf.is_tensor(tensor):
-        tensor = tf.convert_to_tensor(tensor)
-    return MPI_LIB.horovod_reducescatter(
-        tensor, reduce_op=op, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set), **_names('HorovodReducescatter', name, tensor),
-        **_factors(prescale_factor, postscale_factor))
+    return _run('HorovodReducescatter', name, ignore_name_scope, process_set, tensor, (),
+                ('reduce_op', op, *_factors(prescale_factor, postscale_factor)))
 
 
 def _scattered(op: Any, grads: Sequence[Any]) -> List[Any]:
@@ -273,7 +278,7 @@ def _scattered(op: Any, grads: Sequence[Any]) -> List[Any]:
     factors = _spelled(op)
     factor = factors['prescale_factor'] * factors['postscale_factor']
     if op.get_attr('reduce_op') == Sum:
-        ranks = size_op(process_set_id=op.get_attr('process_set_id'))
+        ranks = size_op(process_set_id=_attr(op, 'process_set_id'))
         grads = [grad * tf.cast(ranks, grad.dtype) for grad in grads]
     if factor != 1.0:
         grads = [grad * tf.cast(factor, grad.dtype) for grad in grads]
@@ -291,14 +296,10 @@ def _grouped_reducescatter(tensors: Sequence[Any], name: Optional[str] = None, o
                            prescale_factor: float = 1.0,
                            postscale_factor: float = 1.0) -> List[tf.Tensor]:
     """Reducescatters of tensors of one type that are carried out together or not at all."""
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if not tensors:
         return []
-    return MPI_LIB.horovod_grouped_reducescatter(
-        tensors, reduce_op=op, ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set),
-        **_names('HorovodGroupedReducescatter', name, tensors[0], tensors[-1]),
-        **_factors(prescale_factor, postscale_factor))
+    return _run('HorovodGroupedReducescatter', name, ignore_name_scope, process_set, list(tensors),
+                (), ('reduce_op', op, *_factors(prescale_factor, postscale_factor)))
 
 
 @ops.RegisterGradient('HorovodGroupedReducescatter')
