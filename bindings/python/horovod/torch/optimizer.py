@@ -130,14 +130,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             late()
             if slot.left == 0:
                 group.left -= 1
-                if group.left == 0:
+                if group.left == 0 and self._active:
                     self._send(group)
 
         return early if self._early else late
 
     def _send_ready(self) -> None:
         """Send what is complete; for a wait for something else."""
-        for group in self._groups:
+        for group in self._groups if self._active else ():
             if group.pending is None and not any(slot.left for slot in group.slots):
                 self._send(group)
 
@@ -212,6 +212,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = passes
         for slot in self._slots:
             slot.left = passes
+        for group in self._groups:
+            group.left = len(group.slots)
 
     def synchronize(self) -> None:
         """Wait until all gradients are reduced; for changing them before step(), which then
