@@ -7,6 +7,7 @@
 #include "program.h"
 
 #define LARGE (256 << 10)
+#define BATCH 500
 
 static float in[LARGE], out[LARGE];
 
@@ -128,12 +129,17 @@ static void many_names(int n)
     bool last = reigen_rank() == reigen_size() - 1;
     char name[32];
     int64_t count = 1;
-    reigen_handle handle;
+    reigen_handle handle, handles[BATCH];
 
-    for (int i = 0; last && i < n; i++) {
-        snprintf(name, sizeof(name), "many.%d", i);
-        in[0] = (float) i;
-        expect(reigen_allreduce(name, in, out, REIGEN_FLOAT32, &count, 1, NULL), 0, name);
+    for (int i = 0; last && i < n; i += BATCH) {
+        for (int k = 0; k < BATCH; k++) {
+            snprintf(name, sizeof(name), "many.%d", i + k);
+            expect(reigen_allreduce_async(name, &in[k], &out[k], REIGEN_FLOAT32, &count, 1, NULL,
+                                          &handles[k]),
+                   0, name);
+        }
+        for (int k = 0; k < BATCH; k++)
+            finish(handles[k], 0, "one of many names");
     }
     expect(reigen_join_async(&handle), 0, "join");
     finish(handle, reigen_size(), "the last rank to join, plus one,");
