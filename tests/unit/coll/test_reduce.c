@@ -414,6 +414,17 @@ static void cpu_variants_give_equal_bits(void **state)
                 }
                 check(dtype, result, 1001, "variant");
             }
+            if (rg_kernels_scalar.dots[dtype]) {
+                double dots[2][3] = { { 0 } };
+
+                others[v]->dots[dtype](sources[0], sources[1], 1001, dots[0]);
+                rg_kernels_scalar.dots[dtype](sources[0], sources[1], 1001, dots[1]);
+                assert_memory_equal(dots[0], dots[1], sizeof(dots[0]));
+                assert_true(dots[0][1] > 0);
+                others[v]->blend[dtype](result, sources[0], sources[1], 1001, 0.3, 1e3);
+                rg_kernels_scalar.blend[dtype](expected, sources[0], sources[1], 1001, 0.3, 1e3);
+                check(dtype, result, 1001, "blend");
+            }
         }
     }
     free(widened);
