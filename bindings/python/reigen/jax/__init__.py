@@ -137,7 +137,7 @@ def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = S
     leaves = [_as_leaf(leaf) for leaf in leaves]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         _traced = True
-        name = name or _primitive.next_name()
+        name = name or _primitive.next_name(number)
         if len(name.encode()) > NAME_MAX:
             raise ValueError(f'The name of an operation has at most {NAME_MAX} bytes inside '
                              f'jax.jit; this one has {len(name.encode())}.')

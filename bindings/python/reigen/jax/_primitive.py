@@ -12,7 +12,7 @@ libreigen_jax.so. As a function of the arrays of all ranks together each collect
 Product and Adasum is linear, which is all that its derivatives need.
 """
 import itertools
-from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -38,24 +38,22 @@ BY_ROWS = (ALLGATHER, ALLTOALL, REDUCESCATTER)
 collective_p = Primitive('reigen_collective')
 collective_p.multiple_results = True
 
-_numbers = itertools.count()
+#: For each process set, how many unnamed operations have been traced.
+_numbers: Dict[int, Iterator[int]] = {}
 #: What JAX knows of an operation beside its results: see _declare_shapes.
 _effects: FrozenSet[Any] = frozenset()
 _ffi = _target.register()
 _cpu_rule = _ffi.ffi_lowering(_target.TARGET, has_side_effect=True)
 
 
-def next_name() -> str:
-    """For a traced operation that was given none: the n-th that this rank traces."""
-    return f'jax.{next(_numbers)}'
+def next_name(process_set: int) -> str:
+    """For a traced operation that was given none: the n-th that this rank traces for the set."""
+    return f'jax.{next(_numbers.setdefault(process_set, itertools.count()))}'
 
 
 def forget_names() -> None:
     """Count from the start again, as a rank does that joins now."""
-    global _numbers
-    _numbers = itertools.count()
-#: What JAX knows of an operation beside its results: see _declare_shapes.
-_effects: FrozenSet[Any] = frozenset()
+    _numbers.clear()
 
 
 def _what(params: Any) -> str:
