@@ -8,6 +8,7 @@
 
 #define ROUND_NAME "reigen.process_sets"
 #define CONNECT_MS 60000
+#define LIST_SHOWN 64 /* ranks in a message */
 
 /* ---- rounds */
 
@@ -234,12 +235,17 @@ static int check_ranks(const int *ranks, int nranks, int size, struct rg_error *
     return 0;
 }
 
-static void tell_ranks(struct rg_buf *out, const int *ranks, size_t n)
+/* As ranks lie in a word: not aligned. */
+static void tell_ranks(struct rg_buf *out, const void *ranks, size_t n)
 {
     rg_buf_printf(out, "[");
-    for (size_t i = 0; i < n && i < 64; i++)
-        rg_buf_printf(out, "%s%d", i ? ", " : "", ranks[i]);
-    rg_buf_printf(out, n > 64 ? ", ...]" : "]");
+    for (size_t i = 0; i < n && i < LIST_SHOWN; i++) {
+        int rank;
+
+        memcpy(&rank, (const char *) ranks + i * sizeof(rank), sizeof(rank));
+        rg_buf_printf(out, "%s%d", i ? ", " : "", rank);
+    }
+    rg_buf_printf(out, n > LIST_SHOWN ? ", ...]" : "]");
 }
 
 static int differ(const struct rg_set_word *a, int rank_a, const struct rg_set_word *b, int rank_b,

@@ -151,16 +151,25 @@ static const struct rg_boot_ops comm_ops = {
 
 /* ---- making one */
 
-static int place_in(const int *ranks, int n, int rank)
+/* A list as it lies in a blob: not aligned. */
+static int rank_at(const void *ranks, int i)
+{
+    int rank;
+
+    memcpy(&rank, (const char *) ranks + (size_t) i * sizeof(rank), sizeof(rank));
+    return rank;
+}
+
+static int place_in(const void *ranks, int n, int rank)
 {
     for (int i = 0; i < n; i++)
-        if (ranks[i] == rank)
+        if (rank_at(ranks, i) == rank)
             return i;
     return -1;
 }
 
 /* The list that a rank of the job gave. 0 or -errno. */
-static int list_of(const struct comm *comm, int rank, const int **ret_ranks, int *ret_n,
+static int list_of(const struct comm *comm, int rank, const void **ret_ranks, int *ret_n,
                    struct rg_error *err)
 {
     struct rg_reader reader = rg_reader_make(comm->blobs[rank].data, comm->blobs[rank].nbytes);
@@ -170,19 +179,19 @@ static int list_of(const struct comm *comm, int rank, const int **ret_ranks, int
         return rg_error_set(err, EPROTO,
                             "init: rank %d has not given a list of ranks, and others have: either "
                             "all ranks of the job do or none", rank);
-    *ret_ranks = (const int *) (const void *) reader.data;
+    *ret_ranks = reader.data;
     *ret_n = (int) n;
     return 0;
 }
 
-static void tell(struct rg_buf *out, const int *ranks, int n)
+static void tell(struct rg_buf *out, const void *ranks, int n)
 {
     for (int i = 0; i < n && i < LIST_SHOWN; i++)
-        rg_buf_printf(out, "%s%d", i ? ", " : "", ranks[i]);
+        rg_buf_printf(out, "%s%d", i ? ", " : "", rank_at(ranks, i));
     rg_buf_printf(out, n > LIST_SHOWN ? ", ..." : "");
 }
 
-static int unequal(int a, const int *ranks_a, int n_a, int b, const int *ranks_b, int n_b,
+static int unequal(int a, const void *ranks_a, int n_a, int b, const void *ranks_b, int n_b,
                    struct rg_error *err)
 {
     rg_autobuf struct rg_buf left = RG_BUF_INIT, right = RG_BUF_INIT;
@@ -199,7 +208,7 @@ static int unequal(int a, const int *ranks_a, int n_a, int b, const int *ranks_b
 static int check_lists(const struct comm *comm, struct rg_error *err)
 {
     for (int rank = 0; rank < comm->size; rank++) {
-        const int *ranks, *others;
+        const void *ranks, *others;
         int n, m, r = list_of(comm, rank, &ranks, &n, err);
 
         if (r < 0)
@@ -208,17 +217,19 @@ static int check_lists(const struct comm *comm, struct rg_error *err)
             return rg_error_set(err, EINVAL, "init: rank %d gave a list of ranks without itself",
                                 rank);
         for (int i = 0; i < n; i++) {
-            if (ranks[i] < 0 || ranks[i] >= comm->size || place_in(ranks, i, ranks[i]) >= 0)
+            int other = rank_at(ranks, i);
+            bool beyond = other < 0 || other >= comm->size;
+
+            if (beyond || place_in(ranks, i, other) >= 0)
                 return rg_error_set(err, EINVAL,
                                     "init: rank %d gave rank %d, which %s (the job has %d ranks)",
-                                    rank, ranks[i], ranks[i] < 0 || ranks[i] >= comm->size
-                                                        ? "does not exist" : "is there twice",
+                                    rank, other, beyond ? "does not exist" : "is there twice",
                                     comm->size);
-            r = list_of(comm, ranks[i], &others, &m, err);
+            r = list_of(comm, other, &others, &m, err);
             if (r < 0)
                 return r;
             if (m != n || memcmp(ranks, others, (size_t) n * sizeof(int)) != 0)
-                return unequal(rank, ranks, n, ranks[i], others, m, err);
+                return unequal(rank, ranks, n, other, others, m, err);
         }
     }
     return 0;
