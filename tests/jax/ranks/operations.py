@@ -107,7 +107,8 @@ def check_unequal_rows_work_outside_of_jit_and_are_errors_inside():
                       'reducescatter', 'equally')
     checks.raises(ValueError, lambda: jax.jit(hvd.allgather)(jnp.float32(1)), 'one dimension')
     checks.raises(ValueError, lambda: hvd.reducescatter(jnp.float32(1)), 'scalar')
-    checks.raises(ValueError, lambda: jax.jit(lambda x: hvd.alltoall(x, [1] * size))(mine), 'splits')
+    checks.raises(ValueError, lambda: jax.jit(lambda x: hvd.alltoall(x, [1] * size))(mine),
+                  'splits')
     if size > 1:
         odd = jnp.ones((1 if rank == 0 else 2, 2))
         error = checks.raises(hvd.HorovodInternalError,
@@ -249,6 +250,25 @@ def check_mismatches_are_our_exceptions_and_the_job_goes_on():
     close(hvd.allreduce(jnp.ones(2)), np.ones(2))
 
 
+def check_process_sets():
+    rank, size = hvd.rank(), hvd.size()
+    if size < 3:
+        return
+    members = [0, 2]
+    mine = hvd.ProcessSet(members)
+    hvd.add_process_set(mine)
+    if rank in members:
+        x = jnp.full(4, float(rank))
+        same(both(lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=mine), x), jnp.full(4, 2.0))
+        same(both(lambda x: hvd.allgather(x[:1], process_set=mine), x), jnp.array([0.0, 2.0]))
+        same(both(lambda x: hvd.broadcast(x, 2, process_set=mine), x), jnp.full(4, 2.0))
+        same(both(lambda x: hvd.alltoall(x, process_set=mine), x), jnp.array([0.0, 0, 2, 2]))
+        gradient = jax.grad(lambda x: (hvd.allreduce(x, process_set=mine) ** 2).sum())
+        close(gradient(x), np.full(4, 2.0))
+    hvd.barrier()
+    hvd.remove_process_set(mine)
+
+
 def check_objects_parameters_and_metrics():
     rank, size = hvd.rank(), hvd.size()
     params = {'w': jnp.full((2, 3), rank), 'step': rank, 'n': np.full(2, rank, np.float64)}
@@ -269,12 +289,12 @@ def check_after_a_shutdown_it_begins_again():
     hvd.shutdown()
     checks.raises(ValueError, lambda: hvd.allreduce(jnp.ones(3)), 'hvd.init()')
     checks.raises(RuntimeError, lambda: program(jnp.ones(3)), 'HorovodInternalError', 'initialized')
-    hvd.init()
+    hvd.init(process_sets="dynamic")
     close(program(jnp.ones(3)), np.full(3, hvd.size()))
 
 
 if __name__ == '__main__':
     checks.raises(ValueError, lambda: hvd.allreduce(jnp.ones(1)), 'hvd.init()')
-    hvd.init()
+    hvd.init(process_sets="dynamic")
     checks.run(sys.modules[__name__], *sys.argv[1:])
     hvd.shutdown()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package reigen on NumPy's arrays: every operation, with every element type, and its errors."""
+"""The package reigen on NumPy's arrays: all operations with all element types, and their errors."""
 import array
 import sys
 import threading
@@ -211,6 +211,31 @@ def check_mismatches_are_errors_everywhere_and_the_job_goes_on():
     if size > 1:
         same(reigen.synchronize(first), np.zeros(2))
     checks.raises(ValueError, lambda: reigen.allgather(np.float32(1)), '')
+
+
+def check_process_sets():
+    rank, size = reigen.rank(), reigen.size()
+    if size < 3:
+        return
+    first, second = reigen.add_process_set([0, 2]), reigen.add_process_set([1, 2])
+    for number, members in ((first, [0, 2]), (second, [1, 2])):
+        if rank not in members:
+            continue
+        same(reigen.allreduce(np.full(3, rank), op=reigen.Sum, process_set=number),
+             np.full(3, sum(members)))
+        same(reigen.allgather(np.array([rank]), process_set=number), np.array(members))
+        same(reigen.broadcast(np.array([rank]), 2, process_set=number), np.array([2]))
+        rows, received = reigen.alltoall(np.arange(2) + 10 * rank, process_set=number)
+        same(rows, np.array([10 * member + members.index(rank) for member in members]))
+        same(received, np.ones(2, np.int32))
+        groups = reigen.grouped_allreduce([np.ones(2), np.ones(3)], op=reigen.Sum,
+                                          process_set=number)
+        assert all((group == 2).all() for group in groups)
+        assert reigen.allgather_object(rank, process_set=number) == members
+        assert reigen.broadcast_object(rank, 2, process_set=number) == 2
+        reigen.barrier(number)
+    reigen.remove_process_set(first)
+    reigen.remove_process_set(second)
 
 
 def check_join_supplies_zeros():
