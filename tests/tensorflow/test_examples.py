@@ -31,5 +31,6 @@ def test_an_example_learns_within_one_pass(env, np, name, options):
 def test_the_advanced_example_goes_on_from_its_checkpoint(tmp_path):
     options = ('--out', tmp_path, '--warmup-epochs', '1')
     first = accuracy(example('tf', 2, 'keras_mnist_advanced', *options))
-    output = run_ranks('tf', 2, ROOT / 'examples/keras_mnist_advanced.py', '--epochs', '2', *options)
+    output = run_ranks('tf', 2, ROOT / 'examples/keras_mnist_advanced.py', '--epochs', '2',
+                       *options)
     assert 'going on after 1 epochs' in output and accuracy(output) > max(0.75, first)

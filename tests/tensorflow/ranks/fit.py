@@ -58,7 +58,7 @@ def check_fit_equals_the_whole_batch():
         ways += [{'compiled': {'run_eagerly': True}}, {'compiled': {'steps_per_execution': 2}}]
     if KERAS_3:
         # Left to the user, the step would be compiled as a whole, which no collective survives.
-        ways += [{'compiled': {'jit_compile': True}}]
+        ways += [{'compiled': {'jit_compile': True, 'experimental_run_tf_function': False}}]
     for way in ways:
         net, _ = train(True, **way)
         whole.close(whole.weights(net), want, f'fit {way}')

@@ -179,6 +179,24 @@ def check_elastic_state():
     assert float(values[0]) == 0 and plain.batch == 0
 
 
+def check_elastic_run_starts_again():
+    calls = []
+
+    @hvd.elastic.run
+    def work(state):
+        calls.append(state.turn)
+        if len(calls) == 1:
+            state.turn = 1
+            state.commit()
+            state.turn = 5
+            raise tf.errors.UnknownError(None, None, 'HorovodAllreduce: rank 7 has died')
+        return float(hvd.allreduce(tf.constant(1.), op=hvd.Sum, name='again'))
+
+    state = hvd.elastic.TensorFlowState([tf.Variable(1.)], turn=0)
+    assert work(state) == hvd.size()
+    assert calls == [0, 1], calls
+
+
 def check_wrong_arguments():
     with tf.GradientTape() as tape:
         pass

@@ -59,9 +59,10 @@ from horovod.keras import callbacks, elastic  # noqa: E402  they need the names 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = '',
                          device_sparse: str = '', compression=Compression.none,
                          sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
-                         op: int = Average, backward_passes_per_step: int = 1,
-                         average_aggregated_gradients: bool = False, num_groups: int = 0,
-                         groups=None, process_set: ProcessSet = global_process_set,
+                         op: int = Average, num_groups: int = 0, groups=None,
+                         backward_passes_per_step: int = 1,
+                         average_aggregated_gradients: bool = False,
+                         process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:
     """A new Keras optimizer like `optimizer` that applies the gradients of all ranks.
 
@@ -91,8 +92,10 @@ def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None, devi
     """As DistributedOptimizer; the trainable weights of local_layers are of each rank only."""
     found = DistributedOptimizer(
         optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
-        gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
-        groups=groups, process_set=process_set, scale_local_gradients=scale_local_gradients)
+        gradient_predivide_factor, op, groups=groups, process_set=process_set,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        scale_local_gradients=scale_local_gradients)
     for variable in local_weights(local_layers):
         found.register_local_var(variable)
     return found

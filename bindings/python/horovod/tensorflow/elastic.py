@@ -11,8 +11,10 @@ from horovod.tensorflow.functions import broadcast_object, broadcast_object_fn, 
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 from horovod.tensorflow.util import native
 
+#: What a collective that has lost a rank may end with. A mismatch is a FailedPreconditionError: it
+#: would come again.
 _ERRORS = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError,
-           tf.errors.FailedPreconditionError, tf.errors.UnavailableError, tf.errors.InternalError)
+           tf.errors.UnavailableError)
 
 
 def run(func: Callable) -> Callable:

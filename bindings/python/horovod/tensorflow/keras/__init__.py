@@ -12,11 +12,14 @@ from tensorflow import keras
 
 import horovod._keras as _impl
 from horovod._keras.groups import check_groups, local_weights
-from horovod.tensorflow import (Adasum, Average, Compression, Max, Min, Product, ProcessSet, Sum, add_process_set,
-    allgather_object, broadcast_object, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
-    global_process_set, gloo_built, gloo_enabled, init, is_homogeneous, is_initialized, local_rank,
-    local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank,
-    remove_process_set, rocm_built, shutdown, size, start_timeline, stop_timeline)
+from horovod.tensorflow import (Adasum, Average, Compression, Max, Min, Product, ProcessSet,
+                                Sum, add_process_set, allgather_object, broadcast_object,
+                                ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
+                                global_process_set, gloo_built, gloo_enabled, init,
+                                is_homogeneous, is_initialized, local_rank, local_size,
+                                mpi_built, mpi_enabled, mpi_threads_supported, nccl_built,
+                                rank, remove_process_set, rocm_built, shutdown, size,
+                                start_timeline, stop_timeline)
 from horovod.tensorflow.keras import callbacks, elastic
 
 
@@ -55,8 +58,10 @@ def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None, devi
     """As DistributedOptimizer; the trainable weights of local_layers are of each rank only."""
     found = DistributedOptimizer(
         optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
-        gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
-        groups=groups, process_set=process_set, scale_local_gradients=scale_local_gradients)
+        gradient_predivide_factor, op, groups=groups, process_set=process_set,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        scale_local_gradients=scale_local_gradients)
     for variable in local_weights(local_layers):
         found.register_local_var(variable)
     return found
