@@ -61,16 +61,6 @@ def test_small_fusion_buffer_and_small_cache_change_no_result():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 * SLOWER)
-@pytest.mark.parametrize('planes', ['shm', 'tcp'])
-@pytest.mark.parametrize('size', [2, 3, 4, 7])
-def test_random_operations_stay_exact_for_long(planes, size):
-    exact(size, ms=30000, seed=SEED + 10 + size, env=PLANES[planes])
-    exact(size, ms=15000, seed=SEED + 20 + size, max_nbytes=64 << 20, env=PLANES[planes])
-    exact(size, ms=15000, seed=SEED + 30 + size, max_nbytes=64 << 10, env=PLANES[planes])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300 * SLOWER)
 def test_random_operations_over_two_hosts_stay_exact_for_long(tmp_path):
     with two_hosts(tmp_path) as (env, enter):
         for seed in range(SEED + 40, SEED + 43):
