@@ -9,7 +9,7 @@
  *   eager.c   the shorter way of allreduce and broadcast in eager mode
  *   done.cc   TensorFlow's callback
  *
- * In a graph a kernel submits, looks at the operation for LINGER_US, and then leaves it to
+ * In a graph a kernel submits, looks at the operation for a moment (run.c), and then leaves it to
  * reigen_on_done: TensorFlow's threads are not held, so that any number of collectives can be in
  * flight, and come in any order. In eager mode, where the calling thread waits anyway, it waits.
  *

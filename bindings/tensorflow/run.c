@@ -7,6 +7,7 @@
  * buffer the output's.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,11 @@
 #include "done.h"
 #include "kernel.h"
 
-/* How long a kernel in a graph looks at its operation before it leaves. */
-#define LINGER_US 30
+/* How long a kernel in a graph looks at its operation before it leaves: the only one in flight,
+ * whose result the graph is likely to be waiting for, for a while, which saves two switches of
+ * threads; any other one for a moment, as further ones are likely to be waiting for its thread. */
+#define LINGER_ALONE_US 150
+#define LINGER_US 1
 #define TEXT_MAX 2048
 
 struct tensor {
@@ -39,6 +43,9 @@ struct run {
     int n;
     struct tensor tensors[];
 };
+
+/* Runs that have been submitted and have not ended. */
+static _Atomic int in_flight;
 
 static bool good(const struct run *run)
 {
@@ -355,6 +362,7 @@ static void finish(struct run *run, int status)
         rg_tf_run_fail(run->kernel, run->ctx, r, true, text);
     else if (!good(run))
         fail_by_status(run);
+    atomic_fetch_sub(&in_flight, 1);
     free_run(run);
 }
 
@@ -392,15 +400,16 @@ static bool ran_eagerly(struct run *run)
 /* Submit and wait. True: the run has ended; false: it will, and calls back. */
 static bool carry_out(struct run *run, TF_AsyncOpKernelDoneCallback *done)
 {
-    int r = submit(run);
+    int r = submit(run), others = atomic_fetch_add(&in_flight, 1);
 
     if (r < 0) {
+        atomic_fetch_sub(&in_flight, 1);
         rg_tf_run_fail(run->kernel, run->ctx, r, false, NULL);
         free_run(run);
         return true;
     }
     if (!run->kernel->eager) {
-        r = reigen_wait_us(run->tensors[0].handle, LINGER_US);
+        r = reigen_wait_us(run->tensors[0].handle, others ? LINGER_US : LINGER_ALONE_US);
         if (r == -EAGAIN && leave(run, done))
             return false;
     } else {
