@@ -30,6 +30,7 @@ OUT = ROOT / 'build/bench'
 REIGEN = ROOT / '.venv/bin/reigen'
 VENV_PYTHON = ROOT / '.venv/bin/python'
 PYTHON = '/usr/bin/python3'
+TF_PYTHON = ROOT / 'build/envs/tf/bin/python'
 HOROVOD = ROOT / 'build/peers/horovod'
 SIZES = '4,256,1K,4K,16K,64K,256K,1M,4M,16M,64M'
 QUICK_SIZES = '4,4K,64K,1M,16M'
@@ -218,6 +219,21 @@ def run_trainer(name, np, args):
     return [json.loads(line) for line in lines]
 
 
+def run_tensorflow(args):
+    """As run_contender, of bench/tf_overhead.py with two ranks."""
+    if args.partial or not TF_PYTHON.exists():
+        return []
+    out, log = OUT / 'tensorflow.jsonl', OUT / 'tensorflow.log'
+    out.unlink(missing_ok=True)
+    env = environment(PYTHONPATH=str(ROOT / 'bindings/python'), TF_CPP_MIN_LOG_LEVEL='2')
+    argv = [REIGEN, 'run', '-np', 2, '--', TF_PYTHON, BENCH / 'tf_overhead.py', out]
+    start = time.monotonic()
+    good = run_all([(argv, env)], log)
+    print(f'  tensorflow np=2  {time.monotonic() - start:5.1f} s'
+          + ('' if good else '  FAILED, see build/bench/tensorflow.log'), flush=True)
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
 def training_runs(args, names):
     """[(np, name)] of one round."""
     if not args.models:
@@ -239,6 +255,8 @@ def run_rounds(args, names):
         for np, name in training_runs(args, names):
             for m in run_trainer(name, np, args):
                 found.setdefault((np, name, m['series'], m['pattern']), []).append(m)
+        for m in run_tensorflow(args):
+            found.setdefault((2, 'reigen-py', m['series'], m['pattern']), []).append(m)
     return found
 
 

@@ -190,6 +190,17 @@ def launch_table(launch):
     return lines + ['']
 
 
+def tensorflow_table(r):
+    rows = [key[3] for key in r.times if key[2] == 'tensorflow']
+    if not rows:
+        return []
+    lines = ['## TensorFlow: one hvd.allreduce, 2 ranks', '',
+             'Wall clock, median and the best of fifteen rounds in brackets, beside the same '
+             'without a collective.', '', '| | us |', '|---|---|']
+    return lines + [f'| {row} | {r.cell(2, "reigen-py", "tensorflow", row)} |'
+                    for row in rows] + ['']
+
+
 INTRO = """# Benchmarks
 
 `make bench` measures this page anew: it runs Reigen and its peers in turn on one machine,
@@ -246,5 +257,6 @@ def render(raw, plots):
             lines += [f'## Many tensors at once, {np} ranks', ''] + table
     for np in raw['np']:
         lines += report_training.table(r, np, PYTHON_PEERS, LABELS)
+    lines += tensorflow_table(r)
     lines += launch_table(raw['launch'])
     return '\n'.join(lines).rstrip('\n') + '\n', missed

@@ -4,11 +4,15 @@ clock and by CPU time of rank 0, as the median and the best of some rounds, and 
 operation.
 
     PYTHONPATH=bindings/python .venv/bin/reigen run -np 2 -- $(tools/frameworks.sh tf) \
-        bench/tf_overhead.py
+        bench/tf_overhead.py [OUT]
+
+With OUT, rank 0 also writes the wall clock's figures there, a line of JSON each.
 """
+import json
 import statistics
+import sys
 import time
-from typing import Callable
+from typing import Callable, List
 
 import tensorflow as tf
 
@@ -18,8 +22,9 @@ ROUNDS = 15
 SECONDS = 0.1  # of a round
 
 
-def measure(function: Callable[[], object], calls: int) -> str:
-    """The row of a table for one function, called `calls` times a round on every rank."""
+def measure(function: Callable[[], object], calls: int) -> List[float]:
+    """Median and best by wall clock, then by CPU time, in microseconds, of one function, called
+    `calls` times a round on every rank."""
     wall, cpu = [], []
     for _ in range(ROUNDS):
         started, used = time.perf_counter(), time.process_time()
@@ -27,8 +32,7 @@ def measure(function: Callable[[], object], calls: int) -> str:
             function()
         wall.append((time.perf_counter() - started) / calls * 1e6)
         cpu.append((time.process_time() - used) / calls * 1e6)
-    return (f'{statistics.median(wall):9.1f} {min(wall):9.1f} {statistics.median(cpu):9.1f} '
-            f'{min(cpu):9.1f}')
+    return [statistics.median(wall), min(wall), statistics.median(cpu), min(cpu)]
 
 
 def calls_for(function: Callable[[], object]) -> int:
@@ -49,6 +53,7 @@ def main() -> None:
     plain = tf.function(lambda x: x + 1)
     many = tf.function(lambda x: [hvd.allreduce(x + i, op=hvd.Sum) for i in range(32)])
     many_plain = tf.function(lambda x: [x + i for i in range(32)])
+    rows = []
     if hvd.rank() == 0:
         print(f'{"us, " + str(hvd.size()) + " ranks":<40} {"median":>9} {"best":>9} {"CPU":>9} '
               f'{"best":>9}')
@@ -62,8 +67,13 @@ def main() -> None:
                 ('function, 32 times x + 1', lambda x=x: many_plain(x)),
                 ('function, 32 times hvd.allreduce', lambda x=x: many(x))):
             row = measure(function, calls_for(function))
+            rows.append({'series': 'tensorflow', 'pattern': f'{text}, {name}',
+                         'median_us': row[0], 'p10_us': row[1]})
             if hvd.rank() == 0:
-                print(f'{text:>6} {name:<33} {row}', flush=True)
+                print(f'{text:>6} {name:<33} ' + ' '.join(f'{us:9.1f}' for us in row), flush=True)
+    if hvd.rank() == 0 and len(sys.argv) > 1:
+        with open(sys.argv[1], 'w', encoding='utf-8') as out:
+            out.writelines(json.dumps(row) + '\n' for row in rows)
 
 
 if __name__ == '__main__':

@@ -6,4 +6,5 @@ cd "$(dirname "$0")/.."
 tools/deps.sh bench
 tools/build.sh --quiet
 bench/horovod.sh || true
+tools/frameworks.sh tf >/dev/null || true
 exec /usr/bin/python3 bench/bench.py "$@"
