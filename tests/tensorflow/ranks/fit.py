@@ -186,8 +186,6 @@ def check_elastic_callbacks():
 
 def check_mixed_precision_decides_together():
     """A gradient that is not finite on one rank skips the step on all."""
-    if not KERAS_3:
-        return
     keras.mixed_precision.set_global_policy('mixed_float16')
     try:
         net = model()

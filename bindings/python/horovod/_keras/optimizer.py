@@ -163,17 +163,21 @@ def _take_out_of_loss_scale(outer: Any) -> bool:
     return True
 
 
-def _watch_loss_scale() -> None:
-    cls = importlib.import_module('keras.src.optimizers.loss_scale_optimizer').LossScaleOptimizer
-    original = cls.apply
+def _watch_loss_scale(module: str, names: tuple, method: str) -> None:
+    """Let the LossScaleOptimizers of a module of Keras take over when they are first applied."""
+    for cls in (getattr(importlib.import_module(module), name, None) for name in names):
+        if cls is not None:
+            setattr(cls, method, _taking_over(getattr(cls, method), method))
 
+
+def _taking_over(original, method: str):
     @functools.wraps(original)
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, *args, **kwargs):
         if _take_out_of_loss_scale(self):
-            return self.apply(grads, trainable_variables)
-        return original(self, grads, trainable_variables)
+            return getattr(self, method)(*args, **kwargs)
+        return original(self, *args, **kwargs)
 
-    cls.apply = apply
+    return apply
 
 
 def _ignore_an_old_option(trainer: type) -> None:
@@ -197,8 +201,9 @@ def adapt_keras() -> None:
         trainer = importlib.import_module('keras.src.trainers.trainer')
         supports_jit = trainer.model_supports_jit
     except (ImportError, AttributeError):
-        return  # Keras 2, which compiles nothing unless it is told to.
-    _watch_loss_scale()
+        _adapt_keras_2()
+        return
+    _watch_loss_scale('keras.src.optimizers.loss_scale_optimizer', ('LossScaleOptimizer',), 'apply')
 
     @functools.wraps(supports_jit)
     def model_supports_jit(model):
@@ -210,6 +215,15 @@ def adapt_keras() -> None:
 
     trainer.model_supports_jit = model_supports_jit
     _ignore_an_old_option(trainer.Trainer)
+
+
+def _adapt_keras_2() -> None:
+    """It compiles nothing unless it is told to; only float16 needs care."""
+    try:
+        _watch_loss_scale('keras.src.mixed_precision.loss_scale_optimizer',
+                          ('LossScaleOptimizer', 'LossScaleOptimizerV3'), 'apply_gradients')
+    except ImportError:
+        pass
 
 
 def make_variables_callable(tensorflow: Any) -> None:
