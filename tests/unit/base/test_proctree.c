@@ -92,6 +92,9 @@ static void environment_entry_is_found_only_whole(void **state)
 
     (void) state;
     pid_t pid = spawn_shell("sleep 60; :", envp);
+    /* rg_spawn returns while exec is under way, and /proc has no environment for a moment. */
+    for (int i = 0; i < 500 && !rg_process_has_env(pid, "JOB=j-12"); i++)
+        rg_sleep_ms(10);
     assert_true(rg_process_has_env(pid, "JOB=j-12"));
     assert_false(rg_process_has_env(pid, "JOB=j-1"));
     assert_false(rg_process_has_env(pid, "OB=j-12"));
