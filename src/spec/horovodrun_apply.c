@@ -53,10 +53,10 @@ static int judge_count(const struct rg_hvd_option *option, const char *what, con
 {
     char name[64];
     int64_t n;
-    int rc = rg_parse_int(what, value, INT64_MIN, COUNT_MAX, &n, err);
+    int rc = rg_parse_int(what, value, 0, COUNT_MAX, &n, err);
 
     argument_name(option, name);
-    if (rc == 0 && n < 0)
+    if (rc < 0 && rg_parse_int(what, value, INT64_MIN, -1, &n, NULL) == 0)
         return rg_error_set(err, ERANGE, "%s: %s=%s must be >= 0", what, name, value);
     return rc;
 }

@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import errno
 import os
+import sys
 import threading
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -27,6 +28,9 @@ SHUT_DOWN = 'Horovod has been shut down by this rank before the operation was co
 before_shutdown: List[Callable[[], None]] = []
 after_shutdown: List[Callable[[], None]] = []
 after_fork: List[Callable[[], None]] = []
+
+#: Set by who ends this process because it has failed: it then goes without shutdown().
+failed = False
 
 _lock = threading.Lock()
 _registered = False
@@ -75,7 +79,7 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
             raise HorovodInternalError(text or os.strerror(-rc), -rc)
         if not _registered:
             _registered = True
-            atexit.register(shutdown)
+            atexit.register(_at_exit)
     if process_sets:
         from reigen import _sets
         for members in process_sets:
@@ -109,6 +113,13 @@ def shutdown() -> None:
         lib.reigen_shutdown()
         for callback in after_shutdown:
             callback()
+
+
+def _at_exit() -> None:
+    # A rank that ends by an exception that nobody caught has failed: it is its end that the others
+    # are told of, and the launcher sees that it came first.
+    if not failed and not hasattr(sys, 'last_value'):
+        shutdown()
 
 
 def _forked() -> None:

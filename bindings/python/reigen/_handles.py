@@ -13,6 +13,7 @@ import collections
 import ctypes
 import errno
 import itertools
+import threading
 import time
 from typing import Any, Callable, Deque, Dict, List, Tuple
 
@@ -157,21 +158,25 @@ class Deferred(Pending):
 
 
 deferred: Deque[Deferred] = collections.deque()
+#: Held while `deferred` changes: starting an operation gives up the GIL.
+_deferring = threading.RLock()
 
 
 def start_deferred() -> None:
     """Start, in their order, those whose names have become free."""
     blocked = set()
-    for _ in range(len(deferred)):
-        waiting = deferred.popleft()
-        if waiting.slot in blocked or waiting.start() == EXISTS:
-            blocked.add(waiting.slot)
-            deferred.append(waiting)
+    with _deferring:
+        for _ in range(len(deferred)):
+            waiting = deferred.popleft()
+            if waiting.slot in blocked or waiting.start() == EXISTS:
+                blocked.add(waiting.slot)
+                deferred.append(waiting)
 
 
 def must_defer(slot: Any) -> bool:
-    start_deferred()
-    return any(waiting.slot == slot for waiting in deferred)
+    with _deferring:
+        start_deferred()
+        return any(waiting.slot == slot for waiting in deferred)
 
 
 def help_others() -> None:
@@ -193,7 +198,8 @@ def submit(pending: Pending) -> int:
         rc = pending.start()
     if rc == EXISTS and pending.slot is not None:
         pending = Deferred(pending)
-        deferred.append(pending)
+        with _deferring:
+            deferred.append(pending)
     elif rc < 0:
         raise _core.submission_error(rc)
     table[handle] = (None, pending, None)
@@ -258,6 +264,8 @@ def _after_shutdown() -> None:
 
 
 def _after_fork() -> None:
+    global _deferring
+    _deferring = threading.RLock()
     table.clear()
     orphans.clear()
     deferred.clear()

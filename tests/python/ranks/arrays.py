@@ -78,7 +78,8 @@ def check_what_is_like_an_array_is_one():
     total = reigen.size()
     same(reigen.allreduce(array.array('d', [1, 2]), op=reigen.Sum),
          np.array([total, 2 * total], np.float64))
-    same(reigen.allreduce(memoryview(bytearray(b'\1\2')), op=reigen.Max), np.array([1, 2], np.uint8))
+    same(reigen.allreduce(memoryview(bytearray(b'\1\2')), op=reigen.Max),
+         np.array([1, 2], np.uint8))
     same(reigen.allreduce([1.5, 2.0], op=reigen.Max), np.array([1.5, 2.0]))
     same(reigen.allreduce(3, op=reigen.Sum), np.array(3 * total))
     big = np.array([1, 2], '>i4')
@@ -198,7 +199,8 @@ def check_mismatches_are_errors_everywhere_and_the_job_goes_on():
         assert 'shape' in str(error).lower(), error
         checks.raises(reigen.HorovodInternalError,
                       lambda: reigen.allreduce(np.zeros(3, FLOATS[1 + (rank == 1)]), 'kind'))
-        checks.raises(reigen.HorovodInternalError, lambda: reigen.broadcast(np.zeros(3), rank, 'root'))
+        checks.raises(reigen.HorovodInternalError,
+                      lambda: reigen.broadcast(np.zeros(3), rank, 'root'))
     first = reigen.allreduce_async(np.zeros(2), 'twice') if rank == 0 else None
     if rank == 0 and size > 1:
         checks.raises(reigen.InvalidOperationError,

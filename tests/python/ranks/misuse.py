@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts do wrong, or in unusual ways: an exception or the right result, and the job goes
 on. Nothing hangs and nothing crashes."""
+import copy
 import gc
 import sys
 import threading
@@ -88,6 +89,25 @@ def check_tensors_may_be_dropped_while_they_travel():
         assert all(t.eq(turn).all() for t in hvd.synchronize(handles[3 * turn + 2]))
 
 
+def check_threads_share_the_names_of_operations_without_one():
+    """More than there are shared names, so that some wait for their turn."""
+    failures = []
+
+    def work():
+        try:
+            handles = [hvd.allreduce_async(torch.ones(64), op=hvd.Sum) for _ in range(150)]
+            assert all(hvd.synchronize(handle).eq(hvd.size()).all() for handle in handles)
+        except BaseException as error:
+            failures.append(error)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert total() == hvd.size()
+
+
 def check_handles_that_do_not_exist():
     assert hvd.synchronize(10 ** 9) is None
     checks.raises(ValueError, lambda: hvd.poll(10 ** 9), 'handle')
@@ -158,6 +178,71 @@ def check_loading_a_state_forgets_gradients_that_were_not_reduced():
         optimizer.zero_grad()
     model(torch.ones(2, 3)).sum().backward()
     optimizer.step()
+
+
+def linear(*sizes):
+    layers = [torch.nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])]
+    model = torch.nn.Sequential(*layers)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    return model
+
+
+def train(model, optimizer, steps=2):
+    for _ in range(steps):
+        model.zero_grad()
+        model(torch.ones(2, 3) * (hvd.rank() + 1)).pow(2).sum().backward()
+        optimizer.step()
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    everyones = hvd.allgather(flat[None])
+    assert everyones.eq(everyones[0]).all()
+
+
+def check_a_model_may_get_another_optimizer():
+    model = linear(3, 4, 2)
+    for _ in range(3):
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01))
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        train(model, optimizer)
+        del optimizer, scheduler
+        gc.collect()
+        for _ in range(3):
+            model(torch.ones(2, 3)).sum().backward()
+
+
+def check_parameters_that_are_added_later_are_reduced():
+    for op in (hvd.Average, hvd.Adasum):
+        model = linear(3, 4, 2)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model[0].parameters(), lr=0.01),
+                                             model.named_parameters(), op=op)
+        model[1].requires_grad_(False)
+        train(model, optimizer)
+        model[1].requires_grad_(True)
+        optimizer.add_param_group({'params': list(model[1].parameters())})
+        before = model[1].weight.detach().clone()
+        train(model, optimizer)
+        assert not torch.equal(model[1].weight, before)
+
+
+def check_a_copied_optimizer_keeps_the_state_and_says_that_it_is_one():
+    model = linear(3, 2)
+    for op in (hvd.Average, hvd.Adasum):
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5), op=op)
+        train(model, optimizer)
+        copied = copy.deepcopy(optimizer)
+        assert len(copied.state_dict()['state']) == 2
+        checks.raises(RuntimeError, copied.step, 'copy')
+    assert copy.deepcopy(hvd.SyncBatchNorm(3)).process_set is hvd.global_process_set
+
+
+def check_a_step_that_failed_leaves_nothing_behind():
+    model = torch.nn.Linear(3, 2 + hvd.rank())
+    wrong = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), groups=[
+        [model.weight], [model.bias]])
+    for _ in range(2):
+        model(torch.ones(2, 3)).sum().backward()
+        checks.raises(HorovodInternalError, wrong.step, 'ismatch')
+        assert total() == hvd.size()
 
 
 def ends_early():

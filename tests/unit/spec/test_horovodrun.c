@@ -110,7 +110,7 @@ static void wrong_values_are_refused_with_horovods_words(void **state)
     must_refuse("-np 1 --autotune-gaussian-process-noise 1.5 x", "must be in [0, 1]");
     must_refuse("-np 1 --cycle-time-ms nan x", "not a number");
     must_refuse("-np 1 --cycle-time-ms 0x10 x", "not a number");
-    must_refuse("-np two x", "not a whole number");
+    must_refuse("-np two x", "not a whole number; give 0 to ");
     must_refuse("-np 0 x", "out of range");
     must_refuse("-np 1 --log-level loud x", "TRACE, DEBUG");
     must_refuse("-np 1 --jsrun x", "leave --jsrun out");

@@ -13,6 +13,9 @@ class HorovodBasics:
     Average, Sum, Adasum = reigen.Average, reigen.Sum, reigen.Adasum
     Min, Max, Product = reigen.Min, reigen.Max, reigen.Product
 
+    def __init__(self, pkg_path: str = '', *args: str):
+        """Horovod's arguments say where its compiled extension lies; they are not needed."""
+
     def init(self, comm: Union[None, Sequence[int], Any] = None,
              process_sets: Union[None, str, Sequence[ProcessSet]] = None) -> None:
         """Join the job. Does nothing when initialised already.
@@ -29,11 +32,11 @@ class HorovodBasics:
             return
         wanted = _sets.prepare(process_sets)
         more: List[ProcessSet] = []
-        if _sets.is_comm(comm):
-            comm = _sets.ranks_of_comm(comm)
-        elif comm and _sets.is_comm(comm[0]):
+        comm = _sets.ranks_of_comm(comm) if _sets.is_comm(comm) else \
+            [] if comm is None else list(comm)
+        if comm and _sets.is_comm(comm[0]):
             comm, more = _sets.ranks_of_comm(comm[0]), [ProcessSet(c) for c in comm[1:]]
-        reigen.init(comm=list(comm) if comm else None)
+        reigen.init(comm=comm)
         try:
             if process_sets is not None or more:
                 _sets.register_all(more + wanted)

@@ -73,6 +73,10 @@ class ProcessSet:
     def __hash__(self) -> int:
         return hash(tuple(self.ranks or ()))
 
+    def __deepcopy__(self, memo: Dict[int, Any]) -> 'ProcessSet':
+        # A copied model or configuration belongs to the same set, which is registered once.
+        return self
+
     def __repr__(self) -> str:
         return f'ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})'
 
@@ -103,6 +107,9 @@ class _GlobalProcessSet(ProcessSet):
 
     def __hash__(self) -> int:
         return 0
+
+    def __reduce__(self) -> str:
+        return 'global_process_set'  # pickled by name: there is one
 
 
 global_process_set = _GlobalProcessSet()

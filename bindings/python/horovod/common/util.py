@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small helpers that scripts and the framework modules share."""
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -41,14 +42,14 @@ def num_rank_is_power_2(num_rank: int) -> bool:
     return num_rank != 0 and num_rank & (num_rank - 1) == 0
 
 
-def split_list(items: Sequence, num_parts: int) -> List[Sequence]:
-    """The list in num_parts runs whose lengths differ by at most one; never an empty run."""
-    num_parts = min(num_parts, len(items))
-    if num_parts == 0:
+def split_list(l: Sequence, n: int) -> List[Sequence]:  # noqa: E741 (Horovod's name)
+    """The list in n runs whose lengths differ by at most one; never an empty run."""
+    n = min(n, len(l))
+    if n == 0:
         return []
-    size, extra = divmod(len(items), num_parts)
-    cuts = [i * size + min(i, extra) for i in range(num_parts + 1)]
-    return [items[a:b] for a, b in zip(cuts, cuts[1:])]
+    size, extra = divmod(len(l), n)
+    cuts = [i * size + min(i, extra) for i in range(n + 1)]
+    return [l[a:b] for a, b in zip(cuts, cuts[1:])]
 
 
 def is_iterable(x: Any) -> bool:
@@ -79,6 +80,7 @@ def _cache(function: Callable) -> Callable:
     """The function, which is called once for each set of arguments."""
     results: Dict[Any, Any] = {}
 
+    @functools.wraps(function)
     def cached(*args, **kwargs):
         key = (args, frozenset(kwargs.items()))
         if key not in results:

@@ -6,7 +6,7 @@ from horovod.runner._call import launch_function
 
 
 def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
-        num_proc: Optional[int] = None, min_num_proc: Optional[int] = None,
+        num_proc: int = 1, min_num_proc: Optional[int] = None,
         max_num_proc: Optional[int] = None, slots: Optional[int] = None,
         reset_limit: Optional[int] = None, cooldown_range: Optional[Sequence[int]] = None,
         hosts: Optional[str] = None, hostfile: Optional[str] = None,
@@ -22,13 +22,13 @@ def run(func: Callable, args: Sequence = (), kwargs: Optional[dict] = None,
 
     func and its arguments travel by cloudpickle where it is installed, else by pickle, which takes
     functions of modules only. Each rank is a new process of `executable` (this python); func calls
-    hvd.init() itself. num_proc defaults to 1. The other arguments mean what horovodrun's flags of
-    the same names mean. np, min_np, max_np and network_interface are old names.
+    hvd.init() itself. The other arguments mean what horovodrun's flags of the same names mean. np,
+    min_np, max_np and network_interface are old names.
 
     Raises RuntimeError with the traceback of the first rank that failed; ValueError for arguments
     that exclude each other; what pickling raises when func cannot travel.
     """
-    num_proc = num_proc if num_proc is not None else np if np is not None else 1
+    num_proc = num_proc if np is None else np
     min_num_proc = min_num_proc if min_num_proc is not None else min_np
     max_num_proc = max_num_proc if max_num_proc is not None else max_np
     if hosts is not None and hostfile is not None:

@@ -7,6 +7,7 @@ import time
 import traceback
 
 from horovod.runner._call import FUNCTION, PATH_FILE, dumps, result_file, write_private
+from reigen import _core
 
 
 def call(directory: str) -> bool:
@@ -28,4 +29,5 @@ def call(directory: str) -> bool:
 
 def main(directory: str) -> None:
     if not call(directory):
+        _core.failed = True
         sys.exit(1)

@@ -14,21 +14,42 @@ import torch
 from horovod.common.process_sets import ProcessSet
 from horovod.torch.mpi_ops import Adasum, grouped_allreduce_
 
+COPIED = ('This is a copy of a distributed optimizer, which only keeps its state. Wrap an optimizer '
+          'over the copied parameters in DistributedOptimizer and load the state_dict() into it.')
 _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimizer.'
 
 
 class DistributedAdasumOptimizer(torch.optim.Optimizer):
     """What is put before the user's optimizer class; made by DistributedOptimizer(op=Adasum)."""
 
+    #: What takes part. None in a copy by copy.deepcopy(), which takes over the state alone.
+    _named: Optional[List[Tuple[str, torch.Tensor]]] = None
+
     def _hvd_setup(self, names: Dict[int, str], compression: Any, passes: int,
                    process_set: ProcessSet) -> None:
         self._compression = compression
         self.backward_passes_per_step = passes
         self.process_set = process_set
-        params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
-        self._named: List[Tuple[str, torch.Tensor]] = [(names[id(p)], p) for p in params]
+        self._names = names
+        self._named = []
         #: Where the parameters were before the last step.
-        self._starting_models = [torch.empty_like(p, requires_grad=False) for p in params]
+        self._starting_models: List[torch.Tensor] = []
+        for number in range(len(self.param_groups)):
+            self._take(number)
+
+    def _take(self, number: int) -> None:
+        params = self.param_groups[number]['params']
+        for place, param in enumerate(params):
+            if param.requires_grad:
+                name = self._names.get(id(param), f'allreduce.noname.{number}.{place}')
+                self._named.append((name, param))
+                self._starting_models.append(torch.empty_like(param, requires_grad=False))
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """As torch's; the new parameters' steps are combined as the others' are."""
+        super().add_param_group(param_group)
+        if self._named is not None:
+            self._take(len(self.param_groups) - 1)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Said by scripts; gradients are summed until step() is called, however often that is."""
@@ -45,6 +66,8 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None) -> Optional[Any]:
         """The user's step on this rank, then the combination of all ranks' steps."""
+        if self._named is None:
+            raise RuntimeError(COPIED)
         if not self._named or not self.process_set.included() or self.process_set.size() == 1:
             return super().step() if closure is None else super().step(closure)
         with torch.no_grad():

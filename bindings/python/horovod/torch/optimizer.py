@@ -24,7 +24,7 @@ import torch
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, check, global_process_set
 from horovod.common.util import split_list
-from horovod.torch.adasum import DistributedAdasumOptimizer
+from horovod.torch.adasum import COPIED, DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, FP16Compressor, NoneCompressor
 from horovod.torch.mpi_ops import (Adasum, Average, Sum, allreduce_async_,
                                    grouped_allreduce_async_, local_size, size,
@@ -82,9 +82,17 @@ class _Group:
 class _DistributedOptimizer(torch.optim.Optimizer):
     """What is put before the user's optimizer class; made by DistributedOptimizer()."""
 
+    # What a copy by copy.deepcopy() has, which takes over the state alone.
+    _hooked: Optional[bool] = None
+    _synchronized = False
+    _should_synchronize = True
+    _slots: List[_Slot] = []
+    _groups: List[_Group] = []
+    backward_passes_per_step = 1
+
     def _hvd_setup(self, named_parameters, compression, passes, op, predivide, groups,
                    sparse_as_dense, process_set):
-        names = _names_of(self.param_groups, named_parameters)
+        self._names = _names_of(self.param_groups, named_parameters)
         self._compression = compression
         # What else a compressor makes of tensors cannot be known: each travels alone.
         self._same_shapes = compression in (NoneCompressor, FP16Compressor)
@@ -93,10 +101,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._sparse_as_dense = sparse_as_dense
         self.backward_passes_per_step = passes
         self.process_set = process_set
-        self._synchronized = False
-        self._should_synchronize = True
         params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
-        self._slots = [_Slot(p, names.get(id(p)), passes) for p in params]
+        self._slots = [_Slot(p, self._names.get(id(p)), passes) for p in params]
         by_param: Dict[int, _Slot] = {id(slot.param): slot for slot in self._slots}
         self._groups = _make_groups(groups, self._slots, by_param)
         self._groups += _make_buckets([s for s in reversed(self._slots) if s.group is None])
@@ -105,20 +111,40 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         # One rank has nobody to reduce with, unless others come later.
         elastic = os.environ.get('HOROVOD_ELASTIC') == '1'
         self._hooked = bool(process_set.included() and (process_set.size() > 1 or elastic))
-        if self._hooked:
-            for slot in self._slots:
-                _register(slot, self._make_hook(slot))
-            if not self._early:
-                _late.add(self)
+        self._watch(self._slots)
+        if self._hooked and not self._early:
+            _late.add(self)
+        # The model lives longer than its optimizer where it gets another one.
+        weakref.finalize(self, _unregister, self._slots).atexit = False
+
+    def _watch(self, slots: List[_Slot]) -> None:
+        for slot in slots if self._hooked else ():
+            _register(slot, self._make_hook(slot))
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """As torch's; the new parameters' gradients are reduced as the others' are."""
+        super().add_param_group(param_group)
+        if self._hooked is None:
+            return
+        place = len(self.param_groups) - 1
+        slots = [_Slot(p, self._names.get(id(p), f'allreduce.noname.{place}.{i}'),
+                       self.backward_passes_per_step)
+                 for i, p in enumerate(self.param_groups[-1]['params']) if p.requires_grad]
+        self._slots += slots
+        self._groups += _make_buckets(slots[::-1])
+        self._watch(slots)
 
     @property
     def _active(self) -> bool:
+        if self._hooked is None:
+            raise RuntimeError(COPIED)
         return self._hooked and self.process_set.size() > 1
 
     # ------------------------------------------------------------------ hooks
 
     def _make_hook(self, slot: _Slot):
-        group = slot.group
+        # The hooks must not keep the optimizer alive.
+        group, optimizer = slot.group, weakref.ref(self)
 
         def late(*_):
             left = slot.left - 1
@@ -130,8 +156,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             late()
             if slot.left == 0:
                 group.left -= 1
-                if group.left == 0 and self._active:
-                    self._send(group)
+                owner = optimizer()
+                if group.left == 0 and owner is not None and owner._active:
+                    owner._send(group)
 
         return early if self._early else late
 
@@ -221,20 +248,28 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         try:
             if self._active:
                 self._send_all()
-                for group in self._groups:
-                    self._receive(group)
+                failure = self._receive_all()
+                if failure is not None:
+                    raise failure
         finally:
             self._reset()
         self._synchronized = True
 
     def _abandon(self) -> None:
         """Forget the gradients: wait for those that are on their way, whatever comes of it."""
+        self._receive_all()
+        self._reset()
+
+    def _receive_all(self) -> Optional[HorovodInternalError]:
+        """Wait for all that is on its way, so that nothing is when the next step begins; the first
+        failure."""
+        failure = None
         for group in self._groups:
             try:
                 self._receive(group)
-            except HorovodInternalError:
-                pass  # the state that is to be loaded is the remedy
-        self._reset()
+            except HorovodInternalError as error:
+                failure = failure or error
+        return failure
 
     def _receive(self, group: _Group) -> None:
         if group.pending:
@@ -307,7 +342,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return any(slot.left != passes for slot in self._slots)
 
     def zero_grad(self, *args, **kwargs):
-        if self._active and self._in_flight():
+        if self._hooked and self._active and self._in_flight():
             raise AssertionError(_RACE)
         return super().zero_grad(*args, **kwargs)
 
@@ -328,6 +363,13 @@ def _register(slot: _Slot, hook) -> None:
     with torch.enable_grad():
         slot.keep = param.expand_as(param).grad_fn.next_functions[0][0]
     slot.hook = slot.keep.register_hook(hook)
+
+
+def _unregister(slots: List[_Slot]) -> None:
+    for slot in slots:
+        if slot.hook is not None:
+            slot.hook.remove()
+            slot.hook = slot.keep = None
 
 
 def _names_of(param_groups, named_parameters) -> Dict[int, str]:

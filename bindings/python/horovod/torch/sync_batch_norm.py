@@ -4,6 +4,8 @@
 Each rank contributes per channel its count, sum and sum of squares to one allreduce, and in
 backward the two sums that the gradient of the normalisation needs to another.
 """
+from typing import Any, Optional
+
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -31,8 +33,10 @@ class SyncBatchNorm(_BatchNorm):
     process_set: of the ranks of this set, which are all that may train this layer.
     """
 
-    def __init__(self, *args, process_set: ProcessSet = global_process_set, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1,
+                 affine: bool = True, track_running_stats: bool = True,
+                 process_set: ProcessSet = global_process_set, **kwargs: Any):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, **kwargs)
         self.process_set = process_set
 
     def _check_input_dim(self, input):
