@@ -21,16 +21,29 @@
 #define CALL_TENSORS_MAX 65536
 #define CALL_TEXT_MAX 1024
 
+/* Where XLA wants a result that the runtime allocates. A copy: XLA lends the buffers of a frame to the
+ * next run of the same place once the handler has returned, before the future is completed. */
+struct result {
+    void *data;
+    int64_t ndim;
+    int64_t dims[REIGEN_NDIM_MAX];
+};
+
 struct call {
     struct call *next; /* the finisher's */
     const struct xla_api *api;
     struct xla_future *future; /* NULL until handed over */
-    void *const *results; /* struct xla_buffer of XLA's, until the end of the call */
-    int kind;  /* enum reigen_kind */
-    int count; /* tensors */
+    struct xla_error *error;   /* of the submission, when a part of the tensors was submitted */
+    struct result *results;    /* of this piece of memory; NULL where XLA's memory is written to */
+    unsigned job;              /* the finisher's: which job of this process it belongs to */
+    int kind;                  /* enum reigen_kind */
+    int count;                 /* tensors that were submitted */
     char name[REIGEN_NAME_MAX + 1];
     reigen_handle handles[];
 };
+
+/* Does the runtime allocate the results of this kind? */
+bool call_allocates(int kind);
 
 /* Has everything been done, well or not? Never blocks. */
 bool call_is_done(const struct call *call);
@@ -42,15 +55,21 @@ struct xla_error *call_finish(struct call *call);
 /* An error of XLA's for a negative errno and a text, which is copied. */
 struct xla_error *call_error(const struct xla_api *api, int rc, const char *text);
 
-/* Take a submitted call over: complete its future when it is done, and free it. Does not block. 0;
- * -EAGAIN when no thread could be made (the call is still the caller's). From any thread. */
-int call_hand_over(struct call *take_call);
+/* See to it that the finisher's thread runs. 0, or -EAGAIN when no thread could be made. From any
+ * thread. */
+int finisher_start(void);
+
+/* Take a submitted call over: complete its future when it is done, and free it. Does not block. From
+ * any thread, after finisher_start. */
+void call_hand_over(struct call *take_call);
 
 /* Calls that have been handed over and are not done. */
 int calls_in_flight(void);
 
 /* The finisher keeps out of the runtime from the return of pause until resume: for reigen_shutdown,
- * which must run alone. pause blocks for one slice of the finisher's at most. */
+ * which must run alone. pause blocks for one slice of the finisher's at most. The calls that were
+ * handed over before resume have lost their handles, which the next job gives out again: they end as
+ * cancelled and the runtime is not asked about them. */
 REIGEN_API void reigen_jax_pause(void);
 REIGEN_API void reigen_jax_resume(void);
 

@@ -35,6 +35,7 @@ static struct {
     pthread_cond_t changed; /* `looking` or `paused` */
     bool looking;           /* the thread is in the runtime, */
     bool paused;            /* where it must not be now */
+    unsigned job;           /* jobs that have ended; changes only while paused */
 } finisher = { .lock = PTHREAD_MUTEX_INITIALIZER,
                .came = PTHREAD_COND_INITIALIZER,
                .changed = PTHREAD_COND_INITIALIZER };
@@ -82,7 +83,7 @@ bool call_is_done(const struct call *call)
     return true;
 }
 
-static bool allocates(int kind)
+bool call_allocates(int kind)
 {
     return kind == REIGEN_ALLGATHER || kind == REIGEN_ALLTOALL || kind == REIGEN_REDUCESCATTER;
 }
@@ -90,7 +91,7 @@ static bool allocates(int kind)
 /* Copy what the runtime has allocated for one tensor. The compiled program has fixed its shape. */
 static struct xla_error *copy_result(const struct call *call, int i)
 {
-    const struct xla_buffer *out = call->results[i];
+    const struct result *out = &call->results[i];
     int64_t shape[REIGEN_NDIM_MAX];
     char text[CALL_TEXT_MAX];
     const void *data;
@@ -119,7 +120,7 @@ static struct xla_error *copy_result(const struct call *call, int i)
 
 struct xla_error *call_finish(struct call *call)
 {
-    struct xla_error *error = NULL;
+    struct xla_error *error = call->error;
 
     for (int i = 0; i < call->count && !error; i++) {
         int rc = reigen_wait(call->handles[i], 0);
@@ -130,7 +131,7 @@ struct xla_error *call_finish(struct call *call)
             error = call_error(call->api, rc, text && text[0] ? text : reigen_last_error());
         }
     }
-    for (int i = 0; i < call->count && !error && allocates(call->kind); i++)
+    for (int i = 0; i < call->count && !error && call->results; i++)
         error = copy_result(call, i);
     reigen_release_all(call->count, call->handles);
     return error;
@@ -181,6 +182,20 @@ static void look_end(int ndone)
     pthread_mutex_unlock(&finisher.lock);
 }
 
+static bool is_over(const struct call *call)
+{
+    return call->job != finisher.job || call_is_done(call);
+}
+
+static struct xla_error *end_of(struct call *call)
+{
+    if (call->job == finisher.job)
+        return call_finish(call);
+    if (call->error)
+        return call->error;
+    return call_error(call->api, -ECANCELED, "shut down before the operation was complete");
+}
+
 /* Finish the calls of the list that are done, at most ENDINGS_MAX. They are taken from it; how
  * their futures are to be completed goes to ret_done. Returns how many. */
 static int look(struct call **list, struct ending *ret_done)
@@ -191,14 +206,14 @@ static int look(struct call **list, struct ending *ret_done)
     while (*list && n < ENDINGS_MAX) {
         struct call *call = *list;
 
-        if (!call_is_done(call)) {
+        if (!is_over(call)) {
             list = &call->next;
             continue;
         }
         *list = call->next;
         ret_done[n].api = call->api;
         ret_done[n].future = call->future;
-        ret_done[n++].error = call_finish(call);
+        ret_done[n++].error = end_of(call);
         free(call);
     }
     look_end(n);
@@ -262,6 +277,7 @@ void reigen_jax_resume(void)
 {
     pthread_mutex_lock(&finisher.lock);
     finisher.paused = false;
+    finisher.job++;
     pthread_cond_broadcast(&finisher.changed);
     pthread_mutex_unlock(&finisher.lock);
 }
@@ -297,24 +313,28 @@ static bool start_thread(void)
     return started;
 }
 
-int call_hand_over(struct call *take_call)
+int finisher_start(void)
 {
-    int rc = 0;
+    bool running;
 
     pthread_once(&fork_once, watch_forks);
     pthread_mutex_lock(&finisher.lock);
     if (!finisher.running)
         finisher.running = start_thread();
-    if (finisher.running) {
-        take_call->next = finisher.incoming;
-        finisher.incoming = take_call;
-        finisher.in_flight++;
-        pthread_cond_signal(&finisher.came);
-    } else {
-        rc = -EAGAIN;
-    }
+    running = finisher.running;
     pthread_mutex_unlock(&finisher.lock);
-    return rc;
+    return running ? 0 : -EAGAIN;
+}
+
+void call_hand_over(struct call *take_call)
+{
+    pthread_mutex_lock(&finisher.lock);
+    take_call->job = finisher.job;
+    take_call->next = finisher.incoming;
+    finisher.incoming = take_call;
+    finisher.in_flight++;
+    pthread_cond_signal(&finisher.came);
+    pthread_mutex_unlock(&finisher.lock);
 }
 
 int calls_in_flight(void)

@@ -143,7 +143,8 @@ static int read_tensors(const struct xla_frame *frame, struct request *request)
         if (args->types[i] != XLA_BUFFER || results->types[i] != XLA_BUFFER)
             return -EINVAL;
         dtype = dtype_find(in->dtype, &element);
-        if (dtype < 0 || in->ndim > REIGEN_NDIM_MAX || out->dtype != in->dtype ||
+        if (dtype < 0 || in->ndim > REIGEN_NDIM_MAX ||
+            out->ndim > REIGEN_NDIM_MAX || out->dtype != in->dtype ||
             (i > 0 && dtype != request->dtype))
             return -EINVAL;
         request->dtype = dtype;
@@ -189,8 +190,8 @@ static void name_member(const struct request *request, int i, char *ret_name, si
     snprintf(ret_name, size, "%.*s%s", (int) size - 1 - n, request->name, suffix);
 }
 
-/* One by one, for the kinds that have no groups. On an error those submitted are left to end by
- * themselves. */
+/* One by one, for the kinds that have no groups. On an error those submitted go on, with buffers of
+ * XLA's: the call ends when they have. */
 static int submit_each(const struct request *request, const struct xla_frame *frame,
                        struct call *call)
 {
@@ -202,6 +203,7 @@ static int submit_each(const struct request *request, const struct xla_frame *fr
         rc = submit_one(request, frame, i, name, &call->handles[i]);
         if (rc < 0)
             return rc;
+        call->count++;
     }
     return 0;
 }
@@ -245,16 +247,22 @@ static int submit_group(const struct request *request, const struct xla_frame *f
                               request->dtype, arrays.shapes, arrays.ndims, &request->options,
                               call->handles);
     free(arrays.ins);
+    call->count = rc < 0 ? 0 : request->count;
     return rc;
 }
 
 static int submit(const struct request *request, const struct xla_frame *frame, struct call *call)
 {
-    if (request->count == 1)
-        return submit_one(request, frame, 0, request->name, &call->handles[0]);
-    if (request->kind == REIGEN_BROADCAST || request->kind == REIGEN_ALLTOALL)
+    int rc;
+
+    if (request->count > 1 &&
+        (request->kind == REIGEN_BROADCAST || request->kind == REIGEN_ALLTOALL))
         return submit_each(request, frame, call);
-    return submit_group(request, frame, call);
+    if (request->count > 1)
+        return submit_group(request, frame, call);
+    rc = submit_one(request, frame, 0, request->name, &call->handles[0]);
+    call->count = rc < 0 ? 0 : 1;
+    return rc;
 }
 
 /* ---- waiting */
@@ -283,23 +291,13 @@ static struct xla_error *finish_here(struct call *call)
 static struct xla_error *wait_or_leave(struct xla_frame *frame, struct call *call, size_t nbytes)
 {
     int moment_ms = nbytes <= SMALL_NBYTES && calls_in_flight() == 0 ? MOMENT_MS : 0;
-    int rc;
 
     if (reigen_wait_all(call->count, call->handles, moment_ms) != -EAGAIN)
         return finish_here(call);
-    if (future_make(call->api, &call->future) < 0)
+    if (finisher_start() < 0 || future_make(call->api, &call->future) < 0)
         return finish_here(call);
     frame->future = call->future;
-    rc = call_hand_over(call);
-    if (rc < 0) {
-        struct xla_future_done_args args = { sizeof(args), NULL, call->future };
-        const struct xla_api *api = call->api;
-        struct xla_error *error = finish_here(call);
-
-        api->future_set_available(&args);
-        frame->future = NULL;
-        return error;
-    }
+    call_hand_over(call);
     return NULL;
 }
 
@@ -322,9 +320,34 @@ static bool is_metadata(struct xla_frame *frame)
     return true;
 }
 
+static struct call *call_create(const struct request *request, const struct xla_frame *frame)
+{
+    size_t n = (size_t) request->count;
+    size_t nbytes = sizeof(struct call) + n * sizeof(reigen_handle);
+    bool results = call_allocates(request->kind);
+    struct call *call = calloc(1, nbytes + (results ? n * sizeof(struct result) : 0));
+
+    if (!call)
+        return NULL;
+    call->api = frame->api;
+    call->kind = request->kind;
+    memcpy(call->name, request->name, sizeof(call->name));
+    if (results)
+        call->results = (struct result *) (void *) ((char *) call + nbytes);
+    for (size_t i = 0; results && i < n; i++) {
+        const struct xla_buffer *out = frame->results.items[i];
+
+        call->results[i].data = out->data;
+        call->results[i].ndim = out->ndim;
+        memcpy(call->results[i].dims, out->dims, (size_t) out->ndim * sizeof(out->dims[0]));
+    }
+    return call;
+}
+
 struct xla_error *reigen_jax_collective(struct xla_frame *frame)
 {
     struct request request;
+    struct xla_error *error;
     struct call *call;
     int rc;
 
@@ -332,18 +355,15 @@ struct xla_error *reigen_jax_collective(struct xla_frame *frame)
         return NULL;
     if (read_attributes(&frame->attributes, &request) < 0 || read_tensors(frame, &request) < 0)
         return call_error(frame->api, -EINVAL, "a custom call that horovod.jax has not made");
-    call = calloc(1, sizeof(*call) + (size_t) request.count * sizeof(call->handles[0]));
+    call = call_create(&request, frame);
     if (!call)
         return call_error(frame->api, -ENOMEM, "out of memory");
-    call->api = frame->api;
-    call->results = frame->results.items;
-    call->kind = request.kind;
-    call->count = request.count;
-    memcpy(call->name, request.name, sizeof(call->name));
     rc = submit(&request, frame, call);
-    if (rc < 0) {
-        free(call);
-        return call_error(frame->api, rc, reigen_last_error());
-    }
-    return wait_or_leave(frame, call, request.nbytes);
+    if (rc < 0)
+        call->error = call_error(frame->api, rc, reigen_last_error());
+    if (call->count > 0)
+        return wait_or_leave(frame, call, request.nbytes);
+    error = call->error;
+    free(call);
+    return error;
 }
