@@ -29,11 +29,8 @@ def arguments():
     parser.add_argument('--num-iters', type=int, default=5, help='figures')
     parser.add_argument('--no-cuda', action='store_true',
                         help='use the CPU, which this version of Reigen does anyway')
-    parser.add_argument('--use-adasum', action='store_true', help='refused by this version')
-    args = parser.parse_args()
-    if args.use_adasum:
-        parser.error('--use-adasum: Adasum is not offered by this version of Reigen')
-    return args
+    parser.add_argument('--use-adasum', action='store_true', help='combine the ranks\' steps by Adasum')
+    return parser.parse_args()
 
 
 def small():
@@ -59,10 +56,12 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(42)
     model = build(args.model)
-    optimizer = optim.SGD(model.parameters(), lr=0.01 * hvd.size())
+    # Adasum takes the learning rate of one rank.
+    optimizer = optim.SGD(model.parameters(), lr=0.01 * (1 if args.use_adasum else hvd.size()))
     compression = hvd.Compression.fp16 if args.fp16_allreduce else hvd.Compression.none
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(),
-                                         compression=compression)
+                                         compression=compression,
+                                         op=hvd.Adasum if args.use_adasum else hvd.Average)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     data = torch.randn(args.batch_size, 3, 224, 224)

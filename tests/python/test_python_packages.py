@@ -98,5 +98,5 @@ def test_the_examples_with_pytorch_run(all_pass, size):
 
 def test_the_synthetic_benchmark_runs(all_pass):
     ranks = all_pass(2, EXAMPLES / 'pytorch_synthetic_benchmark.py', '--batch-size', '2',
-                     '--num-iters', '2', '--num-batches-per-iter', '1')
+                     '--num-iters', '2', '--num-batches-per-iter', '1', '--use-adasum')
     assert 'Total img/sec on 2 rank(s)' in ranks.text(0)

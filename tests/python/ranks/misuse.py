@@ -11,6 +11,7 @@ import torch
 import checks
 import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
+from reigen import _handles
 
 CALLS = {
     'allreduce': hvd.allreduce, 'allreduce_': hvd.allreduce_,
@@ -235,14 +236,15 @@ def check_a_copied_optimizer_keeps_the_state_and_says_that_it_is_one():
     assert copy.deepcopy(hvd.SyncBatchNorm(3)).process_set is hvd.global_process_set
 
 
-def check_a_step_that_failed_leaves_nothing_behind():
-    model = torch.nn.Linear(3, 2 + hvd.rank())
-    wrong = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), groups=[
-        [model.weight], [model.bias]])
+def check_a_step_that_failed_leaves_nothing_in_flight():
+    odd, even = torch.nn.Parameter(torch.ones(2 + hvd.rank())), torch.nn.Parameter(torch.ones(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([odd, even], lr=0.01),
+                                         groups=[[odd], [even]])
+    before = len(_handles.table)
     for _ in range(2):
-        model(torch.ones(2, 3)).sum().backward()
-        checks.raises(HorovodInternalError, wrong.step, 'ismatch')
-        assert total() == hvd.size()
+        (odd.sum() + even.sum()).backward()
+        checks.raises(HorovodInternalError, optimizer.step, 'ismatch')
+        assert len(_handles.table) == before and total() == hvd.size()
 
 
 def ends_early():

@@ -14,8 +14,9 @@ import torch
 from horovod.common.process_sets import ProcessSet
 from horovod.torch.mpi_ops import Adasum, grouped_allreduce_
 
-COPIED = ('This is a copy of a distributed optimizer, which only keeps its state. Wrap an optimizer '
-          'over the copied parameters in DistributedOptimizer and load the state_dict() into it.')
+COPIED = ('This is a copy of a distributed optimizer, which only keeps its state. Wrap an '
+          'optimizer over the copied parameters in DistributedOptimizer and load the state_dict() '
+          'into it.')
 _NO_SKIP = 'Skipping synchronization is not supported when using Adasum optimizer.'
 
 
