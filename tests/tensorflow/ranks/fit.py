@@ -79,6 +79,20 @@ def check_several_passes_per_step():
             assert int(net.optimizer.iterations) == steps, int(net.optimizer.iterations)
 
 
+def check_keras_accumulates_too():
+    if not KERAS_3:
+        return
+
+    def accumulating():
+        return keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+
+    for passes in (1, 2):
+        want = whole.weights(train(False, accumulating, passes=passes)[0])
+        net, _ = train(True, accumulating, passes=passes, average_aggregated_gradients=True)
+        whole.close(whole.weights(net), want, f'accumulating, {passes} passes per step')
+        whole.everywhere(hvd, whole.weights(net), 'weights after accumulating')
+
+
 def check_callbacks():
     start = 0.1
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0),

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import horovod.torch as hvd
+from horovod._keras.optimizer import batch_counter
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 
@@ -75,7 +76,9 @@ class Combiner:
     def apply_gradients(self, apply, optimizer: Any):
         if self._count == 0:
             return apply()
-        optimizer.iterations.assign_add(1)
+        counter = batch_counter(optimizer)
+        if counter is not None:
+            counter.assign_add(1)
         return None
 
     def _bundles(self, present: List[int], variables: Sequence[Any]) -> List[List[int]]:

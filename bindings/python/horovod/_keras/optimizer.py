@@ -30,6 +30,15 @@ def _is_keras_3(optimizer_class: type) -> bool:
     return hasattr(optimizer_class, 'stateless_apply')
 
 
+def batch_counter(optimizer: Any) -> Any:
+    """The variable `iterations`, in which a batch without a step is counted. None where Keras 3
+    accumulates gradients itself: it goes by the number of those that it has been given."""
+    optimizer = getattr(optimizer, 'inner_optimizer', optimizer)
+    if getattr(optimizer, 'gradient_accumulation_steps', None):
+        return None
+    return optimizer.iterations
+
+
 @functools.lru_cache(maxsize=None)
 def _subclass_3(base: type) -> type:
     class Optimizer(Distributed, base):

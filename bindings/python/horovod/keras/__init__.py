@@ -33,6 +33,7 @@ cross_rank = _hvd.cross_rank
 cross_size = _hvd.cross_size
 cuda_built = _hvd.cuda_built
 ddl_built = _hvd.ddl_built
+diagnose = _hvd.diagnose
 global_process_set = _hvd.global_process_set
 gloo_built = _hvd.gloo_built
 gloo_enabled = _hvd.gloo_enabled

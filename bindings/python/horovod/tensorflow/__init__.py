@@ -31,7 +31,7 @@ from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook, broadcast_glo
 from horovod.tensorflow.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgather,
                                         alltoall, broadcast, broadcast_, ccl_built,
                                         check_num_rank_power_of_2, cross_rank, cross_size,
-                                        cuda_built, ddl_built, gloo_built, gloo_enabled,
+                                        cuda_built, ddl_built, diagnose, gloo_built, gloo_enabled,
                                         grouped_allgather, handle_average_backwards_compatibility,
                                         init, is_homogeneous, is_initialized, join, local_rank,
                                         local_rank_op, local_size, local_size_op, mpi_built,

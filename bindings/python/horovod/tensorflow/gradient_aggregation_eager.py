@@ -4,6 +4,7 @@ from typing import Any, Callable, List, Sequence
 
 import tensorflow as tf
 
+from horovod._keras.optimizer import batch_counter
 from horovod.tensorflow.gradient_aggregation import Aggregation, get_not_none_from_list
 from horovod.tensorflow.util import native
 
@@ -42,7 +43,9 @@ class LocalGradientAggregationHelperEager(Aggregation):
             return apply_grads_closure()
 
         def count_only():
-            native(optimizer.iterations).assign_add(1)
+            counter = batch_counter(optimizer)
+            if counter is not None:
+                native(counter).assign_add(1)
 
         if tf.executing_eagerly():
             if int(self.counter) == 0:

@@ -15,7 +15,7 @@ from horovod._keras.groups import check_groups, local_weights
 from horovod.tensorflow import (Adasum, Average, Compression, Max, Min, Product, ProcessSet,
                                 Sum, add_process_set, allgather_object, broadcast_object,
                                 ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
-                                global_process_set, gloo_built, gloo_enabled, init,
+                                diagnose, global_process_set, gloo_built, gloo_enabled, init,
                                 is_homogeneous, is_initialized, local_rank, local_size,
                                 mpi_built, mpi_enabled, mpi_threads_supported, nccl_built,
                                 rank, remove_process_set, rocm_built, shutdown, size,
