@@ -18,3 +18,8 @@ void rg_tf_done_call(void *take_copy)
     (*done)();
     delete done;
 }
+
+void rg_tf_done_free(void *take_copy)
+{
+    delete static_cast<Done *>(take_copy);
+}

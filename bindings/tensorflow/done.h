@@ -4,7 +4,7 @@
  *
  * TensorFlow hands the kernel the address of a std::function<void()> that is a local variable of
  * the kernel's caller. Whoever is done after the kernel's return must therefore have a copy, and
- * only C++ can make one. These two functions are all the C++ there is.
+ * only C++ can make one. These three functions are all the C++ there is.
  */
 #ifndef REIGEN_TENSORFLOW_DONE_H
 #define REIGEN_TENSORFLOW_DONE_H
@@ -19,6 +19,8 @@ struct TF_AsyncOpKernelDoneCallback;
 void *rg_tf_done_copy(const struct TF_AsyncOpKernelDoneCallback *done);
 /* Call the copy and free it. TensorFlow may run other kernels inside. */
 void rg_tf_done_call(void *take_copy);
+/* Free a copy that has not been called. */
+void rg_tf_done_free(void *take_copy);
 
 #ifdef __cplusplus
 }

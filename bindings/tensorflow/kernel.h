@@ -32,7 +32,6 @@
 #define NAME_MAX_NBYTES (REIGEN_NAME_MAX - NAME_ROOM)
 #define UNNAMED_RING 8    /* names that eager operations without one take turns at */
 #define REQUESTS_MAX 16   /* kept by one eager kernel */
-#define TENSORS_MAX 65536 /* of a group */
 
 /* A persistent request of an eager kernel for one name and shape. */
 struct request {

@@ -376,12 +376,15 @@ static void ended(void *arg, reigen_handle handle, int status)
     rg_tf_done_call(done);
 }
 
-/* Leave the rest to whoever ends the operation. False: there is no memory for that. */
+/* Leave the rest to whoever ends the operation. False: there is no memory for that, or the job is
+ * being left. */
 static bool leave(struct run *run, TF_AsyncOpKernelDoneCallback *done)
 {
     run->done = rg_tf_done_copy(done);
     if (run->done && reigen_on_done(run->tensors[0].handle, ended, run) == 0)
         return true;
+    rg_tf_done_free(run->done);
+    run->done = NULL;
     return false;
 }
 
