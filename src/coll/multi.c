@@ -58,10 +58,17 @@ static int adopt(struct rg_engine *engine, const char *name, const struct rg_sig
     return r;
 }
 
-static void decide(struct rg_engine *engine, struct rg_run_item item, bool fused)
+/* Whatever does not go with what comes next goes into the log now: before that is adopted, as the
+ * log's end tells until when an entry is held. */
+static void make_room(struct rg_engine *engine, bool fused)
 {
     if (!fused || engine->ndecided == RG_RUN_MAX)
         rg_multi_flush(engine);
+}
+
+static void decide(struct rg_engine *engine, struct rg_run_item item, bool fused)
+{
+    make_room(engine, fused);
     engine->decided[engine->ndecided++] = item;
 }
 
@@ -70,8 +77,10 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
 {
     struct rg_engine *engine = arg;
     struct rg_run_item item = { 0, 0, 0 };
-    int r = rg_registry_lookup(&engine->view, name, &item.id);
+    int r;
 
+    make_room(engine, fused && !error);
+    r = rg_registry_lookup(&engine->view, name, &item.id);
     if (r == 0 && rg_stall_take_offer(engine->stall, item.id, &item.epoch) == 0)
         r = 0;
     else
