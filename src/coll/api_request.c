@@ -39,6 +39,13 @@ static int enter(const struct reigen_request *request, struct rg_engine **ret_en
     return 0;
 }
 
+/* What was in flight in a process set that is being removed ends with it: a moment. */
+static void settle(const struct reigen_request *request)
+{
+    while (!rg_op_done(request->op))
+        rg_sleep_ms(1);
+}
+
 /* The operation's record, pinned. */
 static int find_record(struct rg_engine *engine, const struct rg_call *call, struct rg_op *op,
                        struct rg_error *err)
@@ -188,6 +195,8 @@ REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_m
     struct rg_engine *engine;
     int r = enter(request, &engine);
 
+    if (r == -ENOENT)
+        settle(request); /* its buffers are the caller's again */
     if (r < 0)
         return r;
     r = await(engine, request, timeout_ms);
@@ -220,10 +229,14 @@ REIGEN_API const char *reigen_request_error(struct reigen_request *request)
 REIGEN_API void reigen_request_free(struct reigen_request *request)
 {
     struct rg_engine *engine;
+    int r;
 
     if (!request)
         return;
-    if (alive(request) && enter(request, &engine) == 0) {
+    r = alive(request) ? enter(request, &engine) : -ENOTCONN;
+    if (r == -ENOENT)
+        settle(request);
+    if (r == 0) {
         rg_engine_wait(engine, request->op, RG_NEVER_NS);
         pthread_mutex_lock(&engine->lock);
         request->op->record->pins--;
