@@ -72,7 +72,11 @@ static void register_fork(void)
 
 static void runtime_free(struct rg_runtime *rt, bool goodbye)
 {
-    rg_sets_leave(&rt->sets);
+    uint64_t until = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+
+    rg_sets_leave(&rt->sets, until);
+    if (rt->engine)
+        rt->engine->leave_until_ns = until;
     rg_engine_destroy(rt->engine);
     rg_sets_fini(&rt->sets);
     rg_timeline_stop();

@@ -193,7 +193,9 @@ static void announce_leaving(struct rg_engine *engine)
 /* Carry out what all ranks still rely on. */
 static void drain(struct rg_engine *engine)
 {
-    uint64_t deadline = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+    uint64_t deadline = engine->leave_until_ns
+                            ? engine->leave_until_ns
+                            : rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
 
     atomic_fetch_add(&engine->nwaiters, 1);
     rg_bell_ring(&engine->team->bells, engine->view.me, true);

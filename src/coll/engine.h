@@ -198,6 +198,7 @@ struct rg_engine {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;
+    uint64_t leave_until_ns;      /* for rg_engine_destroy; 0: RG_LEAVE_TIMEOUT_MS */
     struct rg_stall *stall;
     _Atomic(struct rg_diagnosis *) diagnosis; /* under way; diagnose.h */
     struct rg_tuning tuning;      /* equal on all ranks at any place of the log */

@@ -181,10 +181,13 @@ static void set_free(struct rg_set *set)
     free(set);
 }
 
-void rg_sets_leave(struct rg_sets *sets)
+void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
-    for (int i = 0; i < sets->nalive; i++)
+    for (int i = 0; i < sets->nalive; i++) {
+        if (sets->alive[i]->engine)
+            sets->alive[i]->engine->leave_until_ns = until_ns;
         end_engine(sets->alive[i]);
+    }
 }
 
 void rg_sets_fini(struct rg_sets *sets)
@@ -485,8 +488,10 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct
         unlink_set(sets, set);
         if (set->engine)
             atomic_store(&set->engine->removed, true);
-        end_engine(set);
     }
     pthread_mutex_unlock(&sets->turn);
+    /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
+    if (r == 0)
+        end_engine(set);
     return r;
 }

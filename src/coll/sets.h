@@ -81,8 +81,8 @@ int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boo
                 struct rg_error *err);
 
 void rg_sets_init(struct rg_sets *sets);
-/* Leave all sets, then forget them. */
-void rg_sets_leave(struct rg_sets *sets);
+/* Leave all sets, waiting for what they have decided until until_ns together; then forget them. */
+void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns);
 void rg_sets_fini(struct rg_sets *sets);
 /* In a forked child. */
 void rg_sets_after_fork(struct rg_sets *sets);
