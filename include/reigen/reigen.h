@@ -40,11 +40,11 @@
  *
  * Threads: every function may be called from any thread after reigen_init, except init and
  * shutdown, which must not run at the same time as any other call. Only these block: reigen_init,
- * reigen_shutdown, reigen_process_set_add and _remove, reigen_wait, reigen_wait_all, the blocking
- * forms (reigen_allreduce,
- * reigen_broadcast, reigen_barrier), and reigen_request_wait, _run and _free; the waiting thread
- * drives the transfer itself. After fork the child counts as not initialised and holds no
- * descriptor of the runtime.
+ * reigen_shutdown, reigen_process_set_add and _remove, reigen_wait, _wait_us and _wait_all, the
+ * blocking forms (reigen_allreduce, reigen_broadcast, reigen_barrier), reigen_request_wait, _run
+ * and _free, reigen_diagnose, and for a file's sake reigen_timeline_start and _stop; a thread that
+ * waits for operations drives the transfer itself. After fork the child counts as not initialised
+ * and holds no descriptor of the runtime.
  *
  * The library never exits, never touches signals, locale, working directory or standard output; it
  * writes stall reports and, with REIGEN_LOG_LEVEL, its log to standard error.
