@@ -37,12 +37,14 @@ def test_a_foreign_library_is_an_import_error_that_names_it():
 
 
 def test_importing_horovod_adds_at_most_20_ms_to_torch(tmp_path):
-    code = ('import time, torch, ctypes; t = time.process_time(); import horovod.torch; '
-            'print(time.process_time() - t)')
+    code = ('import time; a = time.process_time(); import torch, ctypes; b = time.process_time(); '
+            'import horovod.torch; print(time.process_time() - b, b - a)')
     # With its modules compiled, as after an installation; processor time, as the machine has other
-    # things to do as well.
+    # things to do as well. Those slow the processor down, too: torch's own import, of 0.8 s where
+    # nothing else runs, says how much.
     env = {'PYTHONDONTWRITEBYTECODE': '', 'PYTHONPYCACHEPREFIX': str(tmp_path)}
-    assert min(float(run(['-c', code], env).stdout) for _ in range(4)) < 0.02
+    runs = [[float(word) for word in run(['-c', code], env).stdout.split()] for _ in range(4)]
+    assert any(added < max(0.02, 0.02 * torchs / 0.8) for added, torchs in runs[1:]), runs
 
 
 def test_horovod_names_are_all_there_and_take_what_they_took():
