@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 #: Names of tools/frameworks.sh: the current TensorFlow with Keras 3, 2.15 with Keras 2.
 ENVS = ('tf', 'tf215')
-LIMIT_S = 240
+LIMIT_S = 400
 
 _pythons = {}
 
