@@ -29,7 +29,8 @@ def arguments():
     parser.add_argument('--num-iters', type=int, default=5, help='figures')
     parser.add_argument('--no-cuda', action='store_true',
                         help='use the CPU, which this version of Reigen does anyway')
-    parser.add_argument('--use-adasum', action='store_true', help='combine the ranks\' steps by Adasum')
+    parser.add_argument('--use-adasum', action='store_true',
+                        help='combine what the ranks have moved by Adasum')
     return parser.parse_args()
 
 
