@@ -21,8 +21,8 @@
 #define CALL_TENSORS_MAX 65536
 #define CALL_TEXT_MAX 1024
 
-/* Where XLA wants a result that the runtime allocates. A copy: XLA lends the buffers of a frame to the
- * next run of the same place once the handler has returned, before the future is completed. */
+/* Where XLA wants a result that the runtime allocates. A copy: XLA lends the buffers of a frame to
+ * the next run of the same place once the handler has returned, before the future is completed. */
 struct result {
     void *data;
     int64_t ndim;
@@ -59,16 +59,16 @@ struct xla_error *call_error(const struct xla_api *api, int rc, const char *text
  * thread. */
 int finisher_start(void);
 
-/* Take a submitted call over: complete its future when it is done, and free it. Does not block. From
- * any thread, after finisher_start. */
+/* Take a submitted call over: complete its future when it is done, and free it. Does not block.
+ * From any thread, after finisher_start. */
 void call_hand_over(struct call *take_call);
 
 /* Calls that have been handed over and are not done. */
 int calls_in_flight(void);
 
 /* The finisher keeps out of the runtime from the return of pause until resume: for reigen_shutdown,
- * which must run alone. pause blocks for one slice of the finisher's at most. The calls that were
- * handed over before resume have lost their handles, which the next job gives out again: they end as
+ * which must run alone. pause blocks for one slice of the finisher's at most. Calls that were handed
+ * over before resume have lost their handles, which the next job gives out again: they end as
  * cancelled and the runtime is not asked about them. */
 REIGEN_API void reigen_jax_pause(void);
 REIGEN_API void reigen_jax_resume(void);

@@ -43,7 +43,7 @@ def start(python, monkeypatch):
 @pytest.fixture
 def all_pass(start):
     """all_pass(count, program, ...): every rank exits 0, else the test fails with their output."""
-    def run(count, program, *arguments, env=None, limit=300):
+    def run(count, program, *arguments, env=None, limit=120):
         ranks = start(count, program, *arguments, env=env)
         statuses = ranks.wait(limit)
         assert statuses == [0] * count, f'statuses {statuses}\n{ranks.output()}'

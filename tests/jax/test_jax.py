@@ -6,36 +6,35 @@ import signal
 import jobs
 import pytest
 
-pytestmark = pytest.mark.timeout(1300)
+#: Of the test alone: the first one may also have to install JAX.
+pytestmark = pytest.mark.timeout(300, func_only=True)
 
 
-@pytest.mark.parametrize('size', [1, 2, 3])
+@pytest.mark.parametrize('size', [1, 3])
 def test_every_operation_inside_and_outside_of_jit(all_pass, size):
-    all_pass(size, 'operations.py')
+    all_pass(size, 'operations.py', limit=240)
 
 
-@pytest.mark.parametrize('threads', ['1', '2'])
-def test_nothing_waits_for_a_thread_where_xla_has_few(all_pass, threads):
+def test_nothing_waits_for_a_thread_where_xla_has_one(all_pass):
     all_pass(4, 'operations.py',
              'check_more_collectives_than_threads_in_another_order_on_each_rank',
-             env={'NPROC': threads})
+             env={'NPROC': '1'})
 
 
-@pytest.mark.parametrize('size', [1, 2])
-def test_training_equals_one_process_with_all_batches(all_pass, size):
-    all_pass(size, 'training.py')
+def test_training_equals_one_process_with_all_batches(all_pass):
+    all_pass(2, 'training.py')
 
 
 def test_a_dead_rank_is_an_exception_in_compiled_programs(start):
     ranks = start(3, 'life.py')
-    statuses = ranks.wait(60)
+    statuses = ranks.wait(120)
     assert statuses[2] == -signal.SIGKILL, ranks.output()
     assert statuses[:2] == [0, 0], ranks.output()
     assert 'told' in ranks.text(0) and 'told' in ranks.text(1)
 
 
-@pytest.mark.parametrize('size', [2, 4])
-def test_the_example_learns_digits_and_all_ranks_agree(all_pass, size):
+def test_the_example_learns_digits_and_all_ranks_agree(all_pass):
+    size = 2
     ranks = all_pass(size, jobs.ROOT / 'examples/jax_mnist.py', '--epochs', '1', '--batch-size',
                      str(256 // size), '--lr', str(0.1 / size))
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)

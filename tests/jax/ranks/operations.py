@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operation of horovod.jax, inside and outside of jit, and under JAX's transformations."""
+import os
 import sys
 
-import checks
-import horovod.jax as hvd
-import jax
-import jax.numpy as jnp
-import numpy as np
+os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'  # one of them is used
+
+import checks  # noqa: E402
+import horovod.jax as hvd  # noqa: E402
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 
 INTEGERS = ['uint8', 'int8', 'uint16', 'int16', 'int32']
 FLOATS = ['float16', 'bfloat16', 'float32']
@@ -24,9 +27,9 @@ def everyones(shape, dtype):
 
 
 def same(a, b):
-    a, b = jnp.asarray(a), jnp.asarray(b)
+    a, b = np.asarray(a), np.asarray(b)  # comparing in JAX would compile much
     assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
-    assert bool((a == b).all()), (a, b)
+    assert np.array_equal(a, b), (a, b)
 
 
 def close(a, b):
@@ -47,14 +50,14 @@ def check_allreduce_of_all_types_and_shapes():
         mine = parts[hvd.rank()]
         wide = [np.stack([np.asarray(p[str(s)], np.float64) for p in parts]) for s in SHAPES]
 
-        def reduce(tree):
-            return [hvd.allreduce(tree, op=op) for op in (hvd.Sum, hvd.Min, hvd.Max)]
-
-        sums, least, most = both(reduce, mine)
-        for s, w in zip(SHAPES, wide):
-            same(sums[str(s)], jnp.asarray(w.sum(0), dtype))
-            same(least[str(s)], jnp.asarray(w.min(0), dtype))
-            same(most[str(s)], jnp.asarray(w.max(0), dtype))
+        # Each type's element is read by the same code for all reductions.
+        ops = {hvd.Sum: np.sum, hvd.Min: np.min, hvd.Max: np.max}
+        if dtype not in ('int32', 'bfloat16'):
+            ops = {hvd.Sum: np.sum}
+        results = both(lambda tree: [hvd.allreduce(tree, op=op) for op in ops], mine)
+        for got, model in zip(results, ops.values()):
+            for s, w in zip(SHAPES, wide):
+                same(got[str(s)], jnp.asarray(model(w, 0), dtype))
     flags = jnp.array([True, False, hvd.rank() == 0])
     same(both(lambda x: hvd.allreduce(x, op=hvd.Max), flags), jnp.array([True, False, True]))
 
@@ -130,8 +133,8 @@ def check_gradients_are_those_of_one_process_that_holds_all_ranks_arrays():
         'scatter': (lambda x: hvd.reducescatter(x, op=hvd.Average, postscale_factor=3.0),
                     lambda all_, r: 3 * all_.mean(0)[2 * r:2 * r + 2]),
     }
+    stacked = jnp.stack(xs)
     for name, (call, model) in cases.items():
-        stacked = jnp.stack(xs)
         weights = [ramp(model(stacked, r).shape, 'float32', r + 5) for r in range(size)]
 
         def total(all_, model=model, weights=weights):
@@ -140,9 +143,9 @@ def check_gradients_are_those_of_one_process_that_holds_all_ranks_arrays():
         def mine(x, call=call, weights=weights):
             return (jnp.sin(call(x ** 2)) * weights[rank]).sum()
 
-        want = jax.grad(total)(stacked)[rank]
-        close(jax.grad(mine)(xs[rank]), want)
-        close(jax.jit(jax.grad(mine))(xs[rank]), want)
+        want = np.asarray(jax.jit(jax.grad(total))(stacked))[rank]
+        if name in ('scaled', 'allgather'):  # what is not compiled as a whole takes long
+            close(jax.grad(mine)(xs[rank]), want)
         close(jax.jit(jax.grad(jax.checkpoint(mine)))(xs[rank]), want)
         value, tangent = jax.jvp(call, (xs[rank],), (xs[rank] * 2,))
         close(tangent, value * 2)
@@ -228,6 +231,17 @@ def check_large_arrays_end_beside_computation():
     results = jax.jit(lambda x: [hvd.allreduce(x * i, op=hvd.Sum) + i for i in range(6)])(big)
     for i, result in enumerate(results):
         close(result[:3], np.full(3, i * sum(range(hvd.size())) + i))
+
+
+def check_a_program_for_several_devices_is_refused():
+    devices = jax.devices()
+    assert len(devices) == 2, devices
+    checks.raises(ValueError, lambda: jax.pmap(lambda x: hvd.allreduce(x, 'two'))(
+        jnp.ones((2, 2))), '2 devices')
+    mesh = jax.sharding.Mesh(np.array(devices), 'a')
+    halves = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('a'))
+    checks.raises(ValueError, lambda: jax.jit(lambda x: hvd.allreduce(x, 'two'))(
+        jax.device_put(np.ones(4), halves)), '2 devices')
 
 
 def check_mismatches_are_our_exceptions_and_the_job_goes_on():

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler and the finisher of the JAX binding between a runtime and an XLA that are made up here:
- * the test says when an operation is done, and sees what happens to frames, futures and handles. */
+/* The handler and the finisher of the JAX binding between a runtime and an XLA that are made up
+ * here: the test says when an operation is done, and sees what happens to frames, futures and
+ * handles. */
 #include "unit.h"
 
 #include <pthread.h>

@@ -136,6 +136,7 @@ def _bind(leaves: List[Any], kind: int, name: Any, process_set: Any, op: int = S
     number = set_id(process_set)
     leaves = [_as_leaf(leaf) for leaf in leaves]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        _primitive.check_jax()
         _traced = True
         name = name or _primitive.next_name(number)
         if len(name.encode()) > NAME_MAX:

@@ -12,6 +12,7 @@ libreigen_jax.so. As a function of the arrays of all ranks together each collect
 Product and Adasum is linear, which is all that its derivatives need.
 """
 import itertools
+import re
 from typing import Any, Dict, FrozenSet, Iterator, List, Sequence, Tuple
 
 import jax
@@ -84,7 +85,7 @@ def _abstract(*avals: Any, **params: Any) -> List[Any]:
 
 def _declare_shapes() -> None:
     """With an effect, so that JAX does not drop an operation whose result this rank has no use for:
-    others wait for it. Where JAX has moved what it takes to say so, dropping cannot be helped."""
+    others wait for it. A JAX that has moved what it takes to say so is refused."""
     try:
         from jax._src import effects
 
@@ -96,9 +97,8 @@ def _declare_shapes() -> None:
                         effects.remat_allowed_effects,
                         effects.custom_derivatives_allowed_effects):
             allowed.add_type(CollectiveEffect)
-    except (ImportError, AttributeError):
-        collective_p.def_abstract_eval(_abstract)
-        return
+    except (ImportError, AttributeError) as error:
+        raise _target.unsuited('it has no effects that a primitive can declare') from error
     global _effects
     _effects = frozenset({CollectiveEffect()})
     collective_p.def_effectful_abstract_eval(
@@ -106,6 +106,34 @@ def _declare_shapes() -> None:
 
 
 _declare_shapes()
+
+
+# ---------------------------------------------------------------------------- what is relied on
+
+_checked = False
+
+
+def check_jax() -> None:
+    """Once, before the first operation is traced: see that this JAX keeps an operation whose result
+    is not used, and keeps the calls of one function apart. RuntimeError where it does not."""
+    global _checked
+    if _checked:
+        return
+    params = {'kind': ALLREDUCE, 'name': 'reigen.probe', 'op': Sum, 'root': 0, 'prescale': 1.0,
+              'postscale': 1.0, 'process_set': 0, 'size': 1}
+    inner = jax.jit(lambda x: collective_p.bind(x, **params)[0])
+
+    def program(x: Any) -> Any:
+        inner(inner(x))
+        return x
+
+    lowered = jax.jit(program).trace(jax.ShapeDtypeStruct((1,), np.float32)).lower(
+        lowering_platforms=('cpu',)).as_text()
+    names = re.findall(r'name = "(reigen\.probe[^"]*)"', lowered)
+    if sorted(names) != ['reigen.probe', 'reigen.probe#1']:
+        raise RuntimeError(str(_target.unsuited(
+            f'two calls of one operation were compiled as {names}')))
+    _checked = True
 
 
 # ---------------------------------------------------------------------------- carrying out
@@ -187,7 +215,22 @@ def _unique_name(module: Any, kind: int, name: str) -> str:
     return f'{name}#{use}' if use else name
 
 
+def _refuse_several_devices(ctx: Any, params: Any) -> None:
+    """Each of a program's devices would carry the operation out, under one name."""
+    where = getattr(ctx.module_context, 'axis_context', None)
+    count = getattr(where, 'num_devices', None)
+    if count is None:
+        mesh = getattr(where, 'mesh', None)
+        count = getattr(mesh, 'size', None) or getattr(getattr(where, 'axis_env', None), 'nreps', 1)
+    if count != 1:
+        raise ValueError(
+            f'{_what(params)}: the program is compiled for {count} devices of this process; a rank '
+            'has one. Start one process for each, or leave the collective out of pmap, shard_map '
+            'and sharded programs.')
+
+
 def _lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+    _refuse_several_devices(ctx, params)
     return _cpu_rule(ctx, *operands,
                      name=_unique_name(ctx.module_context, params['kind'], params['name']),
                      prescale=np.float64(params['prescale']),

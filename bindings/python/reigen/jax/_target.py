@@ -8,22 +8,31 @@ from reigen import _core, _lib
 
 #: XLA knows the handler by this name.
 TARGET = 'reigen_collective'
-OLDEST = 'JAX 0.4.31'
+#: With JAX 0.4.36 a program of many collectives on one thread has waited for ever; between the two
+#: nothing was tested.
+OLDEST = (0, 10)
+TESTED = '0.10.2'
+
+
+def unsuited(why: str) -> ImportError:
+    """An error for a JAX with which programs could give wrong results or wait for ever."""
+    import jax
+    return ImportError(
+        f'reigen.jax cannot be used with JAX {jax.__version__}: {why}. It works with JAX '
+        f'{".".join(map(str, OLDEST))} and later, and was tested with {TESTED}.')
 
 
 def _ffi() -> Any:
-    """jax.ffi, which older versions call jax.extend.ffi."""
     try:
         import jax
-        try:
-            from jax import ffi
-        except ImportError:
-            from jax.extend import ffi
     except ImportError as error:
-        version = getattr(jax, '__version__', '?') if 'jax' in locals() else None
-        raise ImportError('JAX is not installed: pip install jax' if version is None else
-                          f'JAX {version} has no foreign function interface; {OLDEST} or a newer '
-                          'one is needed.') from error
+        raise ImportError('JAX is not installed: pip install jax') from error
+    if jax.__version_info__[:2] < OLDEST:
+        raise unsuited('its XLA may hold up a thread for each collective in flight')
+    try:
+        from jax import ffi
+    except ImportError as error:
+        raise unsuited('it has no module jax.ffi') from error
     return ffi
 
 
