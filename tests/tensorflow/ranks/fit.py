@@ -107,6 +107,17 @@ def check_callbacks():
     whole.everywhere(hvd, history['loss'], 'averaged loss')
 
 
+def check_ranks_with_weights_of_their_own_start_alike():
+    """Even the first step takes no gradient of other weights than the root's. (With Keras 2 the
+    variables are broadcast after it.)"""
+    if not KERAS_3:
+        return
+    want = whole.weights(train(False, seed=0)[0])
+    net, _ = train(True, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],
+                   seed=hvd.rank())
+    whole.close(whole.weights(net), want, 'own weights until training')
+
+
 def check_momentum_is_corrected():
     """A velocity is a sum of steps; when the learning rate falls, it falls alike."""
     kept = {}

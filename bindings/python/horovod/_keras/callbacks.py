@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The callbacks of horovod.keras and horovod.tensorflow.keras, without Keras's base class."""
+import zlib
 from typing import Any, Callable, Union
+
+import numpy as np
 
 from horovod._keras import framework
 
@@ -23,7 +26,11 @@ def _number(value: Any) -> float:
 
 
 class BroadcastGlobalVariablesCallbackImpl:
-    """After the first batch, when all variables exist, all ranks get those of root_rank."""
+    """After the first batch, when all variables exist, all ranks get those of root_rank.
+
+    With Keras 3 they get them before it too: there the variables exist when training begins, and
+    gradients of ranks with weights of their own would spoil the first step of all.
+    """
 
     def __init__(self, backend: Any, root_rank: int, device: str = '', *args):
         super().__init__(*args)
@@ -40,13 +47,31 @@ class BroadcastGlobalVariablesCallbackImpl:
     def _shared(self, variables) -> list:
         return [v for v in variables if not any(v is local for local in self._local)]
 
-    def on_batch_end(self, batch, logs=None):
-        if self.broadcast_done:
-            return
+    def _variables(self) -> list:
         variables = self._shared(self.model.weights)
         if getattr(self.model, 'optimizer', None) is not None:
             variables += optimizer_variables(self.model.optimizer)
-        framework(self.backend).broadcast_now(self.backend, variables, self.root_rank)
+        return variables
+
+    def _alike(self, variables: list) -> bool:
+        """Whether all ranks have variables of the same shapes and types. One that has loaded a
+        model, which the others have yet to build, may have more."""
+        shapes = repr([(tuple(v.shape), str(v.dtype)) for v in variables])
+        found = framework(self.backend).allgather(
+            np.array([zlib.crc32(shapes.encode())], np.int64), name='keras.variables.shapes')
+        return bool((found == found[0]).all())
+
+    def on_train_begin(self, logs=None):
+        if self.broadcast_done or not _is_keras_3(getattr(self.model, 'optimizer', None)):
+            return
+        variables = self._variables()
+        if self._alike(variables):
+            framework(self.backend).broadcast_now(self.backend, variables, self.root_rank)
+
+    def on_batch_end(self, batch, logs=None):
+        if self.broadcast_done:
+            return
+        framework(self.backend).broadcast_now(self.backend, self._variables(), self.root_rank)
         self.broadcast_done = True
 
 
