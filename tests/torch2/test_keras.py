@@ -19,6 +19,8 @@ def test_fit_trains_as_one_rank_with_the_whole_batch_would():
 
 
 def test_example_trains_keras_on_torch():
-    output = run_ranks(2, ROOT / 'examples/keras_mnist.py', '--epochs', '1')
+    # In 79 steps of 128 images plain Keras itself, without ranks, ends anywhere from 0.82 to 0.92,
+    # by its seed; twice as many steps settle it (0.89 and above).
+    output = run_ranks(2, ROOT / 'examples/keras_mnist.py', '--epochs', '1', '--batch-size', '64')
     found = re.findall(r'accuracy (0\.\d+|1\.0+)$', output, re.M)
-    assert found and float(found[-1]) > 0.7, output
+    assert found and float(found[-1]) > 0.8, output
