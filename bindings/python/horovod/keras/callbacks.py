@@ -7,8 +7,8 @@ import horovod._keras.callbacks as _impl
 
 class BroadcastGlobalVariablesCallback(_impl.BroadcastGlobalVariablesCallbackImpl,
                                        keras.callbacks.Callback):
-    """After the first batch, when all variables exist, all ranks get those of root_rank: model and
-    optimizer start from the same point, whether initialised or loaded.
+    """All ranks get root_rank's variables, with Keras 3 before the first batch and after it, with
+    Keras 2 after it: model and optimizer start from the same point, whether initialised or loaded.
 
     local_variables: variables that stay each rank's own.
     """
