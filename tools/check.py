@@ -352,8 +352,11 @@ def main(argv):
         print(f'usage: check.py check|check-all [PART...]; parts: {", ".join(known)}',
               file=sys.stderr)
         return 2
-    # A shell that starts this in the background makes it, and all the tests start, ignore SIGINT.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What nohup, or a shell in the background, makes this ignore, all that the tests start would
+    # ignore as well; of a handler of ours they know nothing.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     LOGS.mkdir(parents=True, exist_ok=True)
     results = []
     for name in names:
