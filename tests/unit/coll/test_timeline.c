@@ -24,11 +24,18 @@ static char *read_all(int fd)
     return whole;
 }
 
+/* As strstr, of which the sanitizer's measures all that follows at each call. */
+static const char *find(const char *at, const char *end, const char *part)
+{
+    return memmem(at, (size_t) (end - at), part, strlen(part));
+}
+
 static int count(const char *text, const char *part)
 {
+    const char *end = text + strlen(text);
     int n = 0;
 
-    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+    for (const char *p = find(text, end, part); p; p = find(p + 1, end, part))
         n++;
     return n;
 }
@@ -142,8 +149,9 @@ static void what_is_dropped_is_counted(void **state)
     rg_timeline_stop();
     text = read_all(fd);
     written = count(text, "CYCLE_START");
-    for (const char *p = strstr(text, " events dropped"); p;
-         p = strstr(p + 1, " events dropped")) {
+    const char *end = text + strlen(text), *part = " events dropped";
+
+    for (const char *p = find(text, end, part); p; p = find(p + 1, end, part)) {
         const char *number = p;
 
         while (number[-1] >= '0' && number[-1] <= '9')
