@@ -127,7 +127,12 @@ static bool next_run(struct rg_engine *engine)
         timed = timed || (run->ops[n] && run->ops[n]->timed);
     } while (run->items[n++].flags & RG_RUN_MORE);
     run->nitems = n;
-    run->kind = run->ops[0] ? run->ops[0]->kind : engine->view.entries[run->items[0].id].sig.kind;
+    /* For a rank that has joined: the entry may have changed since, unless the others need its
+     * zeros. */
+    if (run->ops[0])
+        run->kind = run->ops[0]->kind;
+    else
+        run->kind = run->items[0].flags & RG_RUN_REDUCE ? REIGEN_ALLREDUCE : REIGEN_BARRIER;
     run->posted = false;
     run->tensor = run->step = 0;
     run->lacks_memory = false;

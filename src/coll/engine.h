@@ -207,7 +207,8 @@ struct rg_engine {
     bool boot_lost;               /* communication thread */
 
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
-    int spin_ns, own_spin_ns;
+    _Atomic int spin_ns;          /* written by the driver, read by all who wait */
+    int own_spin_ns;
 };
 
 /* Segment bytes that the engine and exec want; for rg_team_create. */

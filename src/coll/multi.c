@@ -76,7 +76,7 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
                        const char *error, bool fused)
 {
     struct rg_engine *engine = arg;
-    struct rg_run_item item = { 0, 0, 0 };
+    struct rg_run_item item = { 0, sig->kind == REIGEN_ALLREDUCE ? RG_RUN_REDUCE : 0, 0 };
     int r;
 
     make_room(engine, fused && !error);

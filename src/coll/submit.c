@@ -98,6 +98,8 @@ void rg_entry_arrived(struct rg_engine *engine, uint32_t id, uint64_t epoch)
     if (!atomic_compare_exchange_strong(&entry->ready_epoch, &before, epoch))
         return;
     atomic_store(&entry->arrived, 0);
+    if (entry->sig.kind == REIGEN_ALLREDUCE)
+        item.flags |= RG_RUN_REDUCE;
     refusal = join_refuses(view->shared, entry->sig.kind, text, sizeof(text));
     if (refusal)
         rg_registry_fail(view, id, epoch, refusal);

@@ -56,7 +56,7 @@ static bool shares_core(const struct rg_engine *engine)
 /* Idle for a moment without sleeping; false when it is time to sleep. */
 static bool linger(const struct rg_engine *engine, struct idle *idle)
 {
-    uint64_t spin = (uint64_t) engine->spin_ns, now;
+    uint64_t spin = (uint64_t) atomic_load_explicit(&engine->spin_ns, memory_order_relaxed), now;
     uint64_t yield = engine->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
 
     if (spin && ++idle->looks % LOOKS_PER_CLOCK != 0) {
