@@ -86,14 +86,15 @@ def test_mnist_trains_two_ranks_to_the_same_bits(all_pass, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize('size', [2, 4])
 def test_the_examples_with_pytorch_run(all_pass, size):
-    ranks = all_pass(size, EXAMPLES / 'process_sets.py', '--steps', '30')
+    ranks = all_pass(size, EXAMPLES / 'process_sets.py', '--steps', '30', limit=150)
     assert 'identical to the bit in each team' in ranks.text(0)
-    ranks = all_pass(size, EXAMPLES / 'adasum.py', '--steps', '30')
+    ranks = all_pass(size, EXAMPLES / 'adasum.py', '--steps', '30', limit=150)
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)
     ranks = all_pass(size, EXAMPLES / 'pytorch_mnist.py', '--epochs', '1', '--use-adasum',
-                     '--batch-size', '64', '--lr', '0.02')
+                     '--batch-size', '64', '--lr', '0.02', limit=150)
     assert f'identical to the bit on all {size} ranks' in ranks.text(0)
     assert float(re.search(r'accuracy (0[.]\d+)', ranks.text(0))[1]) > 0.8
 

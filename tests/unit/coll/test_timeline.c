@@ -117,7 +117,7 @@ static void a_full_disk_leaves_what_was_there(void **state)
     assert_null(trace);
 }
 
-enum { THREADS = 4, EVENTS = 100000 };
+enum { THREADS = 4, EVENTS = 30000 };
 
 static void *pusher(void *arg)
 {
