@@ -12,7 +12,7 @@
 #include "coll/boot.h"
 #include "coll/config.h"
 
-enum { RANKS_MAX = 8, RANKS_LIMIT_S = 50 };
+enum { RANKS_MAX = 8, RANKS_LIMIT_S = 150 };
 
 struct rank {
     int me, n;
