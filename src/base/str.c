@@ -149,6 +149,19 @@ bool rg_str_starts(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+bool rg_str_has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = words; p && *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        if (len == n && strncmp(p, word, n) == 0)
+            return true;
+        p += len;
+    }
+    return false;
+}
+
 /* Decimal digits at *text, saturating; the number of digits. */
 static size_t take_digits(const char **text, uint64_t *ret_n)
 {

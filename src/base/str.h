@@ -43,6 +43,8 @@ void rg_env_unset(struct rg_strv *list, const char *name);
 char *rg_strf(const char *fmt, ...) rg_printf(1, 2);
 
 bool rg_str_starts(const char *text, const char *prefix);
+/* Whether word is one of words, which blanks separate; NULL has none. */
+bool rg_str_has_word(const char *words, const char *word);
 
 /* A whole decimal number, nothing around it, min <= n <= max. what names the value in the error
  * text ("-np", "slots of host a"). 0, -EINVAL (not a number) or -ERANGE. */

@@ -173,25 +173,12 @@ const struct rg_hvd_option *rg_hvd_options(size_t *ret_count)
     return options;
 }
 
-static bool has_word(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-
-    for (const char *p = words; p && *p; p += strspn(p, " ")) {
-        size_t len = strcspn(p, " ");
-        if (len == n && strncmp(p, word, n) == 0)
-            return true;
-        p += len;
-    }
-    return false;
-}
-
 const struct rg_hvd_option *rg_hvd_option_find(const char *name)
 {
     if (!*name || strchr(name, ' '))
         return NULL;
     for (size_t i = 0; i < rg_array_len(options); i++) {
-        if (strcmp(options[i].name, name) == 0 || has_word(options[i].aliases, name))
+        if (strcmp(options[i].name, name) == 0 || rg_str_has_word(options[i].aliases, name))
             return &options[i];
     }
     return NULL;

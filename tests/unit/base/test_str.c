@@ -190,6 +190,10 @@ static void starts_compares_the_whole_prefix(void **state)
     assert_true(rg_str_starts("--env=A", "--env"));
     assert_true(rg_str_starts("a", ""));
     assert_false(rg_str_starts("--en", "--env"));
+    assert_true(rg_str_has_word("n c num-proc", "c"));
+    assert_true(rg_str_has_word("n c num-proc", "num-proc"));
+    assert_false(rg_str_has_word("n c num-proc", "num"));
+    assert_false(rg_str_has_word(NULL, "n"));
 }
 
 int main(void)

@@ -27,6 +27,7 @@ cross_rank = _basics.cross_rank
 is_homogeneous = _basics.is_homogeneous
 start_timeline = _basics.start_timeline
 stop_timeline = _basics.stop_timeline
+diagnose = _basics.diagnose
 mpi_threads_supported = _basics.mpi_threads_supported
 mpi_enabled = _basics.mpi_enabled
 mpi_built = _basics.mpi_built
