@@ -20,9 +20,9 @@ from horovod.jax.functions import (allgather_object, average_metrics, broadcast_
                                    broadcast_optimizer_state, broadcast_parameters)
 from horovod.jax.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgather, allreduce,
                                  alltoall, barrier, broadcast, ccl_built, cross_rank, cross_size,
-                                 cuda_built, ddl_built, diagnose, gloo_built,
-                                 gloo_enabled, grouped_allreduce, init, is_homogeneous,
-                                 is_initialized, join, local_rank, local_size, mpi_built, mpi_enabled,
+                                 cuda_built, ddl_built, diagnose, gloo_built, gloo_enabled,
+                                 grouped_allreduce, init, is_homogeneous, is_initialized, join,
+                                 local_rank, local_size, mpi_built, mpi_enabled,
                                  mpi_threads_supported, nccl_built, rank, reducescatter,
                                  rocm_built, shutdown, size, start_timeline, stop_timeline)
 from horovod.jax.optimizer import (DistributedGradientTransformation, DistributedOptimizer,
