@@ -26,10 +26,25 @@ static bool inherits(const struct rg_session *session)
     return strcmp(session->o.driver->name, "local") == 0;
 }
 
-static void send_common(struct session_host *host)
+/* NAME:RANKS of each host. */
+static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
+{
+    int r = 0;
+
+    for (int i = 0; r == 0 && i < plan->nhosts; i++)
+        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nranks);
+    return r;
+}
+
+static int send_common(struct session_host *host)
 {
     struct rg_session *session = host->session;
     const struct rg_job *job = session->o.job;
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    int r = list_hosts(session->o.plan, &hosts);
+
+    if (r < 0)
+        return r;
     struct rg_msg_setup setup = {
         .host = session->o.plan->hosts[host->index].name,
         .size = (uint32_t) session->o.plan->nranks,
@@ -40,9 +55,14 @@ static void send_common(struct session_host *host)
         .secret_env = session->secret_env,
         .lease_ms = job->lease_ms,
         .output_window = RG_MSG_OUTPUT_WINDOW,
+        .host_index = (uint32_t) host->index,
+        .hosts = hosts,
+        .engine = (char *) "native",
+        .engine_options = job->engine_options,
+        .np = (uint32_t) session->o.plan->nranks,
     };
 
-    rg_msg_send(host->channel, RG_MSG_SETUP, &setup);
+    return rg_msg_send(host->channel, RG_MSG_SETUP, &setup);
 }
 
 static int send_rank(struct session_host *host, int rank, const struct rg_strv *base_env)
@@ -91,7 +111,7 @@ void session_send_setup(struct session_host *host)
     int r = make_base_env(session, &base_env);
 
     if (r == 0)
-        send_common(host);
+        r = send_common(host);
     for (int i = 0; r == 0 && i < planned->nranks; i++)
         r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], &base_env);
     for (size_t i = 0; i < base_env.count; i++)

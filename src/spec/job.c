@@ -18,6 +18,7 @@ void rg_job_init(struct rg_job *job)
         .tag = RG_TAG_AUTO,
         .stdin_mode = RG_STDIN_RANK,
     };
+    rg_container_init(&job->container);
 }
 
 void rg_job_fini(struct rg_job *job)
@@ -29,6 +30,13 @@ void rg_job_fini(struct rg_job *job)
     free(job->hosts);
     free(job->cwd);
     free(job->output_dir);
+    free(job->on);
+    free(job->ssh_identity);
+    rg_container_fini(&job->container);
+    rg_strv_fini(&job->engine_options);
+    rg_strv_fini(&job->ssh_options);
+    rg_strv_fini(&job->network_interfaces);
+    rg_strv_fini(&job->require);
     rg_strv_fini(&job->command);
     rg_strv_fini(&job->env);
     rg_strv_fini(&job->share_env);

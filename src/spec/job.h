@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "container/container.h"
 
 #define RG_JOB_RANKS_MAX 65536
 #define RG_JOB_HOSTS_MAX 16384
@@ -26,6 +27,15 @@ enum rg_bind { RG_BIND_NONE, RG_BIND_CORE, RG_BIND_SOCKET };
 /* auto: with more than one rank; horovod: "[rank]<stdout>:" as horovodrun's, always */
 enum rg_tag { RG_TAG_AUTO, RG_TAG_ON, RG_TAG_OFF, RG_TAG_HOROVOD };
 enum rg_stdin { RG_STDIN_RANK, RG_STDIN_ALL, RG_STDIN_NONE };
+/* Who starts the ranks. auto: the user's own engine where the command is one (mpirun, mpiexec, ...),
+ * else native. */
+enum rg_engine {
+    RG_ENGINE_AUTO,
+    RG_ENGINE_NATIVE,  /* our agents */
+    RG_ENGINE_OPENMPI, /* mpirun of Open MPI, on the first host */
+    RG_ENGINE_HYDRA,   /* mpiexec of MPICH or Intel MPI, on the first host */
+    RG_ENGINE_SCRIPT   /* the command runs once on the first host and starts what it likes */
+};
 enum rg_map { RG_MAP_SLOT, RG_MAP_NODE }; /* fill hosts, or deal round */
 
 struct rg_host {
@@ -50,6 +60,17 @@ struct rg_job {
     enum rg_map map;
     enum rg_bind bind;
     bool oversubscribe; /* more ranks than slots is fine */
+    char *on;               /* the driver's name; NULL: local or ssh, by the hosts and the image */
+    enum rg_engine engine;
+    struct rg_strv engine_options; /* handed to the engine's command line, before the command */
+    struct rg_container container;
+    /* how to reach hosts */
+    int ssh_port;               /* 0: as ssh's own configuration says */
+    char *ssh_identity;         /* a private key's file; NULL: ssh's own */
+    struct rg_strv ssh_options; /* handed to ssh as they are */
+    /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
+    struct rg_strv network_interfaces;
+    struct rg_strv require;     /* "rdma", "gpu", "shm=1g": doctor's checks that must pass first */
     /* its environment: NAME=VALUE, or NAME for the caller's value (an unset one is noted and
      * dropped) */
     struct rg_strv env;

@@ -22,7 +22,9 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STR, host),       FIELD(setup, U32, size),       FIELD(setup, STRV, command),
     FIELD(setup, STR, cwd),        FIELD(setup, U8, inherit_env), FIELD(setup, STRV, env),
     FIELD(setup, STRV, secret_env), FIELD(setup, U64, lease_ms),  FIELD(setup, U32, output_window),
-    END,
+    FIELD(setup, U32, host_index), FIELD(setup, STRV, hosts),     FIELD(setup, STR, engine),
+    FIELD(setup, STRV, engine_options), FIELD(setup, U32, np),    FIELD(setup, STR, network),
+    FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    END,
 };
 
 static const struct rg_field rank_fields[] = {

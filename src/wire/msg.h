@@ -94,6 +94,14 @@ struct rg_msg_setup {
     struct rg_strv secret_env; /* the same, of --share-env: never printed or logged */
     uint64_t lease_ms;
     uint32_t output_window;
+    uint32_t host_index;       /* of this host among hosts */
+    struct rg_strv hosts;      /* NAME:RANKS of every host of the job, in the plan's order */
+    char *engine;              /* "native", "openmpi", "hydra" or "script" */
+    struct rg_strv engine_options;
+    uint32_t np;               /* ranks that the engine is to start; size for native */
+    char *network;             /* CIDR that all hosts reach each other by; "": not known */
+    char *interface;           /* this host's interface in it; "": not known */
+    uint8_t resident;          /* 1: with no task of its own left, stay until RELEASE */
 };
 
 /* One rank of this host; in order of local rank. */

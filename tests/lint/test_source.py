@@ -15,11 +15,12 @@ MIN_INTERNAL_COMMENT = 0.25
 LAYERS = {
     'base': {'base'},
     'wire': {'base', 'wire'},
-    'spec': {'base', 'wire', 'spec'},
-    'launch': {'base', 'wire', 'spec', 'launch'},
-    'agent': {'base', 'wire', 'agent'},
+    'container': {'base', 'container'},
+    'spec': {'base', 'wire', 'container', 'spec'},
+    'launch': {'base', 'wire', 'container', 'spec', 'launch'},
+    'agent': {'base', 'wire', 'container', 'agent'},
     'coll': {'base', 'wire', 'coll'},
-    'cmd': {'base', 'wire', 'spec', 'launch', 'agent', 'coll', 'cmd'},
+    'cmd': {'base', 'wire', 'container', 'spec', 'launch', 'agent', 'coll', 'cmd'},
 }
 CODE = ('.c', '.h', '.py', '.sh')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'
