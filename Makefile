@@ -16,9 +16,12 @@ install:    ## make install PREFIX=/usr/local [DESTDIR=]
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHONDIR='$(PYTHONDIR)' tools/install.sh
 wheel:      ## build/dist/*.whl, for every Python 3.8 and later
 	@tools/wheel.sh $(ARGS)
+agents:     ## build/agents/: the agent for hosts of the other architecture
+	@tools/build.sh --quiet
+	@/usr/bin/python3 tools/cross.py $(if $(filter aarch64,$(shell uname -m)),x86_64,aarch64)
 clean:      ## remove build/, build-*/ and .venv/
 	@rm -rf build build-*/ .venv
 help:       ## print this
 	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
 
-.PHONY: all demo check check-all bench install wheel clean help
+.PHONY: all demo check check-all bench install wheel agents clean help

@@ -49,6 +49,10 @@ if [ -d "$site" ]; then
     rmdir -p "${site%/*}" 2>/dev/null || true
 fi
 cp -R --preserve=mode "$from/." "$to/"
+# Agents for hosts of another architecture, where `make agents` has built some.
+for agent in build/agents/reigen-agent-*; do
+    [ ! -x "$agent" ] || install -m 755 "$agent" "$to/bin/${agent##*/}"
+done
 echo "installed: $to/bin/reigen, $to_python/horovod"
 "$python" -c 'import sys; sys.exit(sys.argv[1] not in sys.path)' "$PYTHONDIR" ||
     echo "python: export PYTHONPATH=$PYTHONDIR"

@@ -25,6 +25,8 @@ import zipfile
 from pathlib import Path
 from typing import Dict, List, Tuple
 
+import cross
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / 'bindings/python'
 GLIBC = '2.28'
@@ -166,6 +168,10 @@ def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
                     f'{data}/scripts/horovodrun': (HOROVODRUN, 0o755),
                     f'{data}/scripts/reigen-agent':
                         ((build / 'src/agent/reigen-agent').read_bytes(), 0o755)}
+    for arch in sorted(set(cross.DEBIAN) - {platform.machine()}):
+        agent = work.parent / 'agents' / f'reigen-agent-{arch}'
+        cross.build(arch, agent)
+        files[f'{data}/scripts/{agent.name}'] = (agent.read_bytes(), 0o755)
     for path in sorted((build / 'bindings').glob('*/libreigen_*.so')):
         linked.append(relink(build, work, str(path.relative_to(build))))
         files[f'reigen/{path.name}'] = (linked[-1].read_bytes(), 0o755)

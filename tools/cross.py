@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build reigen-agent for hosts of another architecture.
+
+usage: tools/cross.py ARCH [--out DIR]      ARCH: aarch64 or x86_64, as `uname -m` says it
+
+The sources and options are those of the ordinary build, read from its ninja file; zig compiles and
+links them against its own musl, with libev.a and libsodium.a of Debian's packages for that
+architecture. The packages are fetched and their signatures checked by apt, in a state directory of
+its own: the architectures of this machine stay as they are. Writes DIR/reigen-agent-ARCH (DIR:
+build/agents), stripped. A second run does nothing while the first one's result is newer than all
+that goes into it.
+"""
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / 'build'
+DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
+PACKAGES = ('libev-dev', 'libsodium-dev')
+FULL = 'src/agent/reigen-agent.full'
+#: Options of the ordinary build that hold for every architecture.
+KEPT = ('-D', '-O', '-std=', '-f', '-W')
+
+
+def say_and_exit(text: str) -> None:
+    print(f'cross: {text}', file=sys.stderr)
+    sys.exit(69)
+
+
+def run(argv: List[str], **options) -> str:
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False, **options)
+    if done.returncode:
+        say_and_exit(f'{shlex.join(argv[:6])} ...: {done.stderr.strip()[-2000:]}')
+    return done.stdout
+
+
+def fetch(arch: str, work: Path) -> Path:
+    """The unpacked packages of that architecture."""
+    root = work / 'root'
+    if (root / 'ready').exists():
+        return root
+    shutil.rmtree(root, ignore_errors=True)
+    for directory in ('lists/partial', 'cache/archives/partial', 'root'):
+        (work / directory).mkdir(parents=True, exist_ok=True)
+    (work / 'status').touch()
+    apt = ['apt-get', '-q', '-o', f'APT::Architecture={DEBIAN[arch]}',
+           '-o', f'APT::Architectures::={DEBIAN[arch]}', '-o', f'Dir::State::lists={work}/lists',
+           '-o', f'Dir::Cache={work}/cache', '-o', f'Dir::State::status={work}/status',
+           '-o', 'APT::Sandbox::User=', '-o', 'Acquire::Retries=3']
+    run([*apt, 'update'])
+    run([*apt, 'download', *PACKAGES], cwd=work)
+    for package in PACKAGES:
+        for file in work.glob(f'{package}_*.deb'):
+            run(['dpkg-deb', '-x', str(file), str(root)])
+    (root / 'ready').touch()
+    return root
+
+
+def includes(root: Path, work: Path) -> Path:
+    """libev's, libsodium's and uthash's headers, and no other library's."""
+    to = work / 'include'
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    for name in ('ev.h', 'sodium.h', 'sodium'):
+        (to / name).symlink_to(next((root / 'usr/include').rglob(name)))
+    for name in ('uthash.h', 'utlist.h'):
+        (to / name).symlink_to(Path('/usr/include') / name)
+    return to
+
+
+def compile_lines() -> List[List[str]]:
+    """How the ordinary build compiles each source of the agent."""
+    text = run(['ninja', '-C', str(BUILD), '-t', 'commands', FULL])
+    lines = [shlex.split(line) for line in text.splitlines()]
+    found = [line for line in lines if '-c' in line and line[line.index('-c') + 1].endswith('.c')]
+    if not found:
+        say_and_exit('the ordinary build has no static agent; install musl-tools and run make')
+    return found
+
+
+def newest_source(lines: List[List[str]]) -> float:
+    sources = [BUILD / line[line.index('-c') + 1] for line in lines]
+    headers = [p for p in (ROOT / 'src').rglob('*.h')]
+    return max(p.stat().st_mtime for p in [*sources, *headers, Path(__file__)])
+
+
+def build(arch: str, out: Path) -> None:
+    lines = compile_lines()
+    if out.exists() and out.stat().st_mtime > newest_source(lines):
+        return
+    work = BUILD / 'cross' / arch
+    work.mkdir(parents=True, exist_ok=True)
+    root = fetch(arch, work)
+    python = run([str(ROOT / 'tools/frameworks.sh'), 'zig']).strip()
+    zig = [python, '-m', 'ziglang', 'cc', '-target', f'{arch}-linux-musl']
+    cache = str(BUILD / 'zig-cache')
+    env = {**os.environ, 'ZIG_GLOBAL_CACHE_DIR': cache, 'ZIG_LOCAL_CACHE_DIR': cache}
+    options = ['-isystem', str(includes(root, work)), '-I', str(ROOT / 'src'),
+               '-I', str(ROOT / 'include')]
+    objects = []
+    for line in lines:
+        source = line[line.index('-c') + 1]
+        target = work / (line[line.index('-o') + 1].replace('/', '_'))
+        kept = [word for word in line[1:] if word.startswith(KEPT)]
+        run([*zig, *kept, *options, '-c', source, '-o', str(target)], cwd=BUILD, env=env)
+        objects.append(str(target))
+    archives = [str(next(root.rglob(name))) for name in ('libev.a', 'libsodium.a')]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_suffix('.new')
+    run([*zig, '-static-pie', '-s', '-o', str(temporary), *objects, *archives,
+         '-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack'], cwd=BUILD, env=env)
+    os.replace(temporary, out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(usage='tools/cross.py ARCH [--out DIR]')
+    parser.add_argument('arch', choices=sorted(DEBIAN))
+    parser.add_argument('--out', type=Path, default=BUILD / 'agents')
+    wanted = parser.parse_args()
+    out = wanted.out.resolve() / f'reigen-agent-{wanted.arch}'
+    build(wanted.arch, out)
+    print(out)
+
+
+if __name__ == '__main__':
+    main()
