@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of simulated hosts: how it is brought up, and how nothing of it stays."""
+import ipaddress
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .node import NSENTER, USER, USER_ID, BedError, Node, read_or, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+BED = Path(os.environ.get('REIGEN_BED_DIR', ROOT / 'build/bed'))
+RUNS = BED / 'run'
+BOOT_TIMEOUT = 60
+# Where every node has something of its own, so that what the machine has there is out of sight.
+HIDDEN = ('/run', '/tmp', '/var/tmp', '/home', '/root', '/dev/shm')
+# From so many nodes on the kernel's neighbour table, one for all nodes, is too small.
+MANY_NODES = 16
+DOCKER_GROUP = 2999
+
+
+class Cluster:
+    """`nodes` hosts node1, node2, ... on one network.
+
+    sshd         start sshd on every node
+    dockerd      start dockerd on every node, with `images` in it (names as in bed.images)
+    docker0      an interface docker0 that is up with 172.17.0.1/16 on every node, as Docker makes
+                 it: the same address everywhere, and no way from one to the other
+    subnet       the network's addresses; default 10.77.0.0/16
+    networks     how many networks the nodes are on; the second is 10.78.0.0/16 on eth1, and so on
+    shared_home  one home directory of alice for all nodes, as with NFS; else each has its own
+    keep         more paths of this machine below /tmp, /run, /home ... that nodes shall see
+    """
+
+    def __init__(self, nodes=2, sshd=True, dockerd=False, docker0=False, subnet=None, networks=1,
+                 shared_home=False, images=(), keep=()):
+        if os.geteuid() != 0:
+            raise BedError('simulated hosts: only root can make them')
+        sweep()
+        self.docker0 = docker0
+        self.shared_home = shared_home
+        self.keep = [str(k) for k in keep]
+        first = ipaddress.ip_network(subnet or '10.77.0.0/16')
+        self.networks = [ipaddress.ip_network((int(first.network_address) + i * first.num_addresses,
+                                               first.prefixlen)) for i in range(networks)]
+        self.id = secrets.token_hex(4)
+        self.folder = RUNS / self.id
+        self.cgroup = f'/reigen-bed-{self.id}'
+        self.folder.mkdir(parents=True)
+        self.folder.chmod(0o755)
+        self.images = []
+        self.nodes = [Node(self, f'node{i}', self.address(i), self.folder / f'node{i}')
+                      for i in range(1, nodes + 1)]
+        self.hub = Node(self, 'hub', None, self.folder / 'hub')
+        try:
+            self.write_owner()
+            self.boot(sshd)
+            self.load(*images)
+            if dockerd:
+                self.start_dockerds()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def __getitem__(self, name):
+        """The node of that name, or of that number from 1 on."""
+        wanted = f'node{name}' if isinstance(name, int) else name
+        return next(n for n in self.nodes if n.name == wanted)
+
+    def address(self, number, network=0):
+        return str(self.networks[network].network_address + number)
+
+    # ------------------------------------------------------------ up
+
+    def boot(self, sshd):
+        self.write_etc()
+        self.write_ssh()
+        init = build_init()
+        for node in [self.hub, *self.nodes]:
+            self.start_init(init, node)
+        for node in [self.hub, *self.nodes]:
+            self.wait_init(node)
+        self.write_owner()
+        self.connect()
+        if sshd:
+            started = [node.launch_sshd() for node in self.nodes]
+            for node, process in zip(self.nodes, started):
+                process.wait(60)
+                node.wait_sshd()
+
+    def start_init(self, init, node):
+        node.folder.mkdir()
+        steps = ['tmpfs', '755', '/run', 'tmpfs', '1777', '/tmp', 'tmpfs', '1777', '/var/tmp',
+                 'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home', 'sys', 'pts',
+                 'etc', self.folder / 'etc']
+        if node is not self.hub:
+            home = self.folder / 'home' if self.shared_home else node.folder / 'home'
+            self.make_home(home, USER_ID)
+            self.make_home(node.folder / 'root', 0)
+            containers = node.folder / 'containers'
+            containers.mkdir()
+            steps += ['bind', home, node.home(), 'bind', node.folder / 'root', '/root',
+                      'bind', containers, '/var/lib/containers']
+            if os.path.exists('/usr/local/bin/docker') and os.path.exists('/usr/bin/docker'):
+                steps += ['bind', '/usr/bin/docker', '/usr/local/bin/docker']
+        for path in self.kept():
+            steps += ['bind', path, path]
+        with open(node.folder / 'init.log', 'wb') as log:
+            node.init = subprocess.Popen(
+                [init, node.name, *steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=log, text=True, start_new_session=True)
+
+    def kept(self):
+        wanted = [str(ROOT), str(BED), sys.prefix, *self.keep]
+        return [p for p in dict.fromkeys(wanted)
+                if p.startswith(tuple(h + '/' for h in HIDDEN)) and os.path.exists(p)]
+
+    def make_home(self, home, uid):
+        if home.exists():
+            return
+        shutil.copytree(self.folder / 'ssh', home / '.ssh')
+        home.chmod(0o755)
+        (home / '.ssh').chmod(0o700)
+        for path in [home, home / '.ssh', *(home / '.ssh').iterdir()]:
+            os.chown(path, uid, uid)
+
+    @staticmethod
+    def wait_init(node):
+        while True:
+            line = node.init.stdout.readline()
+            if line.startswith('pid '):
+                node.pid = int(line.split()[1])
+            elif line == 'ready\n':
+                break
+            else:
+                raise BedError(f'{node.name} did not come up: {line.strip()}'
+                               f'{node.tail("init.log")}')
+        if node.pid is None:
+            node.pid = int(node.init.stdout.readline().split()[1])
+        runtime = node.path(f'/run/user/{USER_ID}')
+        runtime.mkdir(parents=True, mode=0o755)
+        runtime.chmod(0o700)
+        os.chown(runtime, USER_ID, USER_ID)
+        node.path('/run/sshd').mkdir(mode=0o755)
+
+    def connect(self):
+        """One bridge per network, inside the hub's network name space, and a cable to each node."""
+        if len(self.nodes) >= MANY_NODES:
+            raise_neighbours()
+        lines = []
+        for k in range(len(self.networks)):
+            lines += [f'link add br{k} type bridge', f'link set br{k} up']
+            for i, node in enumerate(self.nodes, 1):
+                lines += [f'link add v{k}n{i} type veth peer name eth{k} netns {node.pid}',
+                          f'link set v{k}n{i} master br{k} up']
+        self.ip(self.hub, lines)
+        for i, node in enumerate(self.nodes, 1):
+            for k, network in enumerate(self.networks):
+                node.init.stdin.write(f'net eth{k} {self.address(i, k)} {network.netmask}\n')
+                node.init.stdin.flush()
+                answer = node.init.stdout.readline()
+                if answer != 'ok\n':
+                    raise BedError(f'{node.name}: eth{k}: {answer.strip()}')
+            if self.docker0:
+                # The second interface is there so that docker0 has a carrier, and so is up.
+                self.ip(node, ['link add docker0 type bridge', 'link set docker0 up',
+                               'addr add 172.17.0.1/16 dev docker0',
+                               'link add veth0 type veth peer name veth1',
+                               'link set veth0 master docker0 up', 'link set veth1 up'])
+
+    @staticmethod
+    def ip(node, lines):
+        """Give lines to `ip -batch` in the node's network, with pids as the caller counts them."""
+        done = subprocess.run([NSENTER, '-t', str(node.pid), '-n', 'ip', '-batch', '-'],
+                              input='\n'.join(lines) + '\n', capture_output=True, text=True,
+                              timeout=120, check=False)
+        if done.returncode:
+            raise BedError(f'{node.name}: ip: {done.stderr.strip()}')
+
+    def switch(self, node, how):
+        number = self.nodes.index(node) + 1
+        self.ip(self.hub, [f'link set v{k}n{number} nomaster' if how == 'nomaster' else
+                           f'link set v{k}n{number} master br{k}'
+                           for k in range(len(self.networks))])
+
+    # ------------------------------------------------------------ files of all nodes
+
+    def write_etc(self):
+        etc = self.folder / 'etc'
+        etc.mkdir()
+        hosts = ['127.0.0.1 localhost', '::1 localhost']
+        hosts += [f'{node.address} {node.name}' for node in self.nodes]
+        passwd = [l for l in read_or(Path('/etc/passwd'), '').splitlines()
+                  if not l.startswith(f'{USER}:')]
+        group = [l for l in read_or(Path('/etc/group'), '').splitlines()
+                 if not l.startswith((f'{USER}:', 'docker:'))]
+        files = {
+            'hosts': hosts,
+            'passwd': passwd + [f'{USER}:x:{USER_ID}:{USER_ID}:Alice:/home/{USER}:/bin/bash'],
+            'group': group + [f'{USER}:x:{USER_ID}:', f'docker:x:{DOCKER_GROUP}:{USER}'],
+            # "*" permits no password, but keys: sshd takes "!" for a locked account.
+            'shadow': ['root:*:19000::::::', f'{USER}:*:19000::::::', 'sshd:*:19000::::::'],
+            'subuid': [f'{USER}:100000:65536'], 'subgid': [f'{USER}:100000:65536'],
+            # No DNS here: a name that /etc/hosts lacks is answered at once, by a refusal.
+            'resolv.conf': ['nameserver 127.0.0.1', 'options timeout:1 attempts:1'],
+        }
+        for name, lines in files.items():
+            (etc / name).write_text('\n'.join(lines) + '\n')
+        (etc / 'shadow').chmod(0o640)
+        (self.folder / 'docker.json').write_text('{}\n')
+
+    def write_ssh(self):
+        ssh = self.folder / 'ssh'
+        ssh.mkdir(mode=0o700)
+        host_key = self.folder / 'host_key'
+        for key in (ssh / 'id_ed25519', host_key):
+            subprocess.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-C', 'bed', '-f', key],
+                           check=True, timeout=60)
+        shutil.copy(ssh / 'id_ed25519.pub', ssh / 'authorized_keys')
+        public = (self.folder / 'host_key.pub').read_text()
+        names = ','.join(['node*', *(str(n.network_address).split('.')[0] + '.*'
+                                     for n in self.networks[:1])])
+        (ssh / 'known_hosts').write_text(f'{names} {public}')
+        (ssh / 'config').write_text('Host *\n    StrictHostKeyChecking yes\n    BatchMode yes\n')
+        for path in ssh.iterdir():
+            path.chmod(0o600)
+        (self.folder / 'sshd_config').write_text(
+            f'Port 22\nHostKey {host_key}\nPidFile /run/sshd.pid\nUsePAM no\nUseDNS no\n'
+            'PermitRootLogin yes\nPasswordAuthentication no\nMaxStartups 500:30:1000\n'
+            'MaxSessions 100\nPrintMotd no\nSubsystem sftp internal-sftp\n')
+
+    # ------------------------------------------------------------ Docker
+
+    def storage_options(self):
+        kind = subprocess.run(['stat', '-f', '-c', '%T', str(self.folder)], capture_output=True,
+                              text=True, check=False).stdout.strip()
+        return [] if kind == 'overlayfs' else ['--storage-driver', 'overlay2']
+
+    def start_dockerds(self):
+        for node in self.nodes:
+            node.launch_dockerd()
+        for node in self.nodes:
+            node.wait_dockerd()
+
+    def load(self, *names):
+        """Put images into every node's dockerd; one that runs is stopped for it, and started again."""
+        if not names:
+            return
+        from . import images
+        self.images += [name for name in names if name not in self.images]
+        prepared = images.prepare(self.images)
+        for node in self.nodes:
+            running = node.dockerd is not None
+            node.stop_dockerd()
+            images.install(prepared, node.folder / 'docker')
+            if running:
+                node.launch_dockerd()
+        for node in self.nodes:
+            if node.dockerd:
+                node.wait_dockerd()
+
+    # ------------------------------------------------------------ down
+
+    def write_owner(self):
+        """What a later sweep has to know: whose cluster this is, and which processes to end."""
+        inits = [[n.pid, start_time(n.pid)] for n in [self.hub, *self.nodes] if n.pid]
+        owner = {'owner': [os.getpid(), start_time(os.getpid())], 'inits': inits}
+        write_whole(self.folder / 'owner.json', json.dumps(owner))
+
+    def close(self):
+        """End everything of the cluster; again does nothing."""
+        started = [n for n in [*self.nodes, self.hub] if n.init]
+        for node in started:
+            if node.pid:
+                try:
+                    os.kill(node.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            node.init.stdin.close()
+        for node in started:
+            node.init.wait(60)
+            node.init.stdout.close()
+            if node.dockerd:
+                node.dockerd.wait(30)
+        remove(self.folder)
+
+
+def start_time(pid):
+    """When the process started, in ticks since boot: with the pid, its name for good."""
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]
+    except OSError:
+        return None
+
+
+def write_whole(path, text):
+    path.with_suffix('.new').write_text(text)
+    os.replace(path.with_suffix('.new'), path)
+
+
+def remove(folder):
+    """Delete a cluster's files and cgroups; its processes have ended."""
+    def free():
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+    try:
+        wait_until(free, 10, f'removal of {folder}')
+    finally:
+        for root in Path('/sys/fs/cgroup').glob(f'*/reigen-bed-{folder.name}'):
+            remove_cgroup(root)
+        remove_cgroup(Path(f'/sys/fs/cgroup/reigen-bed-{folder.name}'))
+
+
+def remove_cgroup(root):
+    if not root.exists():
+        return
+    for each in sorted(root.rglob('*'), reverse=True):
+        if each.is_dir():
+            drop_folder(each)
+    drop_folder(root)
+
+
+def drop_folder(path):
+    for _ in range(50):
+        try:
+            path.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+def sweep():
+    """Remove what clusters left whose owner is no more. Clusters of others are not touched."""
+    for folder in RUNS.glob('*'):
+        try:
+            record = json.loads((folder / 'owner.json').read_text())
+        except (OSError, ValueError):
+            # Being made this moment, or its maker died before it had started anything.
+            if folder.exists() and time.time() - folder.stat().st_mtime > 60:
+                remove(folder)
+            continue
+        pid, started = record['owner']
+        if start_time(pid) == started:
+            continue
+        for pid, started in record['inits']:
+            if started and start_time(pid) == started:
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda inits=record['inits']: all(start_time(p) != s for p, s in inits if s), 30,
+                   f'end of the nodes in {folder}')
+        remove(folder)
+
+
+def raise_neighbours():
+    """Let the kernel's table of neighbours hold all pairs of nodes, where it is not so already."""
+    for name, least in (('gc_thresh1', 65536), ('gc_thresh2', 131072), ('gc_thresh3', 262144)):
+        path = Path('/proc/sys/net/ipv4/neigh/default') / name
+        try:
+            if int(path.read_text()) < least:
+                path.write_text(str(least))
+        except OSError:
+            pass
+
+
+def build_init():
+    """The program that is process 1 of every node, compiled when its source is newer."""
+    source = Path(__file__).with_name('init.c')
+    program = BED / 'init'
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        BED.mkdir(parents=True, exist_ok=True)
+        new = BED / f'init.{os.getpid()}'
+        subprocess.run(['cc', '-O1', '-Wall', '-o', new, source], check=True, timeout=120)
+        os.replace(new, program)
+    return program
