@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled once per family of MPIs, with RG_MPI_ABI_MPICH set or not. See coll/mpi_shim.h.
+ *
+ * An MPI call by name would need the library when this is linked or loaded; so all go through a
+ * table that bind fills in.
+ */
+#include "coll/mpi_shim.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef RG_MPI_ABI_MPICH
+#include "coll/mpi/abi_mpich.h"
+#else
+#include "coll/mpi/abi_ompi.h"
+#endif
+
+/* name, arguments: every function returns an int. */
+#define FUNCTIONS(F)                                                                              \
+    F(Initialized, (int *flag))                                                                   \
+    F(Finalized, (int *flag))                                                                     \
+    F(Init_thread, (int *argc, char ***argv, int wanted, int *given))                             \
+    F(Query_thread, (int *given))                                                                 \
+    F(Finalize, (void))                                                                           \
+    F(Abort, (abi_comm comm, int code))                                                           \
+    F(Error_string, (int code, char *text, int *length))                                          \
+    F(Comm_rank, (abi_comm comm, int *rank))                                                      \
+    F(Comm_size, (abi_comm comm, int *size))                                                      \
+    F(Comm_dup, (abi_comm comm, abi_comm *copy))                                                  \
+    F(Comm_group, (abi_comm comm, abi_group *group))                                              \
+    F(Group_incl, (abi_group group, int n, const int *ranks, abi_group *some))                    \
+    F(Group_free, (abi_group *group))                                                             \
+    F(Comm_create_group, (abi_comm comm, abi_group group, int tag, abi_comm *some))               \
+    F(Comm_split_type, (abi_comm comm, int type, int key, abi_info info, abi_comm *some))         \
+    F(Comm_set_errhandler, (abi_comm comm, abi_errhandler handler))                               \
+    F(Comm_free, (abi_comm *comm))                                                                \
+    F(Isend, (const void *from, int count, abi_datatype type, int to, int tag, abi_comm comm,     \
+              abi_request *request))                                                              \
+    F(Irecv, (void *to, int count, abi_datatype type, int from, int tag, abi_comm comm,           \
+              abi_request *request))                                                              \
+    F(Ibarrier, (abi_comm comm, abi_request *request))                                            \
+    F(Ibcast, (void *data, int count, abi_datatype type, int root, abi_comm comm,                 \
+               abi_request *request))                                                             \
+    F(Iallgather, (const void *from, int count, abi_datatype type, void *to, int to_count,        \
+                   abi_datatype to_type, abi_comm comm, abi_request *request))                    \
+    F(Iallgatherv, (const void *from, int count, abi_datatype type, void *to, const int *counts,  \
+                    const int *displs, abi_datatype to_type, abi_comm comm,                       \
+                    abi_request *request))                                                        \
+    F(Ialltoallv, (const void *from, const int *counts, const int *displs, abi_datatype type,     \
+                   void *to, const int *to_counts, const int *to_displs, abi_datatype to_type,    \
+                   abi_comm comm, abi_request *request))                                          \
+    F(Test, (abi_request *request, int *flag, void *status))                                      \
+    F(Cancel, (abi_request *request))
+
+#define DECLARE(name, arguments) int (*name) arguments;
+static struct { FUNCTIONS(DECLARE) } mpi;
+
+static const char *const names[] = {
+#define NAME(name, arguments) "MPI_" #name,
+    FUNCTIONS(NAME)
+};
+
+static struct abi_handles handles;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* held where calls go one at a time */
+static bool one_at_a_time = true;
+static pid_t initialised_by; /* 0: not by us */
+
+static int bind_mpi(void *library, const char **ret_missing)
+{
+    void *functions[sizeof(names) / sizeof(names[0])];
+
+    _Static_assert(sizeof(functions) == sizeof(mpi), "a pointer for each name");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        functions[i] = dlsym(library, names[i]);
+        if (!functions[i]) {
+            *ret_missing = names[i];
+            return -1;
+        }
+    }
+    if (abi_find_handles(library, &handles, ret_missing) < 0)
+        return -1;
+    memcpy(&mpi, functions, sizeof(mpi));
+    return 0;
+}
+
+/* ---- handles */
+
+static void put_handle(uintptr_t *word, const void *handle, size_t nbytes)
+{
+    *word = 0;
+    memcpy(word, handle, nbytes);
+}
+
+static abi_comm comm_of(const struct rg_mpi_comm *comm)
+{
+    abi_comm handle;
+
+    memcpy(&handle, &comm->handle, sizeof(handle));
+    return handle;
+}
+
+static void enter(void)
+{
+    if (one_at_a_time)
+        pthread_mutex_lock(&turn);
+}
+
+static void leave(void)
+{
+    if (one_at_a_time)
+        pthread_mutex_unlock(&turn);
+}
+
+/* After a call that made a request: leaves. */
+static int made_request(int code, const abi_request *request, struct rg_mpi_request *ret_request)
+{
+    leave();
+    if (code == 0)
+        put_handle(&ret_request->handle, request, sizeof(*request));
+    return code;
+}
+
+/* ---- life */
+
+static bool initialized(void)
+{
+    int flag = 0;
+
+    return mpi.Initialized(&flag) == 0 && flag;
+}
+
+static bool finalized(void)
+{
+    int flag = 0;
+
+    return mpi.Finalized(&flag) == 0 && flag;
+}
+
+/* The level decides whether there is a lock; it is asked for before anything moves. */
+static int level(int *ret_level)
+{
+    int given = 0, code = mpi.Query_thread(&given);
+
+    if (code != 0)
+        return code;
+    one_at_a_time = given < RG_MPI_MULTIPLE;
+    *ret_level = given;
+    return 0;
+}
+
+/* A rank that fails must not wait for the others: the launcher sees that it ended without
+ * MPI_Finalize, and ends them. */
+static void finalize_at_exit(int status, void *arg)
+{
+    (void) arg;
+    if (status == 0 && initialised_by == getpid() && initialized() && !finalized())
+        mpi.Finalize();
+}
+
+static int init(int *ret_level)
+{
+    int given = 0, code = mpi.Init_thread(NULL, NULL, RG_MPI_MULTIPLE, &given);
+
+    if (code != 0)
+        return code;
+    initialised_by = getpid();
+    on_exit(finalize_at_exit, NULL);
+    return level(ret_level);
+}
+
+static void end_world(int code)
+{
+    mpi.Abort(handles.world, code);
+}
+
+static void describe(int code, char *text, size_t nbytes)
+{
+    char whole[ABI_ERROR_STRING_MAX] = "";
+    int length = 0;
+
+    if (mpi.Error_string(code, whole, &length) != 0 || !whole[0])
+        snprintf(whole, sizeof(whole), "MPI error %d", code);
+    snprintf(text, nbytes, "%s", whole);
+}
+
+/* ---- communicators */
+
+/* Fill in *ret_comm of a handle; errors come back to us where the communicator is ours. */
+static int adopt(abi_comm handle, bool ours, struct rg_mpi_comm *ret_comm)
+{
+    struct rg_mpi_comm comm = { 0 };
+    int code = ours ? mpi.Comm_set_errhandler(handle, handles.errors_return) : 0;
+
+    if (code == 0)
+        code = mpi.Comm_rank(handle, &comm.rank);
+    if (code == 0)
+        code = mpi.Comm_size(handle, &comm.size);
+    if (code == 0) {
+        put_handle(&comm.handle, &handle, sizeof(handle));
+        *ret_comm = comm;
+    } else if (ours) {
+        mpi.Comm_free(&handle);
+    }
+    return code;
+}
+
+static int world(struct rg_mpi_comm *ret_comm)
+{
+    enter();
+    int code = adopt(handles.world, false, ret_comm);
+
+    leave();
+    return code;
+}
+
+static int dup_comm(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm)
+{
+    abi_comm copy;
+
+    enter();
+    int code = mpi.Comm_dup(comm_of(comm), &copy);
+
+    if (code == 0)
+        code = adopt(copy, true, ret_comm);
+    leave();
+    return code;
+}
+
+static int subset(const struct rg_mpi_comm *comm, const int *ranks, int n, int tag,
+                  struct rg_mpi_comm *ret_comm)
+{
+    abi_group all, some;
+    abi_comm made;
+
+    enter();
+    int code = mpi.Comm_group(comm_of(comm), &all);
+
+    if (code == 0) {
+        code = mpi.Group_incl(all, n, ranks, &some);
+        if (code == 0) {
+            code = mpi.Comm_create_group(comm_of(comm), some, tag, &made);
+            mpi.Group_free(&some);
+        }
+        mpi.Group_free(&all);
+    }
+    if (code == 0)
+        code = adopt(made, true, ret_comm);
+    leave();
+    return code;
+}
+
+static int local(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm)
+{
+    abi_comm made;
+
+    enter();
+    int code = mpi.Comm_split_type(comm_of(comm), ABI_COMM_TYPE_SHARED, comm->rank,
+                                   handles.info_null, &made);
+
+    if (code == 0)
+        code = adopt(made, true, ret_comm);
+    leave();
+    return code;
+}
+
+static void free_comm(struct rg_mpi_comm *comm)
+{
+    abi_comm handle = comm_of(comm);
+
+    enter();
+    if (!finalized())
+        mpi.Comm_free(&handle);
+    leave();
+}
+
+/* ---- moving bytes */
+
+static int isend(const struct rg_mpi_comm *comm, const void *from, int nbytes, int to, int tag,
+                 struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Isend(from, nbytes, handles.byte, to, tag, comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int irecv(const struct rg_mpi_comm *comm, void *to, int nbytes, int from, int tag,
+                 struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Irecv(to, nbytes, handles.byte, from, tag, comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int ibarrier(const struct rg_mpi_comm *comm, struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Ibarrier(comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int ibcast(const struct rg_mpi_comm *comm, void *data, int nbytes, int root,
+                  struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Ibcast(data, nbytes, handles.byte, root, comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int iallgather(const struct rg_mpi_comm *comm, const void *from, void *to, int nbytes,
+                      struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Iallgather(from, nbytes, handles.byte, to, nbytes, handles.byte, comm_of(comm),
+                              &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int iallgatherv(const struct rg_mpi_comm *comm, const void *from, void *to,
+                       const int *counts, const int *displs, struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Iallgatherv(from ? from : ABI_IN_PLACE, counts[comm->rank], handles.byte, to,
+                               counts, displs, handles.byte, comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int ialltoallv(const struct rg_mpi_comm *comm, const void *from, const int *counts,
+                      const int *displs, void *to, const int *to_counts, const int *to_displs,
+                      struct rg_mpi_request *ret_request)
+{
+    abi_request request;
+
+    enter();
+    int code = mpi.Ialltoallv(from, counts, displs, handles.byte, to, to_counts, to_displs,
+                              handles.byte, comm_of(comm), &request);
+
+    return made_request(code, &request, ret_request);
+}
+
+static int test(struct rg_mpi_request *request, bool *ret_done)
+{
+    abi_request handle;
+    int flag = 0;
+
+    memcpy(&handle, &request->handle, sizeof(handle));
+    enter();
+    int code = mpi.Test(&handle, &flag, ABI_STATUS_IGNORE);
+
+    leave();
+    put_handle(&request->handle, &handle, sizeof(handle));
+    if (code == 0)
+        *ret_done = flag != 0;
+    return code;
+}
+
+static int cancel(struct rg_mpi_request *request)
+{
+    abi_request handle;
+
+    memcpy(&handle, &request->handle, sizeof(handle));
+    enter();
+    int code = mpi.Cancel(&handle);
+
+    leave();
+    put_handle(&request->handle, &handle, sizeof(handle));
+    return code;
+}
+
+extern const struct rg_mpi_shim_ops reigen_mpi_shim;
+__attribute__((visibility("default"))) const struct rg_mpi_shim_ops reigen_mpi_shim = {
+    .version = RG_MPI_SHIM_VERSION,
+    .abi = ABI_NAME,
+    .bind = bind_mpi,
+    .initialized = initialized,
+    .finalized = finalized,
+    .init = init,
+    .level = level,
+    .abort = end_world,
+    .describe = describe,
+    .world = world,
+    .dup = dup_comm,
+    .subset = subset,
+    .local = local,
+    .free = free_comm,
+    .isend = isend,
+    .irecv = irecv,
+    .ibarrier = ibarrier,
+    .ibcast = ibcast,
+    .iallgather = iallgather,
+    .iallgatherv = iallgatherv,
+    .ialltoallv = ialltoallv,
+    .test = test,
+    .cancel = cancel,
+};
