@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "launch/cpus.h"
+#include "spec/engine.h"
 #include "spec/hostlist.h"
 
 #define CPU_ROOT "/sys/devices/system/cpu"
@@ -102,12 +103,24 @@ static int fill_hosts(const struct rg_job *job, const int *host_of, struct rg_pl
         if (index == first)
             continue;
         *host = (struct rg_plan_host){ strdup(job->hosts[h].name), job->hosts[h].nslots, 0, first,
-                                       index - first };
+                                       index - first, index - first };
         plan->nhosts++;
         if (!host->name)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* Our part of an engine's job is the engine. */
+static void reduce_to_engine(struct rg_plan *plan)
+{
+    plan->nranks = 1;
+    plan->ranks[0] = (struct rg_plan_rank){ 0 };
+    plan->by_host[0] = 0;
+    for (int h = 0; h < plan->nhosts; h++) {
+        plan->hosts[h].first_rank_index = h > 0;
+        plan->hosts[h].nranks = h == 0;
+    }
 }
 
 static void fill_coordinates(struct rg_plan *plan)
@@ -128,13 +141,14 @@ static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
 {
     const struct rg_plan_host *h = &plan->hosts[host];
 
-    if (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores && !job->oversubscribe)
+    if (job->bind == RG_BIND_CORE && h->nplanned > cpus->ncores && !job->oversubscribe)
         return rg_error_set_exit(err, EINVAL, 2,
                                  "--bind-to core: %d ranks on %s, which has %d core%s; "
                                  "run fewer ranks there, or say --bind-to none",
                                  h->nranks, h->name, cpus->ncores, cpus->ncores == 1 ? "" : "s");
     /* More ranks than cores were asked for: bound ones would fight for the first few. */
-    if (job->bind == RG_BIND_NONE || (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores))
+    if (job->bind == RG_BIND_NONE || rg_job_has_engine(job) ||
+        (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores))
         return 0;
     for (int i = 0; i < h->nranks; i++) {
         struct rg_plan_rank *rank = &plan->ranks[plan->by_host[h->first_rank_index + i]];
@@ -216,6 +230,9 @@ static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error 
     deal(job, plan->nranks, host_of);
     if (fill_hosts(job, host_of, plan) < 0)
         return no_memory(err);
+    plan->np = plan->nranks;
+    if (rg_job_has_engine(job))
+        reduce_to_engine(plan);
     fill_coordinates(plan);
     make_job_id(plan->job_id, sizeof plan->job_id);
     rc = fill_cpus(job, plan, err);

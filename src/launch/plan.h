@@ -7,6 +7,9 @@
  * Ranks are dealt by slot (hosts filled in order) or by node (round robin); the ranks of one host
  * are always numbered in ascending order. Coordinates: local rank = index on the host; cross rank =
  * index among the hosts that have this local rank.
+ *
+ * Where an engine starts the ranks (spec/engine.h), its own process is the one rank that our agents
+ * start, rank 0 on the first host; the dealing then only says how many ranks each host is to get.
  */
 #ifndef RG_LAUNCH_PLAN_H
 #define RG_LAUNCH_PLAN_H
@@ -28,13 +31,15 @@ struct rg_plan_host {
     int nslots;
     int ncores;     /* 0: unknown */
     int first_rank_index, nranks; /* into by_host */
+    int nplanned;   /* ranks that are to run there, whoever starts them */
 };
 
 struct rg_plan {
-    struct rg_plan_rank *ranks; /* by rank */
+    struct rg_plan_rank *ranks; /* by rank: those that our agents start */
     int nranks;
+    int np;                     /* ranks of the job; nranks, unless an engine starts them */
     int *by_host;               /* ranks sorted by host, then rank */
-    struct rg_plan_host *hosts; /* only hosts that have ranks */
+    struct rg_plan_host *hosts; /* only hosts that have ranks, or are to get them */
     int nhosts;
     char job_id[65];            /* unique, [a-z0-9-] */
     int master_port;            /* MASTER_PORT: free on this computer when the plan was made */
@@ -49,7 +54,8 @@ void rg_plan_fini(struct rg_plan *plan);
 
 /* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*,
  * HOROVOD_*, torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS
- * (where base_env has none). base_env: what the rank has otherwise. 0 or -ENOMEM. */
+ * (where base_env has none). base_env: what the rank has otherwise. For an engine: REIGEN_JOB_ID, np
+ * and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "launch/plan.h"
+#include "spec/engine.h"
 #include "spec/hostlist.h"
 
 /* Whoever gives one of these a value with --env means it. */
@@ -82,11 +83,27 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
     return rc;
 }
 
+/* What an engine and all that it starts find, on every host. No coordinates: they are the engine's
+ * to give, and a runtime that saw ours would take all its ranks for one. */
+static int add_engine(const struct rg_plan *plan, const struct rg_job *job,
+                      const struct rg_strv *base, struct rg_strv *env)
+{
+    struct rg_plan_rank first = plan->ranks[0];
+
+    first.local_size = plan->hosts[0].nplanned;
+    if (rg_strv_addf(env, "REIGEN_JOB_ID=%s", plan->job_id) < 0 ||
+        (!user_sets(job, "np") && rg_strv_addf(env, "np=%d", plan->np) < 0))
+        return -ENOMEM;
+    return add_defaults(plan, job, &first, base, env);
+}
+
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env)
 {
     const struct rg_plan_rank *r = &plan->ranks[rank];
 
+    if (rg_job_has_engine(job))
+        return add_engine(plan, job, base_env, env) < 0 ? -ENOMEM : 0;
     if (add_coordinates(plan, r, env) < 0)
         return -ENOMEM;
     return add_defaults(plan, job, r, base_env, env) < 0 ? -ENOMEM : 0;
@@ -103,6 +120,16 @@ static void print_set(struct rg_buf *text, const int *v, int count)
     }
 }
 
+static void print_engine_hosts(const struct rg_plan *plan, const struct rg_job *job, int width,
+                               struct rg_buf *text)
+{
+    rg_buf_printf(text, ", started by %s (%s) on %s\n  %-*s  slots  how many\n",
+                  job->command.v[0], rg_job_engine_name(job), plan->hosts[0].name, width, "host");
+    for (int h = 0; h < plan->nhosts; h++)
+        rg_buf_printf(text, "  %-*s  %5d  %d\n", width, plan->hosts[h].name,
+                      plan->hosts[h].nslots, plan->hosts[h].nplanned);
+}
+
 void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     int width = 4;
@@ -111,8 +138,13 @@ void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct 
         int n = (int) strlen(plan->hosts[h].name);
         width = n > width ? n : width;
     }
-    rg_buf_printf(text, "job %s: %d rank%s on %d host%s\n", plan->job_id, plan->nranks,
-                  plan->nranks == 1 ? "" : "s", plan->nhosts, plan->nhosts == 1 ? "" : "s");
+    rg_buf_printf(text, "job %s: %d rank%s on %d host%s", plan->job_id, plan->np,
+                  plan->np == 1 ? "" : "s", plan->nhosts, plan->nhosts == 1 ? "" : "s");
+    if (rg_job_has_engine(job)) {
+        print_engine_hosts(plan, job, width, text);
+        return;
+    }
+    rg_buf_printf(text, "\n");
     rg_buf_printf(text, "  %-*s  slots  ranks\n", width, "host");
     for (int h = 0; h < plan->nhosts; h++) {
         const struct rg_plan_host *host = &plan->hosts[h];

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "launch/exitcode.h"
 #include "launch/session_internal.h"
+#include "spec/engine.h"
 
 extern char **environ;
 
@@ -32,16 +33,32 @@ static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
     int r = 0;
 
     for (int i = 0; r == 0 && i < plan->nhosts; i++)
-        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nranks);
+        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nplanned);
     return r;
 }
 
-static int send_common(struct session_host *host)
+/* An engine's part goes to all hosts, for what it starts there; what the user sets comes last. */
+static int list_env(struct rg_session *session, const struct rg_strv *base, struct rg_strv *env)
+{
+    int r = 0;
+
+    if (rg_job_has_engine(session->o.job))
+        r = rg_plan_rank_env(session->o.plan, session->o.job, 0, base, env);
+    if (r == 0 && session->env.count)
+        r = rg_strv_add_all(env, session->env.v);
+    return r;
+}
+
+static int send_common(struct session_host *host, const struct rg_strv *base)
 {
     struct rg_session *session = host->session;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
     int r = list_hosts(session->o.plan, &hosts);
+
+    if (r == 0)
+        r = list_env(session, base, &env);
 
     if (r < 0)
         return r;
@@ -51,15 +68,16 @@ static int send_common(struct session_host *host)
         .command = job->command,
         .cwd = job->cwd,
         .inherit_env = inherits(session),
-        .env = session->env,
+        .env = env,
         .secret_env = session->secret_env,
         .lease_ms = job->lease_ms,
         .output_window = RG_MSG_OUTPUT_WINDOW,
         .host_index = (uint32_t) host->index,
         .hosts = hosts,
-        .engine = (char *) "native",
+        .engine = (char *) rg_job_engine_name(job),
         .engine_options = job->engine_options,
-        .np = (uint32_t) session->o.plan->nranks,
+        .np = (uint32_t) session->o.plan->np,
+        .resident = rg_job_has_engine(job),
     };
 
     return rg_msg_send(host->channel, RG_MSG_SETUP, &setup);
@@ -72,7 +90,8 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
     const struct rg_plan_rank *planned = &session->o.plan->ranks[rank];
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
     rg_autobuf struct rg_buf cpus = RG_BUF_INIT;
-    int r = rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
+    int r = rg_job_has_engine(job)
+                ? 0 : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
 
     if (r < 0)
         return r;
@@ -111,7 +130,7 @@ void session_send_setup(struct session_host *host)
     int r = make_base_env(session, &base_env);
 
     if (r == 0)
-        r = send_common(host);
+        r = send_common(host, &base_env);
     for (int i = 0; r == 0 && i < planned->nranks; i++)
         r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], &base_env);
     for (size_t i = 0; i < base_env.count; i++)

@@ -183,6 +183,31 @@ APPLY(on)
                         what, value, what);
 }
 
+APPLY(engine)
+{
+    /* In the order of enum rg_engine. */
+    static const char *const words[] = { "auto", "native", "openmpi", "hydra", "script", NULL };
+    static const char *const others[] = { "mpich", "impi", "intelmpi", NULL };
+
+    for (size_t i = 0; others[i]; i++) {
+        if (strcmp(value, others[i]) == 0)
+            value = "hydra";
+    }
+    int i = choose(what, value, words, err);
+
+    if (i < 0)
+        return i;
+    request->job.engine = (enum rg_engine) i;
+    return 0;
+}
+
+APPLY(engine_option)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    return rg_strv_add(&request->job.engine_options, value) < 0 ? no_memory(err) : 0;
+}
+
 /* Whether text begins with a variable's name that ends at '=' or at the end. */
 static int check_name(const char *what, const char *text, struct rg_error *err)
 {

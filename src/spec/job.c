@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec/engine.h"
 #include "spec/hostlist.h"
 
 #define RANGES_MAX 65536
@@ -149,6 +150,8 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err)
         return rg_error_set(err, EINVAL, "-np %d: give 1 to %d ranks", job->np, RG_JOB_RANKS_MAX);
     int rc = check_streams(job, err);
 
+    if (rc == 0)
+        rc = rg_job_check_engine(job, err);
     return rc < 0 ? rc : check_env(job, err);
 }
 

@@ -25,6 +25,16 @@ static const struct rg_option options[] = {
      "Allow more ranks than slots.", rg_apply_oversubscribe},
     {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local",
      "Where hosts come from. This version knows local, this computer.", rg_apply_on},
+    {"engine", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "ENGINE", NULL,
+     "auto native openmpi hydra script",
+     "Who starts the ranks: native, reigen's agents; openmpi or hydra (MPICH, Intel MPI), the "
+     "mpirun that is installed on the first host; script, the command itself, which runs once on "
+     "the first host and finds hostlist and np in its environment. The default, auto, is native, "
+     "and runs the command once when it is mpirun, mpiexec or pdsh.",
+     rg_apply_engine},
+    {"engine-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
+     "Hand ARG to the mpirun of --engine, before the command. May be repeated.",
+     rg_apply_engine_option},
 
     {"env", "x", NULL, RG_GROUP_ENV, RG_FILE_MAP, "NAME[=VALUE]", NULL, "@var",
      "Set NAME for every rank, or hand on the caller's value. May be repeated; the last "

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/engine.h"
+
+#include <string.h>
+
+bool rg_engine_is_launcher(const char *program)
+{
+    static const char names[] = "mpirun mpiexec mpiexec.hydra mpirun.openmpi mpiexec.openmpi "
+                                "mpirun.mpich mpiexec.mpich orterun prterun pdsh";
+    const char *slash = strrchr(program, '/');
+
+    return rg_str_has_word(names, slash ? slash + 1 : program);
+}
+
+const char *rg_job_engine_name(const struct rg_job *job)
+{
+    switch (job->engine) {
+    case RG_ENGINE_OPENMPI: return "openmpi";
+    case RG_ENGINE_HYDRA: return "hydra";
+    case RG_ENGINE_SCRIPT: return "script";
+    case RG_ENGINE_NATIVE: return "native";
+    case RG_ENGINE_AUTO: break;
+    }
+    return job->command.count && rg_engine_is_launcher(job->command.v[0]) ? "mpirun" : "native";
+}
+
+bool rg_job_has_engine(const struct rg_job *job)
+{
+    return strcmp(rg_job_engine_name(job), "native") != 0;
+}
+
+int rg_job_check_engine(const struct rg_job *job, struct rg_error *err)
+{
+    bool composed = job->engine == RG_ENGINE_OPENMPI || job->engine == RG_ENGINE_HYDRA;
+
+    if (job->engine_options.count && !composed)
+        return rg_error_set(err, EINVAL, "--engine-option %s: only --engine openmpi and --engine "
+                            "hydra take options; write them into the command itself",
+                            job->engine_options.v[0]);
+    if (composed && job->command.count && rg_engine_is_launcher(job->command.v[0]))
+        return rg_error_set(err, EINVAL, "--engine %s calls mpirun itself, and the command is %s; "
+                            "leave one of them out",
+                            rg_job_engine_name(job), job->command.v[0]);
+    if (rg_job_has_engine(job) && job->tf_config)
+        return rg_error_set(err, EINVAL, "--tf-config: the ports of TF_CONFIG belong to ranks that "
+                            "reigen starts; say --engine native, or leave it out");
+    return 0;
+}
