@@ -15,12 +15,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
 
 enum rg_pull { RG_PULL_MISSING, RG_PULL_ALWAYS, RG_PULL_NEVER };
 /* auto: mount our runtime and Python packages where the image has none */
 enum rg_inject { RG_INJECT_AUTO, RG_INJECT_YES, RG_INJECT_NO };
+
+/* Where a container is to run, and for whom: the launcher fills it in, the user never does. */
+struct rg_container_place {
+    int host_index;      /* in the plan: part of the container's name */
+    bool one_host;       /* the job has no other host: no network is needed */
+    char *cwd;           /* the caller's directory: mounted where it exists; NULL: none */
+    char *launcher;      /* HOST:PID:START, a label: whose container it is */
+    char *kit_dir;       /* this computer: our Python packages lie here; NULL: none */
+    char *kit_digest;    /* other hosts: the archive of them, see kit.h; NULL: none */
+    uint64_t kit_nbytes; /* of that archive */
+};
 
 struct rg_container {
     char *image;            /* NULL: no container, ranks run on the bare host */
@@ -35,9 +47,28 @@ struct rg_container {
     enum rg_inject inject;
     bool privileged;
     bool ibdevices;         /* InfiniBand devices, with the locked memory they need */
+    struct rg_container_place place;
 };
 
 void rg_container_init(struct rg_container *container);
 void rg_container_fini(struct rg_container *container);
+
+/* On the way to a host a container is lines "container FIELD VALUE", one per value that is not the
+ * default; bytes of VALUE that are no plain ASCII stand as %XX. */
+#define RG_CONTAINER_LINE "container "
+#define RG_CONTAINER_TEXT_MAX (64u << 10) /* bytes of all lines */
+#define RG_CONTAINER_LISTED_MAX 256       /* mounts, and options */
+
+/* Append the lines. 0; -E2BIG beyond these limits; -ENOMEM. */
+int rg_container_format(const struct rg_container *container, struct rg_buf *buf);
+
+/* Put one line, from behind RG_CONTAINER_LINE to before its newline, into container. 0; -EINVAL
+ * (no such field, a value that it cannot have), -E2BIG, -ENOMEM; err names the field. */
+int rg_container_parse(struct rg_container *container, const char *line, struct rg_error *err);
+
+/* "SOURCE[:TARGET[:ro|rw]]" taken apart, copies in ret_source and ret_target; a target that is not
+ * given is the source. 0; -EINVAL (empty, not absolute, an unknown mode), -ENOMEM. */
+int rg_container_split_mount(const char *mount, char **ret_source, char **ret_target,
+                             bool *ret_read_only, struct rg_error *err);
 
 #endif

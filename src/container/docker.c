@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Docker, from 20.10 on (the first whose `run` has --pull). */
+#include <string.h>
+
+#include "container/runtimes.h"
+
+static const struct rg_container_symptom symptoms[] = {
+    { "permission denied while trying to connect to the Docker daemon", 77,
+      "you may not use Docker here: have the user added to the group docker and log in again, or "
+      "take --container-runtime podman" },
+    { "Cannot connect to the Docker daemon", 69,
+      "the Docker daemon does not run here: start it (systemctl start docker), or take "
+      "--container-runtime podman" },
+    { "is already in use by container", 125,
+      "a container of this name is there already: remove it with docker rm --force" },
+    { "no space left on device", 125,
+      "the disk that holds Docker's images and containers is full: make room (docker system prune)" },
+    { "could not select device driver", 125,
+      "Docker has no driver for GPUs here: install the NVIDIA container toolkit, or leave --gpus "
+      "out" },
+    { "error setting rlimit", 125,
+      "Docker may not raise a limit here: its daemon lacks CAP_SYS_RESOURCE, which --privileged, "
+      "--ibdevices and unlimited --ulimit need" },
+    { "exec format error", 125, "the image is for another architecture than this host" },
+    { "bind source path does not exist", 125,
+      "a directory to mount is not on this host, or the Docker daemon cannot see it" },
+    { "pull access denied", 125,
+      "no registry has this image for you: check its name, log in (docker login), or load it on "
+      "this host" },
+    { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
+    { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
+    { "No such image", 125, "the image is not on this host: --pull missing fetches it" },
+    { "unknown flag: --pull", 125, "this Docker is too old: 20.10 is the first that will do" },
+    { "invalid reference format", 125, "--image: not an image's name" },
+    { "operation not permitted", 125,
+      "the container was refused: Docker's daemon lacks a right that an option here asks for "
+      "(--privileged, --ibdevices, --container-option)" },
+    { NULL, 0, NULL },
+};
+
+/* --gpus reads its value as comma-separated values: a list of devices has to be quoted in it. */
+static int add_gpus(const char *gpus, struct rg_strv *argv)
+{
+    bool count = strcmp(gpus, "all") == 0 || strspn(gpus, "0123456789") == strlen(gpus);
+
+    if (count || strchr(gpus, '='))
+        return rg_strv_addf(argv, "--gpus=%s", gpus);
+    return rg_strv_addf(argv, "--gpus=\"device=%s\"", gpus);
+}
+
+static int run(const struct rg_container *container, const struct rg_container_host *host,
+               struct rg_strv *argv, struct rg_error *err)
+{
+    int r = rg_oci_begin(container, host, argv);
+
+    r = r ? r : rg_oci_user(container, host, argv);
+    for (size_t i = 0; r == 0 && !container->user && i < host->ngroups; i++)
+        r = rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
+    r = r ? r : rg_oci_mounts(container, host, argv, err);
+    if (r == 0 && container->gpus)
+        r = add_gpus(container->gpus, argv);
+    return r ? r : rg_oci_finish(container, host, argv);
+}
+
+const struct rg_container_ops rg_container_docker = {
+    .name = "docker",
+    .programs = "docker",
+    .run = run,
+    .pull = rg_oci_pull,
+    .remove = rg_oci_remove,
+    .missing = "No such image",
+    .symptoms = symptoms,
+};

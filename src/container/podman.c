@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Podman, from 4.0 on; an ordinary user needs no daemon and no rights with it. */
+#include <string.h>
+
+#include "container/runtimes.h"
+
+static const struct rg_container_symptom symptoms[] = {
+    { "cannot find UID/GID for user", 77,
+      "Podman has no range of user ids for this user: an administrator adds one to /etc/subuid and "
+      "/etc/subgid (usermod --add-subuids)" },
+    { "newuidmap", 77,
+      "Podman cannot make a user name space: the package uidmap and a range in /etc/subuid and "
+      "/etc/subgid are needed" },
+    { "cannot clone: Operation not permitted", 77,
+      "user name spaces are forbidden on this host: an administrator allows them (sysctl "
+      "user.max_user_namespaces), or takes Docker" },
+    { "is already in use", 125,
+      "a container of this name is there already: remove it with podman rm --force" },
+    { "no space left on device", 125,
+      "the disk that holds Podman's images and containers is full: make room (podman system "
+      "prune)" },
+    { "unresolvable CDI devices", 125,
+      "Podman knows no GPUs here: make their description with nvidia-ctk cdi generate, or leave "
+      "--gpus out" },
+    { "setrlimit", 125,
+      "Podman may not raise a limit here: that takes CAP_SYS_RESOURCE, which --privileged, "
+      "--ibdevices and unlimited --ulimit need" },
+    { "exec format error", 125, "the image is for another architecture than this host" },
+    { "statfs", 125, "a directory to mount is not on this host" },
+    { "image not known", 125, "the image is not on this host: --pull missing fetches it" },
+    { "short-name", 125,
+      "Podman does not know which registry is meant: write the image's whole name, such as "
+      "docker.io/library/python:3.12" },
+    { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
+    { "requested access to the resource is denied", 125,
+      "no registry has this image for you: check its name, log in (podman login), or load it on "
+      "this host" },
+    { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
+    { "operation not permitted", 125,
+      "the container was refused: an option here asks for a right that Podman does not have "
+      "(--privileged, --ibdevices, --container-option)" },
+    { NULL, 0, NULL },
+};
+
+/* Without root, the caller must be the same user inside; groups can only be kept, not named. */
+static int add_identity(const struct rg_container_host *host, struct rg_strv *argv)
+{
+    int r = 0;
+
+    if (host->uid != 0) {
+        r = rg_strv_add(argv, "--userns=keep-id");
+        if (r == 0 && host->ngroups > 0)
+            r = rg_strv_add(argv, "--group-add=keep-groups");
+    }
+    for (size_t i = 0; r == 0 && host->uid == 0 && i < host->ngroups; i++)
+        r = rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
+    return r;
+}
+
+static int add_gpus(const char *gpus, struct rg_strv *argv)
+{
+    rg_autofree char *list = strdup(gpus);
+    char *rest;
+    int r = list ? 0 : -ENOMEM;
+
+    for (char *one = r ? NULL : strtok_r(list, ",", &rest); one && r == 0;
+         one = strtok_r(NULL, ",", &rest))
+        r = rg_strv_addf(argv, "--device=nvidia.com/gpu=%s", one);
+    return r;
+}
+
+static int run(const struct rg_container *container, const struct rg_container_host *host,
+               struct rg_strv *argv, struct rg_error *err)
+{
+    int r = rg_oci_begin(container, host, argv);
+
+    r = r ? r : rg_oci_user(container, host, argv);
+    if (r == 0 && !container->user)
+        r = add_identity(host, argv);
+    r = r ? r : rg_oci_mounts(container, host, argv, err);
+    if (r == 0 && container->gpus)
+        r = add_gpus(container->gpus, argv);
+    return r ? r : rg_oci_finish(container, host, argv);
+}
+
+const struct rg_container_ops rg_container_podman = {
+    .name = "podman",
+    .programs = "podman",
+    .run = run,
+    .pull = rg_oci_pull,
+    .remove = rg_oci_remove,
+    .missing = "image not known",
+    .symptoms = symptoms,
+};

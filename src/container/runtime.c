@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "container/runtime.h"
+
+#include <string.h>
+
+#include "container/runtimes.h"
+
+#define EXIT_CONTAINER 125
+#define SAID_MAX 400
+
+const struct rg_container_ops *const rg_container_runtimes[] = {
+    &rg_container_docker,
+    &rg_container_podman,
+    &rg_container_apptainer,
+    NULL,
+};
+
+const struct rg_container_ops *rg_container_find(const char *name)
+{
+    for (size_t i = 0; rg_container_runtimes[i]; i++) {
+        if (rg_str_has_word(rg_container_runtimes[i]->programs, name))
+            return rg_container_runtimes[i];
+    }
+    return NULL;
+}
+
+/* The last line that is not empty, and that is no mere pointer to the help. */
+static const char *last_line(const char *said, size_t *ret_length)
+{
+    const char *line = said;
+    size_t length = 0;
+
+    while (*said) {
+        size_t n = strcspn(said, "\n");
+        if (n > 0 && !strstr(said, "--help'") && !rg_str_starts(said, "Run 'docker")) {
+            line = said;
+            length = n;
+        }
+        said += n + (said[n] == '\n');
+    }
+    *ret_length = length < SAID_MAX ? length : SAID_MAX;
+    return line;
+}
+
+int rg_container_explain(const struct rg_container_ops *ops, const char *said,
+                         struct rg_error *err)
+{
+    size_t length;
+    const char *line = last_line(said, &length);
+
+    for (const struct rg_container_symptom *s = ops->symptoms; s->needle; s++) {
+        if (strcasestr(said, s->needle))
+            return rg_error_set_exit(err, EIO, s->exit_code, "%s (%s: %.*s)", s->text, ops->name,
+                                     (int) length, line);
+    }
+    if (length == 0)
+        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+                                 "%s ended without starting the container, and said nothing",
+                                 ops->name);
+    return rg_error_set_exit(err, EIO, EXIT_CONTAINER, "%s could not start the container: %.*s",
+                             ops->name, (int) length, line);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container runtime: command lines, and what its complaints mean. One file each (docker.c,
+ * podman.c, apptainer.c), one line in the table of runtime.c. All functions are pure: from what the
+ * user asked for (struct rg_container) and what was found on the host (struct rg_container_host) to
+ * an argument list; the agent's `contain` runs it, and --dry-run prints it. So a test compares
+ * whole argument lists, and no runtime is needed for it.
+ *
+ * In every container our agent is the first process. It is mounted read-only at RG_CONTAINER_BIN,
+ * the directory of the job at RG_CONTAINER_RUN, so nothing is asked of the image: no shell, no
+ * libc, no user, no writable root.
+ *
+ * Thread rule: constant tables and pure functions; nothing blocks.
+ */
+#ifndef RG_CONTAINER_RUNTIME_H
+#define RG_CONTAINER_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "container/container.h"
+
+#define RG_CONTAINER_BIN "/reigen/bin"
+#define RG_CONTAINER_RUN "/reigen/run"
+#define RG_CONTAINER_PYTHON "/reigen/python"
+#define RG_CONTAINER_SOCKET "boot" /* in RG_CONTAINER_RUN: where the agent gets its descriptors */
+
+/* What the host's side found out. All strings are borrowed. */
+struct rg_container_host {
+    const char *program;   /* "docker", or its path */
+    const char *name;      /* of the container: reigen-<job>-<host index> */
+    const char *job_id;
+    uid_t uid;             /* the caller's */
+    gid_t gid;
+    const gid_t *groups;   /* supplementary, without gid */
+    size_t ngroups;
+    const char *user_name; /* the caller's, or NULL */
+    const char *home;      /* the caller's HOME to mount at its own path, or NULL */
+    const char *cwd;       /* to mount at its own path and to start in, or NULL */
+    const char *bin_dir;   /* mounted at RG_CONTAINER_BIN */
+    const char *run_dir;   /* mounted at RG_CONTAINER_RUN */
+    const char *passwd;    /* files to mount as /etc/passwd and /etc/group; NULL: the image's own */
+    const char *group;
+    const char *kit_dir;   /* mounted at RG_CONTAINER_PYTHON; NULL: none */
+    uint64_t shm_nbytes;   /* when the user named none */
+    bool infiniband;       /* there are devices in /dev/infiniband */
+    bool selinux;          /* the host labels its files */
+};
+
+/* A text that a runtime says when it fails, and what that means. */
+struct rg_container_symptom {
+    const char *needle;
+    int exit_code;    /* of the documented table */
+    const char *text; /* cause and remedy */
+};
+
+struct rg_container_ops {
+    const char *name;
+    const char *programs; /* names in PATH, separated by blanks */
+    /* The container's command line, up to and with the agent's own arguments. -EINVAL with err when
+     * this runtime cannot do what is asked. */
+    int (*run)(const struct rg_container *container, const struct rg_container_host *host,
+               struct rg_strv *argv, struct rg_error *err);
+    /* Fetch the image; argv stays empty where `run` does that itself. 0 or -ENOMEM. */
+    int (*pull)(const struct rg_container *container, const struct rg_container_host *host,
+                struct rg_strv *argv);
+    /* End the container and remove it, hard; argv stays empty where the end of the runtime's own
+     * process is enough. 0 or -ENOMEM. */
+    int (*remove)(const char *program, const char *name, struct rg_strv *argv);
+    const char *missing; /* the image is not here, in this runtime's words; NULL: never says so */
+    const struct rg_container_symptom *symptoms; /* ends with a NULL needle; the first one counts */
+};
+
+/* All runtimes, in the order in which they are looked for; NULL-terminated. */
+extern const struct rg_container_ops *const rg_container_runtimes[];
+/* The one of this name, or of a program of this name; NULL. */
+const struct rg_container_ops *rg_container_find(const char *name);
+
+/* What a failure's text means. Always fills err: a known symptom's exit code and text, else 125 and
+ * the last line of what the runtime said. Returns -errno as rg_error_set does. */
+int rg_container_explain(const struct rg_container_ops *ops, const char *said,
+                         struct rg_error *err);
+
+/* --- for the runtimes' files: what Docker's and Podman's command lines have in common ---------- */
+
+int rg_oci_begin(const struct rg_container *container, const struct rg_container_host *host,
+                 struct rg_strv *argv);
+int rg_oci_user(const struct rg_container *container, const struct rg_container_host *host,
+                struct rg_strv *argv);
+int rg_oci_mounts(const struct rg_container *container, const struct rg_container_host *host,
+                  struct rg_strv *argv, struct rg_error *err);
+int rg_oci_finish(const struct rg_container *container, const struct rg_container_host *host,
+                  struct rg_strv *argv);
+int rg_oci_pull(const struct rg_container *container, const struct rg_container_host *host,
+                struct rg_strv *argv);
+int rg_oci_remove(const char *program, const char *name, struct rg_strv *argv);
+
+#endif
