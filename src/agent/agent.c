@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/agent.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +10,9 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 
+#include "agent/addresses.h"
+#include "agent/inspect.h"
+#include "agent/probe.h"
 #include "agent/rankserver.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -21,7 +21,6 @@
 #define RG_VERSION "unknown"
 #endif
 
-#define ADDRESSES_MAX 64
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
 #define EXIT_INTERNAL 70
 #define EXIT_LEASE 76
@@ -54,38 +53,6 @@ void rg_agent_advance(struct rg_agent *agent)
 
 /* --- who we are ------------------------------------------------------------------------------- */
 
-static void add_address(struct rg_strv *list, const struct ifaddrs *entry)
-{
-    char text[INET6_ADDRSTRLEN];
-    const void *bytes;
-
-    if (!entry->ifa_addr || !(entry->ifa_flags & IFF_UP) || list->count >= ADDRESSES_MAX)
-        return;
-    if (entry->ifa_addr->sa_family == AF_INET)
-        bytes = &((const struct sockaddr_in *) (const void *) entry->ifa_addr)->sin_addr;
-    else if (entry->ifa_addr->sa_family == AF_INET6)
-        bytes = &((const struct sockaddr_in6 *) (const void *) entry->ifa_addr)->sin6_addr;
-    else
-        return;
-    if (inet_ntop(entry->ifa_addr->sa_family, bytes, text, sizeof(text)))
-        rg_strv_add(list, text);
-}
-
-static void list_addresses(struct rg_strv *list)
-{
-    struct ifaddrs *all;
-
-    if (getifaddrs(&all) < 0)
-        return;
-    for (int loopback = 0; loopback < 2; loopback++) {
-        for (struct ifaddrs *e = all; e; e = e->ifa_next) {
-            if (!!(e->ifa_flags & IFF_LOOPBACK) == loopback)
-                add_address(list, e);
-        }
-    }
-    freeifaddrs(all);
-}
-
 static void say_hello(void *arg)
 {
     struct rg_agent *agent = arg;
@@ -107,7 +74,10 @@ static void say_hello(void *arg)
     if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
         boot_id[strcspn(boot_id, "\n")] = '\0';
     hello.boot_id = boot_id;
-    list_addresses(&hello.addresses);
+    hello.netns = rg_addresses_netns();
+    hello.instance = rg_prober_instance(agent->prober);
+    hello.probe_port = rg_prober_port(agent->prober);
+    rg_addresses_list(&hello.addresses);
     rg_agent_send(agent, RG_MSG_HELLO, &hello);
     rg_strv_fini(&hello.addresses);
 }
@@ -166,10 +136,11 @@ static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
 /* Before START there are no ranks to wait for. */
 static void on_kill(struct rg_agent *agent)
 {
-    if (agent->state == RG_AGENT_WAITING)
+    if (agent->state == RG_AGENT_WAITING) {
+        rg_inspect_stop(agent);
         agent->state = RG_AGENT_GONE;
-    else
-        rg_agent_kill(agent);
+    }
+    rg_agent_kill(agent);
     rg_agent_advance(agent);
 }
 
@@ -177,9 +148,27 @@ static int on_start(struct rg_agent *agent)
 {
     if (!agent->has_setup || agent->state != RG_AGENT_WAITING || !agent->setup.command.count)
         return -EBADMSG;
+    rg_inspect_stop(agent);
+    rg_prober_destroy(rg_steal_ptr(&agent->prober));
     agent->state = RG_AGENT_RUNNING;
     rg_agent_start_tasks(agent);
     rg_agent_advance(agent);
+    return 0;
+}
+
+static void on_probed(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us)
+{
+    rg_agent_send(arg, RG_MSG_PROBED, &(struct rg_msg_probed){ index, errnum, rtt_us });
+}
+
+/* Before START: the launcher finds out about this host and its network. */
+static int on_question(struct rg_agent *agent, uint16_t type, const union rg_msg *msg)
+{
+    if (agent->state != RG_AGENT_WAITING)
+        return -EBADMSG;
+    if (type == RG_MSG_INSPECT)
+        return agent->has_setup ? rg_inspect_start(agent, msg->inspect.limit_ms) : -EBADMSG;
+    rg_prober_try(agent->prober, &msg->probe.targets, msg->probe.limit_ms, on_probed, agent);
     return 0;
 }
 
@@ -196,6 +185,8 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
             return -EBADMSG;
         return rg_agent_add_task(agent, &msg->rank);
     case RG_MSG_START: return on_start(agent);
+    case RG_MSG_PROBE:
+    case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
     case RG_MSG_FENCE_FAILED:
         rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
@@ -285,7 +276,7 @@ static int open_channel(struct rg_agent *agent)
     struct rg_channel_options options = {
         .loop = agent->loop,
         .read_fd = agent->boot.link_fd,
-        .write_fd = agent->boot.link_fd,
+        .write_fd = agent->boot.link_write_fd,
         .link = {
             .key = agent->boot.key,
             .job_id = agent->boot.job_id,
@@ -332,6 +323,8 @@ static int prepare(struct rg_agent *agent)
     for (size_t i = 0; i < rg_array_len(signos); i++)
         rg_signal_start(&agent->signals[i], agent->loop, signos[i], on_signal, agent);
     r = rg_rankserver_create(agent, &agent->server);
+    if (r == 0)
+        r = rg_prober_create(agent->loop, agent->boot.key, &agent->prober);
     return r < 0 ? r : open_channel(agent);
 }
 
@@ -340,6 +333,8 @@ static void finish(struct rg_agent *agent)
     for (size_t i = 0; i < agent->ntasks; i++)
         rg_task_destroy(agent->tasks[i]);
     free(agent->tasks);
+    rg_inspect_stop(agent);
+    rg_prober_destroy(agent->prober);
     rg_rankserver_destroy(agent->server);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)

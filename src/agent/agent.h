@@ -27,6 +27,8 @@
 #include "wire/rankmsg.h"
 
 struct rg_agent;
+struct rg_inspect;
+struct rg_prober;
 struct rg_rankserver;
 struct rg_rankconn;
 
@@ -84,6 +86,8 @@ struct rg_agent {
     uint8_t *scratch;          /* RG_MSG_CHUNK_MAX bytes, for reading */
     struct rg_input input;
     struct rg_rankserver *server;
+    struct rg_prober *prober;   /* until START */
+    struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_oom oom;
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 
@@ -112,6 +116,9 @@ void rg_agent_advance(struct rg_agent *agent);
 
 /* --- tasks.c: starting ranks ------------------------------------------------------------------ */
 
+/* What every process that we start here has: our own environment where that is wanted, what the job
+ * gives, and where the job's network is, unless somebody has said that. Appended. 0 or -ENOMEM. */
+int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env);
 /* Add a rank; takes what spec owns. 0 or -ENOMEM, -EINVAL (a rank beyond the job's size, twice). */
 int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec);
 /* Start them all, and tell the launcher of each. After the first failure no more are tried. */

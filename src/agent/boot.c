@@ -44,9 +44,14 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
             return rg_error_set(err, EINVAL, "the key is not 64 hexadecimal digits");
         return HAS_KEY;
     }
+    if (strcmp(line, "link stdio") == 0) {
+        boot->link_fd = 0;
+        boot->link_write_fd = 1;
+        return HAS_LINK;
+    }
     if (take_word(line, "link", &rest) && take_word(rest, "fd", &rest)) {
         int r = rg_parse_int("link fd", rest, 3, LINK_FD_MAX, &n, err);
-        boot->link_fd = (int) n;
+        boot->link_fd = boot->link_write_fd = (int) n;
         return r < 0 ? r : HAS_LINK;
     }
     return rg_error_set(err, EINVAL, "'%.40s' is no line of an agent's standard input", line);
@@ -54,7 +59,7 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
 
 int rg_agent_boot_parse(const char *text, struct rg_agent_boot *ret_boot, struct rg_error *err)
 {
-    struct rg_agent_boot boot = { .link_fd = -1 };
+    struct rg_agent_boot boot = { .link_fd = -1, .link_write_fd = -1 };
     char line[256];
     int has = 0;
 

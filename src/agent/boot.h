@@ -6,8 +6,13 @@
  *     reigen-agent 1             the protocol's version
  *     job j-3f9c01               the job's id
  *     key <64 hexadecimal digits>
- *     link fd 3                  an inherited, connected stream socket
+ *     link fd 3                  an inherited, connected stream socket; or
+ *     link stdio                 standard input and output, as ssh gives them. The agent then first
+ *                                writes the line "reigen-boot link" (launch/preamble.h)
  *                                (an empty line or the end of the input closes the list)
+ *
+ * With `link stdio` the sender writes nothing between the empty line and the agent's first word, so
+ * that no byte of the link can be read with the lines.
  *
  * Thread rule: main thread. rg_agent_boot_read blocks until the lines are there.
  */
@@ -22,7 +27,8 @@
 struct rg_agent_boot {
     char job_id[RG_JOB_ID_MAX + 1];
     uint8_t key[RG_KEY_NBYTES];
-    int link_fd;
+    int link_fd;       /* read from here */
+    int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */
 };
 
 /* Judge the text of these lines. 0 or -EINVAL; err names the line. text is not changed. */

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 #ifndef RG_VERSION
@@ -17,6 +18,8 @@
 
 #define EXIT_USAGE 2
 #define EXIT_INTERNAL 70
+#define LINK_FD 3 /* where a link over standard input and output goes */
+#define LINK_WRITE_FD 4
 
 /* Descriptors that came by accident must not reach the ranks. */
 static void close_above(int last)
@@ -29,6 +32,21 @@ static void close_above(int last)
         close(fd);
 }
 
+/* The link is on 0 and 1: announce it, and take it out of the ranks' way. */
+static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
+{
+    static const char line[] = "reigen-boot link\n";
+    int r = rg_write_all(1, line, sizeof(line) - 1);
+
+    if (r == 0 && (dup3(0, LINK_FD, O_CLOEXEC) < 0 || dup3(1, LINK_WRITE_FD, O_CLOEXEC) < 0))
+        r = -errno;
+    if (r < 0)
+        return rg_error_set(err, -r, "the link over standard input and output: %s", strerror(-r));
+    boot->link_fd = LINK_FD;
+    boot->link_write_fd = LINK_WRITE_FD;
+    return 0;
+}
+
 static int command_agent(void)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -38,12 +56,20 @@ static int command_agent(void)
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return EXIT_USAGE;
     }
+    int last = boot.link_fd;
+    if (boot.link_fd == 0) {
+        if (move_stdio(&boot, &err) < 0) {
+            rg_log(RG_LOG_ERROR, "%s", err.text);
+            return EXIT_INTERNAL;
+        }
+        last = LINK_WRITE_FD;
+    }
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd >= 0) {
         dup2(null_fd, 0);
         dup2(null_fd, 1);
     }
-    close_above(boot.link_fd > 2 ? boot.link_fd : 2);
+    close_above(last);
     fcntl(boot.link_fd, F_SETFD, FD_CLOEXEC);
     return rg_agent_run(&boot);
 }

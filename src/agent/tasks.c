@@ -73,7 +73,28 @@ static int set_entries(struct rg_strv *env, const struct rg_strv *entries)
     return 0;
 }
 
-static int common_env(const struct rg_agent *agent, struct rg_strv *env)
+/* The network that the launcher has found. Whoever has set one of these means it. */
+static int network_env(const struct rg_agent *agent, struct rg_strv *env)
+{
+    const char *interface = agent->setup.interface, *network = agent->setup.network;
+    const struct {
+        const char *name, *before, *value;
+    } wanted[] = {
+        { "REIGEN_NETWORK", "", network },
+        { "NCCL_SOCKET_IFNAME", "=", interface }, /* '=': this name, not all that begin so */
+        { "GLOO_SOCKET_IFNAME", "", interface },
+        { "TP_SOCKET_IFNAME", "", interface },
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < rg_array_len(wanted); i++) {
+        if (wanted[i].value && *wanted[i].value && !rg_env_get(env, wanted[i].name))
+            r = rg_env_setf(env, wanted[i].name, "%s%s", wanted[i].before, wanted[i].value);
+    }
+    return r;
+}
+
+int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
 {
     int r = agent->setup.inherit_env ? rg_strv_add_all(env, environ) : 0;
 
@@ -81,7 +102,7 @@ static int common_env(const struct rg_agent *agent, struct rg_strv *env)
         r = set_entries(env, &agent->setup.env);
     if (r == 0)
         r = set_entries(env, &agent->setup.secret_env);
-    return r;
+    return r == 0 ? network_env(agent, env) : r;
 }
 
 static int rank_env(const struct rg_task *task, const struct rg_strv *common, struct rg_strv *env)
@@ -232,7 +253,7 @@ void rg_agent_start_tasks(struct rg_agent *agent)
 {
     rg_autostrv struct rg_strv common = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
-    bool failed = common_env(agent, &common) < 0;
+    bool failed = rg_agent_common_env(agent, &common) < 0;
 
     if (failed)
         rg_error_set(&err, ENOMEM, "no memory for the environment");

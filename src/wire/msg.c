@@ -15,7 +15,8 @@ static const struct rg_field empty_fields[] = { END };
 static const struct rg_field hello_fields[] = {
     FIELD(hello, STR, version), FIELD(hello, U32, pid),     FIELD(hello, U32, uid),
     FIELD(hello, U32, ncores),  FIELD(hello, STR, hostname), FIELD(hello, STR, boot_id),
-    FIELD(hello, STRV, addresses), END,
+    FIELD(hello, STRV, addresses), FIELD(hello, U64, netns), FIELD(hello, U64, instance),
+    FIELD(hello, U32, probe_port), END,
 };
 
 static const struct rg_field setup_fields[] = {
@@ -82,6 +83,40 @@ static const struct rg_field resize_fields[] = {
     FIELD(resize, U32, rows), FIELD(resize, U32, columns), END,
 };
 
+static const struct rg_field remote_open_fields[] = {
+    FIELD(remote_open, U32, id), FIELD(remote_open, STR, host), FIELD(remote_open, STR, command),
+    END,
+};
+
+static const struct rg_field remote_data_fields[] = {
+    FIELD(remote_data, U32, id), FIELD(remote_data, U8, stream), FIELD(remote_data, SPAN, data),
+    END,
+};
+
+static const struct rg_field remote_credit_fields[] = {
+    FIELD(remote_credit, U32, id), FIELD(remote_credit, U8, stream),
+    FIELD(remote_credit, U32, nbytes), END,
+};
+
+static const struct rg_field remote_id_fields[] = { FIELD(remote_id, U32, id), END };
+
+static const struct rg_field remote_exit_fields[] = {
+    FIELD(remote_exit, U32, id), FIELD(remote_exit, I32, status), FIELD(remote_exit, STR, text),
+    END,
+};
+
+static const struct rg_field probe_fields[] = {
+    FIELD(probe, U32, limit_ms), FIELD(probe, STRV, targets), END,
+};
+
+static const struct rg_field probed_fields[] = {
+    FIELD(probed, U32, index), FIELD(probed, U32, errnum), FIELD(probed, U32, rtt_us), END,
+};
+
+static const struct rg_field clock_fields[] = { FIELD(clock, U64, realtime_ns), END };
+static const struct rg_field inspect_fields[] = { FIELD(inspect, U32, limit_ms), END };
+static const struct rg_field inspected_fields[] = { FIELD(inspected, STR, text), END };
+
 static const struct rg_field bye_fields[] = { FIELD(bye, U32, nleft), END };
 
 const struct rg_msg_info rg_msgs[] = {
@@ -97,6 +132,14 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_STOPPING, "STOPPING", true, signal_fields },
     { RG_MSG_PONG, "PONG", true, empty_fields },
     { RG_MSG_BYE, "BYE", true, bye_fields },
+    { RG_MSG_PROBED, "PROBED", true, probed_fields },
+    { RG_MSG_CLOCK, "CLOCK", true, clock_fields },
+    { RG_MSG_INSPECTED, "INSPECTED", true, inspected_fields },
+    { RG_MSG_REMOTE_OPEN, "REMOTE_OPEN", true, remote_open_fields },
+    { RG_MSG_REMOTE_DATA, "REMOTE_DATA", true, remote_data_fields },
+    { RG_MSG_REMOTE_CREDIT, "REMOTE_CREDIT", true, remote_credit_fields },
+    { RG_MSG_REMOTE_CLOSE, "REMOTE_CLOSE", true, remote_id_fields },
+    { RG_MSG_REMOTE_EXIT, "REMOTE_EXIT", true, remote_exit_fields },
     { RG_MSG_SETUP, "SETUP", false, setup_fields },
     { RG_MSG_RANK, "RANK", false, rank_fields },
     { RG_MSG_START, "START", false, empty_fields },
@@ -112,6 +155,14 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_FENCE_DONE, "FENCE_DONE", false, fence_done_fields },
     { RG_MSG_FENCE_FAILED, "FENCE_FAILED", false, fence_failed_fields },
     { RG_MSG_PEER_DIED, "PEER_DIED", false, peer_died_fields },
+    { RG_MSG_PROBE, "PROBE", false, probe_fields },
+    { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },
+    { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
+    { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },
+    { RG_MSG_REMOTE_PUT, "REMOTE_PUT", false, remote_data_fields },
+    { RG_MSG_REMOTE_GRANT, "REMOTE_GRANT", false, remote_credit_fields },
+    { RG_MSG_REMOTE_HANGUP, "REMOTE_HANGUP", false, remote_id_fields },
+    { RG_MSG_REMOTE_ENDED, "REMOTE_ENDED", false, remote_exit_fields },
 };
 const size_t rg_msgs_count = rg_array_len(rg_msgs);
 

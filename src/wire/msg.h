@@ -5,6 +5,8 @@
  *
  *      agent                                   launcher
  *        HELLO            ------------------>             once, when the link is open
+ *                         <------------------  PROBE      several hosts: who reaches whom
+ *        PROBED           ------------------>             per target
  *                         <------------------  SETUP      what all ranks of this host share
  *                         <------------------  RANK       one per rank of this host
  *                         <------------------  START      when every agent of the job is ready
@@ -37,6 +39,9 @@
 #define RG_MSG_CHUNK_MAX (64u << 10)       /* bytes of one OUTPUT or INPUT */
 #define RG_MSG_OUTPUT_WINDOW (1u << 20)    /* bytes of output under way, per agent */
 #define RG_MSG_INPUT_WINDOW (256u << 10)   /* bytes of input that an agent holds */
+#define RG_MSG_REMOTE_WINDOW (128u << 10)  /* bytes under way in a remote command's stream */
+#define RG_MSG_REMOTES_MAX 4096            /* remote commands of a job at a time */
+#define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */
 #define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
 #define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host, not of a rank */
 #define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
@@ -55,6 +60,14 @@ enum rg_msg_type {
     RG_MSG_STOPPING = 10,
     RG_MSG_PONG = 11,
     RG_MSG_BYE = 12,
+    RG_MSG_PROBED = 24,
+    RG_MSG_CLOCK = 25,
+    RG_MSG_INSPECTED = 26,
+    RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
+    RG_MSG_REMOTE_DATA = 14,   /* either side */
+    RG_MSG_REMOTE_CREDIT = 15, /* either side */
+    RG_MSG_REMOTE_CLOSE = 16,  /* as the client's side: it is gone */
+    RG_MSG_REMOTE_EXIT = 17,   /* as the command's side */
     /* launcher -> agent */
     RG_MSG_SETUP = 32,
     RG_MSG_RANK = 33,
@@ -71,6 +84,14 @@ enum rg_msg_type {
     RG_MSG_FENCE_DONE = 44,
     RG_MSG_FENCE_FAILED = 45,
     RG_MSG_PEER_DIED = 46,
+    RG_MSG_PROBE = 56,
+    RG_MSG_INSPECT = 57,
+    RG_MSG_RELEASE = 47,
+    RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
+    RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
+    RG_MSG_REMOTE_GRANT = 50,  /* CREDIT, to either side */
+    RG_MSG_REMOTE_HANGUP = 51, /* CLOSE, to the command's side */
+    RG_MSG_REMOTE_ENDED = 52,  /* EXIT, to the client's side */
 };
 
 /* Who the agent is. */
@@ -80,7 +101,10 @@ struct rg_msg_hello {
     uint32_t ncores;         /* that its affinity allows */
     char *hostname;
     char *boot_id;           /* of the kernel; "" when it cannot be read */
-    struct rg_strv addresses;/* numeric, of interfaces that are up; loopback last */
+    struct rg_strv addresses;/* "ADDRESS/PREFIX INTERFACE", of those that are up; loopback last */
+    uint64_t netns;          /* of its network name space, unique on its kernel; 0: not known */
+    uint64_t instance;       /* a random number: which agent answers a probe */
+    uint32_t probe_port;     /* TCP, of all its addresses; 0: it cannot listen */
 };
 
 /* What all ranks of this host share. */
@@ -180,6 +204,62 @@ struct rg_msg_resize {
     uint32_t rows, columns;
 };
 
+/* Remote commands (reigen rsh). The client's agent numbers them for its side, the launcher for the
+ * command's; a number is free again after EXIT, which is always the last word on it. Streams: 0 goes
+ * to the command, 1 and 2 come from it. */
+struct rg_msg_remote_open { /* REMOTE_OPEN; REMOTE_START with host "" */
+    uint32_t id;
+    char *host;             /* as the user wrote it, without user@ */
+    char *command;          /* for sh -c */
+};
+
+struct rg_msg_remote_data { /* REMOTE_DATA, REMOTE_PUT */
+    uint32_t id;
+    uint8_t stream;
+    struct rg_span data;    /* at most RG_MSG_CHUNK_MAX; empty: the stream's end */
+};
+
+struct rg_msg_remote_credit { /* REMOTE_CREDIT, REMOTE_GRANT: so many bytes more of a stream */
+    uint32_t id;
+    uint8_t stream;
+    uint32_t nbytes;
+};
+
+struct rg_msg_remote_id { /* REMOTE_CLOSE, REMOTE_HANGUP */
+    uint32_t id;
+};
+
+struct rg_msg_remote_exit { /* REMOTE_EXIT, REMOTE_ENDED */
+    uint32_t id;
+    int32_t status;         /* waitpid's */
+    char *text;             /* for the client's stderr: why there is no command; else "" */
+};
+
+/* PROBE: try to reach other agents, each target "INSTANCE ADDRESS PORT" (hexadecimal, numeric,
+ * decimal). One PROBED answers each, with its place in the list. */
+struct rg_msg_probe {
+    uint32_t limit_ms;
+    struct rg_strv targets;
+};
+
+struct rg_msg_probed {
+    uint32_t index;
+    uint32_t errnum; /* 0: that agent answered and has proven to be the one; EACCES: another did */
+    uint32_t rtt_us; /* of the connection, when errnum is 0 */
+};
+
+struct rg_msg_clock { /* at once on INSPECT */
+    uint64_t realtime_ns;
+};
+
+struct rg_msg_inspect { /* look at this host; after SETUP, before START */
+    uint32_t limit_ms;
+};
+
+struct rg_msg_inspected { /* what the agent's doctor found: lines, see agent/doctor.h */
+    char *text;
+};
+
 struct rg_msg_bye {
     uint32_t nleft; /* processes that survived SIGKILL (0 but for a hanging kernel) */
 };
@@ -202,6 +282,16 @@ union rg_msg {
     struct rg_msg_signal signal;
     struct rg_msg_resize resize;
     struct rg_msg_bye bye;
+    struct rg_msg_probe probe;
+    struct rg_msg_probed probed;
+    struct rg_msg_clock clock;
+    struct rg_msg_inspect inspect;
+    struct rg_msg_inspected inspected;
+    struct rg_msg_remote_open remote_open;
+    struct rg_msg_remote_data remote_data;
+    struct rg_msg_remote_credit remote_credit;
+    struct rg_msg_remote_id remote_id;
+    struct rg_msg_remote_exit remote_exit;
 };
 
 struct rg_msg_info {

@@ -14,6 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
         must(*err.text != '\0' && boot.link_fd == -2);
         return 0;
     }
-    must(boot.link_fd >= 3 && *boot.job_id && strlen(boot.job_id) <= RG_JOB_ID_MAX);
+    must((boot.link_fd >= 3 && boot.link_write_fd == boot.link_fd) ||
+         (boot.link_fd == 0 && boot.link_write_fd == 1));
+    must(*boot.job_id && strlen(boot.job_id) <= RG_JOB_ID_MAX);
     return 0;
 }

@@ -20,6 +20,12 @@ static void good_lines_are_understood_in_any_order(void **state)
                                          &boot, &err),
                      0);
     assert_int_equal(boot.link_fd, 9);
+    assert_int_equal(boot.link_write_fd, 9);
+    assert_int_equal(rg_agent_boot_parse("reigen-agent 1\njob x\nlink stdio\nkey " KEY "\n", &boot,
+                                         &err),
+                     0);
+    assert_int_equal(boot.link_fd, 0);
+    assert_int_equal(boot.link_write_fd, 1);
 }
 
 static void bad_lines_are_named_but_never_the_key(void **state)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/inspect.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+
+struct rg_inspect {
+    struct rg_agent *agent;
+    pid_t pid;
+    int fd;
+    struct rg_io io;
+    struct rg_timer limit;
+    struct rg_buf text;
+};
+
+void rg_inspect_stop(struct rg_agent *agent)
+{
+    struct rg_inspect *inspect = rg_steal_ptr(&agent->inspect);
+
+    if (!inspect)
+        return;
+    if (inspect->pid)
+        kill(-inspect->pid, SIGKILL);
+    rg_io_stop(&inspect->io);
+    rg_timer_stop(&inspect->limit);
+    if (inspect->fd >= 0)
+        close(inspect->fd);
+    rg_buf_fini(&inspect->text);
+    free(inspect);
+}
+
+static void finish(struct rg_inspect *inspect)
+{
+    struct rg_agent *agent = inspect->agent;
+    rg_autofree char *text = strdup(rg_buf_text(&inspect->text));
+
+    rg_inspect_stop(agent);
+    rg_agent_send(agent, RG_MSG_INSPECTED, &(struct rg_msg_inspected){ text });
+}
+
+static void limit_due(void *arg)
+{
+    struct rg_inspect *inspect = arg;
+
+    rg_buf_printf(&inspect->text, "late\n");
+    finish(inspect);
+}
+
+static void on_text(void *arg, int events)
+{
+    struct rg_inspect *inspect = arg;
+    uint8_t *room = rg_buf_reserve(&inspect->text, 4096);
+
+    (void) events;
+    ssize_t n = room ? read(inspect->fd, room, 4096) : 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0)
+        rg_buf_commit(&inspect->text, (size_t) n);
+    if (n <= 0 || rg_buf_nbytes(&inspect->text) > RG_INSPECT_TEXT_MAX)
+        finish(inspect);
+}
+
+static int start_doctor(struct rg_inspect *inspect, int out, struct rg_error *err)
+{
+    struct rg_agent *agent = inspect->agent;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    char *argv[] = { (char *) "/proc/self/exe", (char *) "doctor", NULL };
+
+    if (rg_agent_common_env(agent, &env) < 0)
+        return rg_error_set(err, ENOMEM, "no memory");
+    struct rg_spawn spawn = {
+        .argv = argv,
+        .envp = env.v,
+        .cwd = *agent->setup.cwd && access(agent->setup.cwd, X_OK) == 0 ? agent->setup.cwd : NULL,
+        .fds = { -1, out, -1 },
+        .new_session = true,
+        .death_signal = SIGKILL,
+        .nofile = &agent->nofile,
+    };
+    int r = rg_spawn(&spawn, &inspect->pid, err);
+    for (size_t i = 0; i < env.count; i++)
+        explicit_bzero(env.v[i], strlen(env.v[i]));
+    return r;
+}
+
+int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms)
+{
+    struct rg_inspect *inspect = agent->inspect ? NULL : calloc(1, sizeof(*inspect));
+    struct rg_error err = RG_ERROR_INIT;
+    struct timespec now = { 0 };
+    int fds[2];
+
+    if (!inspect)
+        return -EBADMSG;
+    clock_gettime(CLOCK_REALTIME, &now);
+    rg_agent_send(agent, RG_MSG_CLOCK,
+                  &(struct rg_msg_clock){ (uint64_t) now.tv_sec * RG_NS_PER_S +
+                                          (uint64_t) now.tv_nsec });
+    agent->inspect = inspect;
+    inspect->agent = agent;
+    inspect->fd = -1;
+    int r = rg_pipe(fds);
+    if (r == 0) {
+        inspect->fd = fds[0];
+        r = start_doctor(inspect, fds[1], &err);
+        close(fds[1]);
+    }
+    if (r < 0) {
+        rg_buf_printf(&inspect->text, "error %s\n", *err.text ? err.text : strerror(-r));
+        finish(inspect);
+        return 0;
+    }
+    rg_fd_set_nonblock(inspect->fd, true);
+    rg_io_start(&inspect->io, agent->loop, inspect->fd, RG_IO_READ, on_text, inspect);
+    rg_timer_start(&inspect->limit, agent->loop, limit_ms, 0, limit_due, inspect);
+    return 0;
+}

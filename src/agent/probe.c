@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/probe.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "wire/auth.h"
+#include "wire/link.h"
+
+#define BACKLOG 1024
+#define LABEL "probe %016llx"
+
+/* One connection, of either side. */
+struct conn {
+    struct conn *next;
+    struct rg_prober *prober;
+    struct rg_io io;
+    struct rg_auth auth;
+    int fd;
+    bool dialled;         /* by us: outcome is wanted */
+    uint32_t index;       /* of the target */
+    uint64_t start_ns, connected_ns;
+    uint8_t in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
+    size_t nin, nout, nsent;
+};
+
+struct rg_prober {
+    struct rg_loop *loop;
+    uint8_t key[RG_KEY_NBYTES];
+    uint64_t instance;
+    int fd; /* -1: not listening */
+    uint32_t port;
+    struct rg_io io;
+    struct rg_acceptor acceptor;
+    struct conn *conns;
+    size_t nconns;
+    struct rg_timer limit;
+    void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us);
+    void *arg;
+};
+
+union address {
+    struct sockaddr sa;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+};
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static void on_conn(void *arg, int events);
+
+static void watch(struct conn *conn, int events)
+{
+    rg_io_start(&conn->io, conn->prober->loop, conn->fd, events, on_conn, conn);
+}
+
+static struct conn *add_conn(struct rg_prober *prober, int take_fd)
+{
+    struct conn *conn = prober->nconns < RG_PROBE_CONNS_MAX ? calloc(1, sizeof(*conn)) : NULL;
+
+    if (!conn) {
+        close(take_fd);
+        return NULL;
+    }
+    conn->prober = prober;
+    conn->fd = take_fd;
+    conn->next = prober->conns;
+    prober->conns = conn;
+    prober->nconns++;
+    return conn;
+}
+
+static void drop(struct conn *conn)
+{
+    struct conn **at = &conn->prober->conns;
+
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
+    conn->prober->nconns--;
+    rg_io_stop(&conn->io);
+    close(conn->fd);
+    rg_auth_wipe(&conn->auth);
+    free(conn);
+}
+
+static void finish(struct conn *conn, int errnum)
+{
+    struct rg_prober *prober = conn->prober;
+    bool dialled = conn->dialled;
+    uint32_t index = conn->index;
+    uint64_t rtt_us = (conn->connected_ns - conn->start_ns) / 1000;
+
+    drop(conn);
+    if (dialled)
+        prober->on_probed(prober->arg, index, (uint32_t) errnum, errnum ? 0 : (uint32_t) rtt_us);
+}
+
+/* 0: more to come; 1: this side has all it wants; -errno. */
+static int advance(struct conn *conn)
+{
+    while (conn->nsent < conn->nout) {
+        ssize_t n = send(conn->fd, conn->out + conn->nsent, conn->nout - conn->nsent, MSG_NOSIGNAL);
+        if (n < 0)
+            return errno == EAGAIN ? 0 : -errno;
+        conn->nsent += (size_t) n;
+    }
+    if (!conn->dialled && conn->nout)
+        return 1;
+    while (conn->nin < rg_auth_wanted(&conn->auth)) {
+        ssize_t n = recv(conn->fd, conn->in + conn->nin, rg_auth_wanted(&conn->auth) - conn->nin, 0);
+        if (n <= 0)
+            return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
+        conn->nin += (size_t) n;
+    }
+    conn->nsent = conn->nout = 0;
+    int r = rg_auth_receive(&conn->auth, conn->in, conn->nin, conn->out, &conn->nout);
+    if (r < 0 || conn->dialled)
+        return r < 0 ? r : 1;
+    return advance(conn); /* a listener's answer; it goes no deeper */
+}
+
+static void on_conn(void *arg, int events)
+{
+    struct conn *conn = arg;
+    socklen_t nbytes = sizeof(int);
+    int errnum = 0;
+
+    (void) events;
+    if (conn->dialled && !conn->connected_ns) {
+        getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &errnum, &nbytes);
+        if (errnum) {
+            finish(conn, errnum);
+            return;
+        }
+        conn->connected_ns = rg_now_ns();
+    }
+    int r = advance(conn);
+    if (r != 0)
+        finish(conn, r < 0 ? -r : 0);
+    else
+        watch(conn, conn->nsent < conn->nout ? RG_IO_WRITE : RG_IO_READ);
+}
+
+/* --- listening -------------------------------------------------------------------------------- */
+
+static void start_auth(struct conn *conn, uint64_t instance)
+{
+    char label[RG_AUTH_LABEL_MAX];
+
+    snprintf(label, sizeof(label), LABEL, (unsigned long long) instance);
+    rg_auth_start(&conn->auth, conn->dialled, conn->prober->key, label, conn->out, &conn->nout);
+}
+
+static void on_knock(void *arg, int events)
+{
+    struct rg_prober *prober = arg;
+    bool tell;
+    int fd;
+
+    (void) events;
+    while ((fd = rg_accept(&prober->acceptor, prober->fd, &tell)) >= 0) {
+        struct conn *conn = add_conn(prober, fd);
+        if (!conn)
+            continue;
+        start_auth(conn, prober->instance);
+        watch(conn, RG_IO_READ);
+    }
+}
+
+static int listen_at(int family, uint32_t *ret_port)
+{
+    union address any = { .sa.sa_family = (sa_family_t) family };
+    socklen_t nbytes = family == AF_INET6 ? sizeof(any.in6) : sizeof(any.in);
+    int off = 0;
+    rg_autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, &any.sa, nbytes) < 0 || listen(fd, BACKLOG) < 0 ||
+        getsockname(fd, &any.sa, &nbytes) < 0)
+        return -errno;
+    *ret_port = ntohs(any.in.sin_port); /* both families have it in the same place */
+    return rg_steal_fd(&fd);
+}
+
+int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober **ret_prober)
+{
+    struct rg_prober *prober = calloc(1, sizeof(*prober));
+
+    if (!prober)
+        return -ENOMEM;
+    prober->loop = loop;
+    if (getrandom(&prober->instance, sizeof(prober->instance), 0) < 0) {
+        free(prober);
+        return -ENOSYS;
+    }
+    rg_key_derive(key, "probe", prober->key);
+    prober->fd = listen_at(AF_INET6, &prober->port);
+    if (prober->fd < 0)
+        prober->fd = listen_at(AF_INET, &prober->port);
+    if (prober->fd >= 0)
+        rg_io_start(&prober->io, loop, prober->fd, RG_IO_READ, on_knock, prober);
+    *ret_prober = prober;
+    return 0;
+}
+
+void rg_prober_destroy(struct rg_prober *prober)
+{
+    if (!prober)
+        return;
+    rg_timer_stop(&prober->limit);
+    rg_io_stop(&prober->io);
+    if (prober->fd >= 0)
+        close(prober->fd);
+    while (prober->conns)
+        drop(prober->conns);
+    explicit_bzero(prober->key, sizeof(prober->key));
+    free(prober);
+}
+
+uint32_t rg_prober_port(const struct rg_prober *prober)
+{
+    return prober->port;
+}
+
+uint64_t rg_prober_instance(const struct rg_prober *prober)
+{
+    return prober->instance;
+}
+
+/* --- dialling --------------------------------------------------------------------------------- */
+
+static void limit_due(void *arg)
+{
+    struct rg_prober *prober = arg;
+    struct conn *conn = prober->conns, *next;
+
+    for (; conn; conn = next) {
+        next = conn->next;
+        if (conn->dialled)
+            finish(conn, ETIMEDOUT);
+    }
+}
+
+static int parse_target(const char *target, uint64_t *ret_instance, union address *ret_address)
+{
+    union address address = { .in6.sin6_family = AF_INET6 };
+    char *end, text[INET6_ADDRSTRLEN] = "";
+    size_t length;
+
+    *ret_instance = strtoull(target, &end, 16);
+    if (*end != ' ' || (length = strcspn(end + 1, " ")) >= sizeof(text))
+        return -EINVAL;
+    memcpy(text, end + 1, length);
+    long port = strtol(end + 1 + length, &end, 10);
+    if (*end || port < 1 || port > 65535)
+        return -EINVAL;
+    if (inet_pton(AF_INET6, text, &address.in6.sin6_addr) != 1) {
+        address = (union address){ .in.sin_family = AF_INET };
+        if (inet_pton(AF_INET, text, &address.in.sin_addr) != 1)
+            return -EINVAL;
+    }
+    address.in.sin_port = htons((uint16_t) port);
+    *ret_address = address;
+    return 0;
+}
+
+/* 0 when it is under way, else -errno. */
+static int dial(struct rg_prober *prober, uint32_t index, const char *target)
+{
+    union address address;
+    uint64_t instance;
+    int r = parse_target(target, &instance, &address);
+
+    if (r < 0)
+        return r;
+    int fd = socket(address.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    struct conn *conn = add_conn(prober, fd);
+    if (!conn)
+        return -ENOMEM;
+    conn->dialled = true;
+    conn->index = index;
+    conn->start_ns = rg_now_ns();
+    start_auth(conn, instance);
+    if (connect(fd, &address.sa, sizeof(address)) < 0 && errno != EINPROGRESS) {
+        r = -errno;
+        drop(conn);
+        return r;
+    }
+    watch(conn, RG_IO_WRITE);
+    return 0;
+}
+
+void rg_prober_try(struct rg_prober *prober, const struct rg_strv *targets, uint32_t limit_ms,
+                   void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us),
+                   void *arg)
+{
+    prober->on_probed = on_probed;
+    prober->arg = arg;
+    rg_timer_start(&prober->limit, prober->loop, limit_ms, 0, limit_due, prober);
+    for (size_t i = 0; i < targets->count; i++) {
+        int r = dial(prober, (uint32_t) i, targets->v[i]);
+        if (r < 0)
+            on_probed(arg, (uint32_t) i, (uint32_t) -r, 0);
+    }
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who reaches whom: before the ranks start, agents try each other's addresses over TCP, so that the
+ * launcher can choose a network that really connects the hosts, or say which two it does not.
+ *
+ * Each agent listens on one port that the kernel chooses, from HELLO to START. Who connects sends a
+ * nonce and gets the listener's proof that it knows the job's key and is the wanted instance (the
+ * first two messages of wire/auth.h): on networks with the same address on two machines the wrong
+ * one does not count as reached, and a stranger learns nothing.
+ *
+ * Thread rule: the agent's thread; nothing blocks. One object per agent; rg_prober_destroy takes
+ * NULL.
+ */
+#ifndef RG_AGENT_PROBE_H
+#define RG_AGENT_PROBE_H
+
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "base/str.h"
+
+struct rg_prober;
+
+#define RG_PROBE_CONNS_MAX 4096 /* under way in one agent, those of strangers included */
+
+/* Listen, if that is possible: an agent without sockets can still serve a job on one host. key: the
+ * job's. 0 or -ENOMEM, -ENOSYS. */
+int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober **ret_prober);
+void rg_prober_destroy(struct rg_prober *prober);
+/* For HELLO. Port 0: not listening. */
+uint32_t rg_prober_port(const struct rg_prober *prober);
+uint64_t rg_prober_instance(const struct rg_prober *prober);
+
+/* Try the targets of a PROBE, all at once. on_probed is called once for each, perhaps before this
+ * returns; errnum 0: reached, with the round trip of the connection. A target that is not of the
+ * form "INSTANCE ADDRESS PORT" gives EINVAL. Targets under way from an earlier call go on.
+ * on_probed must not destroy the prober. */
+void rg_prober_try(struct rg_prober *prober, const struct rg_strv *targets, uint32_t limit_ms,
+                   void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us),
+                   void *arg);
+
+#endif
