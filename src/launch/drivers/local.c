@@ -7,20 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "base/proctree.h"
 #include "base/spawn.h"
 #include "base/time.h"
+#include "launch/drivers/agentfile.h"
+#include "launch/drivers/leftover.h"
 #include "launch/exitcode.h"
 #include "launch/plan.h"
 #include "launch/session.h"
 #include "wire/link.h"
-
-#define SWEEP_MS 10
-#define SWEEP_LIMIT_MS 3000
 
 struct local_agent {
     struct local *local;
@@ -35,8 +32,7 @@ struct local_agent {
 
 struct local {
     struct rg_driver_options o;
-    bool had_children; /* before we started any: they are not ours to kill */
-    char job_entry[128]; /* REIGEN_JOB_ID=..., which marks what is ours among them */
+    struct rg_leftover leftover;
     struct local_agent *agents;
 };
 
@@ -90,87 +86,19 @@ static int discover(struct rg_job *job, struct rg_error *err)
     return 0;
 }
 
-static bool try_agent(char path[PATH_MAX], const char *dir, const char *below)
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, below);
-
-    return n > 0 && n < PATH_MAX && access(path, X_OK) == 0;
-}
-
-static int find_agent(char path[PATH_MAX], struct rg_error *err)
-{
-    const char *named = getenv("REIGEN_AGENT");
-    char dir[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
-
-    if (named && *named) {
-        if (strlen(named) < PATH_MAX && access(named, X_OK) == 0) {
-            strcpy(path, named);
-            return 0;
-        }
-        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
-                                 "REIGEN_AGENT is %s, which is no program", named);
-    }
-    dir[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        *slash = '\0';
-    if (slash && (try_agent(path, dir, "reigen-agent") ||
-                  try_agent(path, dir, "../libexec/reigen/reigen-agent") ||
-                  try_agent(path, dir, "../agent/reigen-agent")))
-        return 0;
-    return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
-                             "the program reigen-agent is neither in %s nor in "
-                             "%s/../libexec/reigen; install Reigen again, or set REIGEN_AGENT "
-                             "to its path",
-                             dir, dir);
-}
-
 /* --- ends ------------------------------------------------------------------------------------- */
-
-static bool in_list(const struct rg_process *list, size_t count, pid_t pid)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].pid == pid)
-            return true;
-    }
-    return false;
-}
-
-/* Take the agents that are well, and what is theirs, out of the list. Returns its new length. */
-static size_t spare_the_living(const struct local *local, struct rg_process *list, size_t count)
-{
-    for (int i = 0; i < local->o.plan->nhosts; i++) {
-        rg_autofree struct rg_process *theirs = NULL;
-        size_t ntheirs = 0, nleft = 0;
-        pid_t agent = local->agents[i].pid;
-        if (!agent || rg_proctree_descendants(agent, &theirs, &ntheirs) < 0)
-            continue;
-        for (size_t k = 0; k < count; k++) {
-            if (list[k].pid != agent && !in_list(theirs, ntheirs, list[k].pid))
-                list[nleft++] = list[k];
-        }
-        count = nleft;
-    }
-    return count;
-}
 
 /* Kill what dead agents have left to us. Returns how many there were. */
 static size_t kill_left_behind(struct local *local)
 {
-    rg_autofree struct rg_process *list = NULL;
-    size_t count = 0, nkilled = 0;
+    int nhosts = local->o.plan->nhosts;
+    rg_autofree pid_t *alive = calloc((size_t) nhosts, sizeof(*alive));
 
-    if (!rg_process_has_children() || rg_proctree_descendants(getpid(), &list, &count) < 0)
+    if (!alive)
         return 0;
-    count = spare_the_living(local, list, count);
-    for (size_t i = 0; i < count; i++) {
-        if (local->had_children && !rg_process_has_env(list[i].pid, local->job_entry))
-            continue;
-        kill(list[i].pid, SIGKILL);
-        nkilled++;
-    }
-    return nkilled;
+    for (int i = 0; i < nhosts; i++)
+        alive[i] = local->agents[i].pid;
+    return rg_leftover_kill(&local->leftover, alive, (size_t) nhosts);
 }
 
 static void tell_gone(struct local_agent *agent)
@@ -200,8 +128,8 @@ static void agent_ended(void *arg, pid_t pid, int status)
         tell_gone(agent);
         return;
     }
-    agent->sweep_deadline_ns = rg_now_ns() + SWEEP_LIMIT_MS * RG_NS_PER_MS;
-    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, SWEEP_MS, SWEEP_MS, sweep, agent);
+    agent->sweep_deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
+    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, RG_LEFTOVER_REPEAT_MS, RG_LEFTOVER_REPEAT_MS, sweep, agent);
 }
 
 static void stop(void *state, int host)
@@ -231,7 +159,7 @@ static void end_all(struct local *local)
             ;
         agent->pid = 0;
     }
-    uint64_t deadline_ns = rg_now_ns() + SWEEP_LIMIT_MS * RG_NS_PER_MS;
+    uint64_t deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
     while (some && kill_left_behind(local) && rg_now_ns() < deadline_ns)
         rg_sleep_ms(2);
 }
@@ -298,7 +226,7 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
 {
     char path[PATH_MAX];
-    int r = find_agent(path, err);
+    int r = rg_agent_file_find(path, err);
 
     if (r < 0)
         return r;
@@ -311,9 +239,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     }
     local->o = *options;
     local->agents = agents;
-    local->had_children = rg_process_has_children();
-    snprintf(local->job_entry, sizeof(local->job_entry), "REIGEN_JOB_ID=%s", options->plan->job_id);
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    rg_leftover_init(&local->leftover, options->plan->job_id);
     for (int i = 0; i < options->plan->nhosts; i++) {
         agents[i].local = local;
         agents[i].host = i;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a host says before its agent does: nothing is taken beyond the line "link", lines are
+ * understood alike however the bytes are cut, and texts hold nothing a terminal would act on. */
+#include "fuzz.h"
+#include "launch/preamble.h"
+#include "launch/session.h"
+
+#define LINES_MAX 64
+
+struct seen {
+    enum rg_preamble_kind kinds[LINES_MAX];
+    size_t lengths[LINES_MAX];
+    int count, r;
+    size_t taken;
+};
+
+static void look_at(const struct rg_preamble_line *line)
+{
+    for (const char *p = line->text; *p; p++)
+        must((unsigned char) *p >= 0x20 && *p != 0x7f);
+    must(strlen(line->text) <= RG_PREAMBLE_LINE_MAX);
+    if (line->kind == RG_PREAMBLE_ERROR)
+        must(line->exit_code >= 1 && line->exit_code <= 255);
+    if (line->kind == RG_PREAMBLE_PHASE)
+        must(line->phase >= RG_PHASE_STARTING && line->phase <= RG_PHASE_CONNECTING);
+}
+
+static void walk(const uint8_t *data, size_t nbytes, size_t step, struct seen *seen)
+{
+    static struct rg_preamble preamble;
+    struct rg_preamble_line line;
+    char quote[RG_PREAMBLE_NOISE_MAX];
+
+    memset(&preamble, 0, sizeof(preamble));
+    while (seen->taken < nbytes && seen->count < LINES_MAX) {
+        size_t left = nbytes - seen->taken;
+        size_t n = rg_preamble_peek(data + seen->taken, left < step ? left : step);
+        must(n > 0 && n <= left);
+        seen->r = rg_preamble_feed(&preamble, data + seen->taken, n, &line);
+        if (seen->r < 0)
+            break;
+        seen->taken += n;
+        if (seen->r == 0)
+            continue;
+        must(data[seen->taken - 1] == '\n');
+        look_at(&line);
+        seen->kinds[seen->count] = line.kind;
+        seen->lengths[seen->count++] = strlen(line.text);
+        if (line.kind == RG_PREAMBLE_LINK)
+            break;
+    }
+    must(strlen(rg_preamble_quote(&preamble, quote, sizeof(quote))) < sizeof(quote));
+    must(strlen(preamble.noise) <= RG_PREAMBLE_NOISE_MAX);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
+{
+    struct seen whole = { .count = 0 }, bytewise = { .count = 0 };
+
+    walk(data, nbytes, nbytes ? nbytes : 1, &whole);
+    walk(data, nbytes, 1, &bytewise);
+    must(whole.count == bytewise.count && (whole.r < 0) == (bytewise.r < 0));
+    for (int i = 0; i < whole.count; i++)
+        must(whole.kinds[i] == bytewise.kinds[i] && whole.lengths[i] == bytewise.lengths[i]);
+    return 0;
+}
