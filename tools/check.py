@@ -301,6 +301,10 @@ def part_fuzz(part):
     return pytest(part, ['tests/fuzz'], timeout=900)
 
 
+def part_hosts(part):
+    return pytest(part, ['tests/hosts'], timeout=1500)
+
+
 def part_demo(part):
     return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow', timeout=900)
 
@@ -310,7 +314,7 @@ PARTS = {
               ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
     'check-all': [('slow', part_slow), ('demo', part_demo), ('fuzz', part_fuzz),
                   ('torch2', part_torch2), ('jax', part_jax),
-                  ('tensorflow', part_tensorflow)],
+                  ('tensorflow', part_tensorflow), ('hosts', part_hosts)],
 }
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that one purpose needs and this machine lacks.
 #
-# usage: tools/deps.sh [--list] build|demo|check|check-all|bench
+# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|bench
 #
 # Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
 # or through sudo. Where there is no apt it names the packages and goes on, since the same things
@@ -17,6 +17,10 @@ check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-co
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
 # The MPIs of tools/mpis.sh.
 check_all="$check_all openmpi-bin libopenmpi-dev mpich libmpich-dev"
+# Simulated hosts with all that runs on them: tests/hosts.
+hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs
+    uidmap openssh-server openssh-client pdsh openmpi-bin libopenmpi-dev mpich libmpich-dev
+    debootstrap busybox-static musl-tools qemu-user-static ca-certificates'
 bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
@@ -36,10 +40,11 @@ fi
 case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
-check-all) want="$build $torch $check $check_all" ;;
+check-all) want="$build $torch $check $check_all $hosts" ;;
+hosts) want="$build $torch $check $hosts" ;;
 bench) want="$build $torch $bench" ;;
 *)
-    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|bench' >&2
+    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|bench' >&2
     exit 2
     ;;
 esac

@@ -100,7 +100,6 @@ class Cluster:
                 node.wait_sshd()
 
     def start_init(self, init, node):
-        node.folder.mkdir()
         steps = ['tmpfs', '755', '/run', 'tmpfs', '1777', '/tmp', 'tmpfs', '1777', '/var/tmp',
                  'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home', 'sys', 'pts',
                  'etc', self.folder / 'etc']
@@ -116,10 +115,7 @@ class Cluster:
                 steps += ['bind', '/usr/bin/docker', '/usr/local/bin/docker']
         for path in self.kept():
             steps += ['bind', path, path]
-        with open(node.folder / 'init.log', 'wb') as log:
-            node.init = subprocess.Popen(
-                [init, node.name, *steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=log, text=True, start_new_session=True)
+        node.start_init([init, node.name, *steps])
 
     def kept(self):
         wanted = [str(ROOT), str(BED), sys.prefix, *self.keep]
@@ -137,17 +133,7 @@ class Cluster:
 
     @staticmethod
     def wait_init(node):
-        while True:
-            line = node.init.stdout.readline()
-            if line.startswith('pid '):
-                node.pid = int(line.split()[1])
-            elif line == 'ready\n':
-                break
-            else:
-                raise BedError(f'{node.name} did not come up: {line.strip()}'
-                               f'{node.tail("init.log")}')
-        if node.pid is None:
-            node.pid = int(node.init.stdout.readline().split()[1])
+        node.wait_init()
         runtime = node.path(f'/run/user/{USER_ID}')
         runtime.mkdir(parents=True, mode=0o755)
         runtime.chmod(0o700)
@@ -193,6 +179,22 @@ class Cluster:
         self.ip(self.hub, [f'link set v{k}n{number} nomaster' if how == 'nomaster' else
                            f'link set v{k}n{number} master br{k}'
                            for k in range(len(self.networks))])
+
+    def left_behind(self):
+        """What runs on the nodes, or lies in their dockerds: "node1: 17 sleep 100", ..."""
+        found = []
+        for node in self.nodes:
+            found += [f'{node.name}: {pid} {line}' for pid, line in node.processes().items()]
+            if node.dockerd:
+                found += [f'{node.name}: container {name}' for name in node.containers()]
+        return found
+
+    def assert_clean(self, timeout=10):
+        """Fail with what is left behind on the nodes, if it has not gone within `timeout`."""
+        try:
+            wait_until(lambda: not self.left_behind(), timeout, 'clean nodes')
+        except BedError:
+            raise AssertionError('left behind:\n' + '\n'.join(self.left_behind())) from None
 
     # ------------------------------------------------------------ files of all nodes
 
@@ -242,11 +244,6 @@ class Cluster:
 
     # ------------------------------------------------------------ Docker
 
-    def storage_options(self):
-        kind = subprocess.run(['stat', '-f', '-c', '%T', str(self.folder)], capture_output=True,
-                              text=True, check=False).stdout.strip()
-        return [] if kind == 'overlayfs' else ['--storage-driver', 'overlay2']
-
     def start_dockerds(self):
         for node in self.nodes:
             node.launch_dockerd()
@@ -280,19 +277,11 @@ class Cluster:
 
     def close(self):
         """End everything of the cluster; again does nothing."""
-        started = [n for n in [*self.nodes, self.hub] if n.init]
-        for node in started:
-            if node.pid:
-                try:
-                    os.kill(node.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            node.init.stdin.close()
-        for node in started:
-            node.init.wait(60)
-            node.init.stdout.close()
-            if node.dockerd:
-                node.dockerd.wait(30)
+        nodes = [*self.nodes, self.hub]
+        for node in nodes:
+            node.end_init()
+        for node in nodes:
+            node.wait_end()
         remove(self.folder)
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process 1 of a simulated host.
  *
- * usage: init NAME STEP...
+ * usage: init [-n] NAME STEP...      with -n the network stays the caller's
  *     tmpfs MODE DIR    mount an empty tmpfs on DIR (made if need be)
  *     bind FROM TO      FROM, as the caller sees it now, appears at TO as well
  *     etc LOWER         /etc becomes private and writable, with the files of LOWER over its own
@@ -206,6 +206,7 @@ static int obey(void)
     return 1;
 }
 
+/* `name` is NULL where host name and network are the caller's. */
 static void be_process_1(const char *name, char **steps)
 {
     sigset_t set;
@@ -215,7 +216,7 @@ static void be_process_1(const char *name, char **steps)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
     take_steps(steps);
-    if (sethostname(name, strlen(name)) || bring_up("lo", NULL, NULL))
+    if (name && (sethostname(name, strlen(name)) || bring_up("lo", NULL, NULL)))
         die("set up", name);
     if (chdir("/"))
         die("enter", "/");
@@ -239,18 +240,22 @@ static void be_process_1(const char *name, char **steps)
 
 int main(int argc, char **argv)
 {
+    int own_net = argc < 2 || strcmp(argv[1], "-n") != 0;
+    argv += !own_net;
+    argc -= !own_net;
     if (argc < 2) {
-        fprintf(stderr, "usage: init NAME STEP...\n");
+        fprintf(stderr, "usage: init [-n] NAME STEP...\n");
         return 2;
     }
     umask(022);
-    if (unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC))
+    if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+                (own_net ? CLONE_NEWUTS | CLONE_NEWNET : 0)))
         die("unshare for", argv[1]);
     pid_t pid = fork();
     if (pid < 0)
         die("fork for", argv[1]);
     if (pid == 0)
-        be_process_1(argv[1], argv + 2);
+        be_process_1(own_net ? argv[1] : NULL, argv + 2);
     printf("pid %d\n", (int)pid);
     fflush(stdout);
     /* Only the child may hold the input, or the child's own death would not be told by it. */

@@ -76,6 +76,43 @@ class Node:
         self.init = None
         self.dockerd = None
 
+    # ------------------------------------------------------------ its process 1
+
+    def start_init(self, argv):
+        self.folder.mkdir(exist_ok=True)
+        with open(self.folder / 'init.log', 'wb') as log:
+            self.init = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=log, text=True, start_new_session=True)
+
+    def wait_init(self):
+        ready = False
+        while self.pid is None or not ready:
+            line = self.init.stdout.readline()
+            if line.startswith('pid '):
+                self.pid = int(line.split()[1])
+            elif line == 'ready\n':
+                ready = True
+            else:
+                raise BedError(f'{self.name} did not come up: {line}{self.tail("init.log")}')
+
+    def end_init(self):
+        """Kill process 1, if it still lives; the kernel ends all others with it."""
+        if self.init and self.init.poll() is None:
+            self.init.stdin.close()
+            if self.pid:
+                try:
+                    os.kill(self.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def wait_end(self):
+        if self.init:
+            self.init.wait(60)
+            self.init.stdout.close()
+        if self.dockerd:
+            self.dockerd.wait(30)
+            self.dockerd = None
+
     # ------------------------------------------------------------ commands in it
 
     def popen(self, argv, user=USER, env=None, cwd=None, **options):
@@ -194,7 +231,7 @@ class Node:
                 self.cluster.folder / 'docker.json', '--cgroup-parent', self.cluster.cgroup,
                 f'--bridge={bridge}', '--iptables=false', '--ip6tables=false',
                 '--ip-forward=false', '--ip-masq=false', '--userland-proxy=false',
-                *self.cluster.storage_options(), *options]
+                *storage_options(self.folder), *options]
         with open(self.folder / 'dockerd.log', 'ab') as log:
             self.dockerd = self.popen(argv, user='root', env=env, stdin=subprocess.DEVNULL,
                                       stdout=log, stderr=log)
@@ -234,15 +271,8 @@ class Node:
 
     def kill(self):
         """Power loss: every process gone at once, the network card silent."""
-        if self.init:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self.init.wait(30)
-        if self.dockerd:
-            self.dockerd.wait(30)
-            self.dockerd = None
+        self.end_init()
+        self.wait_end()
 
     def cut(self):
         """Cut the node off the network; its own interface sees nothing of it."""
@@ -264,6 +294,13 @@ class Node:
         how = ['--reject-with', 'tcp-reset'] if way == 'REJECT' else []
         self.run(['iptables', action, 'INPUT', '!', '-i', 'lo', '-p', 'tcp', '--dport', str(port),
                   '-j', way, *how], user='root', check=True)
+
+
+def storage_options(folder):
+    """overlay2 cannot lie on an overlay, as in a container; there dockerd chooses."""
+    kind = subprocess.run(['stat', '-f', '-c', '%T', str(folder)], capture_output=True,
+                          text=True, check=False).stdout.strip()
+    return [] if kind == 'overlayfs' else ['--storage-driver', 'overlay2']
 
 
 def finish(child):

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters of simulated hosts that the tests of this folder share; see tests/bed."""
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
+
+from bed import Cluster  # noqa: E402 (needs the path above)
+
+
+def pytest_collection_modifyitems(items):
+    """Only root can make hosts: say so once per test rather than fail in each fixture."""
+    if os.geteuid() != 0:
+        for item in items:
+            if Path(item.fspath).parent == Path(__file__).parent:
+                item.add_marker(pytest.mark.skip(reason='simulated hosts need root'))
+
+
+@pytest.fixture(scope='session')
+def cluster2():
+    """Two hosts with sshd and dockerd, and the images base, debian, musl and scratch-static."""
+    with Cluster(2, dockerd=True,
+                 images=['base', 'debian', 'musl', 'scratch-static']) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope='session')
+def cluster4():
+    """Four hosts with sshd and dockerd, and the images base and trainer."""
+    with Cluster(4, dockerd=True, images=['base', 'trainer']) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clean2(cluster2):
+    """cluster2, and the test fails where it leaves a process or a container on a node."""
+    yield cluster2
+    cluster2.assert_clean()
+
+
+@pytest.fixture
+def clean4(cluster4):
+    """cluster4, likewise."""
+    yield cluster4
+    cluster4.assert_clean()
