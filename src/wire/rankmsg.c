@@ -50,3 +50,28 @@ const struct rg_field rg_rankmsg_note_fields[] = {
     FIELD(rg_rankmsg_note, STR, text),
     END,
 };
+
+const struct rg_field rg_rankmsg_remote_fields[] = {
+    FIELD(rg_rankmsg_remote, U32, version),
+    FIELD(rg_rankmsg_remote, STR, host),
+    FIELD(rg_rankmsg_remote, STR, command),
+    END,
+};
+
+const struct rg_field rg_rankmsg_data_fields[] = {
+    FIELD(rg_rankmsg_data, U8, stream),
+    FIELD(rg_rankmsg_data, SPAN, data),
+    END,
+};
+
+const struct rg_field rg_rankmsg_credit_fields[] = {
+    FIELD(rg_rankmsg_credit, U8, stream),
+    FIELD(rg_rankmsg_credit, U32, nbytes),
+    END,
+};
+
+const struct rg_field rg_rankmsg_exit_fields[] = {
+    FIELD(rg_rankmsg_exit, I32, status),
+    FIELD(rg_rankmsg_exit, STR, text),
+    END,
+};

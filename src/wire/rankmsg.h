@@ -16,6 +16,11 @@
  * The connection is made by the process that calls reigen_init, usually the agent's child or a
  * descendant of it (python under a shell); one connection per rank at a time; a new HELLO of a rank
  * replaces the old one.
+ *
+ * The same socket serves reigen rsh, which needs no token, as any process of the user may start
+ * commands: REMOTE comes first; DATA and CREDIT go both ways, a sender having RG_MSG_REMOTE_WINDOW
+ * bytes (wire/msg.h) of each stream under way at most; EXIT is the end. When the client closes
+ * before that, its command is hung up.
  */
 #ifndef RG_WIRE_RANKMSG_H
 #define RG_WIRE_RANKMSG_H
@@ -37,6 +42,10 @@ enum rg_rankmsg_type {
     RG_RANKMSG_PEER_DIED = 6,   /* agent -> rank */
     RG_RANKMSG_NOTE = 7,        /* rank -> agent */
     RG_RANKMSG_GOODBYE = 8,     /* rank -> agent: reigen_shutdown was called */
+    RG_RANKMSG_REMOTE = 9,      /* reigen rsh -> agent, instead of HELLO */
+    RG_RANKMSG_DATA = 10,       /* both: of a remote command's stream */
+    RG_RANKMSG_CREDIT = 11,     /* both */
+    RG_RANKMSG_EXIT = 12,       /* agent -> reigen rsh: the last frame */
 };
 
 struct rg_rankmsg_hello {
@@ -81,6 +90,27 @@ struct rg_rankmsg_note {
     char *text;
 };
 
+struct rg_rankmsg_remote {
+    uint32_t version;      /* RG_PROTOCOL_VERSION */
+    char *host;            /* as the user wrote it, without user@ */
+    char *command;         /* at most RG_MSG_COMMAND_MAX bytes */
+};
+
+struct rg_rankmsg_data {
+    uint8_t stream;        /* 0 from the client, 1 and 2 to it */
+    struct rg_span data;   /* empty: the stream's end */
+};
+
+struct rg_rankmsg_credit { /* RG_MSG_REMOTE_WINDOW at first, each stream */
+    uint8_t stream;        /* 0 to the client, 1 and 2 from it */
+    uint32_t nbytes;
+};
+
+struct rg_rankmsg_exit {
+    int32_t status;        /* waitpid's */
+    char *text;            /* why there is no command, or "" */
+};
+
 extern const struct rg_field rg_rankmsg_hello_fields[];
 extern const struct rg_field rg_rankmsg_welcome_fields[];
 extern const struct rg_field rg_rankmsg_fence_fields[];
@@ -88,5 +118,9 @@ extern const struct rg_field rg_rankmsg_fence_done_fields[];
 extern const struct rg_field rg_rankmsg_fence_failed_fields[];
 extern const struct rg_field rg_rankmsg_peer_died_fields[];
 extern const struct rg_field rg_rankmsg_note_fields[];
+extern const struct rg_field rg_rankmsg_remote_fields[];
+extern const struct rg_field rg_rankmsg_data_fields[];
+extern const struct rg_field rg_rankmsg_credit_fields[];
+extern const struct rg_field rg_rankmsg_exit_fields[];
 
 #endif
