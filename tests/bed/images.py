@@ -33,10 +33,10 @@ RECIPES = {
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-client mpich procps iproute2') + '\n',
     # No shell, no package manager: an interpreter and what it loads.
-    'distroless': 'FROM {base} AS full\nRUN mkdir /out && cp --parents -a /lib /lib64 /etc/passwd '
-        '/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 /out/ && cp --parents -aL $(ldd '
-        '/usr/bin/python3 | grep -o "/[^ ]*") /usr/bin/python3 /out/ && cp --parents -a '
-        '/usr/lib/python3.11 /out/ && mkdir -m 1777 /out/tmp\n'
+    'distroless': 'FROM {base} AS full\nRUN mkdir -p /out/usr/lib /out/usr/lib64 /out/usr/bin && '
+        'ln -s usr/lib /out/lib && ln -s usr/lib64 /out/lib64 && mkdir -m 1777 /out/tmp && '
+        'cp --parents -L $(ldd /usr/bin/python3 | grep -o "/[^ ]*") /usr/bin/python3 /etc/passwd '
+        '/out/ && cp --parents -a /usr/lib/python3.11 /out/\n'
         'FROM scratch\nCOPY --from=full /out/ /\nCMD ["/usr/bin/python3"]\n',
     # A musl system as Alpine is one: busybox, musl's loader, and a program linked with it.
     'musl': 'FROM scratch\nADD musl.tar /\nCMD ["/bin/sh"]\n',
