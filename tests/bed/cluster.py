@@ -101,7 +101,7 @@ class Cluster:
 
     def start_init(self, init, node):
         steps = ['tmpfs', '755', '/run', 'tmpfs', '1777', '/tmp', 'tmpfs', '1777', '/var/tmp',
-                 'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home', 'sys', 'pts',
+                 'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home', 'sys', 'dev',
                  'etc', self.folder / 'etc']
         if node is not self.hub:
             home = self.folder / 'home' if self.shared_home else node.folder / 'home'

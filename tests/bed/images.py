@@ -187,6 +187,21 @@ def make(name, version, function):
     return tag
 
 
+def archive(name):
+    """A file that `podman load -i` and others read, with the image under the tag localhost/NAME."""
+    made = prepare([name])[full(name)]
+    path = folder() / f'{made.replace("/", "-").replace(":", "-")}.tar'
+    with locked(fcntl.LOCK_EX):
+        if not path.exists():
+            with Library() as library:
+                library.docker('tag', made, f'localhost/{name}')
+                library.docker('save', '-o', f'{path}.new', f'localhost/{name}', timeout=300)
+                library.docker('rmi', f'localhost/{name}')
+            os.chmod(f'{path}.new', 0o644)
+            os.replace(f'{path}.new', path)
+    return path
+
+
 # ---------------------------------------------------------------------------- making them
 
 def apt_settings():

@@ -6,7 +6,7 @@
  *     bind FROM TO      FROM, as the caller sees it now, appears at TO as well
  *     etc LOWER         /etc becomes private and writable, with the files of LOWER over its own
  *     sys               a /sys that shows this host's network, with the caller's cgroups in it
- *     pts               a private /dev/pts
+ *     dev               a private /dev/pts, and devices that a desktop's udev opens for all
  *
  * Makes mount, uts, net, pid and ipc name spaces, takes the steps in them in the order given (every
  * FROM is opened before the first one), and prints "pid N", as the caller counts, and "ready". Then
@@ -122,6 +122,31 @@ static void mount_sys(void)
         die("sysfs on", "/sys");
     if (cgroups >= 0)
         bind_fd(cgroups, "/sys/fs/cgroup");
+    /* Beside version 1 it serves systemd only; crun refuses a mixture that has controllers. */
+    umount2("/sys/fs/cgroup/unified", MNT_DETACH);
+}
+
+/* A device of the machine's with access for all; without effect where the machine lacks it. */
+static void open_device(const char *path, const char *name)
+{
+    char own[64];
+    struct stat st;
+    snprintf(own, sizeof own, "/run/.bed/dev/%s", name);
+    if (stat(path, &st) || !S_ISCHR(st.st_mode) || mknod(own, S_IFCHR | 0666, st.st_rdev))
+        return;
+    chmod(own, 0666);
+    bind_fd(open_path(own), path);
+}
+
+static void mount_dev(void)
+{
+    if (mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620,gid=5"))
+        die("devpts on", "/dev/pts");
+    make_folders("/run/.bed/dev");
+    if (mount("tmpfs", "/run/.bed/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755"))
+        die("tmpfs on", "/run/.bed/dev");
+    open_device("/dev/fuse", "fuse");
+    open_device("/dev/net/tun", "tun");
 }
 
 static void take_steps(char **argv)
@@ -148,10 +173,8 @@ static void take_steps(char **argv)
             mount_etc(*++a);
         } else if (strcmp(*a, "sys") == 0) {
             mount_sys();
-        } else if (strcmp(*a, "pts") == 0) {
-            if (mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620,"
-                      "gid=5"))
-                die("devpts on", "/dev/pts");
+        } else if (strcmp(*a, "dev") == 0) {
+            mount_dev();
         } else {
             errno = EINVAL;
             die("step", *a);
@@ -216,6 +239,8 @@ static void be_process_1(const char *name, char **steps)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
     take_steps(steps);
+    /* As on every real host; Podman without root warns where it is not so. */
+    mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL);
     if (name && (sethostname(name, strlen(name)) || bring_up("lo", NULL, NULL)))
         die("set up", name);
     if (chdir("/"))

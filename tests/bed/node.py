@@ -12,6 +12,7 @@ USER_ID = 2001
 PATHS = {'root': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
 ORDINARY_PATH = '/usr/local/bin:/usr/bin:/bin'
 DOCKERD_TIMEOUT = 60
+OWN_PIDS = ('/run/sshd.pid', '/run/docker.pid', f'/run/user/{USER_ID}/libpod/tmp/pause.pid')
 NSENTER = shutil.which('nsenter') or '/usr/bin/nsenter'
 
 
@@ -177,15 +178,16 @@ class Node:
     # ------------------------------------------------------------ what is in it
 
     def processes(self):
-        """{pid in the node: command line} of all processes but the bed's own (process 1, sshd's
-        listener, dockerd and its containerd). Kernel's remains (zombies) are in it as well."""
+        """{pid in the node: command line} of all processes but the bed's own: process 1, sshd's
+        listener, dockerd and its containerd, and the one by which rootless Podman keeps its name
+        spaces. Zombies are in it as well."""
         proc = Path(f'/proc/{self.pid}/root/proc')
         found = {}
         for entry in proc.iterdir():
             if entry.name.isdigit():
                 line = read_or(entry / 'cmdline', '').replace('\0', ' ').strip()
                 found[int(entry.name)] = line or f'[{read_or(entry / "comm", "gone").strip()}]'
-        own = {1} | {self.pid_in('/run/sshd.pid'), self.pid_in('/run/docker.pid')}
+        own = {1} | {self.pid_in(file) for file in OWN_PIDS}
         return {pid: line for pid, line in found.items()
                 if pid not in own and '/run/docker/containerd/containerd.toml' not in line}
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bed import Cluster, cluster as clusters
+from bed import Cluster, cluster as clusters, images
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -35,6 +35,17 @@ def test_plain_docker_works_for_the_ordinary_user(clean2):
     for node in clean2.nodes:
         done = node.run(['docker', 'run', '--rm', '--network=host', 'base', 'hostname'])
         assert done.stdout == f'{node.name}\n', done.stderr
+
+
+@pytest.mark.parametrize('user', ['alice', 'root'])
+def test_podman_runs_containers_in_the_nodes_network_and_in_its_own(clean2, user):
+    node = clean2[1]
+    node.run(['podman', 'load', '-i', images.archive('scratch-static')], user=user, check=True)
+    for network in ('host', None):
+        option = [f'--network={network}'] if network else []
+        done = node.run(['podman', 'run', '--rm', *option, 'localhost/scratch-static'], user=user)
+        assert done.stdout.startswith('program '), done.stderr
+    node.run(['podman', 'rmi', '-af'], user=user, check=True)
 
 
 def test_what_is_left_behind_is_seen(cluster2):
