@@ -44,6 +44,13 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
             return rg_error_set(err, EINVAL, "the key is not 64 hexadecimal digits");
         return HAS_KEY;
     }
+    if (take_word(line, "dir", &rest)) {
+        if (*rest != '/' || strlen(rest) > RG_AGENT_BOOT_DIR_MAX)
+            return rg_error_set(err, EINVAL, "dir %.40s: no absolute path of up to %d characters",
+                                rest, RG_AGENT_BOOT_DIR_MAX);
+        strcpy(boot->job_dir, rest);
+        return 0;
+    }
     if (strcmp(line, "link stdio") == 0) {
         boot->link_fd = 0;
         boot->link_write_fd = 1;

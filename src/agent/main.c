@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
+#include "agent/contain.h"
+#include "agent/rsh.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -20,6 +22,7 @@
 #define EXIT_INTERNAL 70
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4
+#define INSIDE_FD 5 /* what an agent in a container keeps, see contain.h */
 
 /* Descriptors that came by accident must not reach the ranks. */
 static void close_above(int last)
@@ -47,31 +50,50 @@ static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
     return 0;
 }
 
-static int command_agent(void)
+/* The agent's lines are on boot_fd; descriptors up to last stay open. */
+static int run_agent(int boot_fd, int last)
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_agent_boot boot;
 
-    if (rg_agent_boot_read(0, &boot, &err) < 0) {
+    if (rg_agent_boot_read(boot_fd, &boot, &err) < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return EXIT_USAGE;
     }
-    int last = boot.link_fd;
+    int last_of_link = boot.link_fd;
     if (boot.link_fd == 0) {
         if (move_stdio(&boot, &err) < 0) {
             rg_log(RG_LOG_ERROR, "%s", err.text);
             return EXIT_INTERNAL;
         }
-        last = LINK_WRITE_FD;
+        last_of_link = LINK_WRITE_FD;
     }
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd >= 0) {
         dup2(null_fd, 0);
         dup2(null_fd, 1);
     }
-    close_above(last);
+    close_above(last > last_of_link ? last : last_of_link);
     fcntl(boot.link_fd, F_SETFD, FD_CLOEXEC);
     return rg_agent_run(&boot);
+}
+
+static int command_agent(void)
+{
+    return run_agent(0, 0);
+}
+
+static int command_inside(const char *socket_path)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int boot_fd = -1;
+    int last = rg_inside_enter(socket_path, INSIDE_FD, &boot_fd, &err);
+
+    if (last < 0) {
+        rg_log(RG_LOG_ERROR, "%s", err.text);
+        return EXIT_INTERNAL;
+    }
+    return run_agent(boot_fd, last);
 }
 
 static int command_version(void)
@@ -85,16 +107,32 @@ static const struct {
     int (*run)(void);
 } commands[] = {
     { "agent", command_agent },
+    { "contain", rg_contain_main },
     { "version", command_version },
 };
+
+/* Links of these names lie in the job's directory. */
+static bool is_rsh(const char *name)
+{
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    const char *base = slash ? slash + 1 : name;
+
+    return base && (strcmp(base, "rsh") == 0 || strcmp(base, "ssh") == 0);
+}
 
 int main(int argc, char **argv)
 {
     rg_log_open(&(struct rg_log_options){ .level = RG_LOG_WARN, .fd = 2, .name = "reigen-agent" });
+    if (is_rsh(argv[0]))
+        return rg_rsh_main(argc, argv);
+    if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
+        return rg_rsh_main(argc - 1, argv + 1);
     for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run();
     }
+    if (argc == 3 && strcmp(argv[1], "inside") == 0)
+        return command_inside(argv[2]);
     fprintf(stderr, "usage: reigen-agent agent|version\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");

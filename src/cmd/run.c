@@ -437,7 +437,7 @@ static int print_help(void)
 
 static int run_job(struct run *run)
 {
-    const struct rg_driver_ops *driver = rg_driver_find("local");
+    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
     struct rg_error err = RG_ERROR_INIT;
 
     if (prepare(run, driver, &err) < 0)

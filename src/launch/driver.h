@@ -28,6 +28,8 @@ struct rg_driver_events {
     void (*on_connected)(void *arg, int host, int take_read_fd, int take_write_fd);
     /* A remark while starting: phase is one of enum rg_host_phase. */
     void (*on_phase)(void *arg, int host, int phase, const char *reason);
+    /* A remark of the host's or its agent's for the user. */
+    void (*on_note)(void *arg, int host, const char *text);
     /* The agent is gone, or never came: err says why. Called at most once per host. */
     void (*on_gone)(void *arg, int host, const struct rg_error *err);
 };
@@ -59,5 +61,8 @@ struct rg_driver_ops {
 /* The table of all drivers, NULL-terminated, and the one of this name or NULL. */
 extern const struct rg_driver_ops *const rg_drivers[];
 const struct rg_driver_ops *rg_driver_find(const char *name);
+/* The one for this job: what --on says, else by its hosts and its image. NULL when job->on names
+ * none. */
+const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job);
 
 #endif

@@ -102,10 +102,16 @@ static int fill_hosts(const struct rg_job *job, const int *host_of, struct rg_pl
         }
         if (index == first)
             continue;
-        *host = (struct rg_plan_host){ strdup(job->hosts[h].name), job->hosts[h].nslots, 0, first,
-                                       index - first, index - first };
+        *host = (struct rg_plan_host){
+            .name = strdup(job->hosts[h].name),
+            .user = job->hosts[h].user ? strdup(job->hosts[h].user) : NULL,
+            .nslots = job->hosts[h].nslots,
+            .first_rank_index = first,
+            .nranks = index - first,
+            .nplanned = index - first,
+        };
         plan->nhosts++;
-        if (!host->name)
+        if (!host->name || (job->hosts[h].user && !host->user))
             return -ENOMEM;
     }
     return 0;
@@ -255,8 +261,11 @@ void rg_plan_fini(struct rg_plan *plan)
 {
     for (int i = 0; plan->ranks && i < plan->nranks; i++)
         free(plan->ranks[i].cpus);
-    for (int i = 0; plan->hosts && i < plan->nhosts; i++)
+    for (int i = 0; plan->hosts && i < plan->nhosts; i++) {
         free(plan->hosts[i].name);
+        free(plan->hosts[i].user);
+        free(plan->hosts[i].address);
+    }
     free(plan->ranks);
     free(plan->by_host);
     free(plan->hosts);

@@ -28,10 +28,12 @@ struct rg_plan_rank {
 
 struct rg_plan_host {
     char *name;
+    char *user;     /* to log in as there, or NULL */
     int nslots;
     int ncores;     /* 0: unknown */
     int first_rank_index, nranks; /* into by_host */
     int nplanned;   /* ranks that are to run there, whoever starts them */
+    char *address;  /* by which other hosts reach it; NULL until the agents have found out */
 };
 
 struct rg_plan {

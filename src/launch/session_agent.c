@@ -122,12 +122,8 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 
 /* --- what agents say -------------------------------------------------------------------------- */
 
-static void start_ranks(struct rg_session *session)
+void session_start_ranks(struct rg_session *session)
 {
-    for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!session->hosts[i].ready)
-            return;
-    }
     session->state = STATE_RUNNING;
     session_broadcast(session, RG_MSG_START, NULL);
     for (int i = 0; i < session->o.plan->nhosts; i++)
@@ -139,18 +135,18 @@ static void start_ranks(struct rg_session *session)
         session->ops->on_running(session->o.arg);
 }
 
-static int on_hello(struct session_host *host)
+static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
 {
     if (host->ready)
         return -EBADMSG;
     host->ready = true;
+    session_keep_hello(host, hello);
     if (host->session->state != STATE_STARTING) {
         rg_msg_send(host->channel, RG_MSG_KILL, NULL);
         return 0;
     }
     session_set_phase(host, RG_PHASE_READY, "");
-    session_send_setup(host);
-    start_ranks(host->session);
+    session_find_network(host->session);
     return 0;
 }
 
@@ -195,8 +191,11 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     if (type != RG_MSG_HELLO && !host->ready)
         return -EBADMSG;
     switch (type) {
-    case RG_MSG_HELLO: return on_hello(host);
+    case RG_MSG_HELLO: return on_hello(host, &msg->hello);
     case RG_MSG_PONG: return 0;
+    case RG_MSG_PROBED: return session_on_probed(host, &msg->probed);
+    case RG_MSG_CLOCK: session_on_clock(host, &msg->clock); return 0;
+    case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);
     case RG_MSG_INPUT_CREDIT: return on_input_credit(host, msg->bytes.nbytes);
     case RG_MSG_INPUT_CLOSED: host->input_closed = true; return 0;
     case RG_MSG_NOTE:
@@ -267,7 +266,18 @@ static void on_phase(void *arg, int index, int phase, const char *reason)
     session_set_phase(&session->hosts[index], (enum rg_host_phase) phase, reason);
 }
 
+static void on_driver_note(void *arg, int index, const char *note)
+{
+    struct rg_session *session = arg;
+    char text[RG_MSG_TEXT_MAX];
+
+    snprintf(text, sizeof(text), "%s: %s", session->o.plan->hosts[index].name, note);
+    if (session->ops->on_note)
+        session->ops->on_note(session->o.arg, -1, text);
+}
+
 const struct rg_driver_events session_driver_events = {
+    .on_note = on_driver_note,
     .on_connected = on_connected,
     .on_phase = on_phase,
     .on_gone = on_gone,
@@ -298,6 +308,9 @@ void session_tick(void *arg)
 
 void session_host_fini(struct session_host *host)
 {
+    rg_strv_fini(&host->addresses);
+    free(host->boot_id);
+    free(host->facts);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));
 }

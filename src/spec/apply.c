@@ -93,7 +93,7 @@ static void begin_hosts(struct rg_request *request)
 
     if (!request->in_file && request->hosts_from_file) {
         for (size_t i = 0; i < job->nhosts; i++)
-            free(job->hosts[i].name);
+            free(job->hosts[i].name), free(job->hosts[i].user);
         job->nhosts = 0;
     }
     request->hosts_from_file = request->in_file;
@@ -174,13 +174,33 @@ APPLY(oversubscribe)
 
 APPLY(on)
 {
-    UNUSED(request);
-    if (strcmp(value, "local") == 0)
-        return 0;
-    return rg_error_set(err, EINVAL,
-                        "%s %s: this version runs on this computer only; leave %s out, or "
-                        "say local",
-                        what, value, what);
+    static const char *const words[] = { "local", "ssh", NULL };
+    int i = choose(what, value, words, err);
+
+    return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);
+}
+
+APPLY(ssh_port)
+{
+    int64_t port;
+    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
+
+    if (rc == 0)
+        request->job.ssh_port = (int) port;
+    return rc;
+}
+
+APPLY(ssh_identity)
+{
+    return keep_text(&request->job.ssh_identity, what, value, err);
+}
+
+APPLY(ssh_option)
+{
+    if (!*value || strpbrk(value, "\r\n"))
+        return rg_error_set(err, EINVAL, "%s \"%.40s\": write KEYWORD=VALUE, as for ssh -o", what,
+                            value);
+    return rg_strv_add(&request->job.ssh_options, value) < 0 ? no_memory(err) : 0;
 }
 
 APPLY(engine)

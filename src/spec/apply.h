@@ -12,7 +12,7 @@
 /* clang-format off */
 #define RG_APPLY_NAMES(X)                                                              \
     X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)             \
-    X(engine) X(engine_option)                                                         \
+    X(engine) X(engine_option) X(ssh_port) X(ssh_identity) X(ssh_option)               \
     X(env) X(share_env) X(cwd) X(tf_config)                                            \
     X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)        \
     X(stdin) X(pty)                                                                    \

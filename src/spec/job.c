@@ -26,8 +26,10 @@ void rg_job_fini(struct rg_job *job)
 {
     if (!job)
         return;
-    for (size_t i = 0; i < job->nhosts; i++)
+    for (size_t i = 0; i < job->nhosts; i++) {
         free(job->hosts[i].name);
+        free(job->hosts[i].user);
+    }
     free(job->hosts);
     free(job->cwd);
     free(job->output_dir);
@@ -80,18 +82,48 @@ static int merge_slots(struct rg_host *host, int nslots, struct rg_error *err)
     return 0;
 }
 
-int rg_job_add_host(struct rg_job *job, const char *name, int nslots, struct rg_error *err)
+/* The name in "user@name", which may stand without the user. */
+static int split_user(const char *text, const char **ret_name, char **ret_user,
+                      struct rg_error *err)
 {
-    int rc = check_host_name(name, err);
+    const char *at = strchr(text, '@');
 
+    *ret_name = at ? at + 1 : text;
+    *ret_user = NULL;
+    if (!at)
+        return 0;
+    if (at == text || text[0] == '-' || strchr(at + 1, '@'))
+        return rg_error_set(err, EINVAL, "host \"%.80s\": write USER@HOST", text);
+    *ret_user = strndup(text, (size_t) (at - text));
+    return *ret_user ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int same_user(const struct rg_host *host, const char *user, struct rg_error *err)
+{
+    if (!user || (host->user && strcmp(host->user, user) == 0))
+        return 0;
+    return rg_error_set(err, EINVAL, "host %s: once as %s and once as %s; one login per host",
+                        host->name, host->user ? host->user : "nobody in particular", user);
+}
+
+int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err)
+{
+    rg_autofree char *user = NULL;
+    const char *name;
+    int rc = split_user(text, &name, &user, err);
+
+    if (rc == 0)
+        rc = check_host_name(name, err);
     if (rc < 0)
         return rc;
     if (nslots < 0 || nslots > RG_JOB_SLOTS_MAX)
         return rg_error_set(err, EINVAL, "host %s: %d slots; give 1 to %d", name, nslots,
                             RG_JOB_SLOTS_MAX);
     for (size_t i = 0; i < job->nhosts; i++) {
-        if (strcmp(job->hosts[i].name, name) == 0)
-            return merge_slots(&job->hosts[i], nslots, err);
+        if (strcmp(job->hosts[i].name, name) != 0)
+            continue;
+        rc = same_user(&job->hosts[i], user, err);
+        return rc < 0 ? rc : merge_slots(&job->hosts[i], nslots, err);
     }
     if (job->nhosts == RG_JOB_HOSTS_MAX)
         return rg_error_set(err, E2BIG, "host %s: more than %d hosts", name, RG_JOB_HOSTS_MAX);
@@ -104,7 +136,7 @@ int rg_job_add_host(struct rg_job *job, const char *name, int nslots, struct rg_
 
     if (!copy)
         return rg_error_set(err, ENOMEM, "out of memory");
-    hosts[job->nhosts++] = (struct rg_host){ copy, nslots };
+    hosts[job->nhosts++] = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
     return 0;
 }
 

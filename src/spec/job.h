@@ -41,6 +41,7 @@ enum rg_map { RG_MAP_SLOT, RG_MAP_NODE }; /* fill hosts, or deal round */
 struct rg_host {
     char *name;
     int nslots; /* 0: as many as the host has cores, found by the driver */
+    char *user; /* to log in as; NULL: as ssh's own configuration says */
 };
 
 /* A set of ranks as "0,3-5": sorted ranges, inclusive. Empty means all. */
@@ -101,8 +102,8 @@ struct rg_job {
 void rg_job_init(struct rg_job *job);
 void rg_job_fini(struct rg_job *job);
 
-/* Append a host; a name that is there already gets the slots added. 0, -ENOMEM, -E2BIG, -EINVAL. */
-int rg_job_add_host(struct rg_job *job, const char *name, int nslots, struct rg_error *err);
+/* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM, -E2BIG, -EINVAL. */
+int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err);
 
 /* Rules over several fields: a command is there, np within range, json excludes pty, ... Each
  * violation names the value and the remedy. 0 or -EINVAL. */

@@ -12,7 +12,8 @@ static const struct rg_option options[] = {
     {"H", "host hosts", "hosts", RG_GROUP_WHERE, RG_FILE_HOSTS, "HOST[:SLOTS],...", NULL,
      "localhost",
      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
-     "without SLOTS has one per core. May be repeated. This version runs on this computer only.",
+     "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER. May be "
+     "repeated.",
      rg_apply_hosts},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
      "Read the hosts from FILE, one per line: HOST slots=N or HOST:N.", rg_apply_hostfile},
@@ -23,8 +24,19 @@ static const struct rg_option options[] = {
      "Bind each rank to one core, or to one socket. The default is none.", rg_apply_bind_to},
     {"oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "Allow more ranks than slots.", rg_apply_oversubscribe},
-    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local",
-     "Where hosts come from. This version knows local, this computer.", rg_apply_on},
+    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local ssh",
+     "How hosts are reached: local, this computer only, or ssh. The default is ssh where a host is "
+     "not this computer, or there is an image.",
+     rg_apply_on},
+    {"ssh-port", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PORT", NULL, NULL,
+     "The port of the hosts' sshd. The default is what ssh's configuration says.",
+     rg_apply_ssh_port},
+    {"ssh-identity", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
+     "The private key to log in with.", rg_apply_ssh_identity},
+    {"ssh-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "KEYWORD=VALUE", NULL, NULL,
+     "Hand an option to ssh -o, such as StrictHostKeyChecking=accept-new; one that begins with a "
+     "dash is handed on as it is. May be repeated.",
+     rg_apply_ssh_option},
     {"engine", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "ENGINE", NULL,
      "auto native openmpi hydra script",
      "Who starts the ranks: native, reigen's agents; openmpi or hydra (MPICH, Intel MPI), the "
