@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+
+#include "agent/contain.h"
+#include "base/fd.h"
+
+#define TREE_DEPTH_MAX 64
+#define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
+#define REMOVE_MS 10000
+
+/* --- where ------------------------------------------------------------------------------------- */
+
+/* A directory that others could write to, or that is another's, is not for keys. */
+static bool is_good(const char *path)
+{
+    struct statvfs fs;
+    struct stat st;
+
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return false;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           (st.st_mode & 022) == 0 && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC) &&
+           access(path, W_OK) == 0;
+}
+
+int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR"), *home = getenv("HOME");
+    unsigned uid = (unsigned) geteuid();
+    char *base = contain->base;
+    const size_t max = sizeof(contain->base);
+
+    /* The home comes last: on a network's disk a daemon that runs as root may not enter it. */
+    if (runtime && *runtime == '/' && snprintf(base, max, "%s/reigen", runtime) < (int) max &&
+        is_good(base))
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        snprintf(base, max, "%s/reigen-%u", i == 0 ? "/var/tmp" : "/tmp", uid);
+        if (is_good(base))
+            return 0;
+    }
+    if (home && *home == '/' && snprintf(base, max, "%s/.cache", home) < (int) max) {
+        mkdir(base, 0700);
+        snprintf(base, max, "%s/.cache/reigen", home);
+        if (is_good(base))
+            return 0;
+    }
+    return rg_error_set_exit(err, EACCES, 77,
+                             "no directory for the container's agent: none of $XDG_RUNTIME_DIR, "
+                             "/var/tmp, /tmp and ~/.cache can be written to and lets programs run");
+}
+
+/* --- removal ----------------------------------------------------------------------------------- */
+
+static void remove_at(int dir_fd, const char *name, int depth)
+{
+    if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
+        depth > TREE_DEPTH_MAX)
+        return;
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_at(fd, entry->d_name, depth + 1);
+    }
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    unlinkat(dir_fd, name, AT_REMOVEDIR);
+}
+
+void rg_contain_remove_tree(const char *path)
+{
+    remove_at(AT_FDCWD, path, 0);
+}
+
+void rg_contain_remove_dir(struct rg_contain *contain)
+{
+    if (*contain->dir)
+        rg_contain_remove_tree(contain->dir);
+    *contain->dir = '\0';
+}
+
+/* --- what others have left behind --------------------------------------------------------------- */
+
+static void remove_container(const char *dir, const char *name)
+{
+    char path[PATH_MAX + 16];
+    rg_autofree char *program = NULL;
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+
+    snprintf(path, sizeof(path), "%s/runtime", dir);
+    if (rg_read_file(path, PATH_MAX, &program, NULL) < 0)
+        return;
+    program[strcspn(program, "\n")] = '\0';
+    const char *slash = strrchr(program, '/');
+    const struct rg_container_ops *ops = rg_container_find(slash ? slash + 1 : program);
+
+    if (ops && ops->remove(program, name, &argv) == 0)
+        rg_contain_do(&argv, REMOVE_MS);
+}
+
+void rg_contain_sweep(struct rg_contain *contain)
+{
+    DIR *list = opendir(contain->base);
+    char dir[PATH_MAX], lock[PATH_MAX + 8];
+
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        const char *name = entry->d_name;
+        if (!rg_str_starts(name, "reigen-") || strcmp(name, contain->name) == 0)
+            continue;
+        if (snprintf(dir, sizeof(dir), "%s/%s", contain->base, name) >= (int) sizeof(dir))
+            continue;
+        snprintf(lock, sizeof(lock), "%s/lock", dir);
+        rg_autoclose int fd = open(lock, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        remove_container(dir, name);
+        rg_contain_remove_tree(dir);
+    }
+    if (list)
+        closedir(list);
+}
+
+/* --- the job's ---------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const void *data, size_t nbytes, mode_t mode)
+{
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    if (fd < 0)
+        return -errno;
+    int r = rg_write_all(fd, data, nbytes);
+
+    if (r == 0 && fchmod(fd, mode) < 0)
+        r = -errno;
+    return r;
+}
+
+/* Our own program, and its other names, in a directory that holds nothing else: the cache may lie
+ * where the container's runtime cannot see it. */
+static int copy_program(const char *dir)
+{
+    char path[PATH_MAX];
+    rg_autofree char *program = NULL;
+    size_t nbytes;
+
+    snprintf(path, sizeof(path), "%s/bin", dir);
+    if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0)
+        return -errno;
+    int r = rg_read_file("/proc/self/exe", PROGRAM_MAX, &program, &nbytes);
+    if (r < 0)
+        return r;
+    snprintf(path, sizeof(path), "%s/bin/reigen-agent", dir);
+    r = write_file(path, program, nbytes, 0755);
+    static const char *const links[] = { "rsh", "ssh" };
+    for (size_t i = 0; r == 0 && i < rg_array_len(links); i++) {
+        snprintf(path, sizeof(path), "%s/bin/%s", dir, links[i]);
+        if (symlink("reigen-agent", path) < 0)
+            r = -errno;
+    }
+    return r;
+}
+
+/* Whoever runs inside must be able to call, and to write; the directory above keeps others out. */
+static int listen_in(struct rg_contain *contain, const char *dir)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/run", dir);
+    if (mkdir(path, 0700) < 0 || chmod(path, contain->container.user ? 0777 : 0700) < 0)
+        return -errno;
+    int n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/run/" RG_CONTAINER_SOCKET,
+                     dir);
+    if (n < 0 || (size_t) n >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    contain->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (contain->listen_fd < 0 ||
+        bind(contain->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
+        chmod(address.sun_path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
+        return -errno;
+    return 0;
+}
+
+static int fill_dir(struct rg_contain *contain, const char *dir, const char *program)
+{
+    char path[PATH_MAX];
+
+    if (mkdir(dir, 0700) < 0)
+        return -errno;
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    contain->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (contain->lock_fd < 0 || flock(contain->lock_fd, LOCK_EX) < 0)
+        return -errno;
+    snprintf(path, sizeof(path), "%s/runtime", dir);
+    int r = write_file(path, program, strlen(program), 0600);
+
+    return r ? r : copy_program(dir);
+}
+
+int rg_contain_make_dir(struct rg_contain *contain, const char *program, struct rg_error *err)
+{
+    char fresh[sizeof(contain->dir)];
+
+    /* Under its own name only once it is locked: what is not would be swept away. */
+    snprintf(fresh, sizeof(fresh), "%s/.%s.%d", contain->base, contain->name, (int) getpid());
+    snprintf(contain->dir, sizeof(contain->dir), "%s/%s", contain->base, contain->name);
+    int r = fill_dir(contain, fresh, program);
+    if (r == 0 && rename(fresh, contain->dir) < 0)
+        r = -errno;
+    if (r < 0) {
+        rg_contain_remove_tree(fresh);
+        int errnum = -r == ENOTEMPTY ? EEXIST : -r;
+        int code = errnum == EEXIST ? 125 : 69;
+        rg_error_set_exit(err, errnum, code, "the directory of the job, %s: %s", contain->dir,
+                          strerror(errnum));
+        *contain->dir = '\0';
+        return r;
+    }
+    r = listen_in(contain, contain->dir);
+    return r < 0 ? rg_error_set_exit(err, -r, 69, "the agent's socket in %s: %s", contain->dir,
+                                     strerror(-r)) : 0;
+}

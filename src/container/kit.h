@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kit: libreigen.so, its companions and the Python packages reigen and horovod, as one archive
+ * for hosts where they are not installed. `contain` unpacks it once per host, by its digest, and
+ * mounts it into containers at /reigen/python (--inject-runtime).
+ *
+ * The archive: "reigenkit1\n", then for each file u16 length and bytes of its path (relative,
+ * plain components), u8 1 when it can be executed, u32 length and bytes of its contents.
+ * Integers are little-endian. No links, no owners, no times, so that equal installations have equal
+ * digests.
+ *
+ * Thread rule: any thread; reads and writes files, so it blocks.
+ */
+#ifndef RG_CONTAINER_KIT_H
+#define RG_CONTAINER_KIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#define RG_KIT_MAX (64u << 20)  /* bytes of an archive */
+#define RG_KIT_FILES_MAX 4096
+#define RG_KIT_PATH_MAX 512     /* bytes of a path */
+
+/* Append the files of dir's directories `reigen` and `horovod` (compiled Python, caches and
+ * type stubs left out), and library as reigen/libreigen.so unless it is NULL. 0; -ENOENT (there is no
+ * package reigen in dir), -EFBIG, -ENOMEM or another -errno. */
+int rg_kit_pack(const char *dir, const char *library, struct rg_buf *buf, struct rg_error *err);
+
+/* Write an archive's files below dir, which is made. 0; -EBADMSG (not an archive, or a path that
+ * leads out of dir), or -errno of the file system; then some files may have been written. */
+int rg_kit_unpack(const uint8_t *data, size_t nbytes, const char *dir, struct rg_error *err);
+
+#endif
