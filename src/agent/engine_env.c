@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "agent/engine.h"
+
+/* Where a value comes from: the text itself, a file of the job's directory, this job's network as
+ * CIDR, or this host's interface in it. */
+enum from { TEXT, FILE_OF, NETWORK, INTERFACE };
+
+/* MUST: without it our agents do not come into play, so what an image or a login shell sets is
+ * replaced. MAY: our preference, which gives way to what is there. */
+enum force { MUST, MAY };
+
+struct setting {
+    const char *name;
+    enum from from;
+    enum force force;
+    const char *text;
+};
+
+static const struct setting settings[] = {
+    /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
+    { "OMPI_MCA_plm", TEXT, MUST, "rsh" },
+    { "OMPI_MCA_plm_rsh_agent", FILE_OF, MUST, "rsh" },
+    /* The hosts and slots are ours, not the allocation's. */
+    { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
+    { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts" },
+    /* Above 64 hosts daemons would start daemons; links from everywhere cost more than they save. */
+    { "OMPI_MCA_plm_rsh_no_tree_spawn", TEXT, MUST, "1" },
+    /* Root in a container is nobody special. */
+    { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, "1" },
+    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, "1" },
+    /* Training uses threads: bound to one core, they all share it. */
+    { "OMPI_MCA_hwloc_base_binding_policy", TEXT, MAY, "none" },
+    /* Docker gives every host the same docker0 and 172.17.0.1: ranks would call themselves. */
+    { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL },
+    { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL },
+    /* Open MPI 5, whose launcher reads names of its own. */
+    { "PRTE_MCA_plm", TEXT, MUST, "ssh" },
+    { "PRTE_MCA_plm_ssh_agent", FILE_OF, MUST, "rsh" },
+    { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux" },
+    { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts" },
+    { "PRTE_MCA_plm_ssh_no_tree_spawn", TEXT, MUST, "1" },
+    { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none" },
+    { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL },
+    /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
+     * options. The interface is that of the first host: its bare name may mean nothing elsewhere. */
+    { "HYDRA_LAUNCHER", TEXT, MUST, "ssh" },
+    { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, "rsh" },
+    { "HYDRA_RMK", TEXT, MUST, "user" },
+    { "HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich" },
+    { "HYDRA_IFACE", INTERFACE, MAY, NULL },
+    /* Intel MPI: Hydra as well, with names of its own. */
+    { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, "ssh" },
+    { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, "rsh" },
+    { "I_MPI_HYDRA_RMK", TEXT, MUST, "user" },
+    { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich" },
+    { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, NULL },
+    { "FI_TCP_IFACE", INTERFACE, MAY, NULL },
+    /* pdsh runs the ssh of PATH, which is ours. */
+    { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh" },
+};
+
+bool rg_engine_used(const struct rg_msg_setup *setup)
+{
+    return setup->engine && *setup->engine && strcmp(setup->engine, "native") != 0;
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+/* An engine on the first host would take this name for that host. */
+static bool looks_local(const char *name, size_t length, const char *own)
+{
+    size_t short_length = strcspn(own, ".");
+
+    return (length == 9 && strncasecmp(name, "localhost", 9) == 0) ||
+           strncasecmp(name, "localhost.", 10) == 0 || strncmp(name, "127.", 4) == 0 ||
+           strncmp(name, "::1:", 4) == 0 ||
+           (length && length == strlen(own) && strncasecmp(name, own, length) == 0) ||
+           (length && length == short_length && strncasecmp(name, own, length) == 0);
+}
+
+/* Only an agent on the first host knows that host's own name, and only engines there look at it. */
+int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts)
+{
+    char own[256] = "";
+    int r = 0;
+
+    if (setup->host_index != 0 || gethostname(own, sizeof(own) - 1) < 0)
+        own[0] = '\0';
+    for (size_t i = 0; r == 0 && i < setup->hosts.count; i++) {
+        const char *entry = setup->hosts.v[i], *colon = strrchr(entry, ':');
+        if (i > 0 && colon && looks_local(entry, (size_t) (colon - entry), own))
+            r = rg_strv_addf(hosts, RG_ENGINE_ALIAS "%zu%s", i, colon);
+        else
+            r = rg_strv_add(hosts, entry);
+    }
+    return r;
+}
+
+static int set_hostlist(const struct rg_msg_setup *setup, struct rg_strv *env)
+{
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int r = rg_engine_hosts(setup, &hosts);
+
+    for (size_t i = 0; i < hosts.count; i++)
+        rg_buf_printf(&text, "%s%s", i ? "," : "", hosts.v[i]);
+    return r < 0 ? r : rg_env_set(env, "hostlist", rg_buf_text(&text));
+}
+
+/* --- variables -------------------------------------------------------------------------------- */
+
+static bool user_sets(const struct rg_msg_setup *setup, const char *name)
+{
+    return rg_env_get(&setup->env, name) || rg_env_get(&setup->secret_env, name);
+}
+
+/* Include and exclude at once is an error to Open MPI. */
+static bool excludes(const struct rg_msg_setup *setup, const struct setting *s,
+                     const struct rg_strv *env)
+{
+    const char *include = strstr(s->name, "_include");
+    char other[64];
+
+    if (s->from != NETWORK || !include)
+        return false;
+    snprintf(other, sizeof(other), "%.*s_exclude", (int) (include - s->name), s->name);
+    if (rg_env_get(env, other))
+        return true;
+    for (size_t i = 0; i < setup->command.count; i++) {
+        if (strstr(setup->command.v[i], "tcp_if_exclude"))
+            return true;
+    }
+    return false;
+}
+
+static int set_one(const struct rg_msg_setup *setup, const struct setting *s, const char *job_dir,
+                   struct rg_strv *env)
+{
+    const char *value = s->from == NETWORK ? setup->network
+                        : s->from == INTERFACE ? setup->interface : s->text;
+
+    if (!value || !*value || (s->from == FILE_OF && !*job_dir) || user_sets(setup, s->name) ||
+        (s->force == MAY && rg_env_get(env, s->name)) || excludes(setup, s, env))
+        return 0;
+    return s->from == FILE_OF ? rg_env_setf(env, s->name, "%s/%s", job_dir, value)
+                              : rg_env_set(env, s->name, value);
+}
+
+/* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds of
+ * devices, so it is left alone where there are faster ones. */
+static int set_ucx(const struct rg_msg_setup *setup, struct rg_strv *env)
+{
+    static const char name[] = "UCX_NET_DEVICES";
+
+    if (!setup->interface || !*setup->interface || user_sets(setup, name) ||
+        rg_env_get(env, name) || access("/sys/class/infiniband", F_OK) == 0)
+        return 0;
+    return rg_env_set(env, name, setup->interface);
+}
+
+/* The links named rsh and ssh come first, for pdsh and whatever else runs ssh by its name. */
+static int set_path(const char *job_dir, struct rg_strv *env)
+{
+    const char *path = rg_env_get(env, "PATH");
+    rg_autofree char *value = rg_strf("%s:%s", job_dir, path ? path : "/usr/local/bin:/usr/bin:/bin");
+
+    return value ? rg_env_set(env, "PATH", value) : -ENOMEM;
+}
+
+int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, struct rg_strv *env)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < rg_array_len(settings); i++)
+        r = set_one(setup, &settings[i], job_dir, env);
+    if (r == 0)
+        r = set_ucx(setup, env);
+    if (r == 0 && rg_engine_used(setup) && !user_sets(setup, "hostlist"))
+        r = set_hostlist(setup, env);
+    if (r == 0 && rg_engine_used(setup) && *job_dir)
+        r = set_path(job_dir, env);
+    return r;
+}
