@@ -16,7 +16,9 @@ static const char *address_of(const struct rg_plan *plan, int host)
 {
     const char *name = plan->hosts[host].name;
 
-    return rg_host_is_local(name) ? "127.0.0.1" : name;
+    if (plan->hosts[host].address)
+        return plan->hosts[host].address;
+    return plan->nhosts == 1 || rg_host_is_local(name) ? "127.0.0.1" : name;
 }
 
 static int add_coordinates(const struct rg_plan *plan, const struct rg_plan_rank *r,

@@ -134,6 +134,7 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
     session->state = STATE_ENDING;
     rg_timer_stop(&session->start_timer);
     rg_timer_stop(&session->job_timer);
+    rg_timer_stop(&session->network_timer);
     stop_the_unready(session, was_running);
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
@@ -464,6 +465,7 @@ static void stop_timers(struct rg_session *session)
     struct rg_timer *const timers[] = {
         &session->fence_timer, &session->start_timer, &session->job_timer, &session->grace_timer,
         &session->hard_timer,  &session->tick_timer,  &session->end_timer,
+        &session->network_timer,
     };
 
     for (size_t i = 0; i < rg_array_len(timers); i++)
@@ -490,6 +492,8 @@ void rg_session_destroy(struct rg_session *session)
     rg_strv_fini(&session->env);
     rg_strv_fini(&session->secret_env);
     rg_fence_destroy(session->fence);
+    session_remotes_fini(session);
+    rg_network_destroy(session->network);
     free(session->hosts);
     free(session->ranks);
     free(session->facts);

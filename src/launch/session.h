@@ -28,6 +28,7 @@
 #include "launch/plan.h"
 #include "spec/job.h"
 
+struct rg_doctor_input;
 struct rg_session;
 
 enum rg_end { RG_END_EXIT, RG_END_SIGNAL, RG_END_NOT_STARTED, RG_END_LOST };
@@ -74,6 +75,9 @@ struct rg_session_ops {
      * rg_session_pause_output. */
     void (*on_output)(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes);
     void (*on_rank_ended)(void *arg, const struct rg_rank_end *end);
+    /* With options.doctor, instead of on_running: what was found, borrowed for the call. The session
+     * ends by itself, nothing was started. */
+    void (*on_examined)(void *arg, const struct rg_doctor_input *found);
     /* A remark worth showing: stall reports, warnings of agents. rank -1: of a host. */
     void (*on_note)(void *arg, int rank, const char *text);
     /* Everything is over and gone; called once, last. */
@@ -83,10 +87,11 @@ struct rg_session_ops {
 struct rg_session_options {
     struct rg_loop *loop;              /* borrowed */
     const struct rg_job *job;          /* borrowed, unchanged until the end */
-    const struct rg_plan *plan;        /* borrowed */
+    struct rg_plan *plan;              /* borrowed; its hosts get their addresses */
     const struct rg_driver_ops *driver;
     const struct rg_session_ops *ops;  /* borrowed */
     void *arg;
+    bool doctor;                       /* look at the hosts, start nothing */
 };
 
 /* Begin. 0 and the session runs in the loop; or -errno with err, exit_code set (69 when the

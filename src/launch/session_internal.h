@@ -4,9 +4,11 @@
  *
  *   session.c         life: creation, states, limits, signals, the end
  *   session_agent.c   one host's agent: its link and what it says
+ *   session_network.c which network connects the hosts; what they are like
  *   session_rank.c    ranks: set-up, ends, fences
  *   session_output.c  output: delivery, credit, back-pressure
  *   session_input.c   standard input
+ *   session_remote.c  remote commands (reigen rsh); session_names.c: which host is meant
  *
  * Thread rule: the loop's thread.
  */
@@ -14,10 +16,13 @@
 #define RG_LAUNCH_SESSION_INTERNAL_H
 
 #include "launch/fence.h"
+#include "launch/network.h"
 #include "launch/session.h"
 #include "launch/tail.h"
 #include "launch/verdict.h"
 #include "wire/msg.h"
+
+struct session_remote;
 
 enum session_state {
     STATE_STARTING, /* agents are on their way */
@@ -39,8 +44,19 @@ struct session_host {
     struct rg_error gone_err;
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
+    struct rg_strv addresses;     /* of its HELLO: "ADDRESS/PREFIX INTERFACE" */
+    char *boot_id;
+    uint64_t netns, instance;
+    uint32_t probe_port;
+    uint64_t asked_ns, asked_realtime_ns; /* when INSPECT was sent; 0: it was not */
+    char *facts;                  /* of INSPECTED; NULL before it came */
+    int64_t clock_ns;             /* its clock minus ours, plus or minus the bound */
+    uint64_t clock_bound_ns;
     uint64_t outstanding;         /* bytes of output that came and were not acknowledged */
     uint64_t uncredited;          /* the part of them that was delivered */
+    char *hostname;               /* of its HELLO */
+    struct session_remote **clients; /* remote commands that were asked for there, by number */
+    uint32_t nclients;            /* slots */
     bool takes_input, input_closed;
     uint64_t input_credit;
     bool input_eof_sent;
@@ -90,6 +106,16 @@ struct rg_session {
     bool paused;               /* Ctrl-Z */
     char output_lost[RG_CAUSE_MAX];
 
+    struct rg_network *network;    /* NULL before all have said HELLO */
+    struct rg_error network_err;   /* why none connects the hosts */
+    struct rg_timer network_timer;
+    size_t nprobes;                /* tries whose outcome is not known */
+    bool network_hurry, network_done;
+    struct session_remote **remotes; /* by number; NULL: free */
+    uint32_t nremotes;         /* slots */
+    char remote_cause[RG_CAUSE_MAX]; /* how the first remote command failed, or "" */
+    bool released;             /* RELEASE was sent */
+
     struct rg_fence *fence;
     struct rg_timer fence_timer, start_timer, job_timer, grace_timer, hard_timer, tick_timer,
         end_timer;
@@ -126,8 +152,25 @@ extern const struct rg_driver_events session_driver_events;
 /* Its ranks and output are over, one way or the other: close the link, let the driver clear up. */
 void session_host_finish(struct session_host *host);
 void session_host_fini(struct session_host *host);
+/* All agents are ready and fit: the ranks are told to start. */
+void session_start_ranks(struct rg_session *session);
 /* The heartbeat of all hosts. */
 void session_tick(void *arg);
+
+/* --- session_network.c ------------------------------------------------------------------------ */
+
+/* Keep what network and doctor need of a HELLO. */
+void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello);
+/* When all hosts have said HELLO: let them find out which network connects them, send SETUP, look
+ * at the hosts where that is wanted, and start the ranks; or end the job with the reason. One host
+ * needs no round trip for it. */
+void session_find_network(struct rg_session *session);
+int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg);
+void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg);
+int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg);
+/* For SETUP; "": not known. */
+const char *session_network_cidr(const struct rg_session *session);
+const char *session_network_interface(const struct session_host *host);
 
 /* --- session_rank.c --------------------------------------------------------------------------- */
 
@@ -157,5 +200,24 @@ void session_drop_output(struct rg_session *session);
 void session_input_init(struct rg_session *session);
 /* The ranks have been told to start. */
 void session_input_start(struct rg_session *session);
+
+/* --- session_remote.c ------------------------------------------------------------------------- */
+
+/* A REMOTE_* message of an agent. 0, or -EBADMSG: it broke the rules. */
+int session_on_remote(struct session_host *host, uint16_t type, const union rg_msg *msg);
+/* It said BYE or is lost: its commands end for their clients, its clients' commands are hung up. */
+void session_remote_host_gone(struct session_host *host);
+/* How a remote command failed while the ranks ran: a signal ended it, or its host was lost. NULL
+ * while none has. An exit code is the caller's to judge, and so is what it closed itself. */
+const char *session_remote_failed(const struct rg_session *session);
+/* All ranks have ended: agents that stay without ranks (SETUP's resident) may go. */
+void session_release(struct rg_session *session);
+void session_remotes_fini(struct rg_session *session);
+
+/* --- session_names.c -------------------------------------------------------------------------- */
+
+/* The host that somebody on host `from` means by name: a name of the plan, its short or full form, a
+ * host's own name, or an address of it; loopback is from. NULL when there is none. */
+struct session_host *session_find_host(struct session_host *from, const char *name);
 
 #endif

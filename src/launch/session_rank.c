@@ -78,6 +78,8 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
         .engine_options = job->engine_options,
         .np = (uint32_t) session->o.plan->np,
         .resident = rg_job_has_engine(job),
+        .network = (char *) session_network_cidr(session),
+        .interface = (char *) session_network_interface(host),
     };
 
     return rg_msg_send(host->channel, RG_MSG_SETUP, &setup);
@@ -115,6 +117,7 @@ static int make_base_env(struct rg_session *session, struct rg_strv *env)
 {
     int r = inherits(session) ? rg_strv_add_all(env, environ) : 0;
 
+    rg_env_forget_launchers(env);
     if (r == 0 && session->env.count)
         r = rg_strv_add_all(env, session->env.v);
     if (r == 0 && session->secret_env.count)
@@ -270,8 +273,10 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
             session->some_failed = true;
         session_end_after_failure(session);
     }
-    if (session->nended == session->o.plan->nranks)
+    if (session->nended == session->o.plan->nranks) {
         rg_timer_stop(&session->grace_timer);
+        session_release(session);
+    }
 }
 
 /* A signal that reigen handed on and that a rank did not survive: the sender's wish, not the rank's
