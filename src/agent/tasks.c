@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "agent/agent.h"
+#include "agent/engine.h"
 #include "agent/rankserver.h"
 #include "base/fd.h"
 #include "base/spawn.h"
@@ -98,11 +99,20 @@ int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
 {
     int r = agent->setup.inherit_env ? rg_strv_add_all(env, environ) : 0;
 
+    rg_env_forget_launchers(env);
     if (r == 0)
         r = set_entries(env, &agent->setup.env);
     if (r == 0)
         r = set_entries(env, &agent->setup.secret_env);
-    return r == 0 ? network_env(agent, env) : r;
+    if (r == 0)
+        r = network_env(agent, env);
+    if (r == 0)
+        r = rg_env_set(env, "REIGEN_JOB_ID", agent->boot.job_id);
+    if (r == 0)
+        r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(agent->server));
+    if (r == 0)
+        r = rg_jobdir_env(&agent->jobdir, env);
+    return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, env) : r;
 }
 
 static int rank_env(const struct rg_task *task, const struct rg_strv *common, struct rg_strv *env)
@@ -114,9 +124,8 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
         snprintf(token + 2 * i, 3, "%02x", task->token[i]);
     if (r == 0)
         r = set_entries(env, &task->spec.env);
-    if (r == 0)
-        r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(task->agent->server));
-    if (r == 0)
+    /* Whoever shows the token is that rank; an engine would hand it to all of its own. */
+    if (r == 0 && !rg_engine_used(&task->agent->setup))
         r = rg_env_set(env, "REIGEN_RANK_TOKEN", token);
     explicit_bzero(token, sizeof(token));
     return r;
@@ -214,6 +223,8 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
     if (getrandom(task->token, sizeof(task->token), 0) != sizeof(task->token))
         return rg_error_set(err, EIO, "no random bytes from the kernel");
     int r = rank_env(task, common, &env);
+    if (r == 0 && (r = rg_engine_prepare(&task->agent->setup, &env, err)) < 0)
+        return r;
     if (r == 0)
         r = task->spec.pty ? open_terminal(task, &ends) : open_pipes(task, &ends);
     if (r < 0)

@@ -342,3 +342,14 @@ const char *rg_status_text(int wait_status, char *buf, size_t nbytes)
         snprintf(buf, nbytes, "exit code %d", WEXITSTATUS(wait_status));
     return buf;
 }
+
+void rg_env_forget_launchers(struct rg_strv *env)
+{
+    static const char *const names[] = {
+        "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK", "PMI_SIZE", "PMIX_NAMESPACE", "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK",
+        "TORCHELASTIC_RUN_ID", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT" };
+
+    for (size_t i = 0; i < rg_array_len(names); i++)
+        rg_env_unset(env, names[i]);
+}

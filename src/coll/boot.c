@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "coll/boot/launchers.h"
+
 struct rg_boot {
     const struct rg_boot_ops *ops;
     void *state;
@@ -11,21 +13,64 @@ struct rg_boot {
     pthread_mutex_t lock; /* a note may come from any thread while another polls */
 };
 
-static const struct rg_boot_ops *const boots[] = { &rg_boot_agent, &rg_boot_env, &rg_boot_single };
+/* The innermost launcher comes first: each of these may have been started by one further down. */
+static const struct rg_boot_ops *const boots[] = { &rg_boot_agent, &rg_boot_rendezvous,
+                                                   &rg_boot_mpi,   &rg_boot_pmix,
+                                                   &rg_boot_pmi,   &rg_boot_env,
+                                                   &rg_boot_single };
+
+static int find_boot(const struct rg_config *config, const struct rg_boot_ops **ret_ops,
+                     struct rg_error *err)
+{
+    bool torchrun = rg_launched_by_torchrun();
+
+    for (size_t i = 0; i < rg_array_len(boots); i++) {
+        const struct rg_boot_ops *ops = boots[i];
+        bool older = ops == &rg_boot_mpi || ops == &rg_boot_pmix || ops == &rg_boot_pmi;
+        int r = torchrun && older ? 0 : ops->detect(config, err);
+
+        if (r > 0 && ops == &rg_boot_single)
+            r = rg_claim_check_alone(err) < 0 ? -err->errnum : 1;
+        if (r != 0) {
+            *ret_ops = ops;
+            return r < 0 ? r : 0;
+        }
+    }
+    return rg_error_set(err, ENOTSUP, "no boot"); /* single takes all */
+}
+
+static int named_boot(const struct rg_config *config, const struct rg_boot_ops **ret_ops,
+                      struct rg_error *err)
+{
+    for (size_t i = 0; i < rg_array_len(boots); i++) {
+        const struct rg_boot_ops *ops = boots[i];
+
+        if (strcmp(config->boot, ops->name) != 0)
+            continue;
+        int r = ops->variables ? ops->detect(config, err) : 1;
+
+        if (r == 0)
+            return rg_error_set(err, EINVAL, "REIGEN_BOOT=%s: this process was not started so: %s "
+                                "not set", config->boot, ops->variables);
+        *ret_ops = ops;
+        return r < 0 ? r : 0;
+    }
+    return rg_error_set(err, EINVAL, "REIGEN_BOOT=%s: give agent, rendezvous, mpi, pmix, pmi, env "
+                        "or single", config->boot);
+}
 
 int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
                  struct rg_error *err)
 {
     rg_autofree struct rg_boot *boot = calloc(1, sizeof(*boot));
-    int r = 0;
+    struct rg_error unheard = RG_ERROR_INIT;
+    int r;
 
+    err = err ? err : &unheard;
     if (!boot)
         return rg_error_set(err, ENOMEM, "out of memory");
-    for (size_t i = 0; i < rg_array_len(boots) && r == 0; i++) {
-        boot->ops = boots[i];
-        r = boot->ops->detect(config, err);
-    }
-    if (r > 0)
+    r = config->boot[0] ? named_boot(config, &boot->ops, err) : find_boot(config, &boot->ops, err);
+    if (r == 0)
         r = boot->ops->open(config, deadline_ns, &boot->state, &boot->identity, err);
     if (r < 0)
         return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How ranks find each other: one vtable over the ways of being started (boot/agent.c, boot/env.c,
- * boot/single.c). All it offers is an identity and fences: an allgather of small blobs over any
+ * How ranks find each other: one vtable over the ways of being started (boot/agent.c, pmix.c,
+ * pmi_boot.c, mpi.c, rendezvous.c, env.c, single.c). All it offers is an identity and fences: an allgather of small blobs over any
  * rank, slow but always there.
  *
  * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread
@@ -41,6 +41,9 @@ struct rg_boot_identity {
 
 struct rg_boot_ops {
     const char *name; /* "agent" */
+    /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
+     * without it. */
+    const char *variables;
     /* 1: these variables are for me, 0: not, -errno: for me, but broken. */
     int (*detect)(const struct rg_config *config, struct rg_error *err);
     int (*open)(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
@@ -60,11 +63,16 @@ struct rg_boot_ops {
 
 /* The ways of being started, tried in this order (boot.c). */
 extern const struct rg_boot_ops rg_boot_agent;
+extern const struct rg_boot_ops rg_boot_rendezvous;
+extern const struct rg_boot_ops rg_boot_mpi;
+extern const struct rg_boot_ops rg_boot_pmix;
+extern const struct rg_boot_ops rg_boot_pmi;
 extern const struct rg_boot_ops rg_boot_env;
 extern const struct rg_boot_ops rg_boot_single;
 
-/* Find and open the boot that the environment speaks of. 0; -ETIMEDOUT, -EINVAL, -EPERM,
- * -ECONNREFUSED. */
+/* Find and open the boot that the environment speaks of, or REIGEN_BOOT names. 0; -ETIMEDOUT,
+ * -EINVAL, -EPERM, -ECONNREFUSED; -EPROTO: a launcher started several ranks, and none of the boots
+ * leads to the others. */
 int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
                  struct rg_error *err);
 /* Some of the ranks as a world of their own (boot/comm.c): *boot becomes one of these n ranks, in

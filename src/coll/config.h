@@ -15,7 +15,7 @@
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
 
-enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2 };
+enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2, RG_PLANE_MPI = 4 };
 
 struct rg_config {
     uint64_t start_timeout_ms;   /* REIGEN_START_TIMEOUT, HOROVOD_START_TIMEOUT, else
@@ -34,7 +34,10 @@ struct rg_config {
     bool autotune;
     int autotune_warmup, autotune_steps, autotune_samples;
     char autotune_log[4096];
-    unsigned planes;             /* REIGEN_PLANES: RG_PLANE_* that may be used */
+    /* REIGEN_PLANES: RG_PLANE_* that may be used. Unset: shm, tcp, and mpi where REIGEN_MPI is 1 or
+     * names a library, or HOROVOD_CPU_OPERATIONS or HOROVOD_CONTROLLER is mpi */
+    unsigned planes;
+    bool mpi_asked;              /* by REIGEN_MPI or REIGEN_PLANES */
     /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
     int spin_us;
     int log_level;               /* REIGEN_LOG_LEVEL, HOROVOD_LOG_LEVEL: enum rg_log_level */
@@ -50,6 +53,7 @@ struct rg_config {
     int naffinity;               /* 0: not set */
     uint16_t master_port;        /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */
     char key_file[4096];         /* REIGEN_KEY_FILE or "" */
+    char boot[16];               /* REIGEN_BOOT: the boot to take, or "" */
     char interface[64];          /* REIGEN_NETWORK_INTERFACE, HOROVOD_GLOO_IFACE (name or CIDR) */
 };
 

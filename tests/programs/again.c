@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: again TIMES [TIMEOUT_MS]
+ * usage: again TIMES [TIMEOUT_MS [KEPT]]
  * Joins the job and leaves it, again and again, an allreduce in between; leaves no descriptor and
- * no thread behind. Says "rank R of N" each time; when init fails "init NUMBER TEXT".
+ * no thread behind, with KEPT=1 none but the first time, as connections to the launcher of an MPI
+ * are kept until the process ends. Says "rank R of N" each time; when init fails "init NUMBER
+ * TEXT".
  */
 #include "program.h"
 
@@ -50,6 +52,10 @@ int main(int argc, char **argv)
         expect(reigen_shutdown(), 0, "shutdown");
         expect(reigen_is_initialized(), 0, "is_initialized");
         expect(reigen_barrier(), -ENOTCONN, "barrier after shutdown");
+        if (i == 0 && argument(argc, argv, 3, 0)) {
+            nfds = entries("/proc/self/fd");
+            nthreads = entries("/proc/self/task");
+        }
         if (entries("/proc/self/fd") != nfds)
             fail("%d descriptors, and %d before", entries("/proc/self/fd"), nfds);
         if (entries("/proc/self/task") > nthreads + TOOL_THREADS)

@@ -6,6 +6,7 @@
 
 #include "base/time.h"
 #include "coll/boot/client.h"
+#include "coll/boot/launchers.h"
 #include "coll/boot/vars.h"
 #include "coll/sock.h"
 
@@ -14,11 +15,15 @@
 /* Fences of this rank's life are counted over every init of the process. */
 static uint32_t generation;
 
-/* A launcher under ours (torchrun under reigen run) started this process: its numbers count, the
- * agent knows nothing of them. */
+/* A launcher under ours (torchrun or mpirun under reigen run) started this process: its numbers
+ * count, the agent knows nothing of them. Those of a launcher around ours the agent has taken
+ * away. */
 static bool belongs_to_nested_launcher(void)
 {
     int rank, size, inner_rank, inner_size;
+
+    if (rg_launched_by_mpi())
+        return true;
 
     if (!rg_var("MASTER_ADDR") ||
         rg_var_rank_size("RANK", "WORLD_SIZE", &inner_rank, &inner_size, NULL) != 1 ||
@@ -31,7 +36,10 @@ static int detect(const struct rg_config *config, struct rg_error *err)
 {
     (void) config;
     (void) err;
-    return rg_var("REIGEN_AGENT_SOCKET") && !belongs_to_nested_launcher();
+    /* What an engine or a user's script has started finds the agent's socket too, but is no rank of
+     * the agent's. */
+    return rg_var("REIGEN_AGENT_SOCKET") && (rg_var("REIGEN_RANK") || rg_var("REIGEN_SIZE")) &&
+           !belongs_to_nested_launcher();
 }
 
 static int read_token(uint8_t token[RG_RANK_TOKEN_NBYTES], struct rg_error *err)
@@ -185,6 +193,7 @@ static void after_fork(void *state)
 
 const struct rg_boot_ops rg_boot_agent = {
     .name = "agent",
+    .variables = "REIGEN_AGENT_SOCKET, REIGEN_RANK and REIGEN_SIZE are",
     .detect = detect,
     .open = open_agent,
     .fence = fence,

@@ -6,6 +6,9 @@
  * Who may come: with a key (REIGEN_KEY_FILE) whoever has it, over TCP inside a Noise link; without
  * one, the processes of this user on this host, over an abstract unix socket whose peers' uid both
  * sides check. docs/protocol.md, "Boot by RANK".
+ *
+ * After the fences this boot sees nothing: a closed socket is no death, and rank 0 has no thread
+ * here.
  */
 #include "coll/boot/env.h"
 
@@ -18,6 +21,7 @@
 #include "base/time.h"
 #include "coll/boot/client.h"
 #include "coll/boot/server.h"
+#include "coll/boot/silent.h"
 #include "coll/boot/single.h"
 #include "coll/boot/vars.h"
 
@@ -233,13 +237,13 @@ static int find_server(struct env *env, uint64_t deadline_ns, struct rg_error *e
     }
     uint64_t waited_ms = (rg_now_ns() - began_ns) / RG_NS_PER_MS;
 
-    return rg_error_set_exit(err, ETIMEDOUT, 124, "rank %d: rank 0 did not answer at MASTER_ADDR="
-                             "%s, ports %d-%d, within %.*f s (%s)", job->rank, job->master,
-                             job->first_port, job->first_port + job->nports - 1,
+    return rg_error_set_exit(err, ETIMEDOUT, 124, "rank %d: rank 0 did not answer at %s=%s, "
+                             "ports %d-%d, within %.*f s (%s)", job->rank, job->master_name,
+                             job->master, job->first_port, job->first_port + job->nports - 1,
                              waited_ms < 10000, (double) waited_ms / 1000, worst.text);
 }
 
-static void close_env(void *state, bool goodbye)
+void rg_env_close(void *state, bool goodbye)
 {
     struct env *env = state;
 
@@ -265,22 +269,22 @@ static void tell_identity(const struct env *env, struct rg_boot_identity *identi
                  "REIGEN_KEY_FILE prevents it");
 }
 
-static int open_env(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                    struct rg_boot_identity *ret_identity, struct rg_error *err)
+int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, uint64_t deadline_ns,
+                void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
     struct env *env = calloc(1, sizeof(*env));
-    int r;
+    int r = 0;
 
     if (!env)
         return rg_error_set(err, ENOMEM, "out of memory");
     env->client.conn.fd = -1;
-    r = rg_env_read_job(config, &env->job, err);
-    if (r == 0 && env->job.size > 1)
+    env->job = *job;
+    if (env->job.size > 1)
         r = choose_trust(config, &env->job, err);
     if (r == 0 && env->job.size > 1)
         r = env->job.rank == 0 ? serve(env, err) : find_server(env, deadline_ns, err);
     if (r < 0) {
-        close_env(env, false);
+        rg_env_close(env, false);
         return r;
     }
     if (env->job.rank > 0 && env->client.has_key)
@@ -290,7 +294,16 @@ static int open_env(const struct rg_config *config, uint64_t deadline_ns, void *
     return 0;
 }
 
-static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+static int open_env(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                    struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    struct rg_env_job job;
+    int r = rg_env_read_job(config, &job, err);
+
+    return r < 0 ? r : rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
+}
+
+int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err)
 {
     struct env *env = state;
@@ -303,30 +316,7 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     return rg_client_fence(&env->client, blob, nbytes, deadline_ns, ret_blobs, err);
 }
 
-/* After the fences this boot sees nothing: a closed socket is no death, and rank 0 has no thread
- * here. Peers are watched by the team's pidfds and by heartbeats between nodes. */
-static int poll_fd(void *state)
-{
-    (void) state;
-    return -1;
-}
-
-static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
-{
-    (void) state;
-    (void) ret_rank;
-    (void) err;
-    return 0;
-}
-
-static void note(void *state, int level, const char *text)
-{
-    (void) state;
-    (void) level;
-    (void) text;
-}
-
-static void after_fork(void *state)
+void rg_env_after_fork(void *state)
 {
     struct env *env = state;
 
@@ -338,12 +328,13 @@ static void after_fork(void *state)
 
 const struct rg_boot_ops rg_boot_env = {
     .name = "env",
+    .variables = "RANK and WORLD_SIZE are",
     .detect = detect,
     .open = open_env,
-    .fence = fence,
-    .poll_fd = poll_fd,
-    .poll = poll_deaths,
-    .note = note,
-    .close = close_env,
-    .after_fork = after_fork,
+    .fence = rg_env_fence,
+    .poll_fd = rg_silent_poll_fd,
+    .poll = rg_silent_poll,
+    .note = rg_silent_note,
+    .close = rg_env_close,
+    .after_fork = rg_env_after_fork,
 };

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and their companions say of the job, and where
- * its ranks meet.
+ * its ranks meet; and the meeting itself, for whoever has learnt that otherwise (rendezvous.c).
  *
- * Thread rule: the thread in reigen_init. rg_env_resolve may block as long as the resolver does.
+ * Thread rule: the thread in reigen_init. rg_env_resolve may block as long as the resolver does,
+ * rg_env_meet and rg_env_fence until their deadline.
  */
 #ifndef RG_COLL_BOOT_ENV_H
 #define RG_COLL_BOOT_ENV_H
 
+#include "coll/boot.h"
 #include "coll/config.h"
 #include "coll/sock.h"
 #include "wire/link.h"
@@ -27,6 +29,7 @@ enum rg_trust {
 struct rg_env_job {
     int rank, size, local_rank, local_size, cross_rank, cross_size; /* -1: not said */
     char master[256];            /* MASTER_ADDR */
+    const char *master_name;     /* "MASTER_ADDR": who said so */
     int first_port, nports;
     enum rg_trust trust;
     int naddresses;              /* 0 until resolved */
@@ -50,5 +53,16 @@ void rg_env_socket_name(uint16_t port, char ret_name[RG_ENV_NAME_MAX]);
  * loopback; else, as behind a service's address, everywhere. */
 void rg_env_listen_address(const struct rg_env_job *job, uint16_t port,
                            struct rg_sockaddr *ret_address);
+
+/* Rank 0 listens; the others find it and are let in. 0 and the state of rg_env_fence and its like,
+ * which rg_env_close frees; or -errno. Takes what the caller knows: job's numbers, master, ports,
+ * facts. */
+int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, uint64_t deadline_ns,
+                void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err);
+/* As in rg_boot_ops. */
+int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err);
+void rg_env_close(void *state, bool goodbye);
+void rg_env_after_fork(void *state);
 
 #endif

@@ -73,7 +73,7 @@ int rg_env_read_job(const struct rg_config *config, struct rg_env_job *ret_job,
                     struct rg_error *err)
 {
     struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                              .cross_size = -1 };
+                              .cross_size = -1, .master_name = "MASTER_ADDR" };
     const char *master = rg_var("MASTER_ADDR");
     int r = rg_var_rank_size("RANK", "WORLD_SIZE", &job.rank, &job.size, err);
     bool torch = r == 1;
@@ -130,7 +130,7 @@ int rg_env_resolve(struct rg_env_job *job, struct rg_error *err)
         rg_sock_parse("127.0.0.1:0", &loopback) == 0)
         job->addresses[job->naddresses++] = loopback;
     if (job->naddresses == 0)
-        return rg_error_set(err, EHOSTUNREACH, "MASTER_ADDR=%s: %s", job->master,
+        return rg_error_set(err, EHOSTUNREACH, "%s=%s: %s", job->master_name, job->master,
                             r == EAI_SYSTEM ? strerror(errno) : r ? gai_strerror(r)
                                                                   : "it has no address");
     return 0;
@@ -151,8 +151,8 @@ int rg_env_check_one_host(struct rg_env_job *job, struct rg_error *err)
     for (int i = 0; i < job->naddresses; i++)
         if (rg_sock_is_local(&job->addresses[i]))
             return 0;
-    return rg_error_set_exit(err, EPERM, 77, "the job has several hosts (MASTER_ADDR=%s is not "
-                             "this one) and no key: %s", job->master, remedy);
+    return rg_error_set_exit(err, EPERM, 77, "the job has several hosts (%s=%s is not this "
+                             "one) and no key: %s", job->master_name, job->master, remedy);
 }
 
 void rg_env_socket_name(uint16_t port, char ret_name[RG_ENV_NAME_MAX])

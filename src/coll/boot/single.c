@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "coll/boot/silent.h"
+
 int rg_single_fence(const void *blob, size_t nbytes, struct rg_blob *ret_blobs)
 {
     uint8_t *copy = malloc(nbytes + 1);
@@ -47,36 +49,10 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
 }
 
-static int poll_fd(void *state)
-{
-    (void) state;
-    return -1;
-}
-
-static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
-{
-    (void) state;
-    (void) ret_rank;
-    (void) err;
-    return 0;
-}
-
-static void note(void *state, int level, const char *text)
-{
-    (void) state;
-    (void) level;
-    (void) text;
-}
-
 static void close_single(void *state, bool goodbye)
 {
     (void) state;
     (void) goodbye;
-}
-
-static void after_fork(void *state)
-{
-    (void) state;
 }
 
 const struct rg_boot_ops rg_boot_single = {
@@ -84,9 +60,9 @@ const struct rg_boot_ops rg_boot_single = {
     .detect = detect,
     .open = open_single,
     .fence = fence,
-    .poll_fd = poll_fd,
-    .poll = poll_deaths,
-    .note = note,
+    .poll_fd = rg_silent_poll_fd,
+    .poll = rg_silent_poll,
+    .note = rg_silent_note,
     .close = close_single,
-    .after_fork = after_fork,
+    .after_fork = rg_silent_after_fork,
 };

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Through the MPI that this process has: an MPI library owns the connection to its launcher, so
+ * where mpi4py is beside us, or the program is an MPI program, fences are MPI's collectives on a
+ * communicator of our own.
+ *
+ * Under a PMIx server there is no need to: its client library serves several users in one process,
+ * and ranks that have not loaded MPI can be met. Hence this boot serves what PMI has started
+ * (MPICH, Intel MPI), any MPI without PMIx, and whoever asks for it by REIGEN_BOOT=mpi.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "coll/boot/launchers.h"
+#include "coll/boot/pmix_library.h"
+#include "coll/boot/silent.h"
+#include "coll/boot/single.h"
+#include "coll/boot/vars.h"
+#include "coll/mpi_shim.h"
+
+/* Kept over a later init: making a communicator takes all ranks, and so does freeing it. */
+static const struct rg_mpi_shim_ops *ops;
+static struct rg_mpi_comm the_comm;
+static bool comm_made, comm_broken;
+
+struct mpi_boot {
+    int size;
+};
+
+/* Whether an MPI that nobody has initialised belongs to the launcher that started this process.
+ * Debian's libtorch, for one, loads Open MPI whatever the launcher is. */
+static bool fits_launcher(const struct rg_mpi_shim_ops *found)
+{
+    const struct rg_pmix_library *library;
+    bool openmpi = strcmp(found->abi, "openmpi") == 0;
+
+    if (rg_var("PMIX_NAMESPACE"))
+        return openmpi && rg_pmix_library_load(&library, NULL) < 0;
+    return !openmpi && rg_var("PMI_FD");
+}
+
+/* Started by a launcher whose variables we do not know. */
+static bool has_company(const struct rg_mpi_shim_ops *found)
+{
+    struct rg_mpi_comm world;
+
+    return found->world(&world) == 0 && world.size > 1;
+}
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    const struct rg_mpi_shim_ops *found;
+    bool launched = rg_launched_by_mpi();
+
+    (void) config;
+    if (!rg_mpi_present() || rg_mpi_shim_load(&found, NULL) < 0)
+        return 0;
+    if (found->finalized())
+        return launched && !rg_var("PMIX_NAMESPACE")
+                   ? rg_error_set(err, EPERM, "MPI has been finalised in this process, and with it "
+                                  "the connection to the launcher: call init before MPI_Finalize")
+                   : 0;
+    if (found->initialized())
+        return (launched || has_company(found)) &&
+               (!rg_var("PMIX_NAMESPACE") || fits_launcher(found));
+    return launched && fits_launcher(found);
+}
+
+static int start_mpi(struct rg_error *err)
+{
+    int level, code, r = rg_mpi_shim_load(&ops, err);
+
+    if (r < 0)
+        return r;
+    if (ops->finalized())
+        return rg_error_set(err, EPERM, "MPI has been finalised in this process: call init before "
+                            "MPI_Finalize");
+    code = ops->initialized() ? 0 : ops->init(&level);
+    return code == 0 ? 0 : rg_mpi_error(ops, code, "MPI_Init_thread", err);
+}
+
+static int make_comm(struct rg_error *err)
+{
+    struct rg_mpi_comm world;
+    int code;
+
+    if (comm_broken)
+        return rg_error_set(err, ECONNRESET, "MPI's communicator of Reigen has failed before in "
+                            "this process");
+    if (comm_made)
+        return 0;
+    code = ops->world(&world);
+    /* N worlds of one: this MPI and the launcher are strangers to each other. */
+    if (code == 0 && world.size == 1 && rg_claim_check_alone(err) < 0)
+        return rg_error_prepend(err, "MPI in this process (%s) knows one rank only, so it is not "
+                                "the MPI of the launcher", ops->abi);
+    if (code == 0)
+        code = ops->dup(&world, &the_comm);
+    if (code != 0)
+        return rg_mpi_error(ops, code, "MPI_Comm_dup", err);
+    comm_made = true;
+    return 0;
+}
+
+static void read_places(struct rg_boot_identity *identity)
+{
+    struct rg_mpi_comm local;
+
+    if (ops->local(&the_comm, &local) != 0)
+        return;
+    identity->local_rank = local.rank;
+    identity->local_size = local.size;
+    ops->free(&local);
+}
+
+static int fence_comm(const void *blob, size_t nbytes, uint64_t deadline_ns,
+                      struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    int r;
+
+    if (comm_broken || ops->finalized())
+        return rg_error_set(err, ECONNRESET, "MPI has %s in this process",
+                            comm_broken ? "failed" : "been finalised");
+    r = rg_mpi_fence(ops, &the_comm, blob, nbytes, deadline_ns, ret_blobs, err);
+    comm_broken = r < 0;
+    return r;
+}
+
+static int share_key(struct rg_boot_identity *identity, uint64_t deadline_ns, struct rg_error *err)
+{
+    uint8_t key[RG_KEY_NBYTES];
+    rg_autofree struct rg_blob *blobs = calloc((size_t) identity->size, sizeof(*blobs));
+    int r = blobs ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+
+    if (r == 0 && identity->rank == 0 && rg_key_generate(key) < 0)
+        r = rg_error_set(err, ENOSYS, "no randomness for a key");
+    if (r == 0)
+        r = fence_comm(key, identity->rank == 0 ? sizeof(key) : 0, deadline_ns, blobs, err);
+    explicit_bzero(key, sizeof(key));
+    if (r < 0)
+        return r;
+    if (blobs[0].nbytes == RG_KEY_NBYTES) {
+        memcpy(identity->key, blobs[0].data, RG_KEY_NBYTES);
+        explicit_bzero(blobs[0].data, RG_KEY_NBYTES);
+    } else {
+        r = rg_error_set(err, EBADMSG, "rank 0 gave no key");
+    }
+    free(blobs[0].data);
+    return r;
+}
+
+static void close_mpi(void *state, bool goodbye)
+{
+    (void) goodbye;
+    free(state);
+}
+
+static int open_mpi(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                    struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
+                                         .cross_size = -1 };
+    struct mpi_boot *boot = calloc(1, sizeof(*boot));
+    int r = boot ? start_mpi(err) : rg_error_set(err, ENOMEM, "out of memory");
+
+    (void) config;
+    if (r == 0)
+        r = make_comm(err);
+    if (r == 0) {
+        identity.rank = the_comm.rank;
+        identity.size = the_comm.size;
+        read_places(&identity);
+        identity.has_key = identity.size > 1;
+        identity.one_host = identity.size == 1;
+    }
+    if (r == 0 && identity.size > 1)
+        r = share_key(&identity, deadline_ns, err);
+    if (r < 0) {
+        free(boot);
+        return r;
+    }
+    boot->size = identity.size;
+    *ret_identity = identity;
+    *ret_state = boot;
+    return 0;
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    struct mpi_boot *boot = state;
+
+    if (boot->size == 1)
+        return rg_single_fence(blob, nbytes, ret_blobs) < 0
+                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return fence_comm(blob, nbytes, deadline_ns, ret_blobs, err);
+}
+
+const struct rg_boot_ops rg_boot_mpi = {
+    .name = "mpi",
+    .detect = detect,
+    .open = open_mpi,
+    .fence = fence,
+    .poll_fd = rg_silent_poll_fd,
+    .poll = rg_silent_poll,
+    .note = rg_silent_note,
+    .close = close_mpi,
+    .after_fork = rg_silent_after_fork,
+};
