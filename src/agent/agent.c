@@ -11,9 +11,11 @@
 #include <sys/prctl.h>
 
 #include "agent/addresses.h"
+#include "agent/engine.h"
 #include "agent/inspect.h"
 #include "agent/probe.h"
 #include "agent/rankserver.h"
+#include "agent/remote.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -45,7 +47,7 @@ void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
 void rg_agent_advance(struct rg_agent *agent)
 {
     rg_agent_sweep(agent);
-    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent))
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || rg_remotes_busy(agent))
         return;
     agent->state = RG_AGENT_DONE;
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->nleft });
@@ -112,6 +114,19 @@ static void start_lease(struct rg_agent *agent, uint64_t lease_ms)
                    lease_tick, agent);
 }
 
+/* Ranks need none of it unless they ask for remote commands, so its lack is no failure. */
+static void make_jobdir(struct rg_agent *agent)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    const char *given = *agent->boot.job_dir ? agent->boot.job_dir : NULL;
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+
+    if (rg_engine_hosts(&agent->setup, &hosts) < 0)
+        rg_agent_note(agent, "no memory for the list of hosts");
+    if (rg_jobdir_make(given, &hosts, &agent->jobdir, &err) < 0)
+        rg_agent_note(agent, "%s: %s", agent->setup.host, err.text);
+}
+
 static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
 {
     agent->setup = *setup;
@@ -119,6 +134,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     agent->has_setup = true;
     agent->credit = agent->setup.output_window;
     start_lease(agent, agent->setup.lease_ms);
+    make_jobdir(agent);
 }
 
 static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
@@ -140,6 +156,7 @@ static void on_kill(struct rg_agent *agent)
         rg_inspect_stop(agent);
         agent->state = RG_AGENT_GONE;
     }
+    agent->released = agent->release_over = true;
     rg_agent_kill(agent);
     rg_agent_advance(agent);
 }
@@ -172,6 +189,29 @@ static int on_question(struct rg_agent *agent, uint16_t type, const union rg_msg
     return 0;
 }
 
+/* The streams' numbers tell which end of a remote command this is. */
+static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_RELEASE:
+        if (!agent->has_setup || agent->released)
+            return -EBADMSG;
+        rg_remotes_release(agent);
+        rg_agent_advance(agent);
+        return 0;
+    case RG_MSG_REMOTE_START:
+    case RG_MSG_REMOTE_HANGUP: return rg_remote_message(agent, type, msg);
+    case RG_MSG_REMOTE_ENDED: return rg_remote_client_message(agent, type, msg);
+    case RG_MSG_REMOTE_PUT:
+        return msg->remote_data.stream == 0 ? rg_remote_message(agent, type, msg)
+                                            : rg_remote_client_message(agent, type, msg);
+    case RG_MSG_REMOTE_GRANT:
+        return msg->remote_credit.stream == 0 ? rg_remote_client_message(agent, type, msg)
+                                              : rg_remote_message(agent, type, msg);
+    default: return -EBADMSG;
+    }
+}
+
 static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 {
     switch (type) {
@@ -192,7 +232,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
         return 0;
     case RG_MSG_PEER_DIED: rg_rankserver_peer_died(agent->server, &msg->peer_died); return 0;
-    default: return -EBADMSG;
+    default: return on_remote_message(agent, type, msg);
     }
 }
 
@@ -335,7 +375,10 @@ static void finish(struct rg_agent *agent)
     free(agent->tasks);
     rg_inspect_stop(agent);
     rg_prober_destroy(agent->prober);
+    rg_remotes_fini(agent);
     rg_rankserver_destroy(agent->server);
+    rg_remote_clients_fini(agent);
+    rg_jobdir_remove(&agent->jobdir);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
@@ -352,7 +395,7 @@ static void finish(struct rg_agent *agent)
 
 int rg_agent_run(const struct rg_agent_boot *boot)
 {
-    struct rg_agent agent = { .boot = *boot };
+    struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT };
     int r = prepare(&agent);
 
     if (r < 0) {

@@ -7,6 +7,8 @@
  *      WAITING (SETUP, RANKs) --START--> RUNNING --last rank reaped--> SWEEPING --no child left-->
  *      GONE --output sent--> BYE
  *
+ * A resident agent (SETUP) stays RUNNING without ranks until RELEASE, for remote commands.
+ *
  * When the link closes or the launcher is silent for the lease, whatever the state, everything is
  * killed and the process ends.
  *
@@ -21,6 +23,7 @@
 #include <sys/types.h>
 
 #include "agent/boot.h"
+#include "agent/jobdir.h"
 #include "agent/oom.h"
 #include "base/loop.h"
 #include "wire/msg.h"
@@ -31,6 +34,8 @@ struct rg_inspect;
 struct rg_prober;
 struct rg_rankserver;
 struct rg_rankconn;
+struct rg_remote;
+struct rg_remote_client;
 
 /* One stream of a rank's output. */
 struct rg_pump {
@@ -88,6 +93,12 @@ struct rg_agent {
     struct rg_rankserver *server;
     struct rg_prober *prober;   /* until START */
     struct rg_inspect *inspect; /* NULL: none under way */
+    struct rg_jobdir jobdir;   /* from SETUP on */
+    struct rg_remote *remotes; /* remote commands that run here; remote.h */
+    struct rg_remote_client **clients; /* by number; NULL: free. Those whose client is here. */
+    uint32_t nclients;         /* slots */
+    bool released, release_over;
+    struct rg_timer release_timer;
     struct rg_oom oom;
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/remote.h"
 #include "base/fd.h"
 
 void rg_pump_open(struct rg_pump *pump, struct rg_task *task, uint8_t stream, int take_fd)
@@ -105,6 +106,7 @@ void rg_agent_pump(struct rg_agent *agent)
                 rg_io_start(&pump->io, agent->loop, pump->fd, RG_IO_READ, pump_ready, pump);
         }
     }
+    rg_remotes_pump(agent);
 }
 
 bool rg_agent_drained(const struct rg_agent *agent)

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "agent/remote.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 
@@ -23,6 +24,8 @@ struct rg_rankconn {
     struct rg_rankserver *server;
     struct rg_rankconn *prev, *next;
     struct rg_task *task; /* NULL until a good HELLO */
+    struct rg_remote_client *client;
+    bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
     int fd;
     struct rg_io io;
     struct rg_timer timer; /* for the HELLO */
@@ -55,8 +58,10 @@ static void conn_destroy(struct rg_rankconn *conn)
     rg_timer_stop(&conn->timer);
     if (conn->task && conn->task->conn == conn)
         conn->task->conn = NULL;
-    if (!conn->task)
+    if (!conn->task && !conn->is_client)
         server->npending--;
+    if (conn->client)
+        rg_remote_client_gone(rg_steal_ptr(&conn->client));
     if (conn->prev)
         conn->prev->next = conn->next;
     else
@@ -72,7 +77,7 @@ static void conn_destroy(struct rg_rankconn *conn)
 static void refuse(struct rg_rankconn *conn, const char *why)
 {
     conn->doomed = true;
-    if (conn->task || conn->server->stranger_told)
+    if (conn->task || conn->is_client || conn->server->stranger_told)
         return;
     conn->server->stranger_told = true;
     rg_agent_note(conn->server->agent, "refused a stranger on the ranks' socket: %s", why);
@@ -126,6 +131,27 @@ static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_f
     }
     flush_out(conn);
     watch(conn);
+}
+
+/* Closing is left to the loop: shutdown makes a doomed connection readable. */
+static void reap_doomed(struct rg_rankconn *conn)
+{
+    if (conn->doomed)
+        shutdown(conn->fd, SHUT_RDWR);
+}
+
+void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                      const void *object)
+{
+    conn_send(conn, type, fields, object);
+    reap_doomed(conn);
+}
+
+void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                     const void *object)
+{
+    conn->client = NULL;
+    rg_rankconn_send(conn, type, fields, object);
 }
 
 /* --- frames from ranks ------------------------------------------------------------------------ */
@@ -194,6 +220,40 @@ static void on_note(struct rg_rankconn *conn, const struct rg_rankmsg_note *msg)
     rg_agent_send(conn->server->agent, RG_MSG_NOTE, &relay);
 }
 
+static void on_remote(struct rg_rankconn *conn, const struct rg_rankmsg_remote *msg)
+{
+    struct rg_agent *agent = conn->server->agent;
+
+    if (msg->version != RG_PROTOCOL_VERSION) {
+        refuse(conn, "another version of the protocol");
+        return;
+    }
+    rg_timer_stop(&conn->timer);
+    conn->server->npending--;
+    conn->is_client = true;
+    int r = rg_remote_client_open(agent, conn, msg, &conn->client);
+    if (r < 0)
+        rg_rankconn_end(conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields,
+                        &(struct rg_rankmsg_exit){ 255 << 8, strerror(-r) });
+}
+
+/* Of a client of remote commands, or of one that becomes one. */
+static void on_client_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *data,
+                            size_t nbytes)
+{
+    struct rg_rankmsg_remote msg = { 0 };
+
+    if (conn->is_client) {
+        if (conn->client && rg_remote_client_frame(conn->client, type, data, nbytes) < 0)
+            refuse(conn, "");
+    } else if (rg_codec_decode(rg_rankmsg_remote_fields, data, nbytes, &msg) < 0) {
+        refuse(conn, "a broken frame");
+    } else {
+        on_remote(conn, &msg);
+        rg_codec_clear(rg_rankmsg_remote_fields, &msg);
+    }
+}
+
 static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *data, size_t nbytes)
 {
     union {
@@ -206,7 +266,9 @@ static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *dat
                                     : type == RG_RANKMSG_NOTE  ? rg_rankmsg_note_fields
                                                                : NULL;
 
-    if (!conn->task && type != RG_RANKMSG_HELLO) {
+    if (conn->is_client || (!conn->task && type == RG_RANKMSG_REMOTE)) {
+        on_client_frame(conn, type, data, nbytes);
+    } else if (!conn->task && type != RG_RANKMSG_HELLO) {
         refuse(conn, "no HELLO");
     } else if (type == RG_RANKMSG_GOODBYE) {
         conn->task->in_runtime = false;
@@ -223,14 +285,23 @@ static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *dat
     }
 }
 
+/* A stranger is not listened to for long. */
+static size_t frame_max(const struct rg_rankconn *conn, uint16_t type)
+{
+    if (conn->is_client)
+        return RG_MSG_CHUNK_MAX + 64;
+    if (!conn->task && type == RG_RANKMSG_REMOTE)
+        return RG_MSG_COMMAND_MAX + 4096;
+    return conn->task ? RG_RANKMSG_PAYLOAD_MAX : 256;
+}
+
 static void split_frames(struct rg_rankconn *conn)
 {
     while (!conn->doomed && rg_buf_nbytes(&conn->in) >= HEADER_NBYTES) {
         struct rg_reader reader = rg_reader_make(rg_buf_bytes(&conn->in), HEADER_NBYTES);
         uint32_t nbytes = rg_reader_u32(&reader);
         uint16_t type = rg_reader_u16(&reader);
-        size_t cap = conn->task ? RG_RANKMSG_PAYLOAD_MAX : 256;
-        if (nbytes > cap) {
+        if (nbytes > frame_max(conn, type)) {
             refuse(conn, "a frame that is too long");
             return;
         }
@@ -406,13 +477,6 @@ const char *rg_rankserver_name(const struct rg_rankserver *server)
 }
 
 /* --- deaths and relays ------------------------------------------------------------------------ */
-
-/* Closing is left to the loop: shutdown makes a doomed connection readable. */
-static void reap_doomed(struct rg_rankconn *conn)
-{
-    if (conn->doomed)
-        shutdown(conn->fd, SHUT_RDWR);
-}
 
 /* A rank's old connection may still be open when a fresh process of it has come. */
 static bool is_current(const struct rg_rankconn *conn)

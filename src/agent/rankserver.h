@@ -2,7 +2,8 @@
 /*
  * Where the runtimes of this host's ranks come to: a unix socket in the abstract name space, with a
  * random name that only the ranks are told, whose peers must have our uid and a rank's token
- * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths.
+ * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths. Clients of
+ * remote commands (remote.h) come to it too; they need no token.
  *
  * A stranger is refused: another uid at once, a wrong token or garbage at the first frame, silence
  * after RG_RANKSERVER_HELLO_MS; at most RG_RANKSERVER_PENDING_MAX of them wait at a time.
@@ -17,9 +18,18 @@
 #define RG_RANKSERVER_HELLO_MS 10000
 #define RG_RANKSERVER_PENDING_MAX 64
 
+struct rg_field;
+
 /* Listen. 0 or -errno. */
 int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server);
 void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
+
+/* Queue a frame on a connection (remote_client.c's). After rg_rankconn_end's, which is its last, the
+ * connection belongs to no client any more. What cannot be sent follows when the socket takes it. */
+void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                      const void *object);
+void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                     const void *object);
 
 /* What REIGEN_AGENT_SOCKET is: "@reigen-...". Borrowed. */
 const char *rg_rankserver_name(const struct rg_rankserver *server);

@@ -5,6 +5,7 @@
 
 #include "agent/agent.h"
 #include "agent/rankserver.h"
+#include "agent/remote.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -65,6 +66,7 @@ void rg_agent_pause(struct rg_agent *agent, bool pause)
     agent->paused = pause;
     agent->silent_ms = 0;
     send_signal(agent, pause ? SIGSTOP : SIGCONT);
+    rg_remotes_signal(agent, pause ? SIGSTOP : SIGCONT);
 }
 
 size_t rg_agent_kill(struct rg_agent *agent)
@@ -98,6 +100,7 @@ void rg_agent_abandon(struct rg_agent *agent)
             break;
         rg_sleep_ms(2);
     } while (rg_now_ns() < deadline_ns);
+    rg_jobdir_remove(&agent->jobdir);
     _exit(agent->exit_code);
 }
 
@@ -148,6 +151,7 @@ static void child_ended(void *arg, pid_t pid, int status)
             break;
         }
     }
+    rg_remote_child_ended(agent, pid, status);
     rg_agent_advance(agent);
 }
 
@@ -163,7 +167,7 @@ static void sweep_due(void *arg)
 
 void rg_agent_sweep(struct rg_agent *agent)
 {
-    if (agent->state == RG_AGENT_RUNNING && all_ended(agent)) {
+    if (agent->state == RG_AGENT_RUNNING && all_ended(agent) && !rg_remotes_hold(agent)) {
         agent->state = RG_AGENT_SWEEPING;
         agent->sweep_deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
     }

@@ -30,6 +30,7 @@ static void wait_for_gone(struct session_host *host)
 void session_host_finish(struct session_host *host)
 {
     rg_channel_destroy(rg_steal_ptr(&host->channel));
+    session_remote_host_gone(host);
     session_end_streams(host);
     if (host->bye)
         session_set_phase(host, RG_PHASE_ENDED, "");
@@ -140,6 +141,7 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
     if (host->ready)
         return -EBADMSG;
     host->ready = true;
+    host->hostname = rg_steal_ptr(&hello->hostname);
     session_keep_hello(host, hello);
     if (host->session->state != STATE_STARTING) {
         rg_msg_send(host->channel, RG_MSG_KILL, NULL);
@@ -205,6 +207,11 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
         return 0;
     case RG_MSG_STOPPING: on_stopping(host, &msg->signal); return 0;
     case RG_MSG_BYE: on_bye(host, &msg->bye); return 0;
+    case RG_MSG_REMOTE_OPEN:
+    case RG_MSG_REMOTE_DATA:
+    case RG_MSG_REMOTE_CREDIT:
+    case RG_MSG_REMOTE_CLOSE:
+    case RG_MSG_REMOTE_EXIT: return session_on_remote(host, type, msg);
     default: return on_rank_message(host, type, msg);
     }
 }

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/jobdir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+
+#define YOUNG_S 60 /* an agent that has made its directory may not have locked it yet */
+
+/* --- removal ---------------------------------------------------------------------------------- */
+
+/* Empty the directory that take_fd is open on. */
+static void empty_dir(int take_fd, int depth)
+{
+    DIR *list = fdopendir(take_fd);
+    const struct dirent *entry;
+
+    if (!list) {
+        close(take_fd);
+        return;
+    }
+    while ((entry = readdir(list))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            unlinkat(dirfd(list), entry->d_name, 0) == 0 || depth >= RG_JOBDIR_DEPTH_MAX)
+            continue;
+        int fd = openat(dirfd(list), entry->d_name,
+                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        empty_dir(fd, depth + 1);
+        unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(list);
+}
+
+void rg_jobdir_remove(struct rg_jobdir *dir)
+{
+    if (!*dir->path)
+        return;
+    int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        empty_dir(fd, 0);
+    if (!dir->keep) {
+        rmdir(dir->path);
+        *strrchr(dir->path, '/') = '\0';
+        rmdir(dir->path); /* fails while another job of this user has one */
+    }
+    if (dir->fd >= 0)
+        close(rg_steal_fd(&dir->fd));
+    *dir->path = '\0';
+}
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+/* Directories whose agents were killed. */
+static void sweep(const char *base)
+{
+    DIR *list = opendir(base);
+    const struct dirent *entry;
+    struct stat st;
+
+    if (!list)
+        return;
+    while ((entry = readdir(list))) {
+        if (!rg_str_starts(entry->d_name, "job-"))
+            continue;
+        rg_autoclose int fd = openat(dirfd(list), entry->d_name,
+                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0 || time(NULL) - st.st_mtime < YOUNG_S ||
+            flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        empty_dir(dup(fd), 0);
+        unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(list);
+}
+
+/* Ours alone: who could write there could replace rsh. */
+static bool make_base(const char *root, char base[PATH_MAX])
+{
+    struct stat st;
+
+    if (!root || *root != '/' ||
+        snprintf(base, PATH_MAX, "%s/reigen-%u", root, (unsigned) geteuid()) >= PATH_MAX - 16)
+        return false;
+    if (mkdir(base, 0700) < 0 && errno != EEXIST)
+        return false;
+    return lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           !(st.st_mode & 022);
+}
+
+/* The base may vanish in between, as another agent removes it when it is empty. */
+static bool make_in(const char *root, struct rg_jobdir *dir)
+{
+    char base[PATH_MAX];
+
+    for (int attempt = 0; attempt < 3 && make_base(root, base); attempt++) {
+        sweep(base);
+        if (snprintf(dir->path, sizeof(dir->path), "%s/job-XXXXXX", base) < PATH_MAX &&
+            mkdtemp(dir->path))
+            return true;
+    }
+    *dir->path = '\0';
+    return false;
+}
+
+static bool choose(struct rg_jobdir *dir)
+{
+    const char *roots[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp",
+                            "/dev/shm" };
+
+    for (size_t i = 0; i < rg_array_len(roots); i++) {
+        if (make_in(roots[i], dir))
+            return true;
+    }
+    return false;
+}
+
+/* An older one of this name is replaced: the directory may have served another try. */
+static int write_file(const struct rg_jobdir *dir, const char *name, struct rg_buf *text)
+{
+    rg_autoclose int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return -errno;
+    return rg_write_all(fd, rg_buf_text(text), rg_buf_nbytes(text));
+}
+
+static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
+{
+    rg_autobuf struct rg_buf openmpi = RG_BUF_INIT, mpich = RG_BUF_INIT;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        const char *colon = strrchr(hosts->v[i], ':');
+        if (!colon)
+            continue;
+        rg_buf_printf(&openmpi, "%.*s slots=%s\n", (int) (colon - hosts->v[i]), hosts->v[i],
+                      colon + 1);
+        rg_buf_printf(&mpich, "%s\n", hosts->v[i]);
+    }
+    int r = write_file(dir, "hosts", &openmpi);
+    return r < 0 ? r : write_file(dir, "hosts.mpich", &mpich);
+}
+
+static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)
+{
+    static const char *const links[] = { "rsh", "ssh" };
+    char agent[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", agent, sizeof(agent) - 1);
+
+    if (n < 0)
+        return -errno;
+    agent[n] = '\0';
+    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir->fd < 0)
+        return -errno;
+    flock(dir->fd, LOCK_EX | LOCK_NB);
+    for (size_t i = 0; i < rg_array_len(links); i++) {
+        unlinkat(dir->fd, links[i], 0);
+        if (symlinkat(agent, dir->fd, links[i]) < 0)
+            return -errno;
+    }
+    return write_hosts(dir, hosts);
+}
+
+int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_jobdir *ret_dir,
+                   struct rg_error *err)
+{
+    struct rg_jobdir dir = RG_JOBDIR_INIT;
+
+    dir.keep = given != NULL;
+    if (given)
+        snprintf(dir.path, sizeof(dir.path), "%s", given);
+    else if (!choose(&dir))
+        return rg_error_set(err, EROFS, "no directory for the job's files can be made in "
+                            "XDG_RUNTIME_DIR, TMPDIR, /tmp, /var/tmp or /dev/shm: reigen rsh and "
+                            "REIGEN_HOSTFILE are not there; make one of them writable");
+    int r = fill(&dir, hosts);
+    if (r < 0) {
+        rg_error_set(err, -r, "the job's directory %s: %s", dir.path, strerror(-r));
+        rg_jobdir_remove(&dir);
+        return r;
+    }
+    *ret_dir = dir;
+    return 0;
+}
+
+int rg_jobdir_env(const struct rg_jobdir *dir, struct rg_strv *env)
+{
+    if (!*dir->path)
+        return 0;
+    int r = rg_env_set(env, "REIGEN_JOB_DIR", dir->path);
+    if (r == 0)
+        r = rg_env_setf(env, "REIGEN_RSH", "%s/rsh", dir->path);
+    return r < 0 ? r : rg_env_setf(env, "REIGEN_HOSTFILE", "%s/hosts", dir->path);
+}
