@@ -33,7 +33,7 @@ bool rg_engine_used(const struct rg_msg_setup *setup);
  * host to an engine there, though another is meant (localhost, 127.0.0.2, the first host's own
  * hostname), become RG_ENGINE_ALIAS with the host's number. 0 or -ENOMEM. */
 int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts);
-#define RG_ENGINE_ALIAS "reigen-host-"
+#define RG_ENGINE_ALIAS RG_MSG_HOST_ALIAS
 
 /* The engines' variables, set in env, which holds everything else that a task gets. job_dir: the
  * job's directory (jobdir.h), "" when there is none; then nothing that needs it is set. A variable of

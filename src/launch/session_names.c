@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which host of the job a remote command's caller means: engines use names and addresses that they
  * have learnt from each other, not only those that the job was given. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -49,6 +50,14 @@ static bool is_short_plan_name(const struct session_host *host, const char *name
     return short_names_match(plan_name(host), name);
 }
 
+static bool is_alias(const struct session_host *host, const char *name)
+{
+    char alias[sizeof(RG_MSG_HOST_ALIAS) + 12];
+
+    snprintf(alias, sizeof(alias), RG_MSG_HOST_ALIAS "%d", host->index);
+    return strcasecmp(alias, name) == 0;
+}
+
 static bool is_loopback(const char *name)
 {
     return strcasecmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
@@ -59,7 +68,7 @@ struct session_host *session_find_host(struct session_host *from, const char *na
 {
     struct rg_session *session = from->session;
     bool (*const rules[])(const struct session_host *, const char *) = {
-        is_plan_name, is_short_plan_name, is_host_name, has_address,
+        is_plan_name, is_alias, is_short_plan_name, is_host_name, has_address,
     };
 
     for (size_t r = 0; r < rg_array_len(rules); r++) {
@@ -78,7 +87,7 @@ struct session_host *session_find_host(struct session_host *from, const char *na
             return found;
         if (nfound > 1 && rules[r] != has_address)
             return found;
-        if (r == 0 && is_loopback(name))
+        if (r == 1 && is_loopback(name))
             return from;
     }
     return NULL;

@@ -42,6 +42,7 @@
 #define RG_MSG_REMOTE_WINDOW (128u << 10)  /* bytes under way in a remote command's stream */
 #define RG_MSG_REMOTES_MAX 4096            /* remote commands of a job at a time */
 #define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */
+#define RG_MSG_HOST_ALIAS "reigen-host-"   /* with host_index behind: a name for any host of a job */
 #define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
 #define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host, not of a rank */
 #define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
