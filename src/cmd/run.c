@@ -346,7 +346,8 @@ static int check_against_plan(const struct rg_job *job, const struct rg_plan *pl
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &run->request.job;
-    int rc = check_cwd(job, err);
+    /* Elsewhere the directory need not be here. */
+    int rc = strcmp(driver->name, "local") == 0 ? check_cwd(job, err) : 0;
 
     if (rc >= 0)
         rc = driver->discover(job, err);
@@ -378,8 +379,9 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rg_event_start(&run->event, job, &run->plan);
         send_event(run);
     }
-    const struct rg_session_options options = { run->loop, job, &run->plan, driver, &session_ops,
-                                                run };
+    const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
+                                                .driver = driver, .ops = &session_ops,
+                                                .arg = run };
 
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)

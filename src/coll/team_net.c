@@ -119,6 +119,27 @@ static int add_candidate(const struct ifaddrs *interface, const struct rg_sockad
     return rg_strv_addf(addresses, "%s/%d", text, prefix_of(interface->ifa_netmask));
 }
 
+/* IPv4 first. */
+static int add_matching(const struct ifaddrs *all, const char *wanted,
+                        const struct net *wanted_net, struct rg_strv *addresses)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    int r = 0;
+
+    for (size_t f = 0; f < rg_array_len(families); f++)
+        for (const struct ifaddrs *i = all; i && r == 0; i = i->ifa_next) {
+            struct rg_sockaddr address = { 0 };
+
+            if (!i->ifa_addr || i->ifa_addr->sa_family != families[f])
+                continue;
+            address.nbytes = families[f] == AF_INET6 ? sizeof(address.in6) : sizeof(address.in);
+            memcpy(&address.sa, i->ifa_addr, address.nbytes);
+            if (is_wanted(i, &address, wanted, wanted_net))
+                r = add_candidate(i, &address, addresses);
+        }
+    return r;
+}
+
 static int no_match(const struct ifaddrs *all, const char *wanted, struct rg_error *err)
 {
     char names[512] = "";
@@ -133,28 +154,39 @@ static int no_match(const struct ifaddrs *all, const char *wanted, struct rg_err
                         "this name or an address in this network; there are: %s", wanted, names);
 }
 
+/* The launcher's advice, networks with commas between. What is none of it here (a container in a
+ * container) is no error: then the routes decide. */
+static int add_advised(const struct ifaddrs *all, const char *networks, struct rg_strv *addresses)
+{
+    struct net net;
+    int r = 0;
+
+    for (const char *p = networks; *p && r == 0; p += strcspn(p, ",")) {
+        char text[ANY_TEXT_MAX];
+
+        p += *p == ',';
+        snprintf(text, sizeof(text), "%.*s", (int) strcspn(p, ","), p);
+        if (parse_net(text, &net) == 0)
+            r = add_matching(all, "", &net, addresses);
+    }
+    return r;
+}
+
 int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err)
 {
+    const char *advice = interface[0] ? NULL : getenv("REIGEN_NETWORK");
     rg_autostrv struct rg_strv addresses = RG_STRV_INIT;
     struct ifaddrs *all = NULL;
     struct net wanted_net;
     bool by_net = interface[0] && parse_net(interface, &wanted_net) == 0;
-    static const int families[] = { AF_INET, AF_INET6 };
     int r = 0;
 
     if (getifaddrs(&all) < 0)
         return rg_error_set(err, errno, "this host's network interfaces: %s", strerror(errno));
-    for (size_t f = 0; f < rg_array_len(families); f++)
-        for (struct ifaddrs *i = all; i && r == 0; i = i->ifa_next) {
-            struct rg_sockaddr address = { 0 };
-
-            if (!i->ifa_addr || i->ifa_addr->sa_family != families[f])
-                continue;
-            address.nbytes = families[f] == AF_INET6 ? sizeof(address.in6) : sizeof(address.in);
-            memcpy(&address.sa, i->ifa_addr, address.nbytes);
-            if (is_wanted(i, &address, interface, by_net ? &wanted_net : NULL))
-                r = add_candidate(i, &address, &addresses);
-        }
+    if (advice)
+        r = add_advised(all, advice, &addresses);
+    if (r == 0 && addresses.count == 0)
+        r = add_matching(all, interface, by_net ? &wanted_net : NULL, &addresses);
     if (r == 0 && interface[0] && addresses.count == 0)
         r = no_match(all, interface, err);
     else if (r < 0)

@@ -16,6 +16,7 @@
 #include <sched.h>
 
 #include "base/str.h"
+#include "coll/mpi_team.h"
 #include "coll/sock.h"
 #include "coll/team.h"
 
@@ -35,6 +36,7 @@ struct rg_facts {
     int local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
     cpu_set_t cpus;
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
+    struct rg_mpi_facts mpi;
 };
 
 
@@ -52,9 +54,9 @@ bool rg_facts_same_node(const struct rg_facts *a, const struct rg_facts *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
 void rg_facts_fill(const struct rg_facts *all, struct rg_team *team);
 
-/* Addresses of this host that other hosts may reach, by REIGEN_NETWORK_INTERFACE if set
- * (team_net.c). 0, or
- * -EINVAL when that matches none. */
+/* Addresses of this host that other hosts may reach (team_net.c): those that match interface (of
+ * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK, which
+ * the launcher found; else by route. 0, or -EINVAL when interface matches none. */
 int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err);
 /* Listen for data where the other ranks reach this one. 0 or -errno; *ret_address is the
  * caller's. */

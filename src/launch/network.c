@@ -217,36 +217,6 @@ static void sort_addresses(struct place_host *host)
     }
 }
 
-static int fill_host(const struct rg_network_host *from, const struct rg_strv *wanted,
-                     struct place_host *host, struct rg_error *err)
-{
-    bool asked = has_own(wanted, from->name);
-    int nmatched = 0;
-
-    host->name = strdup(from->name);
-    host->addresses = calloc(from->addresses->count + 1, sizeof(*host->addresses));
-    host->instance = from->instance;
-    host->port = from->probe_port;
-    host->chosen = -1;
-    if (!host->name || !host->addresses)
-        return rg_error_set(err, ENOMEM, "no memory for the hosts' addresses");
-    for (size_t i = 0; i < wanted->count; i++)
-        asked = asked || !strchr(wanted->v[i], '=');
-    for (size_t i = 0; i < from->addresses->count; i++) {
-        struct address *address = &host->addresses[host->naddresses];
-        bool any;
-        if (parse_address(from->addresses->v[i], address) < 0 ||
-            !is_wanted(wanted, from->name, address, &any))
-            continue;
-        nmatched++;
-        host->naddresses += !address->local;
-    }
-    if (asked && nmatched == 0)
-        return no_such_interface(from, wanted, err);
-    sort_addresses(host);
-    return 0;
-}
-
 static bool same_addresses(const struct rg_strv *a, const struct rg_strv *b)
 {
     bool same = a->count == b->count;
@@ -271,10 +241,40 @@ static void find_places(const struct rg_network_host *from, struct rg_network *n
         while (!same_place(&from[first], &from[h]))
             first++;
         network->hosts[h].place = first;
-        for (int i = 0; i < network->hosts[h].naddresses; i++)
-            network->hosts[h].addresses[i].place = first;
         network->one_place = network->one_place && first == 0;
     }
+}
+
+static int fill_host(const struct rg_network_host *from, const struct rg_strv *wanted,
+                     const struct rg_network *network, struct place_host *host,
+                     struct rg_error *err)
+{
+    bool asked = has_own(wanted, from->name);
+    int nmatched = 0;
+
+    host->name = strdup(from->name);
+    host->addresses = calloc(from->addresses->count + 1, sizeof(*host->addresses));
+    host->instance = from->instance;
+    host->port = from->probe_port;
+    host->chosen = -1;
+    if (!host->name || !host->addresses)
+        return rg_error_set(err, ENOMEM, "no memory for the hosts' addresses");
+    for (size_t i = 0; i < wanted->count; i++)
+        asked = asked || !strchr(wanted->v[i], '=');
+    for (size_t i = 0; i < from->addresses->count; i++) {
+        struct address *address = &host->addresses[host->naddresses];
+        bool any;
+        if (parse_address(from->addresses->v[i], address) < 0 ||
+            !is_wanted(wanted, from->name, address, &any))
+            continue;
+        address->place = host->place;
+        nmatched++;
+        host->naddresses += !address->local;
+    }
+    if (asked && nmatched == 0 && !network->one_place)
+        return no_such_interface(from, wanted, err);
+    sort_addresses(host);
+    return 0;
 }
 
 static int compare_addresses(const void *x, const void *y)
@@ -436,23 +436,21 @@ static int create(const struct rg_network_host *hosts, const struct rg_strv *int
 {
     int r = network->hosts ? 0 : -ENOMEM;
 
+    if (r == 0)
+        find_places(hosts, network);
     for (int h = 0; r == 0 && h < network->nhosts; h++) {
-        r = fill_host(&hosts[h], interfaces, &network->hosts[h], err);
+        r = fill_host(&hosts[h], interfaces, network, &network->hosts[h], err);
         if (r < 0)
             return r;
     }
-    if (r == 0)
-        find_places(hosts, network);
     if (r == 0)
         r = find_doubles(network);
     if (r == 0 && !network->one_place)
         r = find_candidates(network);
     if (r == 0 && !network->one_place)
         r = make_probes(network, all_pairs);
-    if (r == 0 && network->one_place && interfaces->count && network->hosts[0].naddresses) {
-        for (int h = 0; h < network->nhosts; h++)
-            network->hosts[h].chosen = 0;
-    }
+    for (int h = 0; r == 0 && network->one_place && interfaces->count && h < network->nhosts; h++)
+        network->hosts[h].chosen = network->hosts[h].naddresses ? 0 : -1;
     return r < 0 ? rg_error_set(err, -r, "no memory for the hosts' networks") : 0;
 }
 

@@ -13,12 +13,16 @@
 #define RG_APPLY_NAMES(X)                                                              \
     X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)             \
     X(engine) X(engine_option) X(ssh_port) X(ssh_identity) X(ssh_option)               \
+    X(image) X(container_runtime) X(mount) X(container_option) X(shm_size) X(gpus)     \
+    X(network) X(user) X(pull) X(privileged) X(ibdevices)                              \
+    X(inject_runtime) X(no_inject_runtime)                                             \
     X(env) X(share_env) X(cwd) X(tf_config)                                            \
     X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)        \
     X(stdin) X(pty)                                                                    \
     X(timeout) X(start_timeout) X(grace) X(lease)                                      \
     X(config) X(dry_run) X(display_map) X(report_bindings)                             \
     X(verbose) X(quiet) X(help) X(version)                                             \
+    X(network_interface) X(require)                                                    \
     X(accepted) X(mca)
 /* clang-format on */
 
@@ -30,5 +34,9 @@ RG_APPLY_NAMES(RG_APPLY_DECLARE)
 
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
+
+/* What is left of the container's options when --container-runtime is none, and whether they go
+ * together. 0 or -EINVAL. */
+int rg_request_settle_container(struct rg_request *request, struct rg_error *err);
 
 #endif

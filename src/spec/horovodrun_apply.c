@@ -213,6 +213,10 @@ static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg
 
     if (rc == 0 && !*first)
         return rg_error_set(err, EINVAL, "%s %s: an interface without a name", what, all);
+    if (rc == 0) { /* the session checks it among hosts, the runtime on each */
+        rg_strv_fini(&run->request.job.network_interfaces);
+        rc = rg_apply_network_interface(&run->request, what, first, err);
+    }
     rc = rc < 0 ? rc : set_env(run, "REIGEN_NETWORK_INTERFACE", first, err);
     rc = rc < 0 ? rc : set_env(run, "HOROVOD_GLOO_IFACE", first, err);
     rc = rc < 0 ? rc : set_env(run, "NCCL_SOCKET_IFNAME", all, err);

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "spec/apply.h"
+#include "spec/require.h"
 
 static const struct rg_option options[] = {
     {"np", "n c num-proc", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
@@ -47,6 +48,59 @@ static const struct rg_option options[] = {
     {"engine-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to the mpirun of --engine, before the command. May be repeated.",
      rg_apply_engine_option},
+
+    {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
+     "Run the ranks in containers of this image, one on each host.", rg_apply_image},
+    {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
+     "docker podman apptainer singularity none",
+     "What makes them. The default is the first of docker, podman, apptainer and singularity that a "
+     "host has. none: no containers, whatever --image says.",
+     rg_apply_container_runtime},
+    {"mount", "volume", NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "SOURCE[:TARGET[:ro]]", NULL,
+     "@file",
+     "Show a file or directory of the host in the container, at TARGET or at its own path. The "
+     "home and the current directory are there already. May be repeated.",
+     rg_apply_mount},
+    {"container-option", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "ARG", NULL, NULL,
+     "Hand ARG to the runtime's command line, such as --read-only. May be repeated.",
+     rg_apply_container_option},
+    {"shm-size", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "SIZE", NULL, NULL,
+     "The size of /dev/shm, such as 8g. The default is half of the host's memory, as on a host.",
+     rg_apply_shm_size},
+    {"gpus", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "GPUS", NULL, "all",
+     "Give the containers GPUs: all, a number of them, or their names.", rg_apply_gpus},
+    {"network", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "NETWORK", NULL, "host",
+     "The containers' network. The default is host for a job on several hosts, else the runtime's "
+     "own.",
+     rg_apply_network},
+    {"user", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "UID[:GID]", NULL, NULL,
+     "Run as this user, a number or a name that the image has. The default is the caller.",
+     rg_apply_user},
+    {"pull", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "WHEN", NULL, "missing always never",
+     "When a host fetches the image. The default is missing: when it does not have it.",
+     rg_apply_pull},
+    {"privileged", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_BOOL, NULL, NULL, NULL,
+     "Give the containers all rights on the host.", rg_apply_privileged},
+    {"ibdevices", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_BOOL, NULL, NULL, NULL,
+     "Give the containers the host's InfiniBand devices, and unlimited locked memory.",
+     rg_apply_ibdevices},
+    {"inject-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_BOOL, NULL, NULL, NULL,
+     "Put Reigen's own Python packages, reigen and horovod, before the image's. The default is to "
+     "do so where the image has none.",
+     rg_apply_inject_runtime},
+    {"no-inject-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_NONE, NULL, NULL, NULL,
+     "Never do so.", rg_apply_no_inject_runtime},
+
+    {"network-interface", "network-interfaces", NULL, RG_GROUP_WHERE, RG_FILE_LIST,
+     "NAME|CIDR|HOST=NAME", NULL, NULL,
+     "Connect hosts by this interface, or by the one in this network; HOST= says so for one host. "
+     "The default is a network that reigen finds by asking the hosts. May be repeated.",
+     rg_apply_network_interface},
+    {"require", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "WHAT,...", NULL, RG_REQUIRE_WORDS,
+     "Start only if every host has this: rdma, gpu, gpu=N, cma, mpi, python, numpy, torch, "
+     "tensorflow, horovod, shm=SIZE, memlock=SIZE, memory=SIZE, disk=SIZE, cpus=N, nofile=N or "
+     "clock=TIME. reigen doctor shows what they have.",
+     rg_apply_require},
 
     {"env", "x", NULL, RG_GROUP_ENV, RG_FILE_MAP, "NAME[=VALUE]", NULL, "@var",
      "Set NAME for every rank, or hand on the caller's value. May be repeated; the last "
@@ -156,6 +210,7 @@ const char *rg_option_group_title(enum rg_option_group group)
 {
     static const char *const titles[RG_GROUP_COUNT] = {
         "How many ranks, and where",
+        "Containers",
         "What the ranks find",
         "Output",
         "Input",
