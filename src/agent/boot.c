@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/boot.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +50,17 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
         strcpy(boot->job_dir, rest);
         return 0;
     }
+    if (take_word(line, "cwd", &rest)) {
+        if (*rest != '/' || strlen(rest) > RG_AGENT_BOOT_CWD_MAX)
+            return rg_error_set(err, EINVAL, "cwd %.40s: no absolute path of up to %d characters",
+                                rest, RG_AGENT_BOOT_CWD_MAX);
+        strcpy(boot->cwd, rest);
+        return 0;
+    }
+    if (strcmp(line, "guard on") == 0) {
+        boot->guard = true;
+        return 0;
+    }
     if (strcmp(line, "link stdio") == 0) {
         boot->link_fd = 0;
         boot->link_write_fd = 1;
@@ -67,7 +77,7 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
 int rg_agent_boot_parse(const char *text, struct rg_agent_boot *ret_boot, struct rg_error *err)
 {
     struct rg_agent_boot boot = { .link_fd = -1, .link_write_fd = -1 };
-    char line[256];
+    char line[RG_AGENT_BOOT_CWD_MAX + 32];
     int has = 0;
 
     while (*text && *text != '\n') {

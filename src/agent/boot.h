@@ -9,6 +9,8 @@
  *     link fd 3                  an inherited, connected stream socket; or
  *     link stdio                 standard input and output, as ssh gives them. The agent then first
  *                                writes the line "reigen-boot link" (launch/preamble.h)
+ *     cwd /home/u/x              optional: be in this directory, if it is here (the launcher's)
+ *     guard on                   optional: leave a parent behind, see guard.h
  *     dir /reigen/run            optional: the directory for the job's files (jobdir.h), made by
  *                                whoever made the container
  *                                (an empty line or the end of the input closes the list)
@@ -21,16 +23,21 @@
 #ifndef RG_AGENT_BOOT_H
 #define RG_AGENT_BOOT_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "wire/link.h"
 
 #define RG_AGENT_BOOT_MAX 4096 /* bytes of all lines */
 #define RG_AGENT_BOOT_DIR_MAX 200
+#define RG_AGENT_BOOT_CWD_MAX 1023
 
 struct rg_agent_boot {
     char job_id[RG_JOB_ID_MAX + 1];
     uint8_t key[RG_KEY_NBYTES];
     char job_dir[RG_AGENT_BOOT_DIR_MAX + 1]; /* "": none is given */
+    char cwd[RG_AGENT_BOOT_CWD_MAX + 1];     /* "": where it was started */
+    bool guard;
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */
 };

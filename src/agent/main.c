@@ -10,6 +10,7 @@
 
 #include "agent/agent.h"
 #include "agent/contain.h"
+#include "agent/guard.h"
 #include "agent/rsh.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -33,6 +34,17 @@ static void close_above(int last)
 #endif
     for (int fd = last + 1; fd < 1024; fd++)
         close(fd);
+}
+
+/* The user's directory, as on the launcher's computer; else where we are, the login directory. */
+static void go_to(const char *cwd)
+{
+    if (*cwd && chdir(cwd) == 0)
+        setenv("PWD", cwd, 1);
+    else if (*cwd)
+        dprintf(1, "reigen-boot note there is no directory %s (%s): ranks run in the login "
+                   "directory\n",
+                cwd, strerror(errno));
 }
 
 /* The link is on 0 and 1: announce it, and take it out of the ranks' way. */
@@ -60,8 +72,14 @@ static int run_agent(int boot_fd, int last)
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return EXIT_USAGE;
     }
+    int guarded = boot.guard ? rg_guard_enter(&boot, sizeof(boot)) : 0;
+    if (guarded < 0) {
+        rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
+        return EXIT_INTERNAL;
+    }
     int last_of_link = boot.link_fd;
     if (boot.link_fd == 0) {
+        go_to(boot.cwd);
         if (move_stdio(&boot, &err) < 0) {
             rg_log(RG_LOG_ERROR, "%s", err.text);
             return EXIT_INTERNAL;

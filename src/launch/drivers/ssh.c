@@ -108,6 +108,8 @@ static int prepare(struct ssh *ssh, struct rg_error *err)
         host->fd = host->err_fd = -1;
         some_remote |= !host->direct;
     }
+    if (!getcwd(ssh->cwd, sizeof(ssh->cwd)))
+        ssh->cwd[0] = '\0';
     rg_leftover_init(&ssh->leftover, plan->job_id);
     if (make_env(ssh) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
@@ -129,6 +131,7 @@ static void destroy(void *state)
         rg_sleep_ms(2);
     for (size_t i = 0; i < SSH_MACHINES; i++)
         rg_agent_file_fini(&ssh->agents[i]);
+    rg_strv_fini(&ssh->notes);
     rg_strv_fini(&ssh->env);
     free(ssh->hosts);
     free(ssh);

@@ -92,6 +92,8 @@ static const struct {
 void ssh_explain(const char *host, int port, const char *said, const char *how,
                  struct ssh_explanation *ret_explanation)
 {
+    if (strncmp(said, "ssh: ", 5) == 0) /* that is said already */
+        said += 5;
     struct ssh_explanation e = { RG_EXIT_UNAVAILABLE, SSH_RETRY_NO, "" };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 

@@ -15,10 +15,12 @@
 #include "wire/link.h"
 
 #define FEW_TRIES 4
+#define NOTES_MAX 64
 #define RETRY_MS 200            /* doubled each time, and moved by chance */
 #define RETRY_MAX_MS 5000
 #define TERM_MS 500             /* for ssh to end its own children */
 #define CONTAIN_TERM_MS 8000    /* for contain to remove its container */
+#define CWD_MAX 1023            /* what an agent takes */
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
 
 static void drain(struct ssh_host *host);
@@ -159,11 +161,14 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
     char said[RG_PREAMBLE_NOISE_MAX + 4];
 
     rg_preamble_quote(host->err_lines, said, sizeof(said));
+    const char *guard = strstr(said, "reigen-guard: "); /* agent/guard.h */
     if (host->direct)
         rg_error_set(&host->err, ECHILD, "its agent (process %d) ended: %s%s", (int) host->pid, how,
                      host->stopped ? ", sent by reigen" : "");
     else if (host->stopped)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
+    else if (guard)
+        rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
     else if (rg_status_code(status) == 255)
         rg_error_set(&host->err, ECHILD, "its connection was lost (ssh: %s)%s%s", how,
                      *said ? ": " : "", said);
@@ -310,6 +315,16 @@ static int put_container(struct ssh_host *host)
     return rg_container_format(&container, &host->out);
 }
 
+/* What only an agent on a bare host behind ssh needs; see agent/boot.h. */
+static void put_bare(struct ssh_host *host)
+{
+    const char *cwd = host->ssh->cwd;
+
+    rg_buf_printf(&host->out, "guard on\n");
+    if (*cwd == '/' && strlen(cwd) <= CWD_MAX && !strpbrk(cwd, "\r\n"))
+        rg_buf_printf(&host->out, "cwd %s\n", cwd);
+}
+
 /* agent/boot.h */
 static void send_boot(struct ssh_host *host)
 {
@@ -319,6 +334,8 @@ static void send_boot(struct ssh_host *host)
     rg_buf_printf(&host->out, "reigen-agent %d\njob %s\nkey %s\nlink stdio\n", RG_PROTOCOL_VERSION,
                   host->ssh->o.plan->job_id, key);
     explicit_bzero(key, sizeof(key));
+    if (!host->direct && !host->ssh->o.job->container.image)
+        put_bare(host);
     if (put_container(host) < 0) {
         fail(host, E2BIG, "the container's description is too long");
         return;
@@ -347,6 +364,19 @@ static void send_agent(struct ssh_host *host, const char *machine)
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */
+
+/* Many hosts have the same to say: once is enough. */
+static void take_note(struct ssh_host *host, const char *text)
+{
+    struct ssh *ssh = host->ssh;
+
+    for (size_t i = 0; i < ssh->notes.count; i++) {
+        if (strcmp(ssh->notes.v[i], text) == 0)
+            return;
+    }
+    if (ssh->notes.count < NOTES_MAX && rg_strv_add(&ssh->notes, text) == 0)
+        ssh->o.events->on_note(ssh->o.arg, host->index, text);
+}
 
 static void take_error(struct ssh_host *host, const struct rg_preamble_line *line)
 {
@@ -385,9 +415,7 @@ static void take_line(struct ssh_host *host, const struct rg_preamble_line *line
         send_boot(host);
         break;
     case RG_PREAMBLE_PHASE: set_phase(host, line->phase, line->text); break;
-    case RG_PREAMBLE_NOTE:
-        host->ssh->o.events->on_note(host->ssh->o.arg, host->index, line->text);
-        break;
+    case RG_PREAMBLE_NOTE: take_note(host, line->text); break;
     case RG_PREAMBLE_ERROR: take_error(host, line); break;
     case RG_PREAMBLE_LINK: take_link(host); break;
     }

@@ -67,6 +67,8 @@ struct ssh {
     struct rg_leftover leftover;
     struct rg_agent_file agents[SSH_MACHINES];
     char agent_path[PATH_MAX]; /* for hosts that are this computer */
+    char cwd[PATH_MAX];    /* ours, where ranks run where it is there */
+    struct rg_strv notes;  /* that were shown */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
 
