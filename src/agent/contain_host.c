@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/utsname.h>
 
 #include "agent/contain.h"
 #include "base/fd.h"
@@ -237,17 +238,20 @@ void rg_contain_find_kit(struct rg_contain *contain)
 {
     const struct rg_container_place *place = &contain->container.place;
     struct rg_error err = RG_ERROR_INIT;
+    struct utsname machine;
 
     if (contain->container.inject == RG_INJECT_NO)
         return;
     if (contain->container.inject == RG_INJECT_YES)
         mark_injected(contain);
-    if (place->kit_dir && is_directory(place->kit_dir)) {
-        contain->host.kit_dir = place->kit_dir;
-        return;
-    }
     if (!place->kit_digest || strchr(place->kit_digest, '/'))
         return;
+    /* Its name begins with the machine that its libraries are for. */
+    if (uname(&machine) < 0 || !rg_str_starts(place->kit_digest, machine.machine)) {
+        rg_contain_say("note Reigen's Python packages are not mounted: this host has another "
+                       "architecture than the launcher's");
+        return;
+    }
     char *path = contain->paths[4] = rg_strf("%s/kit-%s", contain->base, place->kit_digest);
     if (!path || (!is_directory(path) && fetch_kit(place, path, &err) < 0))
         rg_contain_say("note Reigen's Python packages are not mounted: %s", err.text);

@@ -22,6 +22,7 @@
 #include "cmd/verdict.h"
 #include "launch/driver.h"
 #include "launch/exitcode.h"
+#include "launch/place.h"
 #include "launch/session.h"
 #include "spec/options.h"
 
@@ -323,7 +324,8 @@ static int check_cwd(const struct rg_job *job, struct rg_error *err)
 {
     struct stat st;
 
-    if (!job->cwd)
+    /* Of a container's directories only the container knows. */
+    if (!job->cwd || job->container.image)
         return 0;
     if (stat(job->cwd, &st) < 0)
         return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--cwd %s: %s", job->cwd,
@@ -349,6 +351,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     /* Elsewhere the directory need not be here. */
     int rc = strcmp(driver->name, "local") == 0 ? check_cwd(job, err) : 0;
 
+    if (rc >= 0)
+        rc = rg_place_container(job, err);
     if (rc >= 0)
         rc = driver->discover(job, err);
     if (rc >= 0)

@@ -19,7 +19,6 @@ void rg_container_fini(struct rg_container *container)
     free(container->user);
     free(container->place.cwd);
     free(container->place.launcher);
-    free(container->place.kit_dir);
     free(container->place.kit_digest);
     rg_strv_fini(&container->mounts);
     rg_strv_fini(&container->options);
@@ -53,7 +52,6 @@ static const struct field {
     FIELD("alone", BOOL, place.one_host, 0),
     FIELD("cwd", TEXT, place.cwd, 0),
     FIELD("launcher", TEXT, place.launcher, 0),
-    FIELD("kit-dir", TEXT, place.kit_dir, 0),
     FIELD("kit", TEXT, place.kit_digest, 0),
     FIELD("kit-size", NUMBER, place.kit_nbytes, 0),
 #undef FIELD

@@ -29,8 +29,7 @@ struct rg_container_place {
     bool one_host;       /* the job has no other host: no network is needed */
     char *cwd;           /* the caller's directory: mounted where it exists; NULL: none */
     char *launcher;      /* HOST:PID:START, a label: whose container it is */
-    char *kit_dir;       /* this computer: our Python packages lie here; NULL: none */
-    char *kit_digest;    /* other hosts: the archive of them, see kit.h; NULL: none */
+    char *kit_digest;    /* the archive of our Python packages, see kit.h; NULL: none */
     uint64_t kit_nbytes; /* of that archive */
 };
 

@@ -9,7 +9,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 
-static const char magic[] = "reigenkit1\n";
+static const char magic[] = RG_KIT_MAGIC;
 
 /* Every component a plain name: nothing that leads up, out, or to the same place twice. */
 static bool path_is_plain(const char *path)

@@ -19,15 +19,28 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/str.h"
 
+#define RG_KIT_MAGIC "reigenkit1\n"
 #define RG_KIT_MAX (64u << 20)  /* bytes of an archive */
 #define RG_KIT_FILES_MAX 4096
 #define RG_KIT_PATH_MAX 512     /* bytes of a path */
 
-/* Append the files of dir's directories `reigen` and `horovod` (compiled Python, caches and
- * type stubs left out), and library as reigen/libreigen.so unless it is NULL. 0; -ENOENT (there is no
- * package reigen in dir), -EFBIG, -ENOMEM or another -errno. */
-int rg_kit_pack(const char *dir, const char *library, struct rg_buf *buf, struct rg_error *err);
+/* What goes into an archive: names in it, in order, and where their contents lie. */
+struct rg_kit_files {
+    struct rg_strv names;
+    struct rg_strv sources;
+};
+
+void rg_kit_files_fini(struct rg_kit_files *files);
+
+/* List dir's packages `reigen` and `horovod`, without what Python makes of them by itself. 0;
+ * -ENOENT (there is no package reigen in dir), -E2BIG, -ENOMEM or another -errno. */
+int rg_kit_list(const char *dir, struct rg_kit_files *ret_files, struct rg_error *err);
+/* Add one file. 0 or -ENOMEM. */
+int rg_kit_add(struct rg_kit_files *files, const char *name, const char *source);
+/* Append the archive of these files. 0; -EFBIG, -ENOMEM or another -errno. */
+int rg_kit_pack(const struct rg_kit_files *files, struct rg_buf *buf, struct rg_error *err);
 
 /* Write an archive's files below dir, which is made. 0; -EBADMSG (not an archive, or a path that
  * leads out of dir), or -errno of the file system; then some files may have been written. */

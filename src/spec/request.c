@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec/apply.h"
 #include "spec/jobfile.h"
 #include "spec/options.h"
 
@@ -181,6 +182,8 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
         job->oversubscribe = true;
     int rc = check_caller_env(request, err);
 
+    if (rc == 0)
+        rc = rg_request_settle_container(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }
 

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "launch/drivers/ssh_internal.h"
 #include "launch/exitcode.h"
+#include "launch/place.h"
 #include "launch/session.h"
 #include "wire/link.h"
 
@@ -325,6 +326,24 @@ static void put_bare(struct ssh_host *host)
         rg_buf_printf(&host->out, "cwd %s\n", cwd);
 }
 
+/* Reigen's Python packages, for containers whose image has none. */
+static void send_kit(struct ssh_host *host)
+{
+    const struct rg_container_place *place = &host->ssh->o.job->container.place;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!place->kit_digest || !host->said_ready || host->got_kit) {
+        fail(host, EPROTO, "it asked for a kit that there is not");
+        return;
+    }
+    host->got_kit = true;
+    set_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
+    if (rg_place_pack_kit(place, &host->out, &err) < 0)
+        fail(host, err.errnum, err.text);
+    else
+        send_out(host);
+}
+
 /* agent/boot.h */
 static void send_boot(struct ssh_host *host)
 {
@@ -404,7 +423,7 @@ static void take_line(struct ssh_host *host, const struct rg_preamble_line *line
     switch (line->kind) {
     case RG_PREAMBLE_NOISE: break;
     case RG_PREAMBLE_NEED_AGENT: send_agent(host, line->text); break;
-    case RG_PREAMBLE_NEED_KIT: fail(host, EPROTO, "it asked for a kit that there is not"); break;
+    case RG_PREAMBLE_NEED_KIT: send_kit(host); break;
     case RG_PREAMBLE_READY:
         if (host->said_ready) {
             fail(host, EPROTO, "it was ready twice");
