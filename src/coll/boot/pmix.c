@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/kvs.h"
 #include "coll/boot/launchers.h"
@@ -84,6 +85,8 @@ static void free_value(struct rg_pmix_value *value)
 {
     if (value && value->type == RG_PMIX_BYTE_OBJECT)
         free(value->data.bo.bytes);
+    if (value && value->type == RG_PMIX_STRING)
+        free(value->data.string);
     free(value);
 }
 
@@ -216,25 +219,20 @@ static const struct rg_kvs_ops store = { .put = put, .sync = synchronise, .get =
 
 /* ---- the boot */
 
-/* What the server knows of the job (rank: WILDCARD) or of a rank. 1, or 0 when it does not say. */
-static int number_of(uint32_t rank, const char *key, uint32_t *ret_n)
+/* What the server knows of the job, of this type; NULL when it does not say. */
+static struct rg_pmix_value *ask_job(const char *key, uint16_t type)
 {
     struct rg_pmix_info info = info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, SECONDS_SPARE);
     struct rg_pmix_proc proc = the_proc;
     struct rg_pmix_value *value = NULL;
-    int found = 1;
 
-    proc.rank = rank;
+    proc.rank = RG_PMIX_RANK_WILDCARD;
     if (pmix->Get(&proc, key, &info, 1, &value) != RG_PMIX_SUCCESS)
-        return 0;
-    if (value->type == RG_PMIX_UINT32)
-        *ret_n = value->data.uint32;
-    else if (value->type == RG_PMIX_UINT16)
-        *ret_n = value->data.uint16;
-    else
-        found = 0;
+        return NULL;
+    if (value->type == type)
+        return value;
     free_value(value);
-    return found;
+    return NULL;
 }
 
 static void say_goodbye(void)
@@ -270,23 +268,45 @@ static int connect_server(struct rg_error *err)
     return 0;
 }
 
+/* This rank's place among the ranks of its host, in order of rank as in MPI_Comm_split_type. The
+ * server has a local rank too, which follows the cores that it has mapped ranks to. */
+static void read_peers(struct rg_boot_identity *identity)
+{
+    struct rg_pmix_value *value = ask_job(RG_PMIX_LOCAL_PEERS, RG_PMIX_STRING);
+    int place = 0, count = 0;
+    bool there = false;
+
+    for (char *rest = value ? value->data.string : NULL, *word; (word = strsep(&rest, ","));) {
+        int64_t rank;
+
+        if (count == identity->size ||
+            rg_parse_int("rank", word, 0, identity->size - 1, &rank, NULL) < 0) {
+            there = false;
+            break;
+        }
+        place += rank < identity->rank;
+        there = there || rank == identity->rank;
+        count++;
+    }
+    free_value(value);
+    if (!there)
+        return;
+    identity->local_rank = place;
+    identity->local_size = count;
+}
+
 static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
 {
-    uint32_t n = 0;
+    struct rg_pmix_value *value = ask_job(RG_PMIX_JOB_SIZE, RG_PMIX_UINT32);
+    uint32_t size = value ? value->data.uint32 : 0;
 
-    if (!number_of(RG_PMIX_RANK_WILDCARD, RG_PMIX_JOB_SIZE, &n) || n < 1 || n > REIGEN_SIZE_MAX ||
-        the_proc.rank >= n)
+    free_value(value);
+    if (size < 1 || size > REIGEN_SIZE_MAX || the_proc.rank >= size)
         return rg_error_set(err, EPROTO, "the PMIx server says of this job that it has %u ranks, "
-                            "and of this process that it is rank %u", n, the_proc.rank);
+                            "and of this process that it is rank %u", size, the_proc.rank);
     identity->rank = (int) the_proc.rank;
-    identity->size = (int) n;
-    if (number_of(the_proc.rank, RG_PMIX_LOCAL_RANK, &n) && n < (uint32_t) identity->size)
-        identity->local_rank = (int) n;
-    if (number_of(RG_PMIX_RANK_WILDCARD, RG_PMIX_LOCAL_SIZE, &n) && n > 0 &&
-        n <= (uint32_t) identity->size)
-        identity->local_size = (int) n;
-    if (identity->local_rank < 0 || identity->local_rank >= identity->local_size)
-        identity->local_rank = identity->local_size = -1;
+    identity->size = (int) size;
+    read_peers(identity);
     return 0;
 }
 

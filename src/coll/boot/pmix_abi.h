@@ -24,16 +24,15 @@
 #define RG_PMIX_SCOPE_GLOBAL 3
 
 #define RG_PMIX_JOB_SIZE "pmix.job.size"     /* uint32 */
-#define RG_PMIX_LOCAL_RANK "pmix.lrank"      /* uint16 */
-#define RG_PMIX_LOCAL_SIZE "pmix.local.size" /* uint32 */
+#define RG_PMIX_LOCAL_PEERS "pmix.lpeers"    /* string: ranks with commas between */
 #define RG_PMIX_COLLECT_DATA "pmix.collect"  /* bool */
 #define RG_PMIX_TIMEOUT "pmix.timeout"       /* int, seconds */
 
 /* pmix_data_type_t */
 enum {
     RG_PMIX_BOOL = 1,
+    RG_PMIX_STRING = 3,
     RG_PMIX_INT = 6,
-    RG_PMIX_UINT16 = 13,
     RG_PMIX_UINT32 = 14,
     RG_PMIX_BYTE_OBJECT = 27,
 };
@@ -50,8 +49,8 @@ struct rg_pmix_value {
     union {
         bool flag;
         int integer;
-        uint16_t uint16;
         uint32_t uint32;
+        char *string;
         struct {
             char *bytes;
             size_t size;
