@@ -8,9 +8,9 @@
 
 #include "agent/engine.h"
 
-/* Where a value comes from: the text itself, a file of the job's directory, this job's network as
- * CIDR, or this host's interface in it. */
-enum from { TEXT, FILE_OF, NETWORK, INTERFACE };
+/* Where a value comes from: the text itself, a file of the job's directory, that file or else the
+ * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it. */
+enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE };
 
 /* MUST: without it our agents do not come into play, so what an image or a login shell sets is
  * replaced. MAY: our preference, which gives way to what is there. */
@@ -26,7 +26,8 @@ struct setting {
 static const struct setting settings[] = {
     /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
     { "OMPI_MCA_plm", TEXT, MUST, "rsh" },
-    { "OMPI_MCA_plm_rsh_agent", FILE_OF, MUST, "rsh" },
+    /* Its daemons want to find the same one, and our directory has another name on each host. */
+    { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh" },
     /* The hosts and slots are ours, not the allocation's. */
     { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
     { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts" },
@@ -42,7 +43,7 @@ static const struct setting settings[] = {
     { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL },
     /* Open MPI 5, whose launcher reads names of its own. */
     { "PRTE_MCA_plm", TEXT, MUST, "ssh" },
-    { "PRTE_MCA_plm_ssh_agent", FILE_OF, MUST, "rsh" },
+    { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh" },
     { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux" },
     { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts" },
     { "PRTE_MCA_plm_ssh_no_tree_spawn", TEXT, MUST, "1" },
@@ -146,11 +147,15 @@ static int set_one(const struct rg_msg_setup *setup, const struct setting *s, co
     const char *value = s->from == NETWORK ? setup->network
                         : s->from == INTERFACE ? setup->interface : s->text;
 
-    if (!value || !*value || (s->from == FILE_OF && !*job_dir) || user_sets(setup, s->name) ||
+    bool in_dir = s->from == FILE_OF || s->from == FILE_OR_PATH;
+
+    if (!value || !*value || (in_dir && !*job_dir) || user_sets(setup, s->name) ||
         (s->force == MAY && rg_env_get(env, s->name)) || excludes(setup, s, env))
         return 0;
-    return s->from == FILE_OF ? rg_env_setf(env, s->name, "%s/%s", job_dir, value)
-                              : rg_env_set(env, s->name, value);
+    if (!in_dir)
+        return rg_env_set(env, s->name, value);
+    return rg_env_setf(env, s->name, "%s/%s%s", job_dir, value,
+                       s->from == FILE_OR_PATH ? ":reigen-rsh" : "");
 }
 
 /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds of
@@ -165,11 +170,14 @@ static int set_ucx(const struct rg_msg_setup *setup, struct rg_strv *env)
     return rg_env_set(env, name, setup->interface);
 }
 
-/* The links named rsh and ssh come first, for pdsh and whatever else runs ssh by its name. */
-static int set_path(const char *job_dir, struct rg_strv *env)
+/* What an engine starts finds our links named rsh and ssh first: pdsh and others run ssh by its
+ * name. Ranks of ours may mean the real one. */
+static int set_path(const struct rg_msg_setup *setup, const char *job_dir, struct rg_strv *env)
 {
-    const char *path = rg_env_get(env, "PATH");
-    rg_autofree char *value = rg_strf("%s:%s", job_dir, path ? path : "/usr/local/bin:/usr/bin:/bin");
+    const char *old = rg_env_get(env, "PATH");
+    const char *path = old ? old : "/usr/local/bin:/usr/bin:/bin";
+    rg_autofree char *value = rg_engine_used(setup) ? rg_strf("%s:%s", job_dir, path)
+                                                    : rg_strf("%s:%s", path, job_dir);
 
     return value ? rg_env_set(env, "PATH", value) : -ENOMEM;
 }
@@ -184,7 +192,7 @@ int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, struct 
         r = set_ucx(setup, env);
     if (r == 0 && rg_engine_used(setup) && !user_sets(setup, "hostlist"))
         r = set_hostlist(setup, env);
-    if (r == 0 && rg_engine_used(setup) && *job_dir)
-        r = set_path(job_dir, env);
+    if (r == 0 && *job_dir)
+        r = set_path(setup, job_dir, env);
     return r;
 }

@@ -151,7 +151,7 @@ static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
 
 static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)
 {
-    static const char *const links[] = { "rsh", "ssh" };
+    static const char *const links[] = { "rsh", "ssh", "reigen-rsh" };
     char agent[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", agent, sizeof(agent) - 1);
 

@@ -3,6 +3,7 @@
  * The job's directory on this host: what ranks, scripts and MPI engines need to find as files.
  *
  *     rsh, ssh        links to the agent: remote commands through Reigen, with ssh's arguments
+ *     reigen-rsh      the same, by a name that is nobody else's: found in PATH on every host
  *     hosts           the job's hosts in Open MPI's form:  NAME slots=N
  *     hosts.mpich     the same in MPICH's form:            NAME:N
  *

@@ -135,7 +135,8 @@ static bool is_rsh(const char *name)
     const char *slash = name ? strrchr(name, '/') : NULL;
     const char *base = slash ? slash + 1 : name;
 
-    return base && (strcmp(base, "rsh") == 0 || strcmp(base, "ssh") == 0);
+    return base && (strcmp(base, "rsh") == 0 || strcmp(base, "ssh") == 0 ||
+                    strcmp(base, "reigen-rsh") == 0);
 }
 
 int main(int argc, char **argv)

@@ -21,7 +21,7 @@ bool session_host_has_rank(const struct session_host *host, uint32_t rank)
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
-/* A local agent's environment is ours; every other one's own, plus what is named. */
+/* Ranks inherit their agent's environment. A local agent's is ours, every other one's its host's. */
 static bool inherits(const struct rg_session *session)
 {
     return strcmp(session->o.driver->name, "local") == 0;
@@ -67,7 +67,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
         .size = (uint32_t) session->o.plan->nranks,
         .command = job->command,
         .cwd = job->cwd,
-        .inherit_env = inherits(session),
+        .inherit_env = 1,
         .env = env,
         .secret_env = session->secret_env,
         .lease_ms = job->lease_ms,
