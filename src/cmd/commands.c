@@ -16,6 +16,8 @@ const struct rg_command rg_commands[] = {
       "Run copies of a command, together. `reigen run --help` lists its options.", rg_cmd_run },
     { "horovodrun", "-np N [FLAG...] COMMAND [ARGUMENT...]", NULL,
       "The same with horovodrun's flags. `horovodrun --help` lists them.", rg_cmd_horovodrun },
+    { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", NULL,
+      "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]", "reigen reigen-run reigen-explain reigen-job horovodrun",
       "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job or horovodrun.",
@@ -23,8 +25,12 @@ const struct rg_command rg_commands[] = {
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",
       rg_cmd_completion },
+    { "sshd", "[-p PORT] [--dir DIR] [-D]", NULL,
+      "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
+      "are missing. -D: stay in the foreground.",
+      rg_cmd_sshd },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
-    { "help", "[COMMAND]", "run horovodrun explain man completion version",
+    { "help", "[COMMAND]", "run horovodrun rsh explain man completion sshd version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

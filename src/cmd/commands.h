@@ -24,10 +24,12 @@ extern const struct rg_command rg_commands[];
 
 int rg_cmd_run(int argc, char **argv);
 int rg_cmd_horovodrun(int argc, char **argv);
+int rg_cmd_rsh(int argc, char **argv);
 int rg_cmd_explain(int argc, char **argv);
 int rg_cmd_completion(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);
 int rg_cmd_help(int argc, char **argv);
+int rg_cmd_sshd(int argc, char **argv);
 int rg_cmd_version(int argc, char **argv);
 
 #endif

@@ -10,7 +10,8 @@
 static const struct rg_field *const rank_frames[] = {
     rg_rankmsg_hello_fields,        rg_rankmsg_welcome_fields,   rg_rankmsg_fence_fields,
     rg_rankmsg_fence_done_fields,   rg_rankmsg_fence_failed_fields,
-    rg_rankmsg_peer_died_fields,    rg_rankmsg_note_fields,
+    rg_rankmsg_peer_died_fields,    rg_rankmsg_note_fields,      rg_rankmsg_remote_fields,
+    rg_rankmsg_data_fields,         rg_rankmsg_credit_fields,    rg_rankmsg_exit_fields,
 };
 
 union rank_frame {
@@ -21,6 +22,10 @@ union rank_frame {
     struct rg_rankmsg_fence_failed fence_failed;
     struct rg_rankmsg_peer_died peer_died;
     struct rg_rankmsg_note note;
+    struct rg_rankmsg_remote remote;
+    struct rg_rankmsg_data data;
+    struct rg_rankmsg_credit credit;
+    struct rg_rankmsg_exit exit;
 };
 
 static void check_same(const struct rg_field *fields, const void *object, const uint8_t *data,

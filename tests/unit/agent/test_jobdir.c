@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <utime.h>
+
+#include "agent/jobdir.h"
+#include "base/fd.h"
+#include "unit.h"
+
+static char root[64];
+
+static int set_up(void **state)
+{
+    (void) state;
+    strcpy(root, "/tmp/rg-test-jobdir-XXXXXX");
+    assert_non_null(mkdtemp(root));
+    return setenv("XDG_RUNTIME_DIR", root, 1);
+}
+
+static int tear_down(void **state)
+{
+    (void) state;
+    return rmdir(root); /* whatever is left makes it fail */
+}
+
+static void assert_file(const struct rg_jobdir *dir, const char *name, const char *text)
+{
+    rg_autofree char *path = rg_strf("%s/%s", dir->path, name);
+    rg_autofree char *found = NULL;
+
+    assert_int_equal(rg_read_file(path, 4096, &found, NULL), 0);
+    assert_string_equal(found, text);
+}
+
+static void it_holds_links_and_hosts_and_is_ours_alone(void **state)
+{
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT, env = RG_STRV_INIT;
+    struct rg_jobdir dir = RG_JOBDIR_INIT, other = RG_JOBDIR_INIT;
+    char target[PATH_MAX], self[PATH_MAX];
+    struct stat st;
+
+    (void) state;
+    rg_strv_add(&hosts, "a:2");
+    rg_strv_add(&hosts, "fe80::1:3");
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &dir, NULL), 0);
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &other, NULL), 0);
+    assert_string_not_equal(dir.path, other.path);
+    assert_int_equal(stat(dir.path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_file(&dir, "hosts", "a slots=2\nfe80::1 slots=3\n");
+    assert_file(&dir, "hosts.mpich", "a:2\nfe80::1:3\n");
+    assert_int_equal(rg_jobdir_env(&dir, &env), 0);
+    ssize_t n = readlink(rg_env_get(&env, "REIGEN_RSH"), target, sizeof(target));
+    assert_int_equal(readlink("/proc/self/exe", self, sizeof(self)), n);
+    assert_memory_equal(target, self, (size_t) n);
+    assert_string_equal(rg_env_get(&env, "REIGEN_JOB_DIR"), dir.path);
+    rg_jobdir_remove(&dir);
+    rg_jobdir_remove(&other);
+    rg_jobdir_remove(&other);
+}
+
+static void what_others_put_into_it_goes_too_but_nothing_behind_links(void **state)
+{
+    struct rg_strv hosts = RG_STRV_INIT;
+    struct rg_jobdir dir = RG_JOBDIR_INIT;
+    rg_autofree char *outside = rg_strf("%s/outside", root);
+
+    (void) state;
+    assert_int_equal(mkdir(outside, 0700), 0);
+    rg_autofree char *kept = rg_strf("%s/kept", outside);
+    assert_int_equal(close(creat(kept, 0600)), 0);
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &dir, NULL), 0);
+    rg_autofree char *sub = rg_strf("%s/sub", dir.path);
+    rg_autofree char *file = rg_strf("%s/sub/file", dir.path);
+    rg_autofree char *link = rg_strf("%s/link", dir.path);
+    assert_int_equal(mkdir(sub, 0700), 0);
+    assert_int_equal(close(creat(file, 0600)), 0);
+    assert_int_equal(symlink(outside, link), 0);
+    rg_jobdir_remove(&dir);
+    assert_int_equal(access(sub, F_OK), -1);
+    assert_int_equal(unlink(kept), 0);
+    assert_int_equal(rmdir(outside), 0);
+}
+
+static void one_that_a_killed_agent_left_is_swept(void **state)
+{
+    struct rg_strv hosts = RG_STRV_INIT;
+    struct rg_jobdir old = RG_JOBDIR_INIT, held = RG_JOBDIR_INIT, dir = RG_JOBDIR_INIT;
+    const struct utimbuf long_ago = { 1000, 1000 };
+
+    (void) state;
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &old, NULL), 0);
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &held, NULL), 0);
+    close(old.fd); /* as its end would have done */
+    assert_int_equal(utime(old.path, &long_ago), 0);
+    assert_int_equal(utime(held.path, &long_ago), 0);
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &dir, NULL), 0);
+    assert_int_equal(access(old.path, F_OK), -1);
+    assert_int_equal(access(held.path, F_OK), 0);
+    rg_jobdir_remove(&held);
+    rg_jobdir_remove(&dir);
+}
+
+static void a_given_one_stays_and_is_emptied(void **state)
+{
+    struct rg_strv hosts = RG_STRV_INIT;
+    struct rg_jobdir dir = RG_JOBDIR_INIT;
+    rg_autofree char *given = rg_strf("%s/given", root);
+
+    (void) state;
+    assert_int_equal(mkdir(given, 0700), 0);
+    assert_int_equal(rg_jobdir_make(given, &hosts, &dir, NULL), 0);
+    rg_jobdir_remove(&dir);
+    assert_int_equal(rmdir(given), 0);
+    assert_int_equal(rg_jobdir_make("/nonexistent/x", &hosts, &dir, NULL), -ENOENT);
+    assert_string_equal(dir.path, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_holds_links_and_hosts_and_is_ours_alone, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_others_put_into_it_goes_too_but_nothing_behind_links,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_a_killed_agent_left_is_swept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_given_one_stays_and_is_emptied, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
