@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/mpi_team.h"
 #include "coll/timeline.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
@@ -161,6 +162,14 @@ static int start_timeline(const struct rg_config *config, int rank, struct rg_er
                : 0;
 }
 
+/* Once per job; ranks that all agree need not all say so. */
+static void remark_on_mpi(const struct rg_runtime *rt)
+{
+    if (rt->team->mpi_remark[0] && rt->team->rank == 0)
+        rg_report(rt->config.mpi_asked ? RG_LOG_WARN : RG_LOG_INFO,
+                  "MPI is asked for and not used to move data: %s", rt->team->mpi_remark);
+}
+
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
                     struct rg_error *err)
 {
@@ -173,6 +182,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     timeout_ms = options && options->timeout_ms > 0 ? (uint64_t) options->timeout_ms
                                                     : rt->config.start_timeout_ms;
     deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
+    rg_mpi_prepare(&rt->config);
     r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
     if (r < 0)
         return r;
@@ -199,6 +209,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = rg_engine_create(&engine, &rt->engine, err);
     if (r < 0)
         return r;
+    remark_on_mpi(rt);
     return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 

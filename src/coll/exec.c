@@ -84,15 +84,19 @@ static int open_scope(struct rg_exec *exec, enum rg_plane_scope scope,
             continue;
         options.region = entry->ops == &rg_plane_shm ? region : NULL;
         rc = entry->ops->open(&options, &opened->state, err);
+        if (rc == -ENOTSUP)
+            continue;
         if (rc < 0)
             return rc;
         opened->ops = entry->ops;
         any = true;
     }
     return any ? 0
-               : rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s",
+               : rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s%s%s",
                               options.group.nmembers,
-                              scope == RG_SCOPE_NODE ? "ranks of one host" : "hosts");
+                              scope == RG_SCOPE_NODE ? "ranks of one host" : "hosts",
+                              exec->team->mpi_remark[0] ? "; mpi cannot be used: " : "",
+                              exec->team->mpi_remark);
 }
 
 int rg_exec_create(struct rg_team *team, const struct rg_config *config, void *region,
@@ -165,6 +169,20 @@ int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, i
     for (int i = 0; n < max && (plane = next_plane(exec, &i));)
         n += plane->ops->wait_fds(plane->state, ret_fds + n, ret_events + n, max - n);
     return n;
+}
+
+unsigned rg_exec_poll_us(struct rg_exec *exec)
+{
+    struct opened *plane;
+    unsigned least = 0;
+
+    for (int i = 0; (plane = next_plane(exec, &i));) {
+        unsigned us = plane->ops->poll_us ? plane->ops->poll_us(plane->state) : 0;
+
+        if (us && (!least || us < least))
+            least = us;
+    }
+    return least;
 }
 
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
@@ -468,16 +486,18 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
 
 const char *rg_exec_activity(const struct rg_exec *exec)
 {
-    static const char *const names[3][RG_COLL_REDUCESCATTERV + 1] = {
-        ACTIVITIES("LOCAL"), ACTIVITIES("SHM"), ACTIVITIES("TCP")
+    static const char *const names[1 + RG_NPLANES][RG_COLL_REDUCESCATTERV + 1] = {
+        ACTIVITIES("LOCAL"), ACTIVITIES("SHM"), ACTIVITIES("TCP"), ACTIVITIES("MPI")
     };
     const struct step *step;
+    int i = 0;
 
     if (exec->nsteps == 0)
         return "REIGEN_LOCAL";
     step = &exec->steps[exec->at < exec->nsteps ? exec->at : exec->nsteps - 1];
-    return names[!step->plane ? 0 : step->plane->ops == &rg_plane_shm ? 1 : 2]
-                [step->colls[0].kind];
+    while (step->plane && i < RG_NPLANES && rg_planes[i++].ops != step->plane->ops)
+        ;
+    return names[i][step->colls[0].kind];
 }
 
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err)

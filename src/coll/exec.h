@@ -31,6 +31,8 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
 const char *rg_exec_activity(const struct rg_exec *exec);
 /* As a plane's progress. */
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err);
+/* As a plane's poll_us: of all of them the shortest. */
+unsigned rg_exec_poll_us(struct rg_exec *exec);
 int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, int max);
 void rg_exec_abort(struct rg_exec *exec);
 void rg_exec_destroy(struct rg_exec *exec, int timeout_ms); /* NULL is fine */

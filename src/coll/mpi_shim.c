@@ -43,10 +43,39 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* The library of an MPI that is here: dlopen's handle. *ret_standard: only one of another ABI is. */
+static bool is_openmpi(void *library)
+{
+    return dlsym(library, "ompi_mpi_comm_world") != NULL;
+}
+
+/* By the variables of Open MPI's mpirun and of PMIx; of Hydra and of PMI. */
+static bool launched(bool openmpi)
+{
+    static const char *const names[2][2] = { { "PMI_RANK", "PMI_SIZE" },
+                                             { "PMIX_RANK", "OMPI_COMM_WORLD_SIZE" } };
+
+    return getenv(names[openmpi][0]) || getenv(names[openmpi][1]);
+}
+
+/* 0: no MPI; else the higher the likelier it is the one that the program means. Both functions are
+ * alike in all ABIs, and may be called at any time. */
+static int likelihood(void *library)
+{
+    int (*initialized)(int *), flag = 0;
+
+    *(void **) &initialized = dlsym(library, "MPI_Initialized");
+    if (!initialized || !dlsym(library, "MPI_Get_library_version"))
+        return 0;
+    return 1 + launched(is_openmpi(library)) + (initialized(&flag) == 0 && flag ? 2 : 0);
+}
+
+/* The library of an MPI that is here: dlopen's handle, which is kept, as it must not go while a
+ * shim points into it. *ret_standard: only one of another ABI is. */
 static void *find_mpi(bool *ret_standard)
 {
     rg_autofree struct libraries *found = calloc(1, sizeof(*found));
+    void *best = NULL;
+    int most = 0;
 
     *ret_standard = false;
     if (!found)
@@ -54,17 +83,20 @@ static void *find_mpi(bool *ret_standard)
     dl_iterate_phdr(note_library, found);
     for (int i = 0; i < found->n; i++) {
         void *library = dlopen(found->path[i], RTLD_LAZY | RTLD_NOLOAD);
+        int likely = library ? likelihood(library) : 0;
 
-        if (library && dlsym(library, "MPI_Get_library_version"))
-            return library; /* held open: it must not go while the shim points into it */
-        if (library)
+        if (likely > most) {
+            most = likely;
+            best = library;
+        } else if (library) {
             dlclose(library);
+        }
     }
-    *ret_standard = found->standard;
+    *ret_standard = !best && found->standard;
     /* Linked into the program, or under another name. */
-    if (!found->standard && dlsym(RTLD_DEFAULT, "MPI_Get_library_version"))
-        return dlopen(NULL, RTLD_LAZY);
-    return NULL;
+    if (!best && !found->standard && dlsym(RTLD_DEFAULT, "MPI_Get_library_version"))
+        best = dlopen(NULL, RTLD_LAZY);
+    return best;
 }
 
 /* REIGEN_MPI=<library>, else NULL. */
@@ -82,7 +114,7 @@ static const char *family_of(void *library, char *text, size_t room)
     char version[RG_MPI_VERSION_MAX] = "";
     int (*describe)(char *, int *), length = 0;
 
-    if (dlsym(library, "ompi_mpi_comm_world"))
+    if (is_openmpi(library))
         return "ompi";
     *(void **) &describe = dlsym(library, "MPI_Get_library_version");
     if (describe)
@@ -101,15 +133,9 @@ bool rg_mpi_present(void)
     return find_mpi(&standard) != NULL || named_library() != NULL;
 }
 
-bool rg_mpi_launched(void)
+bool rg_mpi_launched(const struct rg_mpi_shim_ops *ops)
 {
-    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                         "PMI_SIZE", "PALS_RANKID" };
-
-    for (size_t i = 0; i < rg_array_len(names); i++)
-        if (getenv(names[i]))
-            return true;
-    return false;
+    return launched(strcmp(ops->abi, "openmpi") == 0);
 }
 
 /* ---- the shim */

@@ -91,7 +91,6 @@ struct rg_mpi_shim_ops {
                  struct rg_mpi_request *ret_request);
     int (*irecv)(const struct rg_mpi_comm *comm, void *to, int nbytes, int from, int tag,
                  struct rg_mpi_request *ret_request);
-    int (*ibarrier)(const struct rg_mpi_comm *comm, struct rg_mpi_request *ret_request);
     int (*ibcast)(const struct rg_mpi_comm *comm, void *data, int nbytes, int root,
                   struct rg_mpi_request *ret_request);
     /* nbytes of each member. */
@@ -100,10 +99,10 @@ struct rg_mpi_shim_ops {
     /* from == NULL: this member's part is in its place in `to`. */
     int (*iallgatherv)(const struct rg_mpi_comm *comm, const void *from, void *to,
                        const int *counts, const int *displs, struct rg_mpi_request *ret_request);
-    int (*ialltoallv)(const struct rg_mpi_comm *comm, const void *from, const int *counts,
-                      const int *displs, void *to, const int *to_counts, const int *to_displs,
-                      struct rg_mpi_request *ret_request);
 
+    /* Let MPI do what it has put off: a request may be done while its last bytes still wait to be
+     * sent, by whichever call comes next. */
+    void (*nudge)(const struct rg_mpi_comm *comm);
     /* *ret_done: it is over, its buffers are free and the request is void. An error voids it
      * too. */
     int (*test)(struct rg_mpi_request *request, bool *ret_done);
@@ -116,7 +115,9 @@ struct rg_mpi_shim_ops {
 /* Whether this process has an MPI library, or REIGEN_MPI names one. Loads nothing. */
 bool rg_mpi_present(void);
 
-/* The shim of the MPI that this process has, bound to it; the same one at every call. 0; -ENOENT:
+/* The shim of the MPI that this process has, bound to it; the same one at every call. Of several
+ * MPIs (Debian's libtorch brings one) the one that is initialised, else the one that the launcher
+ * fits. 0; -ENOENT:
  * there is no MPI; -ENOTSUP: it is of neither family, too old, or the shim is not installed. Does
  * not initialise MPI. */
 int rg_mpi_shim_load(const struct rg_mpi_shim_ops **ret_ops, struct rg_error *err);
@@ -125,9 +126,10 @@ int rg_mpi_shim_load(const struct rg_mpi_shim_ops **ret_ops, struct rg_error *er
  * level is MULTIPLE or SERIALIZED. 0, or -EPERM with the reason. */
 int rg_mpi_usable(const struct rg_mpi_shim_ops *ops, struct rg_error *err);
 
-/* Whether a launcher of MPI processes (mpirun, mpiexec, srun with PMI) has started this one, by the
- * variables that they set. Without one MPI_Init makes a world of this process alone. */
-bool rg_mpi_launched(void);
+/* Whether a launcher that this MPI understands (mpirun, mpiexec, srun with PMI) has started this
+ * process, by the variables that they set. Without one MPI_Init makes a world of this process
+ * alone. */
+bool rg_mpi_launched(const struct rg_mpi_shim_ops *ops);
 
 /* "rank 3: MPI_Ibcast: ..." from an MPI error code. -EIO. */
 int rg_mpi_error(const struct rg_mpi_shim_ops *ops, int code, const char *what,

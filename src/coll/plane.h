@@ -41,7 +41,8 @@ struct rg_plane_ops {
     const char *name; /* "shm" */
     /* Bytes of shared memory wanted for a group of this size; 0: none. */
     size_t (*region_nbytes)(int nmembers);
-    /* Local; connections may be made lazily later. 0 or -errno. */
+    /* Connections may be made lazily later. May wait for the other members, which do the same, if
+     * it must. 0 or -errno; -ENOTSUP: not among these members, on all of them alike. */
     int (*open)(const struct rg_plane_options *options, void **ret_state, struct rg_error *err);
     /* How well this plane does an operation of nbytes over this group: higher is better, negative
      * cannot. Must be the same on all members: depends on the arguments only. */
@@ -58,6 +59,9 @@ struct rg_plane_ops {
     /* Descriptors to wait for, to be added to the driver's epoll; returns their number, at most
      * max. events: EPOLLIN and EPOLLOUT as wanted now. */
     int (*wait_fds)(void *state, int *ret_fds, unsigned *ret_events, int max);
+    /* Of a plane of which no descriptor tells: how long the driver, which is about to sleep, may
+     * do so before it looks again, in microseconds; 0: as long as it likes. NULL: the same. */
+    unsigned (*poll_us)(void *state);
     /* Give up the operation in progress; the plane is dead afterwards. */
     void (*abort)(void *state);
     /* Sends what is still to be sent (at most timeout_ms), closes, frees. */
@@ -67,5 +71,6 @@ struct rg_plane_ops {
 
 extern const struct rg_plane_ops rg_plane_shm;
 extern const struct rg_plane_ops rg_plane_tcp;
+extern const struct rg_plane_ops rg_plane_mpi;
 
 #endif

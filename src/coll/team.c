@@ -6,7 +6,7 @@
 #include "coll/lobby.h"
 #include "coll/team_parts.h"
 
-#define FENCE_MAGIC 0x31544752u /* "RGT1": another build's blobs are no puzzle */
+#define FENCE_MAGIC 0x32544752u /* "RGT2": another build's blobs are no puzzle */
 
 /* What is alive only while the team is being made. */
 struct making {
@@ -104,9 +104,12 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
             r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
                              rg_team_world_rank(team, i));
     }
-    if (r == 0)
-        rg_facts_fill(making->facts, team);
-    return r;
+    if (r < 0)
+        return r;
+    rg_facts_fill(making->facts, team);
+    if (rg_mpi_team_agree(making->facts, team) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    return 0;
 }
 
 /* The lowest rank that should share memory with this one and opens its door. */
@@ -310,6 +313,7 @@ void rg_team_destroy(struct rg_team *team)
     free(team->peers);
     free(team->node_ranks);
     free(team->leaders);
+    free(team->mpi_ranks);
     explicit_bzero(team->data_key, sizeof(team->data_key));
     free(team);
 }

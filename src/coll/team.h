@@ -30,6 +30,8 @@ struct rg_team_peer {
     char host[256];      /* its host's name, for messages */
 };
 
+#define RG_TEAM_REMARK_MAX 512
+
 struct rg_lobby;
 
 struct rg_team {
@@ -55,6 +57,10 @@ struct rg_team {
     char *address;
     struct rg_lobby *lobby;     /* who dials this rank (coll/lobby.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
+    /* By rank, where all reach each other by MPI: its ranks in MPI_COMM_WORLD; else NULL (mpi_team.h)
+     * ... */
+    int *mpi_ranks;
+    char mpi_remark[RG_TEAM_REMARK_MAX]; /* ... and why, if some rank wanted it, else "" */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };

@@ -59,6 +59,7 @@ int rg_facts_read(const struct rg_boot_identity *identity, const struct rg_confi
         CPU_SET(0, &facts.cpus);
     if (identity->size > 1)
         r = rg_net_candidates(config->interface, &facts.addresses, err);
+    rg_mpi_facts_read(config, identity->size, &facts.mpi);
     if (r == 0)
         *ret_facts = facts;
     return r;
@@ -87,6 +88,10 @@ void rg_facts_put(const struct rg_facts *facts, struct rg_buf *buf)
     rg_buf_put_u32(buf, (uint32_t) facts->addresses.count);
     for (size_t i = 0; i < facts->addresses.count; i++)
         rg_buf_put_str(buf, facts->addresses.v[i]);
+    rg_buf_put_u8(buf, facts->mpi.wanted);
+    rg_buf_put_u32(buf, (uint32_t) facts->mpi.rank);
+    rg_buf_put_u32(buf, (uint32_t) facts->mpi.size);
+    rg_buf_put_str(buf, facts->mpi.why);
 }
 
 static void get_text(struct rg_reader *reader, char *text, size_t room)
@@ -127,6 +132,12 @@ int rg_facts_get(struct rg_reader *reader, struct rg_facts *ret_facts)
         if (!text || rg_strv_take(&facts.addresses, text) < 0)
             reader->bad = true;
     }
+    facts.mpi.wanted = rg_reader_u8(reader) == 1;
+    facts.mpi.rank = (int) rg_reader_u32(reader);
+    facts.mpi.size = (int) rg_reader_u32(reader);
+    get_text(reader, facts.mpi.why, sizeof(facts.mpi.why));
+    if (facts.mpi.rank >= 0 && (facts.mpi.size < 1 || facts.mpi.size > RG_MPI_RANKS_MAX))
+        reader->bad = true;
     if (rg_reader_done(reader) < 0) {
         rg_facts_fini(&facts);
         return -EBADMSG;

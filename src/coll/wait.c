@@ -9,6 +9,7 @@
  * gives it back when it leaves; then it looks once more whether something came meanwhile.
  */
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -103,7 +104,9 @@ static void doze_in_epoll(struct rg_engine *engine, uint64_t timeout_us)
 {
     int fds[FDS_MAX], n = 0, added = 0;
     unsigned events[FDS_MAX];
-    struct epoll_event ev[16];
+    struct timespec timeout = { (time_t) (timeout_us / 1000000),
+                                (long) (timeout_us % 1000000) * 1000 };
+    struct pollfd all = { .fd = engine->epoll_fd, .events = POLLIN };
     int bell = engine->team->bells.event_fd ? engine->team->bells.event_fd[engine->view.me] : -1;
     uint64_t drained;
 
@@ -120,7 +123,8 @@ static void doze_in_epoll(struct rg_engine *engine, uint64_t timeout_us)
 
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fds[added], &want);
     }
-    epoll_wait(engine->epoll_fd, ev, 16, (int) (timeout_us / 1000) + 1);
+    /* epoll_wait would count in milliseconds. */
+    ppoll(&all, 1, &timeout, NULL);
     while (added > 0)
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, fds[--added], NULL);
     if (bell >= 0 && read(bell, &drained, sizeof(drained)) < 0)
@@ -139,6 +143,10 @@ void rg_engine_doze(struct rg_engine *engine, struct rg_op *op, uint64_t timeout
         return;
     }
     if (sockets) {
+        unsigned us = engine->exec_dead ? 0 : rg_exec_poll_us(engine->exec);
+
+        if (us && us < timeout_us)
+            timeout_us = us;
         doze_in_epoll(engine, timeout_us);
         rg_bell_cancel(bells);
     } else {
@@ -281,10 +289,11 @@ void rg_engine_poll(struct rg_engine *engine)
     rg_notify_flush(engine);
 }
 
-/* Something may come that nobody on this node rings for: what other leaders decide. */
-static bool must_listen(const struct rg_engine *engine)
+/* Something may come that nobody on this node rings for: what other leaders decide; or a plane must
+ * be looked at now and then. */
+static bool must_listen(struct rg_engine *engine)
 {
-    return engine->order && !engine->exec_dead;
+    return !engine->exec_dead && (engine->order || rg_exec_poll_us(engine->exec) > 0);
 }
 
 /* The communication thread as the driver, while there is work and no user thread to do it. */

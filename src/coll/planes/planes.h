@@ -23,7 +23,7 @@ struct rg_plane_entry {
     unsigned scopes; /* bits 1 << RG_SCOPE_* */
 };
 
-enum { RG_NPLANES = 2 };
+enum { RG_NPLANES = 3 };
 extern const struct rg_plane_entry rg_planes[RG_NPLANES];
 
 #endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the mpi plane: what its files share. mpi.c owns life and progress, mpi_steps.c says what
+ * goes where.
+ *
+ * MPI moves bytes; Reigen's kernels reduce. A library's own reductions may add in another order
+ * from rank to rank or from version to version; here each part of a result is computed once, in the
+ * order of members, and handed on, or by all from the same operands. So all members hold the same
+ * bits, every type of Reigen's is there, and an average is rounded once, as on the other planes.
+ *
+ * An operation takes one of three ways, by its kind and nominal size, alike on all members:
+ *
+ *   gather    up to RG_MPI_SMALL_NBYTES: all operands to all members (one MPI_Iallgather), each
+ *             reduces for itself
+ *   rounds    the tensor in chunks: in a round every member sends to each other one its part of
+ *             the chunk (MPI_Isend, MPI_Irecv), reduces the part that is its own, and an allreduce
+ *             hands it on (MPI_Iallgatherv, in place). Two rounds are under way at once: one's
+ *             parts travel while the other's results do. An alltoall is rounds without reductions.
+ *   sequence  broadcast and allgather: one MPI_Ibcast or MPI_Iallgatherv, or several, one after
+ *             another, where counts would not fit into an int
+ *
+ *      posted >= reduced >= handed >= finished       rounds, counted by these; at most 2 apart
+ *
+ * MPI has no descriptor to sleep on. While an operation waits the driver looks again after naps
+ * that grow from RG_MPI_NAP_MIN_US to RG_MPI_NAP_MAX_US, and to RG_MPI_NAP_LONG_US where others are
+ * later than RG_MPI_LATE_MS. Between operations MPI is nudged now and then, as what it has accepted
+ * may still wait to leave.
+ *
+ * Thread rule: a plane's.
+ */
+#ifndef RG_COLL_PLANES_MPI_H
+#define RG_COLL_PLANES_MPI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/mpi_shim.h"
+#include "coll/plane.h"
+
+enum {
+    RG_MPI_SMALL_NBYTES = 64 * 1024,        /* of all members' operands together */
+    RG_MPI_CHUNK_NBYTES = 4 * 1024 * 1024,  /* of a tensor, in a round */
+    RG_MPI_PIECE_NBYTES = 1 << 30,          /* in one call of MPI, whose counts are ints */
+    RG_MPI_NAP_MIN_US = 20,
+    RG_MPI_NAP_MAX_US = 200,
+    RG_MPI_NAP_LONG_US = 1000,
+    RG_MPI_LATE_MS = 20,
+    RG_MPI_IDLE_SOON_MS = 50,   /* so long after an operation nudges are ... */
+    RG_MPI_IDLE_SOON_US = 1000, /* ... this far apart, and then ... */
+    RG_MPI_IDLE_US = 100000,    /* ... this far */
+    RG_MPI_LAST_WORDS_MS = 2000, /* before MPI's error is told: somebody may know who died */
+    RG_MPI_ROUNDS = 2,          /* under way at once */
+};
+
+/* As the constants above; tests take smaller ones. Equal on all members. */
+struct rg_mpi_limits {
+    size_t small_nbytes, chunk_nbytes, piece_nbytes;
+};
+
+enum rg_mpi_way { RG_MPI_NOTHING, RG_MPI_GATHER, RG_MPI_ROUNDWISE, RG_MPI_SEQUENCE };
+
+/* Where one round's part for or from a member lies. */
+struct rg_mpi_part {
+    char *at;
+    size_t nbytes; /* 0: nothing is sent */
+};
+
+struct rg_mpi_round {
+    struct rg_mpi_request *requests; /* 2 n: receives, then sends */
+    int nrequests, ndone;
+    int *counts, *displs;            /* n each, of the hand-over */
+    struct rg_mpi_request handover;
+};
+
+struct rg_mpi_op {
+    bool active;
+    enum rg_mpi_way way;
+    struct rg_coll coll;
+    size_t esize, total;   /* total: bytes of `in` (alltoall: sent) */
+    size_t chunk, part;    /* elements of a round, and of a member's part of it, at most */
+    size_t nrounds;        /* or calls, of a sequence */
+    size_t posted, reduced, handed, finished;
+    struct rg_mpi_request request; /* gather, sequence: the one under way */
+    bool under_way;
+    int member;            /* sequence of an allgather: whose part, from which byte */
+    size_t offset;
+    size_t *starts, *recv_starts; /* n + 1 each, elements; owned by the plane */
+    const char *in;        /* the operand; zeros where there is none and it is short */
+    char *out;             /* NULL: dropped */
+};
+
+struct rg_mpi {
+    struct rg_team *team;
+    const struct rg_mpi_shim_ops *ops;
+    struct rg_mpi_comm comm;
+    int n, me;
+    struct rg_mpi_limits limits;
+    struct rg_mpi_op op;
+    struct rg_mpi_round rounds[RG_MPI_ROUNDS];
+    const void **sources;     /* n, for rg_reduce */
+    size_t *starts;           /* 2 (n + 1) */
+    char *staging;            /* what comes in before it is reduced */
+    size_t staging_nbytes;
+    char *zeros;              /* stands for an operand that is not there; never written */
+    size_t zeros_nbytes;
+    char *scratch;            /* takes results that are dropped */
+    size_t scratch_nbytes;
+    uint64_t noperations;
+    uint64_t moved_ns;        /* when something moved last; 0: never */
+    unsigned nap_us;
+    bool dead;
+    uint64_t lost_ns;         /* MPI has failed since; 0: no */
+    struct rg_error lost;
+};
+
+/* A plane over a communicator whose ranks are the members, which it frees when it is closed. 0 or
+ * -ENOMEM, and the communicator is the caller's. */
+int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm *comm,
+                      const struct rg_mpi_limits *limits, struct rg_team *team,
+                      struct rg_mpi **ret_mpi);
+
+/* ---- mpi_steps.c */
+/* Choose the way, fill in op, get memory. 0 or -ENOMEM: nothing has begun. */
+int rg_mpi_op_begin(struct rg_mpi *mpi, const struct rg_coll *coll);
+/* Elements of each member's part of a round (those that reduce), and where it starts in `in`. */
+size_t rg_mpi_round_part(const struct rg_mpi *mpi, size_t round, int member, size_t *ret_start);
+/* What this member sends to and receives from another one in a round. */
+struct rg_mpi_part rg_mpi_round_send(struct rg_mpi *mpi, size_t round, int to);
+struct rg_mpi_part rg_mpi_round_recv(struct rg_mpi *mpi, size_t round, int from);
+/* All parts of the round have come. */
+void rg_mpi_round_reduce(struct rg_mpi *mpi, size_t round);
+/* Fill in counts and displs (bytes) of the hand-over; returns where the chunk lies. */
+char *rg_mpi_round_chunk(struct rg_mpi *mpi, size_t round);
+/* All operands have come. */
+void rg_mpi_gather_reduce(struct rg_mpi *mpi);
+/* After the last byte: what no call of MPI brings. */
+void rg_mpi_op_end(struct rg_mpi *mpi);
+/* Whether results are handed on. */
+static inline bool rg_mpi_hands_on(const struct rg_mpi_op *op)
+{
+    return op->coll.kind == RG_COLL_ALLREDUCE || op->coll.kind == RG_COLL_REDUCE;
+}
+
+#endif
