@@ -172,7 +172,8 @@ def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
         agent = work.parent / 'agents' / f'reigen-agent-{arch}'
         cross.build(arch, agent)
         files[f'{data}/scripts/{agent.name}'] = (agent.read_bytes(), 0o755)
-    for path in sorted((build / 'bindings').glob('*/libreigen_*.so')):
+    for path in sorted([*(build / 'bindings').glob('*/libreigen_*.so'),
+                        *(build / 'src/coll').glob('libreigen_*.so')]):
         linked.append(relink(build, work, str(path.relative_to(build))))
         files[f'reigen/{path.name}'] = (linked[-1].read_bytes(), 0o755)
     return files, linked
