@@ -9,8 +9,10 @@
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
+#include "agent/doctor.h"
 #include "agent/contain.h"
 #include "agent/guard.h"
+#include "agent/install.h"
 #include "agent/rsh.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -114,6 +116,17 @@ static int command_inside(const char *socket_path)
     return run_agent(boot_fd, last);
 }
 
+/* Our bootstrap script quotes what we say. */
+static int command_install(const char *name)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_agent_install(name, &err) == 0)
+        return 0;
+    fprintf(stderr, "%s\n", err.text);
+    return EXIT_INTERNAL;
+}
+
 static int command_version(void)
 {
     printf("reigen-agent %s (protocol %d)\n", RG_VERSION, RG_PROTOCOL_VERSION);
@@ -146,12 +159,16 @@ int main(int argc, char **argv)
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
         return rg_rsh_main(argc - 1, argv + 1);
+    if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
+        return rg_doctor_main(argv + 2);
     for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run();
     }
     if (argc == 3 && strcmp(argv[1], "inside") == 0)
         return command_inside(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "install") == 0)
+        return command_install(argv[2]);
     fprintf(stderr, "usage: reigen-agent agent|version\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");

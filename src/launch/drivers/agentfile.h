@@ -23,8 +23,8 @@ struct rg_agent_file {
     char machine[16];  /* "x86_64" */
     uint8_t *data;     /* owned */
     size_t nbytes;
-    char digest[65];   /* SHA-256, hexadecimal */
-    char name[32];     /* "agent-" and the digest's first 16 digits: its directory in a cache */
+    char digest[65];   /* BLAKE2b-256, hexadecimal */
+    char name[32];     /* "agent-" and the digest's first 16 digits: its directory in a cache, see agent/install.h */
 };
 
 /* The one for machines like this. 0, or -ENOENT with exit code 69. */

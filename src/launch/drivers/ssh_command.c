@@ -90,55 +90,41 @@ void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
     put_machines(host->ssh, text);
     /* A directory that is not ours could change what is in it behind our back. */
     rg_buf_printf(text,
-                  "u=$(id -u); for d in " CACHES "; do f=$d/$k/reigen-agent; "
+                  "u=${UID:-$(id -u)}; for d in " CACHES "; do f=$d/$k/reigen-agent; "
                   "[ -x \"$f\" ] && [ -O \"$d\" ] && [ -O \"$f\" ] && "
-                  "[ $(wc -c <\"$f\") -eq $n ] && \"$f\" version </dev/null >/dev/null 2>&1 && "
+                  "\"$f\" version </dev/null >/dev/null 2>&1 && "
                   "echo reigen-boot ready && exec \"$f\" %s; done; "
                   "echo reigen-boot need agent $m; IFS= read -r s; eval \"$s\"'",
                   what(host));
 }
 
-void ssh_command_installer(const struct ssh_host *host, const struct rg_agent_file *agent,
-                           struct rg_buf *text)
+void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
 {
-    /* $e: why each directory would not do; $g: the one that will; $t: ours alone, whatever other
-     * jobs and hosts do in the same directory at the same time. */
+    /* $e: why each directory would not do; $s: where the bytes are, once they came; $t: a name
+     * that is ours alone, whatever other jobs and hosts do in the same directory now. Every
+     * program that this starts costs 64 hosts as much as it costs one, 64 times. */
     rg_buf_printf(text,
-                  "umask 077; e=; g=; for d in " CACHES "; do "
-                  "case $d in /reigen) continue;; esac; "
-                  "if ! mkdir -p \"$d\" 2>/dev/null; then e=\"$e; $d cannot be made\"; continue; fi; "
+                  "umask 077; e=; s=; for d in " CACHES "; do "
+                  "case $d in /reigen) continue;; esac; t=$d/.new-%s-%d; "
+                  "if ! [ -d \"$d\" ] && ! mkdir -p \"$d\" 2>/dev/null; then "
+                  "e=\"$e; $d cannot be made\"; continue; fi; "
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "
-                  "case $(ls -ld \"$d\") in d???" "?-?" "?-*) :;; "
-                  "*) e=\"$e; $d can be written by others\"; continue;; esac; "
-                  "t=$d/.new-%s-%d; "
-                  "if ! { mkdir \"$t\" && printf \"#!/bin/sh\\nexit 0\\n\" >\"$t/x\" && "
-                  "chmod 700 \"$t/x\"; } 2>/dev/null; then "
-                  "rm -rf \"$t\"; e=\"$e; $d cannot be written\"; continue; fi; "
-                  "if ! \"$t/x\" 2>/dev/null; then "
-                  "rm -rf \"$t\"; e=\"$e; $d does not permit execution\"; continue; fi; "
-                  "g=$d; break; done; ",
+                  "if ! { true >\"$t\"; } 2>/dev/null; then "
+                  "e=\"$e; $d cannot be written\"; continue; fi; ",
                   host->ssh->o.plan->job_id, host->index);
     rg_buf_printf(text,
-                  "if [ -z \"$g\" ]; then echo \"reigen-boot error 69 there is no directory for "
-                  "the agent$e. One of them must be writable and permit execution\"; exit 69; fi; "
-                  "f=$t/reigen-agent; "
+                  "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; else "
                   "if command -v head >/dev/null 2>&1; then head -c $n; else dd bs=1 count=$n "
-                  "2>/dev/null; fi >\"$f\"; "
-                  "h=$(wc -c <\"$f\"); "
-                  "if ! [ $h -eq $n ]; then rm -rf \"$t\"; echo \"reigen-boot error 69 of the "
-                  "agent only $h of $n bytes reached $g; is the disk full?\"; exit 69; fi; ");
+                  "2>/dev/null; fi >\"$t\"; h=$(wc -c <\"$t\"); "
+                  "if ! [ $h -eq $n ]; then rm -f \"$t\"; echo \"reigen-boot error 69 only $h of "
+                  "the agent s $n bytes could be written to $d; is the disk full?\"; exit 69; fi; "
+                  "fi; s=$t; chmod 700 \"$t\"; ");
     rg_buf_printf(text,
-                  "if command -v sha256sum >/dev/null 2>&1; then case $(sha256sum <\"$f\") in "
-                  "%s*) :;; *) rm -rf \"$t\"; echo \"reigen-boot error 69 the agent was damaged on "
-                  "its way to $g\"; exit 69;; esac; fi; ",
-                  agent->digest);
-    rg_buf_printf(text,
-                  "chmod 700 \"$f\"; if ! \"$f\" version </dev/null >/dev/null 2>&1; then "
-                  "h=$(\"$f\" version 2>&1 </dev/null | tail -1); rm -rf \"$t\"; "
-                  "echo \"reigen-boot error 69 the agent cannot run from $g: $h\"; exit 69; fi; "
-                  "mkdir -p \"$g/$k\"; mv -f \"$f\" \"$g/$k/reigen-agent\"; "
-                  "ln -s reigen-agent \"$g/$k/rsh\" 2>/dev/null; "
-                  "ln -s reigen-agent \"$g/$k/ssh\" 2>/dev/null; "
-                  "rm -rf \"$t\"; echo reigen-boot ready; exec \"$g/$k/reigen-agent\" %s\n",
+                  "h=$(\"$t\" install $k 2>&1 </dev/null) && { echo reigen-boot ready; "
+                  "exec \"$d/$k/reigen-agent\" %s; }; "
+                  "case $h in *ermission*|\"\") h=\"$d does not permit execution\";; esac; "
+                  "e=\"$e; $h\"; done; [ -n \"$s\" ] && rm -f \"$s\"; "
+                  "echo \"reigen-boot error 69 there is no place for the agent$e. One of them "
+                  "must be writable and permit execution\"; exit 69\n",
                   what(host));
 }

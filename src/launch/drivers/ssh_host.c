@@ -377,7 +377,7 @@ static void send_agent(struct ssh_host *host, const char *machine)
     }
     host->got_agent = true;
     set_phase(host, RG_PHASE_STARTING, "sending the agent");
-    ssh_command_installer(host, agent, &host->out);
+    ssh_command_installer(host, &host->out);
     rg_buf_put(&host->out, agent->data, agent->nbytes);
     send_out(host);
 }

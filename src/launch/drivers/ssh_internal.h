@@ -94,8 +94,7 @@ int ssh_command_make(const struct ssh_host *host, struct rg_strv *argv);
  * a Bourne shell, csh or fish would read it differently. Appended to text. */
 void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text);
 /* The answer to `need agent`: a line of script that takes the agent's bytes, which follow. */
-void ssh_command_installer(const struct ssh_host *host, const struct rg_agent_file *agent,
-                           struct rg_buf *text);
+void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text);
 
 /* --- ssh_explain.c ---------------------------------------------------------------------------- */
 

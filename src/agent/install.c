@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/install.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+
+#define PREFIX "agent-"
+#define DIGEST_DIGITS 16
+#define PROGRAM_MAX (64u << 20)
+
+/* Does the program's digest begin as its name says? */
+static int check_digest(const char *path, const char *name, struct rg_error *err)
+{
+    unsigned char hash[crypto_generichash_BYTES];
+    char hex[2 * sizeof(hash) + 1];
+    rg_autofree char *data = NULL;
+    size_t nbytes;
+    int r = rg_read_file(path, PROGRAM_MAX, &data, &nbytes);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "%s cannot be read: %s", path, strerror(-r));
+    crypto_generichash(hash, sizeof(hash), (unsigned char *) data, nbytes, NULL, 0);
+    sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(name) != strlen(PREFIX) + DIGEST_DIGITS ||
+        strncmp(name + strlen(PREFIX), hex, DIGEST_DIGITS) != 0)
+        return rg_error_set(err, EBADMSG, "the agent was damaged on its way there");
+    return 0;
+}
+
+/* What others may write they may replace behind our back. */
+static int check_owner(const char *dir, struct rg_error *err)
+{
+    struct stat st;
+
+    if (lstat(dir, &st) < 0)
+        return rg_error_set(err, errno, "%s: %s", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return rg_error_set(err, ENOTDIR, "%s is no directory", dir);
+    if (st.st_uid != geteuid())
+        return rg_error_set(err, EPERM, "%s belongs to someone else", dir);
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return rg_error_set(err, EPERM, "%s can be written by others", dir);
+    return 0;
+}
+
+/* Another job may do the same at the same time: all do the same, and any order is fine. */
+static int place(const char *from, const char *dir, const char *name, struct rg_error *err)
+{
+    char to[PATH_MAX];
+    int n = snprintf(to, sizeof(to), "%s/%s", dir, name);
+
+    if (n < 0 || n + 32 > (int) sizeof(to))
+        return rg_error_set(err, ENAMETOOLONG, "%s: the name is too long", dir);
+    if (mkdir(to, 0700) < 0 && errno != EEXIST)
+        return rg_error_set(err, errno, "%s: %s", to, strerror(errno));
+    int r = check_owner(to, err);
+    if (r < 0)
+        return r;
+    rg_autoclose int fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || renameat(AT_FDCWD, from, fd, "reigen-agent") < 0)
+        return rg_error_set(err, errno, "%s: %s", to, strerror(errno));
+    if ((symlinkat("reigen-agent", fd, "rsh") < 0 && errno != EEXIST) ||
+        (symlinkat("reigen-agent", fd, "ssh") < 0 && errno != EEXIST))
+        return rg_error_set(err, errno, "%s: links: %s", to, strerror(errno));
+    return 0;
+}
+
+int rg_agent_install(const char *name, struct rg_error *err)
+{
+    char from[PATH_MAX], dir[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", from, sizeof(from) - 1);
+
+    if (n <= 0)
+        return rg_error_set(err, ENOENT, "there is no /proc");
+    from[n] = '\0';
+    memcpy(dir, from, (size_t) n + 1);
+    char *slash = strrchr(dir, '/');
+    if (!slash || slash == dir)
+        return rg_error_set(err, EINVAL, "%s is no cache directory", dir);
+    *slash = '\0';
+    int r = check_owner(dir, err);
+    if (r == 0)
+        r = check_digest(from, name, err);
+    return r < 0 ? r : place(from, dir, name, err);
+}

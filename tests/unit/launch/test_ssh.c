@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/ssh.h"
+
+#include "launch/drivers/ssh_internal.h"
+#include "launch/exitcode.h"
+#include "unit.h"
+
+static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
+{
+    static const struct {
+        const char *said, *says;
+        int exit_code;
+        enum ssh_retry retry;
+    } cases[] = {
+        { "alice@h: Permission denied (publickey).", "ssh-copy-id h", RG_EXIT_NO_PERMISSION,
+          SSH_RETRY_NO },
+        { "Host key verification failed.", "accept-new", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @; Host key verification failed.",
+          "ssh-keygen -R h", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "ssh: Could not resolve hostname h: Name or service not known", "is the name right",
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+        { "ssh: connect to host h port 22: Connection timed out", "firewall", RG_EXIT_UNAVAILABLE,
+          SSH_RETRY_NO },
+        { "Connection timed out during banner exchange; Connection to 10.0.0.1 port 22 timed out",
+          "no sshd answers", RG_EXIT_UNAVAILABLE, SSH_RETRY_ON },
+        { "ssh: connect to host h port 22: Connection refused", "--ssh-port", RG_EXIT_UNAVAILABLE,
+          SSH_RETRY_FEW },
+        { "kex_exchange_identification: read: Connection reset by peer", "MaxStartups",
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_ON },
+        { "kex_exchange_identification: Connection closed by remote host; Connection closed by "
+          "10.0.0.1 port 22", "MaxStartups", RG_EXIT_UNAVAILABLE, SSH_RETRY_ON },
+        /* a jump host's refusal comes first and is the cause */
+        { "bob@jump: Permission denied (publickey).; kex_exchange_identification: Connection "
+          "closed by remote host", "user@HOST", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "channel 0: open failed: connect failed: Connection refused; stdio forwarding failed; "
+          "kex_exchange_identification: Connection closed by remote host", "--ssh-port",
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_FEW },
+        { "command-line: line 0: Bad configuration option: foo", "--ssh-option", RG_EXIT_USAGE,
+          SSH_RETRY_NO },
+        { "Cannot execute command-line and remote command.", "RemoteCommand=none", RG_EXIT_USAGE,
+          SSH_RETRY_NO },
+        { "This account is currently not available.", "may not log in", RG_EXIT_NO_PERMISSION,
+          SSH_RETRY_NO },
+        { "bash: line 1: exec: sh: not found", "POSIX shell", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+        { "Killed", "Killed", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+        { "", "said nothing; does ssh h uname work", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct ssh_explanation e;
+        ssh_explain("h", 0, cases[i].said, "exit code 255", &e);
+        assert_contains(e.text, cases[i].says);
+        assert_int_equal(e.exit_code, cases[i].exit_code);
+        assert_int_equal(e.retry, cases[i].retry);
+        ssh_explain("h", 2222, cases[i].said, "exit code 255", &e);
+        assert_contains(e.text, "2222");
+    }
+}
+
+struct made {
+    struct rg_job job;
+    struct rg_plan plan;
+    struct ssh ssh;
+    struct ssh_host host;
+    struct rg_strv argv;
+};
+
+static void make(struct made *made)
+{
+    made->plan = (struct rg_plan){ .job_id = "r-1" };
+    made->ssh = (struct ssh){ .o = { .job = &made->job, .plan = &made->plan } };
+    made->ssh.agents[0] = (struct rg_agent_file){
+        .machine = "x86_64", .data = (uint8_t *) "x", .nbytes = 1, .name = "agent-0123456789abcdef"
+    };
+    made->host = (struct ssh_host){ .ssh = &made->ssh, .name = "h", .index = 3 };
+    made->argv = (struct rg_strv) RG_STRV_INIT;
+}
+
+static bool has(const struct made *made, const char *word)
+{
+    for (size_t i = 0; i < made->argv.count; i++) {
+        if (strcmp(made->argv.v[i], word) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void the_remote_command_reads_alike_in_every_login_shell(void **state)
+{
+    struct made made;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    rg_job_init(&made.job);
+    make(&made);
+    ssh_command_bootstrap(&made.host, &text);
+    const char *script = rg_buf_text(&text);
+    /* exec sh -c '...': within, nothing that csh or fish would take for more than itself. */
+    assert_int_equal(strncmp(script, "exec sh -c '", 12), 0);
+    assert_int_equal(strcspn(script + 12, "'\\!\n"), strlen(script) - 13);
+    assert_int_equal(script[strlen(script) - 1], '\'');
+    assert_true(strlen(script) < 1000); /* the longest word of an old csh has 1024 bytes */
+    assert_contains(script, "agent-0123456789abcdef");
+    rg_autobuf struct rg_buf installer = RG_BUF_INIT;
+    ssh_command_installer(&made.host, &installer);
+    script = rg_buf_text(&installer);
+    assert_int_equal(strcspn(script, "\n"), strlen(script) - 1);
+    rg_job_fini(&made.job);
+}
+
+static void options_reach_ssh_with_the_users_first(void **state)
+{
+    struct made made;
+
+    (void) state;
+    rg_job_init(&made.job);
+    make(&made);
+    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_string_equal(made.argv.v[0], "ssh");
+    assert_true(has(&made, "-oBatchMode=yes"));
+    assert_false(has(&made, "-l"));
+    assert_string_equal(made.argv.v[made.argv.count - 2], "h");
+    assert_string_equal(made.argv.v[made.argv.count - 3], "--");
+    rg_strv_fini(&made.argv);
+    made.job.ssh_port = 2222;
+    made.job.ssh_identity = strdup("/k");
+    assert_int_equal(rg_strv_add(&made.job.ssh_options, "BatchMode=no"), 0);
+    assert_int_equal(rg_strv_add(&made.job.ssh_options, "-Jjump"), 0);
+    made.host.user = "bob";
+    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_string_equal(made.argv.v[2], "-o");
+    assert_string_equal(made.argv.v[3], "BatchMode=no");
+    assert_string_equal(made.argv.v[4], "-Jjump");
+    assert_true(has(&made, "-p2222") && has(&made, "-i/k") && has(&made, "-lbob"));
+    rg_strv_fini(&made.argv);
+    rg_job_fini(&made.job);
+}
+
+static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_job job;
+
+    (void) state;
+    rg_job_init(&job);
+    assert_int_equal(rg_job_add_host(&job, "far1", 0, &err), 0);
+    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    assert_int_equal(rg_job_add_host(&job, "bob@far2", 4, &err), 0);
+    assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_int_equal(job.hosts[0].nslots, 1);
+    assert_int_equal(job.hosts[1].nslots, 4);
+    assert_string_equal(job.hosts[1].name, "far2");
+    assert_string_equal(job.hosts[1].user, "bob");
+    assert_int_equal(job.hosts[2].nslots, 1);
+    assert_int_equal(rg_job_add_host(&job, "alice@far2", 4, &err), -EINVAL);
+    assert_contains(err.text, "one login per host");
+    assert_int_equal(rg_job_add_host(&job, "@far2", 4, &err), -EINVAL);
+    rg_job_fini(&job);
+    rg_job_init(&job);
+    assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
+    assert_string_equal(rg_driver_choose(&job)->name, "local");
+    job.on = strdup("ssh");
+    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_true(job.hosts[0].nslots >= 1);
+    rg_job_fini(&job);
+    rg_job_init(&job);
+    job.container.image = strdup("i");
+    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    rg_job_fini(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_ssh_have_a_cause_and_a_remedy),
+        cmocka_unit_test(the_remote_command_reads_alike_in_every_login_shell),
+        cmocka_unit_test(options_reach_ssh_with_the_users_first),
+        cmocka_unit_test(hosts_without_slots_have_one_unless_they_are_this_computer_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
