@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/doctor.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -66,16 +67,35 @@ static void on_text(void *arg, int events)
         finish(inspect);
 }
 
+/* It resolves this host's own name and those of the job. */
+static int make_command(const struct rg_agent *agent, struct rg_strv *argv)
+{
+    char own[256] = "";
+    int r = rg_strv_add(argv, "/proc/self/exe");
+
+    if (r == 0)
+        r = rg_strv_add(argv, "doctor");
+    if (r == 0 && gethostname(own, sizeof(own) - 1) == 0)
+        r = rg_strv_add(argv, own);
+    for (size_t i = 0; r == 0 && i < agent->setup.hosts.count && i < RG_DOCTOR_NAMES_MAX; i++) {
+        const char *entry = agent->setup.hosts.v[i], *colon = strrchr(entry, ':');
+        int n = colon ? (int) (colon - entry) : (int) strlen(entry);
+        if (n != (int) strlen(own) || strncmp(entry, own, (size_t) n) != 0)
+            r = rg_strv_addf(argv, "%.*s", n, entry);
+    }
+    return r;
+}
+
 static int start_doctor(struct rg_inspect *inspect, int out, struct rg_error *err)
 {
     struct rg_agent *agent = inspect->agent;
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    char *argv[] = { (char *) "/proc/self/exe", (char *) "doctor", NULL };
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
 
-    if (rg_agent_common_env(agent, &env) < 0)
+    if (rg_agent_common_env(agent, &env) < 0 || make_command(agent, &argv) < 0)
         return rg_error_set(err, ENOMEM, "no memory");
     struct rg_spawn spawn = {
-        .argv = argv,
+        .argv = argv.v,
         .envp = env.v,
         .cwd = *agent->setup.cwd && access(agent->setup.cwd, X_OK) == 0 ? agent->setup.cwd : NULL,
         .fds = { -1, out, -1 },

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/doctor_parts.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "agent/doctor.h"
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+
+#define PATTERN 0x72656967656e2121ull
+
+bool rg_doctor_find(const char *name, char ret_path[PATH_MAX])
+{
+    const char *path = getenv("PATH");
+
+    for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p;) {
+        size_t n = strcspn(p, ":");
+        if (snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) n, p, name) < PATH_MAX &&
+            access(ret_path, X_OK) == 0)
+            return true;
+        p += n + (p[n] == ':');
+    }
+    return false;
+}
+
+/* Until the end of the output, the room's end or the deadline. True at the end of the output. */
+static bool read_until(int fd, uint64_t deadline_ns, char *text, size_t room, size_t *ret_n)
+{
+    char rest[512];
+
+    for (size_t n = 0;;) {
+        uint64_t now = rg_now_ns();
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        *ret_n = n;
+        if (now >= deadline_ns ||
+            poll(&p, 1, (int) ((deadline_ns - now) / RG_NS_PER_MS) + 1) <= 0)
+            return false;
+        bool full = n + 1 >= room; /* what it still writes is read, so that it can end */
+        ssize_t got = read(fd, full ? rest : text + n, full ? sizeof(rest) : room - 1 - n);
+        if (got <= 0)
+            return got == 0;
+        n += full ? 0 : (size_t) got;
+    }
+}
+
+int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int fds[2], status = -1;
+    size_t n = 0;
+    pid_t pid;
+
+    if (rg_pipe(fds) < 0)
+        return -1;
+    rg_autoclose int ours = fds[0];
+    struct rg_spawn spawn = {
+        .argv = (char *const *) (uintptr_t) argv,
+        .fds = { -1, fds[1], -1 },
+        .new_session = true,
+        .death_signal = SIGKILL,
+    };
+    int r = rg_spawn(&spawn, &pid, &err);
+    close(fds[1]);
+    if (r < 0)
+        return -1;
+    bool whole = read_until(ours, rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS, ret_text, room,
+                            &n);
+    if (!whole)
+        kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    ret_text[n] = '\0';
+    return whole && status == 0 ? (int) n : 0;
+}
+
+/* A child that waits with the pattern in its memory until it is killed. */
+static pid_t fork_target(const volatile uint64_t *pattern)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (*pattern == PATTERN)
+            pause();
+        _exit(1);
+    }
+    return pid;
+}
+
+int rg_doctor_try_cma(void)
+{
+    static volatile uint64_t pattern;
+    int status = 0;
+
+    prctl(PR_SET_DUMPABLE, 1);
+    pattern = PATTERN;
+    pid_t target = fork_target(&pattern);
+    if (target < 0)
+        return errno;
+    pid_t reader = fork();
+    if (reader == 0) {
+        uint64_t seen = 0;
+        struct iovec to = { &seen, sizeof(seen) };
+        struct iovec from = { (void *) (uintptr_t) &pattern, sizeof(pattern) };
+        ssize_t n = process_vm_readv(target, &to, 1, &from, 1, 0);
+        _exit(n < 0 ? errno : seen == PATTERN ? 0 : EIO);
+    }
+    while (reader > 0 && waitpid(reader, &status, 0) < 0 && errno == EINTR)
+        ;
+    kill(target, SIGKILL);
+    while (waitpid(target, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return reader < 0 ? EAGAIN : WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
+}
