@@ -1,11 +1,576 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/doctor.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "launch/doctor_facts.h"
+#include "launch/exitcode.h"
+#include "spec/require.h"
+
+#define SHM_WANTED (UINT64_C(1) << 30)
+#define SHM_PER_RANK (UINT64_C(64) << 20)
+#define MEMORY_PER_RANK (UINT64_C(512) << 20)
+#define MEMLOCK_WANTED (UINT64_C(1) << 30)
+#define DISK_WANTED (UINT64_C(1) << 30)
+#define NOFILE_WANTED 1024
+#define CLOCK_WANTED_NS 100000000 /* beyond what the measurement leaves open */
+#define SECCOMP_FILTER 2
+#define PAIRS_MAX 64 /* that are named one by one */
+#define WORD_MAX 64
+
+const char *rg_finding_level_name(enum rg_finding_level level)
+{
+    static const char *const names[] = { "ok", "warn", "fail" };
+
+    return names[level];
+}
+
+void rg_findings_fini(struct rg_findings *findings)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        free(findings->v[i].value);
+        free(findings->v[i].remedy);
+    }
+    free(findings->v);
+    *findings = (struct rg_findings){ NULL, 0 };
+}
+
+/* --- making findings -------------------------------------------------------------------------- */
+
+/* What one host's checks work on. */
+struct judge {
+    const struct rg_doctor_input *input;
+    struct rg_findings findings;
+    int host;                /* -1: the job */
+    const struct rg_doctor_host *h;
+    const char *facts;
+    bool failed;             /* out of memory */
+};
+
+static rg_printf(5, 6) void add(struct judge *j, const char *check, enum rg_finding_level level,
+                                const char *remedy, const char *fmt, ...)
+{
+    struct rg_findings *list = &j->findings;
+    struct rg_finding *more = reallocarray(list->v, list->count + 1, sizeof(*more));
+    char *value = NULL, *copy = strdup(level == RG_FINDING_OK || !remedy ? "" : remedy);
+    va_list args;
+
+    if (more)
+        list->v = more;
+    va_start(args, fmt);
+    if (vasprintf(&value, fmt, args) < 0)
+        value = NULL;
+    va_end(args);
+    if (!more || !copy || !value) {
+        free(copy);
+        free(value);
+        j->failed = true;
+        return;
+    }
+    struct rg_finding *f = &list->v[list->count++];
+    *f = (struct rg_finding){ .host = j->host, .level = level, .value = value, .remedy = copy };
+    snprintf(f->check, sizeof(f->check), "%s", check);
+}
+
+static enum rg_finding_level warn_if(bool bad)
+{
+    return bad ? RG_FINDING_WARN : RG_FINDING_OK;
+}
+
+/* What to do about a check, as an option where a container hides what the host has. */
+static const char *remedy_of(const char *check, bool contained)
+{
+    static const struct {
+        const char *check, *in_container, *on_host;
+    } table[] = {
+        { "shm", "start the containers with --shm-size 1g, or more",
+          "as root on that host: mount -o remount,size=50% /dev/shm" },
+        { "memlock", "start the containers with --ibdevices, or --container-option "
+          "--ulimit=memlock=-1",
+          "raise memlock in /etc/security/limits.conf and log in again" },
+        { "memory", "run fewer ranks there, or raise the container's limit: --container-option "
+          "--memory=SIZE",
+          "run fewer ranks there, such as -H HOST:1" },
+        { "cpus", "run fewer ranks there, or raise the container's limit: --container-option "
+          "--cpus=N",
+          "run fewer ranks there, such as -H HOST:1" },
+        { "nofile", "start the containers with --container-option --ulimit=nofile=65536",
+          "raise nofile in /etc/security/limits.conf and log in again" },
+        { "disk", "make room on that host, or mount a larger directory with --mount",
+          "make room on that host" },
+        { "rdma", "start the containers with --ibdevices, on hosts that have RDMA devices",
+          "load the drivers of the RDMA device on that host, or leave the host out" },
+        { "gpu", "start the containers with --gpus all, on hosts with NVIDIA's container toolkit",
+          "install NVIDIA's driver on that host, or leave the host out" },
+        { "mpi", "use an image that has an MPI, or run without: --engine native",
+          "install an MPI there (Debian: apt-get install openmpi-bin), or run without" },
+        { "python", "use an image that has Python", "install python3 on that host" },
+        { "package", "use an image that has this package",
+          "install it for the Python that is first in PATH there" },
+        { "clock", "let chrony or NTP set that host's clock",
+          "let chrony or NTP set that host's clock" },
+        { "cma", "allow it: --container-option --cap-add=SYS_PTRACE",
+          "allow it: sysctl kernel.yama.ptrace_scope=0" },
+    };
+
+    for (size_t i = 0; i < rg_array_len(table); i++) {
+        if (strcmp(table[i].check, check) == 0)
+            return contained ? table[i].in_container : table[i].on_host;
+    }
+    return "";
+}
+
+static const char *remedy(const struct judge *j, const char *check)
+{
+    return remedy_of(check, j->input->contained);
+}
+
+/* --- one host --------------------------------------------------------------------------------- */
+
+static void judge_system(struct judge *j)
+{
+    char kernel[RG_FACT_MAX] = "unknown kernel", libc[RG_FACT_MAX] = "unknown C library";
+    char value[RG_FACT_MAX];
+
+    if (rg_fact_find(j->facts, "error", 0, value))
+        add(j, "doctor", RG_FINDING_FAIL, "see whether the container has /proc and allows programs "
+            "to start", "the host could not be looked at: %s", value);
+    else if (!rg_fact_has(j->facts, "end"))
+        add(j, "doctor", RG_FINDING_WARN, "run reigen doctor again; a program on that host, such "
+            "as nvidia-smi or python3, does not come to its end", "not all could be looked at");
+    rg_fact_find(j->facts, "kernel", 0, kernel);
+    rg_fact_find(j->facts, "libc", 0, libc);
+    add(j, "system", RG_FINDING_OK, "", "Linux %s, %s", kernel,
+        strcmp(libc, "none") == 0 ? "no C library" : libc);
+}
+
+static void judge_cpus(struct judge *j)
+{
+    uint64_t cpus, quota[2];
+
+    if (!rg_fact_numbers(j->facts, "cpus", 1, &cpus))
+        return;
+    double usable = (double) cpus;
+    char limited[64] = "";
+    if (rg_fact_numbers(j->facts, "quota", 2, quota) && quota[1] &&
+        (double) quota[0] / (double) quota[1] < usable) {
+        usable = (double) quota[0] / (double) quota[1];
+        snprintf(limited, sizeof(limited), ", limited to %.3g of them", usable);
+    }
+    bool few = j->h->nranks > usable;
+    add(j, "cpus", warn_if(few), remedy(j, "cpus"), "%llu core%s%s, for %d rank%s",
+        (unsigned long long) cpus, cpus == 1 ? "" : "s", limited, j->h->nranks,
+        j->h->nranks == 1 ? "" : "s");
+}
+
+static void judge_memory(struct judge *j)
+{
+    uint64_t memory[2];
+    char a[WORD_MAX], b[WORD_MAX];
+
+    if (rg_fact_numbers(j->facts, "memory", 2, memory))
+        add(j, "memory", warn_if(memory[1] < MEMORY_PER_RANK * (uint64_t) j->h->nranks),
+            remedy(j, "memory"), "%s, %s free, for %d rank%s",
+            rg_size_text(memory[0], a, sizeof(a)), rg_size_text(memory[1], b, sizeof(b)),
+            j->h->nranks, j->h->nranks == 1 ? "" : "s");
+}
+
+static void judge_shm(struct judge *j)
+{
+    uint64_t shm[2];
+    char a[WORD_MAX], b[WORD_MAX];
+
+    if (!rg_fact_numbers(j->facts, "shm", 2, shm))
+        return;
+    uint64_t per_rank = SHM_PER_RANK * (uint64_t) j->h->nranks;
+    if (!shm[0])
+        add(j, "shm", RG_FINDING_WARN, remedy(j, "shm"),
+            "there is no /dev/shm: Reigen needs none, NCCL and PyTorch's DataLoader do");
+    else
+        add(j, "shm", warn_if(shm[0] < SHM_WANTED || shm[1] < per_rank), remedy(j, "shm"),
+            "/dev/shm has %s, %s free%s", rg_size_text(shm[0], a, sizeof(a)),
+            rg_size_text(shm[1], b, sizeof(b)),
+            shm[0] < SHM_WANTED || shm[1] < per_rank
+                ? ": NCCL, and PyTorch's DataLoader with workers, run out of it (bus error)" : "");
+}
+
+static void judge_limits(struct judge *j)
+{
+    uint64_t memlock, nofile[2];
+    char a[WORD_MAX];
+    bool rdma = rg_fact_has(j->facts, "rdma");
+
+    if (rg_fact_numbers(j->facts, "memlock", 1, &memlock))
+        add(j, "memlock", warn_if(rdma && memlock < MEMLOCK_WANTED), remedy(j, "memlock"),
+            "%s can be locked%s", rg_size_text(memlock, a, sizeof(a)),
+            rdma ? "" : "; only RDMA needs much");
+    if (rg_fact_numbers(j->facts, "nofile", 2, nofile))
+        add(j, "nofile", warn_if(nofile[0] < NOFILE_WANTED), remedy(j, "nofile"),
+            "%llu open files, %llu at most", (unsigned long long) nofile[0],
+            (unsigned long long) nofile[1]);
+}
+
+/* Two things forbid it to siblings, and each has a remedy of its own. */
+static void judge_cma(struct judge *j)
+{
+    uint64_t cma[4];
+
+    if (!rg_fact_numbers(j->facts, "cma", 4, cma))
+        return;
+    bool yama = cma[2] >= 1 && !cma[3], filter = cma[1] == SECCOMP_FILTER;
+    const char *slower = "ranks of this host copy through shared memory instead";
+    if (cma[0] == 0)
+        add(j, "cma", RG_FINDING_OK, "", "processes can read each other's memory");
+    else if (cma[0] == ENOSYS)
+        add(j, "cma", RG_FINDING_WARN, filter ? "allow it: --container-option "
+            "--security-opt=seccomp=unconfined" : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH",
+            "process_vm_readv does not exist here%s; %s",
+            filter ? " (a seccomp filter hides it)" : "", slower);
+    else if (yama && filter)
+        add(j, "cma", RG_FINDING_WARN, "allow it: --container-option --cap-add=SYS_PTRACE, which "
+            "lifts both; or sysctl kernel.yama.ptrace_scope=0 on the host and --container-option "
+            "--security-opt=seccomp=unconfined",
+            "forbidden by yama (kernel.yama.ptrace_scope=%llu), and perhaps by the seccomp "
+            "filter; %s", (unsigned long long) cma[2], slower);
+    else if (yama)
+        add(j, "cma", RG_FINDING_WARN, j->input->contained
+            ? "allow it: --container-option --cap-add=SYS_PTRACE, or on the host: sysctl "
+              "kernel.yama.ptrace_scope=0" : "as root on that host: sysctl "
+              "kernel.yama.ptrace_scope=0",
+            "forbidden by yama (kernel.yama.ptrace_scope=%llu); %s", (unsigned long long) cma[2],
+            slower);
+    else if (filter)
+        add(j, "cma", RG_FINDING_WARN, "allow it: --container-option --cap-add=SYS_PTRACE, or "
+            "--container-option --security-opt=seccomp=unconfined",
+            "forbidden by the container's seccomp filter; %s", slower);
+    else
+        add(j, "cma", RG_FINDING_WARN, remedy(j, "cma"), "process_vm_readv: %s; %s",
+            strerror((int) cma[0]), slower);
+}
+
+static void judge_rdma(struct judge *j)
+{
+    char value[RG_FACT_MAX];
+    uint64_t ndevices = 0;
+
+    rg_fact_numbers(j->facts, "rdma-devices", 1, &ndevices);
+    for (int i = 0; rg_fact_find(j->facts, "rdma", i, value); i++) {
+        bool active = strstr(value, "ACTIVE") != NULL;
+        if (!ndevices)
+            add(j, "rdma", RG_FINDING_WARN, remedy(j, "rdma"),
+                "%s, but nothing in /dev/infiniband", value);
+        else
+            add(j, "rdma", warn_if(!active), "see ibstat on that host: is the cable in, does a "
+                "subnet manager run?", "%s", value);
+    }
+    if (!rg_fact_has(j->facts, "rdma"))
+        add(j, "rdma", RG_FINDING_OK, "", "none");
+}
+
+static void judge_gpus(struct judge *j)
+{
+    char value[RG_FACT_MAX];
+    uint64_t ngpus = 0;
+
+    rg_fact_numbers(j->facts, "gpu", 1, &ngpus);
+    for (int i = 0; rg_fact_find(j->facts, "gpu-name", i, value); i++)
+        add(j, "gpu", RG_FINDING_OK, "", "%s", value);
+    if (rg_fact_has(j->facts, "gpu-name"))
+        return;
+    add(j, "gpu", warn_if(ngpus), "put nvidia-smi into PATH: the device files are there, the "
+        "driver's programs are not (--gpus all brings both)", ngpus ? "%llu device files" : "none",
+        (unsigned long long) ngpus);
+}
+
+static void judge_software(struct judge *j)
+{
+    static const char *const packages[] = { "numpy", "torch", "tensorflow", "jax", "horovod",
+                                            "mpi4py" };
+    char value[RG_FACT_MAX] = "none", version[RG_FACT_MAX];
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+
+    rg_fact_find(j->facts, "mpi", 0, value);
+    add(j, "mpi", RG_FINDING_OK, "", "%s", value);
+    if (!rg_fact_find(j->facts, "python", 0, value)) {
+        add(j, "python", RG_FINDING_OK, "", "none");
+        return;
+    }
+    for (size_t i = 0; i < rg_array_len(packages); i++) {
+        if (rg_fact_package(j->facts, packages[i], version))
+            rg_buf_printf(&list, ", %s%s%s", packages[i], *version == '?' ? "" : " ",
+                          *version == '?' ? "" : version);
+    }
+    add(j, "python", RG_FINDING_OK, "", "%s%s", value, rg_buf_text(&list));
+}
+
+static void judge_disks(struct judge *j)
+{
+    char value[RG_FACT_MAX], a[WORD_MAX];
+    unsigned long long total, room;
+    int at = 0;
+
+    for (int i = 0; rg_fact_find(j->facts, "disk", i, value); i++) {
+        if (sscanf(value, "%llu %llu %n", &total, &room, &at) != 2 || !value[at])
+            continue;
+        add(j, "disk", warn_if(room < DISK_WANTED), remedy(j, "disk"), "%s free at %s",
+            rg_size_text(room, a, sizeof(a)), value + at);
+    }
+}
+
+static void judge_names(struct judge *j)
+{
+    rg_autobuf struct rg_buf unknown = RG_BUF_INIT;
+    char value[RG_FACT_MAX];
+    int count = 0;
+
+    for (; rg_fact_find(j->facts, "resolve", count, value); count++) {
+        char *blank = strchr(value, ' ');
+        if (blank && strcmp(blank, " -") == 0)
+            rg_buf_printf(&unknown, "%s%.*s", rg_buf_nbytes(&unknown) ? ", " : "",
+                          (int) (blank - value), value);
+    }
+    if (rg_buf_nbytes(&unknown))
+        add(j, "names", RG_FINDING_WARN, "Reigen needs no names; for programs that resolve them "
+            "give the hosts entries in DNS or /etc/hosts (containers: --container-option "
+            "--add-host=NAME:ADDRESS)", "cannot be resolved: %s", rg_buf_text(&unknown));
+    else if (count)
+        add(j, "names", RG_FINDING_OK, "", "%d host name%s can be resolved", count,
+            count == 1 ? "" : "s");
+}
+
+static void judge_interfaces(struct judge *j)
+{
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+    char value[RG_FACT_MAX], net[64], name[32], via[64] = "";
+
+    for (size_t i = 0; i < j->h->addresses->count; i++) {
+        const char *entry = j->h->addresses->v[i], *blank = strchr(entry, ' ');
+        if (blank && strcmp(blank, " lo") != 0)
+            rg_buf_printf(&list, "%s%s %.*s", rg_buf_nbytes(&list) ? ", " : "", blank + 1,
+                          (int) (blank - entry), entry);
+    }
+    for (int i = 0; !*via && rg_fact_find(j->facts, "route", i, value); i++) {
+        if (sscanf(value, "%63s %31s %63s", net, name, via) != 3 || strcmp(net, "0.0.0.0/0") != 0)
+            via[0] = '\0';
+    }
+    add(j, "interfaces", RG_FINDING_OK, "", "%s; %s%s",
+        rg_buf_nbytes(&list) ? rg_buf_text(&list) : "loopback only",
+        *via ? "default route via " : "no default route", via);
+}
+
+static void judge_clock(struct judge *j)
+{
+    int64_t off = j->h->clock_ns < 0 ? -j->h->clock_ns : j->h->clock_ns;
+
+    add(j, "clock", warn_if(off > (int64_t) j->h->clock_bound_ns + CLOCK_WANTED_NS),
+        remedy(j, "clock"), "%+.3f ms from this computer's, give or take %.3f ms",
+        (double) j->h->clock_ns / 1e6, (double) j->h->clock_bound_ns / 1e6);
+}
+
+static void judge_host(struct judge *j, int host)
+{
+    j->host = host;
+    j->h = &j->input->hosts[host];
+    j->facts = j->h->facts ? j->h->facts : "";
+    judge_system(j);
+    judge_cpus(j);
+    judge_memory(j);
+    judge_shm(j);
+    judge_limits(j);
+    judge_cma(j);
+    judge_interfaces(j);
+    judge_names(j);
+    judge_rdma(j);
+    judge_gpus(j);
+    judge_software(j);
+    judge_disks(j);
+    judge_clock(j);
+}
+
+/* --- the hosts together ----------------------------------------------------------------------- */
+
+/* Differences that make jobs fail in odd ways: another MPI, another framework. */
+static void judge_alike(struct judge *j, const char *check, const char *fact)
+{
+    char first[RG_FACT_MAX] = "none", other[RG_FACT_MAX];
+
+    rg_fact_find(j->input->hosts[0].facts, fact, 0, first);
+    for (int h = 1; h < j->input->nhosts; h++) {
+        strcpy(other, "none");
+        rg_fact_find(j->input->hosts[h].facts, fact, 0, other);
+        if (strcmp(first, other) == 0)
+            continue;
+        add(j, check, RG_FINDING_WARN, "use the same image, or the same installation, on all hosts",
+            "hosts differ: %s has %s; %s has %s", j->input->hosts[0].name, first,
+            j->input->hosts[h].name, other);
+        return;
+    }
+}
+
+#define REACH_REMEDY                                                                             \
+    "open TCP between the hosts, ports from 1024 on (the kernel chooses them); or take another " \
+    "network: --network-interface; containers: --network host"
+
+/* Tries of one pair stand together. Returns where the next pair begins. */
+static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, size_t count,
+                         size_t first, uint32_t *least, uint32_t *most, int *nfailed)
+{
+    rg_autobuf struct rg_buf tried = RG_BUF_INIT;
+    bool reached = false;
+    size_t i = first;
+
+    for (; i < count && all[i].from == all[first].from && all[i].to == all[first].to; i++) {
+        if (all[i].state == RG_PROBE_REACHED) {
+            reached = true;
+            *least = all[i].rtt_us < *least ? all[i].rtt_us : *least;
+            *most = all[i].rtt_us > *most ? all[i].rtt_us : *most;
+            continue;
+        }
+        rg_buf_printf(&tried, "%s%s (%s): %s", rg_buf_nbytes(&tried) ? "; " : "", all[i].address,
+                      all[i].interface, rg_network_explain(all[i].errnum));
+    }
+    if (!reached && (*nfailed)++ < PAIRS_MAX)
+        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "%s cannot reach %s: %s",
+            j->input->hosts[all[first].from].name, j->input->hosts[all[first].to].name,
+            rg_buf_text(&tried));
+    return i;
+}
+
+static void judge_reach(struct judge *j)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    int nfailed = 0, npairs = 0;
+    size_t count = 0;
+    const struct rg_network_probe *all =
+        j->input->network ? rg_network_all(j->input->network, &count) : NULL;
+
+    for (size_t i = 0; i < count; npairs++)
+        i = judge_pair(j, all, count, i, &least, &most, &nfailed);
+    if (nfailed > PAIRS_MAX)
+        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", nfailed - PAIRS_MAX);
+    if (npairs && !nfailed)
+        add(j, "reach", RG_FINDING_OK, "", "all %d pairs reach each other, in %.3f to %.3f ms",
+            npairs, least / 1e3, most / 1e3);
+}
+
+static void judge_network(struct judge *j)
+{
+    const struct rg_network *network = j->input->network;
+
+    if (j->input->nhosts == 1 || !network)
+        return;
+    if (j->input->network_err && j->input->network_err->errnum)
+        add(j, "network", RG_FINDING_FAIL, REACH_REMEDY, "%s", j->input->network_err->text);
+    else if (rg_network_is_one_place(network))
+        add(j, "network", RG_FINDING_OK, "", "all hosts are this one machine");
+    else
+        add(j, "network", RG_FINDING_OK, "", "%s, on %s's %s", rg_network_cidr(network),
+            j->input->hosts[0].name, rg_network_interface(network, 0));
+}
+
+int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret_findings)
+{
+    struct judge j = { .input = input };
+
+    for (int i = 0; i < input->nhosts; i++)
+        judge_host(&j, i);
+    j.host = -1;
+    judge_network(&j);
+    judge_reach(&j);
+    judge_alike(&j, "mpi", "mpi");
+    judge_alike(&j, "python", "python");
+    if (j.failed) {
+        rg_findings_fini(&j.findings);
+        return -ENOMEM;
+    }
+    *ret_findings = j.findings;
+    return 0;
+}
+
+/* --- requirements ----------------------------------------------------------------------------- */
+
+/* How much of it the host has; 0: none. value: what to say of it. */
+static uint64_t measure(const struct rg_doctor_host *host, const char *name, char value[RG_FACT_MAX])
+{
+    static const char *const sizes[] = { "shm", "memlock", "memory" };
+    const char *facts = host->facts ? host->facts : "";
+    uint64_t n[4] = { 0 };
+    unsigned long long total, room;
+
+    strcpy(value, "none");
+    for (size_t i = 0; i < rg_array_len(sizes); i++) {
+        if (strcmp(name, sizes[i]) != 0)
+            continue;
+        rg_fact_numbers(facts, name, 1, n);
+        rg_size_text(n[0], value, RG_FACT_MAX);
+        return n[0];
+    }
+    if (strcmp(name, "disk") == 0) {
+        if (!rg_fact_find(facts, name, 0, value) || sscanf(value, "%llu %llu", &total, &room) != 2)
+            room = 0;
+        rg_size_text(room, value, RG_FACT_MAX);
+        return room;
+    }
+    if (strcmp(name, "cma") == 0) {
+        bool known = rg_fact_numbers(facts, name, 4, n);
+        snprintf(value, RG_FACT_MAX, "%s", known ? strerror((int) n[0]) : "not known");
+        return known && n[0] == 0;
+    }
+    if (strcmp(name, "gpu") == 0 || strcmp(name, "cpus") == 0 || strcmp(name, "nofile") == 0) {
+        rg_fact_numbers(facts, name, 1, n);
+        snprintf(value, RG_FACT_MAX, "%llu", (unsigned long long) n[0]);
+        return n[0];
+    }
+    if (strcmp(name, "rdma") == 0) {
+        rg_fact_numbers(facts, "rdma-devices", 1, n);
+        return rg_fact_find(facts, name, 0, value) && n[0];
+    }
+    if (strcmp(name, "mpi") == 0 || strcmp(name, "python") == 0)
+        return rg_fact_find(facts, name, 0, value);
+    return rg_fact_package(facts, name, value);
+}
+
+static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms, char value[RG_FACT_MAX])
+{
+    int64_t off = host->clock_ns < 0 ? -host->clock_ns : host->clock_ns;
+
+    snprintf(value, RG_FACT_MAX, "%.3f ms, give or take %.3f ms", (double) host->clock_ns / 1e6,
+             (double) host->clock_bound_ns / 1e6);
+    return (uint64_t) off + host->clock_bound_ns <= limit_ms * RG_NS_PER_MS;
+}
+
+static int require_one(const struct rg_doctor_input *input, const char *word, struct rg_error *err)
+{
+    struct rg_requirement wanted;
+    char value[RG_FACT_MAX];
+    int r = rg_requirement_parse("--require", word, &wanted, err);
+
+    for (int i = 0; r == 0 && i < input->nhosts; i++) {
+        const struct rg_doctor_host *host = &input->hosts[i];
+        bool holds = strcmp(wanted.name, "clock") == 0
+                         ? clock_holds(host, wanted.amount, value)
+                         : measure(host, wanted.name, value) >= wanted.amount;
+        const char *what_to_do = remedy_of(wanted.name, input->contained);
+        if (!holds)
+            return rg_error_set_exit(err, EOPNOTSUPP, RG_EXIT_UNAVAILABLE,
+                                     "host %s: --require %s: it has %s; %s", host->name, word,
+                                     value, *what_to_do ? what_to_do
+                                     : remedy_of("package", input->contained));
+    }
+    return r;
+}
+
 int rg_doctor_require(const struct rg_doctor_input *input, const struct rg_strv *required,
                       struct rg_error *err)
 {
-    (void) input;
-    (void) required;
-    (void) err;
-    return 0;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < required->count; i++)
+        r = require_one(input, required->v[i], err);
+    return r;
 }

@@ -33,6 +33,7 @@ struct rg_doctor_host {
 struct rg_doctor_input {
     const struct rg_doctor_host *hosts;
     int nhosts;
+    bool contained;                     /* the ranks run in containers: remedies name options */
     const struct rg_network *network;   /* all outcomes are known; NULL: was not looked at */
     const struct rg_error *network_err; /* errnum 0: a network connects the hosts */
 };

@@ -37,6 +37,7 @@ static void examined(struct rg_session *session)
     rg_autofree struct rg_doctor_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
     struct rg_error err = RG_ERROR_INIT;
     struct rg_doctor_input input = { .hosts = hosts, .nhosts = plan->nhosts,
+                                     .contained = session->o.job->container.image != NULL,
                                      .network = session->network,
                                      .network_err = &session->network_err };
 

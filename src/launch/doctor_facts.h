@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the lines that agent/doctor.h describes. Internal to launch/doctor*.c. The text is from
+ * outside: what is not of the form expected is "not there". Pure functions.
+ */
+#ifndef RG_LAUNCH_DOCTOR_FACTS_H
+#define RG_LAUNCH_DOCTOR_FACTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_FACT_MAX 256 /* bytes of a value that are kept */
+
+/* The value of the index-th line of this fact, control characters replaced. */
+bool rg_fact_find(const char *facts, const char *name, int index, char ret_value[RG_FACT_MAX]);
+/* Whether such a line is there. */
+bool rg_fact_has(const char *facts, const char *name);
+/* The first count numbers of the value; false when there are fewer. "unlimited" is UINT64_MAX. */
+bool rg_fact_numbers(const char *facts, const char *name, int count, uint64_t *ret_numbers);
+/* The version of a package; false: it is not there. */
+bool rg_fact_package(const char *facts, const char *package, char ret_version[RG_FACT_MAX]);
+
+/* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
+const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
+
+#endif
