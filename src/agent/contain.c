@@ -22,7 +22,7 @@
 #define LAST_BYTES_MS 1000
 #define CANDIDATES_MAX 8
 
-/* --- what we are told --------------------------------------------------------------------------- */
+/* --- what we are told ------------------------------------------------------------------------ */
 
 static int take_line(struct rg_contain *contain, const char *line, struct rg_error *err)
 {
@@ -54,7 +54,7 @@ static int take_lines(struct rg_contain *contain, char *text, struct rg_error *e
     if (r == 0 && (!*contain->job_id || !contain->container.image))
         r = rg_error_set(err, EINVAL, "standard input must bring a job and a container's image; "
                                       "`contain` is started by reigen, not by hand");
-    rg_buf_put(&contain->lines, "\n", 1);
+    rg_buf_printf(&contain->lines, "dir " RG_CONTAINER_RUN "\n\n");
     return r;
 }
 
@@ -83,7 +83,7 @@ static int read_lines(struct rg_contain *contain, struct rg_error *err)
     return r;
 }
 
-/* --- which runtime ------------------------------------------------------------------------------ */
+/* --- which runtime --------------------------------------------------------------------------- */
 
 struct candidate {
     const struct rg_container_ops *ops;
@@ -132,7 +132,7 @@ static int find_runtimes(const struct rg_container *container, struct candidate 
                              "docker, podman, apptainer and singularity is in PATH");
 }
 
-/* --- one container ------------------------------------------------------------------------------ */
+/* --- one container --------------------------------------------------------------------------- */
 
 struct running {
     struct rg_contain *contain;
@@ -314,7 +314,7 @@ static int run_once(struct running *run, struct rg_error *err)
     return is_missing(run) ? -ENODATA : rg_container_explain(run->ops, run->child.said, err);
 }
 
-/* --- images ------------------------------------------------------------------------------------- */
+/* --- images ---------------------------------------------------------------------------------- */
 
 /* Docker and Podman print a line per step; their last one is what a user wants to see. */
 static void tell_progress(const struct rg_contain *contain, const char *said)
@@ -361,7 +361,7 @@ static int pull(struct running *run, struct rg_error *err)
     return rg_error_prepend(err, "pulling %s", contain->container.image);
 }
 
-/* --- from the beginning to the end --------------------------------------------------------------- */
+/* --- from the beginning to the end ----------------------------------------------------------- */
 
 static int run_with(struct rg_contain *contain, const struct candidate *candidate, int signal_fd,
                     bool *ret_linked, struct rg_error *err)

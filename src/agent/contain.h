@@ -9,8 +9,8 @@
  * (container/container.h). On its standard output it speaks as launch/preamble.h says. The
  * agent inside, the container's first process, calls over a unix socket in the job's directory,
  * which is mounted, and is given the descriptors 0, 1 and 2, the lock of that directory, and its
- * lines. So the link runs on ssh's own descriptors; nobody stands between. Key and environment are in
- * no argument list and in nothing that `docker inspect` shows.
+ * lines. So the link runs on ssh's own descriptors; nobody stands between. Key and environment are
+ * in no argument list and in nothing that `docker inspect` shows.
  *
  * The lock tells whether a directory is in use: both processes hold it. Who finds one without an
  * owner, at the next start, removes the container that it names, and the directory.
@@ -59,7 +59,7 @@ struct rg_contain_child {
     size_t nsaid;
 };
 
-/* --- contain_dir.c: directories ------------------------------------------------------------------ */
+/* --- contain_dir.c: directories -------------------------------------------------------------- */
 
 /* Find the base directory, the first of $XDG_RUNTIME_DIR/reigen, /var/tmp/reigen-UID,
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
@@ -72,7 +72,7 @@ void rg_contain_sweep(struct rg_contain *contain);
 /* As rm -rf, without leaving the file system's tree; what may not be removed stays. */
 void rg_contain_remove_tree(const char *path);
 
-/* --- contain_host.c: facts about the host ---------------------------------------------------------- */
+/* --- contain_host.c: facts about the host ---------------------------------------------------- */
 
 /* Who the caller is, what is mounted, and which devices there are. 0 or -errno. */
 int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err);
@@ -81,7 +81,7 @@ void rg_contain_say(const char *fmt, ...) rg_printf(1, 2);
 /* Our packages for Python: find or fetch them. Without them the job goes on, with a note. */
 void rg_contain_find_kit(struct rg_contain *contain);
 
-/* --- contain_child.c ------------------------------------------------------------------------------ */
+/* --- contain_child.c ------------------------------------------------------------------------- */
 
 /* Start argv in a session of its own; it is told to end (SIGTERM) when we die. 0 or -errno. */
 int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv,
@@ -93,7 +93,7 @@ int rg_contain_wait(struct rg_contain_child *child, unsigned timeout_ms);
 /* Start argv and wait. The exit code, or -errno. An empty argv does nothing. */
 int rg_contain_do(const struct rg_strv *argv, unsigned timeout_ms);
 
-/* --- contain.c, inside.c -------------------------------------------------------------------------- */
+/* --- contain.c, inside.c --------------------------------------------------------------------- */
 
 /* The whole of `contain`. Returns the exit code. */
 int rg_contain_main(void);

@@ -16,7 +16,7 @@
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
 #define REMOVE_MS 10000
 
-/* --- where ------------------------------------------------------------------------------------- */
+/* --- where ----------------------------------------------------------------------------------- */
 
 /* A directory that others could write to, or that is another's, is not for keys. */
 static bool is_good(const char *path)
@@ -58,7 +58,7 @@ int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
                              "/var/tmp, /tmp and ~/.cache can be written to and lets programs run");
 }
 
-/* --- removal ----------------------------------------------------------------------------------- */
+/* --- removal --------------------------------------------------------------------------------- */
 
 static void remove_at(int dir_fd, const char *name, int depth)
 {
@@ -91,7 +91,7 @@ void rg_contain_remove_dir(struct rg_contain *contain)
     *contain->dir = '\0';
 }
 
-/* --- what others have left behind --------------------------------------------------------------- */
+/* --- what others have left behind ------------------------------------------------------------ */
 
 static void remove_container(const char *dir, const char *name)
 {
@@ -132,7 +132,7 @@ void rg_contain_sweep(struct rg_contain *contain)
         closedir(list);
 }
 
-/* --- the job's ---------------------------------------------------------------------------------- */
+/* --- the job's ------------------------------------------------------------------------------- */
 
 static int write_file(const char *path, const void *data, size_t nbytes, mode_t mode)
 {

@@ -34,7 +34,7 @@ void rg_contain_say(const char *fmt, ...)
     rg_write_all(1, line, (size_t) n);
 }
 
-/* --- the user ----------------------------------------------------------------------------------- */
+/* --- the user -------------------------------------------------------------------------------- */
 
 static void find_user(struct rg_contain *contain)
 {
@@ -122,7 +122,7 @@ static int write_names(struct rg_contain *contain, int which,
     return rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
 }
 
-/* --- directories -------------------------------------------------------------------------------- */
+/* --- directories ----------------------------------------------------------------------------- */
 
 static bool is_directory(const char *path)
 {
@@ -199,7 +199,7 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err)
                                      contain->dir, strerror(-r)) : 0;
 }
 
-/* --- our Python packages ------------------------------------------------------------------------ */
+/* --- our Python packages --------------------------------------------------------------------- */
 
 /* Taken from our standard input, where the launcher puts it when it is asked. */
 static int fetch_kit(const struct rg_container_place *place, const char *path,

@@ -47,7 +47,7 @@ static int receive(int conn_fd, int fds[NFDS], struct rg_error *err)
     return 0;
 }
 
-/* --- our Python packages ------------------------------------------------------------------------ */
+/* --- our Python packages --------------------------------------------------------------------- */
 
 static bool has_package(const char *site)
 {
@@ -97,8 +97,8 @@ static bool image_has_package(void)
     return false;
 }
 
-/* Ours stand behind what the image's own PYTHONPATH names, and before its site-packages. The mark in
- * the run directory says that they count whatever the image has (--inject-runtime). */
+/* Ours stand behind what the image's own PYTHONPATH names, and before its site-packages. The mark
+ * in the run directory says that they count whatever the image has (--inject-runtime). */
 static void offer_packages(void)
 {
     const char *old = getenv("PYTHONPATH");

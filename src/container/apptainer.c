@@ -9,7 +9,7 @@
 
 static const struct rg_container_symptom symptoms[] = {
     { "no such file or directory", 125,
-      "the image is not on this host: give the path of a .sif file, or a name that a registry has" },
+      "the image is not on this host: give the path of a .sif file, or a name of a registry" },
     { "exec format error", 125, "the image is for another architecture than this host" },
     { "architecture", 125, "the image is for another architecture than this host" },
     { "no space left on device", 125,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the user asked of containers (struct rg_container), the same in the job (spec/job.h), on the
- * way to a host, and in the agent's `contain`, which starts the container there. The command line of
- * each container runtime is made from it by one file each, see runtime.h.
+ * way to a host, and in the agent's `contain`, which starts the container there. One file for each
+ * container runtime makes its command line, see runtime.h.
  *
  * This layer stands on base only: spec, launch and agent use it.
  *
@@ -40,7 +40,7 @@ struct rg_container {
     struct rg_strv options; /* handed to the runtime's command line as they are */
     uint64_t shm_nbytes;    /* size of /dev/shm; 0: our default */
     char *gpus;             /* "all", "2", "0,1", a device's UUID; NULL: none */
-    char *network;          /* host, the runtime's own names, or NULL: host for jobs on several hosts */
+    char *network;          /* host, a name of the runtime's, or NULL: host where there are several */
     char *user;             /* UID[:GID] or a name of the image; NULL: the caller */
     enum rg_pull pull;
     enum rg_inject inject;

@@ -14,7 +14,7 @@ static const struct rg_container_symptom symptoms[] = {
     { "is already in use by container", 125,
       "a container of this name is there already: remove it with docker rm --force" },
     { "no space left on device", 125,
-      "the disk that holds Docker's images and containers is full: make room (docker system prune)" },
+      "the disk that holds Docker's images and containers is full: docker system prune" },
     { "could not select device driver", 125,
       "Docker has no driver for GPUs here: install the NVIDIA container toolkit, or leave --gpus "
       "out" },
@@ -27,6 +27,9 @@ static const struct rg_container_symptom symptoms[] = {
     { "pull access denied", 125,
       "no registry has this image for you: check its name, log in (docker login), or load it on "
       "this host" },
+    { "dial tcp", 125,
+      "the image is not on this host, and its registry cannot be reached: check its name, or load "
+      "it on this host" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
     { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
     { "No such image", 125, "the image is not on this host: --pull missing fetches it" },

@@ -36,10 +36,9 @@ static int make_parents(char *path, size_t nbase)
     return 0;
 }
 
-static int write_file(const char *dir, const char *name, bool executable, const uint8_t *data,
-                      size_t nbytes)
+static int write_file(const char *dir, const struct rg_kit_entry *entry)
 {
-    rg_autofree char *path = rg_strf("%s/%s", dir, name);
+    rg_autofree char *path = rg_strf("%s/%s", dir, entry->name);
 
     if (!path)
         return -ENOMEM;
@@ -47,28 +46,36 @@ static int write_file(const char *dir, const char *name, bool executable, const 
     if (r < 0)
         return r;
     rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                               executable ? 0755 : 0644);
-    return fd < 0 ? -errno : rg_write_all(fd, data, nbytes);
+                               entry->executable ? 0755 : 0644);
+    return fd < 0 ? -errno : rg_write_all(fd, entry->data, entry->nbytes);
+}
+
+int rg_kit_read(struct rg_reader *reader, struct rg_kit_entry *ret_entry, struct rg_error *err)
+{
+    struct rg_kit_entry entry = { .name = "" };
+    size_t length = rg_reader_u16(reader);
+    const uint8_t *bytes = length <= RG_KIT_PATH_MAX ? rg_reader_bytes(reader, length) : NULL;
+
+    entry.executable = rg_reader_u8(reader) == 1;
+    entry.data = rg_reader_span(reader, RG_KIT_MAX, &entry.nbytes);
+    if (!bytes || reader->bad || memchr(bytes, '\0', length))
+        return rg_error_set(err, EBADMSG, "the archive is damaged");
+    memcpy(entry.name, bytes, length);
+    if (!path_is_plain(entry.name))
+        return rg_error_set(err, EBADMSG, "the archive has a file '%s'", entry.name);
+    *ret_entry = entry;
+    return 0;
 }
 
 static int unpack_file(struct rg_reader *reader, const char *dir, struct rg_error *err)
 {
-    char name[RG_KIT_PATH_MAX + 1];
-    size_t length = rg_reader_u16(reader);
-    const uint8_t *bytes = length <= RG_KIT_PATH_MAX ? rg_reader_bytes(reader, length) : NULL;
-    uint8_t executable = rg_reader_u8(reader);
-    size_t nbytes = 0;
-    const uint8_t *data = rg_reader_span(reader, RG_KIT_MAX, &nbytes);
+    struct rg_kit_entry entry;
+    int r = rg_kit_read(reader, &entry, err);
 
-    if (!bytes || reader->bad || memchr(bytes, '\0', length))
-        return rg_error_set(err, EBADMSG, "the archive is damaged");
-    memcpy(name, bytes, length);
-    name[length] = '\0';
-    if (!path_is_plain(name))
-        return rg_error_set(err, EBADMSG, "the archive has a file '%s'", name);
-    int r = write_file(dir, name, executable, data, nbytes);
-
-    return r < 0 ? rg_error_set(err, -r, "%s/%s: %s", dir, name, strerror(-r)) : 0;
+    if (r < 0)
+        return r;
+    r = write_file(dir, &entry);
+    return r < 0 ? rg_error_set(err, -r, "%s/%s: %s", dir, entry.name, strerror(-r)) : 0;
 }
 
 int rg_kit_unpack(const uint8_t *data, size_t nbytes, const char *dir, struct rg_error *err)

@@ -14,6 +14,7 @@
 #ifndef RG_CONTAINER_KIT_H
 #define RG_CONTAINER_KIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,18 @@ int rg_kit_list(const char *dir, struct rg_kit_files *ret_files, struct rg_error
 int rg_kit_add(struct rg_kit_files *files, const char *name, const char *source);
 /* Append the archive of these files. 0; -EFBIG, -ENOMEM or another -errno. */
 int rg_kit_pack(const struct rg_kit_files *files, struct rg_buf *buf, struct rg_error *err);
+
+/* One file of an archive. */
+struct rg_kit_entry {
+    char name[RG_KIT_PATH_MAX + 1];
+    bool executable;
+    const uint8_t *data; /* borrowed from the archive */
+    size_t nbytes;
+};
+
+/* The next file of an archive whose first line has been read. 0; -EBADMSG: damaged, or a name that
+ * is absolute, empty, or has a component that begins with a dot. */
+int rg_kit_read(struct rg_reader *reader, struct rg_kit_entry *ret_entry, struct rg_error *err);
 
 /* Write an archive's files below dir, which is made. 0; -EBADMSG (not an archive, or a path that
  * leads out of dir), or -errno of the file system; then some files may have been written. */

@@ -31,6 +31,9 @@ static const struct rg_container_symptom symptoms[] = {
     { "short-name", 125,
       "Podman does not know which registry is meant: write the image's whole name, such as "
       "docker.io/library/python:3.12" },
+    { "dial tcp", 125,
+      "the image is not on this host, and its registry cannot be reached: check its name, or load "
+      "it on this host" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
     { "requested access to the resource is denied", 125,
       "no registry has this image for you: check its name, log in (podman login), or load it on "

@@ -32,7 +32,8 @@ static const char *last_line(const char *said, size_t *ret_length)
 
     while (*said) {
         size_t n = strcspn(said, "\n");
-        if (n > 0 && !strstr(said, "--help'") && !rg_str_starts(said, "Run 'docker")) {
+        bool pointer = rg_str_starts(said, "See 'docker") || rg_str_starts(said, "Run 'docker");
+        if (n > 0 && !pointer) {
             line = said;
             length = n;
         }

@@ -85,7 +85,7 @@ const struct rg_container_ops *rg_container_find(const char *name);
 int rg_container_explain(const struct rg_container_ops *ops, const char *said,
                          struct rg_error *err);
 
-/* --- for the runtimes' files: what Docker's and Podman's command lines have in common ---------- */
+/* --- for the runtimes' files: what Docker's and Podman's command lines have in common -------- */
 
 int rg_oci_begin(const struct rg_container *container, const struct rg_container_host *host,
                  struct rg_strv *argv);

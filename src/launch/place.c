@@ -31,7 +31,7 @@ char *rg_place_launcher(int pid)
     return field ? rg_strf("%s:%d:%s", host, pid ? pid : (int) getpid(), field) : NULL;
 }
 
-/* --- the kit ------------------------------------------------------------------------------------ */
+/* --- the kit --------------------------------------------------------------------------------- */
 
 static bool has_packages(const char *dir)
 {

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "spec/job.h"
 
-/* Fill job->container.place (but host_index and one_host, which depend on the host). Nothing is done
- * without an image. Without an installation of the packages there is no kit, which is an error with
+/* Fill job->container.place (but host_index and one_host, which depend on the host). Nothing is
+ * done without an image. Without an installation of the packages there is no kit, which is an error with
  * --inject-runtime only. 0 or -errno. */
 int rg_place_container(struct rg_job *job, struct rg_error *err);
 

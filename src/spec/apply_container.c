@@ -56,8 +56,9 @@ APPLY(container_runtime)
     }
     const char *near = rg_str_nearest(value, words);
 
-    return rg_error_set(err, EINVAL, "%s %s: give docker, podman, apptainer, singularity or none%s%s%s",
-                        what, value, near ? "; did you mean " : "", near ? near : "",
+    return rg_error_set(err, EINVAL,
+                        "%s %s: give docker, podman, apptainer, singularity or none%s%s%s", what,
+                        value, near ? "; did you mean " : "", near ? near : "",
                         near ? "?" : "");
 }
 

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole argument lists, joined by blanks: what a user would read in `ps`. */
+#include "base/buf.h"
+#include "container/runtimes.h"
+#include "unit.h"
+
+static const gid_t groups[] = { 27, 999 };
+
+static struct rg_container_host make_host(const char *program)
+{
+    return (struct rg_container_host){
+        .program = program,
+        .name = "reigen-j-0",
+        .job_id = "j",
+        .uid = 1000,
+        .gid = 100,
+        .groups = groups,
+        .ngroups = 2,
+        .user_name = "ada",
+        .home = "/u/ada",
+        .cwd = "/u/ada/job",
+        .bin_dir = "/t/bin",
+        .run_dir = "/t/run",
+        .passwd = "/t/passwd",
+        .group = "/t/group",
+        .kit_dir = "/t/kit",
+        .shm_nbytes = 1024,
+    };
+}
+
+static void check(const struct rg_container_ops *ops, const struct rg_container *container,
+                  const struct rg_container_host *host, const char *expected)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (ops->run(container, host, &argv, &err) < 0)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < argv.count; i++)
+        rg_buf_printf(&text, "%s%s", i ? " " : "", argv.v[i]);
+    assert_string_equal(rg_buf_text(&text), expected);
+}
+
+#define BEGIN(program)                                                                       \
+    program " run --rm --pull=never --log-driver=none --no-healthcheck "                     \
+            "--entrypoint=/reigen/bin/reigen-agent --name=reigen-j-0 --label=reigen.job=j "  \
+            "--label=reigen.user=1000 --label=reigen.launcher=h:1:2 "
+#define USER "--user=1000:100 --env=HOME=/u/ada --env=USER=ada --env=LOGNAME=ada "
+#define MOUNTS                                                       \
+    "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "   \
+    "--mount=type=bind,source=/t/run,target=/reigen/run "            \
+    "--mount=type=bind,source=/t/kit,target=/reigen/python,readonly "\
+    "--mount=type=bind,source=/t/passwd,target=/etc/passwd,readonly "\
+    "--mount=type=bind,source=/t/group,target=/etc/group,readonly "  \
+    "--mount=type=bind,source=/u/ada,target=/u/ada --workdir=/u/ada/job "
+#define END "image:1 inside /reigen/run/boot"
+
+static int make_container(void **state)
+{
+    static struct rg_container container;
+
+    rg_container_init(&container);
+    container.image = strdup("image:1");
+    container.place.launcher = strdup("h:1:2");
+    *state = &container;
+    return 0;
+}
+
+static int free_container(void **state)
+{
+    rg_container_fini(*state);
+    return 0;
+}
+
+static void docker_runs_as_the_caller(void **state)
+{
+    struct rg_container_host host = make_host("docker");
+
+    check(&rg_container_docker, *state, &host,
+          BEGIN("docker") "--network=host --shm-size=1024 " USER
+          "--group-add=27 --group-add=999 " MOUNTS END);
+}
+
+static void docker_takes_all_options(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("/opt/docker");
+
+    container->shm_nbytes = 4096;
+    container->gpus = strdup("0,1");
+    container->network = strdup("mine");
+    container->privileged = container->ibdevices = true;
+    rg_strv_add(&container->mounts, "/data:/d:ro");
+    rg_strv_add(&container->mounts, "/a,\"b");
+    rg_strv_add(&container->mounts, "cache:/c");
+    rg_strv_add(&container->options, "--read-only");
+    host.infiniband = host.selinux = true;
+    host.kit_dir = NULL;
+    host.cwd = "/scratch";
+    check(&rg_container_docker, container, &host,
+          BEGIN("/opt/docker") "--network=mine --shm-size=4096 --security-opt=label=disable "
+          "--privileged " USER "--group-add=27 --group-add=999 "
+          "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "
+          "--mount=type=bind,source=/t/run,target=/reigen/run "
+          "--mount=type=bind,source=/t/passwd,target=/etc/passwd,readonly "
+          "--mount=type=bind,source=/t/group,target=/etc/group,readonly "
+          "--mount=type=bind,source=/u/ada,target=/u/ada "
+          "--mount=type=bind,source=/scratch,target=/scratch --workdir=/scratch "
+          "--mount=type=bind,source=/data,target=/d,readonly "
+          "--mount=type=bind,\"source=/a,\"\"b\",\"target=/a,\"\"b\" "
+          "--mount=type=volume,source=cache,target=/c "
+          "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit=memlock=-1:-1 "
+          "--gpus=\"device=0,1\" --read-only " END);
+}
+
+static void docker_leaves_a_named_user_to_the_image(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("docker");
+
+    container->user = strdup("www-data");
+    container->place.one_host = true;
+    host.home = host.cwd = host.passwd = host.group = host.kit_dir = NULL;
+    check(&rg_container_docker, container, &host,
+          BEGIN("docker") "--shm-size=1024 --user=www-data "
+          "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "
+          "--mount=type=bind,source=/t/run,target=/reigen/run " END);
+}
+
+static void docker_counts_gpus(void **state)
+{
+    static const char *const values[][2] = { { "all", "--gpus=all" }, { "2", "--gpus=2" },
+                                             { "GPU-ab", "--gpus=\"device=GPU-ab\"" },
+                                             { "device=1", "--gpus=device=1" } };
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("docker");
+
+    for (size_t i = 0; i < rg_array_len(values); i++) {
+        rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+        free(container->gpus);
+        container->gpus = strdup(values[i][0]);
+        assert_int_equal(rg_container_docker.run(container, &host, &argv, NULL), 0);
+        bool found = false;
+        for (size_t k = 0; k < argv.count; k++)
+            found |= strcmp(argv.v[k], values[i][1]) == 0;
+        assert_true(found);
+    }
+}
+
+static void podman_keeps_ids_without_root(void **state)
+{
+    struct rg_container_host host = make_host("podman");
+
+    check(&rg_container_podman, *state, &host,
+          BEGIN("podman") "--network=host --shm-size=1024 " USER
+          "--userns=keep-id --group-add=keep-groups " MOUNTS END);
+}
+
+static void podman_names_each_gpu(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("podman");
+
+    container->gpus = strdup("0,1");
+    check(&rg_container_podman, container, &host,
+          BEGIN("podman") "--network=host --shm-size=1024 " USER
+          "--userns=keep-id --group-add=keep-groups " MOUNTS
+          "--device=nvidia.com/gpu=0 --device=nvidia.com/gpu=1 " END);
+}
+
+static void apptainer_binds_and_executes(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("singularity");
+
+    rg_strv_add(&container->mounts, "/data:/d:ro");
+    rg_strv_add(&container->options, "--writable-tmpfs");
+    container->gpus = strdup("all");
+    check(&rg_container_apptainer, container, &host,
+          "singularity exec --pid --cleanenv --nv --bind=/t/bin:/reigen/bin:ro "
+          "--bind=/t/run:/reigen/run --bind=/t/kit:/reigen/python:ro "
+          "--bind=/u/ada/job:/u/ada/job --pwd=/u/ada/job --bind=/data:/d:ro --writable-tmpfs "
+          "docker://image:1 /reigen/bin/reigen-agent " "inside /reigen/run/boot");
+}
+
+static void apptainer_takes_files_and_schemes_as_they_are(void **state)
+{
+    static const char *const images[] = { "/i/x.sif", "./dir", "x.sif", "library://a/b" };
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("apptainer");
+
+    for (size_t i = 0; i < rg_array_len(images); i++) {
+        rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+        free(container->image);
+        container->image = strdup(images[i]);
+        assert_int_equal(rg_container_apptainer.run(container, &host, &argv, NULL), 0);
+        assert_string_equal(argv.v[argv.count - 4], images[i]);
+    }
+}
+
+static void apptainer_refuses_what_it_cannot_do(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("apptainer");
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    container->privileged = true;
+    assert_int_equal(rg_container_apptainer.run(container, &host, &argv, &err), -EINVAL);
+    assert_contains(err.text, "--privileged");
+    assert_int_equal(err.exit_code, 2);
+    container->privileged = false;
+    container->user = strdup("1000");
+    assert_int_equal(rg_container_apptainer.run(container, &host, &argv, &err), -EINVAL);
+    assert_contains(err.text, "--user");
+}
+
+static void runtimes_are_found_by_their_programs(void **state)
+{
+    (void) state;
+    assert_ptr_equal(rg_container_find("docker"), &rg_container_docker);
+    assert_ptr_equal(rg_container_find("podman"), &rg_container_podman);
+    assert_ptr_equal(rg_container_find("singularity"), &rg_container_apptainer);
+    assert_null(rg_container_find("containerd"));
+}
+
+static void failures_are_explained(void **state)
+{
+    static const struct {
+        const struct rg_container_ops *ops;
+        const char *said;
+        int code;
+        const char *part;
+    } cases[] = {
+        { &rg_container_docker,
+          "docker: Got permission denied while trying to connect to the Docker daemon socket at "
+          "unix:///var/run/docker.sock: ...\nSee 'docker run --help'.\n", 77, "group docker" },
+        { &rg_container_docker, "docker: Cannot connect to the Docker daemon at unix:///x. Is it?",
+          69, "systemctl start docker" },
+        { &rg_container_docker, "docker: Error: Conflict. The container name \"/x\" is already in "
+          "use by container \"1\".", 125, "docker rm --force" },
+        { &rg_container_docker, "write /x: no space left on device", 125, "docker system prune" },
+        { &rg_container_docker, "first\nsomething new\nSee 'docker run --help'.\n", 125,
+          "something new" },
+        { &rg_container_docker, "", 125, "said nothing" },
+        { &rg_container_podman, "Error: cannot find UID/GID for user ada: no subuid ranges", 77,
+          "/etc/subuid" },
+        { &rg_container_apptainer, "FATAL: could not open image x.sif: no such file or directory",
+          125, ".sif" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct rg_error err = RG_ERROR_INIT;
+        assert_int_equal(rg_container_explain(cases[i].ops, cases[i].said, &err), -EIO);
+        if (err.exit_code != cases[i].code)
+            fail_msg("'%s': exit code %d", cases[i].said, err.exit_code);
+        assert_contains(err.text, cases[i].part);
+        assert_null(strstr(err.text, "--help"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(docker_runs_as_the_caller, make_container, free_container),
+        cmocka_unit_test_setup_teardown(docker_takes_all_options, make_container, free_container),
+        cmocka_unit_test_setup_teardown(docker_leaves_a_named_user_to_the_image, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(docker_counts_gpus, make_container, free_container),
+        cmocka_unit_test_setup_teardown(podman_keeps_ids_without_root, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(podman_names_each_gpu, make_container, free_container),
+        cmocka_unit_test_setup_teardown(apptainer_binds_and_executes, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(apptainer_takes_files_and_schemes_as_they_are,
+                                        make_container, free_container),
+        cmocka_unit_test_setup_teardown(apptainer_refuses_what_it_cannot_do, make_container,
+                                        free_container),
+        cmocka_unit_test(runtimes_are_found_by_their_programs),
+        cmocka_unit_test(failures_are_explained),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
