@@ -194,8 +194,10 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
 {
     switch (type) {
     case RG_MSG_RELEASE:
-        if (!agent->has_setup || agent->released)
+        if (!agent->has_setup)
             return -EBADMSG;
+        if (agent->released) /* KILL came before */
+            return 0;
         rg_remotes_release(agent);
         rg_agent_advance(agent);
         return 0;

@@ -26,13 +26,13 @@ struct setting {
 static const struct setting settings[] = {
     /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
     { "OMPI_MCA_plm", TEXT, MUST, "rsh" },
-    /* Its daemons want to find the same one, and our directory has another name on each host. */
+    /* Its daemons want the same one, to start further daemons by above 64 hosts, and our directory
+     * has another name on each host. plm_rsh_no_tree_spawn would make them leave their sessions, and
+     * us blind to their deaths. */
     { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh" },
     /* The hosts and slots are ours, not the allocation's. */
     { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
     { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts" },
-    /* Above 64 hosts daemons would start daemons; links from everywhere cost more than they save. */
-    { "OMPI_MCA_plm_rsh_no_tree_spawn", TEXT, MUST, "1" },
     /* Root in a container is nobody special. */
     { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, "1" },
     { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, "1" },
@@ -46,7 +46,6 @@ static const struct setting settings[] = {
     { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh" },
     { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux" },
     { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts" },
-    { "PRTE_MCA_plm_ssh_no_tree_spawn", TEXT, MUST, "1" },
     { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none" },
     { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's

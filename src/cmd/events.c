@@ -56,13 +56,13 @@ void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct 
     for (int h = 0; h < plan->nhosts; h++) {
         const struct rg_plan_host *host = &plan->hosts[h];
         json_array_append_new(hosts, json_pack("{s:o, s:i, s:i}", "name", any_string(host->name),
-                                               "slots", host->nslots, "ranks", host->nranks));
+                                               "slots", host->nslots, "ranks", host->nplanned));
     }
     for (size_t i = 0; i < job->command.count; i++)
         json_array_append_new(command, any_string(job->command.v[i]));
     json_object_set_new(o, "version", json_string(RG_VERSION));
     json_object_set_new(o, "job", json_string(plan->job_id));
-    json_object_set_new(o, "ranks", json_integer(plan->nranks));
+    json_object_set_new(o, "ranks", json_integer(plan->np));
     json_object_set_new(o, "hosts", hosts);
     json_object_set_new(o, "command", command);
     end(text, o);

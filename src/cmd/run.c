@@ -111,6 +111,17 @@ static void send_size(void *arg)
         rg_session_resize(run->session, rows, columns);
 }
 
+static void say_started(struct run *run)
+{
+    const struct rg_plan *plan = &run->plan;
+
+    if (plan->engine)
+        sayf(run, "reigen: %s started on %s, for %d rank%s\n", plan->engine, plan->hosts[0].name,
+             plan->np, plan->np == 1 ? "" : "s");
+    else
+        sayf(run, "reigen: %d rank%s started\n", plan->nranks, plan->nranks == 1 ? "" : "s");
+}
+
 static void on_running(void *arg)
 {
     struct run *run = arg;
@@ -122,8 +133,7 @@ static void on_running(void *arg)
         rg_event_running(&run->event);
         send_event(run);
     } else if (job->verbose) {
-        sayf(run, "reigen: %d rank%s started\n", run->plan.nranks,
-             run->plan.nranks == 1 ? "" : "s");
+        say_started(run);
     }
     if (job->pty)
         rg_terminal_raw(0);

@@ -62,8 +62,11 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         print_cause(v, style, text);
         return;
     }
-    rg_buf_printf(text, "reigen: %srank %d on %s failed first: ", style->colour ? BOLD_RED : "",
-                  first->rank, first->host);
+    rg_buf_printf(text, "reigen: %s", style->colour ? BOLD_RED : "");
+    if (first->engine)
+        rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
+    else
+        rg_buf_printf(text, "rank %d on %s failed first: ", first->rank, first->host);
     rg_rank_end_print(first, text);
     rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
                   (double) first->at_ns / 1e9);
@@ -136,8 +139,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
 
     if (v->ok && code == 0) {
         if (style->verbose)
-            rg_buf_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->nranks,
-                          plan->nranks == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);
+            rg_buf_printf(text, "reigen: %d rank%s ended well after %.1f s\n", plan->np,
+                          plan->np == 1 ? "" : "s", (double) v->elapsed_ns / 1e9);
         return;
     }
     if (v->first)
@@ -149,7 +152,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
     const char *name = rg_exit_find(code)->name;
 
     if (v->first && v->first->end == RG_END_EXIT && v->first->value == code)
-        rg_buf_printf(text, "reigen: exit code %d, the rank's own\n", code);
+        rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
+                      v->first->engine ? v->first->engine : "the rank");
     else
         rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
                       code);

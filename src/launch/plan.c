@@ -237,8 +237,12 @@ static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error 
     if (fill_hosts(job, host_of, plan) < 0)
         return no_memory(err);
     plan->np = plan->nranks;
-    if (rg_job_has_engine(job))
+    if (rg_job_has_engine(job)) {
         reduce_to_engine(plan);
+        plan->engine = strdup(rg_job_engine_program(job));
+        if (!plan->engine)
+            return no_memory(err);
+    }
     fill_coordinates(plan);
     make_job_id(plan->job_id, sizeof plan->job_id);
     rc = fill_cpus(job, plan, err);
@@ -270,5 +274,6 @@ void rg_plan_fini(struct rg_plan *plan)
     free(plan->by_host);
     free(plan->hosts);
     free(plan->tf_ports);
+    free(plan->engine);
     *plan = (struct rg_plan){ 0 };
 }

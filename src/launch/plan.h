@@ -40,6 +40,7 @@ struct rg_plan {
     struct rg_plan_rank *ranks; /* by rank: those that our agents start */
     int nranks;
     int np;                     /* ranks of the job; nranks, unless an engine starts them */
+    char *engine;               /* the engine's program as people know it: "mpirun"; NULL: native */
     int *by_host;               /* ranks sorted by host, then rank */
     struct rg_plan_host *hosts; /* only hosts that have ranks, or are to get them */
     int nhosts;

@@ -135,6 +135,7 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
     rg_timer_stop(&session->start_timer);
     rg_timer_stop(&session->job_timer);
     rg_timer_stop(&session->network_timer);
+    rg_timer_stop(&session->engine_timer);
     stop_the_unready(session, was_running);
     if (was_running && session->nended < session->o.plan->nranks) {
         if (session->paused)
@@ -290,7 +291,8 @@ static void end_by_user(struct rg_session *session, int signo)
     session->user_signo = signo;
     session_set_cause(session, RG_EXIT_SIGNAL + signo, "reigen was told to stop: signal %d (%s)",
                       signo, strsignal(signo));
-    if (fresh)
+    /* An mpirun that was told to end may say 0, whatever became of its ranks. */
+    if (fresh && !(session->o.plan->engine && session->o.job->engine != RG_ENGINE_SCRIPT))
         session->own_is_signal = true;
     if (session->state < STATE_ENDING)
         end_by(session, signo, 0);
@@ -407,6 +409,7 @@ static int prepare(struct rg_session *session, struct rg_error *err)
         end->rank = i;
         end->host = plan->hosts[plan->ranks[i].host].name;
         end->note = "";
+        end->engine = plan->engine;
     }
     session_input_init(session);
     return 0;
@@ -465,7 +468,7 @@ static void stop_timers(struct rg_session *session)
     struct rg_timer *const timers[] = {
         &session->fence_timer, &session->start_timer, &session->job_timer, &session->grace_timer,
         &session->hard_timer,  &session->tick_timer,  &session->end_timer,
-        &session->network_timer,
+        &session->network_timer, &session->engine_timer,
     };
 
     for (size_t i = 0; i < rg_array_len(timers); i++)

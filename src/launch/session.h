@@ -37,6 +37,7 @@ enum rg_end { RG_END_EXIT, RG_END_SIGNAL, RG_END_NOT_STARTED, RG_END_LOST };
 struct rg_rank_end {
     int rank;
     const char *host;     /* borrowed from the plan */
+    const char *engine;   /* what "rank 0" really is, such as "mpirun"; borrowed. NULL: a rank */
     enum rg_end end;
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it */

@@ -9,6 +9,7 @@
  *   session_output.c  output: delivery, credit, back-pressure
  *   session_input.c   standard input
  *   session_remote.c  remote commands (reigen rsh); session_names.c: which host is meant
+ *   session_engine.c  whether those that are an engine's daemons end as they should
  *
  * Thread rule: the loop's thread.
  */
@@ -115,6 +116,8 @@ struct rg_session {
     uint32_t nremotes;         /* slots */
     char remote_cause[RG_CAUSE_MAX]; /* how the first remote command failed, or "" */
     bool released;             /* RELEASE was sent */
+    char engine_trouble[RG_CAUSE_MAX]; /* how an engine's daemon failed first, or "" */
+    struct rg_timer engine_timer;
 
     struct rg_fence *fence;
     struct rg_timer fence_timer, start_timer, job_timer, grace_timer, hard_timer, tick_timer,
@@ -213,6 +216,19 @@ const char *session_remote_failed(const struct rg_session *session);
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go. */
 void session_release(struct rg_session *session);
 void session_remotes_fini(struct rg_session *session);
+
+/* --- session_engine.c ------------------------------------------------------------------------- */
+
+/* A remote command's exit code when there was no command: unknown host, lost host. */
+#define RG_ENGINE_LOST 255
+/* The name of the engine's daemon that this command starts, constant; NULL: it starts none. */
+const char *session_engine_daemon(const char *command);
+/* A daemon ended, though its engine has not hung it up: wait status. What it was killed by or that
+ * it is not there becomes the job's cause; of whatever else goes wrong, the engine has the word. One
+ * that does not end within 3 s is ended. */
+void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
+/* The engine's process on client asked for a host that the job does not have. */
+void session_engine_refused(struct session_host *client, const char *name, const char *command);
 
 /* --- session_names.c -------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@ struct session_remote {
     struct session_host *client; /* NULL: gone; the target's EXIT is still to come */
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
+    const char *daemon;          /* of the engine; NULL: the user's own command */
 };
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -109,6 +110,7 @@ static void refuse_unknown(struct session_host *client, const struct rg_msg_remo
     if (plan->nhosts > NAMED_HOSTS_MAX)
         rg_buf_printf(&text, ", ...");
     tell_client(client, msg->id, STATUS_LOST, rg_buf_text(&text));
+    session_engine_refused(client, msg->host, msg->command);
 }
 
 static struct session_remote *add(struct session_host *client, struct session_host *target,
@@ -155,6 +157,7 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
         tell_client(client, msg->id, STATUS_LOST, "too many remote commands at a time");
         return 0;
     }
+    remote->daemon = session_engine_daemon(msg->command);
     send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, msg->command });
     return 0;
@@ -237,6 +240,7 @@ static int on_exit_message(struct session_host *host, const struct rg_msg_remote
         return -EBADMSG;
     if (remote->client) {
         tell_client(remote->client, remote->client_id, msg->status, msg->text);
+        session_engine_daemon_ended(host, remote->daemon, msg->status);
         if (WIFSIGNALED(msg->status))
             note_failure(remote, rg_status_text(msg->status, how, sizeof(how)));
     }

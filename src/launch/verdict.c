@@ -63,7 +63,8 @@ bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank)
 void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
 {
     const struct rg_rank_end *end = &fact->end;
-    int n = snprintf(text, nbytes, "rank %d on %s: ", end->rank, end->host);
+    int n = end->engine ? snprintf(text, nbytes, "%s on %s: ", end->engine, end->host)
+                        : snprintf(text, nbytes, "rank %d on %s: ", end->rank, end->host);
 
     if (n < 0 || (size_t) n >= nbytes)
         return;

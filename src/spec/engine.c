@@ -3,13 +3,19 @@
 
 #include <string.h>
 
+static const char *base_name(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    return slash ? slash + 1 : program;
+}
+
 bool rg_engine_is_launcher(const char *program)
 {
     static const char names[] = "mpirun mpiexec mpiexec.hydra mpirun.openmpi mpiexec.openmpi "
                                 "mpirun.mpich mpiexec.mpich orterun prterun pdsh";
-    const char *slash = strrchr(program, '/');
 
-    return rg_str_has_word(names, slash ? slash + 1 : program);
+    return rg_str_has_word(names, base_name(program));
 }
 
 const char *rg_job_engine_name(const struct rg_job *job)
@@ -22,6 +28,13 @@ const char *rg_job_engine_name(const struct rg_job *job)
     case RG_ENGINE_AUTO: break;
     }
     return job->command.count && rg_engine_is_launcher(job->command.v[0]) ? "mpirun" : "native";
+}
+
+const char *rg_job_engine_program(const struct rg_job *job)
+{
+    if (job->engine == RG_ENGINE_OPENMPI || job->engine == RG_ENGINE_HYDRA || !job->command.count)
+        return "mpirun";
+    return base_name(job->command.v[0]);
 }
 
 bool rg_job_has_engine(const struct rg_job *job)

@@ -30,6 +30,10 @@ bool rg_job_has_engine(const struct rg_job *job);
  * at without its folders. */
 bool rg_engine_is_launcher(const char *program);
 
+/* What the engine's process is called by people: the command's name without folders, or mpirun where
+ * we call that. Borrowed from the job, or constant. */
+const char *rg_job_engine_program(const struct rg_job *job);
+
 /* Whether --engine native's options (--bind-to core, --pty, ...) make sense with this engine; and
  * --engine-option only where an engine is put together. 0 or -EINVAL with the remedy. */
 int rg_job_check_engine(const struct rg_job *job, struct rg_error *err);

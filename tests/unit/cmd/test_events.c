@@ -53,7 +53,7 @@ static void every_event_is_one_line_of_json(void **state)
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_job job;
     struct rg_plan_host host = { .name = (char *) "localhost", .nslots = 4, .nranks = 2 };
-    struct rg_plan plan = { .nranks = 2, .hosts = &host, .nhosts = 1, .job_id = "r-1" };
+    struct rg_plan plan = { .nranks = 2, .np = 2, .hosts = &host, .nhosts = 1, .job_id = "r-1" };
     const struct rg_rank_end ends = {.rank = 1,
                                      .host = "localhost",
                                      .end = RG_END_SIGNAL,

@@ -5,7 +5,7 @@
 #include "unit.h"
 
 static struct rg_rank_end ends[4];
-static struct rg_plan plan = { .nranks = 4 };
+static struct rg_plan plan = { .nranks = 4, .np = 4 };
 
 static struct rg_rank_end ended(int rank, enum rg_end how, int value, bool consequence)
 {

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an engine (spec/engine.h) says of its own end is not enough: Open MPI 5 ends with 0 when one of
+ * its daemons is killed, and Hydra waits for ever. Its daemons are remote commands, so we see each of
+ * them end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/spawn.h"
+#include "launch/exitcode.h"
+#include "launch/session_internal.h"
+#include "spec/engine.h"
+
+#define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
+
+const char *session_engine_daemon(const char *command)
+{
+    static const char *const names[] = { "orted", "prted", "hydra_pmi_proxy",
+                                         "hydra_bstrap_proxy" };
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        if (strstr(command, names[i]))
+            return names[i];
+    }
+    return NULL;
+}
+
+static void grace_due(void *arg)
+{
+    struct rg_session *session = arg;
+
+    if (session->state != STATE_RUNNING)
+        return;
+    session_set_cause(session, RG_EXIT_HOST_LOST, "%s, and %s has not ended because of it",
+                      session->engine_trouble, session->o.plan->engine);
+    session_begin_end(session);
+}
+
+static void give_grace(struct rg_session *session)
+{
+    if (!rg_timer_active(&session->engine_timer))
+        rg_timer_start(&session->engine_timer, session->o.loop, GRACE_MS, 0, grace_due, session);
+}
+
+void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status)
+{
+    struct rg_session *session = host->session;
+    const struct rg_plan *plan = session->o.plan;
+    const char *name = plan->hosts[host->index].name;
+    int code = rg_status_code(status);
+    char how[64];
+
+    if (session->state != STATE_RUNNING || !plan->engine || !daemon || code == 0 ||
+        *session->engine_trouble)
+        return;
+    snprintf(session->engine_trouble, sizeof(session->engine_trouble),
+             "host %s: %s, which %s had started there, ended: %s", name, daemon, plan->engine,
+             rg_status_text(status, how, sizeof(how)));
+    if (code == RG_EXIT_NOT_FOUND || code == RG_EXIT_NOT_EXECUTABLE)
+        session_set_cause(session, code,
+                          "host %s: %s, which %s on host %s wanted to start there, is not "
+                          "installed: the same MPI must be on all hosts, in the same place",
+                          name, daemon, plan->engine, plan->hosts[0].name);
+    else if (code > RG_EXIT_SIGNAL && code < RG_ENGINE_LOST)
+        session_set_cause(session, RG_EXIT_HOST_LOST, "%s", session->engine_trouble);
+    give_grace(session);
+}
+
+void session_engine_refused(struct session_host *client, const char *name, const char *command)
+{
+    struct rg_session *session = client->session;
+    const char *daemon = session_engine_daemon(command);
+
+    if (session->state != STATE_RUNNING || !session->o.plan->engine || !daemon ||
+        *session->engine_trouble)
+        return;
+    snprintf(session->engine_trouble, sizeof(session->engine_trouble),
+             "%s wanted to start %s on %.255s, which is no host of this job",
+             session->o.plan->engine, daemon, name);
+    give_grace(session);
+}
