@@ -18,6 +18,9 @@ const struct rg_command rg_commands[] = {
       "The same with horovodrun's flags. `horovodrun --help` lists them.", rg_cmd_horovodrun },
     { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", NULL,
       "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
+    { "doctor", "[OPTION...]", NULL,
+      "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It takes "
+      "the options of reigen run, and starts nothing.", rg_cmd_doctor },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]", "reigen reigen-run reigen-explain reigen-job horovodrun",
       "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job or horovodrun.",

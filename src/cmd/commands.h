@@ -25,6 +25,7 @@ extern const struct rg_command rg_commands[];
 int rg_cmd_run(int argc, char **argv);
 int rg_cmd_horovodrun(int argc, char **argv);
 int rg_cmd_rsh(int argc, char **argv);
+int rg_cmd_doctor(int argc, char **argv);
 int rg_cmd_explain(int argc, char **argv);
 int rg_cmd_completion(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen doctor: a job that only looks at its hosts, and what is to be said of them. */
+#include "launch/doctor.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/commands.h"
+#include "cmd/doctor_print.h"
+#include "cmd/exit.h"
+#include "cmd/status.h"
+#include "cmd/terminal.h"
+#include "launch/driver.h"
+#include "launch/exitcode.h"
+#include "launch/place.h"
+#include "launch/session.h"
+#include "spec/options.h"
+
+#define EXIT_FINDINGS 1
+
+struct doctor {
+    struct rg_request request;
+    struct rg_plan plan;
+    struct rg_loop *loop;
+    struct rg_session *session;
+    struct rg_status status;
+    struct rg_signal signals[2];
+    struct rg_buf text;  /* what will be printed */
+    bool examined;
+    int exit_code;
+};
+
+/* --- what the session reports ----------------------------------------------------------------- */
+
+static void say(void *arg, const char *text)
+{
+    (void) arg;
+    fputs(text, stderr);
+}
+
+static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
+{
+    struct doctor *doctor = arg;
+
+    rg_status_phase(&doctor->status, host, phase, reason);
+}
+
+static void on_note(void *arg, int rank, const char *text)
+{
+    struct doctor *doctor = arg;
+
+    (void) rank;
+    if (!doctor->request.quiet)
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
+static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
+{
+    (void) arg, (void) rank, (void) stream, (void) data, (void) nbytes;
+}
+
+/* What --require demands and is not there is a finding, too. */
+static int add_requirement(const struct rg_doctor_input *found, const struct rg_strv *required,
+                           struct rg_findings *findings)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_doctor_require(found, required, &err) == 0)
+        return 0;
+    void *more = reallocarray(findings->v, findings->count + 1, sizeof(*findings->v));
+    if (!more)
+        return -ENOMEM;
+    findings->v = more;
+    struct rg_finding *f = &findings->v[findings->count];
+    *f = (struct rg_finding){ .host = -1, .level = RG_FINDING_FAIL, .check = "require",
+                              .value = strdup(err.text), .remedy = strdup("") };
+    findings->count++;
+    return f->value && f->remedy ? 0 : -ENOMEM;
+}
+
+static void on_examined(void *arg, const struct rg_doctor_input *found)
+{
+    struct doctor *doctor = arg;
+    const struct rg_job *job = &doctor->request.job;
+    rg_cleanup(rg_findings_fini) struct rg_findings findings = { NULL, 0 };
+
+    rg_status_stop(&doctor->status);
+    doctor->examined = true;
+    doctor->exit_code = RG_EXIT_INTERNAL;
+    if (rg_doctor_judge(found, &findings) < 0 ||
+        add_requirement(found, &job->require, &findings) < 0)
+        return;
+    doctor->exit_code = 0;
+    for (size_t i = 0; i < findings.count; i++) {
+        if (findings.v[i].level == RG_FINDING_FAIL)
+            doctor->exit_code = EXIT_FINDINGS;
+    }
+    if (job->json)
+        rg_doctor_print_json(found, &findings, &doctor->text);
+    else if (isatty(1))
+        rg_doctor_print_table(found, &findings, rg_terminal_colour(1), rg_terminal_columns(1),
+                              &doctor->text);
+    else
+        rg_doctor_print_plain(found, &findings, &doctor->text);
+}
+
+static void on_ended(void *arg, const struct rg_verdict *verdict)
+{
+    struct doctor *doctor = arg;
+
+    rg_status_stop(&doctor->status);
+    if (!doctor->examined) {
+        doctor->exit_code = verdict->exit_code ? verdict->exit_code : RG_EXIT_INTERNAL;
+        fprintf(stderr, "reigen: %s\n", verdict->cause);
+    }
+    rg_loop_stop(doctor->loop);
+}
+
+static void on_signal(void *arg, int signo)
+{
+    struct doctor *doctor = arg;
+
+    rg_session_signal(doctor->session, signo);
+}
+
+static const struct rg_session_ops session_ops = {
+    .on_phase = on_phase,
+    .on_output = on_output,
+    .on_note = on_note,
+    .on_examined = on_examined,
+    .on_ended = on_ended,
+};
+
+/* --- from the beginning to the end ------------------------------------------------------------ */
+
+static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    struct rg_job *job = &doctor->request.job;
+    int r = rg_place_container(job, err);
+
+    if (r >= 0)
+        r = driver->discover(job, err);
+    return r >= 0 ? rg_plan_make(job, &doctor->plan, err) : r;
+}
+
+static int start(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    static const int signos[] = { SIGINT, SIGTERM };
+    const struct rg_job *job = &doctor->request.job;
+    const struct rg_session_options options = { .loop = doctor->loop, .job = job,
+                                                .plan = &doctor->plan, .driver = driver,
+                                                .ops = &session_ops, .arg = doctor,
+                                                .doctor = true };
+
+    if (rg_status_start(&doctor->status, doctor->loop, &doctor->plan, isatty(2) && !job->json, say,
+                        doctor) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (doctor->request.quiet || job->json)
+        rg_status_stop(&doctor->status);
+    int r = rg_session_create(&options, &doctor->session, err);
+    for (size_t i = 0; r == 0 && i < rg_array_len(signos); i++)
+        rg_signal_start(&doctor->signals[i], doctor->loop, signos[i], on_signal, doctor);
+    return r;
+}
+
+static int examine(struct doctor *doctor)
+{
+    const struct rg_driver_ops *driver = rg_driver_choose(&doctor->request.job);
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (prepare(doctor, driver, &err) < 0)
+        return rg_fail(&err, "doctor");
+    for (size_t i = 0; i < doctor->request.notes.count && !doctor->request.quiet; i++)
+        fprintf(stderr, "reigen: %s\n", doctor->request.notes.v[i]);
+    if (rg_loop_create(&doctor->loop) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "doctor");
+    if (start(doctor, driver, &err) < 0)
+        return rg_fail(&err, "doctor");
+    rg_loop_run(doctor->loop);
+    int code = rg_print(rg_buf_text(&doctor->text));
+    return code ? code : doctor->exit_code;
+}
+
+static void finish(struct doctor *doctor)
+{
+    for (size_t i = 0; i < rg_array_len(doctor->signals); i++)
+        rg_signal_stop(&doctor->signals[i]);
+    rg_session_destroy(doctor->session);
+    rg_status_fini(&doctor->status);
+    rg_buf_fini(&doctor->text);
+    rg_plan_fini(&doctor->plan);
+    rg_loop_destroy(doctor->loop);
+    rg_request_fini(&doctor->request);
+}
+
+/* The job's own command, or a stand-in: nothing is started. */
+static int parse(struct doctor *doctor, int argc, char **argv, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv with = RG_STRV_INIT;
+    int r = rg_strv_add_all(&with, argv);
+
+    if (r == 0)
+        r = rg_strv_add(&with, "--");
+    if (r == 0)
+        r = rg_strv_add(&with, "true");
+    if (r < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    (void) argc;
+    return rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+}
+
+int rg_cmd_doctor(int argc, char **argv)
+{
+    struct doctor doctor = { .text = RG_BUF_INIT };
+    struct rg_error err = RG_ERROR_INIT;
+    char *help[] = { argv[0], argv[0], NULL };
+    bool open[3];
+    int code;
+
+    rg_stdio_ensure(open);
+    rg_request_init(&doctor.request);
+    if (parse(&doctor, argc, argv, &err) < 0)
+        code = rg_fail(&err, "doctor");
+    else if (doctor.request.help)
+        code = rg_cmd_help(2, help);
+    else
+        code = examine(&doctor);
+    finish(&doctor);
+    return code;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `reigen doctor` prints, in three forms. All append to text, whose status tells of memory.
+ *
+ * plain: one line per finding, fields separated by tabs: ok, warn or fail; the host or "-"; the
+ * check; the value; the remedy, empty when ok. Stable, for scripts.
+ *
+ * json: one object; docs/doctor.md describes it.
+ *
+ * table: for people, host by host, in colour where that is wanted, remedies below what they
+ * remedy, wrapped to the terminal's columns.
+ *
+ * Main thread.
+ */
+#ifndef RG_CMD_DOCTOR_PRINT_H
+#define RG_CMD_DOCTOR_PRINT_H
+
+#include "base/buf.h"
+#include "launch/doctor.h"
+
+#define RG_DOCTOR_SCHEMA 1
+
+void rg_doctor_print_plain(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                           struct rg_buf *text);
+void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                          struct rg_buf *text);
+void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                           bool colour, int columns, struct rg_buf *text);
+
+#endif
