@@ -32,7 +32,7 @@ struct rg_jobdir {
 
 #define RG_JOBDIR_INIT { "", -1, false }
 
-/* Make it, or use given (not NULL), which stays when the rest is removed. hosts: NAME:RANKS of each.
+/* Make it, or use given (not NULL), which stays when the rest is removed. hosts: NAME:RANKS each.
  * 0 or -errno, then there is none and err says where it was tried. */
 int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_jobdir *ret_dir,
                    struct rg_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Remote commands (reigen rsh): a client on one host of the job has a command run on another, by way
- * of their agents and the launcher.
+ * Remote commands (reigen rsh): a client on one host of the job has a command run on another, by
+ * way of their agents and the launcher.
  *
  *     client (rsh.c) --rankmsg.h--> agent (remote_client.c) --msg.h--> launcher
  *         --msg.h--> agent of the other host (remote.c) --pipes--> sh -c COMMAND

@@ -69,9 +69,8 @@ static int dial(struct rsh *rsh, const char *name)
     if (*name == '@')
         address.sun_path[0] = '\0';
     rsh->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (rsh->fd < 0 ||
-        connect(rsh->fd, (struct sockaddr *) &address,
-                (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length + (*name != '@'))) < 0 ||
+    length += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
+    if (rsh->fd < 0 || connect(rsh->fd, (struct sockaddr *) &address, (socklen_t) length) < 0 ||
         getsockopt(rsh->fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
         return -errno;
     return peer.uid == geteuid() ? 0 : -EPERM;

@@ -4,8 +4,8 @@
  * rsh`. It asks the agent of this host (REIGEN_AGENT_SOCKET), passes standard input and output, and
  * ends as the command did. What ends it ends the command, too: the agent sees the socket close.
  *
- * Exit codes: the command's; 128 + N when signal N ended it; 255, with a line on standard error, when
- * there is no command to speak of, as ssh does.
+ * Exit codes: the command's; 128 + N when signal N ended it; 255, with a line on standard error,
+ * when there is no command to speak of, as ssh does.
  *
  * Thread rule: a program of its own; blocks.
  */

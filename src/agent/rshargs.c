@@ -49,7 +49,7 @@ static int take_options(char *const *argv, struct rg_rsh_args *args, struct rg_e
     return 1;
 }
 
-/* Options up to the first word that is none. *ret_end: "--" came, so nothing behind is an option. */
+/* Options up to the first word that is none. *ret_end: "--" came, so nothing behind is one. */
 static int skip_options(char *const *argv, struct rg_rsh_args *args, bool *ret_end,
                         struct rg_error *err)
 {

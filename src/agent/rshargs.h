@@ -4,8 +4,8 @@
  *
  *     rsh [options] [user@]HOST [options] [--] [COMMAND...]
  *
- * Options of ssh that say how to get there (-p, -i, -o, -l, -x, -q, ...) are taken and mean nothing:
- * the way is there. Those that ask for more than a command (-L, -R, -D, -N, ...) are refused, as is
+ * Options of ssh that say how to get there (-p, -i, -o, -l, -x, -q, ...) are taken and mean
+ * nothing: the way is there. Those that ask for more than a command (-L, -R, -D, -N, ...) are refused, as is
  * what ssh does not know.
  *
  * Thread rule: any thread; nothing blocks.
@@ -33,8 +33,8 @@ int rg_rsh_parse(int argc, char *const *argv, struct rg_rsh_args *ret_args, stru
 void rg_rsh_args_fini(struct rg_rsh_args *args);
 
 /* The words of a command that needs no shell: blanks, quotes and backslashes only, as a shell takes
- * them. 0 with at least one word; -EINVAL when a shell would be needed, nothing is there, or a quote
- * is open; -ENOMEM. */
+ * them. 0 with at least one word; -EINVAL when a shell would be needed, nothing is there, or a
+ * quote is open; -ENOMEM. */
 int rg_rsh_split(const char *command, struct rg_strv *ret_words);
 
 #endif

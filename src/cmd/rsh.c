@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `reigen rsh`: within a job the agent's program does it, which is there even where reigen is not. */
+/* `reigen rsh`: the agent's program does it, which is there even where reigen is not. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ int rg_cmd_rsh(int argc, char **argv)
     (void) argc;
     if (!program || !*program) {
         fprintf(stderr, "reigen: reigen rsh runs commands on the hosts of a job, from within it; "
-                        "REIGEN_RSH is not set here. To start a job: reigen run -H HOST -- COMMAND\n");
+                        "REIGEN_RSH is not set here. To start a job: reigen run -H HOST -- "
+                        "COMMAND\n");
         return EXIT_NO_COMMAND;
     }
     execv(program, argv);

@@ -64,7 +64,8 @@ half.sendall(b'\x20\0')
 def script(reigen):
     """script(text): run it on the first of two hosts, which has no rank of its own."""
     def run(text, *options, **kwargs):
-        return reigen('run', *HOSTS, '--engine', 'script', *options, '--', 'sh', '-c', text, **kwargs)
+        return reigen('run', *HOSTS, '--engine', 'script', *options, '--', 'sh', '-c', text,
+                      **kwargs)
 
     return run
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of reigen rsh, a word per line, and a command that is split without a shell: what is
- * taken is whole, a refusal has a reason, and what was split survives being quoted and split again.
+ * The arguments of reigen rsh, a word per line, and a command that is split without a shell: what
+ * is taken is whole, a refusal has a reason, and what was split survives being quoted and split
+ * again.
  */
 #include "agent/rshargs.h"
 #include "base/buf.h"
