@@ -115,6 +115,18 @@ int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
     return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, env) : r;
 }
 
+/* The launcher knows only its own computer's cores; where it has said nothing, we share out ours. */
+static int set_threads(const struct rg_agent *agent, struct rg_strv *env)
+{
+    cpu_set_t cpus;
+
+    if (rg_engine_used(&agent->setup) || rg_env_get(env, "OMP_NUM_THREADS") ||
+        sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+        return 0;
+    size_t threads = (size_t) CPU_COUNT(&cpus) / agent->ntasks;
+    return rg_env_setf(env, "OMP_NUM_THREADS", "%zu", threads ? threads : 1);
+}
+
 static int rank_env(const struct rg_task *task, const struct rg_strv *common, struct rg_strv *env)
 {
     char token[2 * RG_RANK_TOKEN_NBYTES + 1];
@@ -124,6 +136,8 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
         snprintf(token + 2 * i, 3, "%02x", task->token[i]);
     if (r == 0)
         r = set_entries(env, &task->spec.env);
+    if (r == 0)
+        r = set_threads(task->agent, env);
     /* Whoever shows the token is that rank; an engine would hand it to all of its own. */
     if (r == 0 && !rg_engine_used(&task->agent->setup))
         r = rg_env_set(env, "REIGEN_RANK_TOKEN", token);

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts reached by ssh: ranks on them, what can go wrong on the way, and that nothing stays.
+
+node1 is where the user sits; ranks run on node2 and node3, and on node1 without ssh."""
+import json
+import re
+import secrets
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import pytest
+from bed import Cluster
+from built import PROGRAMS
+
+READY = 60  # s, for whatever comes soon on an idle machine
+
+
+@pytest.fixture(scope='module')
+def three():
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def hosts(three):
+    """The cluster, without agents in any cache; the test fails where it leaves something behind."""
+    for node in three.nodes:
+        node.run(['rm', '-rf', '/home/alice/.cache/reigen', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
+                  '/run/user/2001/reigen'], user='root')
+    yield three
+    three.assert_clean()
+    for node in three.nodes:
+        left = node.run(['sh', '-c', 'ls -A .cache/reigen /run/user/2001 /var/tmp /tmp']).stdout
+        assert '.new-' not in left and 'reigen-r-' not in left, left
+
+
+def reigen(node, *arguments, timeout=READY, **kwargs):
+    return node.run([PROGRAMS.reigen, 'run', *arguments], timeout=timeout, **kwargs)
+
+
+def start(node, *arguments, **kwargs):
+    return node.popen([PROGRAMS.reigen, 'run', *arguments], stdin=subprocess.DEVNULL,
+                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+@contextmanager
+def running(node, *arguments, **kwargs):
+    """A job, once every rank of it has printed a line; killed at the end."""
+    job = start(node, *arguments, '--', 'sh', '-c', 'echo here; setsid sleep 1000 & sleep 1000',
+                **kwargs)
+    try:
+        ranks = sum(int(n) for n in re.findall(r':(\d+)', arguments[arguments.index('-H') + 1]))
+        for _ in range(ranks):
+            assert 'here' in job.stdout.readline(), job.stderr.read()
+        yield job
+    finally:
+        if job.poll() is None:
+            job.kill_all()
+        job.communicate()
+
+
+def pids(node, word):
+    return [pid for pid, line in node.processes().items() if word in line]
+
+
+def kill(node, word, sig='KILL'):
+    found = pids(node, word)
+    assert found, (word, node.processes())
+    node.run(['kill', f'-{sig}', *map(str, found)], user='root', check=True)
+
+
+def test_ranks_run_on_every_host_as_the_user_where_the_user_is(hosts):
+    one = hosts[1]
+    one.run(['mkdir', '-p', 'work'], check=True)
+    hosts[2].run(['mkdir', '-p', 'work'], check=True)
+    for _ in range(2):  # the second time the agents are there
+        done = reigen(one, '--no-tag-output', '-H', 'node1:2,node2:2,node3:1', '--', 'sh', '-c',
+                      'echo $RANK $LOCAL_RANK $LOCAL_SIZE $(hostname) $(id -un) $PWD '
+                      '$REIGEN_HOSTNAME', cwd='/home/alice/work')
+        assert done.returncode == 0, done.stderr
+        lines = [f'{r} {h} {p} {n}' for r, *_, h, u, p, n in
+                 sorted(l.split() for l in done.stdout.splitlines())]
+        assert lines == ['0 node1 /home/alice/work node1', '1 node1 /home/alice/work node1',
+                         '2 node2 /home/alice/work node2', '3 node2 /home/alice/work node2',
+                         '4 node3 /home/alice node3']
+        assert 'node3: there is no directory /home/alice/work' in done.stderr
+        assert done.stderr.count('there is no directory') == 1
+
+
+def test_environment_is_the_hosts_own_plus_what_is_named(hosts):
+    hosts[2].write('.bashrc', 'export FROM_LOGIN=yes\n')
+    done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '-x', 'NAMED', '-x', 'SET=a b',
+                  '--', 'sh', '-c', 'echo "$FROM_LOGIN,$NAMED,$SET,$UNNAMED,$OMP_NUM_THREADS"',
+                  env={'NAMED': 'n', 'UNNAMED': 'u'})
+    hosts[2].run(['rm', '.bashrc'])
+    login, named, set_, unnamed, threads = done.stdout.strip().split(',')
+    assert (login, named, set_, unnamed) == ('yes', 'n', 'a b', '')
+    assert int(threads) >= 1
+
+
+def test_exit_code_input_and_signals_are_those_of_the_rank(hosts):
+    done = reigen(hosts[1], '-H', 'node2:1', '--', 'sh', '-c', 'cat; exit 7', input='typed\n')
+    assert done.returncode == 7 and 'typed' in done.stdout
+    with running(hosts[1], '-H', 'node2:1,node3:1') as job:
+        job.send_signal(signal.SIGINT)
+        assert job.wait(READY) == 130
+
+
+def test_user_at_host_and_hostfiles_of_every_kind_name_hosts(hosts):
+    done = reigen(hosts[1], '--no-tag-output', '-H', 'root@node2:1', '--', 'id', '-un', user='root')
+    assert done.stdout == 'root\n', done.stderr
+    assert reigen(hosts[1], '-H', 'root@node2:1', '--', 'true').returncode == 0
+    for text in ('node2 slots=1 max_slots=2\nnode3 slots=1\n', 'node2:1\nnode3:1 # third\n',
+                 'node2\nnode3\n'):
+        name = hosts[1].write('hosts', text)
+        done = reigen(hosts[1], '--no-tag-output', '--hostfile', name, '--', 'hostname')
+        assert sorted(done.stdout.split()) == ['node2', 'node3'], done.stderr
+    done = reigen(hosts[1], '-np', '4', '-H', 'node2,node3', '--', 'true')
+    assert done.returncode == 2 and '-H node2:' in done.stderr
+
+
+def test_jump_host_and_key_of_ones_own(hosts):
+    done = reigen(hosts[1], '--no-tag-output', '--ssh-option', 'ProxyJump=node2', '-H', 'node3:1',
+                  '--', 'sh', '-c', 'cat /proc/*/cmdline | tr "\\0" " " | grep -c sshd; hostname')
+    assert done.stdout.split()[-1:] == ['node3'], done.stderr
+    one = hosts[1]
+    one.run(['sh', '-c', 'mkdir keys; mv .ssh/id_ed25519 keys/mine'], check=True)
+    try:
+        assert reigen(one, '-H', 'node2:1', '--', 'true').returncode == 77
+        done = reigen(one, '--ssh-identity', 'keys/mine', '-H', 'node2:1', '--', 'true')
+        assert done.returncode == 0, done.stderr
+    finally:
+        one.run(['sh', '-c', 'mv keys/mine .ssh/id_ed25519; rmdir keys'], check=True)
+
+
+@pytest.mark.parametrize('options, code, says', [
+    (['-H', 'nosuch:1,node2:1'], 69, ['host nosuch', 'Could not resolve', 'is the name right']),
+    (['--ssh-port', '2222', '-H', 'node2:1'], 69, ['host node2', '2222', 'refused', '--ssh-port']),
+    (['-H', 'nobody@node2:1'], 77, ['host node2', 'Permission denied', 'ssh-copy-id']),
+    (['--ssh-option', 'UserKnownHostsFile=/dev/null', '-H', 'node2:1'], 77,
+     ['host node2', 'Host key verification failed', 'accept-new']),
+    (['--ssh-option', 'Colour=blue', '-H', 'node2:1'], 2, ['colour', '--ssh-option']),
+    (['--on', 'local', '-H', 'node2:1'], 69, ['node2', 'not this computer']),
+])
+def test_failed_connection_is_told_with_its_cause_and_remedy(hosts, options, code, says):
+    done = reigen(hosts[1], *options, '--', 'true')
+    assert done.returncode == code
+    for word in says:
+        assert word in done.stderr, done.stderr
+
+
+def test_host_that_does_not_answer_is_named_when_the_time_is_over(hosts):
+    hosts[3].block(22)
+    try:
+        done = reigen(hosts[1], '--start-timeout', '4', '-H', 'node2:1,node3:1', '--', 'true')
+        assert done.returncode == 124
+        assert 'node3' in done.stderr and 'connecting by ssh' in done.stderr
+        assert 'node2' not in done.stderr.split('reigen: exit code')[0].split('after')[-1]
+    finally:
+        hosts[3].unblock(22)
+
+
+def test_host_that_answers_late_is_waited_for(hosts):
+    hosts[3].stop_sshd()
+    job = start(hosts[1], '-H', 'node2:1,node3:1', '-v', '-v', '--', 'hostname')
+    try:
+        for line in job.stderr:
+            if 'node3' in line and 'trying again' in line:
+                break
+    finally:
+        hosts[3].start_sshd()
+    out, err = job.communicate(timeout=READY)
+    assert job.returncode == 0 and 'node3' in out, err
+
+
+def test_what_login_shells_write_does_no_harm(hosts):
+    two = hosts[2]
+    two.write('.bashrc', 'echo welcome; echo reigen; printf "no newline"; echo; echo oops >&2\n')
+    done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '--', 'hostname')
+    assert done.stdout == 'node2\n', done.stderr
+    two.write('.bashrc', 'yes chatter | head -c 3000000\n')
+    done = reigen(hosts[1], '-H', 'node2:1', '--', 'hostname')
+    assert done.returncode == 69 and 'says much' in done.stderr
+    two.write('.bashrc', 'echo the quota is used up; exit 3\n')
+    done = reigen(hosts[1], '-H', 'node2:1', '--', 'hostname')
+    two.run(['rm', '.bashrc'])
+    assert done.returncode == 69 and 'the quota is used up' in done.stderr
+
+
+@pytest.mark.parametrize('shell', ['dash', 'zsh', 'fish', 'tcsh', 'bsd-csh'])
+def test_any_login_shell_will_do(hosts, shell):
+    passwd = hosts.folder / 'etc/passwd'
+    text = passwd.read_text()
+    passwd.write_text(text.replace('/home/alice:/bin/bash', f'/home/alice:/bin/{shell}'))
+    try:
+        for _ in range(2):
+            done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '--', 'sh', '-c',
+                          'echo $(hostname) $SHELL')
+            assert done.stdout == f'node2 /bin/{shell}\n', done.stderr
+    finally:
+        passwd.write_text(text)
+
+
+def test_agent_goes_where_it_may_run(hosts):
+    """A cache that permits no execution, one of somebody else, one that cannot be written: the next
+    one serves; without any, each is named."""
+    two = hosts[2]
+    two.run(['mkdir', '-p', '.cache/reigen'], check=True)
+    two.run(['mount', '-t', 'tmpfs', '-o', 'noexec,mode=700,uid=2001', 'tmpfs',
+             '/home/alice/.cache/reigen'], user='root', check=True)
+    two.run(['sh', '-c', 'mkdir -m 777 /var/tmp/reigen-2001 /run/user/2001/reigen; '
+             'chown 2001 /run/user/2001/reigen; chmod 500 /run/user/2001/reigen'], user='root')
+    try:
+        where = ['--no-tag-output', '-H', 'node2:1', '--', 'sh', '-c',
+                 'readlink /proc/$PPID/exe']
+        done = reigen(hosts[1], *where)
+        assert done.stdout.startswith('/tmp/reigen-2001/agent-'), (done.stdout, done.stderr)
+        assert reigen(hosts[1], *where).stdout == done.stdout
+        two.run(['sh', '-c', 'rm -rf /tmp/reigen-2001; mkdir -m 755 /tmp/reigen-2001'], user='root',
+                check=True)
+        done = reigen(hosts[1], *where)
+        assert done.returncode == 69
+        for word in ('/home/alice/.cache/reigen does not permit execution',
+                     '/var/tmp/reigen-2001 belongs to someone else',
+                     '/tmp/reigen-2001 belongs to someone else'):
+            assert word in done.stderr, done.stderr
+    finally:
+        two.run(['umount', '/home/alice/.cache/reigen'], user='root')
+        two.run(['rm', '-rf', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
+                 '/run/user/2001/reigen'], user='root')
+
+
+def test_damaged_agent_is_replaced(hosts):
+    args = ['--no-tag-output', '-H', 'node2:1', '--', 'hostname']
+    assert reigen(hosts[1], *args).returncode == 0
+    hosts[2].run(['sh', '-c', 'f=$(echo .cache/reigen/agent-*/reigen-agent); head -c 1000 $f >x; '
+                  'cat x >$f; rm x'], check=True)
+    assert reigen(hosts[1], *args).stdout == 'node2\n'
+
+
+def test_two_jobs_at_once_on_the_same_hosts_do_not_meet(hosts):
+    args = ['--no-tag-output', '-H', 'node2:2,node3:2', '--', 'sh', '-c', 'echo $REIGEN_JOB_ID']
+    jobs = [start(hosts[1], *args) for _ in range(3)]
+    ids = [set(job.communicate(timeout=READY)[0].split()) for job in jobs]
+    assert [len(i) for i in ids] == [1, 1, 1] and len(set.union(*ids)) == 3
+
+
+@pytest.mark.parametrize('victim, says', [
+    ('reigen-agent', 'node2: its agent'),
+    ('sshd', 'node2: its connection was lost'),
+])
+def test_lost_agent_or_connection_ends_the_job_and_is_named(hosts, victim, says):
+    with running(hosts[1], '-H', 'node2:2,node3:1') as job:
+        if victim == 'reigen-agent':
+            # the agent, not its guard, which is the older one
+            agent = max(pids(hosts[2], victim))
+            hosts[2].run(['kill', '-KILL', str(agent)], check=True)
+            says += f' (process {agent}) ended: signal 9'
+        else:
+            kill(hosts[2], victim)
+        _, err = job.communicate(timeout=READY)
+        assert job.returncode == 76
+        assert says in err, err
+
+
+def test_killed_ssh_ends_the_job_with_its_host(hosts):
+    with running(hosts[1], '-H', 'node2:1,node3:1') as job:
+        kill(hosts[1], 'node2 exec sh')
+        _, err = job.communicate(timeout=READY)
+        assert job.returncode == 76 and 'host node2: its ' in err, err
+
+
+def test_nothing_is_left_when_the_launcher_is_killed(hosts):
+    with running(hosts[1], '-H', 'node1:1,node2:1,node3:1') as job:
+        job.send_signal(signal.SIGKILL)
+        job.wait(READY)
+        hosts.assert_clean(timeout=READY)
+
+
+def test_host_cut_off_is_lost_after_the_lease_and_clears_up_itself(hosts):
+    with running(hosts[1], '--lease', '3', '-H', 'node2:1,node3:1') as job:
+        hosts[3].cut()
+        try:
+            _, err = job.communicate(timeout=READY)
+            assert job.returncode == 76 and 'host node3: its agent has been silent' in err, err
+            deadline = time.monotonic() + READY
+            while pids(hosts[3], 'sleep') and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert not pids(hosts[3], 'sleep')
+        finally:
+            hosts[3].join()
+            hosts[3].run(['sh', '-c', 'pkill -KILL -u alice sshd'], user='root')
+
+
+def test_secrets_are_in_no_argument_no_environment_of_others_and_no_log(hosts):
+    secret = secrets.token_hex(16)
+    env = {'TOKEN': secret}
+    job = start(hosts[1], '-v', '-v', '--share-env', 'TOKEN', '-H', 'node1:1,node2:1', '--', 'sh',
+                '-c', 'test -n "$TOKEN" || exit 9; echo here; exec sleep 1000', env=env)
+    try:
+        for _ in range(2):
+            assert 'here' in job.stdout.readline()
+        found = []
+        for node in hosts.nodes:
+            script = ('for p in /proc/[0-9]*; do c=$(tr "\\0" " " <$p/cmdline); '
+                      f'case $c in *{secret}*) echo "argv $c";; esac; '
+                      f'grep -qs {secret[:31]}[{secret[31]}] $p/environ && echo "env $c"; done')
+            found += node.run(['sh', '-c', script.replace(f'*{secret}*', f'*{secret[:31]}'
+                                                          f'[{secret[31]}]*')],
+                              user='root').stdout.splitlines()
+        # those whose secret it is: the launcher, and the ranks
+        others = [f for f in found if not re.match(r'env (\S*/reigen run |sleep 1000)', f)]
+        assert len(found) >= 3 and not others, others
+        job.send_signal(signal.SIGTERM)
+        _, err = job.communicate(timeout=READY)
+        assert secret not in err
+    finally:
+        job.kill_all()
+        job.communicate()
+    dry = reigen(hosts[1], '--dry-run', '--share-env', 'TOKEN', '-H', 'node2:1', '--', 'true',
+                 env=env)
+    assert dry.returncode == 0 and secret not in dry.stdout + dry.stderr
+
+
+def test_phases_are_reported_as_events(hosts):
+    done = reigen(hosts[1], '--json', '-H', 'node2:1', '--', 'true')
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    phases = [(e['phase'], e['reason']) for e in events if e.get('event') == 'host']
+    assert phases == [('pending', 'waiting for its turn'), ('starting', 'connecting by ssh'),
+                      ('starting', 'sending the agent'), ('starting', 'starting the agent'),
+                      ('connecting', ''), ('ready', ''), ('running', ''), ('ended', '')]
+
+
+def test_host_without_power_is_lost_in_every_phase():
+    """Last, and in a cluster of its own: a node that is dead stays dead."""
+    with Cluster(3) as cluster:
+        one, two, three = cluster.nodes
+        with running(one, '--lease', '3', '-H', 'node2:1,node3:1') as job:
+            three.kill()
+            _, err = job.communicate(timeout=READY)
+            assert job.returncode == 76 and 'host node3' in err, err
+        done = reigen(one, '--start-timeout', '3', '-H', 'node2:1,node3:1', '--', 'true')
+        assert done.returncode in (69, 124) and 'node3' in done.stderr, done.stderr
+        for node in (one, two):
+            assert not [p for p in node.processes().values() if 'sleep' in p or 'reigen' in p]
