@@ -15,6 +15,7 @@
 
 #define ABI_NAME "mpich"
 
+/* Numbers that the library looks up in its own tables. */
 typedef int abi_comm;
 typedef int abi_group;
 typedef int abi_datatype;
@@ -24,10 +25,11 @@ typedef int abi_info;
 
 /* A status is never looked at: its layout differs between the ABIs, and nothing here needs it. */
 #define ABI_STATUS_IGNORE ((void *) 1)
-#define ABI_IN_PLACE ((void *) -1)
-#define ABI_COMM_TYPE_SHARED 1
-#define ABI_ERROR_STRING_MAX 1024
+#define ABI_IN_PLACE ((void *) -1) /* as the buffer that is sent from */
+#define ABI_COMM_TYPE_SHARED 1     /* of MPI_Comm_split_type */
+#define ABI_ERROR_STRING_MAX 1024  /* bytes, of MPI_Error_string */
 
+/* The predefined handles that shim.c uses. */
 struct abi_handles {
     abi_comm world;
     abi_datatype byte;

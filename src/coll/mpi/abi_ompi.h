@@ -15,6 +15,7 @@
 
 #define ABI_NAME "openmpi"
 
+/* Objects of the library's own, never looked into. */
 typedef struct ompi_communicator_t *abi_comm;
 typedef struct ompi_group_t *abi_group;
 typedef struct ompi_datatype_t *abi_datatype;
@@ -24,10 +25,11 @@ typedef struct ompi_info_t *abi_info;
 
 /* A status is never looked at: its layout differs between the ABIs, and nothing here needs it. */
 #define ABI_STATUS_IGNORE ((void *) 0)
-#define ABI_IN_PLACE ((void *) 1)
-#define ABI_COMM_TYPE_SHARED 0
-#define ABI_ERROR_STRING_MAX 512
+#define ABI_IN_PLACE ((void *) 1) /* as the buffer that is sent from */
+#define ABI_COMM_TYPE_SHARED 0    /* of MPI_Comm_split_type */
+#define ABI_ERROR_STRING_MAX 512  /* bytes, of MPI_Error_string */
 
+/* The predefined handles that shim.c uses; constant once found. */
 struct abi_handles {
     abi_comm world;
     abi_datatype byte;

@@ -283,6 +283,14 @@ static int score(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes)
     return reduces && mpi->n > RG_REDUCE_SOURCES_MAX ? -1 : SCORE;
 }
 
+static void note_time(struct rg_mpi *mpi, bool moved)
+{
+    if (moved) {
+        mpi->moved_ns = rg_now_ns();
+        mpi->nap_us = RG_MPI_NAP_MIN_US;
+    }
+}
+
 static int post(void *state, const struct rg_coll *coll)
 {
     struct rg_mpi *mpi = state;
@@ -295,7 +303,10 @@ static int post(void *state, const struct rg_coll *coll)
     if (mpi->ops->finalized())
         return -ESHUTDOWN;
     r = rg_mpi_op_begin(mpi, coll);
-    mpi->noperations += r == 0;
+    if (r == 0) {
+        mpi->noperations++;
+        note_time(mpi, true);
+    }
     return r;
 }
 
@@ -315,14 +326,6 @@ static int lose(struct rg_mpi *mpi, int code)
     mpi->lost.errnum = ECONNRESET;
     mpi->lost_ns = rg_now_ns();
     return 0;
-}
-
-static void note_time(struct rg_mpi *mpi, bool moved)
-{
-    if (moved) {
-        mpi->moved_ns = rg_now_ns();
-        mpi->nap_us = RG_MPI_NAP_MIN_US;
-    }
 }
 
 static int progress(void *state, bool *ret_moved, struct rg_error *err)
@@ -371,7 +374,7 @@ static unsigned poll_us(void *state)
     unsigned nap = mpi->nap_us;
 
     if (mpi->dead || !mpi->moved_ns)
-        return mpi->op.active && !mpi->dead ? nap : 0;
+        return 0;
     quiet_ms = (rg_now_ns() - mpi->moved_ns) / RG_NS_PER_MS;
     if (!mpi->op.active) {
         mpi->ops->nudge(&mpi->comm);
