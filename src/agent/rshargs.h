@@ -5,8 +5,8 @@
  *     rsh [options] [user@]HOST [options] [--] [COMMAND...]
  *
  * Options of ssh that say how to get there (-p, -i, -o, -l, -x, -q, ...) are taken and mean
- * nothing: the way is there. Those that ask for more than a command (-L, -R, -D, -N, ...) are refused, as is
- * what ssh does not know.
+ * nothing: the way is there. Those that ask for more than a command (-L, -R, -D, -N, ...) are
+ * refused, as is what ssh does not know.
  *
  * Thread rule: any thread; nothing blocks.
  */
