@@ -350,7 +350,8 @@ static void judge_interfaces(struct judge *j)
 
     for (size_t i = 0; i < j->h->addresses->count; i++) {
         const char *entry = j->h->addresses->v[i], *blank = strchr(entry, ' ');
-        if (blank && strcmp(blank, " lo") != 0)
+        /* Link-local ones are on every interface and lead nowhere. */
+        if (blank && strcmp(blank, " lo") != 0 && !rg_str_starts(entry, "fe80:"))
             rg_buf_printf(&list, "%s%s %.*s", rg_buf_nbytes(&list) ? ", " : "", blank + 1,
                           (int) (blank - entry), entry);
     }
@@ -441,7 +442,8 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     return i;
 }
 
-static void judge_reach(struct judge *j)
+/* Returns how many pairs have no way. */
+static int judge_reach(struct judge *j)
 {
     uint32_t least = UINT32_MAX, most = 0;
     int nfailed = 0, npairs = 0;
@@ -456,16 +458,19 @@ static void judge_reach(struct judge *j)
     if (npairs && !nfailed)
         add(j, "reach", RG_FINDING_OK, "", "all %d pairs reach each other, in %.3f to %.3f ms",
             npairs, least / 1e3, most / 1e3);
+    return nfailed;
 }
 
 static void judge_network(struct judge *j)
 {
     const struct rg_network *network = j->input->network;
+    int nfailed = judge_reach(j);
 
     if (j->input->nhosts == 1 || !network)
         return;
     if (j->input->network_err && j->input->network_err->errnum)
-        add(j, "network", RG_FINDING_FAIL, REACH_REMEDY, "%s", j->input->network_err->text);
+        add(j, "network", RG_FINDING_FAIL, REACH_REMEDY, "%s",
+            nfailed ? "none connects all hosts" : j->input->network_err->text);
     else if (rg_network_is_one_place(network))
         add(j, "network", RG_FINDING_OK, "", "all hosts are this one machine");
     else
@@ -481,7 +486,6 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
         judge_host(&j, i);
     j.host = -1;
     judge_network(&j);
-    judge_reach(&j);
     judge_alike(&j, "mpi", "mpi");
     judge_alike(&j, "python", "python");
     if (j.failed) {

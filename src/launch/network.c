@@ -608,8 +608,8 @@ static int no_addresses(const struct rg_network *network, struct rg_error *err)
             continue;
         if (rg_buf_nbytes(&list))
             return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                                     "host %s has no address of its own: %.400s another host of "
-                                     "the job has, too; " REMEDY,
+                                     "host %s has no address of its own: another host of the job "
+                                     "has the same (%.400s); " REMEDY,
                                      host->name, rg_buf_text(&list));
         return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                                  "host %s has no network but loopback, so that no other host "
