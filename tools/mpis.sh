@@ -51,7 +51,9 @@ make_openmpi4() {
 
 make_mpich4() {
     debian mpich 'mpich libmpich-dev'
-    wrapper mpiexec.hydra /usr/bin/mpiexec.hydra
+    # Hydra looks for its daemon where it finds its own name, so this one is called by its path.
+    printf '#!/bin/sh\nexec /usr/bin/mpiexec.hydra "$@"\n' >"$env/bin/mpiexec.hydra"
+    chmod 755 "$env/bin/mpiexec.hydra"
     # Debian's own name for it is libmpich.so.12; whoever was built elsewhere asks for this one.
     mkdir -p "$env/lib"
     ln -sf "$(cc -print-file-name=libmpich.so.12)" "$env/lib/libmpi.so.12"

@@ -122,23 +122,35 @@ static int not_found(const struct rg_msg_setup *setup, bool openmpi, struct rg_b
 
 /* --- the command ------------------------------------------------------------------------------ */
 
+static bool stays_here(const struct rg_msg_setup *setup, const char *entry, size_t length)
+{
+    static const char names[] = "REIGEN_AGENT_SOCKET REIGEN_JOB_DIR REIGEN_RSH REIGEN_HOSTFILE PATH "
+                                "HOSTNAME";
+    rg_autofree char *name = strndup(entry, length);
+
+    return !name || rg_str_has_word(names, name) || rg_env_get(&setup->secret_env, name);
+}
+
 /* Hydra hands its whole environment to all ranks, in the clear. What is meant for its own host only
  * stays here, and so does what came by --share-env: the ranks find theirs in what our agent gives to
- * the daemon that starts them. */
-static int hold_back(const struct rg_msg_setup *setup, struct rg_strv *argv)
+ * the daemon that starts them. MPICH knows no list of exceptions, so this is one of all others. */
+static int list_env(const struct rg_msg_setup *setup, const struct rg_strv *env,
+                    struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf names = RG_BUF_INIT;
 
-    rg_buf_printf(&names, "REIGEN_AGENT_SOCKET,REIGEN_JOB_DIR,REIGEN_RSH,REIGEN_HOSTFILE");
-    for (size_t i = 0; i < setup->secret_env.count; i++) {
-        const char *entry = setup->secret_env.v[i];
-        rg_buf_printf(&names, ",%.*s", (int) strcspn(entry, "="), entry);
+    for (size_t i = 0; i < env->count; i++) {
+        size_t n = strspn(env->v[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+                                     "abcdefghijklmnopqrstuvwxyz0123456789");
+        if (env->v[i][n] == '=' && !stays_here(setup, env->v[i], n))
+            rg_buf_printf(&names, "%s%.*s", rg_buf_nbytes(&names) ? "," : "", (int) n, env->v[i]);
     }
-    int r = rg_strv_add(argv, "-genvexcl");
+    int r = rg_strv_add(argv, "-genvlist");
     return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&names));
 }
 
-static int compose(struct rg_msg_setup *setup, const char *program, bool openmpi)
+static int compose(struct rg_msg_setup *setup, const struct rg_strv *env, const char *program,
+                   bool openmpi)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
     int r = rg_strv_add(&argv, program);
@@ -148,7 +160,7 @@ static int compose(struct rg_msg_setup *setup, const char *program, bool openmpi
     if (r == 0)
         r = rg_strv_addf(&argv, "%u", setup->np);
     if (r == 0 && !openmpi)
-        r = hold_back(setup, &argv);
+        r = list_env(setup, env, &argv);
     if (r == 0 && setup->engine_options.count)
         r = rg_strv_add_all(&argv, setup->engine_options.v);
     if (r == 0)
@@ -210,7 +222,7 @@ static int prepare_composed(struct rg_msg_setup *setup, struct rg_strv *env, str
 
     if (!program)
         return not_found(setup, openmpi, &others, err);
-    int r = compose(setup, program, openmpi);
+    int r = compose(setup, env, program, openmpi);
     return r == 0 && find(env, program, path) ? prefer_neighbours(path, env) : r;
 }
 

@@ -54,11 +54,13 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
     struct rg_session *session = host->session;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
-    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT, options = RG_STRV_INIT;
     int r = list_hosts(session->o.plan, &hosts);
 
     if (r == 0)
         r = list_env(session, base, &env);
+    if (r == 0)
+        r = rg_job_engine_options(job, &options);
 
     if (r < 0)
         return r;
@@ -75,7 +77,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
         .host_index = (uint32_t) host->index,
         .hosts = hosts,
         .engine = (char *) rg_job_engine_name(job),
-        .engine_options = job->engine_options,
+        .engine_options = options,
         .np = (uint32_t) session->o.plan->np,
         .resident = rg_job_has_engine(job),
         .network = (char *) session_network_cidr(session),

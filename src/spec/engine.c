@@ -42,6 +42,32 @@ bool rg_job_has_engine(const struct rg_job *job)
     return strcmp(rg_job_engine_name(job), "native") != 0;
 }
 
+int rg_job_engine_options(const struct rg_job *job, struct rg_strv *options)
+{
+    bool openmpi = job->engine == RG_ENGINE_OPENMPI, hydra = job->engine == RG_ENGINE_HYDRA;
+    int r = 0;
+
+    if ((openmpi || hydra) && job->bind != RG_BIND_NONE) {
+        r = rg_strv_add(options, hydra ? "-bind-to" : "--bind-to");
+        if (r == 0)
+            r = rg_strv_add(options, job->bind == RG_BIND_CORE ? "core" : "socket");
+    }
+    if (r == 0 && openmpi && job->map == RG_MAP_NODE) {
+        r = rg_strv_add(options, "--map-by");
+        if (r == 0)
+            r = rg_strv_add(options, "node");
+    }
+    /* Hydra deals so many to each host in turn. */
+    if (r == 0 && hydra && job->map == RG_MAP_NODE) {
+        r = rg_strv_add(options, "-ppn");
+        if (r == 0)
+            r = rg_strv_add(options, "1");
+    }
+    if (r == 0 && job->engine_options.count)
+        r = rg_strv_add_all(options, job->engine_options.v);
+    return r;
+}
+
 int rg_job_check_engine(const struct rg_job *job, struct rg_error *err)
 {
     bool composed = job->engine == RG_ENGINE_OPENMPI || job->engine == RG_ENGINE_HYDRA;

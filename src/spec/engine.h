@@ -34,6 +34,10 @@ bool rg_engine_is_launcher(const char *program);
  * we call that. Borrowed from the job, or constant. */
 const char *rg_job_engine_program(const struct rg_job *job);
 
+/* What stands before the command where we put mpirun's line together, appended: --bind-to and --map-by
+ * as that engine knows them, then --engine-option. 0 or -ENOMEM. */
+int rg_job_engine_options(const struct rg_job *job, struct rg_strv *options);
+
 /* Whether --engine native's options (--bind-to core, --pty, ...) make sense with this engine; and
  * --engine-option only where an engine is put together. 0 or -EINVAL with the remedy. */
 int rg_job_check_engine(const struct rg_job *job, struct rg_error *err);
