@@ -50,6 +50,18 @@ int rg_claim_check_alone(struct rg_error *err)
                         claim.launcher, claim.size, claim.variable, claim.size, claim.remedy);
 }
 
+int rg_claim_check_world_of_one(const char *who, struct rg_error *err)
+{
+    struct rg_claim claim;
+
+    if (!rg_claim_find(&claim))
+        return 0;
+    return rg_error_set(err, EPROTO, "%s started %d ranks (%s=%d), and %s knows of one rank only: "
+                        "it does not belong to that launcher. Start the ranks with the mpirun of "
+                        "the MPI that they load. If each is to run alone, set REIGEN_BOOT=single",
+                        claim.launcher, claim.size, claim.variable, claim.size, who);
+}
+
 bool rg_launched_by_torchrun(void)
 {
     return rg_var("TORCHELASTIC_RUN_ID") && rg_var("RANK") && rg_var("WORLD_SIZE");

@@ -90,10 +90,12 @@ static int make_comm(struct rg_error *err)
     if (comm_made)
         return 0;
     code = ops->world(&world);
-    /* N worlds of one: this MPI and the launcher are strangers to each other. */
-    if (code == 0 && world.size == 1 && rg_claim_check_alone(err) < 0)
-        return rg_error_prepend(err, "MPI in this process (%s) knows one rank only, so it is not "
-                                "the MPI of the launcher", ops->abi);
+    if (code == 0 && world.size == 1) {
+        int r = rg_claim_check_world_of_one("MPI in this process", err);
+
+        if (r < 0)
+            return r;
+    }
     if (code == 0)
         code = ops->dup(&world, &the_comm);
     if (code != 0)

@@ -333,7 +333,7 @@ static int open_pmix(const struct rg_config *config, uint64_t deadline_ns, void 
         the_kvs = (struct rg_kvs) { .ops = &store, .rank = identity.rank, .size = identity.size,
                                     .value_max = VALUE_NBYTES };
     if (r == 0 && identity.size == 1)
-        r = rg_claim_check_alone(err);
+        r = rg_claim_check_world_of_one("PMIx in this process", err);
     else if (r == 0)
         r = rg_kvs_share_key(&the_kvs, identity.key, deadline_ns, err);
     if (r < 0) {

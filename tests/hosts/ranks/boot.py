@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that says in one line how it was started and what it can do: JSON.
+
+usage: boot.py [beside] [raise | exit]
+    beside  mpi4py is imported, and used after init too
+    raise   the last rank raises while the others work on; exit: it ends without a word
+"""
+import json
+import os
+import sys
+import time
+
+WORDS = sys.argv[1:]
+if 'beside' in WORDS:
+    from mpi4py import MPI
+
+import numpy  # noqa: E402 (after mpi4py, as users have it)
+import reigen  # noqa: E402
+
+
+def main():
+    reigen.init()
+    rank, size = reigen.rank(), reigen.size()
+    described = dict(line.split(': ', 1) for line in reigen.describe().splitlines() if ': ' in line)
+    found = {'rank': rank, 'size': size, 'local_rank': reigen.local_rank(),
+             'local_size': reigen.local_size(), 'cross_size': reigen.cross_size(),
+             'boot': described['boot'], 'nodes': described['ranks'],
+             'sum': float(reigen.allreduce(numpy.full(3, rank + 1.0), op=reigen.Sum)[0])}
+    if 'beside' in WORDS:
+        found['mpi'] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size,
+                        MPI.COMM_WORLD.allreduce(rank + 1)]
+    os.write(1, f'{json.dumps(found)}\n'.encode())
+    if 'raise' in WORDS or 'exit' in WORDS:
+        work_until_the_end('raise' in WORDS)
+    reigen.shutdown()
+
+
+def work_until_the_end(by_exception):
+    for step in range(600):
+        if step == 5 and reigen.rank() == reigen.size() - 1:
+            if by_exception:
+                raise RuntimeError('the last rank has had enough')
+            os._exit(3)
+        reigen.allreduce(numpy.ones(3), name='step')
+        time.sleep(0.05)
+
+
+main()
