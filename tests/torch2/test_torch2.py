@@ -47,3 +47,25 @@ def test_example_trains_with_torch_2(tmp_path):
     output = run_ranks(2, ROOT / 'examples/pytorch_mnist.py', '--epochs', '1', '--out', tmp_path)
     accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', output)]
     assert accuracy and accuracy[-1] > 0.85, output
+
+
+def test_ranks_of_torchrun_meet(tmp_path):
+    """One command of torchrun's, without Reigen's launcher; its ranks differ from the variables of
+    an mpirun around it, which count for nothing."""
+    script = tmp_path / 'rank.py'
+    script.write_text('import os, torch, reigen, horovod.torch as hvd\n'
+                      'hvd.init()\n'
+                      's = hvd.allreduce(torch.ones(3) * hvd.rank(), op=hvd.Sum).tolist()\n'
+                      'boot = reigen.describe().splitlines()[0]\n'
+                      'os.write(1, f"{hvd.rank()} {hvd.size()} {hvd.local_rank()} {s[0]} {boot}'
+                      '\\n".encode())\n')
+    site = subprocess.run([ROOT / '.venv/bin/python', '-c',
+                           'import sysconfig; print(sysconfig.get_path("purelib"))'],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    env = {**os.environ, 'PYTHONPATH': site, 'OMP_NUM_THREADS': '1', 'PMI_FD': '99',
+           'PMI_RANK': '0', 'PMI_SIZE': '2'}
+    done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--standalone',
+                           '--nproc_per_node', '3', script], capture_output=True, text=True,
+                          timeout=200, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == [f'{r} 3 {r} 3.0 boot: env' for r in range(3)]
