@@ -45,6 +45,8 @@ static int scan_length(const char *bytes, size_t nbytes, size_t *ret_begin, size
 int rg_pmi_scan(enum rg_pmi_version version, const char *bytes, size_t nbytes, size_t *ret_begin,
                 size_t *ret_total)
 {
+    if (nbytes == 0)
+        return 0;
     return version == RG_PMI_2 ? scan_length(bytes, nbytes, ret_begin, ret_total)
                                : scan_line(bytes, nbytes, ret_begin, ret_total);
 }

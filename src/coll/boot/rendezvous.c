@@ -44,7 +44,7 @@ int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place)
     char host[RG_PLACE_MAX], port[RG_PLACE_MAX], nonce[RG_PLACE_MAX], rest;
     int64_t number;
 
-    if (nbytes >= sizeof(line) || memchr(text, '\0', nbytes))
+    if (nbytes == 0 || nbytes >= sizeof(line) || memchr(text, '\0', nbytes))
         return -EBADMSG;
     memcpy(line, text, nbytes);
     line[nbytes] = '\0';
