@@ -28,9 +28,9 @@ struct rg_mpi_facts {
     char why[RG_MPI_WHY_MAX + 1]; /* ... and why */
 };
 
-/* Initialise MPI, where it is wanted and there but not initialised, if its launcher has started this
- * process or REIGEN_MPI asks for it. Before any fence: blocks until all ranks of MPI have come, and
- * with them rank 0, who may be the one that serves fences. */
+/* Initialise MPI, where it is wanted and there but not initialised, if its launcher has started
+ * this process or REIGEN_MPI asks for it. Before any fence: blocks until all ranks of MPI have
+ * come, and with them rank 0, who may be the one that serves fences. */
 void rg_mpi_prepare(const struct rg_config *config);
 
 /* This process's. */

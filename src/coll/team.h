@@ -57,10 +57,10 @@ struct rg_team {
     char *address;
     struct rg_lobby *lobby;     /* who dials this rank (coll/lobby.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
-    /* By rank, where all reach each other by MPI: its ranks in MPI_COMM_WORLD; else NULL (mpi_team.h)
-     * ... */
+    /* By rank, where all reach each other by MPI (mpi_team.h): ranks in MPI_COMM_WORLD; else NULL
+     * and why, if some rank wanted it, else "" */
     int *mpi_ranks;
-    char mpi_remark[RG_TEAM_REMARK_MAX]; /* ... and why, if some rank wanted it, else "" */
+    char mpi_remark[RG_TEAM_REMARK_MAX];
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };

@@ -100,10 +100,13 @@ long argument(int argc, char **argv, int index, long otherwise)
 
 void begin(void)
 {
-    int r = reigen_init(NULL);
+    int r;
 
+    begin_mpi();
+    r = reigen_init(NULL);
     if (r < 0)
         fail("init: %s: %s", strerror(-r), reigen_last_error());
+    say_planes();
 }
 
 void expect(int r, int expected, const char *what)
