@@ -43,8 +43,6 @@ struct rg_horovodrun {
     struct rg_request request; /* the job; its config is --config-file; its notes are to be shown */
     struct rg_hvd_elastic elastic;
     bool check_build;          /* --check-build: nothing else was checked */
-    int ssh_port;              /* 0: ssh's own default */
-    char *ssh_identity_file;
     char *interfaces;          /* "eth0,eth1", or NULL */
     /* Flags that exclude each other: the name of the one that was given, borrowed from the table */
     const char *controller, *where;

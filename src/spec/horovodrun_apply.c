@@ -253,7 +253,7 @@ APPLY(ssh_port)
     int rc = rg_parse_int(what, value, 1, 65535, &port, err);
 
     if (rc == 0)
-        run->ssh_port = (int) port;
+        run->request.job.ssh_port = (int) port;
     return rc;
 }
 
@@ -262,7 +262,7 @@ APPLY(ssh_identity)
     UNUSED(option);
     if (access(value, R_OK) < 0)
         return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
-    return keep_text(&run->ssh_identity_file, value, err);
+    return keep_text(&run->request.job.ssh_identity, value, err);
 }
 
 APPLY(fusion)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "spec/apply.h"
-#include "spec/horovodrun.h"
+#include "spec/horovodrun_apply.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
@@ -24,7 +24,6 @@ void rg_horovodrun_fini(struct rg_horovodrun *run)
         return;
     rg_request_fini(&run->request);
     free(run->elastic.discovery_script);
-    free(run->ssh_identity_file);
     free(run->interfaces);
     *run = (struct rg_horovodrun){ 0 };
 }
@@ -270,6 +269,7 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
     int rc = read_environment(run, err);
 
     rc = rc < 0 ? rc : check_elastic(run, err);
+    rc = rc < 0 ? rc : rg_hvd_finish_remote(run, err);
     if (rc == 0 && !job->np && !job->nhosts && !rg_horovodrun_is_elastic(run))
         return rg_error_set(err, EINVAL, "-np is missing: say how many ranks to run, for example "
                             "horovodrun -np 4 python train.py");

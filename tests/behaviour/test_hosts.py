@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts through a program in the place of ssh, which can do what an sshd does not do on demand.
+Each host is a home directory of its own. Real ones: tests/hosts."""
+import re
+import signal
+import time
+
+import pytest
+
+from built import PROGRAMS, environment
+from processes import assert_gone, mark, wait_count
+
+# Called as ssh is: options, --, the host, the remote command.
+FAKE = '''#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+host=$2 command=$3
+export HOME={folder}/home/$host LOGIN=$host
+unset XDG_RUNTIME_DIR
+mkdir -p "$HOME"
+cd "$HOME" || exit
+{before}
+exec sh -c "$command"
+'''
+
+
+@pytest.fixture
+def ssh(tmp_path):
+    """ssh(before): a program that runs these lines of sh before the remote command."""
+    def make(before=':', **more):
+        path = tmp_path / 'fake-ssh'
+        path.write_text(FAKE.format(folder=tmp_path, before=before))
+        path.chmod(0o755)
+        return environment(REIGEN_SSH=path, HOME=tmp_path, **more)
+    return make
+
+
+def test_hosts_are_asked_for_the_agent_once(ssh, reigen, tmp_path):
+    env = ssh()
+    for _ in range(2):
+        done = reigen('run', '--no-tag-output', '-H', 'a:2,b:1', '--', 'sh', '-c',
+                      'echo $RANK $LOGIN $LOCAL_RANK', env=env)
+        assert sorted(done.stdout.splitlines()) == ['0 a 0', '1 a 1', '2 b 0'], done.stderr
+    for host in 'ab':
+        cache = tmp_path / 'home' / host / '.cache/reigen'
+        assert [d.name for d in cache.iterdir()] == [d.name for d in cache.glob('agent-*')]
+        agent, = cache.glob('agent-*')
+        assert sorted(f.name for f in agent.iterdir()) == ['reigen-agent', 'rsh', 'ssh']
+        assert agent.stat().st_mode & 0o777 == 0o700
+        assert (agent / 'reigen-agent').read_bytes() == PROGRAMS.agent.read_bytes()
+
+
+def test_no_more_than_64_connections_are_begun_at_once(ssh, reigen, tmp_path):
+    hosts = ','.join(f'h{i}:1' for i in range(80))
+    env = ssh(f'echo $$ >>{tmp_path}/started; while [ $(wc -l <{tmp_path}/started) -lt 64 ]; '
+              f'do sleep 0.05; done; wc -l <{tmp_path}/started >>{tmp_path}/seen')
+    done = reigen('run', '-H', hosts, '--', 'true', env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    # 64 waited for each other; had more been begun with them, the first would have seen that
+    assert int((tmp_path / 'seen').read_text().split()[0]) == 64
+
+
+def test_what_a_busy_sshd_drops_is_tried_again(ssh, reigen):
+    env = ssh('echo x >>tries; if [ $(wc -l <tries) -lt 3 ]; then '
+              'echo kex_exchange_identification: Connection closed by remote host >&2; '
+              'exit 255; fi')
+    done = reigen('run', '-v', '-v', '-H', 'a:1,b:1', '--', 'true', env=env)
+    assert done.returncode == 0
+    assert done.stderr.count('trying again') == 4 and 'MaxStartups' in done.stderr
+
+
+def test_one_that_stays_busy_is_named_when_the_time_is_over(ssh, reigen):
+    env = ssh('echo "Exceeded MaxStartups" >&2; exit 255')
+    done = reigen('run', '--start-timeout', '2', '-H', 'a:1', '--', 'true', env=env)
+    assert done.returncode == 124
+    assert 'a (starting: trying again' in done.stderr and 'MaxStartups' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('before, code, says', [
+    ('exit 3', 69, 'exit code 3'),
+    ('echo sorry, no login; exit 1', 69, 'sorry, no login'),
+    ('echo reigen-boot link; sleep 10', 69, 'a link before an agent was there'),
+    ('echo reigen-boot dance; sleep 10', 69, 'another version of Reigen'),
+    ('echo reigen-boot need agent m68k; sleep 10', 69, 'an agent that there is not'),
+    ('echo reigen-boot need kit; sleep 10', 69, 'kit'),
+    ('echo reigen-boot error 77 you may not; sleep 1', 77, 'you may not'),
+    ('echo reigen-boot ready; echo reigen-boot ready; sleep 10', 69, 'ready twice'),
+    ('mkdir bin; printf "#!/bin/sh\\necho sparc64\\n" >bin/uname; chmod 755 bin/uname; '
+     'PATH=$PWD/bin:$PATH', 69, 'machine of the kind sparc64'),
+])
+def test_host_that_misbehaves_is_refused_with_the_cause(ssh, reigen, before, code, says):
+    began = time.monotonic()
+    done = reigen('run', '-H', 'a:1', '--', 'true', env=ssh(before), timeout=40)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert time.monotonic() - began < 30
+
+
+def test_host_that_is_stuck_is_left_behind(ssh, reigen):
+    word = mark()
+    env = ssh(f'[ $host = a ] || exec sh -c "sleep 1000; : {word}"')
+    done = reigen('run', '--start-timeout', '2', '-H', 'a:1,b:1', '--', 'true', env=env)
+    assert done.returncode == 124 and 'b (starting: connecting by ssh' in done.stderr, done.stderr
+    assert_gone(word)
+
+
+def test_secret_is_not_in_the_environment_of_ssh(ssh, reigen, tmp_path):
+    env = ssh(f'env >{tmp_path}/env', TOKEN='s3cret', OTHER='o')
+    done = reigen('run', '--no-tag-output', '--share-env', 'TOKEN', '-H', 'a:1', '--', 'sh', '-c',
+                  'echo $TOKEN', env=env)
+    assert done.stdout == 's3cret\n', done.stderr
+    text = (tmp_path / 'env').read_text()
+    assert 's3cret' not in text and 'OTHER=o' in text
+
+
+def test_interrupt_before_the_hosts_are_ready_ends_at_once(ssh, start):
+    word = mark()
+    env = ssh(f'exec sh -c "sleep 1000; : {word}"')
+    job = start(PROGRAMS.reigen, 'run', '-H', 'a:1,b:1', '--', 'true', env=env)
+    wait_count(word, 2)
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=20)
+    assert job.returncode == 130
+    assert_gone(word)
+
+
+def test_ssh_ends_with_a_launcher_that_was_killed(ssh, start):
+    word = mark()
+    env = ssh()
+    job = start(PROGRAMS.reigen, 'run', '-H', 'a:1,b:1', '--', 'sh', '-c',
+                f'setsid sleep 1000 & sleep 1000; : {word}', env=env)
+    wait_count(word, 3)  # the launcher, and two ranks
+    job.kill()
+    job.communicate(timeout=20)
+    assert_gone(word)
+
+
+def test_horovodrun_hands_on_the_environment(ssh, start, tmp_path):
+    env = ssh(f'export MINE=login SHELL=/there; ps -o args= -p $$ >>{tmp_path}/args; '
+              'unset CALLERS', CALLERS='yes', SHELL='/here', HOROVOD_CYCLE_TIME='2')
+    key = tmp_path / 'key'
+    key.write_text('x')
+    job = start(PROGRAMS.reigen, 'horovodrun', '-np', '2', '-H', 'a:1,b:1', '-p', '2222', '-i', key,
+                'sh', '-c', 'echo $CALLERS $MINE $SHELL $HOROVOD_CYCLE_TIME $LOGIN', env=env)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 0, err
+    lines = sorted(re.sub(r'^\[\d+\]<stdout>:', '', line) for line in out.splitlines())
+    assert lines == ['yes login /there 2 a', 'yes login /there 2 b']
+    for line in (tmp_path / 'args').read_text().splitlines():
+        assert '-p2222' in line and f'-i{key}' in line and 'accept-new' in line
