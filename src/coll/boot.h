@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How ranks find each other: one vtable over the ways of being started (boot/agent.c, pmix.c,
- * pmi_boot.c, mpi.c, rendezvous.c, env.c, single.c). All it offers is an identity and fences: an allgather of small blobs over any
- * rank, slow but always there.
+ * pmi_boot.c, mpi.c, rendezvous.c, env.c, single.c). All it offers is an identity and fences: an
+ * allgather of small blobs over any rank, slow but always there.
  *
  * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread
  * in reigen_init. Afterwards the communication thread polls. rg_boot_note may be called from any

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks under launchers of others: Horovod's rendezvous, and launchers whose ranks cannot reach each
-other. Real MPIs are in tests/hosts/test_boot.py."""
+"""Ranks under launchers of others: Horovod's rendezvous, and launchers whose ranks cannot reach
+each other. Real MPIs are in tests/hosts/test_boot.py."""
 import errno
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,7 +152,8 @@ def test_ranks_of_two_hosts_meet_by_horovods_rendezvous(ranks, tmp_path):
         inside = enter(4)
         code = ('import sys; sys.path.insert(0, sys.argv[1]); import test_boot_launchers as t\n'
                 'with t.store("10.77.0.1") as s: print(s.server_address[1], flush=True); input()')
-        served = Rank([*inside(0), 'python3', '-c', code, Path(__file__).parent], plain_environment())
+        served = Rank([*inside(0), sys.executable, '-c', code, Path(__file__).parent],
+                      plain_environment())
         ranks.append(served)
         port = served.wait_line('')
         for rank in range(4):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Started by Horovod's own launcher (horovodrun --gloo), which serves a key-value store over HTTP to
- * its workers. Anyone who can reach it may read and write there, so it carries nothing but the place
- * where rank 0 waits; the ranks meet there by the rules of boot by RANK (env.c): one user on one
- * host, or a REIGEN_KEY_FILE.
+ * Started by Horovod's own launcher (horovodrun --gloo), which serves a key-value store over HTTP
+ * to its workers. Anyone who can reach it may read and write there, so it carries nothing but the
+ * place where rank 0 waits; the ranks meet there by the rules of boot by RANK (env.c): one user on
+ * one host, or a REIGEN_KEY_FILE.
  */
 #include "coll/boot/rendezvous.h"
 

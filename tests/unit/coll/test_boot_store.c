@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of HTTP servers, the place that rank 0 writes, what launchers' variables claim, and PMIx's
- * layouts. */
+/* Answers of HTTP servers, the place that rank 0 writes, what launchers' variables claim, and
+ * PMIx's layouts. */
 #include "unit.h"
 
 #include "coll/boot/http.h"
