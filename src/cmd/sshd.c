@@ -97,30 +97,39 @@ static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
     return 0;
 }
 
-/* A program of OpenSSH's; $variable, if set, names it. sbin is not in everyone's PATH. */
-static int find_program(const char *name, const char *variable, char **ret_path,
-                        struct rg_error *err)
+/* The path of a program; sbin is not in everyone's PATH. NULL: not found, or no memory. */
+static char *look_up(const char *name)
 {
-    const char *named = variable ? getenv(variable) : NULL;
     const char *path = getenv("PATH");
     rg_autofree char *places = rg_strf("%s:/usr/sbin:/usr/local/sbin:/sbin:/usr/bin",
                                        path ? path : "");
 
-    if (!places)
-        return rg_error_set(err, ENOMEM, "sshd: no memory");
-    for (char *rest = places, *dir; !named && (dir = strsep(&rest, ":"));) {
+    for (char *rest = places, *dir; rest && (dir = strsep(&rest, ":"));) {
         rg_autofree char *file = *dir == '/' ? rg_strf("%s/%s", dir, name) : NULL;
-        if (file && access(file, X_OK) == 0) {
-            *ret_path = rg_steal_ptr(&file);
-            return 0;
-        }
+        if (file && access(file, X_OK) == 0)
+            return rg_steal_ptr(&file);
     }
-    if (named && access(named, X_OK) == 0)
-        return (*ret_path = strdup(named)) ? 0 : rg_error_set(err, ENOMEM, "sshd: no memory");
+    return NULL;
+}
+
+static int find_programs(struct sshd *s, struct rg_error *err)
+{
+    const char *named = getenv("REIGEN_SSHD");
+
+    if (named)
+        s->sshd = access(named, X_OK) == 0 ? strdup(named) : NULL;
+    else
+        /* deploy/docker puts us in the place of sshd, which then goes by the first name. */
+        s->sshd = look_up("sshd.real");
+    if (!named && !s->sshd)
+        s->sshd = look_up("sshd");
+    s->keygen = look_up("ssh-keygen");
+    if (s->sshd && s->keygen)
+        return 0;
     return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
                              "sshd: %s is not here; install OpenSSH (Debian: openssh-server and "
                              "openssh-client), or use reigen run, which needs none",
-                             named ? named : name);
+                             s->sshd ? "ssh-keygen" : named ? named : "sshd");
 }
 
 static int find_directories(struct sshd *s, struct rg_error *err)
@@ -394,9 +403,7 @@ int rg_cmd_sshd(int argc, char **argv)
 
     int rc = parse(argc, argv, &s, &err);
     if (rc == 0)
-        rc = find_program("sshd", "REIGEN_SSHD", &s.sshd, &err);
-    if (rc == 0)
-        rc = find_program("ssh-keygen", NULL, &s.keygen, &err);
+        rc = find_programs(&s, &err);
     if (rc == 0)
         rc = find_directories(&s, &err);
     if (rc == 0)

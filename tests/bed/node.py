@@ -231,9 +231,9 @@ class Node:
         argv = ['/usr/sbin/dockerd', '-H', 'unix:///run/docker.sock', '--data-root', data,
                 '--exec-root', '/run/docker', '--pidfile', '/run/docker.pid', '--config-file',
                 self.cluster.folder / 'docker.json', '--cgroup-parent', self.cluster.cgroup,
-                f'--bridge={bridge}', '--iptables=false', '--ip6tables=false',
-                '--ip-forward=false', '--ip-masq=false', '--userland-proxy=false',
-                *storage_options(self.folder), *options]
+                f'--bridge={bridge}', '--iptables=false', '--ip6tables=false', '--ip-masq=false',
+                '--userland-proxy=false', *storage_options(self.folder),
+                *options]
         with open(self.folder / 'dockerd.log', 'ab') as log:
             self.dockerd = self.popen(argv, user='root', env=env, stdin=subprocess.DEVNULL,
                                       stdout=log, stderr=log)

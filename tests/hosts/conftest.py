@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters of simulated hosts that the tests of this folder share; see tests/bed."""
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
 
-from bed import Cluster  # noqa: E402 (needs the path above)
+from bed import Cluster, images  # noqa: E402 (needs the path above)
 
 
 def pytest_collection_modifyitems(items):
@@ -47,3 +48,28 @@ def clean4(cluster4):
     """cluster4, likewise."""
     yield cluster4
     cluster4.assert_clean()
+
+
+@pytest.fixture(scope='session')
+def docker_context(tmp_path_factory):
+    """The build context that deploy/docker/build.sh writes from this checkout."""
+    folder = tmp_path_factory.mktemp('docker') / 'horovod-docker'
+    done = subprocess.run([TESTS.parent / 'deploy/docker/build.sh', '--context', folder],
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope='session')
+def horovod_image(docker_context):
+    """deploy/docker/Dockerfile on Debian with its PyTorch, and TensorFlow from PyPI."""
+    return images.build('horovod:latest', docker_context, args={
+        'BASE': images.recipe('trainer'), 'PYTORCH_VERSION': '', 'TENSORFLOW_VERSION': '2.15.0',
+        'KERAS_VERSION': ''})
+
+
+@pytest.fixture(scope='session')
+def nets():
+    """Two hosts on two networks, both with docker0 as Docker makes it, and dockerd with base."""
+    with Cluster(2, dockerd=True, docker0=True, networks=2, images=['base']) as cluster:
+        yield cluster

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/docker: the images build, and hold what docs/docker.md says."""
+import json
+import subprocess
+
+import pytest
+from bed import Cluster, images
+
+pytestmark = pytest.mark.timeout(600)
+NCCL = '2.27.5'
+SEND = r"""
+#include <mpi.h>
+#include <stdio.h>
+static char data[1 << 20];
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 10; i++) {
+        if (rank == 0)
+            MPI_Send(data, sizeof data, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+        if (rank == 1)
+            MPI_Recv(data, sizeof data, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    printf("rank %d done\n", rank);
+    return 0;
+}
+"""
+SUM = """
+import horovod.torch as hvd, torch
+hvd.init()
+x = hvd.allreduce(torch.full((1 << 20,), hvd.rank() + 1.0), op=hvd.Sum)
+print('sum', float(x.min()), float(x.max()), 'of', hvd.size())
+"""
+
+
+@pytest.fixture(scope='module')
+def host(horovod_image):
+    """One host with the image horovod:latest in its dockerd."""
+    with Cluster(1, sshd=False, dockerd=True, images=[f'{horovod_image}=horovod:latest']) as cluster:
+        yield cluster[1]
+
+
+def in_container(host, command, *options, timeout=180):
+    return host.run(['docker', 'run', '-i', '--rm', *options, 'horovod:latest', 'bash', '-c',
+                     command], timeout=timeout)
+
+
+def test_the_original_command_line_trains(host):
+    done = in_container(host, 'mpirun -np 4 -H localhost:4 '
+                              'python keras_mnist_advanced.py --epochs 1')
+    assert done.returncode == 0, done.stderr
+    # 20000 images in steps of 4 x 128: four ranks of one job.
+    assert '40/40 - ' in done.stdout and done.stdout.count('accuracy 0.') == 1, done.stdout
+    assert 'Read -1, expected' not in done.stdout + done.stderr
+
+
+def test_reigen_run_trains_with_pytorch(host):
+    done = in_container(host, 'reigen run -np 2 -- python pytorch_mnist.py --epochs 1')
+    assert done.returncode == 0, done.stderr
+    assert 'identical to the bit on all 2 ranks' in done.stdout
+
+
+def test_it_opens_in_a_terminal_where_the_examples_are(host):
+    done = host.run(['script', '-qec', 'docker run -it --rm horovod:latest', '/dev/null'],
+                    input='pwd; ls keras_mnist_advanced.py; exit 7\n')
+    assert '/examples' in done.stdout and 'No such file' not in done.stdout
+    assert done.returncode == 7, done.stdout
+
+
+def test_open_mpi_has_the_defaults_of_the_original(host):
+    done = in_container(host, 'mpirun -np 1 -x OTHER=1 env; mpirun -np 1 --report-bindings true; '
+                              'ompi_info --param rmaps base --level 9 --parsable; '
+                              'cat /etc/nccl.conf')
+    assert done.returncode == 0, done.stderr
+    assert '\nNCCL_DEBUG=INFO\n' in done.stdout and '\nOTHER=1\n' in done.stdout
+    assert 'bound to' not in done.stderr
+    assert ':rmaps_base_mapping_policy:value:slot' in done.stdout, done.stdout
+
+
+def no_cross_memory(host):
+    """A seccomp profile as Docker's own was on older kernels."""
+    return host.write('no-cma.json', json.dumps({
+        'defaultAction': 'SCMP_ACT_ALLOW',
+        'syscalls': [{'names': ['process_vm_readv', 'process_vm_writev', 'ptrace'],
+                      'action': 'SCMP_ACT_ERRNO', 'args': []}]}))
+
+
+def test_the_message_about_forbidden_cross_memory_attach_does_not_appear(host, tmp_path):
+    (tmp_path / 'send.c').write_text(SEND)
+    subprocess.run(['mpicc.openmpi', '-o', tmp_path / 'send', tmp_path / 'send.c'], check=True,
+                   timeout=60)
+    host.path('send').write_bytes((tmp_path / 'send').read_bytes())
+    host.path('send').chmod(0o755)
+    options = [f'--security-opt=seccomp={no_cross_memory(host)}', '-v', f'{host.home()}:/here']
+    forced = in_container(host, 'mpirun -np 2 -H localhost:2 -mca btl_vader_single_copy_mechanism '
+                                'cma /here/send', *options)
+    assert 'Read -1, expected' in forced.stdout + forced.stderr, forced
+    done = in_container(host, 'mpirun -np 2 -H localhost:2 /here/send', *options)
+    assert done.returncode == 0 and done.stdout.count('done') == 2
+    assert 'Read -1' not in done.stdout + done.stderr
+    host.write('sum.py', SUM)
+    for launcher in ('mpirun -np 2 -H localhost:2', 'reigen run -np 2 --'):
+        done = in_container(host, f'{launcher} python /here/sum.py', *options)
+        assert done.stdout.count('sum 3.0 3.0 of 2') == 2, done
+        assert 'Read -1' not in done.stdout + done.stderr
+
+
+def test_the_image_holds_no_key(host):
+    done = in_container(host, 'find / -xdev \\( -name "*host*key*" -o -name "id_*" \\) '
+                              '-path "*ssh*" -type f | grep -v -e /lib/ -e /share/; true')
+    assert done.stdout == '', done.stdout
+
+
+def test_the_cuda_image_has_nccl_where_the_loader_finds_it(docker_context):
+    """Built with NCCL from NVIDIA's package on PyPI and Debian's PyTorch; no GPU is needed."""
+    made = images.build('horovod:cuda', docker_context, 'Dockerfile.cuda', args={
+        'BASE': images.recipe('trainer'), 'NCCL_VERSION': NCCL, 'PYTORCH_VERSION': '',
+        'TENSORFLOW_VERSION': '', 'KERAS_VERSION': ''})
+    with Cluster(1, sshd=False, dockerd=True, images=[f'{made}=horovod:latest']) as cluster:
+        ask = ('import ctypes; n = ctypes.c_int(); '
+               'ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(n)); print(n.value)')
+        done = in_container(cluster[1], f"python -c '{ask}'")
+        assert done.stdout == '{}{:02}{:02}\n'.format(*map(int, NCCL.split('.'))), done.stderr
+        cluster[1].write('sum.py', SUM)
+        done = in_container(cluster[1], 'reigen run -np 2 -- python /here/sum.py',
+                            '-v', f'{cluster[1].home()}:/here')
+        assert done.stdout.count('sum 3.0 3.0 of 2') == 2, done
