@@ -83,12 +83,13 @@ static void sweep(const char *base)
 }
 
 /* Ours alone: who could write there could replace rsh. */
-static bool make_base(const char *root, char base[PATH_MAX])
+static bool make_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
 {
     struct stat st;
 
     if (!root || *root != '/' ||
-        snprintf(base, PATH_MAX, "%s/reigen-%u", root, (unsigned) geteuid()) >= PATH_MAX - 16)
+        snprintf(base, RG_JOBDIR_PATH_MAX, "%s/reigen-%u", root, (unsigned) geteuid()) >=
+            RG_JOBDIR_PATH_MAX - 16)
         return false;
     if (mkdir(base, 0700) < 0 && errno != EEXIST)
         return false;
@@ -99,11 +100,11 @@ static bool make_base(const char *root, char base[PATH_MAX])
 /* The base may vanish in between, as another agent removes it when it is empty. */
 static bool make_in(const char *root, struct rg_jobdir *dir)
 {
-    char base[PATH_MAX];
+    char base[RG_JOBDIR_PATH_MAX];
 
     for (int attempt = 0; attempt < 3 && make_base(root, base); attempt++) {
         sweep(base);
-        if (snprintf(dir->path, sizeof(dir->path), "%s/job-XXXXXX", base) < PATH_MAX &&
+        if (snprintf(dir->path, sizeof(dir->path), "%s/job-XXXXXX", base) < RG_JOBDIR_PATH_MAX &&
             mkdtemp(dir->path))
             return true;
     }
