@@ -82,7 +82,7 @@ def test_one_that_stays_busy_is_named_when_the_time_is_over(ssh, reigen):
     ('echo reigen-boot dance; sleep 10', 69, 'another version of Reigen'),
     ('echo reigen-boot need agent m68k; sleep 10', 69, 'an agent that there is not'),
     ('echo reigen-boot need kit; sleep 10', 69, 'kit'),
-    ('echo reigen-boot error 77 you may not; sleep 1', 77, 'you may not'),
+    ('echo reigen-boot error 77 you may not; echo reigen-boot ready; exit 1', 77, 'you may not'),
     ('echo reigen-boot ready; echo reigen-boot ready; sleep 10', 69, 'ready twice'),
     ('mkdir bin; printf "#!/bin/sh\\necho sparc64\\n" >bin/uname; chmod 755 bin/uname; '
      'PATH=$PWD/bin:$PATH', 69, 'machine of the kind sparc64'),

@@ -399,8 +399,6 @@ static void take_note(struct ssh_host *host, const char *text)
 
 static void take_error(struct ssh_host *host, const struct rg_preamble_line *line)
 {
-    if (host->said_error)
-        return;
     host->said_error = true;
     rg_error_set_exit(&host->err, ECHILD, line->exit_code, "%s", line->text);
     rg_timer_start(&host->timer, host->ssh->o.loop, ERROR_MS, 0, force, host);
@@ -420,6 +418,8 @@ static void take_link(struct ssh_host *host)
 
 static void take_line(struct ssh_host *host, const struct rg_preamble_line *line)
 {
+    if (host->said_error) /* whatever it says now, we have given it up */
+        return;
     switch (line->kind) {
     case RG_PREAMBLE_NOISE: break;
     case RG_PREAMBLE_NEED_AGENT: send_agent(host, line->text); break;
