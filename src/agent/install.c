@@ -27,7 +27,8 @@ static int check_digest(const char *path, const char *name, struct rg_error *err
         return rg_error_set(err, -r, "%s cannot be read: %s", path, strerror(-r));
     crypto_generichash(hash, sizeof(hash), (unsigned char *) data, nbytes, NULL, 0);
     sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(name) != strlen(PREFIX) + DIGEST_DIGITS ||
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 ||
+        strlen(name) != strlen(PREFIX) + DIGEST_DIGITS ||
         strncmp(name + strlen(PREFIX), hex, DIGEST_DIGITS) != 0)
         return rg_error_set(err, EBADMSG, "the agent was damaged on its way there");
     return 0;

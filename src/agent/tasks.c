@@ -115,7 +115,7 @@ int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
     return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, env) : r;
 }
 
-/* The launcher knows only its own computer's cores; where it has said nothing, we share out ours. */
+/* The launcher knows only its own computer's cores; where it has said nothing, we share ours. */
 static int set_threads(const struct rg_agent *agent, struct rg_strv *env)
 {
     cpu_set_t cpus;

@@ -13,8 +13,8 @@
  *     reigen-boot link                  what follows this line is the link
  *
  * Everything else is noise; its last lines are kept, to be quoted when the start fails. What comes
- * from a host is not trusted: a line has at most RG_PREAMBLE_LINE_MAX bytes (a longer one is noise),
- * the whole preamble RG_PREAMBLE_MAX, and control characters are taken out of texts.
+ * from a host is not trusted: a line has at most RG_PREAMBLE_LINE_MAX bytes (a longer one is
+ * noise), the whole preamble RG_PREAMBLE_MAX, and control characters are taken out of texts.
  *
  * No byte behind the line `link` may be taken from the stream: find its end with rg_preamble_peek
  * on bytes that were only looked at (MSG_PEEK), then take so many and feed them.

@@ -24,7 +24,8 @@ struct rg_agent_file {
     uint8_t *data;     /* owned */
     size_t nbytes;
     char digest[65];   /* BLAKE2b-256, hexadecimal */
-    char name[32];     /* "agent-" and the digest's first 16 digits: its directory in a cache, see agent/install.h */
+    /* "agent-" and the digest's first 16 digits: its directory in a cache, see agent/install.h */
+    char name[32];
 };
 
 /* The one for machines like this. 0, or -ENOENT with exit code 69. */

@@ -129,7 +129,8 @@ static void agent_ended(void *arg, pid_t pid, int status)
         return;
     }
     agent->sweep_deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
-    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, RG_LEFTOVER_REPEAT_MS, RG_LEFTOVER_REPEAT_MS, sweep, agent);
+    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, RG_LEFTOVER_REPEAT_MS,
+                   RG_LEFTOVER_REPEAT_MS, sweep, agent);
 }
 
 static void stop(void *state, int host)

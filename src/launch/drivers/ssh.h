@@ -6,9 +6,9 @@
  * there (agent/contain.h).
  *
  * ssh is the program that REIGEN_SSH names, else ssh: the user's own configuration, keys, agent and
- * jump hosts serve. The remote command is a short script for any login shell: it looks for the agent
- * by digest in the host's cache directories, and asks for it when it is not there; what it says is
- * described in launch/preamble.h. The job's key travels over standard input only, after the
+ * jump hosts serve. The remote command is a short script for any login shell: it looks for the
+ * agent by digest in the host's cache directories, and asks for it when it is not there; what it
+ * says is described in launch/preamble.h. The job's key travels over standard input only, after the
  * other side has said that an agent is reading.
  *
  * At most RG_SSH_WINDOW hosts are being connected at once. What a busy sshd drops is tried again,
