@@ -21,6 +21,10 @@ const struct rg_command rg_commands[] = {
     { "doctor", "[OPTION...]", NULL,
       "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It takes "
       "the options of reigen run, and starts nothing.", rg_cmd_doctor },
+    { "jobs", "", NULL, "List your jobs on several hosts or in containers.", rg_cmd_jobs },
+    { "stop", "JOB|--all", "--all",
+      "End a job, by the beginning of its id, and remove containers that it has left.",
+      rg_cmd_stop },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]", "reigen reigen-run reigen-explain reigen-job horovodrun",
       "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job or horovodrun.",
@@ -33,7 +37,7 @@ const struct rg_command rg_commands[] = {
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
-    { "help", "[COMMAND]", "run horovodrun rsh explain man completion sshd version",
+    { "help", "[COMMAND]", "run horovodrun rsh jobs stop explain man completion sshd version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

@@ -26,6 +26,8 @@ int rg_cmd_run(int argc, char **argv);
 int rg_cmd_horovodrun(int argc, char **argv);
 int rg_cmd_rsh(int argc, char **argv);
 int rg_cmd_doctor(int argc, char **argv);
+int rg_cmd_jobs(int argc, char **argv);
+int rg_cmd_stop(int argc, char **argv);
 int rg_cmd_explain(int argc, char **argv);
 int rg_cmd_completion(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);

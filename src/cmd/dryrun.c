@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "container/runtime.h"
+
 void rg_shell_quote(struct rg_buf *text, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -77,6 +79,37 @@ static void print_map(const struct rg_plan *plan, const struct rg_job *job, stru
     }
 }
 
+/* The command line that makes a host's container, as far as it is known here: what depends on the
+ * host stands for the caller's. */
+static int print_container(const struct rg_plan *plan, const struct rg_job *job, int host,
+                           struct rg_buf *text)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    rg_autofree char *name = rg_strf("reigen-%s-%d", plan->job_id, host);
+    const char *runtime = job->container.runtime ? job->container.runtime : "docker";
+    const struct rg_container_ops *ops = rg_container_find(runtime);
+    struct rg_container container = job->container;
+    const struct rg_container_host facts = {
+        .program = runtime, .name = name, .job_id = plan->job_id, .uid = geteuid(),
+        .gid = getegid(), .user_name = getenv("USER"),
+        .home = geteuid() != 0 ? getenv("HOME") : NULL, .cwd = container.place.cwd,
+        .bin_dir = "/JOB/bin", .run_dir = "/JOB/run", .passwd = "/JOB/passwd",
+        .shm_nbytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2,
+        .group = "/JOB/group", .kit_dir = container.place.kit_digest ? "/KIT" : NULL,
+    };
+
+    container.place.one_host = plan->nhosts == 1;
+    if (!name || !ops || ops->run(&container, &facts, &argv, NULL) < 0)
+        return -ENOMEM;
+    rg_buf_printf(text, "# container on %s:", plan->hosts[host].name);
+    for (size_t i = 0; i < argv.count; i++) {
+        rg_buf_printf(text, " ");
+        rg_shell_quote(text, argv.v[i]);
+    }
+    rg_buf_printf(text, "\n");
+    return 0;
+}
+
 int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     rg_autostrv struct rg_strv base = RG_STRV_INIT;
@@ -84,6 +117,8 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct
 
     rg_buf_printf(text, "#!/bin/sh\n");
     print_map(plan, job, text);
+    for (int h = 0; rc == 0 && job->container.image && h < plan->nhosts; h++)
+        rc = print_container(plan, job, h, text);
     if (job->cwd) {
         rg_buf_printf(text, "cd ");
         rg_shell_quote(text, job->cwd);

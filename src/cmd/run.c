@@ -23,6 +23,7 @@
 #include "launch/driver.h"
 #include "launch/exitcode.h"
 #include "launch/place.h"
+#include "launch/registry.h"
 #include "launch/session.h"
 #include "spec/options.h"
 
@@ -39,6 +40,7 @@ struct run {
     struct rg_input input;
     struct rg_buf event;       /* one JSON line */
     struct rg_buf last_words;  /* the verdict, until all output is out */
+    char *registered;          /* the job's file, see launch/registry.h; or NULL */
     int exit_code;
     bool stdin_open;
     bool ended;                /* the session is over */
@@ -393,6 +395,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rg_event_start(&run->event, job, &run->plan);
         send_event(run);
     }
+    rg_registry_add(&run->plan, job, &run->registered);
     const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
                                                 .driver = driver, .ops = &session_ops,
                                                 .arg = run };
@@ -413,6 +416,7 @@ static void finish(struct run *run)
         rg_signals_stop(&run->signals);
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
+    rg_registry_remove(run->registered);
     rg_status_fini(&run->status);
     rg_output_destroy(run->output);
     rg_buf_fini(&run->event);

@@ -26,8 +26,11 @@ char *rg_place_launcher(int pid)
         return NULL;
     /* The program's name, in parentheses, may hold anything; the start is the 20th field after. */
     char *rest = strrchr(stat_text, ')');
-    for (int i = 0; rest && i < 21; i++)
+    for (int i = 0; rest && i < 21; i++) {
         field = strtok_r(i == 0 ? rest : NULL, " ", &rest);
+        if (i == 1 && field && *field == 'Z') /* ended; its parent has not asked yet */
+            return NULL;
+    }
     return field ? rg_strf("%s:%d:%s", host, pid ? pid : (int) getpid(), field) : NULL;
 }
 

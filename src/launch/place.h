@@ -16,8 +16,8 @@
 #include "spec/job.h"
 
 /* Fill job->container.place (but host_index and one_host, which depend on the host). Nothing is
- * done without an image. Without an installation of the packages there is no kit, which is an error with
- * --inject-runtime only. 0 or -errno. */
+ * done without an image. Without an installation of the packages there is no kit, which is an error
+ * with --inject-runtime only. 0 or -errno. */
 int rg_place_container(struct rg_job *job, struct rg_error *err);
 
 /* The archive that place.kit_digest and place.kit_nbytes announce, appended. 0; -ESTALE when the

@@ -66,8 +66,8 @@ static void defaults_take_no_line(void **state)
 static void bad_lines_are_refused(void **state)
 {
     static const char *const lines[] = { "", "image", "nosuch x", "image %", "image %4",
-                                         "image %00", "image %zz", "pull 3", "pull -1", "privileged 2",
-                                         "shm x", "host 1048577" };
+                                         "image %00", "image %zz", "pull 3", "pull -1",
+                                         "privileged 2", "shm x", "host 1048577" };
     rg_cleanup(rg_container_fini) struct rg_container container;
 
     (void) state;
