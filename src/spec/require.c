@@ -67,8 +67,10 @@ static int parse_amount(const char *what, const char *word, enum kind kind, cons
                         uint64_t *ret_amount, struct rg_error *err)
 {
     int64_t count = 1;
+    char label[128]; /* "--require gpu" */
     int rc = 0;
 
+    snprintf(label, sizeof(label), "%s %.*s", what, (int) strcspn(word, "="), word);
     if (kind == PRESENT && text)
         return rg_error_set(err, EINVAL, "%s %s: it takes no amount", what, word);
     if (!text && kind != PRESENT && kind != COUNT_OR_NONE)
@@ -77,9 +79,9 @@ static int parse_amount(const char *what, const char *word, enum kind kind, cons
     if (text && kind == SIZE)
         return parse_size(what, word, text, ret_amount, err);
     if (text && kind == TIME)
-        return rg_parse_duration_ms(what, text, ret_amount, err);
+        return rg_parse_duration_ms(label, text, ret_amount, err);
     if (text)
-        rc = rg_parse_int(what, text, 1, COUNT_MAX, &count, err);
+        rc = rg_parse_int(label, text, 1, COUNT_MAX, &count, err);
     if (rc == 0)
         *ret_amount = (uint64_t) count;
     return rc;

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen doctor and --require on this computer."""
+import json
+import os
+import time
+
+import built
+import pytest
+
+
+def doctor(reigen, *arguments, **options):
+    return reigen('doctor', *arguments, **options)
+
+
+@pytest.mark.sanitize
+def test_this_computer_is_looked_at(reigen):
+    done = doctor(reigen, '-np', 2)
+    assert done.returncode == 0, done.stderr
+    findings = [line.split('\t') for line in done.stdout.splitlines()]
+    assert all(len(f) == 5 and f[0] in ('ok', 'warn') and f[1] == 'localhost' for f in findings)
+    checks = {f[2] for f in findings}
+    assert {'system', 'cpus', 'memory', 'shm', 'memlock', 'nofile', 'cma', 'interfaces', 'disk',
+            'clock', 'mpi', 'python'} <= checks
+    cpus = next(f[3] for f in findings if f[2] == 'cpus')
+    assert cpus.startswith(str(len(os.sched_getaffinity(0))))
+
+
+def test_json_names_what_the_plain_form_names(reigen):
+    plain = doctor(reigen)
+    found = json.loads(doctor(reigen, '--json').stdout)
+    assert found['schema'] == 1 and found['ok'] is True and found['reach'] == []
+    assert [f['check'] for f in found['findings']] == \
+        [line.split('\t')[2] for line in plain.stdout.splitlines()]
+
+
+def test_requirements_are_met_or_named(reigen):
+    done = reigen('run', '-np', 1, '--require', 'shm=1k,cpus=1,nofile=1', '--', 'echo', 'here')
+    assert done.returncode == 0 and 'here' in done.stdout, done.stderr
+    done = reigen('run', '-np', 1, '--require', 'memory=9000t', '--', 'echo', 'here')
+    assert done.returncode == 69 and 'here' not in done.stdout
+    assert 'host localhost: --require memory=9000t: it has ' in done.stderr
+    done = doctor(reigen, '--require', 'memory=9000t')
+    assert done.returncode == 1
+    assert 'fail\t-\trequire\t' in done.stdout
+
+
+@pytest.mark.parametrize('wanted, answer', [
+    ('torhc', 'did you mean torch'), ('shm', 'say how much'), ('shm=lots', 'not a size'),
+    ('mpi=4', 'takes no amount'), ('gpu=0', '--require gpu 0: out of range'),
+    ('clock=soon', '--require clock'), ('', 'no such check'), ('rdma,,cma', 'no such check')])
+def test_broken_requirements_are_usage_errors(reigen, wanted, answer):
+    done = reigen('run', '--require', wanted, '--', 'true')
+    assert done.returncode == 2
+    assert answer in done.stderr
+
+
+def test_broken_interfaces_are_usage_errors(reigen):
+    for wanted in ('', '=eth0', 'node1=', 'eth0,'):
+        done = reigen('run', f'--network-interface={wanted}', '--', 'true')
+        assert done.returncode == 2 and 'write NAME' in done.stderr, done.stderr
+
+
+def test_program_that_hangs_costs_only_its_own_facts(reigen, tmp_path):
+    """An nvidia-smi that never ends, and a python that ends with an error."""
+    for name, text in (('nvidia-smi', 'echo GPU 0: one; sleep 1000'), ('python3', 'exit 3'),
+                       ('mpirun', 'echo mpirun of nobody 1.0')):
+        (tmp_path / name).write_text(f'#!/bin/sh\n{text}\n')
+        (tmp_path / name).chmod(0o755)
+    begin = time.monotonic()
+    done = doctor(reigen, env=built.environment(PATH=f'{tmp_path}:/usr/bin:/bin'), timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = {f[2]: f for f in (line.split('\t') for line in done.stdout.splitlines())}
+    assert found['mpi'][3] == f'{tmp_path}/mpirun mpirun of nobody 1.0'
+    assert found['python'][3] == f'{tmp_path}/python3 ?'
+    assert 'doctor' not in found  # all was looked at, within the limit
+    assert time.monotonic() - begin < 25
+
+
+def test_doctor_tells_its_usage(reigen):
+    done = doctor(reigen, '--help')
+    assert done.returncode == 0 and 'usage: reigen doctor' in done.stdout
+    done = doctor(reigen, '--no-such-option')
+    assert done.returncode == 2 and 'no-such-option' in done.stderr
