@@ -18,7 +18,7 @@ void begin_mpi(void)
     const char *name = getenv("TEST_MPI"), *level = getenv("TEST_MPI_LEVEL");
     int (*init)(int *, char ***, int, int *), given;
 
-    if (!name)
+    if (!name || finalize)
         return;
     void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
 
