@@ -11,9 +11,10 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from bed import Cluster
+from bed import Cluster, Node
 from built import PROGRAMS
 
+HOME = Node.home()
 READY = 60  # s, for whatever comes soon on an idle machine
 
 
@@ -27,8 +28,8 @@ def three():
 def hosts(three):
     """The cluster, without agents in any cache; the test fails where it leaves something behind."""
     for node in three.nodes:
-        node.run(['rm', '-rf', '/home/alice/.cache/reigen', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
-                  '/run/user/2001/reigen'], user='root')
+        node.run(['rm', '-rf', f'{HOME}/.cache/reigen', '/var/tmp/reigen-2001',
+                  '/tmp/reigen-2001', '/run/user/2001/reigen'], user='root')
     yield three
     three.assert_clean()
     for node in three.nodes:
@@ -78,14 +79,14 @@ def test_ranks_run_on_every_host_as_the_user_where_the_user_is(hosts):
     for _ in range(2):  # the second time the agents are there
         done = reigen(one, '--no-tag-output', '-H', 'node1:2,node2:2,node3:1', '--', 'sh', '-c',
                       'echo $RANK $LOCAL_RANK $LOCAL_SIZE $(hostname) $(id -un) $PWD '
-                      '$REIGEN_HOSTNAME', cwd='/home/alice/work')
+                      '$REIGEN_HOSTNAME', cwd=f'{HOME}/work')
         assert done.returncode == 0, done.stderr
         lines = [f'{r} {h} {p} {n}' for r, *_, h, u, p, n in
                  sorted(l.split() for l in done.stdout.splitlines())]
-        assert lines == ['0 node1 /home/alice/work node1', '1 node1 /home/alice/work node1',
-                         '2 node2 /home/alice/work node2', '3 node2 /home/alice/work node2',
-                         '4 node3 /home/alice node3']
-        assert 'node3: there is no directory /home/alice/work' in done.stderr
+        assert lines == [f'0 node1 {HOME}/work node1', f'1 node1 {HOME}/work node1',
+                         f'2 node2 {HOME}/work node2', f'3 node2 {HOME}/work node2',
+                         f'4 node3 {HOME} node3']
+        assert f'node3: there is no directory {HOME}/work' in done.stderr
         assert done.stderr.count('there is no directory') == 1
 
 
@@ -193,7 +194,7 @@ def test_what_login_shells_write_does_no_harm(hosts):
 def test_any_login_shell_will_do(hosts, shell):
     passwd = hosts.folder / 'etc/passwd'
     text = passwd.read_text()
-    passwd.write_text(text.replace('/home/alice:/bin/bash', f'/home/alice:/bin/{shell}'))
+    passwd.write_text(text.replace(f'{HOME}:/bin/bash', f'{HOME}:/bin/{shell}'))
     try:
         for _ in range(2):
             done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '--', 'sh', '-c',
@@ -209,7 +210,7 @@ def test_agent_goes_where_it_may_run(hosts):
     two = hosts[2]
     two.run(['mkdir', '-p', '.cache/reigen'], check=True)
     two.run(['mount', '-t', 'tmpfs', '-o', 'noexec,mode=700,uid=2001', 'tmpfs',
-             '/home/alice/.cache/reigen'], user='root', check=True)
+             f'{HOME}/.cache/reigen'], user='root', check=True)
     two.run(['sh', '-c', 'mkdir -m 777 /var/tmp/reigen-2001 /run/user/2001/reigen; '
              'chown 2001 /run/user/2001/reigen; chmod 500 /run/user/2001/reigen'], user='root')
     try:
@@ -222,12 +223,12 @@ def test_agent_goes_where_it_may_run(hosts):
                 check=True)
         done = reigen(hosts[1], *where)
         assert done.returncode == 69
-        for word in ('/home/alice/.cache/reigen does not permit execution',
+        for word in (f'{HOME}/.cache/reigen does not permit execution',
                      '/var/tmp/reigen-2001 belongs to someone else',
                      '/tmp/reigen-2001 belongs to someone else'):
             assert word in done.stderr, done.stderr
     finally:
-        two.run(['umount', '/home/alice/.cache/reigen'], user='root')
+        two.run(['umount', f'{HOME}/.cache/reigen'], user='root')
         two.run(['rm', '-rf', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
                  '/run/user/2001/reigen'], user='root')
 
