@@ -180,6 +180,24 @@ def test_what_its_client_leaves_is_hung_up(start, programs):
     assert child.returncode == 143
 
 
+def test_ctrl_z_stops_what_runs_elsewhere(start, programs):
+    word = processes.mark()
+    child = start(programs.reigen, 'run', *HOSTS, '--engine', 'script', '--', 'sh', '-c',
+                  f"""$REIGEN_RSH {OTHER} 'sh -c "echo; sleep 100; :" $WORD'""",
+                  env=built.environment(WORD=word))
+    child.stdout.readline()
+    pid = processes.wait_for(lambda: [p for p in processes.with_word(word)
+                                      if processes.children(p)], 'a sleep')[0]
+    for signo, states in ((signal.SIGTSTP, 'T'), (signal.SIGCONT, 'S')):
+        child.send_signal(signo)
+        processes.wait_for(lambda: processes.state(pid) in states, f'state {states}')
+        processes.wait_for(lambda: processes.state(processes.children(pid)[0]) in states,
+                           f'state {states} of its child')
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=20)
+    processes.assert_gone(word)
+
+
 @pytest.mark.sanitize
 def test_the_job_s_end_ends_what_runs_elsewhere(script, tmp_path):
     word = processes.mark()
