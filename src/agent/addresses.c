@@ -10,13 +10,13 @@
 /* The bytes of an address of either family, *ret_nbytes of them; NULL for other families. */
 static const uint8_t *bytes_of(const struct sockaddr *address, int family, size_t *ret_nbytes)
 {
-    bool six = family == AF_INET6;
+    const void *any = address;
 
-    if (!address || (family != AF_INET && !six))
+    if (!address || (family != AF_INET && family != AF_INET6))
         return NULL;
-    *ret_nbytes = six ? 16 : 4;
-    return six ? (const uint8_t *) &((const struct sockaddr_in6 *) (const void *) address)->sin6_addr
-               : (const uint8_t *) &((const struct sockaddr_in *) (const void *) address)->sin_addr;
+    *ret_nbytes = family == AF_INET6 ? 16 : 4;
+    return family == AF_INET6 ? (const uint8_t *) &((const struct sockaddr_in6 *) any)->sin6_addr
+                              : (const uint8_t *) &((const struct sockaddr_in *) any)->sin_addr;
 }
 
 static int prefix_of(const uint8_t *mask, size_t nbytes)

@@ -219,10 +219,11 @@ static void put_routes(void)
 
 static void put_gpus(void)
 {
+    static const char *const list[] = { "nvidia-smi", "-L", NULL };
     char text[2048];
 
     rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia"));
-    if (rg_doctor_capture((const char *const[]){ "nvidia-smi", "-L", NULL }, text, sizeof(text)) <= 0)
+    if (rg_doctor_capture(list, text, sizeof(text)) <= 0)
         return;
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         if (strncmp(line, "GPU ", 4) == 0)
@@ -280,7 +281,8 @@ static void put_python(void)
 
     if (!rg_doctor_find("python3", path) && !rg_doctor_find("python", path))
         return;
-    int n = rg_doctor_capture((const char *const[]){ path, "-c", script, NULL }, text, sizeof(text));
+    const char *const ask[] = { path, "-c", script, NULL };
+    int n = rg_doctor_capture(ask, text, sizeof(text));
     rg_buf_printf(&out, "python %s %.*s\n", path, n > 0 ? (int) strcspn(text, "\n") : 1,
                   n > 0 ? text : "?");
     const char *rest = n > 0 ? strchr(text, '\n') : NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * INSPECT: the launcher wants to know what this host is like (reigen doctor, --require). The agent
- * tells its clock at once, then runs itself as `reigen-agent doctor` with the environment that ranks
- * get, and sends what that writes. A process of its own, because looking at a host may block: a
- * python on a network file system, a hanging nvidia-smi. After the time limit it is killed, and what
- * it wrote until then is sent.
+ * tells its clock at once, then runs itself as `reigen-agent doctor` with the environment that
+ * ranks get, and sends what that writes. A process of its own, because looking at a host may block:
+ * a python on a network file system, a hanging nvidia-smi. After the time limit it is killed, and
+ * what it wrote until then is sent.
  *
  * Thread rule: the agent's thread; nothing blocks for longer than a fork.
  */

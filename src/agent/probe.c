@@ -113,8 +113,8 @@ static int advance(struct conn *conn)
     }
     if (!conn->dialled && conn->nout)
         return 1;
-    while (conn->nin < rg_auth_wanted(&conn->auth)) {
-        ssize_t n = recv(conn->fd, conn->in + conn->nin, rg_auth_wanted(&conn->auth) - conn->nin, 0);
+    for (size_t wanted = rg_auth_wanted(&conn->auth); conn->nin < wanted;) {
+        ssize_t n = recv(conn->fd, conn->in + conn->nin, wanted - conn->nin, 0);
         if (n <= 0)
             return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
         conn->nin += (size_t) n;

@@ -55,8 +55,8 @@ bool rg_facts_same_node(const struct rg_facts *a, const struct rg_facts *b);
 void rg_facts_fill(const struct rg_facts *all, struct rg_team *team);
 
 /* Addresses of this host that other hosts may reach (team_net.c): those that match interface (of
- * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK, which
- * the launcher found; else by route. 0, or -EINVAL when interface matches none. */
+ * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK,
+ * which the launcher found; else by route. 0, or -EINVAL when interface matches none. */
 int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err);
 /* Listen for data where the other ranks reach this one. 0 or -errno; *ret_address is the
  * caller's. */

@@ -499,7 +499,8 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
 /* --- requirements ----------------------------------------------------------------------------- */
 
 /* How much of it the host has; 0: none. value: what to say of it. */
-static uint64_t measure(const struct rg_doctor_host *host, const char *name, char value[RG_FACT_MAX])
+static uint64_t measure(const struct rg_doctor_host *host, const char *name,
+                        char value[RG_FACT_MAX])
 {
     static const char *const sizes[] = { "shm", "memlock", "memory" };
     const char *facts = host->facts ? host->facts : "";
@@ -539,7 +540,8 @@ static uint64_t measure(const struct rg_doctor_host *host, const char *name, cha
     return rg_fact_package(facts, name, value);
 }
 
-static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms, char value[RG_FACT_MAX])
+static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms,
+                        char value[RG_FACT_MAX])
 {
     int64_t off = host->clock_ns < 0 ? -host->clock_ns : host->clock_ns;
 

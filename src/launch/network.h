@@ -10,8 +10,8 @@
  *
  * A candidate is a subnet in which every host has an address, each a different one: docker0, which
  * is 172.17.0.1/16 everywhere, is none. Candidates are tried in the order of host 0's interfaces,
- * IPv4 before IPv6, and what looks like a bridge for containers last. Where no candidate holds, each
- * host gets its first address that all who tried have reached: a routed network.
+ * IPv4 before IPv6, and what looks like a bridge for containers last. Where no candidate holds,
+ * each host gets its first address that all who tried have reached: a routed network.
  *
  * Who tries whom: each host the next one and host 0, so that the cost per host does not grow with
  * their number; with `all_pairs` every host every other. Hosts that share one network name space

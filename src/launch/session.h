@@ -76,8 +76,8 @@ struct rg_session_ops {
      * rg_session_pause_output. */
     void (*on_output)(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes);
     void (*on_rank_ended)(void *arg, const struct rg_rank_end *end);
-    /* With options.doctor, instead of on_running: what was found, borrowed for the call. The session
-     * ends by itself, nothing was started. */
+    /* With options.doctor, instead of on_running: what was found, borrowed for the call. The
+     * session ends by itself, nothing was started. */
     void (*on_examined)(void *arg, const struct rg_doctor_input *found);
     /* A remark worth showing: stall reports, warnings of agents. rank -1: of a host. */
     void (*on_note)(void *arg, int rank, const char *text);

@@ -81,7 +81,7 @@ def test_table_for_programs(two):
 
 def test_requirement_refuses_a_job_before_it_starts(two):
     done = two[1].run([PROGRAMS.reigen, 'run', '-H', HOSTS, '--image', 'base', '--shm-size', '32m',
-                       '--require', 'python,shm=1g', '--', 'touch', '/home/alice/started'],
+                       '--require', 'python,shm=1g', '--', 'touch', f'{two[1].home()}/started'],
                       timeout=TIMEOUT)
     assert done.returncode == 69
     assert 'host node1: --require shm=1g: it has 32 MiB; start the containers with --shm-size' \

@@ -183,7 +183,8 @@ static void requirements_name_host_value_and_remedy(void **state)
 static void nonsense_is_no_fact(void **state)
 {
     static const char *const texts[] = {
-        "", "\n\n\n", "shm", "shm x y\n", "shm 1\n", "cpus -1\nmemory 1 \n", "disk 1 2\n", "cma 1 2\n",
+        "", "\n\n\n", "shm", "shm x y\n", "shm 1\n", "cpus -1\nmemory 1 \n", "disk 1 2\n",
+        "cma 1 2\n",
         "quota 1 0\ncpus 2\n", "rdma\ngpu-name\nresolve\nroute\npackage\nmpi\npython\n",
         "end\xff\xfe\n\x01\x02", "mpi \x1b[31mred\x1b[0m\n",
     };
