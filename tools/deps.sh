@@ -19,8 +19,8 @@ check_all='clang libclang-rt-14-dev valgrind ca-certificates'
 check_all="$check_all openmpi-bin libopenmpi-dev mpich libmpich-dev"
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs
-    slirp4netns containernetworking-plugins uidmap openssh-server openssh-client pdsh tcsh csh fish zsh
-    openmpi-bin libopenmpi-dev mpich libmpich-dev debootstrap busybox-static musl-tools
+    slirp4netns containernetworking-plugins uidmap openssh-server openssh-client pdsh tcsh
+    csh fish zsh openmpi-bin libopenmpi-dev mpich libmpich-dev debootstrap busybox-static musl-tools
     qemu-user-static ca-certificates'
 bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.

@@ -139,8 +139,8 @@ static int find_directories(struct sshd *s, struct rg_error *err)
 
     if (!user)
         return rg_error_set(err, ENOENT,
-                            "sshd: user id %d has no entry in /etc/passwd, which ssh and sshd need; "
-                            "run as root, or mount a file with an entry there",
+                            "sshd: user id %d has no entry in /etc/passwd, which ssh and sshd "
+                            "need; run as root, or mount a file with an entry there",
                             (int) getuid());
     s->standard = !s->dir;
     rg_autofree char *keys = s->dir ? strdup(s->dir) : rg_strf("%s/.ssh", user->pw_dir);

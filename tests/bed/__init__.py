@@ -8,10 +8,10 @@
         done = node1.run(['ssh', 'node2', 'docker', 'images'])       # as alice, in her home
         assert done.returncode == 0, done.stderr
 
-Every node is a host of its own as far as a program can see: its own mount, uts, network, pid and ipc
-name spaces; its own /tmp, /var/tmp, /run, /dev/shm, /dev/pts and home directories; the name nodeN and
-the address 10.77.0.N on eth0. All nodes see the machine's programs and libraries, and the repository
-at its own path. They share one kernel, and so its clock and its CPUs.
+Every node is a host of its own as far as a program can see: its own mount, uts, network, pid and
+ipc name spaces; its own /tmp, /var/tmp, /run, /dev/shm, /dev/pts and home directories; the name
+nodeN and the address 10.77.0.N on eth0. All nodes see the machine's programs and libraries, and the
+repository at its own path. They share one kernel, and so its clock and its CPUs.
 
 The ordinary user is alice (uid and gid 2001), a member of the group docker, so that plain `docker`
 works. She and root can ssh from every node to every node (port 22, key and known hosts in place).

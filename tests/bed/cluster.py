@@ -251,7 +251,7 @@ class Cluster:
             node.wait_dockerd()
 
     def load(self, *names):
-        """Put images into every node's dockerd; one that runs is stopped for it, and started again."""
+        """Put images into every node's dockerd; one that runs is stopped for it, and restarted."""
         if not names:
             return
         from . import images

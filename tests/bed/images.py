@@ -8,10 +8,14 @@ image is being made; a node gets hard links to the layers it needs, which takes 
 import contextlib
 import fcntl
 import hashlib
+import io
 import json
 import os
+import platform
 import shutil
+import struct
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -42,6 +46,9 @@ RECIPES = {
     'musl': 'FROM scratch\nADD musl.tar /\nCMD ["/bin/sh"]\n',
     'scratch-static': 'FROM scratch\nCOPY program /program\nCMD ["/program"]\n',
 }
+# What this machine cannot run: the head of a program of another kind of processor.
+OTHER_MACHINES = {'x86_64': ('arm64', 183), 'aarch64': ('amd64', 62)}
+NAMES = ['debian', 'foreign', *RECIPES]
 
 
 def prepare(wanted):
@@ -51,7 +58,7 @@ def prepare(wanted):
     tags = {}
     for each in wanted:
         name, _, tag = each.partition('=')
-        made = recipe(name) if name in RECIPES or name == 'debian' else full(name)
+        made = recipe(name) if name in NAMES else full(name)
         tags[full(tag or name)] = made
     return tags
 
@@ -169,6 +176,8 @@ def recipe(name):
     """The library's tag of a recipe's image, made where it is missing."""
     if name == 'debian':
         return make(name, key(SUITE, SLIM, apt_settings()), import_debian)
+    if name == 'foreign':
+        return make(name, key(platform.machine(), 'loaded'), load_foreign)
     text = RECIPES[name]
     for other in ('debian', 'base'):
         if '{' + other + '}' in text:
@@ -233,6 +242,33 @@ def import_debian(library, tag):
         tar.stdout.close()
         if tar.wait(60) or not find(tag):
             raise BedError('docker import of the Debian base failed')
+
+
+def load_foreign(library, tag):
+    architecture, machine = OTHER_MACHINES[platform.machine()]
+    # 64 bits, little endian; an executable for `machine`; its program headers would follow.
+    head = b'\x7fELF\x02\x01\x01' + bytes(9) + struct.pack(
+        '<HHIQQQIHHHHHH', 2, machine, 1, 0x400000, 64, 0, 0, 64, 56, 0, 64, 0, 0)
+    layer = tar_of({'program': head})
+    config = json.dumps({
+        'architecture': architecture, 'os': 'linux', 'config': {'Cmd': ['/program']},
+        'rootfs': {'type': 'layers', 'diff_ids': [f'sha256:{hashlib.sha256(layer).hexdigest()}']}})
+    manifest = json.dumps([{'Config': 'config.json', 'RepoTags': [tag], 'Layers': ['layer.tar']}])
+    with tempfile.TemporaryDirectory(dir=folder(), prefix='context-') as temporary:
+        path = Path(temporary) / 'foreign.tar'
+        path.write_bytes(tar_of({'manifest.json': manifest.encode(), 'layer.tar': layer,
+                                 'config.json': config.encode()}))
+        library.docker('load', '-i', str(path))
+
+
+def tar_of(files):
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode='w') as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.size = 0o755, len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return whole.getvalue()
 
 
 def settle(root):

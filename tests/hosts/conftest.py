@@ -13,12 +13,20 @@ sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
 from bed import Cluster, images  # noqa: E402 (needs the path above)
 
 
+TIME_LIMIT = 180
+
+
 def pytest_collection_modifyitems(items):
-    """Only root can make hosts: say so once per test rather than fail in each fixture."""
-    if os.geteuid() != 0:
-        for item in items:
-            if Path(item.fspath).parent == Path(__file__).parent:
-                item.add_marker(pytest.mark.skip(reason='simulated hosts need root'))
+    """A test's time does not count what its fixtures build, which has limits of its own. Without
+    root there are no hosts: say so per test rather than fail in each fixture."""
+    for item in items:
+        if Path(item.fspath).parent != Path(__file__).parent:
+            continue
+        mark = item.get_closest_marker('timeout')
+        limit = mark.args[0] if mark and mark.args else TIME_LIMIT
+        item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
+        if os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason='simulated hosts need root'))
 
 
 @pytest.fixture(scope='session')

@@ -110,7 +110,7 @@ def test_two_clusters_do_not_see_each_other(cluster2):
 def test_nothing_is_left_of_a_cluster_whose_owner_was_killed():
     script = ('import sys, time; from bed import Cluster\n'
               'c = Cluster(2, dockerd=True, images=["scratch-static"])\n'
-              'c[1].run(["docker", "run", "-d", "scratch-static", "/program", "1000"], check=True)\n'
+              'c[1].docker("run", "-d", "scratch-static", "/program", "1000")\n'
               'print(c.id, *(n.pid for n in c.nodes), flush=True); time.sleep(1000)\n')
     owner = subprocess.Popen([sys.executable, '-c', script], cwd=TESTS, text=True,
                              stdout=subprocess.PIPE)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from bed import Cluster, images
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(300)
 NCCL = '2.27.5'
 SEND = r"""
 #include <mpi.h>
@@ -39,7 +39,8 @@ print('sum', float(x.min()), float(x.max()), 'of', hvd.size())
 @pytest.fixture(scope='module')
 def host(horovod_image):
     """One host with the image horovod:latest in its dockerd."""
-    with Cluster(1, sshd=False, dockerd=True, images=[f'{horovod_image}=horovod:latest']) as cluster:
+    image = f'{horovod_image}=horovod:latest'
+    with Cluster(1, sshd=False, dockerd=True, images=[image]) as cluster:
         yield cluster[1]
 
 

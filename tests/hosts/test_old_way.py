@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The old way: mpirun over a real sshd, in containers as Horovod's documentation has it, and on hosts
-with `reigen sshd`.
+"""The old way: mpirun over a real sshd, in containers as Horovod's documentation has it, and on
+hosts with `reigen sshd`.
 """
 import time
 
@@ -8,7 +8,7 @@ import pytest
 from bed import Cluster, images
 from built import PROGRAMS
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(300)
 RSH_ARGS = '-mca plm_rsh_args "-p 12345"'
 
 
@@ -141,7 +141,8 @@ def test_keys_can_lie_elsewhere_and_it_can_stay_in_the_foreground(bare):
 
 def test_sessions_get_the_paths_that_the_container_has(bare):
     one = bare[1]
-    env = {'LD_LIBRARY_PATH': '/opt/lib', 'PYTHONPATH': '/opt/python', 'PATH': '/opt/bin:/usr/bin:/bin'}
+    env = {'LD_LIBRARY_PATH': '/opt/lib', 'PYTHONPATH': '/opt/python',
+           'PATH': '/opt/bin:/usr/bin:/bin'}
     assert sshd(one, '-p', '7002', user='root', env=env).returncode == 0
     done = one.run(['ssh', '-p', '7002', 'node1', 'echo $LD_LIBRARY_PATH $PYTHONPATH $PATH'],
                    user='root')
