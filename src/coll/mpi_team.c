@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/boot/launchers.h"
 #include "coll/team_parts.h"
 
 static atomic_bool spoiled;
@@ -23,13 +24,13 @@ void rg_mpi_prepare(const struct rg_config *config)
     if (!(config->planes & RG_PLANE_MPI) || rg_mpi_shim_load(&ops, NULL) < 0 ||
         ops->initialized() || ops->finalized())
         return;
-    /* What comes of it is seen in the facts. */
-    if (config->mpi_asked || rg_mpi_launched(ops))
+    /* The ranks of a torchrun inside an mpirun have inherited one place among them all. What comes
+     * of it is seen in the facts. */
+    if (config->mpi_asked || (rg_mpi_launched(ops) && !rg_launched_by_torchrun()))
         ops->init(&level);
 }
 
-static int find_place(const struct rg_config *config, struct rg_mpi_comm *ret_world,
-                      struct rg_error *err)
+static int find_place(struct rg_mpi_comm *ret_world, struct rg_error *err)
 {
     const struct rg_mpi_shim_ops *ops;
     int r, code;
@@ -54,7 +55,7 @@ void rg_mpi_facts_read(const struct rg_config *config, int size, struct rg_mpi_f
     if (!facts.wanted) {
         snprintf(facts.why, sizeof(facts.why), "it does not ask for MPI, by REIGEN_MPI or "
                  "REIGEN_PLANES");
-    } else if (size > 1 && find_place(config, &world, &err) == 0) {
+    } else if (size > 1 && find_place(&world, &err) == 0) {
         facts.rank = world.rank;
         facts.size = world.size;
     } else {
