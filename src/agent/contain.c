@@ -304,10 +304,10 @@ static int run_once(struct running *run, struct rg_error *err)
     if (r < 0)
         return r;
     if (started) {
-        if (status != 0 && !run->gone)
-            rg_log(RG_LOG_ERROR, "the container %s ended: %s", contain->name,
-                   rg_status_text(status, how, sizeof(how)));
-        return 0;
+        if (status == 0 || run->gone)
+            return 0;
+        return rg_error_set_exit(err, ECHILD, rg_status_code(status), "the container %s ended: %s",
+                                 contain->name, rg_status_text(status, how, sizeof(how)));
     }
     if (run->gone)
         return 0;
@@ -369,7 +369,12 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
     struct running run = { .contain = contain, .ops = candidate->ops,
                            .program = candidate->program, .signal_fd = signal_fd, .conn_fd = -1 };
     const enum rg_pull policy = contain->container.pull;
-    int r = policy == RG_PULL_ALWAYS ? pull(&run, err) : 0;
+    int r = rg_contain_note_runtime(contain, candidate->program);
+
+    if (r < 0)
+        return rg_error_set_exit(err, -r, 69, "%s: %s", contain->dir, strerror(-r));
+    if (policy == RG_PULL_ALWAYS)
+        r = pull(&run, err);
 
     for (int attempt = 0; r == 0 && !run.gone; attempt++) {
         rg_contain_say("phase creating %s from %s", contain->name, contain->container.image);
@@ -389,14 +394,14 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
     return r;
 }
 
-static int prepare(struct rg_contain *contain, const char *program, struct rg_error *err)
+static int prepare(struct rg_contain *contain, struct rg_error *err)
 {
     snprintf(contain->name, sizeof(contain->name), "reigen-%s-%d", contain->job_id,
              contain->container.place.host_index);
     int r = rg_contain_find_base(contain, err);
 
     if (r == 0)
-        r = rg_contain_make_dir(contain, program, err);
+        r = rg_contain_make_dir(contain, err);
     if (r == 0)
         r = rg_contain_find_host(contain, err);
     if (r == 0)
@@ -414,7 +419,7 @@ static int contain_job(struct rg_contain *contain, int signal_fd, bool *ret_link
     if (r == 0)
         r = find_runtimes(&contain->container, list, &count, err);
     if (r == 0)
-        r = prepare(contain, list[0].program, err);
+        r = prepare(contain, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++) {

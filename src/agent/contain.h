@@ -65,7 +65,9 @@ struct rg_contain_child {
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);
 /* Make the job's directory, with our own program in bin/, and listen in run/. 0 or -errno. */
-int rg_contain_make_dir(struct rg_contain *contain, const char *program, struct rg_error *err);
+int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
+/* Put down which runtime's program can remove the container. 0 or -errno. */
+int rg_contain_note_runtime(const struct rg_contain *contain, const char *program);
 void rg_contain_remove_dir(struct rg_contain *contain);
 /* Remove what jobs of this user have left behind here: containers and directories. */
 void rg_contain_sweep(struct rg_contain *contain);

@@ -193,7 +193,7 @@ static int listen_in(struct rg_contain *contain, const char *dir)
     return 0;
 }
 
-static int fill_dir(struct rg_contain *contain, const char *dir, const char *program)
+static int fill_dir(struct rg_contain *contain, const char *dir)
 {
     char path[PATH_MAX];
 
@@ -203,20 +203,26 @@ static int fill_dir(struct rg_contain *contain, const char *dir, const char *pro
     contain->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (contain->lock_fd < 0 || flock(contain->lock_fd, LOCK_EX) < 0)
         return -errno;
-    snprintf(path, sizeof(path), "%s/runtime", dir);
-    int r = write_file(path, program, strlen(program), 0600);
-
-    return r ? r : copy_program(dir);
+    return copy_program(dir);
 }
 
-int rg_contain_make_dir(struct rg_contain *contain, const char *program, struct rg_error *err)
+int rg_contain_note_runtime(const struct rg_contain *contain, const char *program)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/runtime", contain->dir);
+    unlink(path);
+    return write_file(path, program, strlen(program), 0600);
+}
+
+int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)
 {
     char fresh[sizeof(contain->dir)];
 
     /* Under its own name only once it is locked: what is not would be swept away. */
     snprintf(fresh, sizeof(fresh), "%s/.%s.%d", contain->base, contain->name, (int) getpid());
     snprintf(contain->dir, sizeof(contain->dir), "%s/%s", contain->base, contain->name);
-    int r = fill_dir(contain, fresh, program);
+    int r = fill_dir(contain, fresh);
     if (r == 0 && rename(fresh, contain->dir) < 0)
         r = -errno;
     if (r < 0) {

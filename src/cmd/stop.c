@@ -19,7 +19,7 @@
 #define STOP_MS 15000  /* the default grace, and what comes after it */
 #define CLEAN_MS 30000 /* for one host */
 
-/* --- jobs --------------------------------------------------------------------------------------- */
+/* --- jobs ------------------------------------------------------------------------------------ */
 
 static void print_job(const struct rg_registry_job *job, struct rg_buf *text)
 {
@@ -52,7 +52,7 @@ int rg_cmd_jobs(int argc, char **argv)
     return rg_print(rg_buf_text(&text));
 }
 
-/* --- stop: what a killed launcher has left ------------------------------------------------------- */
+/* --- stop: what a killed launcher has left --------------------------------------------------- */
 
 /* No agent is needed for it; containers carry the job as a label. */
 static char *cleaning_script(const struct rg_registry_job *job)
@@ -123,7 +123,7 @@ static int clean_up(const struct rg_registry_job *job, struct rg_error *err)
     return r;
 }
 
-/* --- stop --------------------------------------------------------------------------------------- */
+/* --- stop ------------------------------------------------------------------------------------ */
 
 static bool has_ended(const struct rg_registry_job *job, unsigned timeout_ms)
 {

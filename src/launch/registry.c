@@ -11,7 +11,7 @@
 #include "launch/place.h"
 #include "spec/hostlist.h"
 
-/* --- the folder --------------------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------------------ */
 
 static char *folder(void)
 {
@@ -29,7 +29,7 @@ static char *path_of(const char *id)
     return dir ? rg_strf("%s/%s", dir, id) : NULL;
 }
 
-/* --- writing ------------------------------------------------------------------------------------ */
+/* --- writing --------------------------------------------------------------------------------- */
 
 static void put(struct rg_buf *text, const char *word, const char *value)
 {
@@ -137,7 +137,7 @@ void rg_registry_forget(const struct rg_registry_job *job)
     rg_registry_remove(path_of(job->id));
 }
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading --------------------------------------------------------------------------------- */
 
 void rg_registry_job_fini(struct rg_registry_job *job)
 {
