@@ -6,9 +6,10 @@
  *
  * Under a PMIx server there is no need to: its client library serves several users in one process,
  * and ranks that have not loaded MPI can be met. Hence this boot serves what PMI has started
- * (MPICH, Intel MPI), any MPI without PMIx, and whoever asks for it by REIGEN_BOOT=mpi.
+ * (MPICH, Intel MPI), any MPI without PMIx, an Open MPI 5 that is there and has not been
+ * initialised, and whoever asks for it by REIGEN_BOOT=mpi.
  */
-#include <stdio.h>
+#include <dlfcn.h>
 #include <string.h>
 
 #include "coll/boot/launchers.h"
@@ -17,6 +18,8 @@
 #include "coll/boot/single.h"
 #include "coll/boot/vars.h"
 #include "coll/mpi_shim.h"
+
+#define PAL_OF_4 "libopen-pal.so.40" /* a part of Open MPI 4 */
 
 /* Kept over a later init: making a communicator takes all ranks, and so does freeing it. */
 static const struct rg_mpi_shim_ops *ops;
@@ -27,16 +30,36 @@ struct mpi_boot {
     int size;
 };
 
-/* Whether an MPI that nobody has initialised belongs to the launcher that started this process.
- * Debian's libtorch, for one, loads Open MPI whatever the launcher is. */
-static bool fits_launcher(const struct rg_mpi_shim_ops *found)
+static bool is_openmpi(const struct rg_mpi_shim_ops *found)
+{
+    return strcmp(found->abi, "openmpi") == 0;
+}
+
+static bool pmix_can_do_it(void)
 {
     const struct rg_pmix_library *library;
-    bool openmpi = strcmp(found->abi, "openmpi") == 0;
 
+    return rg_var("PMIX_NAMESPACE") && rg_pmix_library_load(&library, NULL) == 0;
+}
+
+/* From version 5 on, Open MPI cannot start in a process where PMIx has been started by others. */
+static bool must_start_first(const struct rg_mpi_shim_ops *found)
+{
+    void *library = is_openmpi(found) ? dlopen(PAL_OF_4, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+
+    if (library)
+        dlclose(library);
+    return is_openmpi(found) && !library;
+}
+
+/* Whether an MPI that is there and that nobody has initialised is to be the way: it belongs to the
+ * launcher that started this process, and would be in trouble later. Some libraries load an MPI
+ * without a use for it, whatever the launcher is. */
+static bool wants_to_start(const struct rg_mpi_shim_ops *found)
+{
     if (rg_var("PMIX_NAMESPACE"))
-        return openmpi && rg_pmix_library_load(&library, NULL) < 0;
-    return !openmpi && rg_var("PMI_FD");
+        return is_openmpi(found) && (must_start_first(found) || !pmix_can_do_it());
+    return !is_openmpi(found) && rg_var("PMI_FD");
 }
 
 /* Started by a launcher whose variables we do not know. */
@@ -61,9 +84,8 @@ static int detect(const struct rg_config *config, struct rg_error *err)
                                   "the connection to the launcher: call init before MPI_Finalize")
                    : 0;
     if (found->initialized())
-        return (launched || has_company(found)) &&
-               (!rg_var("PMIX_NAMESPACE") || fits_launcher(found));
-    return launched && fits_launcher(found);
+        return (launched || has_company(found)) && !pmix_can_do_it();
+    return launched && wants_to_start(found);
 }
 
 static int start_mpi(struct rg_error *err)

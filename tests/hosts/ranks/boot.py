@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that says in one line how it was started and what it can do: JSON.
 
-usage: boot.py [beside] [raise | exit]
+usage: boot.py [beside | asleep | late] [raise | exit]
     beside  mpi4py is imported, and used after init too
+    asleep  likewise, and has not initialised MPI when init comes
+    late    likewise, and is imported after init
     raise   the last rank raises while the others work on; exit: it ends without a word
 """
 import json
@@ -11,8 +13,11 @@ import sys
 import time
 
 WORDS = sys.argv[1:]
-if 'beside' in WORDS:
-    from mpi4py import MPI
+if 'asleep' in WORDS:
+    import mpi4py
+    mpi4py.rc.initialize = False
+if 'beside' in WORDS or 'asleep' in WORDS:
+    import mpi4py.MPI
 
 import numpy  # noqa: E402 (after mpi4py, as users have it)
 import reigen  # noqa: E402
@@ -26,13 +31,17 @@ def main():
              'local_size': reigen.local_size(), 'cross_size': reigen.cross_size(),
              'boot': described['boot'], 'nodes': described['ranks'],
              'sum': float(reigen.allreduce(numpy.full(3, rank + 1.0), op=reigen.Sum)[0])}
-    if 'beside' in WORDS:
-        found['mpi'] = [MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size,
-                        MPI.COMM_WORLD.allreduce(rank + 1)]
+    if {'beside', 'asleep', 'late'} & set(WORDS):
+        found['mpi'] = use_mpi(rank)
     os.write(1, f'{json.dumps(found)}\n'.encode())
     if 'raise' in WORDS or 'exit' in WORDS:
         work_until_the_end('raise' in WORDS)
     reigen.shutdown()
+
+
+def use_mpi(rank):
+    world = __import__('mpi4py.MPI').MPI.COMM_WORLD
+    return [world.rank, world.size, world.allreduce(rank + 1)]
 
 
 def work_until_the_end(by_exception):
@@ -42,7 +51,7 @@ def work_until_the_end(by_exception):
                 raise RuntimeError('the last rank has had enough')
             os._exit(3)
         reigen.allreduce(numpy.ones(3), name='step')
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 main()
