@@ -101,8 +101,7 @@ class Cluster:
 
     def start_init(self, init, node):
         steps = ['tmpfs', '755', '/run', 'tmpfs', '1777', '/tmp', 'tmpfs', '1777', '/var/tmp',
-                 'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home', 'sys', 'dev',
-                 'etc', self.folder / 'etc']
+                 'tmpfs', '1777', '/dev/shm', 'tmpfs', '755', '/home']
         if node is not self.hub:
             home = self.folder / 'home' if self.shared_home else node.folder / 'home'
             self.make_home(home, USER_ID)
@@ -115,6 +114,8 @@ class Cluster:
                 steps += ['bind', '/usr/bin/docker', '/usr/local/bin/docker']
         for path in self.kept():
             steps += ['bind', path, path]
+        # Last, since the cluster's own folder may be one of those that are kept.
+        steps += ['sys', 'dev', 'etc', self.folder / 'etc']
         node.start_init([init, node.name, *steps])
 
     def kept(self):
