@@ -205,14 +205,16 @@ def test_any_login_shell_will_do(hosts, shell):
 
 
 def test_agent_goes_where_it_may_run(hosts):
-    """A cache that permits no execution, one of somebody else, one that cannot be written: the next
-    one serves; without any, each is named."""
+    """A cache that permits no execution, one without room, one of somebody else: the next one
+    serves; without any, each is named."""
     two = hosts[2]
     two.run(['mkdir', '-p', '.cache/reigen'], check=True)
     two.run(['mount', '-t', 'tmpfs', '-o', 'noexec,mode=700,uid=2001', 'tmpfs',
              f'{HOME}/.cache/reigen'], user='root', check=True)
-    two.run(['sh', '-c', 'mkdir -m 777 /var/tmp/reigen-2001 /run/user/2001/reigen; '
-             'chown 2001 /run/user/2001/reigen; chmod 500 /run/user/2001/reigen'], user='root')
+    two.run(['sh', '-c', 'mkdir -m 777 /var/tmp/reigen-2001; mkdir /run/user/2001/reigen; '
+             'mount -t tmpfs -o size=64k,mode=700,uid=2001 tmpfs /run/user/2001/reigen'],
+            user='root', check=True)
+    two.write('.bashrc', 'export XDG_RUNTIME_DIR=/run/user/2001\n')
     try:
         where = ['--no-tag-output', '-H', 'node2:1', '--', 'sh', '-c',
                  'readlink /proc/$PPID/exe']
@@ -224,11 +226,13 @@ def test_agent_goes_where_it_may_run(hosts):
         done = reigen(hosts[1], *where)
         assert done.returncode == 69
         for word in (f'{HOME}/.cache/reigen does not permit execution',
+                     '/run/user/2001/reigen has no room',
                      '/var/tmp/reigen-2001 belongs to someone else',
                      '/tmp/reigen-2001 belongs to someone else'):
             assert word in done.stderr, done.stderr
     finally:
-        two.run(['umount', f'{HOME}/.cache/reigen'], user='root')
+        two.run(['umount', f'{HOME}/.cache/reigen', '/run/user/2001/reigen'], user='root')
+        two.run(['rm', '.bashrc'])
         two.run(['rm', '-rf', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
                  '/run/user/2001/reigen'], user='root')
 

@@ -100,7 +100,8 @@ void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
 
 void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
 {
-    /* $e: why each directory would not do; $s: where the bytes are, once they came; $t: a name
+    /* What was read from the connection cannot be read again, so a directory must be known to have
+     * room first. $e: why each directory would not do; $s: where the bytes are, once they came; $t: a name
      * that is ours alone, whatever other jobs and hosts do in the same directory now. Every
      * program that this starts costs 64 hosts as much as it costs one, 64 times. */
     rg_buf_printf(text,
@@ -110,7 +111,9 @@ void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
                   "e=\"$e; $d cannot be made\"; continue; fi; "
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "
                   "if ! { true >\"$t\"; } 2>/dev/null; then "
-                  "e=\"$e; $d cannot be written\"; continue; fi; ",
+                  "e=\"$e; $d cannot be written\"; continue; fi; "
+                  "if ! head -c $n /dev/zero >\"$t\" 2>/dev/null && command -v head >/dev/null; "
+                  "then e=\"$e; $d has no room (disk or quota)\"; rm -f \"$t\"; continue; fi; ",
                   host->ssh->o.plan->job_id, host->index);
     rg_buf_printf(text,
                   "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; else "
