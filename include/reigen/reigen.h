@@ -373,6 +373,10 @@ REIGEN_API int reigen_timeline_stop(void);
  * -ENOMEM. Any thread.
  */
 REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json);
+/* Which data plane serves which operation, by group, type, memory and size: a table of lines for
+ * people, the same on all ranks of a host. *ret_text is the caller's, to be given to reigen_free.
+ * 0; -ENOTCONN; -ENOMEM. Any thread. */
+REIGEN_API int reigen_planes(char **ret_text);
 /* Release what a function of this header says is to be given here. NULL is fine. */
 REIGEN_API void reigen_free(void *memory);
 

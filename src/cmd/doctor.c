@@ -2,6 +2,7 @@
 /* reigen doctor: a job that only looks at its hosts, and what is to be said of them. */
 #include "launch/doctor.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "cmd/commands.h"
 #include "cmd/doctor_print.h"
 #include "cmd/exit.h"
+#include "cmd/run.h"
 #include "cmd/status.h"
 #include "cmd/terminal.h"
 #include "launch/driver.h"
@@ -194,20 +196,67 @@ static void finish(struct doctor *doctor)
     rg_request_fini(&doctor->request);
 }
 
-/* The job's own command, or a stand-in: nothing is started. */
-static int parse(struct doctor *doctor, int argc, char **argv, struct rg_error *err)
+/* The Python that reigen was installed for, where that may be the hosts' too. */
+static const char *find_python(char path[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
+    char *slash = n > 0 ? memrchr(path, '/', (size_t) n) : NULL;
+
+    if (!slash)
+        return "python3";
+    strcpy(slash, "/python3");
+    return access(path, X_OK) == 0 ? path : "python3";
+}
+
+/* --planes runs a job, whose first rank prints what the runtime there has chosen. */
+static int use_planes_command(struct rg_job *job)
+{
+    char path[PATH_MAX];
+    int r;
+
+    rg_strv_fini(&job->command);
+    r = rg_strv_add(&job->command, job->container.image ? "python3" : find_python(path));
+    if (r == 0)
+        r = rg_strv_add(&job->command, "-c");
+    if (r == 0)
+        r = rg_strv_add(&job->command, "import reigen; reigen.init(); text = reigen.planes(); "
+                                       "print(text if reigen.rank() == 0 else '', end=''); "
+                                       "reigen.shutdown()");
+    job->engine = RG_ENGINE_NATIVE;
+    job->tag = RG_TAG_OFF;
+    job->stdin_mode = RG_STDIN_NONE;
+    return r;
+}
+
+static bool is_planes(const char *argument)
+{
+    return strcmp(argument, "--planes") == 0 || strcmp(argument, "-planes") == 0;
+}
+
+/* The options of reigen run, one of our own, and a stand-in for the command: none is run. */
+static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg_error *err)
 {
     rg_autostrv struct rg_strv with = RG_STRV_INIT;
-    int r = rg_strv_add_all(&with, argv);
+    bool planes = false;
+    int r = 0;
 
+    for (int i = 0; r == 0 && argv[i]; i++) {
+        if (is_planes(argv[i]))
+            planes = true;
+        else
+            r = rg_strv_add(&with, argv[i]);
+    }
     if (r == 0)
         r = rg_strv_add(&with, "--");
     if (r == 0)
         r = rg_strv_add(&with, "true");
     if (r < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
-    (void) argc;
-    return rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+    r = rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+    if (r == 0 && planes && use_planes_command(&doctor->request.job) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    *ret_planes = planes;
+    return r;
 }
 
 int rg_cmd_doctor(int argc, char **argv)
@@ -215,15 +264,18 @@ int rg_cmd_doctor(int argc, char **argv)
     struct doctor doctor = { .text = RG_BUF_INIT };
     struct rg_error err = RG_ERROR_INIT;
     char *help[] = { argv[0], argv[0], NULL };
-    bool open[3];
+    bool open[3], planes = false;
     int code;
 
+    (void) argc;
     rg_stdio_ensure(open);
     rg_request_init(&doctor.request);
-    if (parse(&doctor, argc, argv, &err) < 0)
+    if (parse(&doctor, argv, &planes, &err) < 0)
         code = rg_fail(&err, "doctor");
     else if (doctor.request.help)
         code = rg_cmd_help(2, help);
+    else if (planes)
+        code = rg_run_request(&doctor.request, &(struct rg_run_as){ "doctor", false, open[0] });
     else
         code = examine(&doctor);
     finish(&doctor);

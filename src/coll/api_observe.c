@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/api.h"
 #include "coll/diagnose.h"
+#include "coll/exec.h"
 #include "coll/timeline.h"
 
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
@@ -35,6 +36,22 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
         return rg_api_uninitialised();
     r = rg_diagnose(rt->engine, rg_api_deadline(timeout_ms), ret_json);
     return r < 0 ? rg_api_failf(-r, "out of memory") : 0;
+}
+
+REIGEN_API int reigen_planes(char **ret_text)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    char *copy;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    rg_exec_scores(rt->engine->exec, &text);
+    copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
+    if (!copy)
+        return rg_api_failf(ENOMEM, "out of memory");
+    *ret_text = copy;
+    return 0;
 }
 
 REIGEN_API void reigen_free(void *memory)

@@ -8,6 +8,7 @@
 #include "coll/exec.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +201,87 @@ void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
         }
     }
     rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
+}
+
+/* ------------------------------------------------------------ the score table */
+
+enum { SCORES_MAX = 128 };
+
+/* "shm 100, tcp 10": the scores of a group's planes, the chosen one first. */
+static void format_scores(const struct rg_exec *exec, enum rg_plane_scope scope,
+                          enum rg_coll_kind kind, int dtype, size_t nbytes, char text[SCORES_MAX])
+{
+    bool taken[RG_NPLANES] = { false };
+    size_t used = 0;
+
+    for (int n = 0; n < RG_NPLANES; n++) {
+        int best = -1, best_score = -1;
+
+        for (int i = 0; i < RG_NPLANES; i++) {
+            const struct opened *opened = &exec->planes[scope][i];
+            int score = opened->ops && !taken[i]
+                            ? opened->ops->score(opened->state, kind, dtype, nbytes) : -1;
+
+            if (score > best_score) {
+                best = i;
+                best_score = score;
+            }
+        }
+        if (best < 0)
+            break;
+        taken[best] = true;
+        used += (size_t) snprintf(text + used, SCORES_MAX - used, "%s%s %d", used ? ", " : "",
+                                  rg_planes[best].ops->name, best_score);
+        if (used >= SCORES_MAX)
+            break;
+    }
+    if (!used)
+        snprintf(text, SCORES_MAX, "none");
+}
+
+/* One row where type and size do not matter, else one for each of both that differs from the row
+ * before it. */
+static void print_kind(const struct rg_exec *exec, enum rg_plane_scope scope, const char *group,
+                       enum rg_coll_kind kind, struct rg_buf *text)
+{
+    static const char *const names[] = { "allreduce", "reduce", "broadcast", "allgather",
+                                         "alltoall", "reducescatter" };
+    static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
+    char scores[SCORES_MAX], first[SCORES_MAX] = "", last[SCORES_MAX] = "";
+    bool alike = true;
+
+    for (int pass = 0; pass < (alike ? 1 : 2); pass++)
+        for (int dtype = 0; dtype < REIGEN_NDTYPES; dtype++)
+            for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+                format_scores(exec, scope, kind, dtype, sizes[s], scores);
+                if (!first[0])
+                    strcpy(first, scores);
+                alike = alike && strcmp(first, scores) == 0;
+                if (pass == 1 && (s == 0 || strcmp(last, scores) != 0))
+                    rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8zu  %s\n", group, names[kind],
+                                  rg_dtype_name(dtype), "host", sizes[s], scores);
+                strcpy(last, scores);
+            }
+    if (alike)
+        rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, names[kind], "any", "host",
+                      "any", first);
+}
+
+void rg_exec_scores(const struct rg_exec *exec, struct rg_buf *text)
+{
+    static const char *const groups[RG_NSCOPES] = { "ranks of one host", "one rank per host",
+                                                    "all ranks" };
+    struct rg_group group;
+
+    rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", "among", "operation", "type", "memory",
+                  "bytes", "planes by score, the first is taken");
+    for (int scope = 0; scope < RG_NSCOPES; scope++) {
+        if (!scope_group(exec->team, (enum rg_plane_scope) scope, &group))
+            continue;
+        for (int kind = RG_COLL_ALLREDUCE; kind <= RG_COLL_REDUCESCATTERV; kind++)
+            print_kind(exec, (enum rg_plane_scope) scope, groups[scope], (enum rg_coll_kind) kind,
+                       text);
+    }
 }
 
 /* ------------------------------------------------------------ composition */

@@ -40,5 +40,7 @@ void rg_exec_after_fork(struct rg_exec *exec);
 /* "plane shm: 4 ranks" lines, appended. */
 struct rg_buf;
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text);
+/* The score table, for people: which plane does what, by group, operation, type and size. */
+void rg_exec_scores(const struct rg_exec *exec, struct rg_buf *text);
 
 #endif

@@ -81,3 +81,14 @@ def test_doctor_tells_its_usage(reigen):
     assert done.returncode == 0 and 'usage: reigen doctor' in done.stdout
     done = doctor(reigen, '--no-such-option')
     assert done.returncode == 2 and 'no-such-option' in done.stderr
+
+
+def test_planes_are_told_as_the_runtime_takes_them(reigen):
+    done = doctor(reigen, '--planes', '-np', 2)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0][:5] == ['among', 'operation', 'type', 'memory', 'bytes']
+    assert 'ranks of one host allreduce any host any shm' in ' '.join(lines[1])
+    assert len(lines) == 7
+    done = doctor(reigen, '--planes', '-np', 2, env=built.environment(REIGEN_PLANES='tcp'))
+    assert 'all ranks' in done.stdout and 'shm' not in done.stdout, done.stderr

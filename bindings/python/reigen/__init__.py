@@ -19,7 +19,7 @@ from reigen._core import (Adasum, Average, Max, Min, Product, Sum, cross_rank, c
                           shutdown, size, stats, version)
 from reigen._handles import poll, synchronize
 from reigen._objects import allgather_object, broadcast_object
-from reigen._observe import Diagnosis, diagnose, start_timeline, stop_timeline
+from reigen._observe import Diagnosis, diagnose, planes, start_timeline, stop_timeline
 from reigen._sets import (add_process_set, process_set_ids, process_set_included, process_set_rank,
                           process_set_ranks, process_set_size, remove_process_set)
 from reigen.errors import HorovodInternalError, InvalidOperationError, OperationError
@@ -44,7 +44,7 @@ _ARRAYS = ['allgather', 'allgather_async', 'allreduce',
 __all__ = ['Adasum', 'Average', 'Diagnosis', 'HorovodInternalError', 'InvalidOperationError', 'Max',
            'Min', 'OperationError', 'Product', 'Sum', 'add_process_set', 'allgather_object',
            'broadcast_object', 'cross_rank', 'cross_size', 'describe', 'diagnose', 'init',
-           'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'poll',
+           'is_homogeneous', 'is_initialized', 'local_rank', 'local_size', 'planes', 'poll',
            'process_set_ids', 'process_set_included', 'process_set_rank', 'process_set_ranks',
            'process_set_size', 'rank', 'remove_process_set', 'shutdown', 'size', 'start_timeline',
            'stats', 'stop_timeline', 'synchronize', 'version', *_ARRAYS]

@@ -94,6 +94,7 @@ _PROTOTYPES = {
     'reigen_timeline_start': (c_int, [c_char_p, c_int]),
     'reigen_timeline_stop': (c_int, []),
     'reigen_diagnose': (c_int, [c_int, POINTER(c_void_p)]),
+    'reigen_planes': (c_int, [POINTER(c_void_p)]),
     'reigen_free': (None, [c_void_p]),
 }
 

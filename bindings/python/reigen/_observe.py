@@ -90,3 +90,18 @@ def diagnose(timeout: float = 2.0) -> Diagnosis:
         return Diagnosis(json.loads(ctypes.string_at(text.value)))
     finally:
         quick.reigen_free(text)
+
+
+def planes() -> str:
+    """Which data plane serves which operation in this job, by group, type, memory and size: a table
+    for people. Raises ValueError before init()."""
+    text = ctypes.c_void_p()
+    rc = lib.reigen_planes(ctypes.byref(text))
+    if rc == -errno.ENOTCONN:
+        raise ValueError(NOT_INITIALIZED)
+    if rc < 0:
+        raise OSError(-rc, last_error())
+    try:
+        return ctypes.string_at(text.value).decode()
+    finally:
+        quick.reigen_free(text)
