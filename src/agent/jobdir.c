@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 
-#define YOUNG_S 60 /* an agent that has made its directory may not have locked it yet */
+#define YOUNG_S 60 /* an agent that has made its directory may not have named it yet */
 
 /* --- removal ---------------------------------------------------------------------------------- */
 
@@ -59,22 +59,29 @@ void rg_jobdir_remove(struct rg_jobdir *dir)
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* Directories whose agents were killed. */
+/* Its agent was killed: the lock is free. Until it is locked it has another name, and its time. */
+static bool is_left_behind(int fd, const char *name)
+{
+    struct stat st;
+
+    if (rg_str_starts(name, "new-"))
+        return fstat(fd, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 static void sweep(const char *base)
 {
     DIR *list = opendir(base);
     const struct dirent *entry;
-    struct stat st;
 
     if (!list)
         return;
     while ((entry = readdir(list))) {
-        if (!rg_str_starts(entry->d_name, "job-"))
+        if (!rg_str_starts(entry->d_name, "job-") && !rg_str_starts(entry->d_name, "new-"))
             continue;
         rg_autoclose int fd = openat(dirfd(list), entry->d_name,
                                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &st) < 0 || time(NULL) - st.st_mtime < YOUNG_S ||
-            flock(fd, LOCK_EX | LOCK_NB) < 0)
+        if (fd < 0 || !is_left_behind(fd, entry->d_name))
             continue;
         empty_dir(dup(fd), 0);
         unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
@@ -97,6 +104,28 @@ static bool make_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
            !(st.st_mode & 022);
 }
 
+/* Lock it, then give it the name by which others know that it is locked. */
+static bool claim(struct rg_jobdir *dir)
+{
+    char name[RG_JOBDIR_PATH_MAX];
+
+    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir->fd < 0)
+        return false;
+    if (flock(dir->fd, LOCK_EX | LOCK_NB) < 0) {
+        close(rg_steal_fd(&dir->fd));
+        return false; /* no locks there: nobody could tell whether it is used */
+    }
+    strcpy(name, dir->path);
+    memcpy(strrchr(name, '/') + 1, "job", 3);
+    if (rename(dir->path, name) == 0) {
+        strcpy(dir->path, name);
+        return true;
+    }
+    close(rg_steal_fd(&dir->fd));
+    return false;
+}
+
 /* The base may vanish in between, as another agent removes it when it is empty. */
 static bool make_in(const char *root, struct rg_jobdir *dir)
 {
@@ -104,8 +133,8 @@ static bool make_in(const char *root, struct rg_jobdir *dir)
 
     for (int attempt = 0; attempt < 3 && make_base(root, base); attempt++) {
         sweep(base);
-        if (snprintf(dir->path, sizeof(dir->path), "%s/job-XXXXXX", base) < RG_JOBDIR_PATH_MAX &&
-            mkdtemp(dir->path))
+        if (snprintf(dir->path, sizeof(dir->path), "%s/new-XXXXXX", base) < RG_JOBDIR_PATH_MAX &&
+            mkdtemp(dir->path) && claim(dir))
             return true;
     }
     *dir->path = '\0';
@@ -159,10 +188,10 @@ static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)
     if (n < 0)
         return -errno;
     agent[n] = '\0';
-    dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir->fd < 0)
+        dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
         return -errno;
-    flock(dir->fd, LOCK_EX | LOCK_NB);
     for (size_t i = 0; i < rg_array_len(links); i++) {
         unlinkat(dir->fd, links[i], 0);
         if (symlinkat(agent, dir->fd, links[i]) < 0)

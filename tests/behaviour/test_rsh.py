@@ -246,3 +246,15 @@ def test_nothing_of_the_job_s_directory_stays(script, tmp_path):
                   env=built.environment(XDG_RUNTIME_DIR=str(tmp_path)))
     assert done.stdout.startswith(f'{tmp_path}/reigen-{os.geteuid()}/job-')
     assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_agent_left_goes_with_the_next_job(start, programs, reigen, tmp_path):
+    env = built.environment(XDG_RUNTIME_DIR=str(tmp_path))
+    child = start(programs.reigen, 'run', '--', 'sh', '-c', 'echo; sleep 100', env=env)
+    child.stdout.readline()
+    os.kill(processes.agent_of(child.pid), signal.SIGKILL)
+    child.communicate(timeout=20)
+    [left] = tmp_path.glob('reigen-*/job-*')
+    assert reigen('run', '--', 'true', env=env).returncode == 0
+    assert not left.exists()
+    assert os.listdir(tmp_path) == []

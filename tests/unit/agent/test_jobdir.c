@@ -89,16 +89,25 @@ static void one_that_a_killed_agent_left_is_swept(void **state)
     struct rg_strv hosts = RG_STRV_INIT;
     struct rg_jobdir old = RG_JOBDIR_INIT, held = RG_JOBDIR_INIT, dir = RG_JOBDIR_INIT;
     const struct utimbuf long_ago = { 1000, 1000 };
+    rg_autofree char *nameless = NULL, *young = NULL;
 
     (void) state;
     assert_int_equal(rg_jobdir_make(NULL, &hosts, &old, NULL), 0);
     assert_int_equal(rg_jobdir_make(NULL, &hosts, &held, NULL), 0);
     close(old.fd); /* as its end would have done */
-    assert_int_equal(utime(old.path, &long_ago), 0);
+    *strrchr(old.path, '/') = '\0';
+    nameless = rg_strf("%s/new-abcdef", old.path);
+    young = rg_strf("%s/new-ghijkl", old.path);
+    old.path[strlen(old.path)] = '/';
+    assert_int_equal(mkdir(nameless, 0700), 0);
+    assert_int_equal(mkdir(young, 0700), 0);
+    assert_int_equal(utime(nameless, &long_ago), 0);
     assert_int_equal(utime(held.path, &long_ago), 0);
     assert_int_equal(rg_jobdir_make(NULL, &hosts, &dir, NULL), 0);
     assert_int_equal(access(old.path, F_OK), -1);
     assert_int_equal(access(held.path, F_OK), 0);
+    assert_int_equal(access(nameless, F_OK), -1);
+    assert_int_equal(rmdir(young), 0);
     rg_jobdir_remove(&held);
     rg_jobdir_remove(&dir);
 }
