@@ -19,9 +19,9 @@ const struct rg_command rg_commands[] = {
     { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", NULL,
       "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
     { "doctor", "[OPTION...]", NULL,
-      "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It takes "
-      "the options of reigen run, and starts nothing. With --planes it runs the runtime there, and "
-      "prints which data plane serves which operation.", rg_cmd_doctor },
+      "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It "
+      "takes the options of reigen run, and starts nothing. With --planes it runs the runtime "
+      "there, and prints which data plane serves which operation.", rg_cmd_doctor },
     { "jobs", "", NULL, "List your jobs on several hosts or in containers.", rg_cmd_jobs },
     { "stop", "JOB|--all", "--all",
       "End a job, by the beginning of its id, and remove containers that it has left.",
