@@ -142,6 +142,7 @@ struct running {
     int signal_fd;
     int conn_fd;           /* to the agent inside; its end is that agent's end */
     bool linked, gone;     /* gone: the launcher, or a signal to us */
+    bool alone;            /* the runtime's process ended before the container: its daemon died */
     uint64_t deadline_ns;  /* when the container is removed by force */
     char mismatch[64];     /* the image's platform, when it is not this host's */
 };
@@ -226,8 +227,8 @@ static int watch(struct running *run, struct rg_error *err)
                              ? (int) ((run->deadline_ns - now) / RG_NS_PER_MS) + 1 : -1;
         if (poll(fds, rg_array_len(fds), timeout_ms) < 0)
             continue;
-        if (fds[1].revents)
-            rg_contain_listen(&run->child);
+        if (fds[1].revents && !rg_contain_listen(&run->child))
+            run->alone = run->conn_fd >= 0 && !fds[3].revents;
         look_for_mismatch(run);
         if (*run->mismatch)
             return rg_error_set_exit(err, ENOEXEC, 125,
@@ -269,7 +270,7 @@ static int end(struct running *run, bool failed)
 
     /* The runtime's process ends after its container, which --rm removes. */
     if (!failed && run->conn_fd < 0 && run->linked)
-        forced = run->child.fd >= 0;
+        forced = run->child.fd >= 0 || run->alone;
     if (forced)
         remove_by_force(run);
     int status = rg_contain_wait(&run->child, forced ? LAST_BYTES_MS : END_MS);
