@@ -48,7 +48,9 @@ void session_set_cause(struct rg_session *session, int exit_code, const char *fm
     vsnprintf(session->own_cause, sizeof(session->own_cause), fmt, args);
     va_end(args);
     session->own_exit_code = exit_code;
-    session->own_first = !session->some_failed;
+    /* An engine that has lost a part of itself often ends before we hear of that. */
+    session->own_first = !session->some_failed ||
+                         (session->o.plan->engine && exit_code < RG_EXIT_SIGNAL);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -266,6 +268,9 @@ static void start_due(void *arg)
         rg_buf_printf(&who, "%s%s (%s%s%s)", nlate > 1 ? ", " : "", session->o.plan->hosts[i].name,
                       phase_word(host), *host->reason ? ": " : "", host->reason);
     }
+    if (!nlate)
+        rg_buf_printf(&who, session->network_done ? "hosts are still being looked at"
+                                                  : "hosts are still trying to reach each other");
     session_set_cause(session, RG_EXIT_TIMEOUT,
                       "not ready within %.6g s (--start-timeout): %s%s",
                       (double) session->o.job->start_timeout_ms / 1000.0, rg_buf_text(&who),
