@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base/spawn.h"
+#include "base/time.h"
 #include "launch/exitcode.h"
 #include "launch/session_internal.h"
 #include "spec/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
+#define LATE_MS 1500  /* after the engine's end: agents leave daemons longer than this in peace */
 
 const char *session_engine_daemon(const char *command)
 {
@@ -28,16 +30,25 @@ static void grace_due(void *arg)
 {
     struct rg_session *session = arg;
 
-    if (session->state != STATE_RUNNING)
+    if (session->state != STATE_RUNNING || session->released)
         return;
     session_set_cause(session, RG_EXIT_HOST_LOST, "%s, and %s has not ended because of it",
                       session->engine_trouble, session->o.plan->engine);
     session_begin_end(session);
 }
 
+/* Nothing that we did is the reason of what happens now. */
+static bool is_undisturbed(const struct rg_session *session)
+{
+    if (session->stopping || session->killing || session->user_signo)
+        return false;
+    return session->state == STATE_RUNNING ||
+           (session->released && rg_now_ns() < session->released_ns + LATE_MS * RG_NS_PER_MS);
+}
+
 static void give_grace(struct rg_session *session)
 {
-    if (!rg_timer_active(&session->engine_timer))
+    if (session->state == STATE_RUNNING && !rg_timer_active(&session->engine_timer))
         rg_timer_start(&session->engine_timer, session->o.loop, GRACE_MS, 0, grace_due, session);
 }
 
@@ -49,7 +60,7 @@ void session_engine_daemon_ended(struct session_host *host, const char *daemon, 
     int code = rg_status_code(status);
     char how[64];
 
-    if (session->state != STATE_RUNNING || !plan->engine || !daemon || code == 0 ||
+    if (!is_undisturbed(session) || !plan->engine || !daemon || code == 0 ||
         *session->engine_trouble)
         return;
     snprintf(session->engine_trouble, sizeof(session->engine_trouble),

@@ -116,6 +116,7 @@ struct rg_session {
     uint32_t nremotes;         /* slots */
     char remote_cause[RG_CAUSE_MAX]; /* how the first remote command failed, or "" */
     bool released;             /* RELEASE was sent */
+    uint64_t released_ns;      /* and when */
     char engine_trouble[RG_CAUSE_MAX]; /* how an engine's daemon failed first, or "" */
     struct rg_timer engine_timer;
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "base/spawn.h"
+#include "base/time.h"
 #include "launch/session_internal.h"
 #include "spec/engine.h"
 
@@ -296,5 +297,6 @@ void session_release(struct rg_session *session)
     if (session->released || !rg_job_has_engine(session->o.job))
         return;
     session->released = true;
+    session->released_ns = rg_now_ns();
     session_broadcast(session, RG_MSG_RELEASE, NULL);
 }
