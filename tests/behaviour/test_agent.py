@@ -191,7 +191,7 @@ def test_usage_is_told(programs):
 
 
 def test_wrong_hosts_are_refused_before_the_start(reigen):
-    done = reigen('run', '-H', 'no-such-host-of-ours:2', '--', 'true')
+    done = reigen('run', '--on', 'local', '-H', 'no-such-host-of-ours:2', '--', 'true')
     assert done.returncode == 69
     assert 'no-such-host-of-ours is not this computer' in done.stderr
 

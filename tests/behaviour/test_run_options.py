@@ -126,8 +126,8 @@ def test_a_broken_job_file_is_named_with_line_and_column(reigen, tmp_path):
     assert "Try 'reigen run --help'" in done.stderr
 
 
-def test_hosts_that_are_not_this_computer_are_refused(reigen, tmp_path):
-    done = reigen('run', '-H', 'localhost:1,far-away.example:2', 'true')
+def test_hosts_that_are_not_this_computer_are_refused_with_on_local(reigen, tmp_path):
+    done = reigen('run', '--on', 'local', '-H', 'localhost:1,far-away.example:2', 'true')
     assert done.returncode == 69 and 'host far-away.example is not this computer' in done.stderr
     hosts = tmp_path / 'hosts'
     hosts.write_text('localhost slots=2\n127.0.0.1:1\n')

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/drivers/local.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -17,6 +19,7 @@
 #include "launch/exitcode.h"
 #include "launch/plan.h"
 #include "launch/session.h"
+#include "spec/hostlist.h"
 #include "wire/link.h"
 
 struct local_agent {
@@ -51,20 +54,35 @@ static int count_cores(void)
     return count > 0 ? count : 1;
 }
 
+static bool same_address(const struct sockaddr *addr, int family, const void *bytes)
+{
+    if (!addr || addr->sa_family != family)
+        return false;
+    if (family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *) (const void *) addr)->sin_addr, bytes, 4) == 0;
+    return memcmp(&((const struct sockaddr_in6 *) (const void *) addr)->sin6_addr, bytes, 16) == 0;
+}
+
+/* Numeric, and an address of an interface here. */
+static bool is_own_address(const char *name)
+{
+    struct ifaddrs *all;
+    uint8_t bytes[16];
+    int family = inet_pton(AF_INET, name, bytes) == 1    ? AF_INET
+                 : inet_pton(AF_INET6, name, bytes) == 1 ? AF_INET6 : AF_UNSPEC;
+    bool found = false;
+
+    if (family == AF_UNSPEC || getifaddrs(&all) < 0)
+        return false;
+    for (struct ifaddrs *e = all; e && !found; e = e->ifa_next)
+        found = same_address(e->ifa_addr, family, bytes);
+    freeifaddrs(all);
+    return found;
+}
+
 bool rg_local_is_here(const char *name)
 {
-    char own[256] = "";
-    size_t length;
-
-    if (strcasecmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
-        strncmp(name, "127.", 4) == 0)
-        return true;
-    if (gethostname(own, sizeof(own) - 1) < 0 || !*own)
-        return false;
-    if (strcasecmp(name, own) == 0)
-        return true;
-    length = strcspn(own, ".");
-    return strlen(name) == length && strncasecmp(name, own, length) == 0;
+    return rg_host_is_local(name) || is_own_address(name);
 }
 
 static int discover(struct rg_job *job, struct rg_error *err)
@@ -77,8 +95,8 @@ static int discover(struct rg_job *job, struct rg_error *err)
     for (size_t i = 0; i < job->nhosts; i++) {
         if (!rg_local_is_here(job->hosts[i].name))
             return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                                     "host %s is not this computer; ranks can be started here "
-                                     "only: name localhost, or leave the hosts out",
+                                     "host %s is not this computer; leave --on local out, and "
+                                     "it is reached by ssh",
                                      job->hosts[i].name);
         if (!job->hosts[i].nslots)
             job->hosts[i].nslots = ncores;

@@ -15,7 +15,8 @@
 extern const struct rg_driver_ops rg_driver_local;
 
 /* True when name is a name or address of this computer that can be told without asking the network:
- * localhost, 127.x.x.x, ::1, or its host name, with or without domain. */
+ * localhost, 127.x.x.x, ::1, its host name, with or without domain, or a numeric address of one of
+ * its interfaces. */
 bool rg_local_is_here(const char *name);
 
 #endif

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/drivers/ssh.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <string.h>
 
 #include "base/time.h"
+#include "launch/drivers/local.h"
 #include "launch/drivers/ssh_internal.h"
 #include "launch/exitcode.h"
 #include "launch/session.h"
-#include "spec/hostlist.h"
 
 extern char **environ;
 
@@ -19,37 +16,11 @@ static const char *const machines[SSH_MACHINES] = { "x86_64", "aarch64" };
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
-static bool same_address(const struct sockaddr *addr, int family, const void *bytes)
-{
-    if (!addr || addr->sa_family != family)
-        return false;
-    if (family == AF_INET)
-        return memcmp(&((const struct sockaddr_in *) (const void *) addr)->sin_addr, bytes, 4) == 0;
-    return memcmp(&((const struct sockaddr_in6 *) (const void *) addr)->sin6_addr, bytes, 16) == 0;
-}
-
-/* Numeric, and an address of an interface here. */
-static bool is_own_address(const char *name)
-{
-    struct ifaddrs *all;
-    uint8_t bytes[16];
-    int family = inet_pton(AF_INET, name, bytes) == 1    ? AF_INET
-                 : inet_pton(AF_INET6, name, bytes) == 1 ? AF_INET6 : AF_UNSPEC;
-    bool found = false;
-
-    if (family == AF_UNSPEC || getifaddrs(&all) < 0)
-        return false;
-    for (struct ifaddrs *e = all; e && !found; e = e->ifa_next)
-        found = same_address(e->ifa_addr, family, bytes);
-    freeifaddrs(all);
-    return found;
-}
-
 static bool is_here(const char *name, const char *user)
 {
     const char *own = getenv("USER");
 
-    if (!rg_host_is_local(name) && !is_own_address(name))
+    if (!rg_local_is_here(name))
         return false;
     return !user || (own && strcmp(user, own) == 0);
 }
