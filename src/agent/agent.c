@@ -79,6 +79,7 @@ static void say_hello(void *arg)
     hello.netns = rg_addresses_netns();
     hello.instance = rg_prober_instance(agent->prober);
     hello.probe_port = rg_prober_port(agent->prober);
+    hello.free_port = rg_prober_free_port();
     rg_addresses_list(&hello.addresses);
     rg_agent_send(agent, RG_MSG_HELLO, &hello);
     rg_strv_fini(&hello.addresses);

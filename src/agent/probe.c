@@ -232,6 +232,16 @@ uint32_t rg_prober_port(const struct rg_prober *prober)
     return prober->port;
 }
 
+uint32_t rg_prober_free_port(void)
+{
+    uint32_t port = 0;
+    int fd = listen_at(AF_INET, &port);
+
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
 uint64_t rg_prober_instance(const struct rg_prober *prober)
 {
     return prober->instance;

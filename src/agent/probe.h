@@ -30,6 +30,8 @@ void rg_prober_destroy(struct rg_prober *prober);
 /* For HELLO. Port 0: not listening. */
 uint32_t rg_prober_port(const struct rg_prober *prober);
 uint64_t rg_prober_instance(const struct rg_prober *prober);
+/* A TCP port that nobody on this host uses now; 0 when there is no telling. */
+uint32_t rg_prober_free_port(void);
 
 /* Try the targets of a PROBE, all at once. on_probed is called once for each, perhaps before this
  * returns; errnum 0: reached, with the round trip of the connection. A target that is not of the

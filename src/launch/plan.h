@@ -45,7 +45,7 @@ struct rg_plan {
     struct rg_plan_host *hosts; /* only hosts that have ranks, or are to get them */
     int nhosts;
     char job_id[65];            /* unique, [a-z0-9-] */
-    int master_port;            /* MASTER_PORT: free on this computer when the plan was made */
+    int master_port;            /* MASTER_PORT: free here, later one of the first host */
     int *tf_ports;              /* by rank, for TF_CONFIG; NULL without job->tf_config */
 };
 

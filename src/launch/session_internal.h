@@ -48,7 +48,7 @@ struct session_host {
     struct rg_strv addresses;     /* of its HELLO: "ADDRESS/PREFIX INTERFACE" */
     char *boot_id;
     uint64_t netns, instance;
-    uint32_t probe_port;
+    uint32_t probe_port, free_port;
     uint64_t asked_ns, asked_realtime_ns; /* when INSPECT was sent; 0: it was not */
     char *facts;                  /* of INSPECTED; NULL before it came */
     int64_t clock_ns;             /* its clock minus ours, plus or minus the bound */

@@ -21,6 +21,7 @@ void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hel
     host->netns = take_hello->netns;
     host->instance = take_hello->instance;
     host->probe_port = take_hello->probe_port;
+    host->free_port = take_hello->free_port;
 }
 
 static void refuse(struct rg_session *session, const struct rg_error *err)
@@ -105,8 +106,13 @@ int session_on_inspected(struct session_host *host, struct rg_msg_inspected *tak
 
 /* --- the network ------------------------------------------------------------------------------ */
 
+/* The plan's port was free on this computer; the first host may be another. */
 static int keep_addresses(struct rg_session *session)
 {
+    uint32_t port = session->hosts[0].free_port;
+
+    if (port && port <= UINT16_MAX && strcmp(session->o.driver->name, "local") != 0)
+        session->o.plan->master_port = (int) port;
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         char **address = &session->o.plan->hosts[i].address;
         free(*address);

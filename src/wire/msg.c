@@ -16,7 +16,7 @@ static const struct rg_field hello_fields[] = {
     FIELD(hello, STR, version), FIELD(hello, U32, pid),     FIELD(hello, U32, uid),
     FIELD(hello, U32, ncores),  FIELD(hello, STR, hostname), FIELD(hello, STR, boot_id),
     FIELD(hello, STRV, addresses), FIELD(hello, U64, netns), FIELD(hello, U64, instance),
-    FIELD(hello, U32, probe_port), END,
+    FIELD(hello, U32, probe_port), FIELD(hello, U32, free_port), END,
 };
 
 static const struct rg_field setup_fields[] = {

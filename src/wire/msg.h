@@ -106,6 +106,7 @@ struct rg_msg_hello {
     uint64_t netns;          /* of its network name space, unique on its kernel; 0: not known */
     uint64_t instance;       /* a random number: which agent answers a probe */
     uint32_t probe_port;     /* TCP, of all its addresses; 0: it cannot listen */
+    uint32_t free_port;      /* TCP, that nobody used a moment ago; 0: not known */
 };
 
 /* What all ranks of this host share. */
