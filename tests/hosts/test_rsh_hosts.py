@@ -56,3 +56,26 @@ def test_a_host_s_death_reaches_the_client(three):
     assert out == 'code 255\n', err
     assert 'node3: that host was lost, and the command with it' in err
     assert job.returncode == 76, err
+
+
+def in_containers(node, image, *command):
+    return node.run([PROGRAMS.reigen, 'run', '-H', 'node1:1,node2:1', '--image', image, '--engine',
+                     'script', '--', *command], timeout=120)
+
+
+def test_in_containers_it_needs_nothing_of_the_image(clean2):
+    one = clean2['node1']
+    done = in_containers(one, 'debian', 'sh', '-c', """
+        $REIGEN_RSH node2 'hostname; whoami; echo $REIGEN_JOB_DIR; cat /etc/debian_version'
+        $REIGEN_RSH node2 '$REIGEN_RSH node1 hostname'; ls /reigen/bin
+        seq 100000 | $REIGEN_RSH node2 cat | tail -1; $REIGEN_RSH node2 'exit 9'; echo code $?""")
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ['node2', 'alice', '/reigen/run'], done.stdout + done.stderr
+    assert lines[-3:] == ['ssh', '100000', 'code 9'], done.stdout + done.stderr
+    # No shell there, and none on the other side.
+    done = in_containers(one, 'scratch-static', '/reigen/run/rsh', 'node2', '"/program"', '0', '3')
+    assert 'program rank - host node2' in done.stdout, done.stderr
+    assert done.returncode == 3, done.stderr
+    done = in_containers(one, 'scratch-static', '/reigen/run/rsh', 'node2', '/program; /program')
+    assert 'no /bin/sh, and a shell is needed for: /program; /program' in done.stderr
+    assert done.returncode == 127
