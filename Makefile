@@ -8,7 +8,7 @@ demo:       ## train four ranks on handwritten digits, about a minute; result in
 	@tools/demo.sh
 check:      ## every fast test, with the sanitizers: under ten minutes
 	@tools/check.sh check $(ARGS)
-check-all:  ## every slow test: PyTorch 2, fuzzing, the demo, long exactness
+check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
 bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmarks.md (ARGS=--quick)
 	@tools/bench.sh $(ARGS)

@@ -225,6 +225,7 @@ class Node:
 
     def launch_dockerd(self, env=None, options=()):
         """Start dockerd without waiting for it."""
+        check_storage(self.folder)
         data = self.folder / 'docker'
         data.mkdir(exist_ok=True)
         bridge = 'docker0' if self.cluster.docker0 else 'none'
@@ -232,8 +233,7 @@ class Node:
                 '--exec-root', '/run/docker', '--pidfile', '/run/docker.pid', '--config-file',
                 self.cluster.folder / 'docker.json', '--cgroup-parent', self.cluster.cgroup,
                 f'--bridge={bridge}', '--iptables=false', '--ip6tables=false', '--ip-masq=false',
-                '--userland-proxy=false', *storage_options(self.folder),
-                *options]
+                '--userland-proxy=false', '--storage-driver', 'overlay2', *options]
         with open(self.folder / 'dockerd.log', 'ab') as log:
             self.dockerd = self.popen(argv, user='root', env=env, stdin=subprocess.DEVNULL,
                                       stdout=log, stderr=log)
@@ -298,11 +298,13 @@ class Node:
                   '-j', way, *how], user='root', check=True)
 
 
-def storage_options(folder):
-    """overlay2 cannot lie on an overlay, as in a container; there dockerd chooses."""
+def check_storage(folder):
+    """dockerd's overlay2 cannot lie on an overlay, as the root of a container is one."""
     kind = subprocess.run(['stat', '-f', '-c', '%T', str(folder)], capture_output=True,
                           text=True, check=False).stdout.strip()
-    return [] if kind == 'overlayfs' else ['--storage-driver', 'overlay2']
+    if kind == 'overlayfs':
+        raise BedError(f'{folder} lies on an overlay, where dockerd cannot keep images; set '
+                       'REIGEN_BED_DIR to a folder on a disk')
 
 
 def finish(child):
