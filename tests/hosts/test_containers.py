@@ -133,8 +133,8 @@ def test_one_host_gets_the_runtimes_own_network_and_several_the_hosts(hosts):
 def test_options_reach_the_runtime(hosts):
     node = hosts[1]
     node.write('data/file', 'from the host\n')
-    out = ran(node, '-np', '1', '--image', 'base', '--mount', './data:/data:ro', '--shm-size', '96m',
-              '--container-option=--env=OWN=1', '--cwd', '/usr/lib', '--', 'sh', '-c',
+    out = ran(node, '-np', '1', '--image', 'base', '--mount', './data:/data:ro', '--shm-size',
+              '96m', '--container-option=--env=OWN=1', '--cwd', '/usr/lib', '--', 'sh', '-c',
               'cat /data/file; touch /data/x 2>/dev/null || echo refused; echo $OWN; pwd; '
               'df -m /dev/shm | tail -1')
     lines = out.splitlines()
