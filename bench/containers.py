@@ -44,7 +44,8 @@ def put_program(node):
 def job(node):
     began = time.monotonic()
     child = node.popen([REIGEN, 'run', '-H', 'node1:2,node2:2', '--image', BASE, '--env',
-                        f'LD_LIBRARY_PATH={node.home()}/bench', '--', f'{node.home()}/bench/barrier'],
+                        f'LD_LIBRARY_PATH={node.home()}/bench', '--',
+                        f'{node.home()}/bench/barrier'],
                        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     lines = [child.stdout.readline() for _ in range(4)]
     met = time.monotonic()
@@ -71,7 +72,7 @@ def main():
     median = {name: statistics.median(values) for name, values in times.items()}
     print(' '.join(f'{name} {value:.3f}' for name, value in median.items()))
     limit = median['ssh'] + 1.3 * median['docker']
-    print(f'limit {limit:.3f}: ssh + 1.3 x docker; reigen takes {median["reigen"] / limit:.2f} of it')
+    print(f'limit {limit:.3f}: ssh + 1.3 x docker; reigen: {median["reigen"] / limit:.2f} of it')
 
 
 if __name__ == '__main__':
