@@ -112,6 +112,18 @@ def test_it_finds_hosts_by_all_their_names_and_nests(script):
     assert lines[-1] == 'by reigen'
 
 
+def test_it_goes_to_the_background_as_ssh_does(script, tmp_path):
+    done = script(f"""
+        cd {tmp_path}
+        $REIGEN_RSH -f {OTHER} 'cat; while ! [ -e {tmp_path}/go ]; do sleep 0.02; done
+                                echo late' > out
+        echo first, $(cat out); touch go
+        while ! [ -s out ]; do sleep 0.02; done
+        cat out; $REIGEN_RSH -f nowhere true; echo code $?; $REIGEN_RSH -V""")
+    assert done.stdout == 'first,\nlate\ncode 255\n', done.stderr
+    assert "in ssh's place" in done.stderr
+
+
 @pytest.mark.parametrize('how', ['run', 'other'])
 def test_outside_a_job_it_says_so(start, programs, how):
     argv = [programs.reigen, 'rsh'] if how == 'run' else [programs.agent, 'rsh']
