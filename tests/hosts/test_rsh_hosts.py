@@ -35,7 +35,8 @@ def test_commands_run_as_the_user_in_home_on_the_host_that_is_named(three):
         """, '--env', 'MINE=mine'), timeout=60)
     assert done.stdout.split('\n') == [
         'node2', 'alice', '/home/alice', 'mine', 'node3', 'node1', 'node3', 'node3', 'code 255',
-        'node2: node2', 'node3: node3', 'node2: node2', 'node3: node3', '2', ''], done.stdout + done.stderr
+        'node2: node2', 'node3: node3', 'node2: node2', 'node3: node3', '2', ''], \
+        done.stdout + done.stderr
     assert done.returncode == 0, done.stderr
     three.assert_clean()
 

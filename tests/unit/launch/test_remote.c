@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the session routes remote commands: which host is meant, and what an agent may say of them. */
+/* How the session routes remote commands: which host is meant, and what agents may say of them. */
 #include "base/fd.h"
 #include "launch/session_internal.h"
 #include "unit.h"
