@@ -24,8 +24,9 @@ struct rg_field;
 int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server);
 void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
 
-/* Queue a frame on a connection (remote_client.c's). After rg_rankconn_end's, which is its last, the
- * connection belongs to no client any more. What cannot be sent follows when the socket takes it. */
+/* Queue a frame on a connection (remote_client.c's). After rg_rankconn_end's, which is its last,
+ * the connection belongs to no client any more. What cannot be sent follows when the socket takes
+ * it. */
 void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                       const void *object);
 void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,

@@ -42,7 +42,7 @@
 #define RG_MSG_REMOTE_WINDOW (128u << 10)  /* bytes under way in a remote command's stream */
 #define RG_MSG_REMOTES_MAX 4096            /* remote commands of a job at a time */
 #define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */
-#define RG_MSG_HOST_ALIAS "reigen-host-"   /* with host_index behind: a name for any host of a job */
+#define RG_MSG_HOST_ALIAS "reigen-host-"   /* and host_index behind it: a name for any host */
 #define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
 #define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host, not of a rank */
 #define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
@@ -207,8 +207,8 @@ struct rg_msg_resize {
 };
 
 /* Remote commands (reigen rsh). The client's agent numbers them for its side, the launcher for the
- * command's; a number is free again after EXIT, which is always the last word on it. Streams: 0 goes
- * to the command, 1 and 2 come from it. */
+ * command's; a number is free again after EXIT, which is always the last word on it. Streams: 0
+ * goes to the command, 1 and 2 come from it. */
 struct rg_msg_remote_open { /* REMOTE_OPEN; REMOTE_START with host "" */
     uint32_t id;
     char *host;             /* as the user wrote it, without user@ */
