@@ -193,6 +193,8 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     }
     rg_report_open(rg_boot_identity(rt->boot)->rank, (enum rg_log_level) rt->config.log_level,
                    rt->config.log_time);
+    if (rg_boot_identity(rt->boot)->warning[0])
+        rg_report(RG_LOG_WARN, "%s", rg_boot_identity(rt->boot)->warning);
     if (rt->config.stall_shutdown_ignored)
         rg_report(RG_LOG_WARN, "the stall shutdown time is less than the stall check time; it is "
                                "ignored");

@@ -107,3 +107,12 @@ def test_a_job_can_be_tried_again_after_a_failed_init(ranks):
     ranks += [start(r, 2, port) for r in range(2)]
     for rank in ranks[1:]:
         assert rank.wait(30 * SLOWER) == 0, state(ranks)
+
+
+def test_a_job_without_a_key_says_so_once(ranks):
+    port = free_port()
+    ranks += [start(r, 2, port, REIGEN_INSECURE=1) for r in range(2)]
+    for rank in ranks:
+        assert rank.wait(30 * SLOWER) == 0, state(ranks)
+    assert 'REIGEN_INSECURE=1: whoever can reach' in ranks[0].err, state(ranks)
+    assert not ranks[1].err, state(ranks)

@@ -94,8 +94,9 @@ def test_an_mpi_that_is_not_the_launchers_is_refused():
     assert done.returncode != 0 and not done.stdout.startswith('{'), done.stdout
     assert 'knows of one rank only' in done.stderr and 'PMI_SIZE=2' in done.stderr, done.stderr
     # Who wants ranks alone, or the launcher's own way, says so.
-    lines = said(run('mpich4', 2, PYTHON, RANK, 'beside', beside='openmpi4', REIGEN_BOOT='pmi'))
-    assert [line['size'] for line in lines] == [2, 2]
+    done = run('mpich4', 2, PYTHON, RANK, 'beside', beside='openmpi4', REIGEN_BOOT='pmi')
+    assert [line['size'] for line in said(done)] == [2, 2]
+    assert 'MPI in this process knows of one rank only' in done.stderr, done.stderr
     lines = said(run('mpich4', 2, PYTHON, RANK, REIGEN_BOOT='single'))
     assert [(line['size'], line['boot']) for line in lines] == [(1, 'single')] * 2
 

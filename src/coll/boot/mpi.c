@@ -10,9 +10,11 @@
  * initialised, and whoever asks for it by REIGEN_BOOT=mpi.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "coll/boot/launchers.h"
+#include "coll/boot/mpi_beside.h"
 #include "coll/boot/pmix_library.h"
 #include "coll/boot/silent.h"
 #include "coll/boot/single.h"
@@ -68,6 +70,19 @@ static bool has_company(const struct rg_mpi_shim_ops *found)
     struct rg_mpi_comm world;
 
     return found->world(&world) == 0 && world.size > 1;
+}
+
+void rg_mpi_beside_check(struct rg_boot_identity *identity)
+{
+    const struct rg_mpi_shim_ops *found;
+
+    if (identity->rank != 0 || identity->size == 1 || !rg_mpi_present() ||
+        rg_mpi_shim_load(&found, NULL) < 0 || !found->initialized() || found->finalized() ||
+        has_company(found))
+        return;
+    snprintf(identity->warning, sizeof(identity->warning), "MPI in this process knows of one rank "
+             "only, and the job has %d: it does not belong to the launcher, and what the program "
+             "does with MPI is done by each rank alone", identity->size);
 }
 
 static int detect(const struct rg_config *config, struct rg_error *err)

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/time.h"
+#include "coll/boot/mpi_beside.h"
 #include "coll/boot/pmi.h"
 #include "coll/boot/silent.h"
 #include "coll/boot/single.h"
@@ -138,6 +139,7 @@ static int open_pmi(const struct rg_config *config, uint64_t deadline_ns, void *
         return rg_error_prepend(err, "rank %d", identity.rank);
     }
     boot->size = identity.size;
+    rg_mpi_beside_check(&identity);
     identity.has_key = identity.size > 1;
     identity.one_host = identity.size == 1;
     *ret_identity = identity;

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "coll/boot/kvs.h"
 #include "coll/boot/launchers.h"
+#include "coll/boot/mpi_beside.h"
 #include "coll/boot/pmix_library.h"
 #include "coll/boot/silent.h"
 #include "coll/boot/single.h"
@@ -341,6 +342,7 @@ static int open_pmix(const struct rg_config *config, uint64_t deadline_ns, void 
         return r;
     }
     boot->size = identity.size;
+    rg_mpi_beside_check(&identity);
     identity.has_key = identity.size > 1;
     identity.one_host = identity.size == 1;
     *ret_identity = identity;
