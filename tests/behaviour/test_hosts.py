@@ -95,6 +95,27 @@ def test_host_that_misbehaves_is_refused_with_the_cause(ssh, reigen, before, cod
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize('nbytes', [18,    # the agent has not answered yet
+                                    60,    # keys are being agreed on
+                                    130])  # the first message is on its way
+def test_connection_that_breaks_at_any_time_is_told(ssh, reigen, nbytes):
+    """The first of two hosts is well, the second says so many bytes and is gone."""
+    assert reigen('run', '-H', 'b:1', '--', 'true', env=ssh()).returncode == 0
+    env = ssh('[ $host = a ] || { exec 4>&1; sh -c "$command" | '
+              f'{{ dd bs=1 count={nbytes} status=none >&4; echo it was cut >&2; kill -9 0; }}; }}')
+    done = reigen('run', '-H', 'a:1,b:1', '--', 'true', env=env, timeout=40)
+    assert done.returncode == 69, done.stderr
+    assert 'host b' in done.stderr and 'host a' not in done.stderr
+    assert 'it was cut' in done.stderr or 'the peer went away' in done.stderr, done.stderr
+
+
+def test_connection_that_breaks_while_the_agent_travels_is_told(ssh, reigen):
+    env = ssh('head -c 100000 | sh -c "$command"; exit 255')
+    done = reigen('run', '-H', 'b:1', '--', 'true', env=env, timeout=40)
+    assert done.returncode == 69
+    assert 'host b' in done.stderr and 'bytes came to' in done.stderr, done.stderr
+
+
 def test_host_that_is_stuck_is_left_behind(ssh, reigen):
     word = mark()
     env = ssh(f'[ $host = a ] || exec sh -c "sleep 1000; : {word}"')

@@ -92,6 +92,17 @@ static int find_agents(struct ssh *ssh, bool some_remote, struct rg_error *err)
     return 0;
 }
 
+/* Two descriptors per host soon pass the usual 1024. */
+static void raise_limit(struct ssh *ssh)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &ssh->nofile);
+    limit = ssh->nofile;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int prepare(struct ssh *ssh, struct rg_error *err)
 {
     const struct rg_plan *plan = ssh->o.plan;
@@ -109,6 +120,7 @@ static int prepare(struct ssh *ssh, struct rg_error *err)
     }
     if (!getcwd(ssh->cwd, sizeof(ssh->cwd)))
         ssh->cwd[0] = '\0';
+    raise_limit(ssh);
     rg_leftover_init(&ssh->leftover, plan->job_id);
     if (make_env(ssh) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");

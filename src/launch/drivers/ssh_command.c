@@ -119,8 +119,9 @@ void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
                   "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; else "
                   "if command -v head >/dev/null 2>&1; then head -c $n; else dd bs=1 count=$n "
                   "2>/dev/null; fi >\"$t\"; h=$(wc -c <\"$t\"); "
-                  "if ! [ $h -eq $n ]; then rm -f \"$t\"; echo \"reigen-boot error 69 only $h of "
-                  "the agent s $n bytes could be written to $d; is the disk full?\"; exit 69; fi; "
+                  "if ! [ $h -eq $n ]; then rm -f \"$t\"; echo \"reigen-boot error 69 of the "
+                  "agent, only $h of $n bytes came to $d: the connection broke, or its disk is "
+                  "full\"; exit 69; fi; "
                   "fi; s=$t; chmod 700 \"$t\"; ");
     rg_buf_printf(text,
                   "h=$(\"$t\" install $k 2>&1 </dev/null) && { echo reigen-boot ready; "

@@ -546,6 +546,7 @@ static int spawn(struct ssh_host *host, int stdio_fd, int stderr_fd, struct rg_e
         .envp = host->ssh->env.v,
         .fds = { stdio_fd, stdio_fd, stderr_fd },
         .new_session = true,
+        .nofile = &host->ssh->nofile,
         /* A direct agent sees its link's end, and then clears up. */
         .death_signal = host->direct ? 0 : SIGTERM,
     };

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/loop.h"
@@ -67,6 +68,7 @@ struct ssh {
     struct rg_leftover leftover;
     struct rg_agent_file agents[SSH_MACHINES];
     char agent_path[PATH_MAX]; /* for hosts that are this computer */
+    struct rlimit nofile;  /* of our children: before we raised our own */
     char cwd[PATH_MAX];    /* ours, where ranks run where it is there */
     struct rg_strv notes;  /* that were shown */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
