@@ -26,7 +26,7 @@
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
 #define READ_NBYTES (64u << 10)
 #define WRITE_NBYTES 4096        /* what a pipe that polls writable takes at once */
-#define RETRIES 50               /* of an agent that has too many strangers at its door */
+#define RETRIES 600              /* of an agent that has too many strangers at its door, 12 s */
 #define RETRY_MS 20
 
 struct rsh {
@@ -340,7 +340,8 @@ int rg_rsh_main(int argc, char **argv)
         r = run(&rsh);
     }
     if (r < 0)
-        r = fail(&rsh, "the agent of this host has ended, and the command with it");
+        r = fail(&rsh, rsh.accepted ? "the agent of this host has ended, and the command with it"
+                                    : "the agent of this host has too many strangers at its door");
     reset(&rsh);
     return r;
 }
