@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "launch/place.h"
+#include "launch/registry.h"
+#include "unit.h"
+
+static char root[] = "/tmp/reigen-registry-XXXXXX";
+
+/* A job on a host that is not this computer, or in a container. */
+static void make_job(struct rg_job *job, struct rg_plan *plan, const char *id, const char *image)
+{
+    static char *const command[] = { (char *) "python", (char *) "a\nb", NULL };
+
+    rg_job_init(job);
+    memset(plan, 0, sizeof(*plan));
+    snprintf(plan->job_id, sizeof(plan->job_id), "%s", id);
+    plan->hosts = calloc(2, sizeof(*plan->hosts));
+    plan->nhosts = image ? 2 : 1;
+    plan->hosts[0].name = strdup("localhost");
+    plan->hosts[1].name = strdup("elsewhere");
+    rg_job_add_host(job, "localhost", 1, NULL);
+    rg_job_add_host(job, "ada@elsewhere", 1, NULL);
+    rg_strv_add_all(&job->command, command);
+    job->ssh_port = 2222;
+    rg_strv_add(&job->ssh_options, "User=x");
+    if (image)
+        job->container.image = strdup(image);
+}
+
+static void free_job(struct rg_job *job, struct rg_plan *plan)
+{
+    free(plan->hosts[0].name);
+    free(plan->hosts[1].name);
+    free(plan->hosts);
+    rg_job_fini(job);
+}
+
+static void a_job_is_listed_while_it_runs(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    struct rg_registry list = { 0 };
+    struct stat st;
+    char *path = NULL;
+
+    (void) state;
+    make_job(&job, &plan, "r-1", "i:1");
+    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
+    assert_non_null(path);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(rg_registry_list(&list), 0);
+    assert_int_equal(list.count, 1);
+    const struct rg_registry_job *one = &list.jobs[0];
+    assert_string_equal(one->id, "r-1");
+    assert_string_equal(one->image, "i:1");
+    assert_string_equal(one->command, "python a b");
+    assert_int_equal(one->hosts.count, 2);
+    assert_string_equal(one->hosts.v[1], "ada@elsewhere");
+    assert_string_equal(one->ssh.v[1], "-o");
+    assert_string_equal(one->ssh.v[2], "User=x");
+    assert_string_equal(one->ssh.v[3], "-p2222");
+    assert_int_equal(rg_registry_launcher(one), getpid());
+    rg_registry_fini(&list);
+    rg_registry_remove(path);
+    assert_int_equal(rg_registry_list(&list), 0);
+    assert_int_equal(list.count, 0);
+    rg_registry_fini(&list);
+    free_job(&job, &plan);
+}
+
+static void a_job_of_this_computer_alone_leaves_no_file(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    char *path = NULL;
+
+    (void) state;
+    make_job(&job, &plan, "r-2", NULL);
+    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
+    assert_null(path);
+    free_job(&job, &plan);
+}
+
+static void launchers_are_known_by_host_pid_and_start(void **state)
+{
+    struct rg_registry_job job = { 0 };
+    char text[512], host[256];
+
+    (void) state;
+    gethostname(host, sizeof(host));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitid(P_PID, (id_t) pid, NULL, WEXITED | WNOWAIT); /* it stays a zombie, which is an end */
+    rg_autofree char *zombie = rg_place_launcher(pid);
+    assert_null(zombie);
+    waitpid(pid, NULL, 0);
+    static const struct { const char *form; int expected; } cases[] = {
+        { "launcher %s:1:0\n", 0 }, { "launcher %s:x\n", 0 }, { "launcher not-%s:1:1\n", -1 },
+        { "launcher %s\n", 0 },
+    };
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(text, sizeof(text), cases[i].form, host);
+#pragma GCC diagnostic pop
+        assert_int_equal(rg_registry_parse(text, &job), 0);
+        assert_int_equal(rg_registry_launcher(&job), cases[i].expected);
+        rg_registry_job_fini(&job);
+    }
+}
+
+static void files_that_are_none_of_ours_are_passed_over(void **state)
+{
+    static const char *const texts[] = { "", "\n\n", "launcher\n", "image x\n", " \n" };
+    struct rg_registry_job job = { 0 };
+    struct rg_registry list = { 0 };
+    char path[512];
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(texts); i++)
+        assert_int_equal(rg_registry_parse(texts[i], &job), -EINVAL);
+    snprintf(path, sizeof(path), "%s/reigen/jobs/$(x)", root);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("launcher h:1:1\n", file);
+    fclose(file);
+    assert_int_equal(rg_registry_list(&list), 0);
+    assert_int_equal(list.count, 0);
+    rg_registry_fini(&list);
+}
+
+static int begin(void **state)
+{
+    (void) state;
+    return mkdtemp(root) && setenv("XDG_STATE_HOME", root, 1) == 0 &&
+                   unsetenv("REIGEN_SSH") == 0 ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    rg_autofree char *command = rg_strf("rm -rf '%s'", root);
+
+    (void) state;
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_is_listed_while_it_runs),
+        cmocka_unit_test(a_job_of_this_computer_alone_leaves_no_file),
+        cmocka_unit_test(launchers_are_known_by_host_pid_and_start),
+        cmocka_unit_test(files_that_are_none_of_ours_are_passed_over),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}
