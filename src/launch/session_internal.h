@@ -114,7 +114,6 @@ struct rg_session {
     bool network_hurry, network_done;
     struct session_remote **remotes; /* by number; NULL: free */
     uint32_t nremotes;         /* slots */
-    char remote_cause[RG_CAUSE_MAX]; /* how the first remote command failed, or "" */
     bool released;             /* RELEASE was sent */
     uint64_t released_ns;      /* and when */
     char engine_trouble[RG_CAUSE_MAX]; /* how an engine's daemon failed first, or "" */
@@ -211,9 +210,6 @@ void session_input_start(struct rg_session *session);
 int session_on_remote(struct session_host *host, uint16_t type, const union rg_msg *msg);
 /* It said BYE or is lost: its commands end for their clients, its clients' commands are hung up. */
 void session_remote_host_gone(struct session_host *host);
-/* How a remote command failed while the ranks ran: a signal ended it, or its host was lost. NULL
- * while none has. An exit code is the caller's to judge, and so is what it closed itself. */
-const char *session_remote_failed(const struct rg_session *session);
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go. */
 void session_release(struct rg_session *session);
 void session_remotes_fini(struct rg_session *session);

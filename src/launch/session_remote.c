@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "base/spawn.h"
 #include "base/time.h"
 #include "launch/session_internal.h"
 #include "spec/engine.h"
@@ -77,25 +73,6 @@ static void tell_client(struct session_host *client, uint32_t client_id, int sta
     struct rg_msg_remote_exit msg = { client_id, status, (char *) text };
 
     send(client, RG_MSG_REMOTE_ENDED, &msg);
-}
-
-/* --- failures --------------------------------------------------------------------------------- */
-
-/* The first one counts: others follow from it. */
-static void note_failure(const struct session_remote *remote, const char *how)
-{
-    struct rg_session *session = remote->target->session;
-
-    if (*session->remote_cause || session->state != STATE_RUNNING)
-        return;
-    snprintf(session->remote_cause, sizeof(session->remote_cause),
-             "a remote command (reigen rsh) on host %s: %s",
-             session->o.plan->hosts[remote->target->index].name, how);
-}
-
-const char *session_remote_failed(const struct rg_session *session)
-{
-    return *session->remote_cause ? session->remote_cause : NULL;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -235,15 +212,12 @@ static int on_close(struct session_host *host, const struct rg_msg_remote_id *ms
 static int on_exit_message(struct session_host *host, const struct rg_msg_remote_exit *msg)
 {
     struct session_remote *remote = by_target(host, msg->id);
-    char how[64];
 
     if (!remote)
         return -EBADMSG;
     if (remote->client) {
         tell_client(remote->client, remote->client_id, msg->status, msg->text);
         session_engine_daemon_ended(host, remote->daemon, msg->status);
-        if (WIFSIGNALED(msg->status))
-            note_failure(remote, rg_status_text(msg->status, how, sizeof(how)));
     }
     forget(remote);
     return 0;
@@ -271,12 +245,10 @@ void session_remote_host_gone(struct session_host *host)
             leave(remote);
         if (!remote || remote->target != host)
             continue;
-        if (remote->client) {
-            note_failure(remote, host->lost ? "the host was lost" : "the job has ended there");
+        if (remote->client)
             tell_client(remote->client, remote->client_id, STATUS_LOST,
                         host->lost ? "that host was lost, and the command with it"
                                    : "the job has ended on that host");
-        }
         forget(remote);
     }
 }

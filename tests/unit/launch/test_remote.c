@@ -236,7 +236,6 @@ static void a_number_is_free_after_the_last_word(void **state)
     assert_int_equal(ends(&w->hosts[2], 0, 0), -EBADMSG);        /* it is number 1 there */
     assert_int_equal(ends(&w->hosts[2], 1, 0), 0);
     assert_int_equal(ends(&w->hosts[1], 0, 9), 0);
-    assert_null(session_remote_failed(&w->session));              /* it was hung up */
     assert_int_equal(ends(&w->hosts[1], 0, 0), -EBADMSG);
 }
 
@@ -253,21 +252,24 @@ static void there_is_a_limit(void **state)
     assert_int_equal(data(&w->hosts[2], 0, 0, 1), -EBADMSG);    /* now there is one */
 }
 
-static void what_fails_first_is_kept(void **state)
+static void a_lost_host_takes_its_commands_and_clients_along(void **state)
 {
     struct world *w = *state;
 
     assert_int_equal(open_remote(&w->hosts[0], 0, "node2"), 0);
     assert_int_equal(open_remote(&w->hosts[0], 1, "node3"), 0);
     assert_int_equal(open_remote(&w->hosts[2], 0, "node2"), 0);
-    assert_int_equal(ends(&w->hosts[1], 0, 3 << 8), 0);
-    assert_null(session_remote_failed(&w->session)); /* a code is its caller's to judge */
+    assert_int_equal(open_remote(&w->hosts[2], 1, "node3"), 0); /* itself */
     w->hosts[2].lost = true;
     session_remote_host_gone(&w->hosts[2]);
-    assert_contains(session_remote_failed(&w->session), "node3.example.org: the host was lost");
     assert_int_equal(ends(&w->hosts[2], 1, 0), -EBADMSG);
+    assert_int_equal(open_remote(&w->hosts[0], 1, "node2"), 0); /* ENDED was sent for it */
+    assert_int_equal(open_remote(&w->hosts[0], 2, "node3"), 0); /* refused */
+    assert_int_equal(data(&w->hosts[0], 2, 0, 1), 0);
+    assert_int_equal(ends(&w->hosts[1], 0, 0), 0);
     assert_int_equal(ends(&w->hosts[1], 2, 9), 0); /* hung up with its client's host */
-    assert_contains(session_remote_failed(&w->session), "node3.example.org");
+    assert_int_equal(ends(&w->hosts[1], 1, 0), 0);
+    assert_int_equal(ends(&w->hosts[1], 1, 0), -EBADMSG);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -281,7 +283,7 @@ int main(void)
         TEST(only_the_two_hosts_have_a_say),
         TEST(a_number_is_free_after_the_last_word),
         TEST(there_is_a_limit),
-        TEST(what_fails_first_is_kept),
+        TEST(a_lost_host_takes_its_commands_and_clients_along),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
