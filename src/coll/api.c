@@ -107,6 +107,7 @@ static char *describe(struct rg_runtime *rt)
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
     rg_exec_describe(rt->engine->exec, &text);
+    rg_mpi_describe(&text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
     pthread_mutex_lock(&rt->sets.lock);

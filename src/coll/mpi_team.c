@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "coll/boot/launchers.h"
 #include "coll/team_parts.h"
 
@@ -62,6 +63,17 @@ void rg_mpi_facts_read(const struct rg_config *config, int size, struct rg_mpi_f
         snprintf(facts.why, sizeof(facts.why), "%.*s", RG_MPI_WHY_MAX, err.text);
     }
     *ret_facts = facts;
+}
+
+void rg_mpi_describe(struct rg_buf *text)
+{
+    static const char *const names[] = { "SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE" };
+    const struct rg_mpi_shim_ops *ops;
+    int level = -1;
+
+    if (rg_mpi_shim_load(&ops, NULL) == 0 && ops->initialized() && !ops->finalized() &&
+        ops->level(&level) == 0 && level >= 0 && level < (int) rg_array_len(names))
+        rg_buf_printf(text, "mpi: %s, MPI_THREAD_%s\n", ops->abi, names[level]);
 }
 
 /* *ret_ranks by rank, or NULL with the reason. */

@@ -19,6 +19,7 @@
 
 #define RG_MPI_WHY_MAX 255
 
+struct rg_buf;
 struct rg_facts;
 
 /* What a rank says. */
@@ -45,6 +46,10 @@ int rg_mpi_team_agree(const struct rg_facts *all, struct rg_team *team);
 int rg_mpi_team_comm(const struct rg_team *team, const struct rg_group *group, int tag,
                      const struct rg_mpi_shim_ops **ret_ops, struct rg_mpi_comm *ret_comm,
                      struct rg_error *err);
+
+/* "mpi: openmpi, MPI_THREAD_MULTIPLE" and a newline, appended, where this process has an MPI that is
+ * initialised. */
+void rg_mpi_describe(struct rg_buf *text);
 
 /* An operation was given up, and MPI may still be at it: teams that are made later in this process
  * keep out of MPI. */

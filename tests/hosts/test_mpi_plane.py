@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The user's own MPI moves the data: results of every operation against what they must be, over
 five real MPIs, on one host (where each rank stands for a host of its own) and between two."""
+import json
 import os
 import re
 import signal
@@ -131,6 +132,21 @@ def test_ranks_that_are_each_a_world_of_their_own_do_not_use_mpi():
     check_exact(done, 2)
     assert 'plane mpi' not in done.stdout
     assert 'rank 1 is rank 0 of 1 of MPI' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('planes', ['shm,tcp', 'mpi'])
+@pytest.mark.parametrize('name', list(DEBIAN))
+def test_horovods_recipe_for_mpi4py_holds(name, planes):
+    words = ['env', f'REIGEN_PLANES={planes}']
+    if planes == 'mpi':
+        words += [f'REIGEN_MPI={library(name)}']
+    done = start(mpis.mpirun(name, 3, *words, '/usr/bin/python3',
+                             str(ROOT / 'tests/hosts/ranks/recipe.py')),
+                 {**mpis.ordinary_environment(), **mpis.environment(name, beside=name)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    want = json.dumps({'threads': True, 'enabled': planes == 'mpi',
+                       'sum': sum(3 + 3 * step for step in range(50))})
+    assert done.stdout.count(want) == 3, done.stdout + done.stderr
 
 
 @pytest.fixture(scope='module')

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
-from typing import Any, List, Sequence, Union
+from typing import Any, Dict, List, Sequence, Union
 
 import reigen
 from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
+
+
+def _described() -> Dict[str, str]:
+    """reigen.describe() by what stands in front of the colon."""
+    lines = (line.partition(': ') for line in reigen.describe().splitlines())
+    return {name: value for name, _, value in lines}
 
 
 class HorovodBasics:
@@ -59,12 +65,17 @@ class HorovodBasics:
     diagnose = staticmethod(reigen.diagnose)
 
     def mpi_threads_supported(self) -> bool:
+        """Whether this program may use MPI beside, as with mpi4py: MPI's launcher has started it, and
+        MPI, if the process had one at init, was initialised with MPI_THREAD_MULTIPLE."""
         reigen.rank()  # as Horovod: ValueError before init
-        return False
+        said = _described()
+        if 'mpi' in said:
+            return said['mpi'].endswith('MULTIPLE')
+        return said.get('boot') in ('mpi', 'pmi', 'pmix')
 
     def mpi_enabled(self) -> bool:
-        """False: Reigen moves the data itself, over its own planes."""
-        return False
+        """Whether data between hosts go over MPI (REIGEN_MPI, HOROVOD_CPU_OPERATIONS)."""
+        return 'plane mpi' in _described()
 
     def mpi_built(self) -> bool:
         return False
