@@ -15,8 +15,6 @@ torch='python3-torch python3-numpy libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
     util-linux procps binutils'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
-# The MPIs of tools/mpis.sh.
-check_all="$check_all openmpi-bin libopenmpi-dev mpich libmpich-dev"
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs
     slirp4netns containernetworking-plugins uidmap openssh-server openssh-client pdsh tcsh
