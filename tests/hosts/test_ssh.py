@@ -350,3 +350,24 @@ def test_host_without_power_is_lost_in_every_phase():
         assert done.returncode in (69, 124) and 'node3' in done.stderr, done.stderr
         for node in (one, two):
             assert not [p for p in node.processes().values() if 'sleep' in p or 'reigen' in p]
+
+
+def test_64_hosts_start_about_as_fast_as_pdsh_connects_to_them():
+    """Twice and 5 s are for a loaded machine; bench/hosts.py measures."""
+    program = PROGRAMS.build / 'tests/programs/again'
+    with Cluster(64) as cluster:
+        one = cluster[1]
+        names = [node.name for node in cluster.nodes]
+        began = time.monotonic()
+        one.run(['pdsh', '-R', 'ssh', '-f', '64', '-w', ','.join(names), 'true'], timeout=120,
+                check=True)
+        pdsh = time.monotonic() - began
+        hosts = ','.join(f'{name}:1' for name in names)
+        began = time.monotonic()
+        done = reigen(one, '-H', hosts, '--', 'true', timeout=150)
+        assert done.returncode == 0, done.stderr
+        assert time.monotonic() - began < 2 * pdsh + 5
+        done = reigen(one, '--no-tag-output', '-H', hosts, '--', program, '1', timeout=150)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.split()[1::4], key=int) == [str(i) for i in range(64)]
+        cluster.assert_clean(timeout=READY)
