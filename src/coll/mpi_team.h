@@ -47,8 +47,8 @@ int rg_mpi_team_comm(const struct rg_team *team, const struct rg_group *group, i
                      const struct rg_mpi_shim_ops **ret_ops, struct rg_mpi_comm *ret_comm,
                      struct rg_error *err);
 
-/* "mpi: openmpi, MPI_THREAD_MULTIPLE" and a newline, appended, where this process has an MPI that is
- * initialised. */
+/* "mpi: openmpi, MPI_THREAD_MULTIPLE" and a newline, appended, where this process has an MPI that
+ * is initialised. */
 void rg_mpi_describe(struct rg_buf *text);
 
 /* An operation was given up, and MPI may still be at it: teams that are made later in this process

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's documented way of using mpi4py beside it, as a rank of MPI's mpirun: JSON in one line."""
+"""Horovod's documented way of using mpi4py beside it, as a rank of mpirun: JSON in one line."""
 import json
 import os
 

@@ -65,8 +65,8 @@ class HorovodBasics:
     diagnose = staticmethod(reigen.diagnose)
 
     def mpi_threads_supported(self) -> bool:
-        """Whether this program may use MPI beside, as with mpi4py: MPI's launcher has started it, and
-        MPI, if the process had one at init, was initialised with MPI_THREAD_MULTIPLE."""
+        """Whether this program may use MPI beside, as by mpi4py: MPI's launcher has started it, and
+        an MPI that the process had at init was initialised with MPI_THREAD_MULTIPLE."""
         reigen.rank()  # as Horovod: ValueError before init
         said = _described()
         if 'mpi' in said:
