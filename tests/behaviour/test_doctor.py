@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """reigen doctor and --require on this computer."""
+import fcntl
 import json
 import os
+import pty
+import struct
+import termios
 import time
 
 import built
@@ -92,3 +96,26 @@ def test_planes_are_told_as_the_runtime_takes_them(reigen):
     assert len(lines) == 7
     done = doctor(reigen, '--planes', '-np', 2, env=built.environment(REIGEN_PLANES='tcp'))
     assert 'all ranks' in done.stdout and 'shm' not in done.stdout, done.stderr
+
+
+def test_people_get_a_table_with_colours(start, programs):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 60, 0, 0))
+    child = start(programs.reigen, 'doctor', '-np', 1, stdout=slave,
+                  env=built.environment(TERM='xterm', NO_COLOR=''))
+    os.close(slave)
+    shown = b''
+    try:
+        while block := os.read(master, 4096):
+            shown += block
+    except OSError:  # the end of a terminal
+        pass
+    finally:
+        os.close(master)
+    child.wait(60)
+    lines = shown.decode().split('\r\n')
+    assert child.returncode == 0 and lines[0] == 'localhost'
+    assert any(line.startswith('  \x1b[32mok  \x1b[0m system') for line in lines)
+    assert lines[-2].endswith('0 failures')
+    assert all(len(line.replace('\x1b[32m', '').replace('\x1b[0m', '')) <= 60 for line in lines
+               if '->' not in line and '/' not in line), lines
