@@ -89,7 +89,9 @@ static int network_env(const struct rg_agent *agent, struct rg_strv *env)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < rg_array_len(wanted); i++) {
-        if (wanted[i].value && *wanted[i].value && !rg_env_get(env, wanted[i].name))
+        /* Ours may be left from a job that we are part of. */
+        const struct rg_strv *theirs = i == 0 ? &agent->setup.env : env;
+        if (wanted[i].value && *wanted[i].value && !rg_env_get(theirs, wanted[i].name))
             r = rg_env_setf(env, wanted[i].name, "%s%s", wanted[i].before, wanted[i].value);
     }
     return r;
