@@ -35,7 +35,7 @@ static const struct rg_option options[] = {
     {"ssh-identity", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
      "The private key to log in with.", rg_apply_ssh_identity},
     {"ssh-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "KEYWORD=VALUE", NULL, NULL,
-     "Hand an option to ssh -o, such as StrictHostKeyChecking=accept-new; one that begins with a "
+     "Hand an option to ssh -o, such as ConnectTimeout=10; one that begins with a "
      "dash is handed on as it is. May be repeated.",
      rg_apply_ssh_option},
     {"engine", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "ENGINE", NULL,
