@@ -46,6 +46,14 @@ static bool is_undisturbed(const struct rg_session *session)
            (session->released && rg_now_ns() < session->released_ns + LATE_MS * RG_NS_PER_MS);
 }
 
+/* A script may well know what to do about an mpirun that fails; but none hears of a death that its
+ * mpirun keeps quiet about. */
+static bool is_scripts_business(const struct rg_session *session, int code)
+{
+    return session->o.job->engine == RG_ENGINE_SCRIPT &&
+           (code <= RG_EXIT_SIGNAL || code >= RG_ENGINE_LOST);
+}
+
 static void give_grace(struct rg_session *session)
 {
     if (session->state == STATE_RUNNING && !rg_timer_active(&session->engine_timer))
@@ -61,7 +69,7 @@ void session_engine_daemon_ended(struct session_host *host, const char *daemon, 
     char how[64];
 
     if (!is_undisturbed(session) || !plan->engine || !daemon || code == 0 ||
-        *session->engine_trouble)
+        *session->engine_trouble || is_scripts_business(session, code))
         return;
     snprintf(session->engine_trouble, sizeof(session->engine_trouble),
              "host %s: %s, which %s had started there, ended: %s", name, daemon, plan->engine,
@@ -82,7 +90,7 @@ void session_engine_refused(struct session_host *client, const char *name, const
     const char *daemon = session_engine_daemon(command);
 
     if (session->state != STATE_RUNNING || !session->o.plan->engine || !daemon ||
-        *session->engine_trouble)
+        *session->engine_trouble || is_scripts_business(session, RG_ENGINE_LOST))
         return;
     snprintf(session->engine_trouble, sizeof(session->engine_trouble),
              "%s wanted to start %s on %.255s, which is no host of this job",
