@@ -285,6 +285,89 @@ def test_an_image_for_another_machine_is_refused(hosts):
     assert done.returncode == 125 and 'the image is for linux/' in done.stderr, done.stderr
 
 
+# Has no image until it was pulled, which takes long, or until the file `pulled` is there.
+SLOW_DOCKER = r'''#!/bin/bash
+case $1 in
+pull)
+    echo 'layer 1 of 3'
+    echo 'layer 2 of 3' >&2
+    [ -e "$HOME/slow" ] && sleep 1000
+    touch "$HOME/pulled" ;;
+run)
+    [ -e "$HOME/pulled" ] && exec /usr/bin/docker "$@"
+    echo "docker: Error response from daemon: No such image: base." >&2
+    exit 125 ;;
+*) exec /usr/bin/docker "$@" ;;
+esac
+'''
+
+
+@pytest.fixture
+def slow(hosts):
+    """node1, and the environment in which `docker` there is the one above."""
+    node = hosts[1]
+    node.write('slow-bin/docker', SLOW_DOCKER, mode=0o755)
+    node.write('slow', '')
+    yield node, {'PATH': f'{HOME}/slow-bin:/usr/bin:/bin'}
+    for name in ('slow', 'pulled'):
+        node.path(name).unlink(missing_ok=True)
+
+
+def test_an_image_that_is_missing_is_pulled_with_progress(slow):
+    node, env = slow
+    node.path('slow').unlink()
+    done = reigen(node, '-v', '-v', '-np', '1', '--image', 'base', '--', 'echo', 'ran', env=env)
+    assert (done.returncode, done.stdout) == (0, 'ran\n'), done.stderr
+    phases = [line.split(': ')[2] for line in done.stderr.splitlines() if 'localhost: ' in line]
+    assert 'pulling' in phases and phases.index('pulling') < phases.index('ready')
+    assert 'pulling: base: layer 2 of 3' in done.stderr
+
+
+def test_a_pull_that_does_not_end_is_named_and_ended(slow):
+    node, env = slow
+    done = reigen(node, '--start-timeout', '4', '-np', '1', '--image', 'base', '--', 'true',
+                  env=env)
+    assert done.returncode == 124 and 'pulling' in done.stderr, done.stderr
+
+
+def test_a_killed_launcher_ends_its_pull(slow):
+    node, env = slow
+    job = node.popen([PROGRAMS.reigen, 'run', '-np', '1', '--image', 'base', '--', 'true'], env=env,
+                     stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: any('sleep 1000' in p for p in node.processes().values()), 30, 'the pull')
+    job.send_signal(signal.SIGKILL)
+    job.wait(TIMEOUT)
+
+
+def contain(node, *lines):
+    """Run `reigen-agent contain` by hand: what it says on standard output, and its exit code."""
+    head = ['reigen-agent 1', 'job j-by-hand', 'key ' + 'ab' * 32, 'link stdio']
+    job = node.popen([PROGRAMS.agent, 'contain'], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                     text=True)
+    job.stdin.write('\n'.join([*head, *lines]) + '\n\n')
+    job.stdin.flush()  # and stays open: its end means that the launcher is gone
+    said = job.stdout.read().splitlines()
+    code = job.wait(TIMEOUT)
+    job.stdin.close()
+    return said, code
+
+
+def test_a_name_in_use_is_told_and_its_container_left_alone(hosts):
+    hosts[1].docker('create', '--name', 'reigen-j-by-hand-0', 'scratch-static')
+    try:
+        said, code = contain(hosts[1], 'container image scratch-static')
+        assert code == 125 and said[-1].startswith('reigen-boot error 125 a container of this name')
+        assert hosts[1].containers() == ['reigen-j-by-hand-0']
+    finally:
+        hosts[1].docker('rm', 'reigen-j-by-hand-0')
+
+
+def test_a_description_that_is_broken_is_refused(hosts):
+    for line in ('container nosuch 1', 'container pull 7', 'container image %zz', 'nosuch 1'):
+        said, code = contain(hosts[1], line)
+        assert code != 0 and said[-1].startswith(f'reigen-boot error {code} '), (line, said)
+
+
 # ---------------------------------------------------------------- secrets
 
 class Canary(Running):
