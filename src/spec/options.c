@@ -92,7 +92,7 @@ static const struct rg_option options[] = {
      "Never do so.", rg_apply_no_inject_runtime},
 
     {"network-interface", "network-interfaces", NULL, RG_GROUP_WHERE, RG_FILE_LIST,
-     "NAME|CIDR|HOST=NAME", NULL, NULL,
+     "[HOST=]NAME", NULL, NULL,
      "Connect hosts by this interface, or by the one in this network; HOST= says so for one host. "
      "The default is a network that reigen finds by asking the hosts. May be repeated.",
      rg_apply_network_interface},
