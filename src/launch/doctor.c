@@ -346,7 +346,6 @@ static void judge_names(struct judge *j)
 static void judge_interfaces(struct judge *j)
 {
     rg_autobuf struct rg_buf list = RG_BUF_INIT;
-    char value[RG_FACT_MAX], net[64], name[32], via[64] = "";
 
     for (size_t i = 0; i < j->h->addresses->count; i++) {
         const char *entry = j->h->addresses->v[i], *blank = strchr(entry, ' ');
@@ -355,13 +354,24 @@ static void judge_interfaces(struct judge *j)
             rg_buf_printf(&list, "%s%s %.*s", rg_buf_nbytes(&list) ? ", " : "", blank + 1,
                           (int) (blank - entry), entry);
     }
-    for (int i = 0; !*via && rg_fact_find(j->facts, "route", i, value); i++) {
-        if (sscanf(value, "%63s %31s %63s", net, name, via) != 3 || strcmp(net, "0.0.0.0/0") != 0)
-            via[0] = '\0';
+    add(j, "interfaces", RG_FINDING_OK, "", "%s",
+        rg_buf_nbytes(&list) ? rg_buf_text(&list) : "loopback only");
+}
+
+static void judge_routes(struct judge *j)
+{
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+    char value[RG_FACT_MAX], net[64], name[32], via[64];
+
+    for (int i = 0; rg_fact_find(j->facts, "route", i, value); i++) {
+        if (sscanf(value, "%63s %31s %63s", net, name, via) != 3)
+            continue;
+        rg_buf_printf(&list, "%s%s by %s", rg_buf_nbytes(&list) ? ", " : "",
+                      strcmp(net, "0.0.0.0/0") == 0 ? "default" : net, name);
+        if (strcmp(via, "-") != 0)
+            rg_buf_printf(&list, " via %s", via);
     }
-    add(j, "interfaces", RG_FINDING_OK, "", "%s; %s%s",
-        rg_buf_nbytes(&list) ? rg_buf_text(&list) : "loopback only",
-        *via ? "default route via " : "no default route", via);
+    add(j, "routes", RG_FINDING_OK, "", "%s", rg_buf_nbytes(&list) ? rg_buf_text(&list) : "none");
 }
 
 static void judge_clock(struct judge *j)
@@ -385,6 +395,7 @@ static void judge_host(struct judge *j, int host)
     judge_limits(j);
     judge_cma(j);
     judge_interfaces(j);
+    judge_routes(j);
     judge_names(j);
     judge_rdma(j);
     judge_gpus(j);

@@ -38,6 +38,7 @@ def test_healthy_hosts_have_no_failure(two):
                       'names', 'rdma', 'gpu', 'mpi', 'python', 'disk', 'clock'):
             assert of(found, check, host), (host, check, found)
         assert 'eth0 10.77.0.' in of(found, 'interfaces', host)[0][3]
+        assert '10.77.0.0/16 by eth0' in of(found, 'routes', host)[0][3]
         assert 'numpy' in of(found, 'python', host)[0][3]
         assert of(found, 'clock', host)[0][0] == 'ok'
     assert of(found, 'network') == [['ok', '-', 'network', "10.77.0.0/16, on node1's eth0", '']]
