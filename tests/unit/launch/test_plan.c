@@ -302,6 +302,37 @@ static void the_map_shows_hosts_slots_and_ranks(void **state)
     rg_job_fini(&job);
 }
 
+static void an_engine_is_the_only_task_and_hosts_keep_their_share(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    struct rg_job job;
+    struct rg_plan plan;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    rg_job_init(&job);
+    assert_int_equal(rg_hostlist_parse(&job, "-H", "a:2,b:2,c:2", NULL), 0);
+    assert_int_equal(rg_strv_add(&job.command, "/usr/bin/mpirun"), 0);
+    job.np = 3;
+    assert_int_equal(rg_plan_make(&job, &plan, &err), 0);
+    check_hosts(&plan, "0");
+    check_sound(&plan);
+    assert_int_equal(plan.np, 3);
+    assert_int_equal(plan.nhosts, 2); /* c is to have none */
+    assert_int_equal(plan.hosts[0].nplanned, 2);
+    assert_int_equal(plan.hosts[1].nplanned, 1);
+    assert_string_equal(plan.engine, "mpirun");
+    rg_plan_print(&plan, &job, &text);
+    assert_contains(rg_buf_text(&text), "3 ranks on 2 hosts, started by /usr/bin/mpirun");
+    assert_int_equal(rg_plan_rank_env(&plan, &job, 0, NULL, &env), 0);
+    assert_string_equal(rg_env_get(&env, "np"), "3");
+    assert_null(rg_env_get(&env, "REIGEN_RANK"));
+    assert_null(rg_env_get(&env, "WORLD_SIZE"));
+    rg_plan_fini(&plan);
+    rg_job_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +347,7 @@ int main(void)
         cmocka_unit_test(job_ids_differ_and_have_plain_letters),
         cmocka_unit_test(cores_and_sockets_are_those_of_the_kernel),
         cmocka_unit_test(the_map_shows_hosts_slots_and_ranks),
+        cmocka_unit_test(an_engine_is_the_only_task_and_hosts_keep_their_share),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

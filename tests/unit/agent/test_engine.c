@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings and command lines of engines; that real ones heed them is tests/hosts/test_engines.py's. */
+#include <sys/stat.h>
+
+#include "agent/engine.h"
+#include "unit.h"
+
+static struct rg_msg_setup make(const char *engine, const char *command)
+{
+    struct rg_msg_setup setup = {
+        .host = (char *) "a", .engine = (char *) engine, .np = 3, .network = (char *) "10.1.0.0/16",
+        .interface = (char *) "eth7",
+    };
+
+    assert_int_equal(rg_strv_add(&setup.command, command), 0);
+    assert_int_equal(rg_strv_add(&setup.hosts, "a:2"), 0);
+    assert_int_equal(rg_strv_add(&setup.hosts, "localhost:1"), 0);
+    return setup;
+}
+
+static void clear(struct rg_msg_setup *setup)
+{
+    rg_strv_fini(&setup->command);
+    rg_strv_fini(&setup->hosts);
+    rg_strv_fini(&setup->env);
+    rg_strv_fini(&setup->secret_env);
+    rg_strv_fini(&setup->engine_options);
+}
+
+static void every_engine_is_told_rsh_hosts_and_network(void **state)
+{
+    struct rg_msg_setup setup = make("script", "x");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_env_set(&env, "PATH", "/bin"), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm_rsh_agent"), "/run/j/rsh:reigen-rsh");
+    assert_string_equal(rg_env_get(&env, "PRTE_MCA_plm_ssh_agent"), "/run/j/rsh:reigen-rsh");
+    assert_string_equal(rg_env_get(&env, "HYDRA_LAUNCHER_EXEC"), "/run/j/rsh");
+    assert_string_equal(rg_env_get(&env, "I_MPI_HYDRA_HOST_FILE"), "/run/j/hosts.mpich");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_orte_default_hostfile"), "/run/j/hosts");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_if_include"), "10.1.0.0/16");
+    assert_string_equal(rg_env_get(&env, "HYDRA_IFACE"), "eth7");
+    assert_string_equal(rg_env_get(&env, "hostlist"), "a:2,reigen-host-1:1");
+    assert_string_equal(rg_env_get(&env, "PATH"), "/run/j:/bin");
+    clear(&setup);
+}
+
+static void ranks_of_ours_get_no_host_list_and_their_own_ssh(void **state)
+{
+    struct rg_msg_setup setup = make("native", "x");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_env_set(&env, "PATH", "/bin"), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_null(rg_env_get(&env, "hostlist"));
+    assert_string_equal(rg_env_get(&env, "PATH"), "/bin:/run/j");
+    assert_string_equal(rg_env_get(&env, "HYDRA_LAUNCHER"), "ssh");
+    clear(&setup);
+}
+
+static void what_the_user_sets_is_left_alone_and_what_an_image_sets_in_part(void **state)
+{
+    struct rg_msg_setup setup = make("mpirun", "mpirun");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_strv_add(&setup.env, "OMPI_MCA_plm=slurm"), 0);
+    assert_int_equal(rg_env_set(&env, "OMPI_MCA_plm", "slurm"), 0);
+    /* An image's: where daemons come from is not its business, binding is. */
+    assert_int_equal(rg_env_set(&env, "OMPI_MCA_plm_rsh_agent", "ssh"), 0);
+    assert_int_equal(rg_env_set(&env, "OMPI_MCA_hwloc_base_binding_policy", "core"), 0);
+    assert_int_equal(rg_env_set(&env, "OMPI_MCA_btl_tcp_if_exclude", "lo"), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm"), "slurm");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm_rsh_agent"), "/run/j/rsh:reigen-rsh");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_hwloc_base_binding_policy"), "core");
+    assert_null(rg_env_get(&env, "OMPI_MCA_btl_tcp_if_include"));
+    assert_non_null(rg_env_get(&env, "OMPI_MCA_oob_tcp_if_include"));
+    clear(&setup);
+}
+
+static void without_a_directory_nothing_points_into_it(void **state)
+{
+    struct rg_msg_setup setup = make("script", "x");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_engine_env(&setup, "", &env), 0);
+    assert_null(rg_env_get(&env, "HYDRA_LAUNCHER_EXEC"));
+    assert_null(rg_env_get(&env, "PATH"));
+    clear(&setup);
+}
+
+/* --- finding them ----------------------------------------------------------------------------- */
+
+static void put_program(const char *dir, const char *name, const char *script)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "#!/bin/sh\n%s\n", script);
+    fclose(f);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static void remove_program(const char *dir, const char *name)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void an_engine_is_known_by_what_it_says_and_gets_the_ranks(void **state)
+{
+    struct rg_msg_setup setup = make("openmpi", "train"), other = make("hydra", "train");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    char dir[] = "/tmp/rg-engine-XXXXXX";
+
+    (void) state;
+    assert_non_null(mkdtemp(dir));
+    put_program(dir, "mpirun", "echo HYDRA build details:");
+    put_program(dir, "mpirun.openmpi", "echo 'mpirun.openmpi (OpenRTE) 4.1.4'");
+    assert_int_equal(rg_env_set(&env, "PATH", dir), 0);
+    assert_int_equal(rg_env_set(&env, "REIGEN_JOB_DIR", "/run/j"), 0);
+    assert_int_equal(rg_env_set(&env, "PLAIN", "p"), 0);
+    assert_int_equal(rg_env_set(&env, "SECRET", "s"), 0);
+    assert_int_equal(rg_strv_add(&setup.engine_options, "-v"), 0);
+    assert_int_equal(rg_engine_prepare(&setup, &env, &err), 0);
+    static const char *const wanted[] = { "mpirun.openmpi", "-np", "3", "-v", "train" };
+    for (size_t i = 0; i < rg_array_len(wanted); i++)
+        assert_string_equal(setup.command.v[i], wanted[i]);
+    assert_int_equal(setup.command.count, rg_array_len(wanted));
+
+    assert_int_equal(rg_strv_add(&other.secret_env, "SECRET=s"), 0);
+    assert_int_equal(rg_engine_prepare(&other, &env, &err), 0);
+    static const char *const hydra[] = { "mpirun", "-n", "3", "-genvlist", "PLAIN", "train" };
+    for (size_t i = 0; i < rg_array_len(hydra); i++)
+        assert_string_equal(other.command.v[i], hydra[i]);
+    clear(&setup);
+    clear(&other);
+
+    remove_program(dir, "mpirun.openmpi");
+    setup = make("openmpi", "train");
+    assert_int_equal(rg_engine_prepare(&setup, &env, &err), -ENOENT);
+    assert_int_equal(err.exit_code, 127);
+    assert_contains(err.text, "no mpirun of Open MPI in PATH on host a, only");
+    assert_contains(err.text, "HYDRA build details");
+    clear(&setup);
+    remove_program(dir, "mpirun");
+    rmdir(dir);
+}
+
+static void the_users_mpirun_finds_the_hydra_beside_it(void **state)
+{
+    char dir[] = "/tmp/rg-engine-XXXXXX", program[64], path[128];
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_non_null(mkdtemp(dir));
+    put_program(dir, "mpirun", "");
+    snprintf(program, sizeof program, "%s/mpirun", dir);
+    struct rg_msg_setup setup = make("mpirun", program);
+    assert_int_equal(rg_env_set(&env, "PATH", "/bin"), 0);
+    assert_int_equal(rg_engine_prepare(&setup, &env, &err), 0);
+    assert_string_equal(rg_env_get(&env, "PATH"), "/bin");
+    put_program(dir, "mpiexec.hydra", "");
+    assert_int_equal(rg_engine_prepare(&setup, &env, &err), 0);
+    snprintf(path, sizeof path, "%s:/bin", dir);
+    assert_string_equal(rg_env_get(&env, "PATH"), path);
+    assert_int_equal(setup.command.count, 1);
+    remove_program(dir, "mpirun");
+    assert_int_equal(rg_engine_prepare(&setup, &env, &err), -ENOENT);
+    assert_contains(err.text, "reigen run -np 3 -- PROGRAM");
+    remove_program(dir, "mpiexec.hydra");
+    rmdir(dir);
+    clear(&setup);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_engine_is_told_rsh_hosts_and_network),
+        cmocka_unit_test(ranks_of_ours_get_no_host_list_and_their_own_ssh),
+        cmocka_unit_test(what_the_user_sets_is_left_alone_and_what_an_image_sets_in_part),
+        cmocka_unit_test(without_a_directory_nothing_points_into_it),
+        cmocka_unit_test(an_engine_is_known_by_what_it_says_and_gets_the_ranks),
+        cmocka_unit_test(the_users_mpirun_finds_the_hydra_beside_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
