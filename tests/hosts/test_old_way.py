@@ -37,8 +37,9 @@ def share(hosts):
 
 def docker_run(node, share, *words, image='horovod:latest', detached=False):
     options = ['-d'] if detached else ['-i', '--rm']
-    return node.run(['docker', 'run', *options, '--network=host', '-v', f'{share}:/root/.ssh',
-                     image, *words], timeout=180)
+    mount = share if ':' in share else f'{share}:/root/.ssh'
+    return node.run(['docker', 'run', *options, '--network=host', '-v', mount, image, *words],
+                    timeout=180)
 
 
 def wait_for_port(node, port):
@@ -70,6 +71,19 @@ def test_the_image_with_sshd_starts_it_and_makes_the_keys(hosts, share):
     done = docker_run(one, share, 'bash', '-c', f'mpirun -np 2 -H node1:1,node2:1 {RSH_ARGS} '
                                                 'hostname', image='horovod:sshd')
     assert sorted(done.stdout.split()) == ['node1', 'node2'], done.stderr
+
+
+def test_a_share_that_is_complete_may_be_read_only(hosts, share):
+    one = hosts[1]
+    docker_run(one, share, 'reigen', 'sshd')
+    done = docker_run(one, f'{share}:/root/.ssh:ro', 'bash', '-c',
+                      'reigen sshd && ssh -p 12345 node1 hostname')
+    assert done.stdout.endswith('\nnode1\n'), done.stderr
+
+
+def test_a_user_without_a_name_is_told_what_ssh_wants(hosts):
+    done = hosts[1].run(['docker', 'run', '--rm', '--user=4242', 'horovod:sshd', 'reigen', 'sshd'])
+    assert done.returncode == 2 and 'user id 4242 has no entry in /etc/passwd' in done.stderr, done
 
 
 def test_a_host_with_another_key_is_refused(hosts, share):
