@@ -15,30 +15,41 @@ void rg_leftover_init(struct rg_leftover *leftover, const char *job_id)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-static bool in_list(const struct rg_process *list, size_t count, pid_t pid)
+static bool is_in(const pid_t *pids, size_t count, pid_t pid)
 {
     for (size_t i = 0; i < count; i++) {
-        if (list[i].pid == pid)
+        if (pids[i] == pid)
             return true;
     }
     return false;
 }
 
-/* Take what is spared out of the list. Returns its new length. */
+/* The list has parents before children, so one pass marks whole trees. */
+static bool is_kept(const struct rg_process *list, const bool *kept, size_t before, pid_t parent)
+{
+    for (size_t i = before; i-- > 0;) {
+        if (list[i].pid == parent)
+            return kept[i];
+    }
+    /* Below a process that is just going: it will be ours, or its reaper's, at the next look. */
+    return parent != getpid();
+}
+
+/* Take what is spared, and what descends from it, out of the list. Returns its new length. */
 static size_t spare(const pid_t *spared, size_t nspared, struct rg_process *list, size_t count)
 {
-    for (size_t i = 0; i < nspared; i++) {
-        rg_autofree struct rg_process *theirs = NULL;
-        size_t ntheirs = 0, nleft = 0;
-        if (!spared[i] || rg_proctree_descendants(spared[i], &theirs, &ntheirs) < 0)
-            continue;
-        for (size_t k = 0; k < count; k++) {
-            if (list[k].pid != spared[i] && !in_list(theirs, ntheirs, list[k].pid))
-                list[nleft++] = list[k];
-        }
-        count = nleft;
+    rg_autofree bool *kept = calloc(count + 1, sizeof(*kept));
+    size_t nleft = 0;
+
+    if (!kept)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        kept[i] = is_in(spared, nspared, list[i].pid) || is_kept(list, kept, i, list[i].parent);
+    for (size_t i = 0; i < count; i++) {
+        if (!kept[i])
+            list[nleft++] = list[i];
     }
-    return count;
+    return nleft;
 }
 
 size_t rg_leftover_kill(const struct rg_leftover *leftover, const pid_t *spared, size_t nspared)
