@@ -24,4 +24,8 @@ bool rg_fact_package(const char *facts, const char *package, char ret_version[RG
 /* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
 const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
 
+/* What to do about a check, in doctor_require.c: an option of reigen where a container hides what
+ * the host has. "" for a check without a remedy of its own. Static. */
+const char *rg_doctor_remedy(const char *check, bool contained);
+
 #endif

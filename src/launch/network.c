@@ -1,43 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/network.h"
 
-#include <arpa/inet.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "launch/exitcode.h"
+#include "launch/network_address.h"
 
 #define REMEDY                                                                               \
     "let them talk (a firewall?), name a network that connects them with "                   \
     "--network-interface, or give containers the hosts' own network: --network host"
-
-struct address {
-    uint8_t bytes[16];
-    int nbits, prefix; /* nbits: 32 or 128 */
-    char text[INET6_ADDRSTRLEN];
-    char interface[IF_NAMESIZE];
-    int place;
-    bool loopback, local, bridge; /* local: link-local, means nothing elsewhere */
-    bool twice;                   /* another place has it, too */
-    uint32_t npending, nfailed;   /* tries */
-};
 
 struct place_host {
     char *name;
     uint64_t instance;
     uint32_t port;
     int place;
-    struct address *addresses; /* best first */
+    struct rg_net_address *addresses; /* best first */
     int naddresses;
     int chosen;                /* -1: none */
     size_t first_probe, nprobes;
 };
 
 struct candidate {
-    const struct address *net; /* host 0's */
+    const struct rg_net_address *net; /* host 0's */
     int *by_host;              /* indices into each host's addresses */
 };
 
@@ -51,77 +39,6 @@ struct rg_network {
     size_t nprobes;
     char *cidr; /* NULL: not decided */
 };
-
-/* --- addresses -------------------------------------------------------------------------------- */
-
-static bool looks_like_bridge(const char *name)
-{
-    static const char *const prefixes[] = { "docker", "br-",   "veth",   "virbr", "cni",
-                                            "lxc",    "lxdbr", "podman", "cali",  "flannel" };
-
-    for (size_t i = 0; i < rg_array_len(prefixes); i++) {
-        if (rg_str_starts(name, prefixes[i]))
-            return true;
-    }
-    return false;
-}
-
-/* "10.0.0.1/24", or without prefix the whole address; the rest of the text may be a name. */
-static int parse_address(const char *text, struct address *ret_address)
-{
-    struct address a = { 0 };
-    char copy[INET6_ADDRSTRLEN + 8], name[IF_NAMESIZE] = "";
-    size_t length = strcspn(text, " ");
-
-    if (length >= sizeof(copy) || strlen(text + length) > sizeof(name))
-        return -EINVAL;
-    snprintf(copy, sizeof(copy), "%.*s", (int) length, text);
-    snprintf(name, sizeof(name), "%s", text[length] ? text + length + 1 : "");
-    char *slash = strchr(copy, '/');
-    if (slash)
-        *slash++ = '\0';
-    int family = strchr(copy, ':') ? AF_INET6 : AF_INET;
-    int64_t prefix = a.nbits = family == AF_INET6 ? 128 : 32;
-    if (inet_pton(family, copy, a.bytes) != 1 || strlen(copy) >= sizeof(a.text) ||
-        (slash && rg_parse_int("prefix", slash, 0, a.nbits, &prefix, NULL) < 0))
-        return -EINVAL;
-    a.prefix = (int) prefix;
-    strcpy(a.text, copy);
-    strcpy(a.interface, name);
-    a.loopback = strcmp(name, "lo") == 0 ||
-                 (family == AF_INET ? a.bytes[0] == 127 : strcmp(copy, "::1") == 0);
-    a.local = family == AF_INET ? a.bytes[0] == 169 && a.bytes[1] == 254
-                                : a.bytes[0] == 0xfe && (a.bytes[1] & 0xc0) == 0x80;
-    a.bridge = looks_like_bridge(name);
-    *ret_address = a;
-    return 0;
-}
-
-static bool in_net(const struct address *address, const struct address *net)
-{
-    int whole = net->prefix / 8, rest = net->prefix % 8;
-
-    if (address->nbits != net->nbits || memcmp(address->bytes, net->bytes, (size_t) whole) != 0)
-        return false;
-    return rest == 0 || ((address->bytes[whole] ^ net->bytes[whole]) >> (8 - rest)) == 0;
-}
-
-static bool same_net(const struct address *a, const struct address *b)
-{
-    return a->prefix == b->prefix && in_net(a, b);
-}
-
-static void format_net(const struct address *address, char *text, size_t room)
-{
-    uint8_t bytes[16] = { 0 };
-    char plain[INET6_ADDRSTRLEN] = "";
-
-    memcpy(bytes, address->bytes, (size_t) (address->prefix + 7) / 8);
-    if (address->prefix % 8)
-        bytes[address->prefix / 8] &= (uint8_t) (0xff << (8 - address->prefix % 8));
-    inet_ntop(address->nbits == 128 ? AF_INET6 : AF_INET, bytes, plain, sizeof(plain));
-    snprintf(text, room, "%s/%d", plain, address->prefix);
-}
 
 /* --- what the user wants ---------------------------------------------------------------------- */
 
@@ -150,18 +67,18 @@ static bool has_own(const struct rg_strv *wanted, const char *host)
     return false;
 }
 
-static bool matches(const char *entry, const struct address *address)
+static bool matches(const char *entry, const struct rg_net_address *address)
 {
-    struct address net;
+    struct rg_net_address net;
 
-    if (parse_address(entry, &net) == 0)
-        return in_net(address, &net);
+    if (rg_net_address_parse(entry, &net) == 0)
+        return rg_net_address_is_in(address, &net);
     return strcmp(entry, address->interface) == 0;
 }
 
 /* Whether host is to use the address; *ret_asked: somebody said something about this host. */
 static bool is_wanted(const struct rg_strv *wanted, const char *host,
-                      const struct address *address, bool *ret_asked)
+                      const struct rg_net_address *address, bool *ret_asked)
 {
     bool own_only = has_own(wanted, host), hit = false;
 
@@ -200,7 +117,7 @@ static int no_such_interface(const struct rg_network_host *from, const struct rg
 
 /* --- hosts ------------------------------------------------------------------------------------ */
 
-static int rank_address(const struct address *a)
+static int rank_address(const struct rg_net_address *a)
 {
     return (a->loopback ? 4 : 0) + (a->bridge ? 2 : 0) + (a->nbits == 128 ? 1 : 0);
 }
@@ -209,7 +126,7 @@ static int rank_address(const struct address *a)
 static void sort_addresses(struct place_host *host)
 {
     for (int i = 1; i < host->naddresses; i++) {
-        struct address moved = host->addresses[i];
+        struct rg_net_address moved = host->addresses[i];
         int k = i;
         for (; k > 0 && rank_address(&host->addresses[k - 1]) > rank_address(&moved); k--)
             host->addresses[k] = host->addresses[k - 1];
@@ -262,9 +179,9 @@ static int fill_host(const struct rg_network_host *from, const struct rg_strv *w
     for (size_t i = 0; i < wanted->count; i++)
         asked = asked || !strchr(wanted->v[i], '=');
     for (size_t i = 0; i < from->addresses->count; i++) {
-        struct address *address = &host->addresses[host->naddresses];
+        struct rg_net_address *address = &host->addresses[host->naddresses];
         bool any;
-        if (parse_address(from->addresses->v[i], address) < 0 ||
+        if (rg_net_address_parse(from->addresses->v[i], address) < 0 ||
             !is_wanted(wanted, from->name, address, &any))
             continue;
         address->place = host->place;
@@ -279,7 +196,8 @@ static int fill_host(const struct rg_network_host *from, const struct rg_strv *w
 
 static int compare_addresses(const void *x, const void *y)
 {
-    const struct address *a = *(struct address *const *) x, *b = *(struct address *const *) y;
+    const struct rg_net_address *a = *(struct rg_net_address *const *) x;
+    const struct rg_net_address *b = *(struct rg_net_address *const *) y;
 
     if (a->nbits != b->nbits)
         return a->nbits - b->nbits;
@@ -294,7 +212,7 @@ static int find_doubles(struct rg_network *network)
 
     for (int h = 0; h < network->nhosts; h++)
         total += (size_t) network->hosts[h].naddresses;
-    rg_autofree struct address **all = calloc(total + 1, sizeof(*all));
+    rg_autofree struct rg_net_address **all = calloc(total + 1, sizeof(*all));
     if (!all)
         return -ENOMEM;
     for (int h = 0; h < network->nhosts; h++) {
@@ -312,30 +230,30 @@ static int find_doubles(struct rg_network *network)
     return 0;
 }
 
-static bool is_usable(const struct address *address)
+static bool is_usable(const struct rg_net_address *address)
 {
     return !address->loopback && !address->local && !address->twice;
 }
 
 /* --- candidates ------------------------------------------------------------------------------- */
 
-static int find_in_net(const struct place_host *host, const struct address *net)
+static int find_in_net(const struct place_host *host, const struct rg_net_address *net)
 {
     for (int i = 0; i < host->naddresses; i++) {
-        if (is_usable(&host->addresses[i]) && same_net(&host->addresses[i], net))
+        if (is_usable(&host->addresses[i]) && rg_net_address_same_net(&host->addresses[i], net))
             return i;
     }
     return -1;
 }
 
-static int try_candidate(struct rg_network *network, const struct address *net)
+static int try_candidate(struct rg_network *network, const struct rg_net_address *net)
 {
     rg_autofree int *by_host = calloc((size_t) network->nhosts, sizeof(*by_host));
 
     if (!by_host)
         return -ENOMEM;
     for (int c = 0; c < network->ncandidates; c++) {
-        if (same_net(network->candidates[c].net, net))
+        if (rg_net_address_same_net(network->candidates[c].net, net))
             return 0;
     }
     for (int h = 0; h < network->nhosts; h++) {
@@ -375,7 +293,7 @@ static bool is_candidates(const struct rg_network *network, int host, int index)
 
 static int add_probe(struct rg_network *network, int from, int to, int index, size_t *capacity)
 {
-    struct address *address = &network->hosts[to].addresses[index];
+    struct rg_net_address *address = &network->hosts[to].addresses[index];
 
     if (network->nprobes == *capacity) {
         size_t wanted = *capacity ? 2 * *capacity : 64;
@@ -544,7 +462,7 @@ static enum { NO, OPEN, YES } judge_candidate(const struct rg_network *network,
     bool open = false;
 
     for (int h = 0; h < network->nhosts; h++) {
-        const struct address *address =
+        const struct rg_net_address *address =
             &network->hosts[h].addresses[candidate->by_host[h]];
         if (address->nfailed || !network->hosts[h].port)
             return NO;
@@ -559,7 +477,7 @@ static int find_routed(const struct place_host *host)
     bool open = false;
 
     for (int i = 0; i < host->naddresses && host->port; i++) {
-        const struct address *address = &host->addresses[i];
+        const struct rg_net_address *address = &host->addresses[i];
         if (!is_usable(address) || address->nfailed)
             continue;
         if (!address->npending)
@@ -578,7 +496,8 @@ static int list_nets(struct rg_network *network)
     for (int h = 0; h < network->nhosts; h++) {
         if (network->hosts[h].chosen < 0)
             continue;
-        format_net(&network->hosts[h].addresses[network->hosts[h].chosen], net, sizeof(net));
+        const struct place_host *host = &network->hosts[h];
+        rg_net_address_format_net(&host->addresses[host->chosen], net, sizeof(net));
         if (rg_env_get(&seen, net))
             continue;
         if (rg_env_set(&seen, net, "") < 0)

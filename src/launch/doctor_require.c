@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "launch/doctor.h"
+#include "launch/doctor_facts.h"
+#include "launch/exitcode.h"
+#include "spec/require.h"
+
+const char *rg_doctor_remedy(const char *check, bool contained)
+{
+    static const struct {
+        const char *check, *in_container, *on_host;
+    } table[] = {
+        { "shm", "start the containers with --shm-size 1g, or more",
+          "as root on that host: mount -o remount,size=50% /dev/shm" },
+        { "memlock", "start the containers with --ibdevices, or --container-option "
+          "--ulimit=memlock=-1",
+          "raise memlock in /etc/security/limits.conf and log in again" },
+        { "memory", "run fewer ranks there, or raise the container's limit: --container-option "
+          "--memory=SIZE",
+          "run fewer ranks there, such as -H HOST:1" },
+        { "cpus", "run fewer ranks there, or raise the container's limit: --container-option "
+          "--cpus=N",
+          "run fewer ranks there, such as -H HOST:1" },
+        { "nofile", "start the containers with --container-option --ulimit=nofile=65536",
+          "raise nofile in /etc/security/limits.conf and log in again" },
+        { "disk", "make room on that host, or mount a larger directory with --mount",
+          "make room on that host" },
+        { "rdma", "start the containers with --ibdevices, on hosts that have RDMA devices",
+          "load the drivers of the RDMA device on that host, or leave the host out" },
+        { "gpu", "start the containers with --gpus all, on hosts with NVIDIA's container toolkit",
+          "install NVIDIA's driver on that host, or leave the host out" },
+        { "mpi", "use an image that has an MPI, or run without: --engine native",
+          "install an MPI there (Debian: apt-get install openmpi-bin), or run without" },
+        { "python", "use an image that has Python", "install python3 on that host" },
+        { "package", "use an image that has this package",
+          "install it for the Python that is first in PATH there" },
+        { "clock", "let chrony or NTP set that host's clock",
+          "let chrony or NTP set that host's clock" },
+        { "cma", "allow it: --container-option --cap-add=SYS_PTRACE",
+          "allow it: sysctl kernel.yama.ptrace_scope=0" },
+    };
+
+    for (size_t i = 0; i < rg_array_len(table); i++) {
+        if (strcmp(table[i].check, check) == 0)
+            return contained ? table[i].in_container : table[i].on_host;
+    }
+    return "";
+}
+
+/* How much of it the host has; 0: none. value: what to say of it. */
+static uint64_t measure(const struct rg_doctor_host *host, const char *name,
+                        char value[RG_FACT_MAX])
+{
+    static const char *const sizes[] = { "shm", "memlock", "memory" };
+    const char *facts = host->facts ? host->facts : "";
+    uint64_t n[4] = { 0 };
+    unsigned long long total, room;
+
+    strcpy(value, "none");
+    for (size_t i = 0; i < rg_array_len(sizes); i++) {
+        if (strcmp(name, sizes[i]) != 0)
+            continue;
+        rg_fact_numbers(facts, name, 1, n);
+        rg_size_text(n[0], value, RG_FACT_MAX);
+        return n[0];
+    }
+    if (strcmp(name, "disk") == 0) {
+        if (!rg_fact_find(facts, name, 0, value) || sscanf(value, "%llu %llu", &total, &room) != 2)
+            room = 0;
+        rg_size_text(room, value, RG_FACT_MAX);
+        return room;
+    }
+    if (strcmp(name, "cma") == 0) {
+        bool known = rg_fact_numbers(facts, name, 4, n);
+        snprintf(value, RG_FACT_MAX, "%s", known ? strerror((int) n[0]) : "not known");
+        return known && n[0] == 0;
+    }
+    if (strcmp(name, "gpu") == 0 || strcmp(name, "cpus") == 0 || strcmp(name, "nofile") == 0) {
+        rg_fact_numbers(facts, name, 1, n);
+        snprintf(value, RG_FACT_MAX, "%llu", (unsigned long long) n[0]);
+        return n[0];
+    }
+    if (strcmp(name, "rdma") == 0) {
+        rg_fact_numbers(facts, "rdma-devices", 1, n);
+        return rg_fact_find(facts, name, 0, value) && n[0];
+    }
+    if (strcmp(name, "mpi") == 0 || strcmp(name, "python") == 0)
+        return rg_fact_find(facts, name, 0, value);
+    return rg_fact_package(facts, name, value);
+}
+
+static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms,
+                        char value[RG_FACT_MAX])
+{
+    int64_t off = host->clock_ns < 0 ? -host->clock_ns : host->clock_ns;
+
+    snprintf(value, RG_FACT_MAX, "%.3f ms, give or take %.3f ms", (double) host->clock_ns / 1e6,
+             (double) host->clock_bound_ns / 1e6);
+    return (uint64_t) off + host->clock_bound_ns <= limit_ms * RG_NS_PER_MS;
+}
+
+static int require_one(const struct rg_doctor_input *input, const char *word, struct rg_error *err)
+{
+    struct rg_requirement wanted;
+    char value[RG_FACT_MAX];
+    int r = rg_requirement_parse("--require", word, &wanted, err);
+
+    for (int i = 0; r == 0 && i < input->nhosts; i++) {
+        const struct rg_doctor_host *host = &input->hosts[i];
+        bool holds = strcmp(wanted.name, "clock") == 0
+                         ? clock_holds(host, wanted.amount, value)
+                         : measure(host, wanted.name, value) >= wanted.amount;
+        const char *what_to_do = rg_doctor_remedy(wanted.name, input->contained);
+        if (!holds)
+            return rg_error_set_exit(err, EOPNOTSUPP, RG_EXIT_UNAVAILABLE,
+                                     "host %s: --require %s: it has %s; %s", host->name, word,
+                                     value, *what_to_do ? what_to_do
+                                     : rg_doctor_remedy("package", input->contained));
+    }
+    return r;
+}
+
+int rg_doctor_require(const struct rg_doctor_input *input, const struct rg_strv *required,
+                      struct rg_error *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < required->count; i++)
+        r = require_one(input, required->v[i], err);
+    return r;
+}
