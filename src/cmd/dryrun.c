@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "container/runtime.h"
+#include "spec/engine.h"
 
 void rg_shell_quote(struct rg_buf *text, const char *word)
 {
@@ -40,6 +41,25 @@ static int base_env(struct rg_strv *base)
     return rg_strv_add_all(base, environ);
 }
 
+/* What the agent puts in front of the command where it puts mpirun's line together; how that
+ * program is called on the host is found out there. */
+static int print_engine(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
+{
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+
+    if (job->engine != RG_ENGINE_OPENMPI && job->engine != RG_ENGINE_HYDRA)
+        return 0;
+    if (rg_job_engine_options(job, &options) < 0)
+        return -ENOMEM;
+    rg_buf_printf(text, job->engine == RG_ENGINE_OPENMPI ? " mpirun -np %d" : " mpiexec.hydra -n %d",
+                  plan->np);
+    for (size_t i = 0; i < options.count; i++) {
+        rg_buf_printf(text, " ");
+        rg_shell_quote(text, options.v[i]);
+    }
+    return 0;
+}
+
 static int print_rank(const struct rg_plan *plan, const struct rg_job *job, int rank,
                       const struct rg_strv *base, struct rg_buf *text)
 {
@@ -47,7 +67,13 @@ static int print_rank(const struct rg_plan *plan, const struct rg_job *job, int 
 
     if (rg_plan_rank_env(plan, job, rank, base, &env) < 0)
         return -ENOMEM;
-    rg_buf_printf(text, "# rank %d on %s\n", rank, plan->hosts[plan->ranks[rank].host].name);
+    const char *host = plan->hosts[plan->ranks[rank].host].name;
+
+    if (plan->engine)
+        rg_buf_printf(text, "# %s on %s, with hostlist and the engine's variables, see docs/mpi.md\n",
+                      plan->engine, host);
+    else
+        rg_buf_printf(text, "# rank %d on %s\n", rank, host);
     rg_buf_printf(text, "env");
     for (size_t i = 0; i < env.count; i++)
         put_assignment(text, env.v[i]);
@@ -58,6 +84,8 @@ static int print_rank(const struct rg_plan *plan, const struct rg_job *job, int 
     for (size_t i = 0; i < job->share_env.count; i++)
         rg_buf_printf(text, " %s=\"$%s\"", job->share_env.v[i], job->share_env.v[i]);
     rg_buf_printf(text, " \\\n   ");
+    if (print_engine(plan, job, text) < 0)
+        return -ENOMEM;
     for (size_t i = 0; i < job->command.count; i++) {
         rg_buf_printf(text, " ");
         rg_shell_quote(text, job->command.v[i]);

@@ -122,11 +122,10 @@ static void print_set(struct rg_buf *text, const int *v, int count)
     }
 }
 
-static void print_engine_hosts(const struct rg_plan *plan, const struct rg_job *job, int width,
-                               struct rg_buf *text)
+static void print_engine_hosts(const struct rg_plan *plan, int width, struct rg_buf *text)
 {
-    rg_buf_printf(text, ", started by %s (%s) on %s\n  %-*s  slots  how many\n",
-                  job->command.v[0], rg_job_engine_name(job), plan->hosts[0].name, width, "host");
+    rg_buf_printf(text, ", started by %s on %s\n  %-*s  slots  how many\n",
+                  plan->engine, plan->hosts[0].name, width, "host");
     for (int h = 0; h < plan->nhosts; h++)
         rg_buf_printf(text, "  %-*s  %5d  %d\n", width, plan->hosts[h].name,
                       plan->hosts[h].nslots, plan->hosts[h].nplanned);
@@ -142,8 +141,8 @@ void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct 
     }
     rg_buf_printf(text, "job %s: %d rank%s on %d host%s", plan->job_id, plan->np,
                   plan->np == 1 ? "" : "s", plan->nhosts, plan->nhosts == 1 ? "" : "s");
-    if (rg_job_has_engine(job)) {
-        print_engine_hosts(plan, job, width, text);
+    if (plan->engine) {
+        print_engine_hosts(plan, width, text);
         return;
     }
     rg_buf_printf(text, "\n");
