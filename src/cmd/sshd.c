@@ -29,7 +29,7 @@
 
 #define DEFAULT_PORT 12345
 #define KEY_FILE_MAX (1 << 20)
-#define LISTEN_TIMEOUT_NS 10000000000ull
+#define LISTEN_TIMEOUT_NS 30000000000ull
 #define HOST_KEY "reigen_host_key"
 #define EXIT_UNAVAILABLE 69
 #define EXIT_NO_PERMISSION 77

@@ -190,7 +190,7 @@ class Cluster:
                 found += [f'{node.name}: container {name}' for name in node.containers()]
         return found
 
-    def assert_clean(self, timeout=10):
+    def assert_clean(self, timeout=30):
         """Fail with what is left behind on the nodes, if it has not gone within `timeout`."""
         try:
             wait_until(lambda: not self.left_behind(), timeout, 'clean nodes')

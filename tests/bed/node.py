@@ -11,7 +11,7 @@ USER = 'alice'
 USER_ID = 2001
 PATHS = {'root': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
 ORDINARY_PATH = '/usr/local/bin:/usr/bin:/bin'
-DOCKERD_TIMEOUT = 60
+DOCKERD_TIMEOUT = 120
 OWN_PIDS = ('/run/sshd.pid', '/run/docker.pid', f'/run/user/{USER_ID}/libpod/tmp/pause.pid')
 NSENTER = shutil.which('nsenter') or '/usr/bin/nsenter'
 
