@@ -139,33 +139,69 @@ static unsigned long long least_of(const char *group, const char *file)
     }
 }
 
-static void put_memory(void)
+/* The process's group in a hierarchy: behind "0::" for cgroup v2, ":memory:" and the like for v1,
+ * where the folder of that name comes first. "" where there is none. */
+static void find_group(const char *groups, const char *mark, const char *folder, char *ret_group)
 {
-    rg_autofree char *groups = read_text("/proc/self/cgroup");
+    const char *at = groups ? strstr(groups, mark) : NULL;
+    const char *path = at ? at + strlen(mark) : "";
+
+    snprintf(ret_group, PATH_MAX, "%s%.*s", at ? folder : "", (int) strcspn(path, "\n"), path);
+    size_t n = strlen(ret_group);
+    if (n && ret_group[n - 1] == '/')
+        ret_group[n - 1] = '\0';
+}
+
+static void put_memory(const char *groups)
+{
     rg_autofree char *info = read_text("/proc/meminfo");
-    const char *own = groups ? strstr(groups, "0::") : NULL;
-    char group[PATH_MAX] = "", path[PATH_MAX];
+    char group[PATH_MAX];
     unsigned long long total = (unsigned long long) number_of(info, "MemTotal:", 10) * 1024;
     unsigned long long room = (unsigned long long) number_of(info, "MemAvailable:", 10) * 1024;
 
-    if (own)
-        snprintf(group, sizeof(group), "%.*s", (int) strcspn(own + 3, "\n"), own + 3);
-    if (strcmp(group, "/") == 0)
-        group[0] = '\0';
+    find_group(groups, "0::", "", group);
     unsigned long long limit = least_of(group, "memory.max");
     unsigned long long used = least_of(group, "memory.current");
-    if (limit == ULLONG_MAX)
-        limit = least_of("/memory", "memory.limit_in_bytes"); /* cgroup v1 */
+    if (limit == ULLONG_MAX) {
+        find_group(groups, ":memory:", "/memory", group);
+        limit = least_of(group, "memory.limit_in_bytes");
+        used = least_of(group, "memory.usage_in_bytes");
+    }
     if (info && limit >= total)
-        rg_buf_printf(&out, "memory %llu %llu\n", total, room);
-    else if (limit != ULLONG_MAX)
-        rg_buf_printf(&out, "memory %llu %llu\n", limit,
-                      used < limit && limit - used < room ? limit - used : room);
+        limit = total;
+    else if (used < limit && limit - used < room)
+        room = limit - used;
+    if (info)
+        rg_buf_printf(&out, "memory %llu %llu\n", limit, room < limit ? room : limit);
+}
+
+static void put_quota(const char *groups)
+{
+    char group[PATH_MAX], path[PATH_MAX];
+
+    find_group(groups, "0::", "", group);
     if (snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group) >= (int) sizeof(path))
         return;
     rg_autofree char *quota = read_text(path);
-    if (quota && *quota >= '0' && *quota <= '9')
+    if (quota && *quota >= '0' && *quota <= '9') {
         rg_buf_printf(&out, "quota %.*s\n", (int) strcspn(quota, "\n"), quota);
+        return;
+    }
+    find_group(groups, ":cpu,cpuacct:", "/cpu", group);
+    if (!*group)
+        find_group(groups, ":cpu:", "/cpu", group);
+    unsigned long long allowed = least_of(group, "cpu.cfs_quota_us");
+    unsigned long long period = least_of(group, "cpu.cfs_period_us");
+    if (*group && allowed != ULLONG_MAX && period != ULLONG_MAX)
+        rg_buf_printf(&out, "quota %llu %llu\n", allowed, period);
+}
+
+static void put_groups(void)
+{
+    rg_autofree char *groups = read_text("/proc/self/cgroup");
+
+    put_memory(groups);
+    put_quota(groups);
 }
 
 static void put_cma(void)
@@ -297,7 +333,7 @@ int rg_doctor_main(char *const *names)
     put_system();
     put_limits();
     put_disk("shm", "/dev/shm", "");
-    put_memory();
+    put_groups();
     put_cma();
     if (getcwd(cwd, sizeof(cwd)))
         put_disk("disk", ".", cwd);

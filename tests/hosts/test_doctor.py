@@ -59,12 +59,16 @@ def test_small_shm_and_blocked_port_are_found_and_explained(two):
     assert of(found, 'network')[0][0] == 'fail'
 
 
-def test_memory_of_other_processes_in_containers(two):
+def test_limits_of_containers_and_memory_of_other_processes(two):
     """Docker's filter forbids it to all but containers with this capability."""
     level, _, _, value, remedy = of(doctor(two, '--image', 'base'), 'cma', 'node1')[0]
     assert (level, 'seccomp' in value, '--cap-add=SYS_PTRACE' in remedy) == ('warn', True, True)
-    found = doctor(two, '--image', 'base', '--container-option=--cap-add=SYS_PTRACE')
+    found = doctor(two, '--image', 'base', '--container-option=--cap-add=SYS_PTRACE',
+                   '--container-option=--memory=300m', '--container-option=--cpus=0.5')
     assert of(found, 'cma', 'node1')[0][0] == 'ok'
+    for check, limit in ('memory', '300 MiB'), ('cpus', 'limited to 0.5'):
+        level, _, _, value, remedy = of(found, check, 'node2')[0]
+        assert level == 'warn' and limit in value and '--container-option' in remedy
 
 
 def test_table_for_programs(two):
