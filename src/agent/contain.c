@@ -160,6 +160,7 @@ static int hand_over(struct running *run, struct rg_error *err)
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
                           .msg_controllen = sizeof(control.bytes) };
     struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+    char path[PATH_MAX];
 
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -172,8 +173,10 @@ static int hand_over(struct running *run, struct rg_error *err)
     if (r < 0)
         return rg_error_set_exit(err, -r, 125, "the agent in the container hung up: %s",
                                  strerror(-r));
-    /* From here on standard output is the link's alone. */
+    /* From here on standard output is the link's alone, and nobody else has reason to call. */
     close(1);
+    close(rg_steal_fd(&contain->listen_fd));
+    unlink(rg_contain_socket(contain, path, sizeof(path)));
     run->linked = true;
     return 0;
 }

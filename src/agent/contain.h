@@ -68,6 +68,8 @@ int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);
 int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
 /* Put down which runtime's program can remove the container. 0 or -errno. */
 int rg_contain_note_runtime(const struct rg_contain *contain, const char *program);
+/* The path of the socket on which the agent inside calls, into buf, which is returned. */
+const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_t nbytes);
 void rg_contain_remove_dir(struct rg_contain *contain);
 /* Remove what jobs of this user have left behind here: containers and directories. */
 void rg_contain_sweep(struct rg_contain *contain);

@@ -172,19 +172,24 @@ static int copy_program(const char *dir)
     return r;
 }
 
+const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_t nbytes)
+{
+    snprintf(buf, nbytes, "%s/run/" RG_CONTAINER_SOCKET, contain->dir);
+    return buf;
+}
+
 /* Whoever runs inside must be able to call, and to write; the directory above keeps others out. */
-static int listen_in(struct rg_contain *contain, const char *dir)
+static int listen_in(struct rg_contain *contain)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     char path[PATH_MAX];
 
-    snprintf(path, sizeof(path), "%s/run", dir);
+    snprintf(path, sizeof(path), "%s/run", contain->dir);
     if (mkdir(path, 0700) < 0 || chmod(path, contain->container.user ? 0777 : 0700) < 0)
         return -errno;
-    int n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/run/" RG_CONTAINER_SOCKET,
-                     dir);
-    if (n < 0 || (size_t) n >= sizeof(address.sun_path))
+    if (strlen(rg_contain_socket(contain, path, sizeof(path))) >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
     contain->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (contain->listen_fd < 0 ||
         bind(contain->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
@@ -234,7 +239,7 @@ int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)
         *contain->dir = '\0';
         return r;
     }
-    r = listen_in(contain, contain->dir);
+    r = listen_in(contain);
     return r < 0 ? rg_error_set_exit(err, -r, 69, "the agent's socket in %s: %s", contain->dir,
                                      strerror(-r)) : 0;
 }

@@ -21,6 +21,9 @@ static const struct rg_container_symptom symptoms[] = {
     { "error setting rlimit", 125,
       "Docker may not raise a limit here: its daemon lacks CAP_SYS_RESOURCE, which --privileged, "
       "--ibdevices and unlimited --ulimit need" },
+    { "calling the host's side", 125,
+      "the agent in the container may not enter the job's directory on the host: with rootless "
+      "Docker say --user 0:0, where users are remapped --container-option=--userns=host" },
     { "exec format error", 125, "the image is for another architecture than this host" },
     { "bind source path does not exist", 125,
       "a directory to mount is not on this host, or the Docker daemon cannot see it" },

@@ -24,7 +24,15 @@ const struct rg_container_ops *rg_container_find(const char *name)
     return NULL;
 }
 
-/* The last line that is not empty, and that is no mere pointer to the help. */
+/* A pointer to the help, or what the runtime's own log says of the failure's consequences; both may
+ * stand behind the cause. */
+static bool is_aside(const char *line)
+{
+    return rg_str_starts(line, "See 'docker") || rg_str_starts(line, "Run 'docker") ||
+           rg_str_starts(line, "time=\"");
+}
+
+/* The last line that is not empty, and rather none of these. */
 static const char *last_line(const char *said, size_t *ret_length)
 {
     const char *line = said;
@@ -32,8 +40,7 @@ static const char *last_line(const char *said, size_t *ret_length)
 
     while (*said) {
         size_t n = strcspn(said, "\n");
-        bool pointer = rg_str_starts(said, "See 'docker") || rg_str_starts(said, "Run 'docker");
-        if (n > 0 && !pointer) {
+        if (n > 0 && (!is_aside(said) || length == 0 || is_aside(line))) {
             line = said;
             length = n;
         }

@@ -243,6 +243,9 @@ static void failures_are_explained(void **state)
         { &rg_container_docker, "write /x: no space left on device", 125, "docker system prune" },
         { &rg_container_docker, "first\nsomething new\nSee 'docker run --help'.\n", 125,
           "something new" },
+        { &rg_container_docker, "docker: no network x\nSee 'docker run --help'.\n"
+          "time=\"now\" level=error msg=\"context canceled\"\n", 125, "no network x" },
+        { &rg_container_docker, "time=\"now\" msg=\"alone\"\n", 125, "alone" },
         { &rg_container_docker, "", 125, "said nothing" },
         { &rg_container_podman, "Error: cannot find UID/GID for user ada: no subuid ranges", 77,
           "/etc/subuid" },
