@@ -167,6 +167,23 @@ def test_engine_puts_the_command_together_and_keeps_secrets_out_of_it(three, nod
     assert (child.returncode, err) == (0, ''), out + err
 
 
+@pytest.mark.parametrize('name', mpis.NAMES)
+def test_ranks_with_our_runtime_meet_under_an_engine(node1, name):
+    done = reigen_again(node1, name, *HOSTS, '-x', f'REIGEN_LIBRARY={PROGRAMS.library}', '--',
+                        'mpirun', ROOT / 'build/tests/programs/again', '1', '60000', '1')
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == [f'rank {r} of 4' for r in range(4)]
+
+
+def test_torch_distributed_meets_over_two_hosts(node1):
+    # PyTorch takes its time to be loaded.
+    done = reigen(node1, None, '-H', 'node1:1,w2:1', '--no-tag-output', '--', PROGRAMS.python,
+                  ROOT / 'tests/hosts/ranks/gloo.py', timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == ['torch 0 of 2 on box7: 3',
+                                                'torch 1 of 2 on node2: 3']
+
+
 @pytest.mark.parametrize('name', ['openmpi4', 'openmpi5', 'mpich5', 'impi'])
 def test_ranks_are_dealt_round_as_asked(node1, name):
     done = reigen_again(node1, name, '--engine', ENGINE[name], *HOSTS, '--map-by', 'node', '--',
