@@ -70,6 +70,12 @@ def test_mpi4py_works_beside(name):
         (boot, r, 6.0, [r, 3, 6]) for r in range(3)]
 
 
+def test_open_mpi_can_be_asked_for():
+    lines = said(run('openmpi4', 2, PYTHON, RANK, 'beside', beside='openmpi4', REIGEN_BOOT='mpi'))
+    assert [(line['boot'], line['rank'], line['local_size'], line['mpi']) for line in lines] == [
+        ('mpi', r, 2, [r, 2, 3]) for r in range(2)]
+
+
 @pytest.mark.parametrize('name,how,boot', [
     ('mpich5', 'asleep', 'mpi'), ('openmpi5', 'asleep', 'mpi'), ('openmpi4', 'late', 'pmix'),
     ('mpich4', 'late', 'pmi'), ('impi', 'late', 'pmi')])
