@@ -2,8 +2,8 @@
 /*
  * The least that can stand in for ssh between simulated hosts of one machine: what `reigen rsh`
  * costs is measured against it (bench/engines.py). Both ends share a file system, so that a unix
- * socket leads from one host's name spaces to the other's, and the client's own descriptors 0, 1 and
- * 2 travel over it: not one byte of input or output passes through this program.
+ * socket leads from one host's name spaces to the other's, and the client's own descriptors 0, 1
+ * and 2 travel over it: not one byte of input or output passes through this program.
  *
  *   barersh serve FOLDER NAME     run commands for host NAME until killed
  *   barersh [options of ssh] HOST COMMAND...     the client; BARERSH_DIR names the folder

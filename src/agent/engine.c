@@ -113,9 +113,9 @@ static int not_found(const struct rg_msg_setup *setup, bool openmpi, struct rg_b
     bool some = rg_buf_nbytes(others) > 0;
 
     return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
-                             "--engine %s: there is no mpirun of %s in PATH on host %s%s%s; install "
-                             "it there (in the image), or leave --engine out: reigen starts "
-                             "ranks without an MPI",
+                             "--engine %s: there is no mpirun of %s in PATH on host %s%s%s; "
+                             "install it there (in the image), or leave --engine out: reigen "
+                             "starts ranks without an MPI",
                              setup->engine, kind, setup->host, some ? ", only " : "",
                              rg_buf_text(others));
 }
@@ -124,16 +124,16 @@ static int not_found(const struct rg_msg_setup *setup, bool openmpi, struct rg_b
 
 static bool stays_here(const struct rg_msg_setup *setup, const char *entry, size_t length)
 {
-    static const char names[] = "REIGEN_AGENT_SOCKET REIGEN_JOB_DIR REIGEN_RSH REIGEN_HOSTFILE PATH "
-                                "HOSTNAME";
+    static const char names[] = "REIGEN_AGENT_SOCKET REIGEN_JOB_DIR REIGEN_RSH REIGEN_HOSTFILE "
+                                "PATH HOSTNAME";
     rg_autofree char *name = strndup(entry, length);
 
     return !name || rg_str_has_word(names, name) || rg_env_get(&setup->secret_env, name);
 }
 
 /* Hydra hands its whole environment to all ranks, in the clear. What is meant for its own host only
- * stays here, and so does what came by --share-env: the ranks find theirs in what our agent gives to
- * the daemon that starts them. MPICH knows no list of exceptions, so this is one of all others. */
+ * stays here, and so does what came by --share-env: the ranks find theirs in what our agent gives
+ * to the daemon that starts them. MPICH knows no list of exceptions: this is one of all others. */
 static int list_env(const struct rg_msg_setup *setup, const struct rg_strv *env,
                     struct rg_strv *argv)
 {
@@ -185,7 +185,8 @@ static int prefer_neighbours(const char *path, struct rg_strv *env)
             PATH_MAX ||
         access(neighbour, X_OK) < 0)
         return 0;
-    rg_autofree char *value = rg_strf("%.*s:%s", (int) (slash - path), path, old ? old : "/usr/bin");
+    rg_autofree char *value = rg_strf("%.*s:%s", (int) (slash - path), path,
+                                      old ? old : "/usr/bin");
     return value ? rg_env_set(env, "PATH", value) : -ENOMEM;
 }
 

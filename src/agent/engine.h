@@ -4,8 +4,9 @@
  * put together here:
  *
  *   - the environment of every task and remote command (engine_env.c): it tells Open MPI 4 and 5,
- *     MPICH, Intel MPI and pdsh to start their daemons through rsh instead of ssh, which hosts there
- *     are, and which network joins them. Options on a command line win over it, and so does --env;
+ *     MPICH, Intel MPI and pdsh to start their daemons through rsh instead of ssh, which hosts
+ *     there are, and which network joins them. Options on a command line win over it, and so
+ *     does --env;
  *   - the command of the job's only task (engine.c): with --engine openmpi or hydra it becomes that
  *     engine's mpirun, found in PATH and made sure of by what it says of itself.
  *
@@ -29,15 +30,15 @@
 /* An engine starts the ranks of this job, not our agents. */
 bool rg_engine_used(const struct rg_msg_setup *setup);
 
-/* The job's hosts as engines shall call them, NAME:RANKS, appended. Names that mean the engine's own
- * host to an engine there, though another is meant (localhost, 127.0.0.2, the first host's own
+/* The job's hosts as engines shall call them, NAME:RANKS, appended. Names that mean the engine's
+ * own host to an engine there, though another is meant (localhost, 127.0.0.2, the first host's own
  * hostname), become RG_ENGINE_ALIAS with the host's number. 0 or -ENOMEM. */
 int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts);
 #define RG_ENGINE_ALIAS RG_MSG_HOST_ALIAS
 
 /* The engines' variables, set in env, which holds everything else that a task gets. job_dir: the
- * job's directory (jobdir.h), "" when there is none; then nothing that needs it is set. A variable of
- * --env or --share-env is left alone. 0 or -ENOMEM. */
+ * job's directory (jobdir.h), "" when there is none; then nothing that needs it is set. A variable
+ * of --env or --share-env is left alone. 0 or -ENOMEM. */
 int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, struct rg_strv *env);
 
 /* Turn setup->command into what the job's only task runs. env: the task's, whose PATH it is found

@@ -27,8 +27,8 @@ static const struct setting settings[] = {
     /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
     { "OMPI_MCA_plm", TEXT, MUST, "rsh" },
     /* Its daemons want the same one, to start further daemons by above 64 hosts, and our directory
-     * has another name on each host. plm_rsh_no_tree_spawn would make them leave their sessions, and
-     * us blind to their deaths. */
+     * has another name on each host. plm_rsh_no_tree_spawn would make them leave their sessions,
+     * and us blind to their deaths. */
     { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh" },
     /* The hosts and slots are ours, not the allocation's. */
     { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
@@ -49,7 +49,7 @@ static const struct setting settings[] = {
     { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none" },
     { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
-     * options. The interface is that of the first host: its bare name may mean nothing elsewhere. */
+     * options. The interface is the first host's: its bare name may mean nothing elsewhere. */
     { "HYDRA_LAUNCHER", TEXT, MUST, "ssh" },
     { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, "rsh" },
     { "HYDRA_RMK", TEXT, MUST, "user" },

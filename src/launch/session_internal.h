@@ -221,8 +221,8 @@ void session_remotes_fini(struct rg_session *session);
 /* The name of the engine's daemon that this command starts, constant; NULL: it starts none. */
 const char *session_engine_daemon(const char *command);
 /* A daemon ended, though its engine has not hung it up: wait status. What it was killed by or that
- * it is not there becomes the job's cause; of whatever else goes wrong, the engine has the word. One
- * that does not end within 3 s is ended. A script hears of exit codes itself. */
+ * it is not there becomes the job's cause; of whatever else goes wrong, the engine has the word.
+ * One that does not end within 3 s is ended. A script hears of exit codes itself. */
 void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
 /* The engine's process on client asked for a host that the job does not have. */
 void session_engine_refused(struct session_host *client, const char *name, const char *command);

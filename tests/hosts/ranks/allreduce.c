@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank of any MPI: sums 1 to n over all ranks, by payloads of two sizes, and says where it runs, in
- * one line. NO_FINALIZE makes it leave without MPI_Finalize, in which MPICH 4.0 over UCX often hangs
- * with ranks on two hosts: one rank closes connections to others that do not look at theirs any more. */
+/* A rank of any MPI: sums 1 to n over all ranks, by payloads of two sizes, and says where it runs,
+ * in one line. NO_FINALIZE makes it leave without MPI_Finalize, in which MPICH 4.0 over UCX often
+ * hangs with ranks on two hosts: one rank closes connections to others that do not look at theirs
+ * any more. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
