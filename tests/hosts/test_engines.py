@@ -27,6 +27,13 @@ DAEMON = {'openmpi4': 'orted', 'openmpi5': 'prted', 'mpich4': 'hydra_pmi_proxy',
 ENGINE = {'openmpi4': 'openmpi', 'openmpi5': 'openmpi', 'mpich4': 'hydra', 'mpich5': 'hydra',
           'impi': 'hydra'}
 HOSTS = ['-H', 'node1:2,w2:2']
+# A rank's number, host, user, and what came by standard input, which is rank 0's.
+PLACE = """if True:
+    import os, sys
+    rank = os.environ['OMPI_COMM_WORLD_RANK']
+    words = [rank, os.uname().nodename, str(os.getuid())]
+    print(*words, *([sys.stdin.readline().strip()] if rank == '0' else []), flush=True)
+"""
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -226,6 +233,19 @@ def test_root_may_run_it_and_daemons_may_start_daemons(three, name):
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(placed(done.stdout, 6).values()) == ['box7', 'node2', 'node3']
     three.assert_clean()
+
+
+def test_an_unchanged_mpirun_runs_in_containers(clean2):
+    # The image base has Open MPI and python, and nobody has prepared anything else.
+    done = clean2[1].run([PROGRAMS.reigen, 'run', '-H', 'node1:2,node2:2', '--image', 'base', '--',
+                          'mpirun', 'python3', '-c', PLACE], input='word\n', timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == ['0 node1 2001 word', '1 node1 2001',
+                                                '2 node2 2001', '3 node2 2001']
+    gone = clean2[1].run([PROGRAMS.reigen, 'run', '-H', 'node1:1', '--image', 'debian', '--',
+                          'mpirun', 'hostname'], timeout=150)
+    assert gone.returncode == 127, gone.stdout + gone.stderr
+    assert 'mpirun is not installed on host node1' in gone.stderr
 
 
 def test_the_mpirun_beside_intels_own_hydra_is_used(node1):
