@@ -13,15 +13,16 @@
  * Bytes only. Types and reductions are Reigen's business (reduce/reduce.h), so that results are the
  * same bits on all ranks whatever algorithm the MPI takes, and all types are there.
  *
- * Results: 0, or MPI's error code (> 0), which `describe` puts into words; MPI is told to return
+ * Results: 0, or MPI's error code (> 0) or RG_MPI_CLOSED, which `describe` puts into words; MPI is told to return
  * errors rather than to end the program on all communicators made here. *ret_x is untouched on
  * failure.
  *
  * Thread rule: any thread, any time between start and MPI_Finalize. Where MPI was initialised with
  * less than MPI_THREAD_MULTIPLE, calls are made one at a time under a lock of the shim's; the
  * program must then keep out of MPI while Reigen is at work (level SERIALIZED), or Reigen keeps out
- * of it after initialisation (levels FUNNELED and SINGLE: see rg_mpi_usable). Functions block only
- * where it is said.
+ * of it after initialisation (levels FUNNELED and SINGLE: see rg_mpi_usable). When the program
+ * calls MPI_Finalize, it waits until all of Reigen's threads have come out of MPI, and none goes in
+ * again. Functions block only where it is said.
  */
 #ifndef RG_COLL_MPI_SHIM_H
 #define RG_COLL_MPI_SHIM_H
@@ -39,6 +40,9 @@
 #define RG_MPI_ERROR_MAX 1024        /* for describe */
 #define RG_MPI_RANKS_MAX (1 << 24)   /* of a communicator */
 #define RG_MPI_TAG_MAX 32767         /* every MPI allows tags up to here */
+
+/* MPI_Finalize has begun: nothing is done any more. */
+#define RG_MPI_CLOSED (-1)
 
 /* MPI_THREAD_*, which both families number alike. */
 enum { RG_MPI_SINGLE, RG_MPI_FUNNELED, RG_MPI_SERIALIZED, RG_MPI_MULTIPLE };

@@ -134,14 +134,14 @@ def test_ranks_that_are_each_a_world_of_their_own_do_not_use_mpi():
     assert 'rank 1 is rank 0 of 1 of MPI' in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize('planes', ['shm,tcp', 'mpi'])
+@pytest.mark.parametrize('planes, end', [('shm,tcp', []), ('mpi', []), ('mpi', ['finalize'])])
 @pytest.mark.parametrize('name', list(DEBIAN))
-def test_horovods_recipe_for_mpi4py_holds(name, planes):
+def test_horovods_recipe_for_mpi4py_holds(name, planes, end):
     words = ['env', f'REIGEN_PLANES={planes}']
     if planes == 'mpi':
         words += [f'REIGEN_MPI={library(name)}']
     done = start(mpis.mpirun(name, 3, *words, '/usr/bin/python3',
-                             str(ROOT / 'tests/hosts/ranks/recipe.py')),
+                             str(ROOT / 'tests/hosts/ranks/recipe.py'), *end),
                  {**mpis.ordinary_environment(), **mpis.environment(name, beside=name)})
     assert done.returncode == 0, done.stdout + done.stderr
     want = json.dumps({'threads': True, 'enabled': planes == 'mpi',

@@ -47,9 +47,9 @@ void *allocate(size_t nbytes); /* or fail */
 /* argv[index] as a number, or else. */
 long argument(int argc, char **argv, int index, long otherwise);
 
-/* The environment asks for an MPI beside the runtime (beside.c): TEST_MPI is its library, loaded for
- * all to see, and initialised with the level TEST_MPI_LEVEL (0 to 3; else 3), as a program that is
- * linked with it or mpi4py would do. Finalised when the process ends with status 0. */
+/* The environment asks for an MPI beside the runtime (beside.c): TEST_MPI is its library, loaded
+ * for all to see, and initialised with the level TEST_MPI_LEVEL (0 to 3; else 3), as a program that
+ * is linked with it or mpi4py would do. Finalised when the process ends with status 0. */
 void begin_mpi(void);
 /* With TEST_PLANES set: the lines "plane ..." of reigen_describe. */
 void say_planes(void);

@@ -31,7 +31,7 @@ typedef int abi_info;
 
 /* The predefined handles that shim.c uses. */
 struct abi_handles {
-    abi_comm world;
+    abi_comm world, self;
     abi_datatype byte;
     abi_errhandler errors_return;
     abi_info info_null;
@@ -43,7 +43,8 @@ static inline int abi_find_handles(void *library, struct abi_handles *ret_handle
 {
     (void) library;
     (void) ret_missing;
-    *ret_handles = (struct abi_handles){ 0x44000000, 0x4c00010d, 0x54000001, 0x1c000000 };
+    *ret_handles = (struct abi_handles){ 0x44000000, 0x44000001, 0x4c00010d, 0x54000001,
+                                          0x1c000000 };
     return 0;
 }
 

@@ -31,7 +31,7 @@ typedef struct ompi_info_t *abi_info;
 
 /* The predefined handles that shim.c uses; constant once found. */
 struct abi_handles {
-    abi_comm world;
+    abi_comm world, self;
     abi_datatype byte;
     abi_errhandler errors_return;
     abi_info info_null;
@@ -41,18 +41,19 @@ struct abi_handles {
 static inline int abi_find_handles(void *library, struct abi_handles *ret_handles,
                                    const char **ret_missing)
 {
-    const char *const names[] = { "ompi_mpi_comm_world", "ompi_mpi_byte",
+    const char *const names[] = { "ompi_mpi_comm_world", "ompi_mpi_comm_self", "ompi_mpi_byte",
                                   "ompi_mpi_errors_return", "ompi_mpi_info_null" };
-    void *found[4];
+    void *found[5];
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         found[i] = dlsym(library, names[i]);
         if (!found[i]) {
             *ret_missing = names[i];
             return -1;
         }
     }
-    *ret_handles = (struct abi_handles){ found[0], found[1], found[2], found[3] };
+    *ret_handles = (struct abi_handles){ found[0], found[1], found[2], found[3],
+                                          found[4] };
     return 0;
 }
 

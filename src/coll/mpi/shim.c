@@ -9,9 +9,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef RG_MPI_ABI_MPICH
@@ -19,6 +21,9 @@
 #else
 #include "coll/mpi/abi_ompi.h"
 #endif
+
+typedef int (*copy_fn)(abi_comm comm, int keyval, void *extra, void *value, void *copy, int *flag);
+typedef int (*delete_fn)(abi_comm comm, int keyval, void *value, void *extra);
 
 /* name, arguments: every function returns an int. */
 #define FUNCTIONS(F)                                                                              \
@@ -38,6 +43,8 @@
     F(Comm_create_group, (abi_comm comm, abi_group group, int tag, abi_comm *some))               \
     F(Comm_split_type, (abi_comm comm, int type, int key, abi_info info, abi_comm *some))         \
     F(Comm_set_errhandler, (abi_comm comm, abi_errhandler handler))                               \
+    F(Comm_create_keyval, (copy_fn copy, delete_fn delete, int *keyval, void *extra))             \
+    F(Comm_set_attr, (abi_comm comm, int keyval, void *value))                                    \
     F(Comm_free, (abi_comm *comm))                                                                \
     F(Isend, (const void *from, int count, abi_datatype type, int to, int tag, abi_comm comm,     \
               abi_request *request))                                                              \
@@ -62,10 +69,15 @@ static const char *const names[] = {
     FUNCTIONS(NAME)
 };
 
+#define LET_GO_NAPS 20000 /* of 100 us */
+
 static struct abi_handles handles;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* held where calls go one at a time */
 static bool one_at_a_time = true;
 static pid_t initialised_by; /* 0: not by us */
+static atomic_int ninside;   /* calls under way */
+static atomic_bool closing;  /* MPI_Finalize has begun */
+static bool watched;         /* it will be seen to begin */
 
 static int bind_mpi(void *library, const char **ret_missing)
 {
@@ -101,16 +113,24 @@ static abi_comm comm_of(const struct rg_mpi_comm *comm)
     return handle;
 }
 
-static void enter(void)
+/* Before every call but those of MPI's life. False: MPI is being finalised. */
+static bool enter(void)
 {
+    atomic_fetch_add(&ninside, 1);
+    if (atomic_load(&closing)) {
+        atomic_fetch_sub(&ninside, 1);
+        return false;
+    }
     if (one_at_a_time)
         pthread_mutex_lock(&turn);
+    return true;
 }
 
 static void leave(void)
 {
     if (one_at_a_time)
         pthread_mutex_unlock(&turn);
+    atomic_fetch_sub(&ninside, 1);
 }
 
 /* After a call that made a request: leaves. */
@@ -135,7 +155,43 @@ static bool finalized(void)
 {
     int flag = 0;
 
-    return mpi.Finalized(&flag) == 0 && flag;
+    return atomic_load(&closing) || (mpi.Finalized(&flag) == 0 && flag);
+}
+
+static int copy_nothing(abi_comm comm, int keyval, void *extra, void *value, void *copy, int *flag)
+{
+    (void) comm;
+    (void) keyval;
+    (void) extra;
+    (void) value;
+    (void) copy;
+    *flag = 0;
+    return 0;
+}
+
+/* MPI_Finalize, called by the program in any thread, begins by deleting what is attached to
+ * MPI_COMM_SELF. Threads of ours that are in MPI come out of it first. */
+static int let_go(abi_comm comm, int keyval, void *value, void *extra)
+{
+    struct timespec nap = { 0, 100000 };
+
+    (void) comm;
+    (void) keyval;
+    (void) value;
+    (void) extra;
+    atomic_store(&closing, true);
+    for (int i = 0; i < LET_GO_NAPS && atomic_load(&ninside) > 0; i++)
+        nanosleep(&nap, NULL);
+    return 0;
+}
+
+static void watch_for_the_end(void)
+{
+    int keyval;
+
+    if (!watched && mpi.Comm_create_keyval(copy_nothing, let_go, &keyval, NULL) == 0 &&
+        mpi.Comm_set_attr(handles.self, keyval, NULL) == 0)
+        watched = true;
 }
 
 /* The level decides whether there is a lock; it is asked for before anything moves. */
@@ -146,6 +202,8 @@ static int level(int *ret_level)
     if (code != 0)
         return code;
     one_at_a_time = given < RG_MPI_MULTIPLE;
+    if (given >= RG_MPI_SERIALIZED)
+        watch_for_the_end();
     *ret_level = given;
     return 0;
 }
@@ -180,7 +238,9 @@ static void describe(int code, char *text, size_t nbytes)
     char whole[ABI_ERROR_STRING_MAX] = "";
     int length = 0;
 
-    if (mpi.Error_string(code, whole, &length) != 0 || !whole[0])
+    if (code == RG_MPI_CLOSED)
+        snprintf(whole, sizeof(whole), "MPI has been finalised; shut Reigen down before");
+    else if (mpi.Error_string(code, whole, &length) != 0 || !whole[0])
         snprintf(whole, sizeof(whole), "MPI error %d", code);
     snprintf(text, nbytes, "%s", whole);
 }
@@ -208,7 +268,8 @@ static int adopt(abi_comm handle, bool ours, struct rg_mpi_comm *ret_comm)
 
 static int world(struct rg_mpi_comm *ret_comm)
 {
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = adopt(handles.world, false, ret_comm);
 
     leave();
@@ -219,7 +280,8 @@ static int dup_comm(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm
 {
     abi_comm copy;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Comm_dup(comm_of(comm), &copy);
 
     if (code == 0)
@@ -234,7 +296,8 @@ static int subset(const struct rg_mpi_comm *comm, const int *ranks, int n, int t
     abi_group all, some;
     abi_comm made;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Comm_group(comm_of(comm), &all);
 
     if (code == 0) {
@@ -255,7 +318,8 @@ static int local(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm)
 {
     abi_comm made;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Comm_split_type(comm_of(comm), ABI_COMM_TYPE_SHARED, comm->rank,
                                    handles.info_null, &made);
 
@@ -269,9 +333,9 @@ static void free_comm(struct rg_mpi_comm *comm)
 {
     abi_comm handle = comm_of(comm);
 
-    enter();
-    if (!finalized())
-        mpi.Comm_free(&handle);
+    if (!enter())
+        return;
+    mpi.Comm_free(&handle);
     leave();
 }
 
@@ -282,7 +346,8 @@ static int isend(const struct rg_mpi_comm *comm, const void *from, int nbytes, i
 {
     abi_request request;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Isend(from, nbytes, handles.byte, to, tag, comm_of(comm), &request);
 
     return made_request(code, &request, ret_request);
@@ -293,7 +358,8 @@ static int irecv(const struct rg_mpi_comm *comm, void *to, int nbytes, int from,
 {
     abi_request request;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Irecv(to, nbytes, handles.byte, from, tag, comm_of(comm), &request);
 
     return made_request(code, &request, ret_request);
@@ -304,7 +370,8 @@ static int ibcast(const struct rg_mpi_comm *comm, void *data, int nbytes, int ro
 {
     abi_request request;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Ibcast(data, nbytes, handles.byte, root, comm_of(comm), &request);
 
     return made_request(code, &request, ret_request);
@@ -315,7 +382,8 @@ static int iallgather(const struct rg_mpi_comm *comm, const void *from, void *to
 {
     abi_request request;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Iallgather(from, nbytes, handles.byte, to, nbytes, handles.byte, comm_of(comm),
                               &request);
 
@@ -327,7 +395,8 @@ static int iallgatherv(const struct rg_mpi_comm *comm, const void *from, void *t
 {
     abi_request request;
 
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Iallgatherv(from ? from : ABI_IN_PLACE, counts[comm->rank], handles.byte, to,
                                counts, displs, handles.byte, comm_of(comm), &request);
 
@@ -339,9 +408,9 @@ static void nudge(const struct rg_mpi_comm *comm)
 {
     int flag = 0;
 
-    enter();
-    if (!finalized())
-        mpi.Iprobe(comm->rank, RG_MPI_TAG_MAX, comm_of(comm), &flag, ABI_STATUS_IGNORE);
+    if (!enter())
+        return;
+    mpi.Iprobe(comm->rank, RG_MPI_TAG_MAX, comm_of(comm), &flag, ABI_STATUS_IGNORE);
     leave();
 }
 
@@ -351,7 +420,8 @@ static int test(struct rg_mpi_request *request, bool *ret_done)
     int flag = 0;
 
     memcpy(&handle, &request->handle, sizeof(handle));
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Test(&handle, &flag, ABI_STATUS_IGNORE);
 
     leave();
@@ -366,7 +436,8 @@ static int cancel(struct rg_mpi_request *request)
     abi_request handle;
 
     memcpy(&handle, &request->handle, sizeof(handle));
-    enter();
+    if (!enter())
+        return RG_MPI_CLOSED;
     int code = mpi.Cancel(&handle);
 
     leave();

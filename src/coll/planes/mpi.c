@@ -11,8 +11,9 @@
 #include "coll/reduce/reduce.h"
 
 #define SCORE 150 /* above tcp's: who has asked for this plane has reasons */
-#define TAG_SOME 1
-#define TAG_ALL 2
+/* Of MPI_Comm_create_group; unlike what a program would take. */
+#define TAG_SOME 21063
+#define TAG_ALL 21064
 
 /* ---- rounds */
 

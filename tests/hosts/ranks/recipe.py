@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's documented way of using mpi4py beside it, as a rank of mpirun: JSON in one line."""
+"""Horovod's documented way of using mpi4py beside it, as a rank of mpirun: JSON in one line.
+
+usage: recipe.py [finalize]
+    finalize  MPI is finalised first, and shutdown left to the end of the process
+"""
 import json
 import os
+import sys
 
 import numpy
 import reigen
@@ -21,4 +26,7 @@ for step in range(50):
     sums.append(theirs)
 found = {'threads': threads, 'enabled': hvd.mpi_enabled(), 'sum': sum(sums)}
 os.write(1, f'{json.dumps(found)}\n'.encode())
-hvd.shutdown()
+if 'finalize' in sys.argv:
+    MPI.Finalize()
+else:
+    hvd.shutdown()
