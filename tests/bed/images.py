@@ -23,6 +23,7 @@ from . import cluster as clusters
 from .node import BedError, Node
 
 HERE = Path(__file__).parent
+EXAMPLES = clusters.ROOT / 'examples'
 SUITE = 'bookworm'
 BUILD_TIMEOUT = 900
 SLIM = ''.join(f'path-exclude=/usr/share/{d}/*\n' for d in ('doc', 'man', 'locale', 'info'))
@@ -33,7 +34,9 @@ RECIPES = {
     'base': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-server openssh-client openmpi-bin procps iproute2') +
         ' && rm -f /etc/ssh/ssh_host_* && mkdir -p /run/sshd\n',
-    'trainer': 'FROM {base}\nRUN ' + APT.format('python3 python3-torch python3-numpy') + '\n',
+    'trainer': 'FROM {debian}\nRUN ' + APT.format(
+        'python3 python-is-python3 python3-torch python3-numpy') +
+        '\nCOPY examples/ /examples/\n',
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-client mpich procps iproute2') + '\n',
     # No shell, no package manager: an interpreter and what it loads.
@@ -182,7 +185,7 @@ def recipe(name):
     for other in ('debian', 'base'):
         if '{' + other + '}' in text:
             text = text.replace('{' + other + '}', recipe(other))
-    return make(name, key(text, *(p.read_bytes() for p in program_sources(name))),
+    return make(name, key(text, *(p.read_bytes() for p in sources(name))),
                 lambda library, tag: build_recipe(library, tag, name, text))
 
 
@@ -293,7 +296,10 @@ def settle(root):
     (root / 'etc/resolv.conf').unlink(missing_ok=True)
 
 
-def program_sources(name):
+def sources(name):
+    """The files of ours that an image is made from."""
+    if name == 'trainer':
+        return sorted(p for p in EXAMPLES.rglob('*') if p.is_file() and p.suffix != '.pyc')
     return [HERE / 'program.c'] if name in ('musl', 'scratch-static') else []
 
 
@@ -301,7 +307,10 @@ def build_recipe(library, tag, name, text):
     with tempfile.TemporaryDirectory(dir=folder(), prefix='context-') as temporary:
         context = Path(temporary)
         (context / 'Dockerfile').write_text(text)
-        if name == 'scratch-static':
+        if name == 'trainer':
+            shutil.copytree(EXAMPLES, context / 'examples',
+                            ignore=shutil.ignore_patterns('__pycache__'))
+        elif name == 'scratch-static':
             compile_musl(context / 'program', '-static')
         elif name == 'musl':
             make_musl(context)
