@@ -13,9 +13,9 @@
  * Bytes only. Types and reductions are Reigen's business (reduce/reduce.h), so that results are the
  * same bits on all ranks whatever algorithm the MPI takes, and all types are there.
  *
- * Results: 0, or MPI's error code (> 0) or RG_MPI_CLOSED, which `describe` puts into words; MPI is told to return
- * errors rather than to end the program on all communicators made here. *ret_x is untouched on
- * failure.
+ * Results: 0, or MPI's error code (> 0) or RG_MPI_CLOSED, which `describe` puts into words; MPI is
+ * told to return errors rather than to end the program on all communicators made here. *ret_x is
+ * untouched on failure.
  *
  * Thread rule: any thread, any time between start and MPI_Finalize. Where MPI was initialised with
  * less than MPI_THREAD_MULTIPLE, calls are made one at a time under a lock of the shim's; the
