@@ -102,7 +102,8 @@ struct rg_job {
 void rg_job_init(struct rg_job *job);
 void rg_job_fini(struct rg_job *job);
 
-/* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM, -E2BIG, -EINVAL. */
+/* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM,
+ * -E2BIG, -EINVAL. */
 int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err);
 
 /* Rules over several fields: a command is there, np within range, json excludes pty, ... Each

@@ -101,9 +101,9 @@ void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
 void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
 {
     /* What was read from the connection cannot be read again, so a directory must be known to have
-     * room first. $e: why each directory would not do; $s: where the bytes are, once they came; $t: a name
-     * that is ours alone, whatever other jobs and hosts do in the same directory now. Every
-     * program that this starts costs 64 hosts as much as it costs one, 64 times. */
+     * room first. $e: why each directory would not do; $s: where the bytes are, once they came;
+     * $t: a name that is ours alone, whatever other jobs and hosts do in the same directory now.
+     * Every program that this starts costs 64 times as much with 64 hosts. */
     rg_buf_printf(text,
                   "umask 077; e=; s=; for d in " CACHES "; do "
                   "case $d in /reigen) continue;; esac; t=$d/.new-%s-%d; "
