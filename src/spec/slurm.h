@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What Slurm tells a process through its environment: lists of nodes ("n[1-3,7],x-[01-04]"),
+ * layouts ("4,1(x2)"), the allocation that holds it, and the GPUs it was given.
+ *
+ * Nothing here asks Slurm or reads the process's own environment: it is passed, as a list of
+ * NAME=VALUE (rg_slurm_environment borrows the caller's own). All text is treated as foreign: what
+ * it may unfold to is bounded by RG_SLURM_NODES_MAX.
+ *
+ * Thread rule: any thread, one object at a time. Nothing blocks.
+ */
+#ifndef RG_SPEC_SLURM_H
+#define RG_SPEC_SLURM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "spec/job.h"
+
+#define RG_SLURM_NODES_MAX RG_JOB_HOSTS_MAX
+#define RG_SLURM_GROUPS_MAX 128 /* components of a heterogeneous job */
+
+/* The process's own environment as a list; borrowed from it, never to be freed or changed. */
+struct rg_strv rg_slurm_environment(void);
+
+/* Unfold a list of nodes, in its order, and append the names to ret_names. Numbers keep their
+ * leading zeros; several brackets in one name multiply, the last one turning fastest. what names
+ * the variable or option in errors. 0, -EINVAL, -E2BIG (more than RG_SLURM_NODES_MAX), -ENOMEM;
+ * after an error some may have been appended. */
+int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names,
+                   struct rg_error *err);
+
+/* "4,1(x2)" for nnodes nodes to 4, 1, 1: ret_counts has room for nnodes. A single number without
+ * "(x...)" stands for all. 0, -EINVAL (not of that form, another number of nodes, a number outside
+ * 1 to RG_JOB_RANKS_MAX). */
+int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_counts,
+                    struct rg_error *err);
+
+struct rg_slurm_node {
+    char *name;
+    int ntasks; /* that the layout puts there; 0: not told */
+    int ncpus;  /* of the node that the job holds; 0: not told */
+    int group;  /* component of a heterogeneous job, else 0 */
+};
+
+/* What part of what Slurm holds for us is meant. */
+enum rg_slurm_scope {
+    RG_SLURM_JOB, /* all nodes of the job, with all components of a heterogeneous one */
+    RG_SLURM_STEP /* the nodes of the step that this process is a task of */
+};
+
+struct rg_slurm_allocation {
+    char *job_id;                /* digits */
+    char *step_id;               /* digits, of the step this process is a task of; NULL: of none */
+    char *node;                  /* the node this process is on (SLURMD_NODENAME); NULL: of none */
+    struct rg_slurm_node *nodes; /* in Slurm's order: task 0 is on the first */
+    size_t nnodes;
+    struct rg_strv group_ids;    /* the components' job ids; empty unless heterogeneous */
+    int ntasks;                  /* tasks of the step; for RG_SLURM_JOB what was asked for; 0: not told */
+    int procid;                  /* this task's number in the step, or -1 */
+    int localid;                 /* its number on its node, or -1 */
+    int nodeid;                  /* its node's place in the step, or -1 */
+    int cpus_per_task;           /* 1 unless asked for */
+    bool tasks_asked;            /* the user told the number of tasks (-n, --ntasks-per-node) */
+    struct rg_strv gpus;         /* see rg_slurm_gpus; as seen from this process's node */
+    int gpus_per_node;           /* how many, by name or by SLURM_GPUS_ON_NODE; 0: none known */
+};
+
+#define RG_AUTO_SLURM_ALLOCATION rg_cleanup(rg_slurm_allocation_fini)
+
+void rg_slurm_allocation_fini(struct rg_slurm_allocation *allocation);
+
+/* Whether the environment is one that Slurm made: of an allocation; of a task in a step of srun's
+ * (salloc's interactive shell and sbatch's script are none). */
+bool rg_slurm_in_job(const struct rg_strv *env);
+bool rg_slurm_in_step(const struct rg_strv *env);
+
+/* 0; -ENOENT when it is not in Slurm's hands (for RG_SLURM_STEP: not in a step); -EINVAL when a
+ * variable cannot be understood or two of them disagree; -E2BIG, -ENOMEM. */
+int rg_slurm_allocation_read(const struct rg_strv *env, enum rg_slurm_scope scope,
+                             struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
+
+/* How many ranks node i holds: for RG_SLURM_JOB the tasks the user asked for come first; then the
+ * GPUs of a node; then its CPUs divided by the CPUs per task; at least 1. */
+int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_scope scope,
+                   size_t i);
+
+/* The GPUs this process may use, by the names a container runtime takes (indices or UUIDs of this
+ * node). What Slurm gave (SLURM_STEP_GPUS, else SLURM_JOB_GPUS) bounds them; NV_GPU, then
+ * NVIDIA_VISIBLE_DEVICES choose among those; where Slurm tells nothing they stand for themselves,
+ * and CUDA_VISIBLE_DEVICES after them. ret_told: whether any of them was there at all, so that an
+ * empty list means "none". 0, -EINVAL (asks for one that Slurm did not give; not a list), -ENOMEM. */
+int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret_told,
+                  struct rg_error *err);
+
+#endif

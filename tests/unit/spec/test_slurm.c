@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/slurm.h"
+#include "unit.h"
+
+static void check_nodes(const char *text, const char *expected)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    char line[512] = "";
+
+    assert_int_equal(rg_slurm_nodes("NODES", text, &names, NULL), 0);
+    for (size_t i = 0; i < names.count; i++)
+        snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", i ? " " : "",
+                 names.v[i]);
+    assert_string_equal(line, expected);
+}
+
+static void node_lists_unfold_in_order_with_their_zeros(void **state)
+{
+    (void) state;
+    check_nodes("n1", "n1");
+    check_nodes("node[1-3,7],x-[01-04]",
+                "node1 node2 node3 node7 x-01 x-02 x-03 x-04");
+    check_nodes("a[8-11]", "a8 a9 a10 a11");
+    check_nodes("a[098-101]", "a098 a099 a100 a101");
+    check_nodes("rack[0-1]n[1-2]", "rack0n1 rack0n2 rack1n1 rack1n2");
+    check_nodes("n[1-2]-ib.cluster,gpu-b.x_y", "n1-ib.cluster n2-ib.cluster gpu-b.x_y");
+    check_nodes("b,a,b", "b a b");
+}
+
+static void broken_node_lists_are_refused_with_an_example(void **state)
+{
+    static const char *const broken[] = { "", ",", "n1,", ",n1", "n[", "n[]", "n[1", "n[1-]",
+                                          "n[-1]", "n[3-1]", "n[1,]", "n[a-b]", "n]", "n[1]]",
+                                          "n[1-2-3]", "n 1", "n;reboot", "-n", "n[0000000001]",
+                                          "n[1[2]]", "n1\n" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(broken); i++) {
+        rg_autostrv struct rg_strv names = RG_STRV_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        if (rg_slurm_nodes("SLURM_NODELIST", broken[i], &names, &err) != -EINVAL)
+            fail_msg("\"%s\" was taken", broken[i]);
+        assert_contains(err.text, "SLURM_NODELIST: \"");
+        assert_contains(err.text, "write for example n1,n[3-5,08]");
+    }
+}
+
+static void node_lists_that_unfold_beyond_all_bounds_are_refused(void **state)
+{
+    static const char *const huge[] = { "n[1-999999999]", "a[1-1000]b[1-1000]c[1-1000]",
+                                        "a[1-16000],b[1-16000]" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(huge); i++) {
+        rg_autostrv struct rg_strv names = RG_STRV_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        assert_int_equal(rg_slurm_nodes("X", huge[i], &names, &err), -E2BIG);
+        assert_contains(err.text, "more than 16384 nodes");
+    }
+}
+
+static void layouts_unfold_to_one_number_a_node(void **state)
+{
+    int counts[4] = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_slurm_counts("T", "4,1(x2)", 3, counts, NULL), 0);
+    assert_int_equal(counts[0], 4);
+    assert_int_equal(counts[1], 1);
+    assert_int_equal(counts[2], 1);
+    assert_int_equal(rg_slurm_counts("T", "2(x2),3,1", 4, counts, NULL), 0);
+    assert_int_equal(counts[1], 2);
+    assert_int_equal(counts[2], 3);
+    assert_int_equal(rg_slurm_counts("T", "7", 4, counts, NULL), 0);
+    assert_int_equal(counts[3], 7);
+}
+
+static void broken_layouts_are_refused_and_change_nothing(void **state)
+{
+    static const char *const broken[] = { "", "4,", ",4", "4(x", "4(x2", "4(x0)", "0", "x",
+                                          "4(x3),1", "1,1,1,1", "1,1", "-1", "4 1 1", "1(x3)2",
+                                          "99999999(x3)" };
+    int counts[3] = { 5, 5, 5 };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(broken); i++) {
+        struct rg_error err = RG_ERROR_INIT;
+        if (rg_slurm_counts("TASKS", broken[i], 3, counts, &err) != -EINVAL)
+            fail_msg("\"%s\" was taken", broken[i]);
+        assert_contains(err.text, "TASKS: \"");
+    }
+    assert_int_equal(counts[0] + counts[1] + counts[2], 15);
+}
+
+/* The environment that several lines make. */
+static struct rg_strv env_of(const char *const *lines)
+{
+    struct rg_strv env = RG_STRV_INIT;
+
+    for (; *lines; lines++)
+        assert_int_equal(rg_strv_add(&env, *lines), 0);
+    return env;
+}
+
+#define ENV(...) env_of((const char *const[]){ __VA_ARGS__, NULL })
+
+static void an_allocation_is_read_with_its_uneven_layout(void **state)
+{
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]", "SLURM_TASKS_PER_NODE=4,1(x2)",
+            "SLURM_JOB_CPUS_PER_NODE=4,2(x2)", "SLURM_NTASKS=6");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+
+    (void) state;
+    assert_true(rg_slurm_in_job(&env));
+    assert_false(rg_slurm_in_step(&env));
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_JOB, &a, NULL), 0);
+    assert_string_equal(a.job_id, "12");
+    assert_null(a.step_id);
+    assert_int_equal(a.nnodes, 3);
+    assert_string_equal(a.nodes[2].name, "n3");
+    assert_int_equal(a.nodes[0].ntasks, 4);
+    assert_int_equal(a.nodes[0].ncpus, 4);
+    assert_int_equal(a.nodes[2].ncpus, 2);
+    assert_int_equal(a.procid, -1);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 0), 4);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 1), 1);
+}
+
+static void a_step_is_read_with_its_own_nodes_and_the_jobs_cpus(void **state)
+{
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]", "SLURM_JOB_CPUS_PER_NODE=4,6,8",
+            "SLURM_STEP_ID=3", "SLURM_STEP_NODELIST=n[2-3]", "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+            "SLURM_TASKS_PER_NODE=1(x2)", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_NODEID=1",
+            "SLURM_LOCALID=0", "SLURMD_NODENAME=n3", "SLURM_CPUS_PER_TASK=2");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+
+    (void) state;
+    assert_true(rg_slurm_in_step(&env));
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_STEP, &a, NULL), 0);
+    assert_string_equal(a.step_id, "3");
+    assert_string_equal(a.node, "n3");
+    assert_int_equal(a.nnodes, 2);
+    assert_int_equal(a.nodes[1].ncpus, 8);
+    assert_int_equal(a.procid, 1);
+    assert_int_equal(a.localid, 0);
+    assert_int_equal(a.nodeid, 1);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_STEP, 0), 3);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_STEP, 1), 4);
+}
+
+static void gpus_of_the_allocation_give_the_slots_unless_tasks_were_asked_for(void **state)
+{
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n[1-2]", "SLURM_TASKS_PER_NODE=1(x2)",
+            "SLURM_JOB_CPUS_PER_NODE=16(x2)", "SLURM_JOB_GPUS=4,5,7", "CUDA_VISIBLE_DEVICES=0,1,2");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 }, b = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_JOB, &a, NULL), 0);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 1), 3);
+    assert_string_equal(a.gpus.v[2], "7");
+    assert_int_equal(rg_env_set(&env, "SLURM_NTASKS_PER_NODE", "1"), 0);
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_JOB, &b, NULL), 0);
+    assert_int_equal(rg_slurm_slots(&b, RG_SLURM_JOB, 1), 1);
+}
+
+static void components_of_a_heterogeneous_job_stand_one_after_the_other(void **state)
+{
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=20", "SLURM_HET_SIZE=2", "SLURM_JOB_ID_HET_GROUP_0=20",
+            "SLURM_JOB_ID_HET_GROUP_1=21", "SLURM_JOB_NODELIST_HET_GROUP_0=n1",
+            "SLURM_JOB_NODELIST_HET_GROUP_1=n[2-3]", "SLURM_TASKS_PER_NODE_HET_GROUP_0=1",
+            "SLURM_TASKS_PER_NODE_HET_GROUP_1=2(x2)", "SLURM_JOB_NODELIST=n1");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_JOB, &a, NULL), 0);
+    assert_int_equal(a.nnodes, 3);
+    assert_int_equal(a.group_ids.count, 2);
+    assert_string_equal(a.group_ids.v[1], "21");
+    assert_int_equal(a.nodes[0].group, 0);
+    assert_int_equal(a.nodes[2].group, 1);
+    assert_int_equal(a.nodes[2].ntasks, 2);
+}
+
+static void what_is_no_allocation_or_step_is_told_with_a_remedy(void **state)
+{
+    rg_autostrv struct rg_strv none = ENV("HOME=/home/a");
+    rg_autostrv struct rg_strv batch = ENV("SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n1");
+    rg_autostrv struct rg_strv shell = ENV("SLURM_JOB_ID=1", "SLURM_STEP_ID=4294967290",
+                                           "SLURM_PROCID=0", "SLURM_STEP_NODELIST=n1");
+    rg_autostrv struct rg_strv empty = ENV("SLURM_JOB_ID=1");
+    rg_autostrv struct rg_strv other = ENV("SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n[1-2]",
+                                           "SLURM_TASKS_PER_NODE=1(x3)");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(rg_slurm_allocation_read(&none, RG_SLURM_JOB, &a, &err), -ENOENT);
+    assert_contains(err.text, "salloc -N 2");
+    assert_int_equal(rg_slurm_allocation_read(&batch, RG_SLURM_STEP, &a, &err), -ENOENT);
+    assert_contains(err.text, "put srun before it");
+    assert_int_equal(rg_slurm_allocation_read(&shell, RG_SLURM_STEP, &a, &err), -ENOENT);
+    assert_int_equal(rg_slurm_allocation_read(&empty, RG_SLURM_JOB, &a, &err), -EINVAL);
+    assert_contains(err.text, "NODELIST is not set");
+    assert_int_equal(rg_slurm_allocation_read(&other, RG_SLURM_JOB, &a, &err), -EINVAL);
+    assert_contains(err.text, "SLURM_TASKS_PER_NODE: \"1(x3)\" is not for 2 nodes");
+}
+
+static void check_gpus(struct rg_strv env, const char *expected, bool expected_told)
+{
+    rg_autostrv struct rg_strv take = env, gpus = RG_STRV_INIT;
+    char line[256] = "";
+    bool told = !expected_told;
+
+    assert_int_equal(rg_slurm_gpus(&take, &gpus, &told, NULL), 0);
+    for (size_t i = 0; i < gpus.count; i++)
+        snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", i ? "," : "", gpus.v[i]);
+    assert_string_equal(line, expected);
+    assert_int_equal(told, expected_told);
+}
+
+static void gpus_are_those_that_slurm_gave_and_the_user_chose_among(void **state)
+{
+    (void) state;
+    check_gpus(ENV("A=1"), "", false);
+    check_gpus(ENV("SLURM_STEP_GPUS=1,3", "SLURM_JOB_GPUS=0-3", "CUDA_VISIBLE_DEVICES=0,1"), "1,3",
+               true);
+    check_gpus(ENV("SLURM_JOB_GPUS=0-3", "NV_GPU=2,3"), "2,3", true);
+    check_gpus(ENV("SLURM_JOB_GPUS=0,1", "NVIDIA_VISIBLE_DEVICES=all"), "0,1", true);
+    check_gpus(ENV("NV_GPU=2,3", "NVIDIA_VISIBLE_DEVICES=0"), "2,3", true);
+    check_gpus(ENV("CUDA_VISIBLE_DEVICES=GPU-8c1b-22,GPU-77"), "GPU-8c1b-22,GPU-77", true);
+    check_gpus(ENV("CUDA_VISIBLE_DEVICES="), "", true);
+    check_gpus(ENV("CUDA_VISIBLE_DEVICES=NoDevFiles"), "", true);
+}
+
+static void gpus_of_others_are_refused(void **state)
+{
+    rg_autostrv struct rg_strv env = ENV("SLURM_STEP_GPUS=0", "NV_GPU=0,1");
+    rg_autostrv struct rg_strv bad = ENV("NV_GPU=one");
+    rg_autostrv struct rg_strv gpus = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    bool told;
+
+    (void) state;
+    assert_int_equal(rg_slurm_gpus(&env, &gpus, &told, &err), -EINVAL);
+    assert_contains(err.text, "NV_GPU asks for GPU 1, which Slurm did not give this job");
+    assert_int_equal(rg_slurm_gpus(&bad, &gpus, &told, &err), -EINVAL);
+    assert_contains(err.text, "NV_GPU=0,1");
+    assert_int_equal(gpus.count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(node_lists_unfold_in_order_with_their_zeros),
+        cmocka_unit_test(broken_node_lists_are_refused_with_an_example),
+        cmocka_unit_test(node_lists_that_unfold_beyond_all_bounds_are_refused),
+        cmocka_unit_test(layouts_unfold_to_one_number_a_node),
+        cmocka_unit_test(broken_layouts_are_refused_and_change_nothing),
+        cmocka_unit_test(an_allocation_is_read_with_its_uneven_layout),
+        cmocka_unit_test(a_step_is_read_with_its_own_nodes_and_the_jobs_cpus),
+        cmocka_unit_test(gpus_of_the_allocation_give_the_slots_unless_tasks_were_asked_for),
+        cmocka_unit_test(components_of_a_heterogeneous_job_stand_one_after_the_other),
+        cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
+        cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
+        cmocka_unit_test(gpus_of_others_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
