@@ -8,6 +8,11 @@
         done = node1.run(['ssh', 'node2', 'docker', 'images'])       # as alice, in her home
         assert done.returncode == 0, done.stderr
 
+    from bed import SlurmCluster
+
+    with SlurmCluster(nodes=2) as slurm:
+        done = slurm.head.run(['srun', '-N2', 'hostname'])           # as alice, in her shared home
+
 Every node is a host of its own as far as a program can see: its own mount, uts, network, pid and
 ipc name spaces; its own /tmp, /var/tmp, /run, /dev/shm, /dev/pts and home directories; the name
 nodeN and the address 10.77.0.N on eth0. All nodes see the machine's programs and libraries, and the
@@ -27,5 +32,6 @@ By hand: `python3 tests/bed/bed.py up`, `run`, `shell`, `down` (see --help).
 """
 from .cluster import Cluster
 from .node import Node
+from .slurm import SlurmCluster
 
-__all__ = ['Cluster', 'Node']
+__all__ = ['Cluster', 'Node', 'SlurmCluster']

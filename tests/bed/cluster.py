@@ -35,10 +35,11 @@ class Cluster:
     networks     how many networks the nodes are on; the second is 10.78.0.0/16 on eth1, and so on
     shared_home  one home directory of alice for all nodes, as with NFS; else each has its own
     keep         more paths of this machine below /tmp, /run, /home ... that nodes shall see
+    others       names of more hosts on the networks, which are no nodes and have no dockerd
     """
 
     def __init__(self, nodes=2, sshd=True, dockerd=False, docker0=False, subnet=None, networks=1,
-                 shared_home=False, images=(), keep=()):
+                 shared_home=False, images=(), keep=(), others=()):
         if os.geteuid() != 0:
             raise BedError('simulated hosts: only root can make them')
         sweep()
@@ -56,6 +57,8 @@ class Cluster:
         self.images = []
         self.nodes = [Node(self, f'node{i}', self.address(i), self.folder / f'node{i}')
                       for i in range(1, nodes + 1)]
+        self.hosts = self.nodes + [Node(self, name, self.address(i), self.folder / name)
+                                   for i, name in enumerate(others, nodes + 1)]
         self.hub = Node(self, 'hub', None, self.folder / 'hub')
         try:
             self.write_owner()
@@ -76,7 +79,7 @@ class Cluster:
     def __getitem__(self, name):
         """The node of that name, or of that number from 1 on."""
         wanted = f'node{name}' if isinstance(name, int) else name
-        return next(n for n in self.nodes if n.name == wanted)
+        return next(n for n in self.hosts if n.name == wanted)
 
     def address(self, number, network=0):
         return str(self.networks[network].network_address + number)
@@ -87,15 +90,15 @@ class Cluster:
         self.write_etc()
         self.write_ssh()
         init = build_init()
-        for node in [self.hub, *self.nodes]:
+        for node in [self.hub, *self.hosts]:
             self.start_init(init, node)
-        for node in [self.hub, *self.nodes]:
+        for node in [self.hub, *self.hosts]:
             self.wait_init(node)
         self.write_owner()
         self.connect()
         if sshd:
-            started = [node.launch_sshd() for node in self.nodes]
-            for node, process in zip(self.nodes, started):
+            started = [node.launch_sshd() for node in self.hosts]
+            for node, process in zip(self.hosts, started):
                 process.wait(60)
                 node.wait_sshd()
 
@@ -143,16 +146,16 @@ class Cluster:
 
     def connect(self):
         """One bridge per network, inside the hub's network name space, and a cable to each node."""
-        if len(self.nodes) >= MANY_NODES:
+        if len(self.hosts) >= MANY_NODES:
             raise_neighbours()
         lines = []
         for k in range(len(self.networks)):
             lines += [f'link add br{k} type bridge', f'link set br{k} up']
-            for i, node in enumerate(self.nodes, 1):
+            for i, node in enumerate(self.hosts, 1):
                 lines += [f'link add v{k}n{i} type veth peer name eth{k} netns {node.pid}',
                           f'link set v{k}n{i} master br{k} up']
         self.ip(self.hub, lines)
-        for i, node in enumerate(self.nodes, 1):
+        for i, node in enumerate(self.hosts, 1):
             for k, network in enumerate(self.networks):
                 node.init.stdin.write(f'net eth{k} {self.address(i, k)} {network.netmask}\n')
                 node.init.stdin.flush()
@@ -176,7 +179,7 @@ class Cluster:
             raise BedError(f'{node.name}: ip: {done.stderr.strip()}')
 
     def switch(self, node, how):
-        number = self.nodes.index(node) + 1
+        number = self.hosts.index(node) + 1
         self.ip(self.hub, [f'link set v{k}n{number} nomaster' if how == 'nomaster' else
                            f'link set v{k}n{number} master br{k}'
                            for k in range(len(self.networks))])
@@ -184,7 +187,7 @@ class Cluster:
     def left_behind(self):
         """What runs on the nodes, or lies in their dockerds: "node1: 17 sleep 100", ..."""
         found = []
-        for node in self.nodes:
+        for node in self.hosts:
             found += [f'{node.name}: {pid} {line}' for pid, line in node.processes().items()]
             if node.dockerd:
                 found += [f'{node.name}: container {name}' for name in node.containers()]
@@ -203,7 +206,7 @@ class Cluster:
         etc = self.folder / 'etc'
         etc.mkdir()
         hosts = ['127.0.0.1 localhost', '::1 localhost']
-        hosts += [f'{node.address} {node.name}' for node in self.nodes]
+        hosts += [f'{node.address} {node.name}' for node in self.hosts]
         passwd = [l for l in read_or(Path('/etc/passwd'), '').splitlines()
                   if not l.startswith(f'{USER}:')]
         group = [l for l in read_or(Path('/etc/group'), '').splitlines()
@@ -272,13 +275,13 @@ class Cluster:
 
     def write_owner(self):
         """What a later sweep has to know: whose cluster this is, and which processes to end."""
-        inits = [[n.pid, start_time(n.pid)] for n in [self.hub, *self.nodes] if n.pid]
+        inits = [[n.pid, start_time(n.pid)] for n in [self.hub, *self.hosts] if n.pid]
         owner = {'owner': [os.getpid(), start_time(os.getpid())], 'inits': inits}
         write_whole(self.folder / 'owner.json', json.dumps(owner))
 
     def close(self):
         """End everything of the cluster; again does nothing."""
-        nodes = [*self.nodes, self.hub]
+        nodes = [*self.hosts, self.hub]
         for node in nodes:
             node.end_init()
         for node in nodes:

@@ -12,7 +12,9 @@ USER_ID = 2001
 PATHS = {'root': '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
 ORDINARY_PATH = '/usr/local/bin:/usr/bin:/bin'
 DOCKERD_TIMEOUT = 120
-OWN_PIDS = ('/run/sshd.pid', '/run/docker.pid', f'/run/user/{USER_ID}/libpod/tmp/pause.pid')
+OWN_PIDS = ('/run/sshd.pid', '/run/docker.pid', f'/run/user/{USER_ID}/libpod/tmp/pause.pid',
+            '/run/munged.pid', '/run/slurmctld.pid', '/run/slurmd.pid')
+OWN_LINES = ('/run/docker/containerd/containerd.toml', ': slurmscriptd')
 NSENTER = shutil.which('nsenter') or '/usr/bin/nsenter'
 
 
@@ -179,8 +181,8 @@ class Node:
 
     def processes(self):
         """{pid in the node: command line} of all processes but the bed's own: process 1, sshd's
-        listener, dockerd and its containerd, and the one by which rootless Podman keeps its name
-        spaces. Zombies are in it as well."""
+        listener, dockerd and its containerd, Slurm's, and the one by which rootless Podman keeps its
+        name spaces. Zombies are in it as well."""
         proc = Path(f'/proc/{self.pid}/root/proc')
         found = {}
         for entry in proc.iterdir():
@@ -189,7 +191,7 @@ class Node:
                 found[int(entry.name)] = line or f'[{read_or(entry / "comm", "gone").strip()}]'
         own = {1} | {self.pid_in(file) for file in OWN_PIDS}
         return {pid: line for pid, line in found.items()
-                if pid not in own and '/run/docker/containerd/containerd.toml' not in line}
+                if pid not in own and not any(each in line for each in OWN_LINES)}
 
     def pid_in(self, file):
         text = read_or(Path(f'/proc/{self.pid}/root{file}'), '').strip()
