@@ -12,6 +12,7 @@
 #include "spec/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
+#define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */
 #define LATE_MS 1500  /* after the engine's end: agents leave daemons longer than this in peace */
 
 const char *session_engine_daemon(const char *command)
@@ -46,12 +47,16 @@ static bool is_undisturbed(const struct rg_session *session)
            (session->released && rg_now_ns() < session->released_ns + LATE_MS * RG_NS_PER_MS);
 }
 
+static bool is_signal(int code)
+{
+    return code > RG_EXIT_SIGNAL && code <= RG_EXIT_SIGNAL + SIGNAL_MAX;
+}
+
 /* A script may well know what to do about an mpirun that fails; but none hears of a death that its
  * mpirun keeps quiet about. */
 static bool is_scripts_business(const struct rg_session *session, int code)
 {
-    return session->o.job->engine == RG_ENGINE_SCRIPT &&
-           (code <= RG_EXIT_SIGNAL || code >= RG_ENGINE_LOST);
+    return session->o.job->engine == RG_ENGINE_SCRIPT && !is_signal(code);
 }
 
 static void give_grace(struct rg_session *session)
@@ -79,7 +84,7 @@ void session_engine_daemon_ended(struct session_host *host, const char *daemon, 
                           "host %s: %s, which %s on host %s wanted to start there, is not "
                           "installed: the same MPI must be on all hosts, in the same place",
                           name, daemon, plan->engine, plan->hosts[0].name);
-    else if (code > RG_EXIT_SIGNAL && code < RG_ENGINE_LOST)
+    else if (is_signal(code))
         session_set_cause(session, RG_EXIT_HOST_LOST, "%s", session->engine_trouble);
     give_grace(session);
 }
