@@ -70,7 +70,7 @@ static int print_rank(const struct rg_plan *plan, const struct rg_job *job, int 
     const char *host = plan->hosts[plan->ranks[rank].host].name;
 
     if (plan->engine)
-        rg_buf_printf(text, "# %s on %s, with hostlist and the engine's variables, see docs/mpi.md\n",
+        rg_buf_printf(text, "# %s on %s, with hostlist and the variables of docs/mpi.md\n",
                       plan->engine, host);
     else
         rg_buf_printf(text, "# rank %d on %s\n", rank, host);
