@@ -305,6 +305,10 @@ def part_hosts(part):
     return pytest(part, ['tests/hosts'], timeout=1500)
 
 
+def part_slurm(part):
+    return pytest(part, ['tests/slurm'], timeout=1500)
+
+
 def part_demo(part):
     return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow', timeout=900)
 
@@ -314,7 +318,8 @@ PARTS = {
               ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
     'check-all': [('slow', part_slow), ('demo', part_demo), ('fuzz', part_fuzz),
                   ('torch2', part_torch2), ('jax', part_jax),
-                  ('tensorflow', part_tensorflow), ('hosts', part_hosts)],
+                  ('tensorflow', part_tensorflow), ('hosts', part_hosts),
+                  ('slurm', part_slurm)],
 }
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that one purpose needs and this machine lacks.
 #
-# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|bench
+# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|bench
 #
 # Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
 # or through sudo. Where there is no apt it names the packages and goes on, since the same things
@@ -20,6 +20,8 @@ hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman cr
     slirp4netns containernetworking-plugins uidmap openssh-server openssh-client pdsh tcsh
     csh fish zsh openmpi-bin libopenmpi-dev mpich libmpich-dev debootstrap busybox-static musl-tools
     qemu-user-static ca-certificates'
+# Slurm on the simulated hosts: tests/slurm.
+slurm='slurm-wlm munge libpmix-dev'
 bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
@@ -39,11 +41,12 @@ fi
 case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
-check-all) want="$build $torch $check $check_all $hosts" ;;
+check-all) want="$build $torch $check $check_all $hosts $slurm" ;;
 hosts) want="$build $torch $check $hosts" ;;
+slurm) want="$build $torch $check $hosts $slurm" ;;
 bench) want="$build $torch $bench" ;;
 *)
-    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|bench' >&2
+    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|bench' >&2
     exit 2
     ;;
 esac
@@ -91,9 +94,9 @@ fi
 log=$(mktemp "${TMPDIR:-/tmp}/reigen-apt.XXXXXX")
 policy=/usr/sbin/policy-rc.d
 trap 'rm -f "$log"; [ -z "${guarded-}" ] || $root rm -f "$policy"' EXIT
-# The tests start their own sshd and dockerd; installing those packages is to start none here.
+# The tests start their own daemons; installing those packages is to start none here.
 case $lacking in
-*docker.io* | *openssh-server*)
+*docker.io* | *openssh-server* | *slurm* | *munge*)
     if [ ! -e "$policy" ]; then
         guarded=1
         printf '#!/bin/sh\nexit 101\n' | $root tee "$policy" >/dev/null

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bed import Cluster, Node, cluster as clusters  # noqa: E402 (needs the path above)
+from bed import Cluster, Node, SlurmCluster, cluster as clusters  # noqa: E402 (see above)
 
 RECORD = clusters.BED / 'by-hand.json'
 
@@ -32,6 +32,7 @@ def parse(argv):
     up.add_argument('--docker0', action='store_true', help='the same docker0 on every node')
     up.add_argument('--networks', type=int, default=1)
     up.add_argument('--shared-home', action='store_true')
+    up.add_argument('--slurm', action='store_true', help='with Slurm, and its login node `head`')
     up.add_argument('--image', action='append', default=[], metavar='NAME[=TAG]',
                     help='base, debian, trainer, mpich, musl, distroless, scratch-static')
     for name, text in (('shell', 'an interactive shell'), ('run', 'one command')):
@@ -67,17 +68,17 @@ def keep(args, tell):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.append(1))
     try:
-        cluster = Cluster(args.nodes, sshd=not args.no_sshd, dockerd=args.dockerd,
-                          docker0=args.docker0, networks=args.networks,
-                          shared_home=args.shared_home, images=args.image)
+        cluster = (SlurmCluster if args.slurm else Cluster)(
+            args.nodes, sshd=not args.no_sshd, dockerd=args.dockerd, docker0=args.docker0,
+            networks=args.networks, shared_home=args.shared_home or args.slurm, images=args.image)
     except Exception as error:  # pylint: disable=broad-except
         tell.write(f'bed: {error}\n')
         return
     with cluster:
-        nodes = {n.name: n.pid for n in cluster.nodes}
+        nodes = {n.name: n.pid for n in cluster.hosts}
         clusters.write_whole(RECORD, json.dumps(
             {'keeper': [os.getpid(), clusters.start_time(os.getpid())], 'nodes': nodes}))
-        tell.write('up: ' + ' '.join(f'{n.name} ({n.address})' for n in cluster.nodes) + '\n')
+        tell.write('up: ' + ' '.join(f'{n.name} ({n.address})' for n in cluster.hosts) + '\n')
         tell.close()
         quiet = os.open(os.devnull, os.O_RDWR)
         for fd in range(3):

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm clusters of simulated hosts that the tests of this folder share; see tests/bed/slurm.py."""
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
+
+from bed import SlurmCluster  # noqa: E402 (needs the path above)
+
+
+TIME_LIMIT = 180
+
+
+def pytest_addoption(parser):
+    parser.addoption('--times', type=int, default=10,
+                     help='how many times a test that ends jobs at random moments does so')
+    parser.addoption('--seed', type=int, default=6, help='of those random moments')
+
+
+def pytest_collection_modifyitems(items):
+    """As in tests/hosts: a test's time is without its fixtures', and only root can make hosts."""
+    for item in items:
+        if Path(item.fspath).parent != Path(__file__).parent:
+            continue
+        mark = item.get_closest_marker('timeout')
+        limit = mark.args[0] if mark and mark.args else TIME_LIMIT
+        item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
+        if os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason='simulated hosts need root'))
+
+
+@pytest.fixture(scope='session')
+def cluster3():
+    """A login node, and three nodes with dockerd and the image base; proctrack/linuxproc."""
+    with SlurmCluster(3, dockerd=True, images=['base']) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def slurm(cluster3):
+    """cluster3, idle; the test fails where it leaves a job, a process or a container."""
+    cluster3.wait_idle()
+    yield cluster3
+    finish(cluster3)
+
+
+def finish(cluster):
+    try:
+        cluster.assert_clean()
+        cluster.wait_idle(timeout=30)
+    finally:
+        clean_up(cluster)
+
+
+def clean_up(cluster):
+    """So that one test's failure is not another's: end what is left on the nodes."""
+    if cluster.squeue():
+        cluster.cancel_all()
+    for node in cluster.hosts:
+        pids = [str(pid) for pid in node.processes()]
+        if pids:
+            node.run(['kill', '-KILL', *pids], user='root')
+        left = node.containers() if node.dockerd else []
+        if left:
+            node.docker('rm', '-f', *left)
