@@ -157,8 +157,8 @@ def test_host_that_does_not_answer_is_named_when_the_time_is_over(hosts):
     try:
         done = reigen(hosts[1], '--start-timeout', '4', '-H', 'node2:1,node3:1', '--', 'true')
         assert done.returncode == 124
-        assert 'node3' in done.stderr and 'connecting by ssh' in done.stderr
-        assert 'node2' not in done.stderr.split('reigen: exit code')[0].split('after')[-1]
+        assert 'node3 (starting: connecting by ssh)' in done.stderr, done.stderr
+        assert 'node2 (' not in done.stderr
     finally:
         hosts[3].unblock(22)
 
@@ -308,13 +308,13 @@ def test_secrets_are_in_no_argument_no_environment_of_others_and_no_log(hosts):
         for _ in range(2):
             assert 'here' in job.stdout.readline()
         found = []
+        # written so that the script itself does not hold it
+        pattern = f'{secret[:-1]}[{secret[-1]}]'
+        script = ('for p in /proc/[0-9]*; do c=$(tr "\\0" " " <$p/cmdline); '
+                  f'case $c in *{pattern}*) echo "argv $c";; esac; '
+                  f'grep -qs {pattern} $p/environ && echo "env $c"; done')
         for node in hosts.nodes:
-            script = ('for p in /proc/[0-9]*; do c=$(tr "\\0" " " <$p/cmdline); '
-                      f'case $c in *{secret}*) echo "argv $c";; esac; '
-                      f'grep -qs {secret[:31]}[{secret[31]}] $p/environ && echo "env $c"; done')
-            found += node.run(['sh', '-c', script.replace(f'*{secret}*', f'*{secret[:31]}'
-                                                          f'[{secret[31]}]*')],
-                              user='root').stdout.splitlines()
+            found += node.run(['sh', '-c', script], user='root').stdout.splitlines()
         # those whose secret it is: the launcher, and the ranks
         others = [f for f in found if not re.match(r'env (\S*/reigen run |sleep 1000)', f)]
         assert len(found) >= 3 and not others, others
