@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "agent/contain.h"
 #include "base/fd.h"
@@ -15,6 +16,8 @@
 #define TREE_DEPTH_MAX 64
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
 #define REMOVE_MS 10000
+#define HALF_MADE_S 3600              /* what is that old and not complete will not be any more */
+#define KIT_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its kit */
 
 /* --- where ----------------------------------------------------------------------------------- */
 
@@ -110,6 +113,18 @@ static void remove_container(const char *dir, const char *name)
         rg_contain_do(&argv, REMOVE_MS);
 }
 
+/* Kits that nobody has started with for long, and what was being made when its maker died. */
+static void sweep_old(const char *path, const char *name)
+{
+    struct stat st;
+    bool kit = rg_str_starts(name, "kit-");
+    bool half = rg_str_starts(name, ".reigen-") || (kit && strchr(name, '.'));
+
+    if ((kit || half) && lstat(path, &st) == 0 &&
+        time(NULL) - st.st_mtime > (half ? HALF_MADE_S : KIT_UNUSED_S))
+        rg_contain_remove_tree(path);
+}
+
 void rg_contain_sweep(struct rg_contain *contain)
 {
     DIR *list = opendir(contain->base);
@@ -117,9 +132,11 @@ void rg_contain_sweep(struct rg_contain *contain)
 
     for (struct dirent *entry; list && (entry = readdir(list));) {
         const char *name = entry->d_name;
-        if (!rg_str_starts(name, "reigen-") || strcmp(name, contain->name) == 0)
+        if (strcmp(name, contain->name) == 0 ||
+            snprintf(dir, sizeof(dir), "%s/%s", contain->base, name) >= (int) sizeof(dir))
             continue;
-        if (snprintf(dir, sizeof(dir), "%s/%s", contain->base, name) >= (int) sizeof(dir))
+        sweep_old(dir, name);
+        if (!rg_str_starts(name, "reigen-"))
             continue;
         snprintf(lock, sizeof(lock), "%s/lock", dir);
         rg_autoclose int fd = open(lock, O_RDONLY | O_CLOEXEC);

@@ -257,4 +257,7 @@ void rg_contain_find_kit(struct rg_contain *contain)
         rg_contain_say("note Reigen's Python packages are not mounted: %s", err.text);
     else
         contain->host.kit_dir = path;
+    /* When it was last used: see rg_contain_sweep. */
+    if (contain->host.kit_dir)
+        utimensat(AT_FDCWD, path, NULL, 0);
 }
