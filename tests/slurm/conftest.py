@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour')]
+sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour'), str(TESTS / 'hosts')]
 
 from bed import SlurmCluster  # noqa: E402 (needs the path above)
 
