@@ -51,8 +51,8 @@ static int print_engine(const struct rg_plan *plan, const struct rg_job *job, st
         return 0;
     if (rg_job_engine_options(job, &options) < 0)
         return -ENOMEM;
-    rg_buf_printf(text, job->engine == RG_ENGINE_OPENMPI ? " mpirun -np %d" : " mpiexec.hydra -n %d",
-                  plan->np);
+    rg_buf_printf(text, " %s %d",
+                  job->engine == RG_ENGINE_OPENMPI ? "mpirun -np" : "mpiexec.hydra -n", plan->np);
     for (size_t i = 0; i < options.count; i++) {
         rg_buf_printf(text, " ");
         rg_shell_quote(text, options.v[i]);

@@ -75,7 +75,8 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
         rc = rg_strv_addf(env, "MASTER_ADDR=%s", address_of(plan, plan->ranks[0].host));
     if (rc == 0 && !user_sets(job, "MASTER_PORT"))
         rc = rg_strv_addf(env, "MASTER_PORT=%d", plan->master_port);
-    if (rc == 0 && !user_sets(job, "PYTHONUNBUFFERED"))
+    /* Not under an engine, which would mix the ranks' pieces of lines. */
+    if (rc == 0 && !user_sets(job, "PYTHONUNBUFFERED") && !plan->engine)
         rc = rg_strv_add(env, "PYTHONUNBUFFERED=1");
     if (rc == 0 && ncores && !user_sets(job, "OMP_NUM_THREADS") &&
         !(base && rg_env_get(base, "OMP_NUM_THREADS")))
