@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sodium.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,7 +51,23 @@ static int check_owner(const char *dir, struct rg_error *err)
     return 0;
 }
 
-/* Another job may do the same at the same time: all do the same, and any order is fine. */
+/* Other jobs and, with a shared home, other hosts do the same at the same time. A program that is
+ * there and whole stays: other hosts may be running it, and a file server that sees it replaced
+ * takes its pages from under them. */
+static int put(const char *from, int dir_fd, const char *dir, const char *name)
+{
+    char there[PATH_MAX + 32];
+
+    snprintf(there, sizeof(there), "%s/reigen-agent", dir);
+    bool linked = linkat(AT_FDCWD, from, dir_fd, "reigen-agent", 0) == 0;
+    if (linked || (errno == EEXIST && access(there, X_OK) == 0 &&
+                   check_digest(there, name, NULL) == 0)) {
+        unlink(from);
+        return 0;
+    }
+    return renameat(AT_FDCWD, from, dir_fd, "reigen-agent") < 0 ? -errno : 0;
+}
+
 static int place(const char *from, const char *dir, const char *name, struct rg_error *err)
 {
     char to[PATH_MAX];
@@ -64,12 +81,18 @@ static int place(const char *from, const char *dir, const char *name, struct rg_
     if (r < 0)
         return r;
     rg_autoclose int fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || renameat(AT_FDCWD, from, fd, "reigen-agent") < 0)
-        return rg_error_set(err, errno, "%s: %s", to, strerror(errno));
+    r = fd < 0 ? -errno : put(from, fd, to, name);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", to, strerror(-r));
     if ((symlinkat("reigen-agent", fd, "rsh") < 0 && errno != EEXIST) ||
         (symlinkat("reigen-agent", fd, "ssh") < 0 && errno != EEXIST))
         return rg_error_set(err, errno, "%s: links: %s", to, strerror(errno));
     return 0;
+}
+
+int rg_agent_same(const char *name, struct rg_error *err)
+{
+    return check_digest("/proc/self/exe", name, err);
 }
 
 int rg_agent_install(const char *name, struct rg_error *err)

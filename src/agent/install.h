@@ -6,8 +6,11 @@
  *
  *     CACHE/.new-xyz         this program, as it was written
  *     CACHE/NAME/            made, for this user only
- *               reigen-agent this program, moved there at once: others see it whole or not at all
+ *               reigen-agent this program, which others see whole or not at all; one that is
+ *                            there already stays
  *               rsh, ssh     links to it
+ *
+ * `reigen-agent same NAME` only says whether it is that program.
  *
  * NAME is "agent-" and 16 hexadecimal digits, the beginning of the program's BLAKE2b-256 digest:
  * a program that was damaged on its way does not fit, and is refused.
@@ -22,5 +25,8 @@
 /* 0; -EPERM (the directory belongs to or can be written by others), -EBADMSG (damaged), or another
  * -errno; err says why in few words. */
 int rg_agent_install(const char *name, struct rg_error *err);
+
+/* Is the running program the one of this name? 0; -EBADMSG, or another -errno. */
+int rg_agent_same(const char *name, struct rg_error *err);
 
 #endif

@@ -49,6 +49,17 @@ def test_hosts_are_asked_for_the_agent_once(ssh, reigen, tmp_path):
         assert (agent / 'reigen-agent').read_bytes() == PROGRAMS.agent.read_bytes()
 
 
+def test_hosts_that_share_a_home_do_not_replace_each_others_agent(ssh, reigen, tmp_path):
+    """A file server would take the pages of a replaced program from under those who run it."""
+    env = ssh(f'export HOME={tmp_path}/shared; mkdir -p "$HOME"')
+    hosts = ','.join(f'h{i}:1' for i in range(12))
+    done = reigen('run', '--no-tag-output', '-H', hosts, '--', 'sh', '-c',
+                  'readlink /proc/$PPID/exe', env=env)
+    assert done.returncode == 0, done.stderr
+    agent, = (tmp_path / 'shared/.cache/reigen').glob('*')
+    assert done.stdout.splitlines() == [f'{agent}/reigen-agent'] * 12
+
+
 def test_no_more_than_64_connections_are_begun_at_once(ssh, reigen, tmp_path):
     hosts = ','.join(f'h{i}:1' for i in range(80))
     env = ssh(f'echo $$ >>{tmp_path}/started; while [ $(wc -l <{tmp_path}/started) -lt 64 ]; '
