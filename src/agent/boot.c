@@ -20,6 +20,37 @@ static bool take_word(const char *line, const char *word, const char **ret_rest)
     return true;
 }
 
+static int keep(const char *word, const char *text, char *field, size_t nbytes, struct rg_error *err)
+{
+    if (!*text || strlen(text) >= nbytes)
+        return rg_error_set(err, EINVAL, "%s %.40s: 1 to %zu characters are allowed", word, text,
+                            nbytes - 1);
+    strcpy(field, text);
+    return 0;
+}
+
+static int parse_link(const char *rest, struct rg_agent_boot *boot, struct rg_error *err)
+{
+    int64_t n = 0;
+
+    if (strcmp(rest, "stdio") == 0 || strcmp(rest, "socket") == 0) {
+        boot->link_fd = 0;
+        boot->link_write_fd = 1;
+        boot->silent = rest[1] == 'o';
+        return HAS_LINK;
+    }
+    if (take_word(rest, "dial", &rest)) {
+        int r = keep("link dial", rest, boot->dial, sizeof(boot->dial), err);
+        return r < 0 ? r : HAS_LINK;
+    }
+    if (!take_word(rest, "fd", &rest))
+        return rg_error_set(err, EINVAL, "'link %.40s' is no line of an agent's standard input",
+                            rest);
+    int r = rg_parse_int("link fd", rest, 3, LINK_FD_MAX, &n, err);
+    boot->link_fd = boot->link_write_fd = (int) n;
+    return r < 0 ? r : HAS_LINK;
+}
+
 /* Returns the HAS_ bit of the line, or -errno. The key's line is never quoted in an error. */
 static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_error *err)
 {
@@ -61,16 +92,10 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
         boot->guard = true;
         return 0;
     }
-    if (strcmp(line, "link stdio") == 0) {
-        boot->link_fd = 0;
-        boot->link_write_fd = 1;
-        return HAS_LINK;
-    }
-    if (take_word(line, "link", &rest) && take_word(rest, "fd", &rest)) {
-        int r = rg_parse_int("link fd", rest, 3, LINK_FD_MAX, &n, err);
-        boot->link_fd = boot->link_write_fd = (int) n;
-        return r < 0 ? r : HAS_LINK;
-    }
+    if (take_word(line, "place", &rest))
+        return keep("place", rest, boot->place, sizeof(boot->place), err);
+    if (take_word(line, "link", &rest))
+        return parse_link(rest, boot, err);
     return rg_error_set(err, EINVAL, "'%.40s' is no line of an agent's standard input", line);
 }
 

@@ -8,8 +8,11 @@
  *     key <64 hexadecimal digits>
  *     link fd 3                  an inherited, connected stream socket; or
  *     link stdio                 standard input and output, as ssh gives them. The agent then first
- *                                writes the line "reigen-boot link" (launch/preamble.h)
- *     cwd /home/u/x              optional: be in this directory, if it is here (the launcher's)
+ *                                writes the line "reigen-boot link" (launch/preamble.h); or
+ *     link socket                the socket that is both standard input and output; or
+ *     link dial A:PORT,B:PORT    a connection that the agent makes itself, see dial.h
+ *     place $SLURMD_NODENAME     with `link dial`: who is calling; the value of a variable, or text
+ *     cwd /data/mnist            optional: be in this directory, if it is here (the launcher's)
  *     guard on                   optional: leave a parent behind, see guard.h
  *     dir /reigen/run            optional: the directory for the job's files (jobdir.h), made by
  *                                whoever made the container
@@ -25,19 +28,24 @@
 
 #include <stdbool.h>
 
+#include "agent/dial.h"
 #include "base/error.h"
 #include "wire/link.h"
 
 #define RG_AGENT_BOOT_MAX 4096 /* bytes of all lines */
 #define RG_AGENT_BOOT_DIR_MAX 200
 #define RG_AGENT_BOOT_CWD_MAX 1023
+#define RG_AGENT_BOOT_DIAL_MAX 511
 
 struct rg_agent_boot {
     char job_id[RG_JOB_ID_MAX + 1];
     uint8_t key[RG_KEY_NBYTES];
     char job_dir[RG_AGENT_BOOT_DIR_MAX + 1]; /* "": none is given */
     char cwd[RG_AGENT_BOOT_CWD_MAX + 1];     /* "": where it was started */
+    char dial[RG_AGENT_BOOT_DIAL_MAX + 1];   /* link dial: where to; then link_fd is -1 */
+    char place[RG_DIAL_PLACE_MAX + 1];
     bool guard;
+    bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */
 };

@@ -24,6 +24,20 @@
 
 /* --- what we are told ------------------------------------------------------------------------ */
 
+/* Where to call, and as whom, is ours to know: the agent inside gets what comes of it. */
+static bool take_dial(struct rg_contain *contain, const char *line)
+{
+    if (rg_str_starts(line, "link dial ") && strlen(line + 10) < sizeof(contain->dial)) {
+        strcpy(contain->dial, line + 10);
+        rg_buf_printf(&contain->lines, "link socket\n");
+        return true;
+    }
+    if (!rg_str_starts(line, "place "))
+        return false;
+    rg_dial_expand(line + 6, contain->place, sizeof(contain->place));
+    return true;
+}
+
 static int take_line(struct rg_contain *contain, const char *line, struct rg_error *err)
 {
     const size_t skip = sizeof(RG_CONTAINER_LINE) - 1;
@@ -36,6 +50,10 @@ static int take_line(struct rg_contain *contain, const char *line, struct rg_err
             return rg_error_set(err, EINVAL, "'%.80s' is no job's id", line + 4);
         strcpy(contain->job_id, line + 4);
     }
+    if (rg_str_starts(line, "key "))
+        rg_key_parse(line + 4, contain->key);
+    if (take_dial(contain, line))
+        return 0;
     rg_buf_printf(&contain->lines, "%s\n", line);
     return rg_buf_status(&contain->lines) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
@@ -151,7 +169,10 @@ struct running {
 static int hand_over(struct running *run, struct rg_error *err)
 {
     struct rg_contain *contain = run->contain;
-    const int fds[] = { 0, 1, 2, contain->lock_fd };
+    rg_autoclose int link_fd = *contain->dial ? rg_agent_dial(contain->dial, contain->place,
+                                                              contain->key, err) : -1;
+    const int fds[] = { link_fd < 0 ? 0 : link_fd, link_fd < 0 ? 1 : link_fd, 2,
+                        contain->lock_fd };
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(fds))];
@@ -162,6 +183,8 @@ static int hand_over(struct running *run, struct rg_error *err)
     struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
     char path[PATH_MAX];
 
+    if (*contain->dial && link_fd < 0)
+        return link_fd;
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(fds));
@@ -206,6 +229,22 @@ static void look_for_mismatch(struct running *run)
         *run->mismatch = '\0';
 }
 
+/* What the launcher has for us is over, and so is the launcher. To all tasks of a step it says the
+ * same, also what only another has asked for: that must not stand in the way. */
+static bool launcher_is_gone(const struct running *run, short revents)
+{
+    char bytes[4096];
+
+    if (!revents || !*run->contain->dial)
+        return revents != 0;
+    return read(0, bytes, sizeof(bytes)) <= 0;
+}
+
+static short launcher_events(const struct running *run)
+{
+    return *run->contain->dial ? POLLIN | POLLRDHUP : POLLRDHUP;
+}
+
 static void set_deadline(struct running *run)
 {
     if (!run->deadline_ns)
@@ -217,7 +256,7 @@ static int watch(struct running *run, struct rg_error *err)
 {
     while (run->child.fd >= 0 || run->conn_fd >= 0) {
         struct pollfd fds[] = {
-            { run->gone ? -1 : 0, POLLRDHUP, 0 },
+            { run->gone ? -1 : 0, launcher_events(run), 0 },
             { run->child.fd, POLLIN, 0 },
             { run->linked ? -1 : run->contain->listen_fd, POLLIN, 0 },
             { run->conn_fd, POLLIN, 0 },
@@ -248,7 +287,7 @@ static int watch(struct running *run, struct rg_error *err)
             close(rg_steal_fd(&run->conn_fd));
             set_deadline(run);
         }
-        if (fds[0].revents || fds[4].revents) {
+        if (launcher_is_gone(run, fds[0].revents) || fds[4].revents) {
             run->gone = true;
             set_deadline(run);
         }
@@ -348,11 +387,11 @@ static int pull(struct running *run, struct rg_error *err)
     rg_contain_say("phase pulling %s", contain->container.image);
     int r = rg_contain_spawn(&child, &argv, err);
     while (r == 0 && child.fd >= 0 && !run->gone) {
-        struct pollfd fds[] = { { 0, POLLRDHUP, 0 }, { child.fd, POLLIN, 0 },
+        struct pollfd fds[] = { { 0, launcher_events(run), 0 }, { child.fd, POLLIN, 0 },
                                 { run->signal_fd, POLLIN, 0 } };
         if (poll(fds, rg_array_len(fds), -1) < 0)
             continue;
-        run->gone = fds[0].revents || fds[2].revents;
+        run->gone = launcher_is_gone(run, fds[0].revents) || fds[2].revents;
         if (rg_contain_listen(&child) && *child.said)
             tell_progress(contain, child.said);
     }
@@ -400,8 +439,14 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
 
 static int prepare(struct rg_contain *contain, struct rg_error *err)
 {
-    snprintf(contain->name, sizeof(contain->name), "reigen-%s-%d", contain->job_id,
-             contain->container.place.host_index);
+    size_t length = strlen(contain->place);
+    if (length)
+        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%s", contain->job_id,
+                 contain->place + (length > RG_CONTAIN_PLACE_MAX ? length - RG_CONTAIN_PLACE_MAX
+                                                                 : 0));
+    else
+        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%d", contain->job_id,
+                 contain->container.place.host_index);
     int r = rg_contain_find_base(contain, err);
 
     if (r == 0)
@@ -466,6 +511,7 @@ int rg_contain_main(void)
     int signal_fd = watch_signals();
     int r = contain_job(&contain, signal_fd, &linked, &err);
 
+    explicit_bzero(contain.key, sizeof(contain.key));
     if (rg_buf_nbytes(&contain.lines))
         explicit_bzero(contain.lines.data, contain.lines.end);
     rg_contain_remove_dir(&contain);

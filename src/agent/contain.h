@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "agent/boot.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -33,15 +34,20 @@
 
 #define RG_CONTAIN_GROUPS_MAX 256
 #define RG_CONTAIN_SAID_MAX 4096
+#define RG_CONTAIN_PLACE_MAX 20 /* of it, the end: paths of sockets are short */
 
 /* What is known on this host about one start. */
 struct rg_contain {
     struct rg_container container;
     struct rg_buf lines; /* the inner agent's; the key is among them */
     char job_id[RG_JOB_ID_MAX + 1];
-    char name[RG_JOB_ID_MAX + 24];
+    /* With `link dial` we make the connection, and the agent inside gets it as a socket. */
+    char dial[RG_AGENT_BOOT_DIAL_MAX + 1];
+    char place[RG_DIAL_PLACE_MAX + 1];
+    uint8_t key[RG_KEY_NBYTES];
+    char name[RG_JOB_ID_MAX + 24 + RG_CONTAIN_PLACE_MAX];
     char base[PATH_MAX / 2]; /* where directories of jobs and kits lie */
-    char dir[PATH_MAX / 2 + 128]; /* the job's: lock, runtime, bin/, run/, passwd, group */
+    char dir[PATH_MAX / 2 + 160]; /* the job's: lock, runtime, bin/, run/, passwd, group */
     int lock_fd;
     int listen_fd;
     struct rg_container_host host;

@@ -22,6 +22,7 @@
 #endif
 
 #define EXIT_USAGE 2
+#define EXIT_UNAVAILABLE 69
 #define EXIT_INTERNAL 70
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4
@@ -53,7 +54,7 @@ static void go_to(const char *cwd)
 static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
 {
     static const char line[] = "reigen-boot link\n";
-    int r = rg_write_all(1, line, sizeof(line) - 1);
+    int r = boot->silent ? 0 : rg_write_all(1, line, sizeof(line) - 1);
 
     if (r == 0 && (dup3(0, LINK_FD, O_CLOEXEC) < 0 || dup3(1, LINK_WRITE_FD, O_CLOEXEC) < 0))
         r = -errno;
@@ -61,6 +62,24 @@ static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
         return rg_error_set(err, -r, "the link over standard input and output: %s", strerror(-r));
     boot->link_fd = LINK_FD;
     boot->link_write_fd = LINK_WRITE_FD;
+    return 0;
+}
+
+/* Standard output is not the link: it says what went wrong. */
+static int dial(struct rg_agent_boot *boot)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int fd = rg_agent_dial(boot->dial, boot->place, boot->key, &err);
+
+    if (fd < 0) {
+        dprintf(1, "reigen-boot error %d %s\n", EXIT_UNAVAILABLE, err.text);
+        return EXIT_UNAVAILABLE;
+    }
+    boot->link_fd = boot->link_write_fd = LINK_FD;
+    if (fd != LINK_FD) {
+        dup3(fd, LINK_FD, O_CLOEXEC);
+        close(fd);
+    }
     return 0;
 }
 
@@ -79,9 +98,12 @@ static int run_agent(int boot_fd, int last)
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
         return EXIT_INTERNAL;
     }
+    go_to(boot.cwd);
+    int code = *boot.dial ? dial(&boot) : 0;
+    if (code)
+        return code;
     int last_of_link = boot.link_fd;
     if (boot.link_fd == 0) {
-        go_to(boot.cwd);
         if (move_stdio(&boot, &err) < 0) {
             rg_log(RG_LOG_ERROR, "%s", err.text);
             return EXIT_INTERNAL;
@@ -169,6 +191,8 @@ int main(int argc, char **argv)
         return command_inside(argv[2]);
     if (argc == 3 && strcmp(argv[1], "install") == 0)
         return command_install(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "same") == 0)
+        return rg_agent_same(argv[2], NULL) == 0 ? 0 : EXIT_INTERNAL;
     fprintf(stderr, "usage: reigen-agent agent|version\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");

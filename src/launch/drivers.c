@@ -4,12 +4,14 @@
 
 #include "launch/driver.h"
 #include "launch/drivers/local.h"
+#include "launch/drivers/slurm.h"
 #include "launch/drivers/ssh.h"
 #include "spec/hostlist.h"
 
 const struct rg_driver_ops *const rg_drivers[] = {
     &rg_driver_local,
     &rg_driver_ssh,
+    &rg_driver_slurm,
     NULL,
 };
 
@@ -27,6 +29,8 @@ const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job)
     /* Containers are the ssh driver's, also on this computer. */
     bool needs_ssh = job->container.image != NULL;
 
+    if (job->on && strcmp(job->on, "local") != 0)
+        return rg_driver_find(job->on);
     for (size_t i = 0; i < job->nhosts && !job->on; i++)
         needs_ssh |= job->hosts[i].user || !rg_host_is_local(job->hosts[i].name);
     return rg_driver_find(needs_ssh ? "ssh" : job->on ? job->on : "local");

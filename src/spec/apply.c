@@ -174,7 +174,7 @@ APPLY(oversubscribe)
 
 APPLY(on)
 {
-    static const char *const words[] = { "local", "ssh", NULL };
+    static const char *const words[] = { "local", "ssh", "slurm", NULL };
     int i = choose(what, value, words, err);
 
     return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);

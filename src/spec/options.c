@@ -25,9 +25,10 @@ static const struct rg_option options[] = {
      "Bind each rank to one core, or to one socket. The default is none.", rg_apply_bind_to},
     {"oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "Allow more ranks than slots.", rg_apply_oversubscribe},
-    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local ssh",
-     "How hosts are reached: local, this computer only, or ssh. The default is ssh where a host is "
-     "not this computer, or there is an image.",
+    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local ssh slurm",
+     "How hosts are reached: local, this computer only; ssh; or slurm, the nodes of an allocation, "
+     "which is asked for where there is none. The default is ssh where a host is not this computer, "
+     "or there is an image, else local.",
      rg_apply_on},
     {"ssh-port", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PORT", NULL, NULL,
      "The port of the hosts' sshd. The default is what ssh's configuration says.",

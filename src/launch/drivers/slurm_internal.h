@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes it,
+ * but tests.
+ *
+ *   slurm.c          the driver: hosts, stopping
+ *   slurm_step.c     one step: its srun, from the start to the end, and what it says
+ *   slurm_door.c     where agents call: strangers do not get in
+ *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
+ *   slurm_acquire.c  asking for an allocation, and giving it back
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_DRIVERS_SLURM_INTERNAL_H
+#define RG_LAUNCH_DRIVERS_SLURM_INTERNAL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/str.h"
+#include "launch/driver.h"
+#include "launch/drivers/agentfile.h"
+#include "launch/plan.h"
+#include "launch/preamble.h"
+#include "wire/link.h"
+
+#define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
+#define SLURM_STEPS_MAX 32 /* components of a heterogeneous job */
+#define SLURM_ADDRESSES_MAX 8
+#define SLURM_ID_MAX 64  /* "1234_7.0" */
+
+struct slurm;
+struct slurm_step;
+
+struct slurm_host {
+    struct slurm *slurm;
+    struct slurm_step *step;
+    int index;            /* in the plan */
+    const char *name;     /* borrowed: Slurm's name for the node */
+    int task;             /* its number in the step; -1: has not been heard of */
+    bool said_ready;      /* it has an agent */
+    bool linked;          /* the session has its link */
+    bool ended;           /* its agent has ended */
+    bool stopped;         /* by us */
+    bool gone;            /* the session knows, or is just about to */
+    struct rg_preamble *preamble;
+    struct rg_error err;  /* for on_gone */
+    struct rg_timer timer;
+};
+
+/* One srun. */
+struct slurm_step {
+    struct slurm *slurm;
+    char job_id[SLURM_ID_MAX];  /* of the allocation, or a component of it */
+    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
+    int nhosts;
+    struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
+    pid_t pid;                  /* 0: no process */
+    struct rg_child child;
+    int in_fd, out_fd, err_fd;  /* our ends of srun's */
+    struct rg_io writer, reader, err_reader;
+    struct rg_timer timer;      /* patience with its end */
+    struct rg_buf out;          /* for its standard input */
+    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
+    size_t nline;
+    struct rg_preamble err_lines;
+    bool sent_agents[SLURM_MACHINES], sent_boot, sent_kit;
+    bool pausing;               /* srun waits for resources, and said so */
+    int force;                  /* how far we have gone to end it */
+};
+
+struct slurm_visitor;
+
+/* The listening socket. */
+struct slurm_door {
+    int fd;          /* -1: closed */
+    int port;
+    struct rg_io io;
+    struct rg_timer pause;
+    struct rg_acceptor acceptor;
+    struct slurm_visitor *visitors;
+    int nvisitors;
+    uint8_t key[RG_KEY_NBYTES];
+};
+
+struct slurm {
+    struct rg_driver_options o;
+    struct slurm_host *hosts;
+    struct slurm_step *steps;
+    int nsteps;
+    struct slurm_door door;
+    struct rg_agent_file agents[SLURM_MACHINES];
+    char agent_path[PATH_MAX];  /* here; on a shared file system also there */
+    char cwd[PATH_MAX];
+    struct rg_strv env;         /* srun's */
+    struct rg_strv notes;       /* that were shown */
+    char ending[256];           /* why Slurm ends the job, when it said so */
+};
+
+/* --- slurm.c ---------------------------------------------------------------------------------- */
+
+void slurm_phase(struct slurm_host *host, int phase, const char *reason);
+/* Once per host, with its err; from the loop. */
+void slurm_host_gone(struct slurm_host *host);
+/* A remark of a host's, unless it was made already. */
+void slurm_note(struct slurm_host *host, const char *text);
+/* The agent of this place has proven itself; takes the socket. */
+void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
+
+/* --- slurm_step.c ----------------------------------------------------------------------------- */
+
+/* Start its srun, for all hosts whose step it is. 0 or -errno. */
+int slurm_step_start(struct slurm_step *step, struct rg_error *err);
+/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
+void slurm_step_end(struct slurm_step *step);
+/* Let go of everything; a step that still runs is ended. No event follows. */
+void slurm_step_fini(struct slurm_step *step);
+
+/* --- slurm_door.c ----------------------------------------------------------------------------- */
+
+int slurm_door_open(struct slurm *slurm, struct rg_error *err);
+/* Where agents are to call, for `link dial`: appended to text. */
+void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text);
+void slurm_door_close(struct slurm *slurm);
+
+/* --- slurm_command.c -------------------------------------------------------------------------- */
+
+/* srun's environment: the caller's, without what would be options of srun, and without secrets. 0
+ * or -ENOMEM. */
+int slurm_command_env(const struct rg_job *job, struct rg_strv *env);
+/* srun's argument list. 0 or -ENOMEM. */
+int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv);
+/* What each task runs, for a Bourne shell. Appended to text. */
+void slurm_command_script(const struct slurm *slurm, struct rg_buf *text);
+/* argv[0] is not there. */
+int slurm_command_missing(const char *program, struct rg_error *err);
+
+#endif

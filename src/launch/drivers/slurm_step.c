@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/spawn.h"
+#include "base/time.h"
+#include "launch/drivers/slurm_internal.h"
+#include "launch/exitcode.h"
+#include "launch/place.h"
+#include "launch/session.h"
+#include "spec/hostlist.h"
+
+#define OURS "reigen-slurm " /* slurm_command.c */
+#define FORCE_MS 1500
+#define CWD_MAX 1023
+#define LAST_LINES_MS 2000   /* after srun's end, for others to close its standard output */
+
+static void force(void *arg);
+
+static struct slurm_host *next_host(const struct slurm_step *step, int *at)
+{
+    struct slurm *slurm = step->slurm;
+
+    while (*at < slurm->o.plan->nhosts) {
+        struct slurm_host *host = &slurm->hosts[(*at)++];
+        if (host->step == step)
+            return host;
+    }
+    return NULL;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void close_input(struct slurm_step *step)
+{
+    rg_io_stop(&step->writer);
+    close_fd(&step->in_fd);
+    if (rg_buf_nbytes(&step->out)) /* the key may be in it */
+        explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), rg_buf_nbytes(&step->out));
+    rg_buf_fini(&step->out);
+}
+
+static void close_streams(struct slurm_step *step)
+{
+    close_input(step);
+    rg_io_stop(&step->reader);
+    rg_io_stop(&step->err_reader);
+    close_fd(&step->out_fd);
+    close_fd(&step->err_fd);
+}
+
+/* Whatever becomes of it, it is not waited for. */
+static void cancel(const struct slurm_step *step)
+{
+    char *argv[] = { (char *) "scancel", (char *) "--signal=KILL", (char *) step->step_id, NULL };
+    const struct rg_spawn spawn = { .argv = argv, .envp = step->slurm->env.v, .fds = { -1, -1, -1 },
+                                    .new_session = true };
+    pid_t pid;
+
+    if (*step->step_id)
+        rg_spawn(&spawn, &pid, NULL);
+}
+
+void slurm_step_end(struct slurm_step *step)
+{
+    if (!step->pid)
+        return;
+    switch (step->force++) {
+    case 0: close_input(step); break;
+    case 1: kill(step->pid, SIGTERM); break; /* srun kills its tasks, and waits for their end */
+    default:
+        cancel(step);
+        kill(step->pid, SIGKILL);
+        return;
+    }
+    rg_timer_start(&step->timer, step->slurm->o.loop, FORCE_MS, 0, force, step);
+}
+
+static void force(void *arg)
+{
+    slurm_step_end(arg);
+}
+
+/* The last line that speaks of this word; NULL. */
+static const char *find_said(const struct slurm_step *step, const char *word, char *buf, size_t n)
+{
+    const char *found = NULL;
+
+    for (const char *line = step->err_lines.noise; *line;) {
+        size_t length = strcspn(line, "\n");
+        snprintf(buf, n, "%.*s", (int) length, line);
+        if (strstr(buf, word) && strstr(buf, "error"))
+            found = line;
+        line += length + (line[length] == '\n');
+    }
+    if (found)
+        snprintf(buf, n, "%.*s", (int) strcspn(found, "\n"), found);
+    return found ? buf : NULL;
+}
+
+static const struct {
+    const char *pattern, *remedy;
+} known[] = {
+    { "Invalid job id", "the allocation is over, or not yours; ask for a new one" },
+    { "Invalid node name", "the allocation has no such node" },
+    { "Requested node configuration is not available",
+      "the allocation does not have these nodes, or not what --slurm-option asks for" },
+    { "Access/permission denied", "Slurm does not let you use this allocation" },
+    { "Unable to contact slurm controller", "slurmctld does not answer; sinfo tells more" },
+    { "Socket timed out", "slurmctld or a node does not answer in time; sinfo tells more" },
+    { "Protocol authentication error", "munge is not running here, or its key is another one" },
+    { "Job/step already completing or completed", "the allocation is over" },
+    { "No such file or directory", "sh is not to be found on a node" },
+};
+
+static void explain(const struct slurm_step *step, struct slurm_host *host, const char *how)
+{
+    char said[RG_PREAMBLE_NOISE_MAX + 1], line[RG_PREAMBLE_NOISE_MAX + 1];
+    const char *remedy = "", *colon = "";
+
+    if (host->err.errnum)
+        return;
+    if (!find_said(step, host->name, line, sizeof(line)))
+        rg_preamble_quote(&step->err_lines, line, sizeof(line));
+    rg_preamble_quote(host->preamble, said, sizeof(said));
+    for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
+        if (strstr(line, known[i].pattern))
+            remedy = known[i].remedy, colon = ": ";
+    }
+    if (*step->slurm->ending)
+        rg_error_set(&host->err, ECHILD, "%s", step->slurm->ending);
+    else if (host->linked)
+        rg_error_set(&host->err, ECHILD, "its step of srun is over (%s)%s%s", how,
+                     *line ? ": " : "", line);
+    else
+        rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
+                          "srun did not start its agent (%s): %s%s%s%s%s", how, line, colon, remedy,
+                          *said ? "; it said: " : "", said);
+}
+
+static void drain(struct slurm_step *step);
+
+static void process_ended(void *arg, pid_t pid, int status)
+{
+    struct slurm_step *step = arg;
+    struct slurm_host *host;
+    char how[64], text[96];
+
+    (void) pid;
+    drain(step);
+    close_streams(step);
+    rg_timer_stop(&step->timer);
+    rg_status_text(status, how, sizeof(how));
+    snprintf(text, sizeof(text), "srun: %s%s", how, step->force ? ", ended by reigen" : "");
+    step->pid = 0;
+    if (WIFSIGNALED(status) && !step->force) /* its tasks go on without it */
+        cancel(step);
+    for (int at = 0; (host = next_host(step, &at));) {
+        if (host->gone)
+            continue;
+        explain(step, host, text);
+        slurm_host_gone(host);
+    }
+}
+
+/* --- what we send ----------------------------------------------------------------------------- */
+
+static void on_writable(void *arg, int events)
+{
+    struct slurm_step *step = arg;
+
+    (void) events;
+    while (step->in_fd >= 0 && rg_buf_nbytes(&step->out) > 0) {
+        ssize_t n = send(step->in_fd, rg_buf_bytes(&step->out), rg_buf_nbytes(&step->out),
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN) {
+            if (!rg_io_active(&step->writer))
+                rg_io_start(&step->writer, step->slurm->o.loop, step->in_fd, RG_IO_WRITE,
+                            on_writable, step);
+            return;
+        }
+        if (n < 0) { /* nobody reads any more; srun's end will tell */
+            rg_buf_clear(&step->out);
+            break;
+        }
+        explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), (size_t) n);
+        rg_buf_consume(&step->out, (size_t) n);
+    }
+    rg_io_stop(&step->writer);
+}
+
+static void fail_all(struct slurm_step *step, int errnum, const char *text)
+{
+    struct slurm_host *host;
+
+    for (int at = 0; (host = next_host(step, &at));) {
+        if (!host->err.errnum)
+            rg_error_set_exit(&host->err, errnum, RG_EXIT_UNAVAILABLE, "%s", text);
+    }
+    slurm_step_end(step);
+}
+
+static void send_out(struct slurm_step *step)
+{
+    if (rg_buf_status(&step->out) < 0)
+        fail_all(step, ENOMEM, "out of memory");
+    else
+        on_writable(step, RG_IO_WRITE);
+}
+
+/* agent/boot.h; the same lines for all. */
+static void send_boot(struct slurm_step *step)
+{
+    const struct slurm *slurm = step->slurm;
+    struct rg_container container = slurm->o.job->container;
+    char key[2 * RG_KEY_NBYTES + 1];
+    bool bare = !container.image;
+
+    step->sent_boot = true;
+    rg_key_format(slurm->o.key, key);
+    rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nkey %s\nplace $SLURMD_NODENAME\n",
+                  RG_PROTOCOL_VERSION, slurm->o.plan->job_id, key);
+    explicit_bzero(key, sizeof(key));
+    rg_buf_printf(&step->out, "link dial ");
+    slurm_door_addresses(slurm, &step->out);
+    rg_buf_printf(&step->out, "\n");
+    if (bare)
+        rg_buf_printf(&step->out, "guard on\n");
+    if (bare && *slurm->cwd == '/' && strlen(slurm->cwd) <= CWD_MAX &&
+        !strpbrk(slurm->cwd, "\r\n"))
+        rg_buf_printf(&step->out, "cwd %s\n", slurm->cwd);
+    container.place.one_host = slurm->o.plan->nhosts == 1;
+    if (!bare && rg_container_format(&container, &step->out) < 0) {
+        fail_all(step, E2BIG, "the container's description is too long");
+        return;
+    }
+    rg_buf_printf(&step->out, "\n");
+    send_out(step);
+}
+
+/* All have an agent: now they can be told what it is to do. */
+static void check_ready(struct slurm_step *step)
+{
+    struct slurm_host *host;
+
+    for (int at = 0; (host = next_host(step, &at));) {
+        if (!host->said_ready && !host->gone && !host->err.errnum)
+            return;
+    }
+    if (!step->sent_boot && step->in_fd >= 0)
+        send_boot(step);
+}
+
+static void send_agent(struct slurm_step *step, struct slurm_host *host, const char *machine)
+{
+    struct slurm *slurm = step->slurm;
+
+    slurm_phase(host, RG_PHASE_STARTING, "sending the agent");
+    for (size_t i = 0; i < SLURM_MACHINES; i++) {
+        const struct rg_agent_file *agent = &slurm->agents[i];
+        if (!agent->data || strcmp(agent->machine, machine) != 0)
+            continue;
+        if (step->sent_agents[i] || step->sent_boot)
+            return; /* all of its kind have got it */
+        step->sent_agents[i] = true;
+        rg_buf_printf(&step->out, "take %s %zu\n", agent->machine, agent->nbytes);
+        rg_buf_put(&step->out, agent->data, agent->nbytes);
+        send_out(step);
+        return;
+    }
+    rg_error_set_exit(&host->err, EPROTO, RG_EXIT_UNAVAILABLE,
+                      "it asked for an agent that there is not");
+}
+
+/* Reigen's Python packages, for containers whose image has none: once for all that need them. */
+static void send_kit(struct slurm_step *step, struct slurm_host *host)
+{
+    const struct rg_container_place *place = &step->slurm->o.job->container.place;
+    struct rg_error err = RG_ERROR_INIT;
+
+    slurm_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
+    if (step->sent_kit || !step->sent_boot || !place->kit_digest)
+        return;
+    step->sent_kit = true;
+    if (rg_place_pack_kit(place, &step->out, &err) < 0)
+        fail_all(step, err.errnum, err.text);
+    else
+        send_out(step);
+}
+
+/* --- what tasks say --------------------------------------------------------------------------- */
+
+/* "at NODE JOB.STEP" */
+static void take_at(struct slurm_step *step, int task, const char *text)
+{
+    char name[RG_HOST_NAME_MAX + 1] = "", id[SLURM_ID_MAX] = "";
+    struct slurm_host *host;
+
+    if (sscanf(text, "%253s %63s", name, id) < 1 || step->tasks[task])
+        return;
+    if (strspn(id, "0123456789._+") == strlen(id))
+        strcpy(step->step_id, id);
+    for (int at = 0; (host = next_host(step, &at));) {
+        if (strcmp(host->name, name) != 0 || host->task >= 0)
+            continue;
+        host->task = task;
+        step->tasks[task] = host;
+        return;
+    }
+}
+
+/* "end STATUS", of a shell: 128 + n for a signal. */
+static void take_end(struct slurm_host *host, const char *text)
+{
+    int64_t code = 0;
+    char how[64];
+
+    if (host->ended || rg_parse_int("status", text, 0, 255, &code, NULL) < 0)
+        return;
+    host->ended = true;
+    if (code > 128)
+        snprintf(how, sizeof(how), "signal %d (%s)", (int) code - 128, strsignal((int) code - 128));
+    else
+        snprintf(how, sizeof(how), "exit code %d", (int) code);
+    if (!host->err.errnum)
+        rg_error_set_exit(&host->err, ECHILD, host->linked ? 0 : RG_EXIT_UNAVAILABLE,
+                          "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
+    slurm_host_gone(host);
+}
+
+static void take_line(struct slurm_step *step, struct slurm_host *host,
+                      const struct rg_preamble_line *line)
+{
+    switch (line->kind) {
+    case RG_PREAMBLE_NOISE: break;
+    case RG_PREAMBLE_NEED_AGENT: send_agent(step, host, line->text); break;
+    case RG_PREAMBLE_NEED_KIT: send_kit(step, host); break;
+    case RG_PREAMBLE_READY:
+        if (!host->said_ready)
+            slurm_phase(host, RG_PHASE_STARTING, "starting the agent");
+        host->said_ready = true;
+        check_ready(step);
+        break;
+    case RG_PREAMBLE_PHASE: slurm_phase(host, line->phase, line->text); break;
+    case RG_PREAMBLE_NOTE: slurm_note(host, line->text); break;
+    case RG_PREAMBLE_ERROR:
+        if (!host->err.errnum)
+            rg_error_set_exit(&host->err, ECHILD, line->exit_code, "%s", line->text);
+        slurm_host_gone(host);
+        break;
+    case RG_PREAMBLE_LINK: break; /* it calls instead */
+    }
+}
+
+/* "12: TEXT", with its newline. */
+static void take_task_line(struct slurm_step *step, char *text, size_t length)
+{
+    struct rg_preamble_line line;
+    char *end;
+    long task = strtol(text, &end, 10);
+
+    if (end == text || end[0] != ':' || end[1] != ' ' || task < 0 || task >= step->nhosts)
+        return;
+    end += 2;
+    length -= (size_t) (end - text);
+    if (rg_str_starts(end, OURS "at ")) {
+        end[length - 1] = '\0';
+        take_at(step, (int) task, end + strlen(OURS "at "));
+        return;
+    }
+    struct slurm_host *host = step->tasks[task];
+    if (!host || host->gone)
+        return;
+    if (rg_str_starts(end, OURS "end ")) {
+        end[length - 1] = '\0';
+        take_end(host, end + strlen(OURS "end "));
+        return;
+    }
+    int r = rg_preamble_feed(host->preamble, end, length, &line);
+    if (r > 0)
+        take_line(step, host, &line);
+}
+
+static bool read_lines(struct slurm_step *step)
+{
+    char bytes[4096];
+    ssize_t n = step->out_fd < 0 ? 0 : read(step->out_fd, bytes, sizeof(bytes));
+
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n <= 0) {
+        if (n == 0 || errno != EAGAIN)
+            rg_io_stop(&step->reader);
+        return false;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        if (step->nline < sizeof(step->line) - 1)
+            step->line[step->nline++] = bytes[i];
+        if (bytes[i] != '\n')
+            continue;
+        step->line[step->nline - 1] = '\n';
+        step->line[step->nline] = '\0';
+        take_task_line(step, step->line, step->nline);
+        step->nline = 0;
+    }
+    return true;
+}
+
+static void on_output(void *arg, int events)
+{
+    (void) events;
+    while (read_lines(arg))
+        ;
+}
+
+/* --- what srun says, and the tasks' standard error -------------------------------------------- */
+
+/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***" */
+static void take_ending(struct slurm_step *step, const char *text)
+{
+    static const struct {
+        const char *needle, *why;
+    } endings[] = {
+        { "DUE TO TIME LIMIT", "the job's time limit is reached" },
+        { "DUE TO PREEMPTION", "the job is preempted by another one" },
+        { "DUE TO NODE FAILURE", "a node of the job has failed" },
+        { "DUE TO JOB REQUEUE", "the job goes back into the queue" },
+        { "CANCELLED AT", "the job or its step was cancelled (scancel)" },
+    };
+
+    for (size_t i = 0; i < rg_array_len(endings) && !*step->slurm->ending && !step->force; i++) {
+        if (strstr(text, "***") && strstr(text, endings[i].needle))
+            snprintf(step->slurm->ending, sizeof(step->slurm->ending), "Slurm ends it: %s",
+                     endings[i].why);
+    }
+}
+
+static void take_error_line(struct slurm_step *step, const char *text)
+{
+    char *end;
+    long task = strtol(text, &end, 10);
+    bool labelled = end != text && end[0] == ':' && end[1] == ' ';
+    struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->tasks[task]
+                                                                           : NULL;
+
+    take_ending(step, text);
+    if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
+        step->slurm->o.events->on_note(step->slurm->o.arg, host->index, end + 2);
+        return;
+    }
+    if (strstr(text, "temporarily disabled") && !step->pausing) {
+        step->pausing = true;
+        for (int at = 0; (host = next_host(step, &at));)
+            slurm_phase(host, RG_PHASE_PENDING, text);
+    }
+}
+
+static bool read_errors(struct slurm_step *step)
+{
+    char bytes[1024];
+    ssize_t n = step->err_fd < 0 ? 0 : read(step->err_fd, bytes, sizeof(bytes));
+
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n <= 0) {
+        if (n == 0 || errno != EAGAIN)
+            rg_io_stop(&step->err_reader);
+        return false;
+    }
+    for (char *p = bytes, *end = bytes + n; p < end;) {
+        struct rg_preamble_line line;
+        size_t length = rg_preamble_peek(p, (size_t) (end - p));
+        step->err_lines.nbytes = 0; /* no limit for the whole of a job */
+        int r = rg_preamble_feed(&step->err_lines, p, length, &line);
+        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
+            take_error_line(step, line.text);
+        p += length;
+    }
+    return true;
+}
+
+static void on_errors(void *arg, int events)
+{
+    (void) events;
+    while (read_errors(arg))
+        ;
+}
+
+static void drain(struct slurm_step *step)
+{
+    on_errors(step, RG_IO_READ);
+    on_output(step, RG_IO_READ);
+}
+
+/* --- the start -------------------------------------------------------------------------------- */
+
+static int open_streams(struct slurm_step *step, int theirs[3])
+{
+    int pairs[3][2];
+    int r = rg_socketpair(pairs[0]); /* so that a write to a dead srun raises no signal */
+
+    if (r == 0 && (r = rg_pipe(pairs[1])) < 0) {
+        close(pairs[0][0]);
+        close(pairs[0][1]);
+    }
+    if (r < 0)
+        return r;
+    if ((r = rg_pipe(pairs[2])) < 0) {
+        for (int i = 0; i < 4; i++)
+            close(pairs[i / 2][i % 2]);
+        return r;
+    }
+    step->in_fd = pairs[0][0];
+    step->out_fd = pairs[1][0];
+    step->err_fd = pairs[2][0];
+    for (int i = 0; i < 3; i++)
+        theirs[i] = pairs[i][1];
+    rg_fd_set_nonblock(step->out_fd, true);
+    return rg_fd_set_nonblock(step->err_fd, true);
+}
+
+int slurm_step_start(struct slurm_step *step, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    struct rg_loop *loop = step->slurm->o.loop;
+    int fds[3];
+
+    step->tasks = calloc((size_t) step->nhosts, sizeof(struct slurm_host *));
+    int r = step->tasks ? slurm_command_make(step, &argv) : -ENOMEM;
+    if (r < 0 || (r = open_streams(step, fds)) < 0)
+        return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "srun cannot be started: %s",
+                                 strerror(-r));
+    struct rg_spawn spawn = {
+        .argv = argv.v,
+        .envp = step->slurm->env.v,
+        .fds = { fds[0], fds[1], fds[2] },
+        .new_session = true,
+        .death_signal = SIGTERM, /* it then ends its tasks */
+    };
+    r = rg_spawn(&spawn, &step->pid, err);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    if (r < 0) {
+        close_streams(step);
+        if (r == -ENOENT)
+            return slurm_command_missing("srun", err);
+        if (err)
+            err->exit_code = RG_EXIT_UNAVAILABLE;
+        return r;
+    }
+    rg_child_start(&step->child, loop, step->pid, process_ended, step);
+    rg_io_start(&step->reader, loop, step->out_fd, RG_IO_READ, on_output, step);
+    rg_io_start(&step->err_reader, loop, step->err_fd, RG_IO_READ, on_errors, step);
+    return 0;
+}
+
+void slurm_step_fini(struct slurm_step *step)
+{
+    rg_child_stop(&step->child);
+    rg_timer_stop(&step->timer);
+    if (step->pid) {
+        if (step->force)
+            cancel(step);
+        kill(step->pid, SIGTERM);
+    }
+    step->pid = 0;
+    if (step->slurm) {
+        close_streams(step);
+        free(step->tasks);
+    }
+}
