@@ -120,6 +120,9 @@ static int make_base_env(struct rg_session *session, struct rg_strv *env)
     int r = inherits(session) ? rg_strv_add_all(env, environ) : 0;
 
     rg_env_forget_launchers(env);
+    /* Elsewhere only the agent knows whether it is set, and how many cores there are. */
+    if (r == 0 && !inherits(session))
+        r = rg_strv_add(env, "OMP_NUM_THREADS=");
     if (r == 0 && session->env.count)
         r = rg_strv_add_all(env, session->env.v);
     if (r == 0 && session->secret_env.count)

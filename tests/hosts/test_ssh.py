@@ -99,6 +99,11 @@ def test_environment_is_the_hosts_own_plus_what_is_named(hosts):
     login, named, set_, unnamed, threads = done.stdout.strip().split(',')
     assert (login, named, set_, unnamed) == ('yes', 'n', 'a b', '')
     assert int(threads) >= 1
+    # without ssh it is the caller's own
+    for value, says in (('5', '5'), (None, threads)):
+        done = reigen(hosts[1], '--no-tag-output', '-H', 'node1:1,node2:1', '--', 'sh', '-c',
+                      'echo $RANK $OMP_NUM_THREADS', env={'OMP_NUM_THREADS': value})
+        assert sorted(done.stdout.splitlines()) == [f'0 {says}', f'1 {threads}'], done.stderr
 
 
 def test_exit_code_input_and_signals_are_those_of_the_rank(hosts):
