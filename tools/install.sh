@@ -42,8 +42,8 @@ mkdir -p "$to" "$to_python"
 site=$from/$(.venv/bin/python -c 'import os, sys, sysconfig
 print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
 if [ -d "$site" ]; then
-    # meson strips what it linked, not the copy beside the Python package.
-    cp "$from/lib/libreigen.so" "$site/reigen/libreigen.so"
+    # meson strips what it linked, not the copies beside the Python package.
+    cp "$from/lib/"libreigen*.so "$site/reigen/"
     cp -R --preserve=mode "$site/." "$to_python/"
     rm -rf "$site"
     rmdir -p "${site%/*}" 2>/dev/null || true

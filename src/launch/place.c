@@ -70,6 +70,8 @@ static int add_built(const char *bin, struct rg_kit_files *files)
 {
     static const char *const built[][2] = {
         { "coll", "libreigen.so" },
+        { "coll", "libreigen_mpi_ompi.so" },
+        { "coll", "libreigen_mpi_mpich.so" },
         { "../bindings/jax", "libreigen_jax.so" },
         { "../bindings/tensorflow", "libreigen_tensorflow.so" },
     };
