@@ -16,7 +16,7 @@
 #include "launch/registry.h"
 #include "spec/hostlist.h"
 
-#define STOP_MS 15000  /* the default grace, and what comes after it */
+#define STOP_MS 10000  /* for what comes after the job's own grace */
 #define CLEAN_MS 30000 /* for one host */
 
 /* --- jobs ------------------------------------------------------------------------------------ */
@@ -125,7 +125,7 @@ static int clean_up(const struct rg_registry_job *job, struct rg_error *err)
 
 /* --- stop ------------------------------------------------------------------------------------ */
 
-static bool has_ended(const struct rg_registry_job *job, unsigned timeout_ms)
+static bool has_ended(const struct rg_registry_job *job, uint64_t timeout_ms)
 {
     uint64_t deadline_ns = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
 
@@ -140,8 +140,8 @@ static bool has_ended(const struct rg_registry_job *job, unsigned timeout_ms)
 /* As Ctrl-C does, then as a second one does, then without asking. */
 static int stop_job(const struct rg_registry_job *job, struct rg_error *err)
 {
-    static const struct { int signo; unsigned wait_ms; } steps[] = {
-        { SIGTERM, STOP_MS }, { SIGTERM, 5000 }, { SIGKILL, 5000 },
+    const struct { int signo; uint64_t wait_ms; } steps[] = {
+        { SIGTERM, job->grace_ms + STOP_MS }, { SIGTERM, STOP_MS }, { SIGKILL, STOP_MS },
     };
     int pid = rg_registry_launcher(job);
 
@@ -156,7 +156,7 @@ static int stop_job(const struct rg_registry_job *job, struct rg_error *err)
                                 strerror(errno));
         if (has_ended(job, steps[i].wait_ms))
             break;
-        crashed = steps[i].signo == SIGKILL;
+        crashed = steps[i + 1 < rg_array_len(steps) ? i + 1 : i].signo == SIGKILL;
     }
     return crashed ? clean_up(job, err) : 0;
 }

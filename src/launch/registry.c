@@ -66,6 +66,7 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
     rg_autobuf struct rg_buf command = RG_BUF_INIT;
 
     put(text, "launcher", launcher ? launcher : "");
+    rg_buf_printf(text, "grace %llu\n", (unsigned long long) job->grace_ms);
     if (job->container.image)
         put(text, "image", job->container.image);
     put_ssh(text, job);
@@ -160,6 +161,11 @@ static int take_line(struct rg_registry_job *job, char *take_value, const char *
 
     if (!take_value || list)
         return list && take_value ? rg_strv_take(list, take_value) : -ENOMEM;
+    if (strcmp(word, "grace") == 0) {
+        int64_t ms = 0;
+        rg_parse_int("grace", take_value, 0, (int64_t) RG_DURATION_MAX_MS, &ms, NULL);
+        job->grace_ms = (uint64_t) ms;
+    }
     if (text) {
         free(*text);
         *text = take_value;

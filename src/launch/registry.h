@@ -5,6 +5,7 @@
  * $XDG_STATE_HOME/reigen/jobs or ~/.local/state/reigen/jobs, there from the plan to the job's end.
  *
  *     launcher HOST:PID:START      whose job it is; START: in clock ticks since boot
+ *     grace MS                     what its ranks are given to end
  *     image IMAGE                  with containers
  *     ssh ARG                      how its hosts are reached, up to the host's name; any number
  *     host NAME                    any number; USER@NAME with another user
@@ -33,6 +34,7 @@ struct rg_registry_job {
     char *id;
     char *launcher, *image, *command; /* NULL: not said */
     struct rg_strv ssh, hosts;
+    uint64_t grace_ms;
     uint64_t since_s;                 /* when the job began: seconds since 1970 */
 };
 

@@ -58,6 +58,7 @@ static void a_job_is_listed_while_it_runs(void **state)
     assert_string_equal(one->image, "i:1");
     assert_string_equal(one->command, "python a b");
     assert_int_equal(one->hosts.count, 2);
+    assert_int_equal(one->grace_ms, RG_GRACE_MS);
     assert_string_equal(one->hosts.v[1], "ada@elsewhere");
     assert_string_equal(one->ssh.v[1], "-o");
     assert_string_equal(one->ssh.v[2], "User=x");
