@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it is all for: an ordinary user trains on several hosts, in an image that knows nothing."""
+import json
+
+import pytest
+from bed import Node
+from built import PROGRAMS
+
+HOME = Node.home()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('nodes', [2, 4])
+def test_an_ordinary_user_trains_on_several_hosts_in_an_image_without_sshd(clean4, nodes):
+    first = clean4[1]
+    first.run(['mkdir', '-p', 'work'], check=True)
+    for program in ('sshd', 'mpirun', 'reigen'):
+        found = first.run(['docker', 'run', '--rm', 'trainer', 'sh', '-c',
+                           f'command -v {program} /usr/sbin/{program}'])
+        assert not found.stdout, found.stdout
+    hosts = ','.join(f'node{i}:{4 // nodes}' for i in range(1, nodes + 1))
+    done = first.run([PROGRAMS.reigen, 'run', '-H', hosts, '--image', 'trainer', '--', 'python',
+                      '/examples/pytorch_mnist.py', '--epochs', '1', '--out', 'model',
+                      '--report', 'report.json'], cwd=f'{HOME}/work', timeout=380)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(first.path('work/report.json').read_text())
+    assert [rank['rank'] for rank in report['ranks']] == [0, 1, 2, 3], report
+    assert report['epochs'][-1]['accuracy'] > 0.9, report
+    made = [p for p in first.path('work').rglob('*')]
+    assert len(made) >= 2
+    assert {(p.stat().st_uid, p.stat().st_gid) for p in made} == {(2001, 2001)}
+    first.run(['rm', '-rf', 'work'], check=True)
