@@ -78,6 +78,7 @@ class Node:
         self.pid = None
         self.init = None
         self.dockerd = None
+        self.dockerd_env = None
 
     # ------------------------------------------------------------ its process 1
 
@@ -237,7 +238,7 @@ class Node:
                 f'--bridge={bridge}', '--iptables=false', '--ip6tables=false', '--ip-masq=false',
                 '--userland-proxy=false', '--storage-driver', 'overlay2', *options]
         with open(self.folder / 'dockerd.log', 'ab') as log:
-            self.dockerd = self.popen(argv, user='root', env=env, stdin=subprocess.DEVNULL,
+            self.dockerd = self.popen(argv, user='root', env=env or self.dockerd_env, stdin=subprocess.DEVNULL,
                                       stdout=log, stderr=log)
 
     def wait_dockerd(self):

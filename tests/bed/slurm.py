@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from .cluster import Cluster
-from .node import BedError, wait_until
+from .node import PATHS, BedError, wait_until
 
 HEAD = 'head'
 UP_TIMEOUT = 120
@@ -18,7 +18,8 @@ class SlurmCluster(Cluster):
     """A Cluster that Slurm runs: `nodes` nodes node1, node2, ... in the partition p, and `head`, the
     login node. alice has one home directory on all of them.
 
-    gpus       made-up GPUs of each node, in Slurm's eyes only: /run/gpu0, /run/gpu1, ...
+    gpus       made-up GPUs of each node, in Slurm's eyes only: /run/gpu0, /run/gpu1, ... Docker has
+               a driver for them, which does no more than to name them in NVIDIA_VISIBLE_DEVICES
     cpus       cores of each node, in Slurm's eyes only
     proctrack  how Slurm knows a job's processes: linuxproc, pgid or cgroup
     task       none, affinity or cgroup
@@ -37,6 +38,8 @@ class SlurmCluster(Cluster):
 
     def boot(self, sshd):
         super().boot(sshd)
+        if self.gpus:
+            self.make_gpu_driver()
         self.head = self[HEAD]
         for node in self.hosts:
             self.start_munged(node)
@@ -91,6 +94,16 @@ class SlurmCluster(Cluster):
                   f'RealMemory=4000{gres} State=UNKNOWN',
                   f'PartitionName=p Nodes={names} Default=YES MaxTime=INFINITE State=UP']
         return '\n'.join(lines) + '\n'
+
+    def make_gpu_driver(self):
+        """dockerd has `--gpus` where it finds a program of this name when it starts."""
+        folder = self.folder / 'fakes'
+        folder.mkdir()
+        hook = folder / 'nvidia-container-runtime-hook'
+        hook.write_text('#!/bin/sh\nexit 0\n')
+        hook.chmod(0o755)
+        for node in self.nodes:
+            node.dockerd_env = {'PATH': f'{folder}:{PATHS["root"]}'}
 
     # ------------------------------------------------------------ daemons
 
