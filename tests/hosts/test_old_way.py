@@ -16,7 +16,7 @@ RSH_ARGS = '-mca plm_rsh_args "-p 12345"'
 def hosts(horovod_image, docker_context):
     """Two hosts that share a home, with the same docker0 on both, as Docker makes it."""
     sshd = images.build('horovod:sshd', docker_context, 'Dockerfile.sshd',
-                        args={'BASE': images.recipe('base')})
+                        args={'BASE': images.recipe('trainer')})
     with Cluster(2, sshd=False, dockerd=True, docker0=True, shared_home=True,
                  images=[f'{horovod_image}=horovod:latest', f'{sshd}=horovod:sshd']) as cluster:
         yield cluster
