@@ -342,7 +342,7 @@ def sweep():
             record = json.loads((folder / 'owner.json').read_text())
         except (OSError, ValueError):
             # Being made this moment, or its maker died before it had started anything.
-            if folder.exists() and time.time() - folder.stat().st_mtime > 60:
+            if age(folder) > 60:
                 remove(folder)
             continue
         pid, started = record['owner']
@@ -350,10 +350,28 @@ def sweep():
             continue
         for pid, started in record['inits']:
             if started and start_time(pid) == started:
-                os.kill(pid, signal.SIGKILL)
+                kill(pid)
         wait_until(lambda inits=record['inits']: all(start_time(p) != s for p, s in inits if s), 30,
                    f'end of the nodes in {folder}')
         remove(folder)
+    for root in Path('/sys/fs/cgroup').glob('*/reigen-bed-library-*'):
+        if start_time(int(root.name.rpartition('-')[2])) is None:
+            remove_cgroup(root)
+
+
+def age(folder):
+    """In seconds; 0 where another sweep was quicker."""
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def raise_neighbours():

@@ -182,8 +182,8 @@ class Node:
 
     def processes(self):
         """{pid in the node: command line} of all processes but the bed's own: process 1, sshd's
-        listener, dockerd and its containerd, Slurm's, and the one by which rootless Podman keeps its
-        name spaces. Zombies are in it as well."""
+        listener, dockerd and its containerd, Slurm's, and the one by which rootless Podman keeps
+        its name spaces. Zombies are in it as well."""
         proc = Path(f'/proc/{self.pid}/root/proc')
         found = {}
         for entry in proc.iterdir():
@@ -238,8 +238,8 @@ class Node:
                 f'--bridge={bridge}', '--iptables=false', '--ip6tables=false', '--ip-masq=false',
                 '--userland-proxy=false', '--storage-driver', 'overlay2', *options]
         with open(self.folder / 'dockerd.log', 'ab') as log:
-            self.dockerd = self.popen(argv, user='root', env=env or self.dockerd_env, stdin=subprocess.DEVNULL,
-                                      stdout=log, stderr=log)
+            self.dockerd = self.popen(argv, user='root', env=env or self.dockerd_env,
+                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def wait_dockerd(self):
         def up():
