@@ -98,6 +98,8 @@ static int run(const struct rg_container *container, const struct rg_container_h
         r = rg_strv_add(argv, "--nv");
     if (r == 0 && container->gpus && strcmp(container->gpus, "all") != 0)
         r = rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%s", container->gpus);
+    if (r == 0 && container->place.term)
+        r = rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
     if (r == 0)
         r = add_mounts(container, host, argv, err);
     for (size_t i = 0; r == 0 && i < container->options.count; i++)

@@ -18,6 +18,7 @@ void rg_container_fini(struct rg_container *container)
     free(container->network);
     free(container->user);
     free(container->place.cwd);
+    free(container->place.term);
     free(container->place.launcher);
     free(container->place.kit_digest);
     rg_strv_fini(&container->mounts);
@@ -51,6 +52,7 @@ static const struct field {
     FIELD("host", INDEX, place.host_index, 1 << 20),
     FIELD("alone", BOOL, place.one_host, 0),
     FIELD("cwd", TEXT, place.cwd, 0),
+    FIELD("term", TEXT, place.term, 0),
     FIELD("launcher", TEXT, place.launcher, 0),
     FIELD("kit", TEXT, place.kit_digest, 0),
     FIELD("kit-size", NUMBER, place.kit_nbytes, 0),

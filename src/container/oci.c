@@ -47,9 +47,11 @@ int rg_oci_user(const struct rg_container *container, const struct rg_container_
 {
     int r = 0;
 
-    if (container->user)
+    if (container->place.term)
+        r = rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
+    if (r == 0 && container->user)
         return put(argv, "--user", container->user);
-    r = rg_strv_addf(argv, "--user=%u:%u", (unsigned) host->uid, (unsigned) host->gid);
+    r = r ? r : rg_strv_addf(argv, "--user=%u:%u", (unsigned) host->uid, (unsigned) host->gid);
     if (r == 0 && host->home)
         r = rg_strv_addf(argv, "--env=HOME=%s", host->home);
     else if (r == 0 && host->uid != 0)

@@ -29,7 +29,7 @@ const struct rg_container_ops *rg_container_find(const char *name)
 static bool is_aside(const char *line)
 {
     return rg_str_starts(line, "See 'docker") || rg_str_starts(line, "Run 'docker") ||
-           rg_str_starts(line, "time=\"");
+           rg_str_starts(line, "time=\"") || rg_str_starts(line, "WARNING:");
 }
 
 /* The last line that is not empty, and rather none of these. */
@@ -61,10 +61,12 @@ int rg_container_explain(const struct rg_container_ops *ops, const char *said,
             return rg_error_set_exit(err, EIO, s->exit_code, "%s (%s: %.*s)", s->text, ops->name,
                                      (int) length, line);
     }
-    if (length == 0)
+    if (length == 0 || is_aside(line))
         return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
-                                 "%s ended without starting the container, and said nothing",
-                                 ops->name);
+                                 "%s ended before the agent in the container called, and said "
+                                 "%s%.*s; does a --container-option replace the first process?",
+                                 ops->name, length ? "no more than: " : "nothing", (int) length,
+                                 line);
     return rg_error_set_exit(err, EIO, EXIT_CONTAINER, "%s could not start the container: %.*s",
                              ops->name, (int) length, line);
 }

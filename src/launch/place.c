@@ -185,6 +185,8 @@ int rg_place_container(struct rg_job *job, struct rg_error *err)
         return 0;
     free(place->launcher);
     place->launcher = rg_place_launcher(0);
+    free(place->term);
+    place->term = job->pty && getenv("TERM") ? strdup(getenv("TERM")) : NULL;
     free(place->cwd);
     place->cwd = NULL;
     if (!job->cwd && getcwd(cwd, sizeof(cwd)) && !(place->cwd = strdup(cwd)))

@@ -142,6 +142,12 @@ def test_options_reach_the_runtime(hosts):
     assert lines[4].split()[1] == '96'
 
 
+def test_a_rank_with_a_terminal_knows_its_kind(hosts):
+    done = reigen(hosts[1], '-np', '1', '--pty', '--image', 'base', '--', 'sh', '-c',
+                  'test -t 1 && echo "<$TERM>"', env={'TERM': 'xterm-bed'})
+    assert done.returncode == 0 and '<xterm-bed>' in done.stdout, done.stderr
+
+
 def test_shared_memory_is_large_without_being_asked_for(hosts):
     out = ran(hosts[1], '-np', '1', '--image', 'base', '--', 'df', '-k', '/dev/shm')
     memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 1024
@@ -225,6 +231,10 @@ REFUSALS = {
                    'apptainer is not installed here'),
     'no daemon': (['--image', 'base', '--container-runtime', 'docker'], 69,
                   'the Docker daemon does not run here', {'DOCKER_HOST': 'unix:///nosuch.sock'}),
+    'no agent': (['--image', 'base', '--container-option=--entrypoint=/bin/true'], 125,
+                 'before the agent in the container called'),
+    'no such option': (['--image', 'base', '--container-option=--nosuch'], 125,
+                       'unknown flag: --nosuch'),
     'no image': (['--shm-size', '1g'], 2, 'no container; name its image'),
     'bad size': (['--image', 'base', '--shm-size', 'much'], 2, '512m'),
 }

@@ -95,12 +95,13 @@ static void docker_takes_all_options(void **state)
     rg_strv_add(&container->mounts, "/a,\"b");
     rg_strv_add(&container->mounts, "cache:/c");
     rg_strv_add(&container->options, "--read-only");
+    container->place.term = strdup("xterm");
     host.infiniband = host.selinux = true;
     host.kit_dir = NULL;
     host.cwd = "/scratch";
     check(&rg_container_docker, container, &host,
           BEGIN("/opt/docker") "--network=mine --shm-size=4096 --security-opt=label=disable "
-          "--privileged " USER "--group-add=27 --group-add=999 "
+          "--privileged --env=TERM=xterm " USER "--group-add=27 --group-add=999 "
           "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "
           "--mount=type=bind,source=/t/run,target=/reigen/run "
           "--mount=type=bind,source=/t/passwd,target=/etc/passwd,readonly "
@@ -246,6 +247,7 @@ static void failures_are_explained(void **state)
         { &rg_container_docker, "docker: no network x\nSee 'docker run --help'.\n"
           "time=\"now\" level=error msg=\"context canceled\"\n", 125, "no network x" },
         { &rg_container_docker, "time=\"now\" msg=\"alone\"\n", 125, "alone" },
+        { &rg_container_docker, "WARNING: no swap limit\n", 125, "replace the first process" },
         { &rg_container_docker, "", 125, "said nothing" },
         { &rg_container_podman, "Error: cannot find UID/GID for user ada: no subuid ranges", 77,
           "/etc/subuid" },
