@@ -132,3 +132,19 @@ def test_64_nodes_come_up_and_all_reach_the_first():
     with Cluster(64, sshd=False) as cluster:
         done = cluster[1].run(['ping', '-c1', '-W20', cluster[64].address])
         assert done.returncode == 0, done.stdout
+
+
+def test_a_cluster_by_hand_stays_until_it_is_ended(tmp_path):
+    def bed(*words):
+        return subprocess.run([sys.executable, TESTS / 'bed/bed.py', *words], text=True,
+                              env={**os.environ, 'REIGEN_BED_DIR': str(tmp_path)},
+                              capture_output=True, timeout=60, check=False)
+    try:
+        assert bed('up', '--no-sshd').stdout == 'up: node1 (10.77.0.1) node2 (10.77.0.2)\n'
+        assert 'is up already' in bed('up').stderr
+        done = bed('run', '--node', 'node2', '--', 'sh', '-c', 'hostname; id -un; exit 3')
+        assert done.stdout == 'node2\nalice\n' and done.returncode == 3
+    finally:
+        assert bed('down').returncode == 0
+    assert 'no node1 is up' in bed('run', '--', 'true').stderr
+    assert not list((tmp_path / 'run').iterdir())
