@@ -14,7 +14,7 @@ import tarfile
 import time
 
 import pytest
-from bed import Node
+from bed import Cluster, Node
 from bed.node import wait_until
 from built import PROGRAMS
 
@@ -465,6 +465,15 @@ def test_a_killed_dockerd_leaves_nothing_once_it_is_back(hosts):
         job.job.send_signal(signal.SIGTERM)
         job.end()
     wait_until(lambda: not hosts[2].containers(), 30, 'end of the container')
+
+
+def test_a_host_that_loses_power_is_named():
+    with Cluster(2, dockerd=True, images=['base']) as own:
+        with Running(own[1], *TWO, '--lease', '3', '--image', 'base') as job:
+            own[2].kill()
+            code, _, err = job.end()
+        assert code == 76 and 'host node2' in err, err
+        wait_until(lambda: not own[1].containers(), 20, 'end of the other container')
 
 
 def test_jobs_are_listed_and_stopped_from_elsewhere(hosts):
