@@ -12,6 +12,7 @@
 #include "spec/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
+#define ASK_MS 1500   /* for all hosts to say which engine they have */
 #define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */
 #define LATE_MS 1500  /* after the engine's end: agents leave daemons longer than this in peace */
 
@@ -25,6 +26,22 @@ const char *session_engine_daemon(const char *command)
             return names[i];
     }
     return NULL;
+}
+
+/* A daemon is started by its full path where the engine knows it: beside it is the engine, and
+ * shall be the same one on every host. */
+void session_engine_started(struct rg_session *session, const char *command, const char *daemon)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_./+-";
+    const char *end = strstr(command, daemon), *start = end;
+
+    while (start > command && strchr(allowed, start[-1]))
+        start--;
+    if (!*session->engine_program && end - start < (int) sizeof(session->engine_program) - 16)
+        snprintf(session->engine_program, sizeof(session->engine_program), "%.*s%s",
+                 (int) (end - start), start,
+                 rg_str_starts(daemon, "hydra") ? "mpiexec.hydra" : "mpirun");
 }
 
 static void grace_due(void *arg)
@@ -101,4 +118,87 @@ void session_engine_refused(struct session_host *client, const char *name, const
              "%s wanted to start %s on %.255s, which is no host of this job",
              session->o.plan->engine, daemon, name);
     give_grace(session);
+}
+
+/* --- different engines ------------------------------------------------------------------------ */
+
+static const char *name_of(const struct session_host *host)
+{
+    return host->session->o.plan->hosts[host->index].name;
+}
+
+/* A host whose engine is another than the first host's; NULL: none, as far as is known. */
+static const struct session_host *find_other(const struct rg_session *session)
+{
+    for (int i = 1; *session->hosts[0].version && i < session->o.plan->nhosts; i++) {
+        const struct session_host *host = &session->hosts[i];
+        if (*host->version && strcmp(host->version, session->hosts[0].version) != 0)
+            return host;
+    }
+    return NULL;
+}
+
+static void all_answered(void *arg)
+{
+    struct rg_session *session = arg;
+    const struct session_host *other = find_other(session);
+    const struct rg_rank_end *end = &session->facts[0].end;
+    int code = end->end == RG_END_SIGNAL ? RG_EXIT_SIGNAL + end->value : end->value;
+
+    rg_timer_stop(&session->engine_timer);
+    session->engine_nasked = 0;
+    if (other && !session->stopping && !session->killing) {
+        session_set_cause(session, code,
+                          "%s on %s failed (exit code %d); host %s has \"%s\", host %s has \"%s\": "
+                          "the same MPI must be on all hosts",
+                          session->o.plan->engine, name_of(&session->hosts[0]), code,
+                          name_of(&session->hosts[0]), session->hosts[0].version, name_of(other),
+                          other->version);
+        session->own_first = true;
+    }
+    session_release(session);
+}
+
+bool session_engine_ask(struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+    const struct rg_rank_end *end = &session->facts[0].end;
+    char command[256];
+
+    if (session->engine_asked)
+        return session->engine_nasked > 0;
+    session->engine_asked = true;
+    if (!plan->engine || plan->nhosts < 2 || session->o.job->engine == RG_ENGINE_SCRIPT ||
+        end->end != RG_END_EXIT || end->value == 0 || *session->own_cause || session->stopping ||
+        session->killing || !*session->engine_program)
+        return false;
+    /* Hydra says it in the second line. */
+    snprintf(command, sizeof(command), "%s --version </dev/null 2>/dev/null | head -n 2",
+             session->engine_program);
+    for (int i = 0; i < plan->nhosts; i++)
+        session->engine_nasked += session_remote_ask(&session->hosts[i], command) == 0;
+    if (session->engine_nasked)
+        rg_timer_start(&session->engine_timer, session->o.loop, ASK_MS, 0, all_answered, session);
+    return session->engine_nasked > 0;
+}
+
+/* What people may read, blanks as one, no control characters. */
+void session_engine_answer(struct session_host *host, const uint8_t *text, size_t nbytes)
+{
+    for (size_t i = 0; i < nbytes && host->nversion + 1 < sizeof(host->version); i++) {
+        bool blank = text[i] <= ' ' || text[i] > '~';
+        if (blank && (!host->nversion || host->version[host->nversion - 1] == ' '))
+            continue;
+        host->version[host->nversion++] = blank ? ' ' : (char) text[i];
+    }
+}
+
+void session_engine_answered(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+
+    while (host->nversion && host->version[host->nversion - 1] == ' ')
+        host->version[--host->nversion] = '\0';
+    if (session->engine_nasked > 0 && --session->engine_nasked == 0)
+        all_answered(session);
 }

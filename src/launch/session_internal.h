@@ -56,6 +56,8 @@ struct session_host {
     uint64_t outstanding;         /* bytes of output that came and were not acknowledged */
     uint64_t uncredited;          /* the part of them that was delivered */
     char *hostname;               /* of its HELLO */
+    char version[160];            /* of its engine, as far as it was asked for */
+    size_t nversion;
     struct session_remote **clients; /* remote commands that were asked for there, by number */
     uint32_t nclients;            /* slots */
     bool takes_input, input_closed;
@@ -118,6 +120,9 @@ struct rg_session {
     uint64_t released_ns;      /* and when */
     char engine_trouble[RG_CAUSE_MAX]; /* how an engine's daemon failed first, or "" */
     struct rg_timer engine_timer;
+    char engine_program[200];  /* whose version hosts can be asked for; "" before a daemon came */
+    bool engine_asked;         /* all hosts were asked for their engine's version */
+    int engine_nasked;         /* those that have not answered */
 
     struct rg_fence *fence;
     struct rg_timer fence_timer, start_timer, job_timer, grace_timer, hard_timer, tick_timer,
@@ -213,6 +218,9 @@ void session_remote_host_gone(struct session_host *host);
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go. */
 void session_release(struct rg_session *session);
 void session_remotes_fini(struct rg_session *session);
+/* Have a command run on a host for session_engine_answer and session_engine_answered. 0; -errno: it
+ * is not there, and nothing will come. */
+int session_remote_ask(struct session_host *target, const char *command);
 
 /* --- session_engine.c ------------------------------------------------------------------------- */
 
@@ -220,12 +228,20 @@ void session_remotes_fini(struct rg_session *session);
 #define RG_ENGINE_LOST 255
 /* The name of the engine's daemon that this command starts, constant; NULL: it starts none. */
 const char *session_engine_daemon(const char *command);
+/* The command starts that daemon: where the engine is, if it can be told from that. */
+void session_engine_started(struct rg_session *session, const char *command, const char *daemon);
 /* A daemon ended, though its engine has not hung it up: wait status. What it was killed by or that
  * it is not there becomes the job's cause; of whatever else goes wrong, the engine has the word.
  * One that does not end within 3 s is ended. A script hears of exit codes itself. */
 void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
 /* The engine's process on client asked for a host that the job does not have. */
 void session_engine_refused(struct session_host *client, const char *name, const char *command);
+
+/* The engine has failed, and hosts may have different ones: ask them. False: there is nothing to
+ * ask (any more). Else session_release is called when they have answered, or after ASK_MS. */
+bool session_engine_ask(struct rg_session *session);
+void session_engine_answer(struct session_host *host, const uint8_t *text, size_t nbytes);
+void session_engine_answered(struct session_host *host);
 
 /* --- session_names.c -------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@ struct session_remote {
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
     const char *daemon;          /* of the engine; NULL: the user's own command */
+    bool ours;                   /* the session's own question; it has no client */
 };
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -91,27 +92,50 @@ static void refuse_unknown(struct session_host *client, const struct rg_msg_remo
     session_engine_refused(client, msg->host, msg->command);
 }
 
-static struct session_remote *add(struct session_host *client, struct session_host *target,
-                                  uint32_t client_id)
+static struct session_remote *make(struct session_host *target)
 {
-    struct rg_session *session = client->session;
+    struct rg_session *session = target->session;
     uint32_t id = 0;
 
     while (id < session->nremotes && session->remotes[id])
         id++;
-    if (grow(&session->remotes, &session->nremotes, id) < 0 ||
-        grow(&client->clients, &client->nclients, client_id) < 0)
+    if (grow(&session->remotes, &session->nremotes, id) < 0)
         return NULL;
     struct session_remote *remote = calloc(1, sizeof(*remote));
     if (!remote)
         return NULL;
     *remote = (struct session_remote){
-        .id = id, .client_id = client_id, .client = client, .target = target,
-        .room = { 0, RG_MSG_REMOTE_WINDOW, RG_MSG_REMOTE_WINDOW },
+        .id = id, .target = target, .room = { 0, RG_MSG_REMOTE_WINDOW, RG_MSG_REMOTE_WINDOW },
     };
     session->remotes[id] = remote;
+    return remote;
+}
+
+static struct session_remote *add(struct session_host *client, struct session_host *target,
+                                  uint32_t client_id)
+{
+    if (grow(&client->clients, &client->nclients, client_id) < 0)
+        return NULL;
+    struct session_remote *remote = make(target);
+    if (!remote)
+        return NULL;
+    remote->client_id = client_id;
+    remote->client = client;
     client->clients[client_id] = remote;
     return remote;
+}
+
+int session_remote_ask(struct session_host *target, const char *command)
+{
+    struct session_remote *remote = target->channel && !target->bye && !target->lost
+                                        ? make(target) : NULL;
+
+    if (!remote)
+        return -EHOSTUNREACH;
+    remote->ours = true;
+    send(target, RG_MSG_REMOTE_START,
+         &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
+    return 0;
 }
 
 static int on_open(struct session_host *client, const struct rg_msg_remote_open *msg)
@@ -136,6 +160,8 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
         return 0;
     }
     remote->daemon = session_engine_daemon(msg->command);
+    if (remote->daemon)
+        session_engine_started(target->session, msg->command, remote->daemon);
     send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, msg->command });
     return 0;
@@ -163,6 +189,8 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
         send(remote->target, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->client)
         send(remote->client, RG_MSG_REMOTE_PUT, &relay);
+    else if (remote->ours)
+        session_engine_answer(host, msg->data.data, msg->data.nbytes);
     return 0;
 }
 
@@ -219,7 +247,10 @@ static int on_exit_message(struct session_host *host, const struct rg_msg_remote
         tell_client(remote->client, remote->client_id, msg->status, msg->text);
         session_engine_daemon_ended(host, remote->daemon, msg->status);
     }
+    bool ours = remote->ours;
     forget(remote);
+    if (ours)
+        session_engine_answered(host);
     return 0;
 }
 
@@ -249,7 +280,10 @@ void session_remote_host_gone(struct session_host *host)
             tell_client(remote->client, remote->client_id, STATUS_LOST,
                         host->lost ? "that host was lost, and the command with it"
                                    : "the job has ended on that host");
+        bool ours = remote->ours;
         forget(remote);
+        if (ours)
+            session_engine_answered(host);
     }
 }
 
@@ -266,7 +300,7 @@ void session_remotes_fini(struct rg_session *session)
 
 void session_release(struct rg_session *session)
 {
-    if (session->released || !rg_job_has_engine(session->o.job))
+    if (session->released || !rg_job_has_engine(session->o.job) || session_engine_ask(session))
         return;
     session->released = true;
     session->released_ns = rg_now_ns();

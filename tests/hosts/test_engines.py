@@ -358,6 +358,21 @@ def test_another_mpi_on_the_second_host_is_named(three, node1, name):
             'installed: the same MPI must be on all hosts' in done.stderr), done.stderr
 
 
+def test_another_version_on_the_second_host_is_named(three, node1):
+    newer = mpis.prefix('mpich5') / 'bin'
+    hidden = ['hydra_pmi_proxy', 'mpiexec.hydra']
+    for name in hidden:
+        three[2].run(['mount', '--bind', newer / name, f'/usr/bin/{name}'], user='root', check=True)
+    try:
+        done = reigen(node1, 'mpich4', '--grace', '1', *HOSTS, '--', 'mpirun', program('mpich4'))
+    finally:
+        for name in hidden:
+            three[2].run(['umount', f'/usr/bin/{name}'], user='root', check=True)
+    assert done.returncode not in (0, 124), done.stdout + done.stderr
+    assert re.search(r'host node1 has "[^"]*4\.\d[^"]*", host w2 has "[^"]*5\.\d[^"]*": the same '
+                     'MPI must be on all hosts', done.stderr), done.stderr
+
+
 def test_a_host_that_the_job_does_not_have_ends_even_mpich4(node1):
     # MPICH 4 would wait for the daemon for ever.
     done = reigen(node1, 'mpich4', '--grace', '1', *HOSTS, '--', 'mpirun', '-n', '2', '-hosts',
