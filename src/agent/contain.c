@@ -425,12 +425,15 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         *ret_linked = run.linked;
         if (r != -ENODATA)
             return r;
-        if (policy == RG_PULL_NEVER || attempt > 0)
+        if (policy == RG_PULL_NEVER)
             return rg_error_set_exit(err, ENOENT, 125,
-                                     "the image %s is not on this host, and --pull is %s; fetch it "
-                                     "with %s pull, or say --pull missing",
-                                     contain->container.image,
-                                     policy == RG_PULL_NEVER ? "never" : "done",
+                                     "the image %s is not on this host, and --pull is never; fetch "
+                                     "it with %s pull, or say --pull missing",
+                                     contain->container.image, candidate->ops->name);
+        if (attempt > 0 || policy == RG_PULL_ALWAYS)
+            return rg_error_set_exit(err, ENOENT, 125,
+                                     "the image %s was pulled, and is still not on this host; see "
+                                     "what %s images lists", contain->container.image,
                                      candidate->ops->name);
         r = pull(&run, err);
     }
