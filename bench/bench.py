@@ -143,8 +143,8 @@ def launch_torch(argv, np):
 
 
 # name: (launch, program)
-# What stands behind this line of the page comes from other programs, and stays.
-KEPT = '\n<!-- measured by bench/hosts.py and bench/engines.py -->\n'
+# What stands behind this line of the page stays as it is.
+KEPT = '\n<!-- written by hand -->\n'
 CONTENDERS = {
     'cmpi': (launch_mpi, [OUT / 'peer_mpi']),
     'reigen-c': (launch_reigen, [OUT / 'ours']),

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a job in containers, each time beside what it is made of:
-
-    python3 bench/containers.py [--runs 9]
+"""Starting a job in containers, beside what it is made of: for bench/hosts.py.
 
 ssh      ssh node2 true
 docker   docker run --rm --network host base true
 reigen   from the command to the last rank's word after the first barrier of a C program: reigen run
          -H node1:2,node2:2 --image base; agent and image are there, the containers are not
 end      from that word to the end of reigen, containers removed
-All as medians in seconds, on an image that every host has. Needs root; everything runs on this
-machine.
 """
-import argparse
 import shutil
 import statistics
 import subprocess
@@ -19,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from hosts import BUILD, REIGEN, ROOT, build_barrier, timed
+from starting import BUILD, REIGEN, ROOT, build_barrier, timed
 
 sys.path.insert(0, str(ROOT / 'tests'))
 
@@ -54,10 +49,8 @@ def job(node):
     return met - began, time.monotonic() - met
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument('--runs', type=int, default=9)
-    runs = parser.parse_args().runs
+def measure(runs):
+    """Medians in seconds, by the names above."""
     with Cluster(2, dockerd=True, images=[BASE]) as cluster:
         node = cluster[1]
         for each in cluster.nodes:
@@ -69,11 +62,4 @@ def main():
             met, end = job(node)
             for name, value in zip(times, (ssh, docker, met, end) if i else ()):
                 times[name].append(value)
-    median = {name: statistics.median(values) for name, values in times.items()}
-    print(' '.join(f'{name} {value:.3f}' for name, value in median.items()))
-    limit = median['ssh'] + 1.3 * median['docker']
-    print(f'limit {limit:.3f}: ssh + 1.3 x docker; reigen: {median["reigen"] / limit:.2f} of it')
-
-
-if __name__ == '__main__':
-    main()
+    return {name: statistics.median(values) for name, values in times.items()}

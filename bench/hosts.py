@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting jobs on many simulated hosts, each time beside what it is compared with:
+"""Starting jobs on simulated hosts and in containers, each time beside what it is compared with.
 
-    python3 bench/hosts.py [--hosts 2,16,64,128,256] [--runs 3]
+usage: bench/hosts.py [--hosts 2,16,64,128,256] [--runs 3] [--write]
 
-pdsh     pdsh -R ssh -w ... true, 64 connections at once
-first    reigen run -- true when no host has the agent
-cold     reigen run -- true when all have it
-barrier  from the last host's being ready to the end of the first barrier of a C program, one rank
-         on each host (reigen run --json)
-All as medians in seconds. Needs root; everything runs on this machine.
+Prints tables; --write puts them into docs/benchmarks-launch.md, with the targets. What the columns
+are stands there, and in PAGE_TEXT. Needs root and tests/bed; everything runs on this machine.
 """
 import argparse
+import datetime
 import json
 import os
 import statistics
@@ -20,26 +17,45 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = Path(os.environ.get('REIGEN_TEST_BUILD', ROOT / 'build'))
-REIGEN = BUILD / 'src/cmd/reigen'
+PAGE = ROOT / 'docs/benchmarks-launch.md'
+PAGE_TEXT = """# Benchmarks: starting on hosts and in containers
+
+`bench/hosts.py --write` (as root) measures this page anew on simulated hosts of one machine, each with a
+network, an sshd and, for containers, a dockerd of its own. Within a run everything takes turns; the
+figures are medians.
+
+## Hosts reached by ssh
+
+Nearly all of the time is the work of ssh and sshd, for all hosts on the same cores. {runs} runs.
+
+- *pdsh*: `pdsh -R ssh -f 64 -w ... true`
+- *first*: `reigen run -H node1:1,... -- true` when no host has the agent; *cold*: when all have it
+- *barrier*: from the last host's being ready to the end of the first barrier of a C program with one
+  rank on each host
+
+{hosts}
+
+Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost per host that
+falls or is flat to 256.
+
+## Containers
+
+Two hosts with two ranks each of a C program, in an image that both have; agents are there. {container_runs}
+runs. The job makes two connections' worth of work and two containers on cores where one connection and
+one container were measured.
+
+{containers}
+
+Targets: from the command to the first barrier at most one ssh connection and 1.3 times `docker run`; from
+the last rank's end to the end of reigen, containers removed, at most 1 s.
+
+Measured {now} on {cores} cores, load {load:.1f} at the end.
+"""
 sys.path.insert(0, str(ROOT / 'tests'))
 
-from bed import Cluster  # noqa: E402 (needs the path above)
-
-
-def build_barrier():
-    program = BUILD / 'bench-barrier'
-    library = BUILD / 'src/coll'
-    subprocess.run(['cc', '-O2', '-I', ROOT / 'include', '-o', program, ROOT / 'bench/barrier.c',
-                    '-L', library, '-lreigen', f'-Wl,-rpath,{library}'], check=True)
-    return program
-
-
-def timed(node, argv):
-    began = time.monotonic()
-    done = node.run(argv, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return time.monotonic() - began, done.stdout
+import containers  # noqa: E402 (needs the path above)
+from bed import Cluster  # noqa: E402
+from starting import REIGEN, build_barrier, timed  # noqa: E402
 
 
 def barrier_time(output, hosts):
@@ -75,20 +91,54 @@ def measure(count, runs, program):
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+def hosts_table(counts, runs):
+    """The table's lines, printed as they come."""
+    program = build_barrier()
+    lines = ['| hosts | pdsh | first | cold | cold / pdsh | cold per host | barrier |',
+             '|---|---|---|---|---|---|---|']
+    print('\n'.join(lines))
+    for count in counts:
+        m = measure(count, runs, program)
+        lines.append(f'| {count} | {m["pdsh"]:.2f} s | {m["first"]:.2f} s | {m["cold"]:.2f} s | '
+                     f'{m["cold"] / m["pdsh"]:.2f} | {1000 * m["cold"] / count:.1f} ms | '
+                     f'{m["barrier"]:.2f} s |')
+        print(lines[-1], flush=True)
+    return '\n'.join(lines)
+
+
+def containers_table(runs):
+    m = containers.measure(runs)
+    limit = m['ssh'] + 1.3 * m['docker']
+    lines = ['| | s | at most | |', '|---|---|---|---|',
+             f'| `ssh node2 true` | {m["ssh"]:.3f} | | |',
+             f'| `docker run --rm --network host IMAGE true` | {m["docker"]:.3f} | | |',
+             '| `reigen run -H node1:2,node2:2 --image IMAGE`, to the first barrier | '
+             f'{m["reigen"]:.3f} | {limit:.3f} | {verdict(m["reigen"] <= limit)} |',
+             '| from there to the end of reigen, containers removed | '
+             f'{m["end"]:.3f} | 1 | {verdict(m["end"] <= 1)} |']
+    print('\n'.join(lines))
+    return '\n'.join(lines)
+
+
+def verdict(good):
+    return 'pass' if good else 'fail'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--hosts', default='2,16,64,128,256')
     parser.add_argument('--runs', type=int, default=3)
+    parser.add_argument('--write', action='store_true')
     args = parser.parse_args()
-    program = build_barrier()
-    print('| hosts | pdsh | first | cold | cold / pdsh | cold per host | barrier |')
-    print('|---|---|---|---|---|---|---|')
-    for count in map(int, args.hosts.split(',')):
-        m = measure(count, args.runs, program)
-        print(f'| {count} | {m["pdsh"]:.2f} s | {m["first"]:.2f} s | {m["cold"]:.2f} s | '
-              f'{m["cold"] / m["pdsh"]:.2f} | {1000 * m["cold"] / count:.1f} ms | '
-              f'{m["barrier"]:.2f} s |', flush=True)
+    hosts = hosts_table([int(n) for n in args.hosts.split(',')], args.runs)
+    in_containers = containers_table(3 * args.runs)
+    if args.write:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        PAGE.write_text(PAGE_TEXT.format(
+            hosts=hosts, containers=in_containers, runs=args.runs, container_runs=3 * args.runs,
+            now=f'{now:%Y-%m-%d %H:%M} UTC', cores=len(os.sched_getaffinity(0)),
+            load=os.getloadavg()[0]))
 
 
 if __name__ == '__main__':
