@@ -16,6 +16,9 @@ const struct rg_command rg_commands[] = {
       "Run copies of a command, together. `reigen run --help` lists its options.", rg_cmd_run },
     { "horovodrun", "-np N [FLAG...] COMMAND [ARGUMENT...]", NULL,
       "The same with horovodrun's flags. `horovodrun --help` lists them.", rg_cmd_horovodrun },
+    { "srun-docker", "--container=IMAGE --script=FILE [OPTION...]", NULL,
+      "Under srun: run a script in containers on the nodes of a Slurm job, with srun_docker.sh's "
+      "options. `reigen srun-docker --help` lists them.", rg_cmd_srun_docker },
     { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", NULL,
       "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
     { "doctor", "[OPTION...]", NULL,
@@ -38,7 +41,7 @@ const struct rg_command rg_commands[] = {
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
-    { "help", "[COMMAND]", "run horovodrun rsh jobs stop explain man completion sshd version",
+    { "help", "[COMMAND]", "run horovodrun srun-docker rsh jobs stop explain man completion sshd version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

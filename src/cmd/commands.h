@@ -24,6 +24,7 @@ extern const struct rg_command rg_commands[];
 
 int rg_cmd_run(int argc, char **argv);
 int rg_cmd_horovodrun(int argc, char **argv);
+int rg_cmd_srun_docker(int argc, char **argv);
 int rg_cmd_rsh(int argc, char **argv);
 int rg_cmd_doctor(int argc, char **argv);
 int rg_cmd_jobs(int argc, char **argv);

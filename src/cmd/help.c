@@ -149,6 +149,32 @@ void rg_help_horovodrun(struct rg_buf *text, int columns)
                         "train.py\n");
 }
 
+void rg_help_srundocker(struct rg_buf *text, int columns)
+{
+    size_t count;
+    const struct rg_srundocker_option *options = rg_srundocker_options(&count);
+
+    rg_buf_printf(text, "usage: srun reigen srun-docker --container=IMAGE --script=FILE "
+                        "[OPTION...] [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Run a script in containers on the nodes of a Slurm job, as srun_docker.sh does: the "
+            "same options, which have their value after '=' or a space. All other options and "
+            "arguments go to the script.",
+            0, columns);
+    rg_buf_printf(text, "\nOptions\n");
+    for (size_t i = 0; i < count; i++) {
+        const struct rg_srundocker_option *o = &options[i];
+        rg_autofree char *left = rg_strf("--%s%s%s%s", o->name,
+                                         !o->arg ? "" : o->optional ? "[=" : "=",
+                                         o->arg ? o->arg : "", o->optional ? "]" : "");
+        print_entry(text, left ? left : o->name, o->help, columns);
+    }
+    rg_buf_printf(text, "\nFor example\n"
+                        "  salloc -N 2\n"
+                        "  srun reigen srun-docker --container=IMAGE --script=./job.sh "
+                        "--epochs=5\n");
+}
+
 int rg_cmd_help(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -159,6 +185,10 @@ int rg_cmd_help(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "horovodrun") == 0) {
         rg_help_horovodrun(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1 && strcmp(argv[1], "srun-docker") == 0) {
+        rg_help_srundocker(&text, rg_help_columns());
         return rg_print(rg_buf_text(&text));
     }
     for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {

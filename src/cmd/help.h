@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "spec/horovodrun.h"
 #include "spec/options.h"
+#include "spec/srundocker.h"
 
 /* Columns to wrap at: the terminal's where standard output is one, else 80. */
 int rg_help_columns(void);
@@ -20,6 +21,8 @@ void rg_help_reigen(struct rg_buf *text, int columns); /* reigen --help */
 void rg_help_run(struct rg_buf *text, int columns);    /* reigen run --help */
 
 void rg_help_horovodrun(struct rg_buf *text, int columns); /* horovodrun --help */
+
+void rg_help_srundocker(struct rg_buf *text, int columns); /* reigen srun-docker --help */
 
 /* A flag of horovodrun as an option, for the functions below; the strings are the table's. */
 struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);

@@ -34,10 +34,14 @@ int main(int argc, char **argv)
 {
     const char *slash = strrchr(argc > 0 ? argv[0] : "", '/');
 
-    /* A link of this name is the command. */
+    /* A link of such a name is the command. */
     if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "horovodrun") == 0) {
         signal(SIGPIPE, SIG_IGN);
         return rg_cmd_horovodrun(argc, argv);
+    }
+    if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "srun_docker.sh") == 0) {
+        signal(SIGPIPE, SIG_IGN);
+        return rg_cmd_srun_docker(argc, argv);
     }
     if (argc < 2) {
         rg_cmd_help(1, argv);
@@ -57,7 +61,8 @@ int main(int argc, char **argv)
         if (strcmp(c->name, argv[1]) != 0)
             continue;
         /* They have a --help of their own, and their arguments may be anything. */
-        bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun;
+        bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun ||
+                        c->run == rg_cmd_srun_docker;
         if (!own_help && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
             return rg_cmd_help(2, argv);
         return c->run(argc - 1, argv + 1);

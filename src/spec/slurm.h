@@ -59,7 +59,7 @@ struct rg_slurm_allocation {
     struct rg_slurm_node *nodes; /* in Slurm's order: task 0 is on the first */
     size_t nnodes;
     struct rg_strv group_ids;    /* the components' job ids; empty unless heterogeneous */
-    int ntasks;                  /* tasks of the step; for RG_SLURM_JOB what was asked for; 0: not told */
+    int ntasks;                  /* of the step; for RG_SLURM_JOB those asked for; 0: not told */
     int procid;                  /* this task's number in the step, or -1 */
     int localid;                 /* its number on its node, or -1 */
     int nodeid;                  /* its node's place in the step, or -1 */
@@ -92,7 +92,7 @@ int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_s
  * node). What Slurm gave (SLURM_STEP_GPUS, else SLURM_JOB_GPUS) bounds them; NV_GPU, then
  * NVIDIA_VISIBLE_DEVICES choose among those; where Slurm tells nothing they stand for themselves,
  * and CUDA_VISIBLE_DEVICES after them. ret_told: whether any of them was there at all, so that an
- * empty list means "none". 0, -EINVAL (asks for one that Slurm did not give; not a list), -ENOMEM. */
+ * empty list means "none". 0, -EINVAL (asks for one that Slurm did not give; no list), -ENOMEM. */
 int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret_told,
                   struct rg_error *err);
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen srun-docker, and srun_docker.sh: each task of `srun reigen srun-docker` runs this. */
+#include "spec/srundocker.h"
+
+#include <string.h>
+
+#include "cmd/commands.h"
+#include "cmd/exit.h"
+#include "cmd/help.h"
+#include "cmd/run.h"
+#include "cmd/srundocker_task.h"
+#include "cmd/terminal.h"
+
+#define COMMAND "srun-docker"
+
+static int print_help(void)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_help_srundocker(&text, rg_help_columns());
+    return rg_print(rg_buf_text(&text));
+}
+
+/* One of the tasks speaks for all: they all see the same. */
+static int fail(const struct rg_error *err)
+{
+    const char *procid = getenv("SLURM_PROCID");
+
+    return procid && strcmp(procid, "0") != 0 ? rg_exit_of(err) : rg_fail(err, COMMAND);
+}
+
+/* Task 0. */
+static int run_job(const struct rg_srundocker *s, const struct rg_strv *env,
+                   const struct rg_slurm_allocation *step, bool stdin_open)
+{
+    rg_cleanup(rg_request_fini) struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+    int code;
+
+    rg_request_init(&request);
+    rg_srun_watch_start();
+    if (rg_srundocker_fill(s, env, step, &request, &err) < 0)
+        code = rg_fail(&err, COMMAND);
+    else
+        code = rg_run_request(&request, &(struct rg_run_as){ COMMAND, false, stdin_open });
+    if (step->ntasks != 1)
+        rg_task_release(step, code);
+    return code;
+}
+
+int rg_cmd_srun_docker(int argc, char **argv)
+{
+    rg_cleanup(rg_srundocker_fini) struct rg_srundocker s;
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation step = { 0 };
+    const struct rg_strv env = rg_slurm_environment();
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+
+    if (argc > 1 && strcmp(argv[1], RG_TASK_RELEASE) == 0)
+        return rg_task_release_here(argc, argv);
+    rg_stdio_ensure(open);
+    rg_srundocker_init(&s);
+    if (rg_srundocker_parse(&s, argc, argv, &err) < 0)
+        return fail(&err);
+    if (s.help)
+        return print_help();
+    if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
+        return fail(&err);
+    if (step.procid != 0)
+        return rg_task_wait(&step);
+    return run_job(&s, &env, &step, open[0]);
+}

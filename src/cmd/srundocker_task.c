@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/srundocker_task.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+
+#define WORD_MAX 32
+#define POLL_FIRST_MS 20
+#define POLL_MS 200
+#define START_MS (RG_START_TIMEOUT_MS + 30000) /* until the job has agents, or has failed */
+#define END_MS 15000         /* from an agent's end until task 0 has seen to its own */
+#define RELEASE_MS 15000     /* for a step to be started and to end */
+#define RELEASE_TASK_MS 2000 /* for a task that should be there, and is not yet */
+
+/* An abstract name, without the NUL in front. */
+static socklen_t set_name(struct sockaddr_un *address, const char *job, const char *step, int task)
+{
+    int n;
+
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (task < 0)
+        n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "reigen-slurm-%s-%s", job,
+                     step);
+    else
+        n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
+                     "reigen-slurm-%s-%s-task-%d", job, step, task);
+    if (n > (int) sizeof address->sun_path - 2)
+        n = (int) sizeof address->sun_path - 2;
+    return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) n);
+}
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+struct waiting {
+    const struct rg_slurm_allocation *step;
+    int box_fd;       /* for the datagram; -1: the name is taken */
+    int agent_fd;     /* connected to the node's agent; -1: not now */
+    bool seen;        /* it was connected */
+    bool input_open;
+    uint64_t end_ns;  /* when there is no use in waiting any longer */
+};
+
+static int open_box(const struct rg_slurm_allocation *step)
+{
+    struct sockaddr_un address;
+    int on = 1, task = step->localid < 0 ? 0 : step->localid;
+    socklen_t n = set_name(&address, step->job_id, step->step_id, task);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
+        bind(fd, (struct sockaddr *) &address, n) < 0)
+        return -1;
+    return rg_steal_fd(&fd);
+}
+
+/* The code in the next datagram of our own user; -1: there is none. */
+static int read_box(int fd)
+{
+    char word[WORD_MAX + 1], control[CMSG_SPACE(sizeof(struct ucred))];
+    struct iovec iov = { word, WORD_MAX };
+    struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+                              .msg_controllen = sizeof control };
+    ssize_t n = recvmsg(fd, &message, 0);
+    struct cmsghdr *head = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    struct ucred peer;
+    int64_t code;
+
+    if (!head || head->cmsg_type != SCM_CREDENTIALS || head->cmsg_level != SOL_SOCKET)
+        return -1;
+    memcpy(&peer, CMSG_DATA(head), sizeof peer);
+    word[n] = '\0';
+    if (peer.uid != getuid() || !rg_str_starts(word, "exit ") ||
+        rg_parse_int("exit", word + 5, 0, 255, &code, NULL) < 0)
+        return -1;
+    return (int) code;
+}
+
+static int connect_agent(const struct rg_slurm_allocation *step)
+{
+    struct sockaddr_un address;
+    socklen_t n = set_name(&address, step->job_id, step->step_id, -1);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct ucred peer;
+    socklen_t peer_size = sizeof peer;
+
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, n) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) < 0 || peer.uid != getuid())
+        return -1;
+    return rg_steal_fd(&fd);
+}
+
+static void set_end(struct waiting *w, uint64_t ms)
+{
+    w->end_ns = rg_now_ns() + ms * RG_NS_PER_MS;
+}
+
+/* Read what has come, and say whether more may come. */
+static bool drain(int fd)
+{
+    char buf[4096];
+    ssize_t n = read(fd, buf, sizeof buf);
+
+    return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* srun gives its input to all tasks, and would be held up by one that does not read it. */
+static void look(struct waiting *w, int timeout_ms)
+{
+    struct pollfd fds[] = { { w->box_fd, POLLIN, 0 }, { w->agent_fd, POLLIN, 0 },
+                            { w->input_open ? 0 : -1, POLLIN, 0 } };
+
+    if (poll(fds, rg_array_len(fds), timeout_ms) <= 0)
+        return;
+    if (fds[1].revents && !drain(w->agent_fd)) {
+        close(w->agent_fd);
+        w->agent_fd = -1;
+        set_end(w, END_MS);
+    }
+    if (fds[2].revents)
+        w->input_open = drain(0);
+}
+
+int rg_task_wait(const struct rg_slurm_allocation *step)
+{
+    struct waiting w = { step, open_box(step), -1, false, true, 0 };
+    int code = -1, ms = POLL_FIRST_MS;
+
+    set_end(&w, START_MS);
+    while (code < 0 && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
+        if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)
+            w.seen = true;
+        look(&w, w.seen && w.box_fd >= 0 ? 1000 : ms);
+        ms = ms < POLL_MS ? ms + 5 : POLL_MS;
+        code = w.box_fd < 0 ? -1 : read_box(w.box_fd);
+    }
+    if (w.box_fd >= 0)
+        close(w.box_fd);
+    if (w.agent_fd >= 0)
+        close(w.agent_fd);
+    return code < 0 ? 0 : code;
+}
+
+/* --- releasing ------------------------------------------------------------------------------- */
+
+/* srun would take the variables of the step that we are in for options of its own. */
+static int add_environment(struct rg_strv *env)
+{
+    int rc = 0;
+
+    for (char **e = environ; *e && rc == 0; e++)
+        if ((!rg_str_starts(*e, "SLURM_") && !rg_str_starts(*e, "SRUN_")) ||
+            rg_str_starts(*e, "SLURM_CONF="))
+            rc = rg_strv_add(env, *e);
+    return rc;
+}
+
+/* Start a program of Slurm's and wait for its end. True: it ended with 0. */
+static bool run(const struct rg_strv *argv, uint64_t timeout_ms)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    struct rg_spawn spec = { .argv = argv->v, .fds = { -1, -1, -1 }, .new_group = true };
+    uint64_t end = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
+    int status = -1;
+    pid_t pid;
+
+    if (add_environment(&env) < 0)
+        return false;
+    spec.envp = env.v;
+    if (rg_spawn(&spec, &pid, NULL) < 0)
+        return false;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (rg_now_ns() > end) {
+            kill(-pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return false;
+        }
+        poll(NULL, 0, 5);
+    }
+    return status == 0;
+}
+
+/* "NODE=TASKS,...", and with it "NODE,..."; a node that has only task 0 is left out. */
+static int list_tasks(const struct rg_slurm_allocation *step, struct rg_buf *tasks,
+                      struct rg_buf *nodes)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < step->nnodes; i++) {
+        const struct rg_slurm_node *node = &step->nodes[i];
+        bool own = step->node && strcmp(step->node, node->name) == 0;
+        if (own && node->ntasks < 2)
+            continue;
+        rg_buf_printf(tasks, "%s%s=%d", count ? "," : "", node->name,
+                      node->ntasks ? node->ntasks : 1);
+        rg_buf_printf(nodes, "%s%s", count++ ? "," : "", node->name);
+    }
+    return rg_buf_status(tasks) < 0 || rg_buf_status(nodes) < 0 ? -ENOMEM : count;
+}
+
+static int release_argv(const struct rg_slurm_allocation *step, int code, struct rg_strv *argv)
+{
+    rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
+    static const char *const fixed[] = {
+        "srun", "--overlap", "--ntasks-per-node=1", "--mpi=none", "--quiet", "--input=none",
+        "--output=none", "--gres=none", "--mem=0", "--cpu-bind=none", "--wait=0",
+        "--kill-on-bad-exit=0"
+    };
+    char program[4096];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    int count = list_tasks(step, &tasks, &nodes), rc = n < 0 || count < 0 ? -ENOMEM : 0;
+
+    program[n < 0 ? 0 : n] = '\0';
+    for (size_t i = 0; i < rg_array_len(fixed) && rc == 0 && count; i++)
+        rc = rg_strv_add(argv, fixed[i]);
+    if (rc < 0 || !count)
+        return rc;
+    rc = rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodes=%d", count);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--ntasks=%d", count);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&nodes));
+    const char *const words[] = { "--", program, "srun-docker", RG_TASK_RELEASE, step->job_id,
+                                  step->step_id };
+
+    for (size_t i = 0; i < rg_array_len(words) && rc == 0; i++)
+        rc = rg_strv_add(argv, words[i]);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "%d", code);
+    return rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
+}
+
+void rg_task_release(const struct rg_slurm_allocation *step, int code)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT, cancel = RG_STRV_INIT;
+    /* We are one of the tasks of our node, and must not be missed there. */
+    rg_autoclose int box_fd = open_box(step);
+
+    (void) box_fd;
+    if (release_argv(step, code, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS))) {
+        /* Where no step can be started, the others would wait for long. We are one of the tasks
+         * that get the signal. */
+        signal(SIGTERM, SIG_IGN);
+        if (code && rg_strv_add(&cancel, "scancel") == 0 &&
+            rg_strv_add(&cancel, "--signal=TERM") == 0 &&
+            rg_strv_addf(&cancel, "%s.%s", step->job_id, step->step_id) == 0)
+            run(&cancel, RELEASE_MS);
+    }
+}
+
+/* How many tasks of the outer step are on this node. */
+static int count_here(const char *tasks)
+{
+    const char *node = getenv("SLURMD_NODENAME");
+    size_t n = node ? strlen(node) : 0;
+
+    for (const char *p = tasks; n && p; p = strchr(p, ','), p = p ? p + 1 : NULL)
+        if (strncmp(p, node, n) == 0 && p[n] == '=')
+            return atoi(p + n + 1);
+    return 0;
+}
+
+int rg_task_release_here(int argc, char **argv)
+{
+    if (argc != 6)
+        return 2;
+    char word[WORD_MAX];
+    int ntasks = count_here(argv[5]), left = 1;
+    uint64_t end = rg_now_ns() + RELEASE_TASK_MS * RG_NS_PER_MS;
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    rg_autofree bool *told = calloc((size_t) (ntasks > 0 ? ntasks : 1), sizeof *told);
+
+    if (fd < 0 || !told)
+        return 1;
+    snprintf(word, sizeof word, "exit %.8s", argv[4]);
+    while (left && rg_now_ns() < end) {
+        left = 0;
+        for (int i = 0; i < ntasks; i++) {
+            struct sockaddr_un address;
+            socklen_t n = set_name(&address, argv[2], argv[3], i);
+            told[i] = told[i] || sendto(fd, word, strlen(word), MSG_DONTWAIT,
+                                        (struct sockaddr *) &address, n) > 0;
+            left += !told[i];
+        }
+        poll(NULL, 0, left ? 20 : 0);
+    }
+    return 0;
+}

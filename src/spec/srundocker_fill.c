@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From srun_docker.sh's options and Slurm's environment to a job. */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "spec/apply.h"
+#include "spec/srundocker.h"
+
+static int no_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int copy(char **to, const char *from, struct rg_error *err)
+{
+    char *text = from ? strdup(from) : NULL;
+
+    if (from && !text)
+        return no_memory(err);
+    free(*to);
+    *to = text;
+    return 0;
+}
+
+/* --- the script ------------------------------------------------------------------------------ */
+
+/* Neither "#!" nor a program: a shell would run it as its own. */
+static bool is_bare_script(const char *path)
+{
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char magic[4] = "";
+    ssize_t n = fd < 0 ? 0 : read(fd, magic, sizeof magic);
+
+    return n > 0 && !(n >= 2 && memcmp(magic, "#!", 2) == 0) &&
+           !(n == 4 && memcmp(magic, "\177ELF", 4) == 0);
+}
+
+static int judge_script(const char *path, const struct stat *st, struct rg_error *err)
+{
+    if (S_ISDIR(st->st_mode))
+        return rg_error_set(err, EISDIR, "--script=%s: this is a directory; name a file", path);
+    if (access(path, X_OK) < 0)
+        return rg_error_set(err, EACCES, "--script=%s: not executable; try: chmod +x %s", path,
+                            path);
+    return 0;
+}
+
+/* The path to run, as the user wrote it where that has a slash. What only the image has is for
+ * its container to find. */
+static int find_script(const struct rg_srundocker *s, struct rg_job *job, struct rg_error *err)
+{
+    bool plain = !strchr(s->script, '/');
+    rg_autofree char *path = rg_strf("%s%s", plain ? "./" : "", s->script);
+    char cwd[PATH_MAX];
+    struct stat st;
+    int rc = 0;
+
+    if (!path)
+        return no_memory(err);
+    bool there = stat(path, &st) == 0;
+
+    if (!there && *path != '/')
+        return rg_error_set(err, ENOENT,
+                            "--script=%s: there is no such file in %s; give its path from there, "
+                            "or the full path of a program of the image",
+                            s->script, getcwd(cwd, sizeof cwd) ? cwd : "the current directory");
+    if (there)
+        rc = judge_script(path, &st, err);
+    if (rc == 0 && there && is_bare_script(path) && rg_strv_add(&job->command, "sh") < 0)
+        rc = no_memory(err);
+    if (rc == 0 && (rg_strv_add(&job->command, path) < 0 ||
+                    rg_strv_add_all(&job->command, s->args.v) < 0))
+        rc = no_memory(err);
+    return rc;
+}
+
+/* --- the nodes ------------------------------------------------------------------------------- */
+
+static bool has_node(const struct rg_slurm_allocation *a, const char *name, size_t *ret_i)
+{
+    for (size_t i = 0; i < a->nnodes; i++) {
+        if (strcmp(a->nodes[i].name, name) == 0) {
+            *ret_i = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_node(const struct rg_srundocker *s, const struct rg_slurm_allocation *a, size_t i,
+                    struct rg_job *job, struct rg_error *err)
+{
+    int n = s->slots_per_node ? s->slots_per_node : rg_slurm_slots(a, RG_SLURM_STEP, i);
+
+    return rg_job_add_host(job, a->nodes[i].name, n, err);
+}
+
+static int add_listed(const struct rg_srundocker *s, const struct rg_strv *env,
+                      const struct rg_slurm_allocation *step, struct rg_job *job,
+                      struct rg_error *err)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *there = rg_env_get(env, "SLURM_STEP_NODELIST");
+    int rc = rg_slurm_nodes("--nodelist", s->nodelist, &names, err);
+
+    for (size_t i = 0, k; i < names.count && rc == 0; i++) {
+        if (has_node(step, names.v[i], &k))
+            rc = add_node(s, step, k, job, err);
+        else
+            rc = rg_error_set(err, EINVAL,
+                              "--nodelist=%.200s: srun did not start a task on node %s, only on "
+                              "%.200s; use srun --nodelist=%.200s, too",
+                              s->nodelist, names.v[i], there ? there : "others", s->nodelist);
+    }
+    return rc;
+}
+
+static int add_nodes(const struct rg_srundocker *s, const struct rg_strv *env,
+                     const struct rg_slurm_allocation *step, struct rg_job *job,
+                     struct rg_error *err)
+{
+    int rc = 0;
+
+    if (s->nodelist)
+        return add_listed(s, env, step, job, err);
+    for (size_t i = 0; i < step->nnodes && rc == 0; i++)
+        rc = add_node(s, step, i, job, err);
+    return rc;
+}
+
+static int add_notes(const struct rg_srundocker *s, const struct rg_slurm_allocation *step,
+                     struct rg_request *request)
+{
+    int most = 0, rc = 0;
+
+    for (size_t i = 0; i < step->nnodes; i++)
+        if (step->nodes[i].ntasks > most)
+            most = step->nodes[i].ntasks;
+    if (most > 1)
+        rc = rg_strv_addf(&request->notes,
+                          "srun started %d tasks on a node; srun-docker needs one on each, the "
+                          "others only wait: use srun --ntasks-per-node=1, and --slots_per_node "
+                          "for the number of ranks", most);
+    for (size_t i = 0; i < step->nnodes && rc == 0; i++) {
+        int n = rg_slurm_slots(step, RG_SLURM_STEP, i);
+        if (s->slots_per_node <= n)
+            continue;
+        return rg_strv_addf(&request->notes,
+                            "--slots_per_node=%d, but the job has %d %s on node %s: ranks will "
+                            "share them", s->slots_per_node, n,
+                            step->gpus_per_node ? n == 1 ? "GPU" : "GPUs" : n == 1 ? "CPU" : "CPUs",
+                            step->nodes[i].name);
+    }
+    return rc;
+}
+
+/* --- containers ------------------------------------------------------------------------------ */
+
+static bool names_network(const struct rg_strv *options)
+{
+    for (size_t i = 0; i < options->count; i++)
+        if (rg_str_starts(options->v[i], "--net"))
+            return true;
+    return false;
+}
+
+static int fill_lists(const struct rg_srundocker *s, struct rg_container *container)
+{
+    int rc = rg_strv_add_all(&container->mounts, s->datamnts.v);
+
+    for (size_t i = 0; i < s->devices.count && rc == 0; i++)
+        rc = rg_strv_addf(&container->options, "--device=%s", s->devices.v[i]);
+    if (rc == 0 && s->devices.count)
+        rc = rg_strv_add(&container->options, "--cap-add=IPC_LOCK");
+    if (rc == 0 && s->dockname)
+        rc = rg_strv_addf(&container->options, "--label=reigen.name=%s", s->dockname);
+    return rc < 0 ? rc : rg_strv_add_all(&container->options, s->dockopts.v);
+}
+
+static int fill_container(const struct rg_srundocker *s, struct rg_container *container,
+                          struct rg_error *err)
+{
+    int rc = copy(&container->image, s->container, err);
+
+    rc = rc < 0 ? rc : copy(&container->runtime, s->runtime, err);
+    /* As the original, and so that a real sshd in it can be reached. */
+    if (rc == 0 && s->container && !names_network(&s->dockopts))
+        rc = copy(&container->network, "host", err);
+    container->privileged = s->privileged;
+    container->ibdevices = s->ibdevices && !s->devices.count;
+    if (rc == 0 && fill_lists(s, container) < 0)
+        rc = no_memory(err);
+    return rc;
+}
+
+/* --- its environment ------------------------------------------------------------------------- */
+
+static int fill_env(const struct rg_srundocker *s, struct rg_job *job)
+{
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+    int rc = rg_strv_addf(&job->env, "scriptpath=%s", s->script);
+
+    for (size_t i = 0; i < s->envlist.count && rc == 0; i++) {
+        rg_buf_printf(&list, "%s%s", i ? "," : "", s->envlist.v[i]);
+        rc = rg_strv_add(&job->env, s->envlist.v[i]);
+    }
+    if (rc == 0)
+        rc = rg_buf_status(&list);
+    if (rc == 0 && s->envlist.count)
+        rc = rg_strv_addf(&job->env, "ENVLIST=%s", rg_buf_text(&list));
+    return rc;
+}
+
+int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
+                       const struct rg_slurm_allocation *step, struct rg_request *request,
+                       struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+    int rc = find_script(s, job, err);
+
+    job->engine = RG_ENGINE_SCRIPT;
+    rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
+    rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
+    rc = rc < 0 ? rc : fill_container(s, &job->container, err);
+    if (rc == 0 && (fill_env(s, job) < 0 || add_notes(s, step, request) < 0))
+        rc = no_memory(err);
+    rc = rc < 0 ? rc : rg_request_settle_container(request, err);
+    return rc < 0 ? rc : rg_job_check(job, err);
+}
