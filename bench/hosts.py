@@ -20,34 +20,36 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / 'docs/benchmarks-launch.md'
 PAGE_TEXT = """# Benchmarks: starting on hosts and in containers
 
-`bench/hosts.py --write` (as root) measures this page anew on simulated hosts of one machine, each with a
-network, an sshd and, for containers, a dockerd of its own. Within a run everything takes turns; the
-figures are medians.
+`bench/hosts.py --write` (as root) measures this page anew on simulated hosts of one machine,
+each with a network, an sshd and, for containers, a dockerd of its own. Within a run everything
+takes turns; the figures are medians.
 
 ## Hosts reached by ssh
 
-Nearly all of the time is the work of ssh and sshd, for all hosts on the same cores. {runs} runs.
+Nearly all of the time is the work of ssh and sshd, for all hosts on the same cores. {runs}
+runs.
 
 - *pdsh*: `pdsh -R ssh -f 64 -w ... true`
-- *first*: `reigen run -H node1:1,... -- true` when no host has the agent; *cold*: when all have it
-- *barrier*: from the last host's being ready to the end of the first barrier of a C program with one
-  rank on each host
+- *first*: `reigen run -H node1:1,... -- true` when no host has the agent; *cold*: when all have
+  it
+- *barrier*: from the last host's being ready to the end of the first barrier of a C program
+  with one rank on each host
 
 {hosts}
 
-Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost per host that
-falls or is flat to 256.
+Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost
+per host that falls or is flat to 256.
 
 ## Containers
 
-Two hosts with two ranks each of a C program, in an image that both have; agents are there. {container_runs}
-runs. The job makes two connections' worth of work and two containers on cores where one connection and
-one container were measured.
+Two hosts with two ranks each of a C program, in an image that both have; agents are there.
+{container_runs} runs. The job makes two connections' worth of work and two containers on cores
+where one connection and one container were measured.
 
 {containers}
 
-Targets: from the command to the first barrier at most one ssh connection and 1.3 times `docker run`; from
-the last rank's end to the end of reigen, containers removed, at most 1 s.
+Targets: from the command to the first barrier at most one ssh connection and 1.3 times `docker
+run`; from the last rank's end to the end of reigen, containers removed, at most 1 s.
 
 Measured {now} on {cores} cores, load {load:.1f} at the end.
 """
