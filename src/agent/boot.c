@@ -92,6 +92,8 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
         boot->guard = true;
         return 0;
     }
+    if (take_word(line, "announce", &rest))
+        return keep("announce", rest, boot->announce, sizeof(boot->announce), err);
     if (take_word(line, "place", &rest))
         return keep("place", rest, boot->place, sizeof(boot->place), err);
     if (take_word(line, "link", &rest))

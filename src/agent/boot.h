@@ -11,6 +11,7 @@
  *                                writes the line "reigen-boot link" (launch/preamble.h); or
  *     link socket                the socket that is both standard input and output; or
  *     link dial A:PORT,B:PORT    a connection that the agent makes itself, see dial.h
+ *     announce NAME              optional: hold the abstract unix socket NAME
  *     place $SLURMD_NODENAME     with `link dial`: who is calling; the value of a variable, or text
  *     cwd /data/mnist            optional: be in this directory, if it is here (the launcher's)
  *     guard on                   optional: leave a parent behind, see guard.h
@@ -36,6 +37,7 @@
 #define RG_AGENT_BOOT_DIR_MAX 200
 #define RG_AGENT_BOOT_CWD_MAX 1023
 #define RG_AGENT_BOOT_DIAL_MAX 511
+#define RG_AGENT_BOOT_ANNOUNCE_MAX 100
 
 struct rg_agent_boot {
     char job_id[RG_JOB_ID_MAX + 1];
@@ -44,6 +46,7 @@ struct rg_agent_boot {
     char cwd[RG_AGENT_BOOT_CWD_MAX + 1];     /* "": where it was started */
     char dial[RG_AGENT_BOOT_DIAL_MAX + 1];   /* link dial: where to; then link_fd is -1 */
     char place[RG_DIAL_PLACE_MAX + 1];
+    char announce[RG_AGENT_BOOT_ANNOUNCE_MAX + 1]; /* "": nothing is held */
     bool guard;
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */

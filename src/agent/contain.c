@@ -32,6 +32,12 @@ static bool take_dial(struct rg_contain *contain, const char *line)
         rg_buf_printf(&contain->lines, "link socket\n");
         return true;
     }
+    if (rg_str_starts(line, "announce ")) { /* not in a network of its own */
+        int fd = rg_agent_announce(line + 9);
+        if (fd < 0)
+            rg_contain_say("note the socket @%s: %s", line + 9, strerror(-fd));
+        return true;
+    }
     if (!rg_str_starts(line, "place "))
         return false;
     rg_dial_expand(line + 6, contain->place, sizeof(contain->place));
@@ -300,8 +306,10 @@ static int watch(struct running *run, struct rg_error *err)
 static void remove_by_force(struct running *run)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    char id[RG_CONTAIN_ID_MAX + 1];
+    const char *name = rg_contain_id(run->contain->dir, run->contain->name, id, sizeof(id));
 
-    if (run->ops->remove(run->program, run->contain->name, &argv) == 0)
+    if (run->ops->remove(run->program, name, &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 #include "base/fd.h"
 #include "base/str.h"
@@ -18,6 +19,7 @@
 #include "wire/auth.h"
 
 #define ADDRESS_MAX 64
+#define ANNOUNCE_BACKLOG 4096
 
 union address {
     struct sockaddr sa;
@@ -168,4 +170,21 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
     return rg_error_set_exit(err, EHOSTUNREACH, 69,
                              "the launcher cannot be reached from here by TCP, at %s; a firewall?",
                              n ? why : "no address");
+}
+
+int rg_agent_announce(const char *name)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    size_t length = strlen(name);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (length >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    memcpy(address.sun_path + 1, name, length);
+    socklen_t nbytes = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    if (bind(fd, (struct sockaddr *) &address, nbytes) < 0 || listen(fd, ANNOUNCE_BACKLOG) < 0)
+        return -errno;
+    return rg_steal_fd(&fd);
 }

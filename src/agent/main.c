@@ -117,6 +117,9 @@ static int run_agent(int boot_fd, int last)
     }
     close_above(last > last_of_link ? last : last_of_link);
     fcntl(boot.link_fd, F_SETFD, FD_CLOEXEC);
+    int announced = *boot.announce ? rg_agent_announce(boot.announce) : 0;
+    if (announced < 0)
+        rg_log(RG_LOG_WARN, "the socket @%s: %s", boot.announce, strerror(-announced));
     return rg_agent_run(&boot);
 }
 

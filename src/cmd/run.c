@@ -357,6 +357,15 @@ static int check_against_plan(const struct rg_job *job, const struct rg_plan *pl
     return rg_job_check(&sized, err);
 }
 
+/* Before there is an output that could be in the way. */
+static void say_early(void *arg, const char *text)
+{
+    const struct run *run = arg;
+
+    if (!run->request.quiet)
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &run->request.job;
@@ -365,6 +374,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
 
     if (rc >= 0)
         rc = rg_place_container(job, err);
+    if (rc >= 0 && driver->acquire && !job->dry_run)
+        rc = driver->acquire(job, say_early, run, err);
     if (rc >= 0)
         rc = driver->discover(job, err);
     if (rc >= 0)
@@ -416,6 +427,9 @@ static void finish(struct run *run)
         rg_signals_stop(&run->signals);
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
+    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
+    if (driver && driver->release)
+        driver->release();
     rg_registry_remove(run->registered);
     rg_status_fini(&run->status);
     rg_output_destroy(run->output);

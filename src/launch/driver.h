@@ -46,6 +46,12 @@ struct rg_driver_options {
 
 struct rg_driver_ops {
     const char *name; /* "local" */
+    /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue is;
+     * say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it was
+     * got; it is called once, after destroy, and may block for seconds. */
+    int (*acquire)(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+                   struct rg_error *err);
+    void (*release)(void);
     /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block
      * (ms). 0 or
      * -errno with exit_code 69 or 77. */

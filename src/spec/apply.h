@@ -23,6 +23,8 @@
     X(config) X(dry_run) X(display_map) X(report_bindings)                             \
     X(verbose) X(quiet) X(help) X(version)                                             \
     X(network_interface) X(require)                                                    \
+    X(slurm_nodes) X(slurm_nodelist) X(slurm_exclude) X(slurm_partition) X(slurm_gres) \
+    X(slurm_time) X(slurm_account) X(slurm_option) X(slurm_submit)                     \
     X(accepted) X(mca)
 /* clang-format on */
 

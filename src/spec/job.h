@@ -50,6 +50,16 @@ struct rg_ranks {
     size_t count;
 };
 
+/* What to ask Slurm for, where there is no allocation yet; in one, which part of it is meant. */
+struct rg_job_slurm {
+    int nodes;              /* 0: not told */
+    char *nodelist, *exclude;
+    char *partition, *gres, *time, *account; /* as Slurm writes them; NULL: Slurm's default */
+    struct rg_strv options; /* handed to salloc or sbatch as they are */
+    bool submit;            /* let Slurm run it when it can, and do not wait */
+    char *announce;         /* the agents hold an abstract unix socket of this name; NULL: none */
+};
+
 struct rg_job {
     /* what runs */
     struct rg_strv command; /* argv; at least one */
@@ -71,6 +81,7 @@ struct rg_job {
     struct rg_strv ssh_options; /* handed to ssh as they are */
     /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
     struct rg_strv network_interfaces;
+    struct rg_job_slurm slurm;
     struct rg_strv require;     /* "rdma", "gpu", "shm=1g": doctor's checks that must pass first */
     /* its environment: NAME=VALUE, or NAME for the caller's value (an unset one is noted and
      * dropped) */

@@ -32,6 +32,15 @@ static int find_node(const struct rg_slurm_allocation *allocation, const char *n
     return -1;
 }
 
+static bool has(const struct rg_strv *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->v[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Hosts that the user named, by -H or --nodelist: they must be there. */
 static int check_named(struct rg_job *job, const struct rg_slurm_allocation *allocation,
                        enum rg_slurm_scope scope, struct rg_error *err)
@@ -51,16 +60,37 @@ static int check_named(struct rg_job *job, const struct rg_slurm_allocation *all
     return 0;
 }
 
-static int add_all(struct rg_job *job, const struct rg_slurm_allocation *allocation,
-                   enum rg_slurm_scope scope, struct rg_error *err)
+/* The part of the allocation that --nodelist, --exclude and --nodes leave. */
+static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *allocation,
+                     enum rg_slurm_scope scope, struct rg_error *err)
 {
-    for (size_t i = 0; i < allocation->nnodes; i++) {
-        int r = rg_job_add_host(job, allocation->nodes[i].name,
-                                rg_slurm_slots(allocation, scope, i), err);
-        if (r < 0)
-            return r;
+    rg_autostrv struct rg_strv wanted = RG_STRV_INIT, excluded = RG_STRV_INIT;
+    const struct rg_job_slurm *slurm = &job->slurm;
+    int r = 0;
+
+    if (slurm->nodelist)
+        r = rg_slurm_nodes("--nodelist", slurm->nodelist, &wanted, err);
+    if (r == 0 && slurm->exclude)
+        r = rg_slurm_nodes("--exclude", slurm->exclude, &excluded, err);
+    for (size_t i = 0; r == 0 && i < wanted.count; i++) {
+        if (find_node(allocation, wanted.v[i]) < 0)
+            r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                  "--nodelist %s: the allocation (job %s) has no node %s",
+                                  slurm->nodelist, allocation->job_id, wanted.v[i]);
     }
-    return 0;
+    for (size_t i = 0; r == 0 && i < allocation->nnodes; i++) {
+        const char *name = allocation->nodes[i].name;
+        if (has(&excluded, name) || (slurm->nodelist && !has(&wanted, name)) ||
+            (slurm->nodes && job->nhosts == (size_t) slurm->nodes))
+            continue;
+        r = rg_job_add_host(job, name, rg_slurm_slots(allocation, scope, i), err);
+    }
+    if (r == 0 && (!job->nhosts || (slurm->nodes && job->nhosts < (size_t) slurm->nodes)))
+        r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                              "the allocation (job %s) has %zu nodes, of which %zu are left for "
+                              "this; ask for fewer, or for another allocation",
+                              allocation->job_id, allocation->nnodes, job->nhosts);
+    return r;
 }
 
 static int discover(struct rg_job *job, struct rg_error *err)
@@ -76,7 +106,7 @@ static int discover(struct rg_job *job, struct rg_error *err)
         return r;
     }
     return job->nhosts ? check_named(job, &allocation, scope, err)
-                       : add_all(job, &allocation, scope, err);
+                       : add_nodes(job, &allocation, scope, err);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -285,6 +315,8 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 
 const struct rg_driver_ops rg_driver_slurm = {
     .name = "slurm",
+    .acquire = slurm_acquire,
+    .release = slurm_release,
     .discover = discover,
     .start = start,
     .stop = stop,

@@ -127,6 +127,17 @@ int slurm_door_open(struct slurm *slurm, struct rg_error *err);
 void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text);
 void slurm_door_close(struct slurm *slurm);
 
+/* --- slurm_acquire.c -------------------------------------------------------------------------- */
+
+/* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
+ * variables are then in our environment. A signal that ends us ends the request. 0 or -errno. */
+int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+                  struct rg_error *err);
+/* Give back what was got. Blocks for as long as Slurm needs for it. */
+void slurm_release(void);
+/* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
+int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
+
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 
 /* srun's environment: the caller's, without what would be options of srun, and without secrets. 0

@@ -234,6 +234,8 @@ static void send_boot(struct slurm_step *step)
     rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nkey %s\nplace $SLURMD_NODENAME\n",
                   RG_PROTOCOL_VERSION, slurm->o.plan->job_id, key);
     explicit_bzero(key, sizeof(key));
+    if (slurm->o.job->slurm.announce)
+        rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
     rg_buf_printf(&step->out, "link dial ");
     slurm_door_addresses(slurm, &step->out);
     rg_buf_printf(&step->out, "\n");

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An allocation that is ours: salloc runs a shell that tells its environment and then reads its
+ * standard input until that ends, which it does when we are done or dead. So whatever becomes of us,
+ * Slurm gets its nodes back.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+#include "launch/drivers/slurm_internal.h"
+#include "launch/exitcode.h"
+#include "spec/slurm.h"
+
+#define GRANTED "reigen-granted"
+#define SAID_MAX (1u << 20)
+#define FIRST_LOOK_MS 500
+#define LOOK_MS 2000          /* between looks at the queue */
+#define SQUEUE_MS 10000
+#define RELEASE_MS 5000
+
+/* The one allocation that this process holds. */
+static struct {
+    pid_t pid;     /* salloc's; 0: none */
+    int in_fd, out_fd;
+    char name[40]; /* the job's, by which squeue finds it */
+    char job_id[SLURM_ID_MAX];
+} held = { .in_fd = -1, .out_fd = -1 };
+
+/* --- a program's words ------------------------------------------------------------------------ */
+
+/* Run it to its end, at most so long. What it wrote, up to what fits. 0; -ETIMEDOUT; -errno. */
+static int ask(char *const *argv, char *ret_text, size_t nbytes)
+{
+    rg_autoclose int read_fd = -1, write_fd = -1;
+    uint64_t deadline_ns = rg_now_ns() + SQUEUE_MS * RG_NS_PER_MS;
+    size_t have = 0;
+    int fds[2], r = rg_pipe(fds);
+    pid_t pid;
+
+    ret_text[0] = '\0';
+    if (r < 0)
+        return r;
+    read_fd = fds[0];
+    write_fd = fds[1];
+    const struct rg_spawn spawn = { .argv = argv, .fds = { -1, write_fd, -1 },
+                                    .death_signal = SIGKILL };
+    if ((r = rg_spawn(&spawn, &pid, NULL)) < 0)
+        return r;
+    close(rg_steal_fd(&write_fd));
+    while (have + 1 < nbytes) {
+        int64_t left_ms = ((int64_t) deadline_ns - (int64_t) rg_now_ns()) / RG_NS_PER_MS;
+        struct pollfd pfd = { .fd = read_fd, .events = POLLIN };
+        if (left_ms <= 0 || poll(&pfd, 1, (int) left_ms) == 0) {
+            r = -ETIMEDOUT;
+            break;
+        }
+        ssize_t n = read(read_fd, ret_text + have, nbytes - 1 - have);
+        if (n <= 0)
+            break;
+        have += (size_t) n;
+    }
+    ret_text[have] = '\0';
+    kill(pid, SIGKILL); /* it has closed its output, or is late */
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return r;
+}
+
+/* Why it is not granted yet: squeue's word for it, when that is a new one. */
+static void look(char *before, size_t nbytes, void (*say)(void *arg, const char *text), void *arg)
+{
+    char name[64], text[512], line[640];
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) "--me", name,
+                     (char *) "--format=%i|%T|%r|%S", NULL };
+
+    snprintf(name, sizeof(name), "--name=%s", held.name);
+    if (ask(argv, text, sizeof(text)) < 0)
+        return;
+    char *rest = text, *id = strsep(&rest, "|"), *state = strsep(&rest, "|"),
+         *reason = strsep(&rest, "|"), *since = strsep(&rest, "\n");
+    if (!since || strcmp(state, "PENDING") != 0)
+        return;
+    snprintf(held.job_id, sizeof(held.job_id), "%s", id);
+    bool known = strcmp(since, "N/A") != 0 && strcmp(since, "(null)") != 0;
+    snprintf(line, sizeof(line), "waiting for Slurm: job %s is pending: %s%s%s", id, reason,
+             known ? "; it is expected to start at " : "", known ? since : "");
+    if (strcmp(line, before) == 0)
+        return;
+    snprintf(before, nbytes, "%s", line);
+    say(arg, line);
+}
+
+/* --- salloc ----------------------------------------------------------------------------------- */
+
+static int add_wish(struct rg_strv *argv, const char *option, const char *value)
+{
+    return value ? rg_strv_addf(argv, "%s=%s", option, value) : 0;
+}
+
+/* Hosts of -H are nodes like those of --nodelist. */
+static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
+{
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+
+    for (size_t i = 0; i < job->nhosts; i++)
+        rg_buf_printf(&list, "%s%s", i ? "," : "", job->hosts[i].name);
+    int r = rg_buf_status(&list);
+    return r < 0 ? r : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
+}
+
+int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
+{
+    const struct rg_job_slurm *slurm = &job->slurm;
+    int r = 0;
+
+    if (slurm->nodes)
+        r = rg_strv_addf(argv, "--nodes=%d", slurm->nodes);
+    if (r == 0 && job->np)
+        r = rg_strv_addf(argv, "--ntasks=%d", job->np);
+    if (r == 0 && job->nhosts)
+        r = add_hosts(job, argv);
+    if (r == 0)
+        r = add_wish(argv, "--nodelist", slurm->nodelist);
+    if (r == 0)
+        r = add_wish(argv, "--exclude", slurm->exclude);
+    if (r == 0)
+        r = add_wish(argv, "--partition", slurm->partition);
+    if (r == 0)
+        r = add_wish(argv, "--gres", slurm->gres);
+    if (r == 0)
+        r = add_wish(argv, "--time", slurm->time);
+    if (r == 0)
+        r = add_wish(argv, "--account", slurm->account);
+    return r < 0 || !slurm->options.count ? r : rg_strv_add_all(argv, slurm->options.v);
+}
+
+static int make_argv(const struct rg_job *job, struct rg_strv *argv)
+{
+    static const char *const rest[] = { "--", "sh", "-c", "env; echo " GRANTED "; exec cat >&2" };
+    int r = rg_strv_add(argv, "salloc");
+
+    if (r == 0)
+        r = rg_strv_addf(argv, "--job-name=%s", held.name);
+    if (r == 0)
+        r = slurm_wish_add(job, argv);
+    for (size_t i = 0; r == 0 && i < rg_array_len(rest); i++)
+        r = rg_strv_add(argv, rest[i]);
+    return r;
+}
+
+static int spawn_salloc(const struct rg_job *job, int *ret_fd, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT, env = RG_STRV_INIT;
+    int in[2], out[2];
+    int r = make_argv(job, &argv);
+
+    if (r == 0)
+        r = slurm_command_env(job, &env);
+    if (r == 0)
+        r = rg_pipe(in);
+    if (r < 0)
+        return rg_error_set(err, -r, "salloc: %s", strerror(-r));
+    if ((r = rg_pipe(out)) < 0) {
+        close(in[0]);
+        close(in[1]);
+        return rg_error_set(err, -r, "salloc: %s", strerror(-r));
+    }
+    const struct rg_spawn spawn = { .argv = argv.v, .envp = env.v,
+                                    .fds = { in[0], out[1], out[1] }, .new_session = true,
+                                    .death_signal = SIGTERM };
+    r = rg_spawn(&spawn, &held.pid, err);
+    close(in[0]);
+    close(out[1]);
+    if (r < 0) {
+        close(in[1]);
+        close(out[0]);
+        held.pid = 0;
+        return r == -ENOENT ? slurm_command_missing("salloc", err) : r;
+    }
+    held.in_fd = in[1];
+    *ret_fd = out[0];
+    return 0;
+}
+
+/* --- the wait --------------------------------------------------------------------------------- */
+
+/* What the allocation is like becomes our own environment, as in a shell of salloc's. */
+static void take_environment(char *text)
+{
+    for (char *line; (line = strsep(&text, "\n"));) {
+        char *value = strchr(line, '=');
+        if (!rg_str_starts(line, "SLURM_") || !value)
+            continue;
+        *value = '\0';
+        setenv(line, value + 1, 1);
+    }
+}
+
+static int refused(char *said, struct rg_error *err)
+{
+    int status = 0;
+    char how[64], *last = said;
+
+    while (waitpid(held.pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    held.pid = 0;
+    for (char *line, *rest = said; (line = strsep(&rest, "\n"));) {
+        if (strstr(line, "error"))
+            last = line;
+    }
+    return rg_error_set_exit(err, EAGAIN, RG_EXIT_UNAVAILABLE,
+                             "Slurm gave no allocation (salloc: %s)%s%.400s",
+                             rg_status_text(status, how, sizeof(how)), *last ? ": " : "", last);
+}
+
+/* Until it is granted. 0, or -errno. */
+static int wait_for_it(int fd, void (*say)(void *arg, const char *text), void *arg,
+                       struct rg_error *err)
+{
+    rg_autobuf struct rg_buf said = RG_BUF_INIT;
+    char before[640] = "";
+    int limit_ms = FIRST_LOOK_MS;
+
+    for (;;) {
+        struct pollfd pfd = { .fd = fd, .events = POLLIN };
+        char bytes[4096];
+        int n = poll(&pfd, 1, limit_ms);
+        if (n == 0) {
+            look(before, sizeof(before), say, arg);
+            limit_ms = LOOK_MS;
+            continue;
+        }
+        ssize_t got = n < 0 ? -1 : read(fd, bytes, sizeof(bytes));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || rg_buf_nbytes(&said) > SAID_MAX)
+            return refused((char *) rg_buf_text(&said), err);
+        rg_buf_put(&said, bytes, (size_t) got);
+        char *text = (char *) rg_buf_text(&said);
+        char *end = strstr(text, "\n" GRANTED "\n");
+        if (!end)
+            continue;
+        *end = '\0';
+        take_environment(text);
+        return 0;
+    }
+}
+
+int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+                  struct rg_error *err)
+{
+    const struct rg_strv env = rg_slurm_environment();
+    rg_autoclose int fd = -1;
+    uint32_t random = 0;
+
+    if (rg_slurm_in_job(&env))
+        return 0;
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        random = (uint32_t) getpid();
+    snprintf(held.name, sizeof(held.name), "reigen-%08x", random);
+    int r = spawn_salloc(job, &fd, err);
+    if (r == 0)
+        r = wait_for_it(fd, say, arg, err);
+    if (r < 0) {
+        slurm_release();
+        return r;
+    }
+    /* Words of salloc that come later have nowhere to go, and must not end it. */
+    const char *id = getenv("SLURM_JOB_ID");
+    snprintf(held.job_id, sizeof(held.job_id), "%s", id ? id : "");
+    held.out_fd = rg_steal_fd(&fd);
+    rg_fd_set_nonblock(held.out_fd, true);
+    return 0;
+}
+
+void slurm_release(void)
+{
+    uint64_t deadline_ns = rg_now_ns() + RELEASE_MS * RG_NS_PER_MS;
+    char *argv[] = { (char *) "scancel", (char *) "--quiet", held.job_id, NULL };
+    char nothing[16];
+    bool gone = held.pid == 0;
+
+    if (held.in_fd >= 0)
+        close(held.in_fd);
+    held.in_fd = -1;
+    while (held.pid && !gone && rg_now_ns() < deadline_ns) {
+        gone = waitpid(held.pid, NULL, WNOHANG) == held.pid;
+        if (!gone)
+            rg_sleep_ms(2);
+    }
+    if (held.pid && !gone) {
+        kill(held.pid, SIGTERM);
+        if (*held.job_id)
+            ask(argv, nothing, sizeof(nothing));
+    }
+    held.pid = 0;
+    if (held.out_fd >= 0)
+        close(held.out_fd);
+    held.out_fd = -1;
+}
