@@ -34,6 +34,8 @@ int rg_cmd_completion(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);
 int rg_cmd_help(int argc, char **argv);
 int rg_cmd_sshd(int argc, char **argv);
+int rg_cmd_sshconfig(int argc, char **argv);
+int rg_cmd_run_dock_asuser(int argc, char **argv);
 int rg_cmd_version(int argc, char **argv);
 
 #endif

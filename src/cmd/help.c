@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
+#include "cmd/rundock.h"
 #include "cmd/terminal.h"
 
 #define LEFT 30 /* where an option's text begins */
@@ -189,6 +190,10 @@ int rg_cmd_help(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "srun-docker") == 0) {
         rg_help_srundocker(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1 && strcmp(argv[1], "run-dock-asuser") == 0) {
+        rg_rundock_help(&text, rg_help_columns());
         return rg_print(rg_buf_text(&text));
     }
     for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {

@@ -30,18 +30,39 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
     return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
 }
 
+struct link {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* the command whose --help is not its own affair, or NULL */
+};
+
+/* A link of such a name is the command. */
+static const struct link links[] = {
+    { "horovodrun", rg_cmd_horovodrun, NULL },
+    { "srun_docker.sh", rg_cmd_srun_docker, NULL },
+    { "run_dock_asuser.sh", rg_cmd_run_dock_asuser, NULL },
+    { "create_mpisshconfig.sh", rg_cmd_sshconfig, "sshconfig" },
+};
+
+static const struct link *find_link(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    for (size_t i = 0; i < rg_array_len(links); i++)
+        if (strcmp(slash ? slash + 1 : program, links[i].name) == 0)
+            return &links[i];
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
-    const char *slash = strrchr(argc > 0 ? argv[0] : "", '/');
+    const struct link *link = argc > 0 ? find_link(argv[0]) : NULL;
 
-    /* A link of such a name is the command. */
-    if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "horovodrun") == 0) {
+    if (link) {
         signal(SIGPIPE, SIG_IGN);
-        return rg_cmd_horovodrun(argc, argv);
-    }
-    if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "srun_docker.sh") == 0) {
-        signal(SIGPIPE, SIG_IGN);
-        return rg_cmd_srun_docker(argc, argv);
+        if (link->help && argc > 1 && is_any(argv[1], "--help", "-h", "-help"))
+            return rg_cmd_help(2, (char *[]){ "help", (char *) link->help, NULL });
+        return link->run(argc, argv);
     }
     if (argc < 2) {
         rg_cmd_help(1, argv);
@@ -62,7 +83,7 @@ int main(int argc, char **argv)
             continue;
         /* They have a --help of their own, and their arguments may be anything. */
         bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun ||
-                        c->run == rg_cmd_srun_docker;
+                        c->run == rg_cmd_srun_docker || c->run == rg_cmd_run_dock_asuser;
         if (!own_help && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
             return rg_cmd_help(2, argv);
         return c->run(argc - 1, argv + 1);

@@ -17,15 +17,14 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "base/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
+#include "cmd/keys.h"
 
 #define DEFAULT_PORT 12345
 #define KEY_FILE_MAX (1 << 20)
@@ -97,21 +96,6 @@ static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
     return 0;
 }
 
-/* The path of a program; sbin is not in everyone's PATH. NULL: not found, or no memory. */
-static char *look_up(const char *name)
-{
-    const char *path = getenv("PATH");
-    rg_autofree char *places = rg_strf("%s:/usr/sbin:/usr/local/sbin:/sbin:/usr/bin",
-                                       path ? path : "");
-
-    for (char *rest = places, *dir; rest && (dir = strsep(&rest, ":"));) {
-        rg_autofree char *file = *dir == '/' ? rg_strf("%s/%s", dir, name) : NULL;
-        if (file && access(file, X_OK) == 0)
-            return rg_steal_ptr(&file);
-    }
-    return NULL;
-}
-
 static int find_programs(struct sshd *s, struct rg_error *err)
 {
     const char *named = getenv("REIGEN_SSHD");
@@ -120,10 +104,10 @@ static int find_programs(struct sshd *s, struct rg_error *err)
         s->sshd = access(named, X_OK) == 0 ? strdup(named) : NULL;
     else
         /* deploy/docker puts us in the place of sshd, which then goes by the first name. */
-        s->sshd = look_up("sshd.real");
+        s->sshd = rg_keys_look_up("sshd.real");
     if (!named && !s->sshd)
-        s->sshd = look_up("sshd");
-    s->keygen = look_up("ssh-keygen");
+        s->sshd = rg_keys_look_up("sshd");
+    s->keygen = rg_keys_look_up("ssh-keygen");
     if (s->sshd && s->keygen)
         return 0;
     return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
@@ -171,69 +155,6 @@ static int make_private(const char *dir, struct rg_error *err)
     return 0;
 }
 
-/* Run a program of OpenSSH's to its end; its messages go to our standard error. */
-static int run_program(char *const *argv, struct rg_error *err)
-{
-    struct rg_spawn spec = { .argv = argv, .fds = { -1, 2, 2 } };
-    pid_t pid;
-    int status;
-
-    int rc = rg_spawn(&spec, &pid, err);
-    if (rc < 0)
-        return rc;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!status)
-        return 0;
-    return rg_error_set(err, EIO, "sshd: %s ended with %d; its message is above", argv[0],
-                        rg_status_code(status));
-}
-
-static int make_key(const struct sshd *s, const char *path, struct rg_error *err)
-{
-    char *argv[] = { s->keygen, "-q", "-t", "ed25519", "-N", "", "-C", "reigen", "-f",
-                     (char *) path, NULL };
-
-    return run_program(argv, err);
-}
-
-/* The public half of a private key's file, without what follows it (the comment). */
-static int read_public(const char *key, char **ret_text, struct rg_error *err)
-{
-    rg_autofree char *path = rg_strf("%s.pub", key);
-    rg_autofree char *text = NULL;
-    int rc = path ? rg_read_file(path, KEY_FILE_MAX, &text, NULL) : -ENOMEM;
-
-    if (rc < 0)
-        return rg_error_set(err, -rc, "sshd: cannot read %s: %s (ssh-keygen -y -f %s prints it)",
-                            path ? path : key, strerror(-rc), key);
-    size_t type = strcspn(text, " \n");
-    size_t blank = strspn(text + type, " ");
-    size_t blob = strcspn(text + type + blank, " \n");
-    *ret_text = rg_strf("%.*s", (int) (type + blank + blob), text);
-    return *ret_text ? 0 : rg_error_set(err, ENOMEM, "sshd: no memory");
-}
-
-/* Add a line to a file unless it is there. The file is made for the user alone. */
-static int add_line(const char *path, const char *line, struct rg_error *err)
-{
-    rg_autofree char *text = NULL;
-    size_t nbytes = 0;
-    int rc = rg_read_file(path, KEY_FILE_MAX, &text, &nbytes);
-
-    if (rc < 0 && rc != -ENOENT)
-        return rg_error_set(err, -rc, "sshd: cannot read %s: %s", path, strerror(-rc));
-    if (rc >= 0 && strstr(text, line))
-        return 0;
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    bool open_end = rc >= 0 && nbytes && text[nbytes - 1] != '\n';
-    rg_autofree char *whole = rg_strf("%s%s reigen\n", open_end ? "\n" : "", line);
-    rc = fd < 0 ? -errno : whole ? rg_write_all(fd, whole, strlen(whole)) : -ENOMEM;
-    if (rc < 0)
-        return rg_error_set(err, -rc, "sshd: cannot write %s: %s", path, strerror(-rc));
-    return 0;
-}
-
 /* The user's key: one that is there, else a new one, which then may log in. */
 static int prepare_user(const struct sshd *s, struct rg_error *err)
 {
@@ -253,11 +174,13 @@ static int prepare_user(const struct sshd *s, struct rg_error *err)
     int rc = 0;
     if (!key) {
         key = rg_strf("%s/id_ed25519", s->keys);
-        rc = key ? make_key(s, key, err) : rg_error_set(err, ENOMEM, "sshd: no memory");
+        rc = key ? rg_keys_make("sshd", s->keygen, "ed25519", NULL, key, err)
+                 : rg_error_set(err, ENOMEM, "sshd: no memory");
     }
     if (rc == 0)
-        rc = read_public(key, &public, err);
-    return rc < 0 ? rc : add_line(allowed, public, err);
+        rc = rg_keys_public("sshd", key, &public, err);
+    rc = rc < 0 ? rc : rg_keys_add_line("sshd", allowed, public, err);
+    return rc < 0 ? rc : 0;
 }
 
 static int prepare_host(const struct sshd *s, struct rg_error *err)
@@ -268,11 +191,14 @@ static int prepare_host(const struct sshd *s, struct rg_error *err)
 
     if (!key || !known)
         return rg_error_set(err, ENOMEM, "sshd: no memory");
-    int rc = access(key, F_OK) == 0 ? 0 : make_key(s, key, err);
+    int rc = access(key, F_OK) == 0
+                 ? 0
+                 : rg_keys_make("sshd", s->keygen, "ed25519", NULL, key, err);
     if (rc == 0)
-        rc = read_public(key, &public, err);
+        rc = rg_keys_public("sshd", key, &public, err);
     rg_autofree char *line = rc == 0 ? rg_strf("[*]:%d %s", s->port, public) : NULL;
-    return rc < 0 ? rc : add_line(known, line, err);
+    rc = rc < 0 ? rc : rg_keys_add_line("sshd", known, line, err);
+    return rc < 0 ? rc : 0;
 }
 
 /* Hosts that share the directory may all come at once. */
@@ -375,7 +301,7 @@ static int start(const struct sshd *s, struct rg_strv *argv, struct rg_error *er
     }
     if (rg_strv_add(argv, "-E") < 0 || rg_strv_add(argv, log) < 0)
         return rg_error_set(err, ENOMEM, "sshd: no memory");
-    int rc = run_program(argv->v, err);
+    int rc = rg_keys_run("sshd", argv->v, err);
     return rc < 0 ? rc : wait_listening(s, err);
 }
 

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/rundock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "cmd/commands.h"
+#include "cmd/dryrun.h"
+#include "cmd/exit.h"
+#include "cmd/help.h"
+#include "cmd/keys.h"
+#include "spec/slurm.h"
+
+#define WHAT "run-dock-asuser"
+#define FILE_MAX (4 << 20)
+#define ID_MAX 128
+#define GROUPS_MAX 1024
+#define EXIT_UNAVAILABLE 69
+#define EXIT_CONTAINER 125
+
+extern char **environ;
+
+/* What is found out about the caller; owned. */
+struct caller {
+    struct rg_rundock_host host;
+    gid_t groups[GROUPS_MAX];
+    char *user, *home, *cwd, *gpus;
+};
+
+static void caller_fini(struct caller *caller)
+{
+    free(caller->user);
+    free(caller->home);
+    free(caller->cwd);
+    free(caller->gpus);
+}
+
+static int no_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, WHAT ": no memory");
+}
+
+/* The system's own directories are the image's in a container. */
+static bool can_mount(const char *dir)
+{
+    static const char *const system[] = { "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc",
+                                          "/run", "/sbin", "/sys", "/usr" };
+
+    for (size_t i = 0; i < rg_array_len(system); i++) {
+        size_t n = strlen(system[i]);
+        if (strncmp(dir, system[i], n) == 0 && (!dir[n] || dir[n] == '/'))
+            return false;
+    }
+    return dir[0] == '/' && dir[1];
+}
+
+static bool have_nvidia(void)
+{
+    static const char *const names[] = { "nvidia-container-runtime-hook", "nvidia-container-cli",
+                                         "nvidia-smi" };
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        rg_autofree char *path = rg_keys_look_up(names[i]);
+        if (path)
+            return true;
+    }
+    return false;
+}
+
+/* What --gpus is to say: those that Slurm or NV_GPU name; all where nothing is said. */
+static int find_gpus(char **ret_gpus, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    rg_autostrv struct rg_strv gpus = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    bool told = false;
+
+    if (!have_nvidia())
+        return 0;
+    if (rg_strv_add_all(&env, environ) < 0)
+        return no_memory(err);
+    int rc = rg_slurm_gpus(&env, &gpus, &told, err);
+    if (rc < 0 || (told && !gpus.count))
+        return rc;
+    if (!told) {
+        *ret_gpus = strdup("all");
+        return *ret_gpus ? 0 : no_memory(err);
+    }
+    /* Docker reads the value as a line of comma-separated fields, one of which has commas. */
+    for (size_t i = 0; i < gpus.count; i++)
+        rg_buf_printf(&text, "%s%s", i ? "," : "\"device=", gpus.v[i]);
+    rg_buf_printf(&text, "\"");
+    *ret_gpus = rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
+    return *ret_gpus ? 0 : no_memory(err);
+}
+
+static int find_caller(struct caller *c, struct rg_error *err)
+{
+    const struct passwd *user = getpwuid(getuid());
+    const char *home = getenv("HOME");
+    struct stat st;
+
+    c->user = user ? strdup(user->pw_name) : rg_strf("user%d", (int) getuid());
+    if (!home || *home != '/')
+        home = user ? user->pw_dir : NULL;
+    if (home && stat(home, &st) == 0 && S_ISDIR(st.st_mode) && can_mount(home))
+        c->home = strdup(home);
+    rg_autofree char *cwd = getcwd(NULL, 0);
+    if (cwd && can_mount(cwd))
+        c->cwd = rg_steal_ptr(&cwd);
+    int ngroups = getgroups(GROUPS_MAX, c->groups);
+    if (!c->user)
+        return no_memory(err);
+    int rc = find_gpus(&c->gpus, err);
+    c->host = (struct rg_rundock_host){
+        .uid = getuid(), .gid = getgid(), .groups = c->groups,
+        .ngroups = ngroups > 0 ? (size_t) ngroups : 0, .user = c->user, .home = c->home,
+        .cwd = c->cwd, .gpus = c->gpus, .terminal = isatty(0) && isatty(1) };
+    return rc;
+}
+
+/* Signals that end us wait until docker has been told, and the container is gone. */
+static void block_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGCHLD);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGQUIT);
+    sigprocmask(SIG_BLOCK, set, NULL);
+}
+
+/* Wait for a child; what we are told, it is told. What a terminal sends, it has itself. ret_signal
+ * gets the last signal, if one came. Returns the exit code. */
+static int wait_child(pid_t pid, const sigset_t *set, int *ret_signal)
+{
+    siginfo_t info;
+    int status;
+
+    for (;;) {
+        pid_t done = waitpid(pid, &status, WNOHANG);
+        if (done == pid)
+            return rg_status_code(status);
+        if (done < 0 && errno != EINTR)
+            return EXIT_CONTAINER;
+        int signo = sigwaitinfo(set, &info);
+        if (signo <= 0 || signo == SIGCHLD)
+            continue;
+        *ret_signal = signo;
+        if (info.si_code <= 0)
+            kill(pid, signo);
+    }
+}
+
+struct docker {
+    sigset_t set;
+    int signal; /* that was to end us */
+};
+
+/* Run one command of docker's; out: where its standard output goes, -1: nowhere. The exit code, or
+ * -errno with err when there is no docker. */
+static int run_docker(struct docker *docker, char *const *argv, int in, int out, int errors,
+                      struct rg_error *err)
+{
+    struct rg_spawn spec = { .argv = argv, .fds = { in, out, errors } };
+    pid_t pid;
+
+    int rc = rg_spawn(&spec, &pid, err);
+    if (rc == -ENOENT)
+        return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
+                                 WHAT ": docker is not in PATH here; install it, or run on a host "
+                                 "that has it");
+    return rc < 0 ? rc : wait_child(pid, &docker->set, &docker->signal);
+}
+
+/* docker create: its image is pulled, with docker's own messages; the id. */
+static int create(struct docker *docker, char *const *argv, char *ret_id, struct rg_error *err)
+{
+    int ends[2];
+
+    if (rg_pipe(ends) < 0)
+        return rg_error_set(err, errno, WHAT ": no pipe: %s", strerror(errno));
+    rg_autoclose int in = ends[0];
+    rg_autoclose int out = ends[1];
+    /* An id is short, and waits in the pipe until docker is done. */
+    int rc = run_docker(docker, argv, -1, out, 2, err);
+    if (rc < 0)
+        return rc;
+    close(rg_steal_fd(&out));
+    ssize_t n = read(in, ret_id, ID_MAX - 1);
+    ret_id[n > 0 ? n : 0] = '\0';
+    ret_id[strspn(ret_id, "0123456789abcdef")] = '\0';
+    if (rc == 0 && *ret_id)
+        return 0;
+    return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+                             WHAT ": docker create ended with %d; its message is above (a name in "
+                             "use: give another --dockname)", rc);
+}
+
+static int copy(struct docker *docker, const char *from, const char *to)
+{
+    char *argv[] = { "docker", "cp", (char *) from, (char *) to, NULL };
+
+    return run_docker(docker, argv, -1, -1, -1, NULL);
+}
+
+static int write_text(const char *path, const char *text, struct rg_error *err)
+{
+    unlink(path);
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int rc = fd < 0 ? -errno : rg_write_all(fd, text, strlen(text));
+
+    if (rc == 0 && fchmod(fd, 0644))
+        rc = -errno;
+    return rc == 0 ? 0 : rg_error_set(err, -rc, WHAT ": cannot write %s: %s", path, strerror(-rc));
+}
+
+/* Where the two files pass through; removed with its contents. */
+struct passage {
+    char *dir, *etc, *passwd, *group;
+};
+
+static void passage_fini(struct passage *p)
+{
+    if (p->passwd)
+        unlink(p->passwd);
+    if (p->group)
+        unlink(p->group);
+    if (p->etc)
+        rmdir(p->etc);
+    if (p->dir)
+        rmdir(p->dir);
+    free(p->dir);
+    free(p->etc);
+    free(p->passwd);
+    free(p->group);
+}
+
+static int make_passage(struct passage *p, struct rg_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir = rg_strf("%s/reigen-dock-XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
+
+    if (!dir || !mkdtemp(dir)) {
+        rg_autofree char *failed = dir;
+        return rg_error_set(err, failed ? errno : ENOMEM, WHAT ": cannot make %s: %s; TMPDIR says "
+                            "where", failed ? failed : "a directory", strerror(errno));
+    }
+    p->dir = dir;
+    p->etc = rg_strf("%s/etc", dir);
+    p->passwd = rg_strf("%s/etc/passwd", dir);
+    p->group = rg_strf("%s/etc/group", dir);
+    if (!p->etc || !p->passwd || !p->group)
+        return no_memory(err);
+    /* docker cp gives the container's /etc this mode. */
+    if (mkdir(p->etc, 0755) || chmod(p->etc, 0755))
+        return rg_error_set(err, errno, WHAT ": cannot make %s: %s", p->etc, strerror(errno));
+    return 0;
+}
+
+/* Make the caller, and the host's users, known in a container that has not been started. */
+static int add_users(struct docker *docker, const struct rg_rundock_host *host, const char *id,
+                     struct rg_error *err)
+{
+    rg_cleanup(passage_fini) struct passage p = { NULL, NULL, NULL, NULL };
+    rg_autofree char *old_passwd = NULL, *old_group = NULL, *passwd = NULL, *group = NULL;
+    rg_autofree char *from = NULL, *to = rg_strf("%s:/etc", id);
+
+    int rc = make_passage(&p, err);
+    if (rc < 0)
+        return rc;
+    from = rg_strf("%s/.", p.etc);
+    rg_autofree char *image_passwd = rg_strf("%s:/etc/passwd", id);
+    rg_autofree char *image_group = rg_strf("%s:/etc/group", id);
+    if (!from || !to || !image_passwd || !image_group)
+        return no_memory(err);
+    /* An image may have neither. */
+    if (copy(docker, image_passwd, p.passwd) == 0)
+        rg_read_file(p.passwd, FILE_MAX, &old_passwd, NULL);
+    if (copy(docker, image_group, p.group) == 0)
+        rg_read_file(p.group, FILE_MAX, &old_group, NULL);
+    if (rg_rundock_users(host, old_passwd, old_group, &passwd, &group) < 0)
+        return no_memory(err);
+    rc = write_text(p.passwd, passwd, err);
+    rc = rc < 0 ? rc : write_text(p.group, group, err);
+    if (rc < 0 || copy(docker, from, to) == 0)
+        return rc;
+    fprintf(stderr, "reigen: " WHAT ": the container's /etc cannot be written to; you have no name "
+                    "in it\n");
+    return 0;
+}
+
+static void remove_container(struct docker *docker, const char *id)
+{
+    char *argv[] = { "docker", "rm", "-f", "-v", (char *) id, NULL };
+
+    run_docker(docker, argv, -1, -1, -1, NULL);
+}
+
+/* Run what was created. The exit code, or -errno with err. */
+static int run_container(struct docker *docker, const struct rg_rundock *dock,
+                         const struct rg_rundock_host *host, const char *id, struct rg_error *err)
+{
+    char *attached[] = { "docker", "start", "--attach", "--interactive", (char *) id, NULL };
+    char *detached[] = { "docker", "start", (char *) id, NULL };
+    rg_autostrv struct rg_strv session = RG_STRV_INIT;
+
+    if (dock->noninteractive)
+        return run_docker(docker, attached, 0, 1, 2, err);
+    int rc = run_docker(docker, detached, -1, -1, 2, err);
+    if (rc > 0)
+        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+                                 WHAT ": docker start ended with %d; its message is above", rc);
+    if (rc < 0 || dock->daemon || docker->signal)
+        return rc;
+    if (rg_rundock_session(dock, host, id, &session) < 0)
+        return no_memory(err);
+    return run_docker(docker, session.v, 0, 1, 2, err);
+}
+
+static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host,
+               char *const *argv, struct rg_error *err)
+{
+    struct docker docker = { .signal = 0 };
+    char id[ID_MAX] = "";
+
+    block_signals(&docker.set);
+    int rc = create(&docker, argv, id, err);
+    if (rc == 0 && host->uid != 0 && !docker.signal)
+        rc = add_users(&docker, host, id, err);
+    if (rc == 0 && !docker.signal)
+        rc = run_container(&docker, dock, host, id, err);
+    bool stays = rc >= 0 && !docker.signal && !dock->noninteractive &&
+                 (dock->daemon || dock->keepalive);
+    if (*id && !stays)
+        remove_container(&docker, id);
+    if (stays && dock->daemon)
+        printf("%s\n", id);
+    return rc == 0 && docker.signal ? 128 + docker.signal : rc;
+}
+
+static void print_command(struct rg_buf *text, const struct rg_strv *argv)
+{
+    for (size_t i = 0; i < argv->count; i++) {
+        rg_buf_printf(text, i ? " " : "");
+        rg_shell_quote(text, argv->v[i]);
+    }
+    rg_buf_printf(text, "\n");
+}
+
+static int dry_run(const struct rg_rundock *dock, const struct rg_rundock_host *host,
+                   const struct rg_strv *argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autostrv struct rg_strv session = RG_STRV_INIT;
+
+    print_command(&text, argv);
+    if (host->uid != 0)
+        rg_buf_printf(&text, "docker cp etc/. ID:/etc\n");
+    rg_buf_printf(&text, dock->noninteractive ? "docker start --attach --interactive ID\n"
+                                              : "docker start ID\n");
+    if (!dock->noninteractive && !dock->daemon &&
+        rg_rundock_session(dock, host, "ID", &session) == 0)
+        print_command(&text, &session);
+    if (dock->noninteractive || (!dock->daemon && !dock->keepalive))
+        rg_buf_printf(&text, "docker rm -f -v ID\n");
+    return rg_print(rg_buf_text(&text));
+}
+
+int rg_cmd_run_dock_asuser(int argc, char **argv)
+{
+    rg_cleanup(rg_rundock_fini) struct rg_rundock dock = { .container = NULL };
+    rg_cleanup(caller_fini) struct caller caller = { .user = NULL };
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    int rc = rg_rundock_parse(&dock, argc, argv, &err);
+    if (rc == 0 && dock.help) {
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+        rg_rundock_help(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (rc == 0)
+        rc = find_caller(&caller, &err);
+    if (rc == 0 && rg_rundock_create(&dock, &caller.host, &words) < 0)
+        rc = no_memory(&err);
+    if (rc == 0 && dock.dry_run)
+        return dry_run(&dock, &caller.host, &words);
+    if (rc == 0)
+        rc = run(&dock, &caller.host, words.v, &err);
+    return rc < 0 ? rg_fail(&err, WHAT) : rc;
+}
