@@ -13,6 +13,8 @@
     "let them talk (a firewall?), name a network that connects them with "                   \
     "--network-interface, or give containers the hosts' own network: --network host"
 
+#define HOSTS_NAMED 8 /* in a message */
+
 struct place_host {
     char *name;
     uint64_t instance;
@@ -113,6 +115,35 @@ static int no_such_interface(const struct rg_network_host *from, const struct rg
                              "this name or an address in this network; it has: %.500s; for one "
                              "host write --network-interface %s=NAME",
                              from->name, rg_buf_text(&asked), rg_buf_text(&has), from->name);
+}
+
+static bool is_host(const struct rg_network_host *hosts, int nhosts, const char *name, size_t length)
+{
+    for (int h = 0; h < nhosts; h++) {
+        if (strlen(hosts[h].name) == length && strncmp(hosts[h].name, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A name that is not the job's is a slip: what it says would be done nowhere. */
+static int check_names(const struct rg_network_host *hosts, int nhosts,
+                       const struct rg_strv *wanted, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+
+    for (size_t i = 0; i < wanted->count; i++) {
+        const char *entry = wanted->v[i], *equals = strchr(entry, '=');
+        if (!equals || is_host(hosts, nhosts, entry, (size_t) (equals - entry)))
+            continue;
+        for (int h = 0; h < nhosts && h < HOSTS_NAMED; h++)
+            rg_buf_printf(&names, "%s%s", h ? ", " : "", hosts[h].name);
+        return rg_error_set_exit(err, ENODEV, RG_EXIT_UNAVAILABLE,
+                                 "--network-interface %.200s: no host of the job has this name; "
+                                 "its hosts are %.400s%s", entry, rg_buf_text(&names),
+                                 nhosts > HOSTS_NAMED ? ", ..." : "");
+    }
+    return 0;
 }
 
 /* --- hosts ------------------------------------------------------------------------------------ */
@@ -352,8 +383,10 @@ static int make_probes(struct rg_network *network, bool all_pairs)
 static int create(const struct rg_network_host *hosts, const struct rg_strv *interfaces,
                   bool all_pairs, struct rg_network *network, struct rg_error *err)
 {
-    int r = network->hosts ? 0 : -ENOMEM;
+    int r = network->hosts ? check_names(hosts, network->nhosts, interfaces, err) : -ENOMEM;
 
+    if (r == -ENODEV)
+        return r;
     if (r == 0)
         find_places(hosts, network);
     for (int h = 0; r == 0 && h < network->nhosts; h++) {

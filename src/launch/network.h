@@ -54,8 +54,8 @@ struct rg_network_probe {
 };
 
 /* interfaces: of --network-interface, NAME, CIDR, HOST=NAME or HOST=CIDR; those of a host go before
- * those of all. 0; -ENODEV (an interface that a host has not; err tells which it has, exit code
- * 69); -ENOMEM. */
+ * those of all. 0; -ENODEV (an interface that a host has not, and err tells which it has; or a HOST
+ * that the job has not; exit code 69); -ENOMEM. */
 int rg_network_create(const struct rg_network_host *hosts, int nhosts,
                       const struct rg_strv *interfaces, bool all_pairs,
                       struct rg_network **ret_network, struct rg_error *err);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options about networks between hosts, and about what hosts must have. */
+#include <arpa/inet.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "spec/apply.h"
 #include "spec/require.h"
 
@@ -24,11 +27,29 @@ static int for_each(const char *what, const char *value, struct rg_strv *list,
     }
 }
 
+/* No interface has a slash in its name. */
+static bool is_broken_network(const char *text)
+{
+    char address[INET6_ADDRSTRLEN] = "";
+    size_t length = strcspn(text, "/");
+    uint8_t bytes[16];
+    int64_t prefix;
+
+    if (!text[length])
+        return false;
+    if (length >= sizeof(address))
+        return true;
+    memcpy(address, text, length);
+    bool six = strchr(address, ':') != NULL;
+    return inet_pton(six ? AF_INET6 : AF_INET, address, bytes) != 1 ||
+           rg_parse_int("prefix", text + length + 1, 0, six ? 128 : 32, &prefix, NULL) < 0;
+}
+
 static int check_interface(const char *what, const char *item, struct rg_error *err)
 {
     const char *name = strchr(item, '=');
 
-    if (!*item || name == item || (name && !name[1]))
+    if (!*item || name == item || (name && !name[1]) || is_broken_network(name ? name + 1 : item))
         return rg_error_set(err, EINVAL,
                             "%s %s: write NAME or a network such as 10.0.0.0/8, for one host "
                             "HOST=NAME", what, item);

@@ -217,6 +217,18 @@ static void missing_interface_is_named_with_those_that_are_there(void **state)
     assert_non_null(strstr(err.text, "b=NAME"));
 }
 
+static void host_that_the_job_has_not_is_named_with_those_that_it_has(void **state)
+{
+    (void) state;
+    assert_int_equal(rg_strv_add(&wanted, "bb=eth0"), 0);
+    HOST("10.1.0.1/16 eth0");
+    HOST("10.1.0.2/16 eth0");
+    assert_int_equal(rg_network_create(hosts, nhosts, &wanted, false, &network, &err), -ENODEV);
+    assert_int_equal(err.exit_code, 69);
+    assert_non_null(strstr(err.text, "bb=eth0: no host of the job has this name"));
+    assert_non_null(strstr(err.text, "a, b"));
+}
+
 static void each_host_tries_the_next_and_the_first(void **state)
 {
     (void) state;
@@ -279,6 +291,7 @@ int main(void)
         TEST(one_machine_of_two_names_beside_another_has_its_address_once),
         TEST(interface_by_name_by_network_and_by_host),
         TEST(missing_interface_is_named_with_those_that_are_there),
+        TEST(host_that_the_job_has_not_is_named_with_those_that_it_has),
         TEST(each_host_tries_the_next_and_the_first),
         TEST(outcomes_are_checked),
         TEST(broken_addresses_are_skipped),

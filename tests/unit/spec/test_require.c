@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/require.h"
 
+#include "spec/apply.h"
 #include "spec/horovodrun.h"
 #include "spec/options.h"
 #include "unit.h"
@@ -59,6 +60,27 @@ static void broken_words_are_named(void **state)
     }
 }
 
+static void networks_that_are_none_are_refused(void **state)
+{
+    static const char *const good[] = { "eth0", "10.0.0.0/8", "a=10.0.0.7", "a=fd00::/64" };
+    static const char *const bad[] = { "10.0.0.0/99", "10.0.0/8", "a=fd00::/129", "eth0/8", "/8",
+                                       "=eth0", "a=", "10.0.0.0/", "eth0,,eth1" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(good) + rg_array_len(bad); i++) {
+        bool fine = i < rg_array_len(good);
+        const char *word = fine ? good[i] : bad[i - rg_array_len(good)];
+        struct rg_request request;
+        struct rg_error err = RG_ERROR_INIT;
+
+        rg_request_init(&request);
+        int r = rg_apply_network_interface(&request, "--network-interface", word, &err);
+        if (r != (fine ? 0 : -EINVAL))
+            fail_msg("%s: %d", word, r);
+        rg_request_fini(&request);
+    }
+}
+
 static void options_add_up_and_split_at_commas(void **state)
 {
     char *argv[] = { (char *) "run", (char *) "--require", (char *) "shm=1g,rdma",
@@ -99,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_have_the_amounts_that_people_write),
         cmocka_unit_test(broken_words_are_named),
+        cmocka_unit_test(networks_that_are_none_are_refused),
         cmocka_unit_test(options_add_up_and_split_at_commas),
         cmocka_unit_test(horovodruns_first_interface_is_the_jobs),
     };
