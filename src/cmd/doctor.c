@@ -62,25 +62,6 @@ static void on_output(void *arg, int rank, int stream, const uint8_t *data, size
     (void) arg, (void) rank, (void) stream, (void) data, (void) nbytes;
 }
 
-/* What --require demands and is not there is a finding, too. */
-static int add_requirement(const struct rg_doctor_input *found, const struct rg_strv *required,
-                           struct rg_findings *findings)
-{
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (rg_doctor_require(found, required, &err) == 0)
-        return 0;
-    void *more = reallocarray(findings->v, findings->count + 1, sizeof(*findings->v));
-    if (!more)
-        return -ENOMEM;
-    findings->v = more;
-    struct rg_finding *f = &findings->v[findings->count];
-    *f = (struct rg_finding){ .host = -1, .level = RG_FINDING_FAIL, .check = "require",
-                              .value = strdup(err.text), .remedy = strdup("") };
-    findings->count++;
-    return f->value && f->remedy ? 0 : -ENOMEM;
-}
-
 static void on_examined(void *arg, const struct rg_doctor_input *found)
 {
     struct doctor *doctor = arg;
@@ -90,8 +71,7 @@ static void on_examined(void *arg, const struct rg_doctor_input *found)
     rg_status_stop(&doctor->status);
     doctor->examined = true;
     doctor->exit_code = RG_EXIT_INTERNAL;
-    if (rg_doctor_judge(found, &findings) < 0 ||
-        add_requirement(found, &job->require, &findings) < 0)
+    if (rg_doctor_judge(found, &findings) < 0)
         return;
     doctor->exit_code = 0;
     for (size_t i = 0; i < findings.count; i++) {

@@ -105,17 +105,14 @@ static void judge_system(struct judge *j)
 
 static void judge_cpus(struct judge *j)
 {
-    uint64_t cpus, quota[2];
+    double usable = rg_fact_cpus(j->facts);
+    char limited[64] = "";
+    uint64_t cpus;
 
     if (!rg_fact_numbers(j->facts, "cpus", 1, &cpus))
         return;
-    double usable = (double) cpus;
-    char limited[64] = "";
-    if (rg_fact_numbers(j->facts, "quota", 2, quota) && quota[1] &&
-        (double) quota[0] / (double) quota[1] < usable) {
-        usable = (double) quota[0] / (double) quota[1];
+    if (usable < (double) cpus)
         snprintf(limited, sizeof(limited), ", limited to %.3g of them", usable);
-    }
     bool few = j->h->nranks > usable;
     add(j, "cpus", warn_if(few), remedy(j, "cpus"), "%llu core%s%s, for %d rank%s",
         (unsigned long long) cpus, cpus == 1 ? "" : "s", limited, j->h->nranks,
@@ -337,6 +334,22 @@ static void judge_clock(struct judge *j)
         (double) j->h->clock_ns / 1e6, (double) j->h->clock_bound_ns / 1e6);
 }
 
+/* What was demanded and is not there. */
+static void judge_required(struct judge *j)
+{
+    const struct rg_strv *required = j->input->required;
+    struct rg_requirement wanted;
+    char has[RG_FACT_MAX];
+    const char *what_to_do;
+
+    for (size_t i = 0; required && i < required->count; i++) {
+        if (rg_requirement_parse("--require", required->v[i], &wanted, NULL) == 0 &&
+            rg_doctor_lacks(j->input, j->host, &wanted, has, &what_to_do))
+            add(j, "require", RG_FINDING_FAIL, what_to_do, "--require %s: it has %s",
+                required->v[i], has);
+    }
+}
+
 static void judge_host(struct judge *j, int host)
 {
     j->host = host;
@@ -356,6 +369,7 @@ static void judge_host(struct judge *j, int host)
     judge_software(j);
     judge_disks(j);
     judge_clock(j);
+    judge_required(j);
 }
 
 /* --- the hosts together ----------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ struct rg_doctor_input {
     bool contained;                     /* the ranks run in containers: remedies name options */
     const struct rg_network *network;   /* all outcomes are known; NULL: was not looked at */
     const struct rg_error *network_err; /* errnum 0: a network connects the hosts */
+    const struct rg_strv *required;     /* what of it is missing is a finding; NULL: nothing */
 };
 
 enum rg_finding_level { RG_FINDING_OK, RG_FINDING_WARN, RG_FINDING_FAIL };

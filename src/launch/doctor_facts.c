@@ -51,6 +51,18 @@ bool rg_fact_numbers(const char *facts, const char *name, int count, uint64_t *r
     return true;
 }
 
+double rg_fact_cpus(const char *facts)
+{
+    uint64_t cpus, quota[2];
+
+    if (!rg_fact_numbers(facts, "cpus", 1, &cpus))
+        return 0;
+    if (rg_fact_numbers(facts, "quota", 2, quota) && quota[1] &&
+        (double) quota[0] / (double) quota[1] < (double) cpus)
+        return (double) quota[0] / (double) quota[1];
+    return (double) cpus;
+}
+
 bool rg_fact_package(const char *facts, const char *package, char ret_version[RG_FACT_MAX])
 {
     char value[RG_FACT_MAX];

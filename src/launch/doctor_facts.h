@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "launch/doctor.h"
+#include "spec/require.h"
+
 #define RG_FACT_MAX 256 /* bytes of a value that are kept */
 
 /* The value of the index-th line of this fact, control characters replaced. */
@@ -21,11 +24,18 @@ bool rg_fact_numbers(const char *facts, const char *name, int count, uint64_t *r
 /* The version of a package; false: it is not there. */
 bool rg_fact_package(const char *facts, const char *package, char ret_version[RG_FACT_MAX]);
 
+/* Cores that can be used: those that the process may be on, less by the limit of its group. */
+double rg_fact_cpus(const char *facts);
+
 /* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
 const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
 
 /* What to do about a check, in doctor_require.c: an option of reigen where a container hides what
  * the host has. "" for a check without a remedy of its own. Static. */
 const char *rg_doctor_remedy(const char *check, bool contained);
+/* Whether a host has less than this, in doctor_require.c: what it has, and what to do. */
+bool rg_doctor_lacks(const struct rg_doctor_input *input, int host,
+                     const struct rg_requirement *wanted, char ret_has[RG_FACT_MAX],
+                     const char **ret_remedy);
 
 #endif

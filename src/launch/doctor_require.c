@@ -7,7 +7,6 @@
 #include "launch/doctor.h"
 #include "launch/doctor_facts.h"
 #include "launch/exitcode.h"
-#include "spec/require.h"
 
 const char *rg_doctor_remedy(const char *check, bool contained)
 {
@@ -79,14 +78,21 @@ static uint64_t measure(const struct rg_doctor_host *host, const char *name,
         snprintf(value, RG_FACT_MAX, "%s", known ? strerror((int) n[0]) : "not known");
         return known && n[0] == 0;
     }
-    if (strcmp(name, "gpu") == 0 || strcmp(name, "cpus") == 0 || strcmp(name, "nofile") == 0) {
+    if (strcmp(name, "cpus") == 0) {
+        double cpus = rg_fact_cpus(facts);
+        snprintf(value, RG_FACT_MAX, "%.3g", cpus);
+        return (uint64_t) cpus;
+    }
+    if (strcmp(name, "gpu") == 0 || strcmp(name, "nofile") == 0) {
         rg_fact_numbers(facts, name, 1, n);
         snprintf(value, RG_FACT_MAX, "%llu", (unsigned long long) n[0]);
         return n[0];
     }
     if (strcmp(name, "rdma") == 0) {
-        rg_fact_numbers(facts, "rdma-devices", 1, n);
-        return rg_fact_find(facts, name, 0, value) && n[0];
+        bool active = false;
+        for (int i = 0; !active && rg_fact_find(facts, name, i, value); i++)
+            active = strstr(value, "ACTIVE") != NULL;
+        return active && rg_fact_numbers(facts, "rdma-devices", 1, n) && n[0];
     }
     if (strcmp(name, "mpi") == 0 || strcmp(name, "python") == 0)
         return rg_fact_find(facts, name, 0, value);
@@ -103,23 +109,32 @@ static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms,
     return (uint64_t) off + host->clock_bound_ns <= limit_ms * RG_NS_PER_MS;
 }
 
+bool rg_doctor_lacks(const struct rg_doctor_input *input, int host,
+                     const struct rg_requirement *wanted, char ret_has[RG_FACT_MAX],
+                     const char **ret_remedy)
+{
+    const struct rg_doctor_host *h = &input->hosts[host];
+    const char *remedy = rg_doctor_remedy(wanted->name, input->contained);
+    bool holds = strcmp(wanted->name, "clock") == 0
+                     ? clock_holds(h, wanted->amount, ret_has)
+                     : measure(h, wanted->name, ret_has) >= wanted->amount;
+
+    *ret_remedy = *remedy ? remedy : rg_doctor_remedy("package", input->contained);
+    return !holds;
+}
+
 static int require_one(const struct rg_doctor_input *input, const char *word, struct rg_error *err)
 {
     struct rg_requirement wanted;
-    char value[RG_FACT_MAX];
+    const char *remedy;
+    char has[RG_FACT_MAX];
     int r = rg_requirement_parse("--require", word, &wanted, err);
 
     for (int i = 0; r == 0 && i < input->nhosts; i++) {
-        const struct rg_doctor_host *host = &input->hosts[i];
-        bool holds = strcmp(wanted.name, "clock") == 0
-                         ? clock_holds(host, wanted.amount, value)
-                         : measure(host, wanted.name, value) >= wanted.amount;
-        const char *what_to_do = rg_doctor_remedy(wanted.name, input->contained);
-        if (!holds)
+        if (rg_doctor_lacks(input, i, &wanted, has, &remedy))
             return rg_error_set_exit(err, EOPNOTSUPP, RG_EXIT_UNAVAILABLE,
-                                     "host %s: --require %s: it has %s; %s", host->name, word,
-                                     value, *what_to_do ? what_to_do
-                                     : rg_doctor_remedy("package", input->contained));
+                                     "host %s: --require %s: it has %s; %s", input->hosts[i].name,
+                                     word, has, remedy);
     }
     return r;
 }

@@ -40,7 +40,8 @@ static void examined(struct rg_session *session)
     struct rg_doctor_input input = { .hosts = hosts, .nhosts = plan->nhosts,
                                      .contained = session->o.job->container.image != NULL,
                                      .network = session->network,
-                                     .network_err = &session->network_err };
+                                     .network_err = &session->network_err,
+                                     .required = &session->o.job->require };
 
     if (!hosts) {
         refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });

@@ -180,6 +180,47 @@ static void requirements_name_host_value_and_remedy(void **state)
     }
 }
 
+static void what_is_required_must_be_usable(void **state)
+{
+    rg_autostrv struct rg_strv required = RG_STRV_INIT;
+
+    (void) state;
+    rg_strv_add(&required, "rdma");
+    hosts[0].facts = with("rdma m 1: DOWN\nrdma-devices 1\n");
+    assert_int_equal(rg_doctor_require(&input, &required, NULL), -EOPNOTSUPP);
+    hosts[0].facts = with("rdma m 1: DOWN\nrdma n 4: ACTIVE\nrdma-devices 2\n");
+    assert_int_equal(rg_doctor_require(&input, &required, NULL), 0);
+    hosts[0].facts = with("rdma m 4: ACTIVE\nrdma-devices 0\n");
+    assert_int_equal(rg_doctor_require(&input, &required, NULL), -EOPNOTSUPP);
+    rg_strv_fini(&required);
+    rg_strv_add(&required, "cpus=2");
+    hosts[0].facts = with("quota 150000 100000\n");
+    assert_int_equal(rg_doctor_require(&input, &required, NULL), -EOPNOTSUPP);
+    hosts[0].facts = with("quota 200000 100000\n");
+    assert_int_equal(rg_doctor_require(&input, &required, NULL), 0);
+}
+
+/* On each host that lacks it, with a remedy as other findings have. */
+static void what_is_required_and_missing_is_a_finding(void **state)
+{
+    rg_autostrv struct rg_strv required = RG_STRV_INIT;
+
+    (void) state;
+    input.nhosts = 2;
+    input.required = &required;
+    rg_strv_add(&required, "numpy");
+    rg_strv_add(&required, "shm=3g");
+    const struct rg_finding *f = bad("require");
+    assert_non_null(f);
+    assert_int_equal(f->level, RG_FINDING_FAIL);
+    assert_int_equal(f->host, 1);
+    assert_string_equal(f->value, "--require shm=3g: it has 2 GiB");
+    assert_non_null(strstr(f->remedy, "/dev/shm"));
+    rg_strv_fini(&required);
+    rg_strv_add(&required, "shm=2g");
+    assert_null(bad("require"));
+}
+
 static void nonsense_is_no_fact(void **state)
 {
     static const char *const texts[] = {
@@ -210,6 +251,8 @@ int main(void)
         TEST(clock_counts_beyond_what_the_measurement_leaves_open),
         TEST(hosts_that_differ_are_told),
         TEST(requirements_name_host_value_and_remedy),
+        TEST(what_is_required_must_be_usable),
+        TEST(what_is_required_and_missing_is_a_finding),
         TEST(nonsense_is_no_fact),
     };
 
