@@ -34,6 +34,7 @@
 
 #define RG_CONTAIN_GROUPS_MAX 256
 #define RG_CONTAIN_SAID_MAX 4096
+#define RG_CONTAIN_ID_MAX 64
 #define RG_CONTAIN_PLACE_MAX 20 /* of it, the end: paths of sockets are short */
 
 /* What is known on this host about one start. */
@@ -72,6 +73,9 @@ struct rg_contain_child {
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);
 /* Make the job's directory, with our own program in bin/, and listen in run/. 0 or -errno. */
 int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
+/* What to remove a container by whose job has this directory: its id if the user named it, else
+ * name, which was made for it. Into buf, or name. */
+const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes);
 /* Put down which runtime's program can remove the container. 0 or -errno. */
 int rg_contain_note_runtime(const struct rg_contain *contain, const char *program);
 /* The path of the socket on which the agent inside calls, into buf, which is returned. */

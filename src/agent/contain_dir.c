@@ -96,8 +96,21 @@ void rg_contain_remove_dir(struct rg_contain *contain)
 
 /* --- what others have left behind ------------------------------------------------------------ */
 
+const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes)
+{
+    char path[PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/" RG_CONTAINER_CID, dir);
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, buf, nbytes - 1);
+    buf[n > 0 ? n : 0] = '\0';
+    buf[strspn(buf, "0123456789abcdef")] = '\0';
+    return *buf ? buf : name;
+}
+
 static void remove_container(const char *dir, const char *name)
 {
+    char id[RG_CONTAIN_ID_MAX + 1];
     char path[PATH_MAX + 16];
     rg_autofree char *program = NULL;
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
@@ -109,7 +122,7 @@ static void remove_container(const char *dir, const char *name)
     const char *slash = strrchr(program, '/');
     const struct rg_container_ops *ops = rg_container_find(slash ? slash + 1 : program);
 
-    if (ops && ops->remove(program, name, &argv) == 0)
+    if (ops && ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
 }
 

@@ -56,17 +56,19 @@ int rg_cmd_srun_docker(int argc, char **argv)
     struct rg_error err = RG_ERROR_INIT;
     bool open[3];
 
-    if (argc > 1 && strcmp(argv[1], RG_TASK_RELEASE) == 0)
-        return rg_task_release_here(argc, argv);
     rg_stdio_ensure(open);
     rg_srundocker_init(&s);
+    if (argc > 1 && strcmp(argv[1], RG_TASK_RELEASE) == 0)
+        return rg_task_release_here(argc, argv);
     if (rg_srundocker_parse(&s, argc, argv, &err) < 0)
         return fail(&err);
     if (s.help)
         return print_help();
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
         return fail(&err);
-    if (step.procid != 0)
-        return rg_task_wait(&step);
+    if (step.procid != 0) {
+        rg_task_wait(&step);
+        return 0;
+    }
     return run_job(&s, &env, &step, open[0]);
 }

@@ -14,13 +14,14 @@
 #include "base/spawn.h"
 #include "base/time.h"
 
-#define WORD_MAX 32
 #define POLL_FIRST_MS 20
 #define POLL_MS 200
 #define START_MS (RG_START_TIMEOUT_MS + 30000) /* until the job has agents, or has failed */
 #define END_MS 15000         /* from an agent's end until task 0 has seen to its own */
 #define RELEASE_MS 15000     /* for a step to be started and to end */
 #define RELEASE_TASK_MS 2000 /* for a task that should be there, and is not yet */
+
+static const char over[] = "over"; /* the datagram */
 
 /* An abstract name, without the NUL in front. */
 static socklen_t set_name(struct sockaddr_un *address, const char *job, const char *step, int task)
@@ -63,26 +64,21 @@ static int open_box(const struct rg_slurm_allocation *step)
     return rg_steal_fd(&fd);
 }
 
-/* The code in the next datagram of our own user; -1: there is none. */
-static int read_box(int fd)
+/* Whether the next datagram is there, and of our own user. */
+static bool read_box(int fd)
 {
-    char word[WORD_MAX + 1], control[CMSG_SPACE(sizeof(struct ucred))];
-    struct iovec iov = { word, WORD_MAX };
+    char word[sizeof over], control[CMSG_SPACE(sizeof(struct ucred))];
+    struct iovec iov = { word, sizeof word };
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
                               .msg_controllen = sizeof control };
     ssize_t n = recvmsg(fd, &message, 0);
     struct cmsghdr *head = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     struct ucred peer;
-    int64_t code;
 
     if (!head || head->cmsg_type != SCM_CREDENTIALS || head->cmsg_level != SOL_SOCKET)
-        return -1;
+        return false;
     memcpy(&peer, CMSG_DATA(head), sizeof peer);
-    word[n] = '\0';
-    if (peer.uid != getuid() || !rg_str_starts(word, "exit ") ||
-        rg_parse_int("exit", word + 5, 0, 255, &code, NULL) < 0)
-        return -1;
-    return (int) code;
+    return peer.uid == getuid() && n == sizeof over && memcmp(word, over, sizeof over) == 0;
 }
 
 static int connect_agent(const struct rg_slurm_allocation *step)
@@ -130,24 +126,22 @@ static void look(struct waiting *w, int timeout_ms)
         w->input_open = drain(0);
 }
 
-int rg_task_wait(const struct rg_slurm_allocation *step)
+void rg_task_wait(const struct rg_slurm_allocation *step)
 {
     struct waiting w = { step, open_box(step), -1, false, true, 0 };
-    int code = -1, ms = POLL_FIRST_MS;
+    int ms = POLL_FIRST_MS;
 
     set_end(&w, START_MS);
-    while (code < 0 && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
+    while ((w.box_fd < 0 || !read_box(w.box_fd)) && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
         if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)
             w.seen = true;
         look(&w, w.seen && w.box_fd >= 0 ? 1000 : ms);
         ms = ms < POLL_MS ? ms + 5 : POLL_MS;
-        code = w.box_fd < 0 ? -1 : read_box(w.box_fd);
     }
     if (w.box_fd >= 0)
         close(w.box_fd);
     if (w.agent_fd >= 0)
         close(w.agent_fd);
-    return code < 0 ? 0 : code;
 }
 
 /* --- releasing ------------------------------------------------------------------------------- */
@@ -207,7 +201,7 @@ static int list_tasks(const struct rg_slurm_allocation *step, struct rg_buf *tas
     return rg_buf_status(tasks) < 0 || rg_buf_status(nodes) < 0 ? -ENOMEM : count;
 }
 
-static int release_argv(const struct rg_slurm_allocation *step, int code, struct rg_strv *argv)
+static int release_argv(const struct rg_slurm_allocation *step, struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
     static const char *const fixed[] = {
@@ -233,7 +227,6 @@ static int release_argv(const struct rg_slurm_allocation *step, int code, struct
 
     for (size_t i = 0; i < rg_array_len(words) && rc == 0; i++)
         rc = rg_strv_add(argv, words[i]);
-    rc = rc < 0 ? rc : rg_strv_addf(argv, "%d", code);
     return rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
 }
 
@@ -244,7 +237,7 @@ void rg_task_release(const struct rg_slurm_allocation *step, int code)
     rg_autoclose int box_fd = open_box(step);
 
     (void) box_fd;
-    if (release_argv(step, code, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS))) {
+    if (release_argv(step, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS))) {
         /* Where no step can be started, the others would wait for long. We are one of the tasks
          * that get the signal. */
         signal(SIGTERM, SIG_IGN);
@@ -269,23 +262,21 @@ static int count_here(const char *tasks)
 
 int rg_task_release_here(int argc, char **argv)
 {
-    if (argc != 6)
+    if (argc != 5)
         return 2;
-    char word[WORD_MAX];
-    int ntasks = count_here(argv[5]), left = 1;
+    int ntasks = count_here(argv[4]), left = 1;
     uint64_t end = rg_now_ns() + RELEASE_TASK_MS * RG_NS_PER_MS;
     rg_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     rg_autofree bool *told = calloc((size_t) (ntasks > 0 ? ntasks : 1), sizeof *told);
 
     if (fd < 0 || !told)
         return 1;
-    snprintf(word, sizeof word, "exit %.8s", argv[4]);
     while (left && rg_now_ns() < end) {
         left = 0;
         for (int i = 0; i < ntasks; i++) {
             struct sockaddr_un address;
             socklen_t n = set_name(&address, argv[2], argv[3], i);
-            told[i] = told[i] || sendto(fd, word, strlen(word), MSG_DONTWAIT,
+            told[i] = told[i] || sendto(fd, over, sizeof over, MSG_DONTWAIT,
                                         (struct sockaddr *) &address, n) > 0;
             left += !told[i];
         }

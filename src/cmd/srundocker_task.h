@@ -4,9 +4,12 @@
  *
  * They share neither a file nor an address, so the others listen where only processes of their own
  * node can call: on the abstract unix socket "reigen-slurm-JOB-STEP-task-LOCALID", for one datagram
- * "exit CODE" from the same user. At its end task 0 has it sent on all nodes, by a job step of its
+ * "over" from the same user. At its end task 0 has it sent on all nodes, by a job step of its
  * own. As long as the job lives, its agent on the node lets them connect to the abstract
  * socket "reigen-slurm-JOB-STEP"; when it is gone and no datagram comes, task 0 is gone too.
+ *
+ * They end with 0, whatever became of the job: srun's exit code is the highest of its tasks', and
+ * with --kill-on-bad-exit any other code would kill task 0 before it has told its own.
  *
  * A task's parent is slurmstepd, which outlives an srun that is killed. So task 0 looks whether
  * srun is there: by the listening port that srun told Slurm of, when it is on the same computer;
@@ -24,12 +27,11 @@
 
 #define RG_TASK_RELEASE "--reigen-release" /* the word after which a step's tasks send datagrams */
 
-/* Wait for the end of the job that task 0 runs: its exit code. 0 when that is not known: task 0 was
- * killed, and srun knows its code. Standard input is read and dropped. */
-int rg_task_wait(const struct rg_slurm_allocation *step);
+/* Wait for the end of the job that task 0 runs. Standard input is read and dropped. */
+void rg_task_wait(const struct rg_slurm_allocation *step);
 
-/* Tell all other tasks of the step that the job has ended with this code. Returns when they were
- * told, or it failed; then, if code is not 0, the step is ended by scancel. */
+/* Tell all other tasks of the step that the job has ended. Returns when they were told, or it failed;
+ * then, unless code is 0, the step is ended by scancel. */
 void rg_task_release(const struct rg_slurm_allocation *step, int code);
 
 /* What rg_task_release runs on every node: argv[1] is RG_TASK_RELEASE. The exit code. */

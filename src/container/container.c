@@ -13,6 +13,7 @@ void rg_container_init(struct rg_container *container)
 void rg_container_fini(struct rg_container *container)
 {
     free(container->image);
+    free(container->name);
     free(container->runtime);
     free(container->gpus);
     free(container->network);
@@ -38,6 +39,7 @@ static const struct field {
 } fields[] = {
 #define FIELD(name, kind, member, max) { name, kind, offsetof(struct rg_container, member), max }
     FIELD("image", TEXT, image, 0),
+    FIELD("name", TEXT, name, 0),
     FIELD("runtime", TEXT, runtime, 0),
     FIELD("mount", LIST, mounts, 0),
     FIELD("option", LIST, options, 0),

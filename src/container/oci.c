@@ -23,7 +23,10 @@ int rg_oci_begin(const struct rg_container *container, const struct rg_container
 
     for (size_t i = 0; r == 0 && i < rg_array_len(first); i++)
         r = rg_strv_add(argv, first[i]);
-    r = r ? r : put(argv, "--name", host->name);
+    r = r ? r : put(argv, "--name", container->name ? container->name : host->name);
+    /* What has a name of the user's is removed by what it is, not by what it is called. */
+    if (r == 0 && container->name)
+        r = rg_strv_addf(argv, "--cidfile=%s/../" RG_CONTAINER_CID, host->bin_dir);
     r = r ? r : rg_strv_addf(argv, "--label=reigen.job=%s", host->job_id);
     r = r ? r : rg_strv_addf(argv, "--label=reigen.user=%u", (unsigned) host->uid);
     r = r ? r : rg_strv_addf(argv, "--label=reigen.launcher=%s", launcher);

@@ -27,12 +27,13 @@
 #define RG_CONTAINER_BIN "/reigen/bin"
 #define RG_CONTAINER_RUN "/reigen/run"
 #define RG_CONTAINER_PYTHON "/reigen/python"
+#define RG_CONTAINER_CID "cid"     /* beside bin_dir: the id of a container that the user named */
 #define RG_CONTAINER_SOCKET "boot" /* in RG_CONTAINER_RUN: where the agent gets its descriptors */
 
 /* What the host's side found out. All strings are borrowed. */
 struct rg_container_host {
     const char *program;   /* "docker", or its path */
-    const char *name;      /* of the container: reigen-<job>-<host index> */
+    const char *name;      /* of the container without one of the user's: reigen-<job>-<place> */
     const char *job_id;
     uid_t uid;             /* the caller's */
     gid_t gid;

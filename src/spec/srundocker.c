@@ -213,8 +213,8 @@ static const struct rg_srundocker_option options[] = {
     { "ibdevices", "DEVICE,...", true, NULL,
       "Give the containers the nodes' InfiniBand devices, all or these.", apply_ibdevices },
     { "dockname", "NAME", false, NULL,
-      "A label of the containers: docker ps --filter label=reigen.name=NAME. Names of containers "
-      "are Reigen's own, so that no two jobs take each other's.", apply_dockname },
+      "The name of each node's container; no other one there may have it. The default is a name of "
+      "its own for each job.", apply_dockname },
     { "sshconfigdir", "DIR", false, "@dir",
       "Start a real sshd in each container, with the sshd_config in DIR, which is made where it is "
       "missing. The default with --sshdport is ~/mpisshconfig. Neither is needed for mpirun, pdsh "

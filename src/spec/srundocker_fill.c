@@ -176,8 +176,6 @@ static int fill_lists(const struct rg_srundocker *s, struct rg_container *contai
         rc = rg_strv_addf(&container->options, "--device=%s", s->devices.v[i]);
     if (rc == 0 && s->devices.count)
         rc = rg_strv_add(&container->options, "--cap-add=IPC_LOCK");
-    if (rc == 0 && s->dockname)
-        rc = rg_strv_addf(&container->options, "--label=reigen.name=%s", s->dockname);
     return rc < 0 ? rc : rg_strv_add_all(&container->options, s->dockopts.v);
 }
 
@@ -186,6 +184,7 @@ static int fill_container(const struct rg_srundocker *s, struct rg_container *co
 {
     int rc = copy(&container->image, s->container, err);
 
+    rc = rc < 0 ? rc : copy(&container->name, s->dockname, err);
     rc = rc < 0 ? rc : copy(&container->runtime, s->runtime, err);
     /* As the original, and so that a real sshd in it can be reached. */
     if (rc == 0 && s->container && !names_network(&s->dockopts))

@@ -305,7 +305,8 @@ static void a_network_among_the_docker_options_is_the_network(void **state)
                           "--ibdevices=/dev/x"), 0);
     assert_null(f->request.job.container.network);
     CHECK_LIST(&f->request.job.container.options, "--device=/dev/x", "--cap-add=IPC_LOCK",
-               "--label=reigen.name=d", "--net=none");
+               "--net=none");
+    assert_string_equal(f->request.job.container.name, "d");
 }
 
 static void check_refused(struct fixture *f, const char *option, int errnum, const char *text)
