@@ -372,7 +372,8 @@ def test_another_version_on_the_second_host_is_named(three, node1):
     # An mpiexec that hangs after its daemon's protest is ended for that.
     assert re.search(r'host node1 has "[^"]*4\.\d[^"]*", host w2 has "[^"]*5\.\d[^"]*": the same '
                      'MPI must be on all hosts|host w2: hydra_pmi_proxy, which mpirun had started '
-                     'there, ended: exit code [0-9]+, and mpirun has not ended', done.stderr), done.stderr
+                     'there, ended: exit code [0-9]+, and mpirun has not ended',
+                     done.stderr), done.stderr
 
 
 def test_a_host_that_the_job_does_not_have_ends_even_mpich4(node1):
