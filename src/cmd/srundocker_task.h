@@ -30,7 +30,7 @@
 /* Wait for the end of the job that task 0 runs. Standard input is read and dropped. */
 void rg_task_wait(const struct rg_slurm_allocation *step);
 
-/* Tell all other tasks of the step that the job has ended. Returns when they were told, or it failed;
+/* Tell all other tasks of the step that the job has ended. Returns when they know, or it failed;
  * then, unless code is 0, the step is ended by scancel. */
 void rg_task_release(const struct rg_slurm_allocation *step, int code);
 
