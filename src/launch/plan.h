@@ -57,8 +57,8 @@ void rg_plan_fini(struct rg_plan *plan);
 
 /* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*,
  * HOROVOD_*, torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS
- * (where base_env has none). base_env: what the rank has otherwise. For an engine: REIGEN_JOB_ID, np
- * and what has no coordinates of a rank. 0 or -ENOMEM. */
+ * (where base_env has none). base_env: what the rank has otherwise. For an engine: REIGEN_JOB_ID,
+ * np and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
 

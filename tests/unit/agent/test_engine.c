@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings and command lines of engines; that real ones heed them is tests/hosts/test_engines.py's. */
+/* Settings and command lines of engines; tests/hosts/test_engines.py shows that real ones heed
+ * them. */
 #include <sys/stat.h>
 
 #include "agent/engine.h"
