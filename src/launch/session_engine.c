@@ -2,6 +2,7 @@
 /* What an engine (spec/engine.h) says of its own end is not enough: Open MPI 5 ends with 0 when one
  * of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands, so we see
  * each of them end. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +17,30 @@
 #define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */
 #define LATE_MS 1500  /* after the engine's end: agents leave daemons longer than this in peace */
 
+static bool is_of_word(char c)
+{
+    return isalnum((unsigned char) c) || c == '_' || c == '-' || c == '.';
+}
+
+/* Where it stands as a word of its own, perhaps behind a path ("sorted" is none), or NULL. */
+static const char *find_daemon(const char *command, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = command; (p = strstr(p, name)); p++) {
+        if ((p == command || !is_of_word(p[-1])) && !is_of_word(p[n]))
+            return p;
+    }
+    return NULL;
+}
+
 const char *session_engine_daemon(const char *command)
 {
     static const char *const names[] = { "orted", "prted", "hydra_pmi_proxy",
                                          "hydra_bstrap_proxy" };
 
     for (size_t i = 0; i < rg_array_len(names); i++) {
-        if (strstr(command, names[i]))
+        if (find_daemon(command, names[i]))
             return names[i];
     }
     return NULL;
@@ -34,7 +52,7 @@ void session_engine_started(struct rg_session *session, const char *command, con
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                   "_./+-";
-    const char *end = strstr(command, daemon), *start = end;
+    const char *end = find_daemon(command, daemon), *start = end;
 
     while (start > command && strchr(allowed, start[-1]))
         start--;

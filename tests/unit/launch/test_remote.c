@@ -272,6 +272,38 @@ static void a_lost_host_takes_its_commands_and_clients_along(void **state)
     assert_int_equal(ends(&w->hosts[1], 1, 0), -EBADMSG);
 }
 
+/* --- engines' daemons ------------------------------------------------------------------------- */
+
+static void a_daemon_is_known_by_its_name_and_other_words_are_not(void **state)
+{
+    static const struct {
+        const char *command, *daemon, *engine; /* engine: whom to ask for its version */
+    } cases[] = {
+        { "orted -mca ess env", "orted", "mpirun" },
+        { " PATH=/o/bin:$PATH ; /o/bin/orted -mca ess env", "orted", "/o/bin/mpirun" },
+        { "echo sorted; prted --leader", "prted", "mpirun" },
+        { "\"/m/bin/hydra_pmi_proxy\" --rmk user", "hydra_pmi_proxy", "/m/bin/mpiexec.hydra" },
+        { "python sorted.py", NULL, NULL },
+        { "echo supported imported exported", NULL, NULL },
+        { "/tmp/orted.log my-orted orted_2", NULL, NULL },
+        { "", NULL, NULL },
+    };
+    struct world *w = *state;
+
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        const char *found = session_engine_daemon(cases[i].command);
+        if (!cases[i].daemon && found)
+            fail_msg("%s: %s", cases[i].command, found);
+        if (!cases[i].daemon)
+            continue;
+        assert_non_null(found);
+        assert_string_equal(found, cases[i].daemon);
+        *w->session.engine_program = '\0';
+        session_engine_started(&w->session, cases[i].command, found);
+        assert_string_equal(w->session.engine_program, cases[i].engine);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -284,6 +316,7 @@ int main(void)
         TEST(a_number_is_free_after_the_last_word),
         TEST(there_is_a_limit),
         TEST(a_lost_host_takes_its_commands_and_clients_along),
+        TEST(a_daemon_is_known_by_its_name_and_other_words_are_not),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
