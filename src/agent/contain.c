@@ -246,6 +246,20 @@ static bool launcher_is_gone(const struct running *run, short revents)
     return read(0, bytes, sizeof(bytes)) <= 0;
 }
 
+/* Slurm tells all of a job's processes to end: the agent tells the launcher, which leaves the ranks
+ * their time. */
+static bool pass_on(const struct running *run)
+{
+    struct signalfd_siginfo info;
+
+    if (!*run->contain->dial || !run->linked ||
+        read(run->signal_fd, &info, sizeof(info)) != (ssize_t) sizeof(info))
+        return false;
+    if (run->child.pid > 0)
+        kill(run->child.pid, SIGTERM);
+    return true;
+}
+
 static short launcher_events(const struct running *run)
 {
     return *run->contain->dial ? POLLIN | POLLRDHUP : POLLRDHUP;
@@ -293,7 +307,8 @@ static int watch(struct running *run, struct rg_error *err)
             close(rg_steal_fd(&run->conn_fd));
             set_deadline(run);
         }
-        if (launcher_is_gone(run, fds[0].revents) || fds[4].revents) {
+        bool told = fds[4].revents && !pass_on(run);
+        if (launcher_is_gone(run, fds[0].revents) || told) {
             run->gone = true;
             set_deadline(run);
         }
@@ -476,6 +491,8 @@ static int contain_job(struct rg_contain *contain, int signal_fd, bool *ret_link
     size_t count = 0;
     int r = read_lines(contain, err);
 
+    if (r == 0 && *contain->dial)
+        r = rg_contain_limit_gpus(contain, err);
     if (r == 0)
         r = find_runtimes(&contain->container, list, &count, err);
     if (r == 0)

@@ -35,6 +35,7 @@
 #define RG_CONTAIN_GROUPS_MAX 256
 #define RG_CONTAIN_SAID_MAX 4096
 #define RG_CONTAIN_ID_MAX 64
+#define RG_CONTAIN_GPUS_MAX 1024
 #define RG_CONTAIN_PLACE_MAX 20 /* of it, the end: paths of sockets are short */
 
 /* What is known on this host about one start. */
@@ -94,6 +95,12 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err);
 void rg_contain_say(const char *fmt, ...) rg_printf(1, 2);
 /* Our packages for Python: find or fetch them. Without them the job goes on, with a note. */
 void rg_contain_find_kit(struct rg_contain *contain);
+
+/* --- contain_gpus.c -------------------------------------------------------------------------- */
+
+/* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
+ * asks for, else all. 0 or -errno. */
+int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */
 

@@ -77,6 +77,14 @@ static int add_image(const char *image, struct rg_strv *argv)
     return rg_strv_addf(argv, "%s%s", file || strstr(image, "://") ? "" : "docker://", image);
 }
 
+/* "1," is a list of one. */
+static int device_length(const char *gpus)
+{
+    size_t length = strlen(gpus);
+
+    return (int) (length && gpus[length - 1] == ',' ? length - 1 : length);
+}
+
 static int run(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err)
 {
@@ -97,7 +105,8 @@ static int run(const struct rg_container *container, const struct rg_container_h
     if (r == 0 && container->gpus)
         r = rg_strv_add(argv, "--nv");
     if (r == 0 && container->gpus && strcmp(container->gpus, "all") != 0)
-        r = rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%s", container->gpus);
+        r = rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%.*s", device_length(container->gpus),
+                         container->gpus);
     if (r == 0 && container->place.term)
         r = rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
     if (r == 0)

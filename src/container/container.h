@@ -41,7 +41,7 @@ struct rg_container {
     struct rg_strv mounts;  /* SOURCE[:TARGET[:ro]], absolute paths of the host */
     struct rg_strv options; /* handed to the runtime's command line as they are */
     uint64_t shm_nbytes;    /* size of /dev/shm; 0: our default */
-    char *gpus;             /* "all", "2", "0,1", a device's UUID; NULL: none */
+    char *gpus;             /* "all", "2", "0,1", "1,", a device's UUID; NULL: none */
     char *network;          /* host, a name of the runtime's; NULL: host where there are several */
     char *user;             /* UID[:GID] or a name of the image; NULL: the caller */
     enum rg_pull pull;

@@ -51,7 +51,9 @@ static int add_gpus(const char *gpus, struct rg_strv *argv)
 
     if (count || strchr(gpus, '='))
         return rg_strv_addf(argv, "--gpus=%s", gpus);
-    return rg_strv_addf(argv, "--gpus=\"device=%s\"", gpus);
+    size_t length = strlen(gpus); /* "1," is the device 1, "1" any one */
+    return rg_strv_addf(argv, "--gpus=\"device=%.*s\"",
+                        (int) (length - (gpus[length ? length - 1 : 0] == ',')), gpus);
 }
 
 static int run(const struct rg_container *container, const struct rg_container_host *host,

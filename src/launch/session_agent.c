@@ -152,12 +152,30 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
     return 0;
 }
 
+/* Whoever stops the agent often signals all processes of the host: ranks that died of the same
+ * signal, and were heard of first, did not fail by themselves. */
+static bool failed_by(const struct rg_session *session, uint32_t signo)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        const struct rg_fact *fact = &session->facts[i];
+        if (fact->ended && !(fact->end.end == RG_END_EXIT && fact->end.value == 0) &&
+            !(fact->end.end == RG_END_SIGNAL && fact->end.value == (int) signo))
+            return false;
+    }
+    return true;
+}
+
 static void on_stopping(struct session_host *host, const struct rg_msg_signal *msg)
 {
     struct rg_session *session = host->session;
+    const char *(*stopping)(void *state) = session->o.driver->stopping;
+    bool known = *session->own_cause;
 
-    session_set_cause(session, RG_EXIT_PREEMPTED, "host %s: its agent was told to stop: signal %u",
-                      session->o.plan->hosts[host->index].name, msg->signo);
+    session_set_cause(session, RG_EXIT_PREEMPTED, "host %s: its agent was told to stop: signal %u%s%s",
+                      session->o.plan->hosts[host->index].name, msg->signo, stopping ? ". " : "",
+                      stopping ? stopping(session->driver_state) : "");
+    if (!known && failed_by(session, msg->signo))
+        session->own_first = true;
     session_begin_end(session);
 }
 

@@ -196,6 +196,15 @@ static void stop(void *state, int index)
         rg_timer_start(&host->timer, slurm->o.loop, GIVE_UP_MS, 0, give_up, host);
 }
 
+/* Its own word for it often comes later than the signal. */
+static const char *stopping(void *state)
+{
+    const struct slurm *slurm = state;
+
+    return *slurm->ending ? slurm->ending
+                          : "Slurm ends it: scancel, the job's time limit, or preemption";
+}
+
 static void destroy(void *state)
 {
     struct slurm *slurm = state;
@@ -319,6 +328,7 @@ const struct rg_driver_ops rg_driver_slurm = {
     .release = slurm_release,
     .discover = discover,
     .start = start,
+    .stopping = stopping,
     .stop = stop,
     .destroy = destroy,
 };
