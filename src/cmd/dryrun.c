@@ -110,25 +110,28 @@ static void print_map(const struct rg_plan *plan, const struct rg_job *job, stru
 /* The command line that makes a host's container, as far as it is known here: what depends on the
  * host stands for the caller's. */
 static int print_container(const struct rg_plan *plan, const struct rg_job *job, int host,
-                           struct rg_buf *text)
+                           struct rg_buf *text, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
     rg_autofree char *name = rg_strf("reigen-%s-%d", plan->job_id, host);
     const char *runtime = job->container.runtime ? job->container.runtime : "docker";
     const struct rg_container_ops *ops = rg_container_find(runtime);
     struct rg_container container = job->container;
+    bool own = geteuid() != 0 && !container.user; /* root, and another user: the image's files */
     const struct rg_container_host facts = {
         .program = runtime, .name = name, .job_id = plan->job_id, .uid = geteuid(),
-        .gid = getegid(), .user_name = getenv("USER"),
-        .home = geteuid() != 0 ? getenv("HOME") : NULL, .cwd = container.place.cwd,
-        .bin_dir = "/JOB/bin", .run_dir = "/JOB/run", .passwd = "/JOB/passwd",
+        .gid = getegid(), .user_name = getenv("USER"), .home = own ? getenv("HOME") : NULL,
+        .cwd = container.place.cwd, .bin_dir = "/JOB/bin", .run_dir = "/JOB/run",
+        .passwd = own ? "/JOB/passwd" : NULL, .group = own ? "/JOB/group" : NULL,
         .shm_nbytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2,
-        .group = "/JOB/group", .kit_dir = container.place.kit_digest ? "/KIT" : NULL,
+        .kit_dir = container.place.kit_digest ? "/KIT" : NULL,
+        .infiniband = container.ibdevices,
     };
 
     container.place.one_host = plan->nhosts == 1;
-    if (!name || !ops || ops->run(&container, &facts, &argv, NULL) < 0)
-        return -ENOMEM;
+    int r = name && ops ? ops->run(&container, &facts, &argv, err) : -ENOMEM;
+    if (r < 0)
+        return r;
     rg_buf_printf(text, "# container on %s:", plan->hosts[host].name);
     for (size_t i = 0; i < argv.count; i++) {
         rg_buf_printf(text, " ");
@@ -138,7 +141,8 @@ static int print_container(const struct rg_plan *plan, const struct rg_job *job,
     return 0;
 }
 
-int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
+int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text,
+                    struct rg_error *err)
 {
     rg_autostrv struct rg_strv base = RG_STRV_INIT;
     int rc = base_env(&base);
@@ -146,7 +150,7 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct
     rg_buf_printf(text, "#!/bin/sh\n");
     print_map(plan, job, text);
     for (int h = 0; rc == 0 && job->container.image && h < plan->nhosts; h++)
-        rc = print_container(plan, job, h, text);
+        rc = print_container(plan, job, h, text, err);
     if (job->cwd) {
         rg_buf_printf(text, "cd ");
         rg_shell_quote(text, job->cwd);
@@ -155,5 +159,6 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct
     for (int r = 0; rc == 0 && r < plan->nranks; r++)
         rc = print_rank(plan, job, r, &base, text);
     rg_buf_printf(text, "wait\n");
-    return rc < 0 ? rc : rg_buf_status(text);
+    rc = rc < 0 ? rc : rg_buf_status(text);
+    return rc == -ENOMEM ? rg_error_set(err, ENOMEM, "out of memory") : rc;
 }

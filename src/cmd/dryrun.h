@@ -12,8 +12,9 @@
 #include "base/buf.h"
 #include "launch/plan.h"
 
-/* Append the script. 0 or -ENOMEM. */
-int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text);
+/* Append the script. 0, -ENOMEM, or -EINVAL when the container runtime cannot do what is asked. */
+int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text,
+                    struct rg_error *err);
 
 /* Append text as one word of a POSIX shell. */
 void rg_shell_quote(struct rg_buf *text, const char *word);

@@ -455,9 +455,10 @@ static void say_notes(struct run *run)
 static int print_dry_run(struct run *run)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
 
-    if (rg_dryrun_print(&run->plan, &run->request.job, &text) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+    if (rg_dryrun_print(&run->plan, &run->request.job, &text, &err) < 0)
+        return rg_fail(&err, run->command);
     return rg_print(rg_buf_text(&text));
 }
 

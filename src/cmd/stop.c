@@ -112,12 +112,19 @@ static int clean_host(const struct rg_registry_job *job, const char *login, stru
                                          job->id, login, code);
 }
 
+/* A host that is away must not keep the others' containers alive. */
 static int clean_up(const struct rg_registry_job *job, struct rg_error *err)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && job->image && i < job->hosts.count; i++)
-        r = clean_host(job, job->hosts.v[i], err);
+    for (size_t i = 0; job->image && i < job->hosts.count; i++) {
+        struct rg_error one = RG_ERROR_INIT;
+        int result = clean_host(job, job->hosts.v[i], &one);
+        if (result < 0 && r == 0) {
+            r = result;
+            *err = one;
+        }
+    }
     if (r == 0)
         rg_registry_forget(job);
     return r;
