@@ -2,6 +2,7 @@
 /* reigen srun-docker, and srun_docker.sh: each task of `srun reigen srun-docker` runs this. */
 #include "spec/srundocker.h"
 
+#include <pwd.h>
 #include <string.h>
 
 #include "cmd/commands.h"
@@ -9,6 +10,7 @@
 #include "cmd/help.h"
 #include "cmd/run.h"
 #include "cmd/srundocker_task.h"
+#include "cmd/sshconfig.h"
 #include "cmd/terminal.h"
 
 #define COMMAND "srun-docker"
@@ -29,8 +31,30 @@ static int fail(const struct rg_error *err)
     return procid && strcmp(procid, "0") != 0 ? rg_exit_of(err) : rg_fail(err, COMMAND);
 }
 
+/* sshd's keys and configuration, where there are none. */
+static int prepare_sshd(struct rg_srundocker *s, struct rg_error *err)
+{
+    const struct passwd *user = getpwuid(getuid());
+    const char *home = user ? user->pw_dir : getenv("HOME");
+    rg_autobuf struct rg_buf said = RG_BUF_INIT;
+    int rc = rg_srundocker_settle_sshd(s, home, err);
+
+    if (rc < 0 || !rg_srundocker_has_sshd(s))
+        return rc;
+    rg_autofree char *file = rg_strf("%s/sshd_config", s->sshconfigdir);
+    rg_autofree char *ssh_dir = rg_strf("%s/.ssh", home ? home : "");
+    struct rg_sshconfig config = { .dir = s->sshconfigdir, .ssh_dir = ssh_dir,
+                                   .port = s->sshdport, .said = &said };
+    if (!file || !ssh_dir)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (access(file, F_OK) == 0)
+        return 0;
+    rc = rg_sshconfig_server(&config, err);
+    return rc < 0 ? rc : rg_sshconfig_user(&config, err);
+}
+
 /* Task 0. */
-static int run_job(const struct rg_srundocker *s, const struct rg_strv *env,
+static int run_job(struct rg_srundocker *s, const struct rg_strv *env,
                    const struct rg_slurm_allocation *step, bool stdin_open)
 {
     rg_cleanup(rg_request_fini) struct rg_request request;
@@ -39,7 +63,8 @@ static int run_job(const struct rg_srundocker *s, const struct rg_strv *env,
 
     rg_request_init(&request);
     rg_srun_watch_start();
-    if (rg_srundocker_fill(s, env, step, &request, &err) < 0)
+    if (prepare_sshd(s, &err) < 0 ||
+        rg_srundocker_fill(s, env, step, &request, &err) < 0)
         code = rg_fail(&err, COMMAND);
     else
         code = rg_run_request(&request, &(struct rg_run_as){ COMMAND, false, stdin_open });

@@ -261,6 +261,34 @@ bool rg_srundocker_has_sshd(const struct rg_srundocker *s)
     return s->sshconfigdir || s->sshdport;
 }
 
+int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct rg_error *err)
+{
+    rg_autofree char *path = NULL, *cwd = NULL;
+
+    if (!rg_srundocker_has_sshd(s))
+        return 0;
+    if (s->sshdport == 22)
+        return rg_error_set(err, EINVAL,
+                            "--sshdport=22 is the nodes' own sshd's; give a port that only these "
+                            "containers use, such as %d", RG_SRUNDOCKER_SSHD_PORT);
+    if (!s->sshdport)
+        s->sshdport = RG_SRUNDOCKER_SSHD_PORT;
+    const char *dir = s->sshconfigdir ? s->sshconfigdir : "~/" RG_SRUNDOCKER_SSH_DIR;
+    bool in_home = strncmp(dir, "~/", 2) == 0; /* no shell replaces that behind a '=' */
+
+    if (in_home && (!home || *home != '/'))
+        return rg_error_set(err, EINVAL,
+                            "--sshconfigdir=%.200s: there is no home; give a full path", dir);
+    if (in_home)
+        path = rg_strf("%s%s", home, dir + 1);
+    else if (*s->sshconfigdir == '/')
+        path = strdup(s->sshconfigdir);
+    else if ((cwd = getcwd(NULL, 0)))
+        path = rg_strf("%s/%s", cwd, s->sshconfigdir);
+    return path ? keep(&s->sshconfigdir, "--sshconfigdir", path, err)
+                : rg_error_set(err, ENOMEM, "out of memory");
+}
+
 /* One word from *text on, into word, which has room for all of it. False: a quote is open. */
 static bool take_word(const char **text, char *word)
 {

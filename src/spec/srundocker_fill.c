@@ -49,6 +49,41 @@ static int judge_script(const char *path, const struct stat *st, struct rg_error
     return 0;
 }
 
+/* Arguments: sshd's directory, its port, and the script's line. Every host gets an sshd by rsh,
+ * whose standard input is one pipe: when that is closed, they end. sshd says when it listens, which
+ * it also does when the port is taken for one family of addresses. The directory's name has no
+ * quotes in it (cmd/sshconfig.h). */
+static const char with_sshd[] =
+    "sshconfigdir=$1 sshdport=$2; shift 2; export sshconfigdir sshdport\n"
+    "fail() { echo \"reigen: $1\" >&2; exec 9>&-; wait; rm -rf \"$t\"; exit 69; }\n"
+    "t=$(mktemp -d) && mkfifo \"$t/in\" || exit 70\n"
+    "s='PATH=$PATH:/usr/sbin:/usr/local/sbin:/sbin; s=$(command -v sshd) || '\"\n"
+    "{ echo fatal: the image has no sshd; exit 69; }\n"
+    "\\$s -D -e -p $sshdport -f '$sshconfigdir/sshd_config' </dev/null & "
+    "cat >/dev/null; kill \\$!\"\n"
+    "names=$(echo \"$hostlist\" | tr , ' ')\n"
+    "for h in $names; do h=${h%:*}; $REIGEN_RSH $h \"$s\" <\"$t/in\" >\"$t/$h\" 2>&1 & done\n"
+    "exec 9>\"$t/in\"\n"
+    "for h in $names; do h=${h%:*}; n=0; while :; do\n"
+    "if grep -qE 'fatal:|terminating|already in use|^reigen' \"$t/$h\" || [ $n -ge 300 ]\n"
+    "then fail \"host $h: sshd does not listen on port $sshdport; if it is in use, give another \""
+    "\"with --sshdport ($(tail -n 3 \"$t/$h\" | tr -d '\\r' | tr '\\n' ' '))\"; fi\n"
+    "grep -q '^Server listening' \"$t/$h\" && break\n"
+    "n=$((n + 1)); sleep 0.1; done; done\n"
+    "trap : TERM INT HUP\n"
+    "\"$@\" 9>&-; c=$?\n"
+    "exec 9>&-; wait; rm -rf \"$t\"; exit $c\n";
+
+static int add_sshd(const struct rg_srundocker *s, struct rg_strv *command)
+{
+    const char *const words[] = { "sh", "-c", with_sshd, "srun-docker", s->sshconfigdir };
+    int rc = 0;
+
+    for (size_t i = 0; i < rg_array_len(words) && rc == 0; i++)
+        rc = rg_strv_add(command, words[i]);
+    return rc < 0 ? rc : rg_strv_addf(command, "%d", s->sshdport);
+}
+
 /* The path to run, as the user wrote it where that has a slash. What only the image has is for
  * its container to find. */
 static int find_script(const struct rg_srundocker *s, struct rg_job *job, struct rg_error *err)
@@ -70,6 +105,8 @@ static int find_script(const struct rg_srundocker *s, struct rg_job *job, struct
                             s->script, getcwd(cwd, sizeof cwd) ? cwd : "the current directory");
     if (there)
         rc = judge_script(path, &st, err);
+    if (rc == 0 && rg_srundocker_has_sshd(s) && add_sshd(s, &job->command) < 0)
+        rc = no_memory(err);
     if (rc == 0 && there && is_bare_script(path) && rg_strv_add(&job->command, "sh") < 0)
         rc = no_memory(err);
     if (rc == 0 && (rg_strv_add(&job->command, path) < 0 ||

@@ -331,6 +331,27 @@ static void scripts_and_nodes_that_are_not_there_are_refused(void **state)
     check_refused(f, "--script=plain.sh", EACCES, "not executable; try: chmod +x ./plain.sh");
 }
 
+static void an_sshd_surrounds_the_script(void **state)
+{
+    struct fixture *f = *state;
+    rg_cleanup(rg_srundocker_fini) struct rg_srundocker s, bad;
+
+    assert_int_equal(PARSE(&s, NULL, "--container=i", "--script=job.sh", "--sshdport=2222", "a b"),
+                     0);
+    assert_int_equal(rg_srundocker_settle_sshd(&s, "/h", NULL), 0);
+    assert_string_equal(s.sshconfigdir, "/h/mpisshconfig");
+    assert_int_equal(rg_srundocker_fill(&s, &f->env, &f->step, &f->request, NULL), 0);
+    const struct rg_strv *line = &f->request.job.command;
+    assert_int_equal(line->count, 8);
+    assert_string_equal(line->v[4], "/h/mpisshconfig");
+    assert_string_equal(line->v[5], "2222");
+    assert_string_equal(line->v[6], "./job.sh");
+    assert_string_equal(line->v[7], "a b");
+    assert_int_equal(PARSE(&bad, NULL, "--container=i", "--script=s", "--sshdport=22"), 0);
+    assert_int_equal(rg_srundocker_settle_sshd(&bad, "/h", &f->err), -EINVAL);
+    assert_contains(f->err.text, "such as 12345");
+}
+
 static void more_tasks_than_one_on_a_node_are_remarked(void **state)
 {
     struct fixture *f = *state;
@@ -359,6 +380,7 @@ int main(void)
         JOB_TEST(a_program_of_the_image_need_not_be_here),
         JOB_TEST(a_network_among_the_docker_options_is_the_network),
         JOB_TEST(scripts_and_nodes_that_are_not_there_are_refused),
+        JOB_TEST(an_sshd_surrounds_the_script),
         JOB_TEST(more_tasks_than_one_on_a_node_are_remarked),
     };
 
