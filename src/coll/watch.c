@@ -27,7 +27,7 @@ static bool left(const struct rg_engine *engine, int rank)
     return false;
 }
 
-/* What the launcher says. True when a death was told. */
+/* What the launcher says. True when a death was told, or its own was found. */
 static bool listen_to_boot(struct rg_engine *engine)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -42,7 +42,9 @@ static bool listen_to_boot(struct rg_engine *engine)
         return true;
     }
     engine->boot_lost = r < 0;
-    return false;
+    if (r == -EHOSTDOWN)
+        abort_for(engine, -1, err.text);
+    return r == -EHOSTDOWN;
 }
 
 static void seen_dead(struct rg_engine *engine, int rank)

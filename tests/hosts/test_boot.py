@@ -6,6 +6,7 @@ import signal
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from bed import Cluster
@@ -93,6 +94,39 @@ def test_a_rank_that_fails_ends_the_job(name, how):
     assert done.returncode != 0, done.stdout + done.stderr
     # 600 steps of 200 ms is what the others would have done.
     assert time.monotonic() - since < 60, done.stdout + done.stderr
+
+
+def is_running(pid):
+    """Zombies, whose parent may be nobody who waits for them, have ended."""
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize('name', ['openmpi4', 'openmpi5', 'mpich4'])
+def test_ranks_end_when_mpirun_is_killed(name):
+    env = {**mpis.ordinary_environment(), **mpis.environment(name)}
+    ranks = []
+    with subprocess.Popen(mpis.mpirun(name, 2, PYTHON, RANK, 'work'), env=env, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as child:
+        try:
+            while len(ranks) < 2:
+                line = child.stdout.readline()
+                assert line, 'mpirun ended'
+                ranks += [json.loads(line)['pid']] if line.startswith('{') else []
+            child.kill()
+            # 600 steps of 200 ms is what they would have done.
+            until = time.monotonic() + 60
+            while any(map(is_running, ranks)) and time.monotonic() < until:
+                time.sleep(0.1)
+            left = [pid for pid in ranks if is_running(pid)]
+        finally:
+            child.kill()
+            for pid in filter(is_running, ranks):
+                os.kill(pid, signal.SIGKILL)
+    assert not left, f'{len(left)} ranks go on'
 
 
 def test_an_mpi_that_is_not_the_launchers_is_refused():

@@ -7,9 +7,11 @@
  * that has been finalised need not start again. So it is finalised when the process ends.
  *
  * mpirun of Open MPI 4.1 and 5.0 tells registered clients nothing of a rank's death, with its fault
- * tolerance or without: the team's own watch is all there is.
+ * tolerance or without: the team's own watch is all there is. But the library tells of the server's
+ * own end, after which nobody would end the ranks: they are to end by themselves.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -35,6 +37,7 @@ static struct rg_pmix_proc the_proc;
 static struct rg_kvs the_kvs;
 static pid_t the_owner; /* a forked child does not speak for its parent */
 static pthread_once_t goodbye_once = PTHREAD_ONCE_INIT;
+static atomic_bool server_gone;
 
 struct pmix_boot {
     int size;
@@ -250,6 +253,27 @@ static void register_goodbye(void)
     atexit(say_goodbye);
 }
 
+/* On the library's thread. */
+static void on_server_gone(size_t id, int status, const struct rg_pmix_proc *source,
+                           struct rg_pmix_info *info, size_t ninfo, struct rg_pmix_info *results,
+                           size_t nresults, rg_pmix_event_done done, void *arg)
+{
+    (void) id, (void) status, (void) info, (void) ninfo, (void) results, (void) nresults;
+    /* A rank that lost its connection would be of the job's own name space. */
+    if (!source || strncmp(source->nspace, the_proc.nspace, sizeof(the_proc.nspace)) != 0)
+        atomic_store(&server_gone, true);
+    if (done)
+        done(RG_PMIX_EVENT_NO_ACTION_TAKEN, NULL, 0, NULL, NULL, arg);
+}
+
+/* Where it cannot be had, the job goes on without. */
+static void watch_server(void)
+{
+    static int codes[] = { RG_PMIX_ERR_LOST_CONNECTION, RG_PMIX_ERR_LOST_CONNECTION_TO_SERVER };
+
+    pmix->Register_event_handler(codes, rg_array_len(codes), NULL, 0, on_server_gone, NULL, NULL);
+}
+
 static int connect_server(struct rg_error *err)
 {
     int status, r;
@@ -269,6 +293,7 @@ static int connect_server(struct rg_error *err)
                             pmix->Error_string(status), status, rg_var("PMIX_NAMESPACE"));
     the_owner = getpid();
     pthread_once(&goodbye_once, register_goodbye);
+    watch_server();
     return 0;
 }
 
@@ -364,6 +389,16 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     return rg_kvs_fence(&the_kvs, blob, nbytes, deadline_ns, ret_blobs, err);
 }
 
+static int poll_server(void *state, int *ret_rank, struct rg_error *err)
+{
+    (void) state;
+    (void) ret_rank;
+    if (!atomic_load(&server_gone))
+        return 0;
+    return rg_error_set(err, EHOSTDOWN, "the launcher of this job, mpirun or the daemon that it "
+                        "has on this host, is gone: the job is over");
+}
+
 const struct rg_boot_ops rg_boot_pmix = {
     .name = "pmix",
     .variables = "PMIX_NAMESPACE and PMIX_RANK are",
@@ -371,7 +406,7 @@ const struct rg_boot_ops rg_boot_pmix = {
     .open = open_pmix,
     .fence = fence,
     .poll_fd = rg_silent_poll_fd,
-    .poll = rg_silent_poll,
+    .poll = poll_server,
     .note = rg_silent_note,
     .close = close_pmix,
     .after_fork = rg_silent_after_fork,

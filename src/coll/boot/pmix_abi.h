@@ -3,7 +3,7 @@
  * What we use of libpmix.so.2, which is looked up when the program runs, so that building needs no
  * PMIx. Names, numbers and layouts are those of the Process Management Interface for Exascale
  * (PMIx) Standard, version 4.1, chapters 3 (data structures) and 5 to 7; OpenPMIx has had them
- * since its version 3, and tests/unit/coll/test_boot_pmix.c compares them with pmix.h where that is
+ * since its version 3, and tests/unit/coll/test_boot_store.c compares them with pmix.h where that is
  * installed.
  *
  * Thread rule: the library locks for itself; callbacks come on a thread of its own and must not
@@ -20,6 +20,9 @@
 #define RG_PMIX_KEY_MAX 512    /* PMIX_MAX_KEYLEN + 1 */
 #define RG_PMIX_SUCCESS 0
 #define RG_PMIX_ERR_TIMEOUT (-24)
+#define RG_PMIX_ERR_LOST_CONNECTION (-61)            /* events: the server is gone, */
+#define RG_PMIX_ERR_LOST_CONNECTION_TO_SERVER (-101) /* as version 3 has it */
+#define RG_PMIX_EVENT_NO_ACTION_TAKEN (-331)         /* others are told of it too */
 #define RG_PMIX_RANK_WILDCARD (UINT32_MAX - 1)
 #define RG_PMIX_SCOPE_GLOBAL 3
 
@@ -66,6 +69,16 @@ struct rg_pmix_info {
     struct rg_pmix_value value;
 };
 
+/* pmix_event_notification_cbfunc_fn_t: what a handler calls at its end. */
+typedef void (*rg_pmix_event_done)(int status, struct rg_pmix_info *results, size_t nresults,
+                                   void (*release)(int status, void *arg), void *release_arg,
+                                   void *arg);
+/* pmix_notification_fn_t */
+typedef void (*rg_pmix_event_handler)(size_t id, int status, const struct rg_pmix_proc *source,
+                                      struct rg_pmix_info *info, size_t ninfo,
+                                      struct rg_pmix_info *results, size_t nresults,
+                                      rg_pmix_event_done done, void *arg);
+
 /* The functions, by their names without PMIx_. Status: 0 or a negative code. */
 struct rg_pmix_library {
     const char *(*Get_version)(void);
@@ -80,6 +93,10 @@ struct rg_pmix_library {
     int (*Get)(const struct rg_pmix_proc *proc, const char *key, const struct rg_pmix_info *info,
                size_t ninfo, struct rg_pmix_value **ret_value);
     const char *(*Error_string)(int status);
+    /* registered is called when it stands, or not; codes and info are the caller's until then. */
+    int (*Register_event_handler)(int *codes, size_t ncodes, struct rg_pmix_info *info,
+                                  size_t ninfo, rg_pmix_event_handler handler,
+                                  void (*registered)(int status, size_t id, void *arg), void *arg);
 };
 
 #endif

@@ -44,6 +44,7 @@ static int bind_library(void *handle, struct rg_pmix_library *ret_library, struc
         { "PMIx_Fence_nb", &library.Fence_nb },
         { "PMIx_Get", &library.Get },
         { "PMIx_Error_string", &library.Error_string },
+        { "PMIx_Register_event_handler", &library.Register_event_handler },
     };
     int r = 0;
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that says in one line how it was started and what it can do: JSON.
 
-usage: boot.py [beside | asleep | late] [raise | exit]
+usage: boot.py [beside | asleep | late] [raise | exit | work]
     beside  mpi4py is imported, and used after init too
     asleep  likewise, and has not initialised MPI when init comes
     late    likewise, and is imported after init
-    raise   the last rank raises while the others work on; exit: it ends without a word
+    raise   the last rank raises while the others work on; exit: it ends without a word;
+            work: all work on, and say their process first
 """
 import json
 import os
@@ -33,9 +34,11 @@ def main():
              'sum': float(reigen.allreduce(numpy.full(3, rank + 1.0), op=reigen.Sum)[0])}
     if {'beside', 'asleep', 'late'} & set(WORDS):
         found['mpi'] = use_mpi(rank)
+    if 'work' in WORDS:
+        found['pid'] = os.getpid()
     os.write(1, f'{json.dumps(found)}\n'.encode())
-    if 'raise' in WORDS or 'exit' in WORDS:
-        work_until_the_end('raise' in WORDS)
+    if {'raise', 'exit', 'work'} & set(WORDS):
+        work_until_the_end()
     reigen.shutdown()
 
 
@@ -44,10 +47,10 @@ def use_mpi(rank):
     return [world.rank, world.size, world.allreduce(rank + 1)]
 
 
-def work_until_the_end(by_exception):
+def work_until_the_end():
     for step in range(600):
-        if step == 5 and reigen.rank() == reigen.size() - 1:
-            if by_exception:
+        if step == 5 and reigen.rank() == reigen.size() - 1 and 'work' not in WORDS:
+            if 'raise' in WORDS:
                 raise RuntimeError('the last rank has had enough')
             os._exit(3)
         reigen.allreduce(numpy.ones(3), name='step')

@@ -169,6 +169,8 @@ static void test_pmix_has_the_layouts_we_believe_in(void **state)
     assert_int_equal(PMIX_GLOBAL, RG_PMIX_SCOPE_GLOBAL);
     assert_int_equal(PMIX_RANK_WILDCARD, RG_PMIX_RANK_WILDCARD);
     assert_int_equal(PMIX_ERR_TIMEOUT, RG_PMIX_ERR_TIMEOUT);
+    assert_int_equal(PMIX_ERR_LOST_CONNECTION, RG_PMIX_ERR_LOST_CONNECTION);
+    assert_int_equal(PMIX_EVENT_NO_ACTION_TAKEN, RG_PMIX_EVENT_NO_ACTION_TAKEN);
     assert_string_equal(PMIX_JOB_SIZE, RG_PMIX_JOB_SIZE);
     assert_string_equal(PMIX_LOCAL_PEERS, RG_PMIX_LOCAL_PEERS);
     assert_string_equal(PMIX_COLLECT_DATA, RG_PMIX_COLLECT_DATA);
