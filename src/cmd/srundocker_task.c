@@ -131,6 +131,9 @@ void rg_task_wait(const struct rg_slurm_allocation *step)
     struct waiting w = { step, open_box(step), -1, false, true, 0 };
     int ms = POLL_FIRST_MS;
 
+    /* scancel --signal reaches all tasks; these are for the script, to which task 0 hands them. */
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
     set_end(&w, START_MS);
     while ((w.box_fd < 0 || !read_box(w.box_fd)) && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
         if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)

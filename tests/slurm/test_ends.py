@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a job ends, nothing of it stays: no process and no container on any node that is up."""
+import random
+import re
+import time
+
+import pytest
+from bed import SlurmCluster
+
+from built import PROGRAMS
+from jobs import READY, end, seconds_until_gone, srun_docker, start, wait_for, write_script
+
+PROCTRACKS = ['linuxproc', 'pgid', 'cgroup']
+# A rank with a child that has left its process group and session, and no thought of ending.
+RANK = ['sh', '-c', 'echo here; setsid sleep 1000 & sleep 1000']
+# Says what it is told, and takes two seconds for it.
+SAVING = ['sh', '-c', 'trap "echo saving; sleep 2; echo saved; exit 0" TERM; echo here; '
+          'while :; do sleep 0.1; done']
+NRANKS = 4
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope='module', params=PROCTRACKS)
+def tracked(request):
+    """Two nodes with dockerd, once with each way in which Slurm knows a job's processes."""
+    with SlurmCluster(2, dockerd=True, images=['base'], proctrack=request.param,
+                      kill_wait=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope='module')
+def plain():
+    """Two nodes without Docker, where jobs of the partition `first` requeue others."""
+    # Credentials live two minutes as a rule, and a requeued job waits until its old ones are dead.
+    settings = {'PreemptType': 'preempt/partition_prio', 'PreemptMode': 'REQUEUE',
+                'AuthInfo': 'cred_expire=10'}
+    with SlurmCluster(2, kill_wait=10, settings=settings) as cluster:
+        cluster.ask('scontrol', 'create', 'PartitionName=first', 'Nodes=ALL', 'PriorityTier=10',
+                    'State=UP', 'MaxTime=INFINITE')
+        yield cluster
+
+
+def on_slurm(*words, command=(), allocation=('-N2', f'-n{NRANKS}')):
+    return ['salloc', *allocation, PROGRAMS.reigen, 'run', '--on', 'slurm', *words, '--',
+            *(command or RANK)]
+
+
+def ways(cluster):
+    """Command lines of the same job, as users start it."""
+    script = write_script(cluster, 'mpirun -H $hostlist -np $np ' +
+                          ' '.join(f"'{word}'" for word in RANK), 'ranks.sh')
+    return {'bare': on_slurm(), 'contained': on_slurm('--image', 'base'),
+            'srun-docker': srun_docker(script, '--slots_per_node=2')}
+
+
+def wait_up(job, nranks=NRANKS):
+    """Read until every rank has spoken."""
+    for _ in range(nranks):
+        line = job.stdout.readline()
+        assert 'here' in line, f'{line}{end(job).stderr}'
+
+
+def end_all(cluster, job):
+    """After the test: what it has not ended."""
+    if job.poll() is None:
+        job.kill_all()
+    cluster.cancel_all()
+
+
+# ---------------------------------------------------------------------------- scancel
+
+def measure_starts(cluster):
+    """Seconds from each way's command line to its ranks' first words."""
+    took = {}
+    for name, argv in ways(cluster).items():
+        since = time.monotonic()
+        job = start(cluster.head, argv)
+        wait_up(job)
+        took[name] = time.monotonic() - since
+        cancel(cluster, job)
+        seconds_until_gone(cluster.nodes)
+        assert end(job).returncode != 0
+        cluster.wait_idle()
+    return took
+
+
+def cancel(cluster, job):
+    """scancel as soon as there is something to cancel."""
+    jobs = wait_for(lambda: list(cluster.squeue()) or job.poll() is not None, 'a job')
+    if jobs is not True:
+        cluster.head.run(['scancel', *map(str, jobs)])
+
+
+def test_scancel_at_any_moment(tracked, request):
+    times, seed = request.config.getoption('--times'), request.config.getoption('--seed')
+    draw = random.Random(seed)
+    whole, worst = measure_starts(tracked), 0.0
+    names = list(whole)
+    for i in range(times):
+        name = names[i % len(names)]
+        after = draw.uniform(0, 1.3 * whole[name])
+        job = start(tracked.head, ways(tracked)[name])
+        time.sleep(after)
+        try:
+            cancel(tracked, job)
+            took = seconds_until_gone(tracked.nodes)
+            done = end(job)
+            assert done.returncode != 0, f'{name} after {after:.2f} s: {done.stdout}{done.stderr}'
+            tracked.wait_idle()
+            tracked.assert_clean()
+        except BaseException:
+            print(f'seed {seed}, number {i}: {name}, scancel after {after:.3f} s')
+            end_all(tracked, job)
+            raise
+        worst = max(worst, took)
+    print(f'{times} times: gone after {worst:.2f} s at most')
+
+
+# ---------------------------------------------------------------------------- sudden deaths
+
+def kill_one(nodes, words):
+    """SIGKILL for the first process on these nodes whose command line begins so."""
+    for node in nodes:
+        for pid, line in sorted(node.processes().items()):
+            if re.match(words, line):
+                node.run(['kill', '-KILL', str(pid)], user='root', check=True)
+                return
+    raise AssertionError(f'{words}: {[node.processes() for node in nodes]}')
+
+
+@pytest.mark.parametrize('way', ['bare', 'contained', 'srun-docker'])
+@pytest.mark.parametrize('which', ['srun', 'launcher', 'agent'])
+def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
+    job = start(tracked.head, ways(tracked)[way])
+    try:
+        wait_up(job)
+        if which == 'agent':
+            kill_one(tracked.nodes[1:], r'\S*reigen-agent agent')
+        elif which == 'launcher':
+            kill_one([tracked.head, *tracked.nodes], r'\S*reigen (run|srun-docker) ')
+        else:
+            kill_one([tracked.head], 'srun ')
+        seconds_until_gone(tracked.nodes)
+        # A launcher that died so gives the allocation back to salloc, which has no code to tell.
+        assert end(job).returncode != 0 or which == 'launcher'
+        # Slurm itself lets a job go on whose srun died.
+        tracked.cancel_all()
+        tracked.assert_clean()
+    except BaseException:
+        end_all(tracked, job)
+        raise
+
+
+def test_the_death_of_a_node_ends_the_job_on_the_others():
+    with SlurmCluster(3) as cluster:
+        job = start(cluster.head, on_slurm(allocation=('-N3', '-n3')))
+        wait_up(job, 3)
+        cluster[3].kill()
+        done = end(job)
+        assert done.returncode != 0 and 'node3' in done.stderr, done.stderr
+        seconds_until_gone(cluster.nodes[:2])
+
+
+# ---------------------------------------------------------------------------- time to save
+
+def test_ranks_may_save_when_the_job_is_cancelled(plain):
+    job = start(plain.head, on_slurm(allocation=('-N2', '-n2'), command=SAVING))
+    try:
+        wait_up(job, 2)
+        plain.head.run(['scancel', *map(str, plain.squeue())])
+        done = end(job)
+        assert {'[0] saved', '[1] saved'} <= set(done.stdout.splitlines()), done.stdout
+        assert done.returncode == 75 and 'Slurm' in done.stderr, (done.returncode, done.stderr)
+        seconds_until_gone(plain.nodes)
+    except BaseException:
+        end_all(plain, job)
+        raise
+
+
+@pytest.mark.slow
+def test_ranks_may_save_when_the_time_is_over(plain):
+    job = start(plain.head, on_slurm(allocation=('-N2', '-n2', '--time=1'), command=SAVING))
+    try:
+        wait_up(job, 2)
+        number = next(iter(plain.squeue()))
+        plain.ask('scontrol', 'update', f'JobId={number}', 'EndTime=now+1')
+        done = end(job, timeout=120)
+        assert {'[0] saved', '[1] saved'} <= set(done.stdout.splitlines()), done.stderr
+        assert done.returncode == 75 and 'time limit' in done.stderr, done.stderr
+        seconds_until_gone(plain.nodes)
+    except BaseException:
+        end_all(plain, job)
+        raise
+
+
+@pytest.mark.parametrize('why', ['requeue', 'preemption'])
+def test_a_requeued_job_lets_its_ranks_save_and_starts_clean(plain, why):
+    home = plain.head.path(plain.head.home())
+    plain.head.write('batch.sh', '\n'.join([
+        '#!/bin/sh', f'#SBATCH -N2 -n2 --requeue -o out-%j-{why} --open-mode=append',
+        'echo "start ${SLURM_RESTART_COUNT:-0}"',
+        f'test -n "$SLURM_RESTART_COUNT" && exec {PROGRAMS.reigen} run --on slurm -- echo clean',
+        f'exec {PROGRAMS.reigen} run --on slurm -- sh -c "{SAVING[2]}"'.replace(
+            'trap "', "trap '").replace('exit 0" TERM', "exit 0' TERM")]), mode=0o755)
+    told = plain.head.run(['sbatch', '--parsable', 'batch.sh'], check=True).stdout
+    out = home / f'out-{told.strip()}-{why}'
+
+    def says(text, count):
+        return out.exists() and out.read_text().count(text) >= count
+    try:
+        wait_for(lambda: says('here', 2), 'first run')
+        if why == 'requeue':
+            plain.head.run(['scontrol', 'requeue', told.strip()], check=True)
+        else:
+            done = plain.head.run(['srun', '-p', 'first', '-N2', '--exclusive', 'true'],
+                                  timeout=90)
+            assert done.returncode == 0, done.stderr
+        wait_for(lambda: says('saved', 2), 'saving')
+        seconds_until_gone(plain.nodes)
+        wait_for(lambda: says('clean', 2), 'second run', 120)
+        assert 'start 1' in out.read_text()
+        plain.wait_idle(plain.nodes)
+        plain.assert_clean()
+    except BaseException:
+        plain.cancel_all()
+        raise
