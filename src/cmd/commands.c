@@ -27,8 +27,14 @@ const struct rg_command rg_commands[] = {
       "there, and prints which data plane serves which operation.", rg_cmd_doctor },
     { "jobs", "", NULL, "List your jobs on several hosts or in containers.", rg_cmd_jobs },
     { "stop", "JOB|--all", "--all",
-      "End a job, by the beginning of its id, and remove containers that it has left.",
+      "End a job, by the beginning of its id, and remove containers that it has left; or a job that "
+      "was submitted to Slurm, by its number.",
       rg_cmd_stop },
+    { "logs", "[-f] JOB", "-f",
+      "Show the output of a job that was submitted to Slurm. -f: and what follows, until its end.",
+      rg_cmd_logs },
+    { "status", "JOB", NULL, "Say what has become of a job that was submitted to Slurm.",
+      rg_cmd_status },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]", "reigen reigen-run reigen-explain reigen-job horovodrun",
       "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job or horovodrun.",
@@ -50,7 +56,7 @@ const struct rg_command rg_commands[] = {
       "run_dock_asuser.sh; `reigen run-dock-asuser --help` lists its options.",
       rg_cmd_run_dock_asuser },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
-    { "help", "[COMMAND]", "run horovodrun srun-docker rsh jobs stop explain man completion sshd sshconfig "
+    { "help", "[COMMAND]", "run horovodrun srun-docker rsh jobs stop logs status explain man completion sshd sshconfig "
       "run-dock-asuser version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }

@@ -29,6 +29,8 @@ int rg_cmd_rsh(int argc, char **argv);
 int rg_cmd_doctor(int argc, char **argv);
 int rg_cmd_jobs(int argc, char **argv);
 int rg_cmd_stop(int argc, char **argv);
+int rg_cmd_logs(int argc, char **argv);
+int rg_cmd_status(int argc, char **argv);
 int rg_cmd_explain(int argc, char **argv);
 int rg_cmd_completion(int argc, char **argv);
 int rg_cmd_man(int argc, char **argv);

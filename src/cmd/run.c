@@ -18,9 +18,11 @@
 #include "cmd/run.h"
 #include "cmd/signals.h"
 #include "cmd/status.h"
+#include "cmd/submit.h"
 #include "cmd/terminal.h"
 #include "cmd/verdict.h"
 #include "launch/driver.h"
+#include "launch/drivers/slurm.h"
 #include "launch/exitcode.h"
 #include "launch/place.h"
 #include "launch/registry.h"
@@ -517,5 +519,10 @@ int rg_cmd_run(int argc, char **argv)
         return print_help();
     if (request.version)
         return rg_cmd_version(1, argv);
+    /* The job that was submitted is told the same, but to run. */
+    bool submitted = getenv(RG_SLURM_SUBMITTED);
+    unsetenv(RG_SLURM_SUBMITTED);
+    if (request.job.slurm.submit && !submitted && !request.job.dry_run)
+        return rg_submit(&request, argv);
     return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

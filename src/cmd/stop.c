@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
+#include "cmd/submit.h"
 #include "launch/exitcode.h"
 #include "launch/registry.h"
 #include "spec/hostlist.h"
@@ -208,6 +209,8 @@ int rg_cmd_stop(int argc, char **argv)
         return rg_fail_usage("stop", "stop: give a job's id, or its beginning, or --all; reigen "
                                      "jobs lists them");
     const char *prefix = argv[1][0] == '-' ? NULL : argv[1];
+    if (prefix && rg_submitted(prefix))
+        return rg_submitted_stop(prefix);
     if (rg_registry_list(&registry) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "stop");
     int count = prefix ? count_matching(&registry, prefix) : 1;

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
+#include "launch/drivers/slurm.h"
 #include "launch/drivers/slurm_internal.h"
 #include "launch/exitcode.h"
 #include "spec/slurm.h"
@@ -35,8 +36,7 @@ static struct {
 
 /* --- a program's words ------------------------------------------------------------------------ */
 
-/* Run it to its end, at most so long. What it wrote, up to what fits. 0; -ETIMEDOUT; -errno. */
-static int ask(char *const *argv, char *ret_text, size_t nbytes)
+int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
 {
     rg_autoclose int read_fd = -1, write_fd = -1;
     uint64_t deadline_ns = rg_now_ns() + SQUEUE_MS * RG_NS_PER_MS;
@@ -81,7 +81,7 @@ static void look(char *before, size_t nbytes, void (*say)(void *arg, const char 
                      (char *) "--format=%i|%T|%r|%S", NULL };
 
     snprintf(name, sizeof(name), "--name=%s", held.name);
-    if (ask(argv, text, sizeof(text)) < 0)
+    if (rg_slurm_ask(argv, text, sizeof(text)) < 0)
         return;
     char *rest = text, *id = strsep(&rest, "|"), *state = strsep(&rest, "|"),
          *reason = strsep(&rest, "|"), *since = strsep(&rest, "\n");
@@ -298,7 +298,7 @@ void slurm_release(void)
     if (held.pid && !gone) {
         kill(held.pid, SIGTERM);
         if (*held.job_id)
-            ask(argv, nothing, sizeof(nothing));
+            rg_slurm_ask(argv, nothing, sizeof(nothing));
     }
     held.pid = 0;
     if (held.out_fd >= 0)
