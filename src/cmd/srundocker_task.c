@@ -95,6 +95,26 @@ static int connect_agent(const struct rg_slurm_allocation *step)
     return rg_steal_fd(&fd);
 }
 
+static volatile sig_atomic_t told_to_end;
+
+static void on_term(int signo)
+{
+    (void) signo;
+    told_to_end = 1;
+}
+
+/* Slurm gives signals to all tasks. They are meant for the script, which task 0 hands them to; and
+ * its code is to be srun's, not that of a task that a signal has killed. */
+static void set_signals(void)
+{
+    static const int ignored[] = { SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM };
+    struct sigaction action = { .sa_handler = on_term };
+
+    for (size_t i = 0; i < rg_array_len(ignored); i++)
+        signal(ignored[i], SIG_IGN);
+    sigaction(SIGTERM, &action, NULL);
+}
+
 static void set_end(struct waiting *w, uint64_t ms)
 {
     w->end_ns = rg_now_ns() + ms * RG_NS_PER_MS;
@@ -120,7 +140,7 @@ static void look(struct waiting *w, int timeout_ms)
     if (fds[1].revents && !drain(w->agent_fd)) {
         close(w->agent_fd);
         w->agent_fd = -1;
-        set_end(w, END_MS);
+        set_end(w, told_to_end ? 0 : END_MS);
     }
     if (fds[2].revents)
         w->input_open = drain(0);
@@ -134,12 +154,15 @@ void rg_task_wait(const struct rg_slurm_allocation *step)
     /* scancel --signal reaches all tasks; these are for the script, to which task 0 hands them. */
     signal(SIGUSR1, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
+    set_signals();
     set_end(&w, START_MS);
     while ((w.box_fd < 0 || !read_box(w.box_fd)) && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
         if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)
             w.seen = true;
         look(&w, w.seen && w.box_fd >= 0 ? 1000 : ms);
         ms = ms < POLL_MS ? ms + 5 : POLL_MS;
+        if (told_to_end && w.agent_fd < 0) /* nothing more will come */
+            break;
     }
     if (w.box_fd >= 0)
         close(w.box_fd);

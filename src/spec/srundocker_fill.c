@@ -235,18 +235,48 @@ static int fill_container(const struct rg_srundocker *s, struct rg_container *co
 
 /* --- its environment ------------------------------------------------------------------------- */
 
-static int fill_env(const struct rg_srundocker *s, struct rg_job *job)
+/* What a script may want to know of its job. Not what is each task's own: an MPI or a training
+ * program that finds SLURM_PROCID takes itself for a rank of srun's. */
+static const char *const of_the_job[] = {
+    "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_JOB_QOS", "SLURM_JOB_USER",
+    "SLURM_JOB_END_TIME", "SLURM_JOB_GPUS", "SLURM_CLUSTER_NAME", "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT",
+};
+
+static int add_job_env(const struct rg_strv *env, struct rg_job *job)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < rg_array_len(of_the_job) && rc == 0; i++) {
+        const char *value = rg_env_get(env, of_the_job[i]);
+        if (value)
+            rc = rg_strv_addf(&job->env, "%s=%s", of_the_job[i], value);
+    }
+    return rc;
+}
+
+static int fill_env(const struct rg_srundocker *s, const struct rg_strv *env,
+                    struct rg_request *request)
 {
     rg_autobuf struct rg_buf list = RG_BUF_INIT;
-    int rc = rg_strv_addf(&job->env, "scriptpath=%s", s->script);
+    struct rg_job *job = &request->job;
+    int rc = add_job_env(env, job);
 
+    if (rc == 0)
+        rc = rg_strv_addf(&job->env, "scriptpath=%s", s->script);
     for (size_t i = 0; i < s->envlist.count && rc == 0; i++) {
-        rg_buf_printf(&list, "%s%s", i ? "," : "", s->envlist.v[i]);
-        rc = rg_strv_add(&job->env, s->envlist.v[i]);
+        const char *name = s->envlist.v[i], *value = rg_env_get(env, name);
+        if (!value) {
+            rc = rg_strv_addf(&request->notes, "--envlist: %s is not set, and left out", name);
+            continue;
+        }
+        rg_buf_printf(&list, "%s%s", rg_buf_nbytes(&list) ? "," : "", name);
+        rc = rg_strv_addf(&job->env, "%s=%s", name, value);
     }
     if (rc == 0)
         rc = rg_buf_status(&list);
-    if (rc == 0 && s->envlist.count)
+    if (rc == 0 && rg_buf_nbytes(&list))
         rc = rg_strv_addf(&job->env, "ENVLIST=%s", rg_buf_text(&list));
     return rc;
 }
@@ -262,7 +292,7 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
     rc = rc < 0 ? rc : fill_container(s, &job->container, err);
-    if (rc == 0 && (fill_env(s, job) < 0 || add_notes(s, step, request) < 0))
+    if (rc == 0 && (fill_env(s, env, request) < 0 || add_notes(s, step, request) < 0))
         rc = no_memory(err);
     rc = rc < 0 ? rc : rg_request_settle_container(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);

@@ -176,7 +176,8 @@ static void help_checks_nothing(void **state)
 static const char *const step_lines[] = {
     "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n[1-3]", "SLURM_JOB_CPUS_PER_NODE=4,2(x2)",
     "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NODELIST=n[1-2]", "SLURM_LOCALID=0",
-    "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_NTASKS=2", NULL
+    "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_NTASKS=2", "MINE=a b",
+    NULL
 };
 
 struct fixture {
@@ -251,7 +252,7 @@ static void the_job_is_the_script_once_on_the_nodes_of_the_step(void **state)
     const struct rg_job *job = &f->request.job;
 
     assert_int_equal(FILL(f, "--script=job.sh", "--datamnts=/d", "--privileged", "--ibdevices",
-                          "--dockopts=--ipc=host", "--envlist=HOME,NV_GPU", "a b"), 0);
+                          "--dockopts=--ipc=host", "--envlist=NOBODYS,MINE", "a b"), 0);
     assert_int_equal(job->engine, RG_ENGINE_SCRIPT);
     assert_string_equal(job->on, "slurm");
     CHECK_LIST(&job->command, "./job.sh", "a b");
@@ -265,8 +266,9 @@ static void the_job_is_the_script_once_on_the_nodes_of_the_step(void **state)
     assert_true(job->container.privileged && job->container.ibdevices);
     CHECK_LIST(&job->container.mounts, "/d");
     CHECK_LIST(&job->container.options, "--ipc=host");
-    CHECK_LIST(&job->env, "scriptpath=job.sh", "HOME", "NV_GPU", "ENVLIST=HOME,NV_GPU");
-    assert_int_equal(f->request.notes.count, 0);
+    CHECK_LIST(&job->env, "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n[1-3]", "scriptpath=job.sh",
+               "MINE=a b", "ENVLIST=MINE");
+    CHECK_LIST(&f->request.notes, "--envlist: NOBODYS is not set, and left out");
 }
 
 static void nodelist_takes_nodes_of_the_step_in_its_own_order(void **state)
