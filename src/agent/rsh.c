@@ -290,8 +290,10 @@ static int run(struct rsh *rsh)
         go_to_background(rsh);
     }
     for (int i = 0; i < 2 && rsh->exit_code >= 0; i++) {
-        while (rg_buf_nbytes(&rsh->outputs[i]))
+        while (rg_buf_nbytes(&rsh->outputs[i])) {
+            poll(&(struct pollfd){ 1 + i, POLLOUT, 0 }, 1, -1); /* it may be non-blocking */
             write_output(rsh, i);
+        }
     }
     return rsh->exit_code;
 }

@@ -7,6 +7,7 @@
 #include "launch/session_internal.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
+#define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */
 
 static void set_lost(struct session_host *host, const char *how);
 
@@ -102,8 +103,7 @@ static void on_close(void *arg, const struct rg_error *err)
     else if (err->errnum == EBADMSG || err->errnum == EPROTO)
         set_lost(host, err->text);
     else
-        rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, closed_for_long,
-                       host);
+        rg_timer_start(&host->patience, host->session->o.loop, CAUSE_MS, 0, closed_for_long, host);
 }
 
 static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)

@@ -4,7 +4,7 @@ import os
 import time
 import uuid
 
-GONE_S = 5.0
+GONE_S = 20.0
 
 
 def mark():

@@ -135,6 +135,25 @@ def test_host_that_is_stuck_is_left_behind(ssh, reigen):
     assert_gone(word)
 
 
+def test_what_ssh_has_started_goes_with_it(ssh, reigen):
+    """A proxy command, such as the ssh to a jump host that does not answer."""
+    word = mark()
+    env = ssh(f'sh -c "sleep 1000; : {word}" & wait')
+    done = reigen('run', '--start-timeout', '2', '-H', 'a:1', '--', 'true', env=env)
+    assert done.returncode == 124, done.stderr
+    assert_gone(word)
+
+
+def test_host_that_is_tried_again_gets_the_packages_again(ssh, reigen):
+    env = ssh('echo x >>tries; echo reigen-boot ready; echo reigen-boot need kit; '
+              'if [ $(wc -l <tries) -lt 2 ]; then echo "Connection reset by peer" >&2; exit 255; '
+              'fi; while read line && [ "$line" ]; do :; done; '
+              'dd bs=1 count=6 status=none >begin; '
+              'echo "reigen-boot error 77 it came again, $(wc -c <begin) bytes"; exit 1')
+    done = reigen('run', '-H', 'a:1,b:1', '--image', 'any', '--', 'true', env=env)
+    assert done.returncode == 77 and 'it came again, 6 bytes' in done.stderr, done.stderr
+
+
 def test_secret_is_not_in_the_environment_of_ssh(ssh, reigen, tmp_path):
     env = ssh(f'env >{tmp_path}/env', TOKEN='s3cret', OTHER='o')
     done = reigen('run', '--no-tag-output', '--share-env', 'TOKEN', '-H', 'a:1', '--', 'sh', '-c',

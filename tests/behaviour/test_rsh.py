@@ -161,6 +161,26 @@ def test_a_reader_that_stalls_costs_bounded_memory(start, programs):
     child.communicate(timeout=20)
 
 
+# Its standard output takes no more for 2 s, and says so rather than block.
+STALLED = """
+import os, resource, subprocess, sys, time
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+child = subprocess.Popen([os.environ['REIGEN_RSH'], sys.argv[1], 'head -c 150000 /dev/zero'],
+                         stdout=writer)
+os.close(writer)
+time.sleep(2)
+got = len(open(reader, 'rb').read())
+used = child.wait(), resource.getrusage(resource.RUSAGE_CHILDREN)
+print(got, used[0], 'busy' if used[1].ru_utime + used[1].ru_stime > 0.5 else 'idle')
+"""
+
+
+def test_an_output_that_does_not_block_is_waited_for(reigen):
+    done = reigen('run', *HOSTS, '--engine', 'script', '--', 'python3', '-c', STALLED, OTHER)
+    assert done.stdout == '150000 0 idle\n', done.stdout + done.stderr
+
+
 @pytest.mark.sanitize
 def test_many_at_once(script):
     done = script(f'''

@@ -226,20 +226,22 @@ def test_agent_goes_where_it_may_run(hosts):
         done = reigen(hosts[1], *where)
         assert done.stdout.startswith('/tmp/reigen-2001/agent-'), (done.stdout, done.stderr)
         assert reigen(hosts[1], *where).stdout == done.stdout
-        two.run(['sh', '-c', 'rm -rf /tmp/reigen-2001; mkdir -m 755 /tmp/reigen-2001'], user='root',
-                check=True)
+        # Somebody's link to a directory of hers could lead elsewhere at any time.
+        two.run(['mkdir', 'hers'], check=True)
+        two.run(['sh', '-c', f'rm -rf /tmp/reigen-2001; ln -s {HOME}/hers /tmp/reigen-2001; '
+                 'chown -h nobody /tmp/reigen-2001'], user='root', check=True)
         done = reigen(hosts[1], *where)
         assert done.returncode == 69
         for word in (f'{HOME}/.cache/reigen does not permit execution',
                      '/run/user/2001/reigen has no room',
                      '/var/tmp/reigen-2001 belongs to someone else',
-                     '/tmp/reigen-2001 belongs to someone else'):
+                     '/tmp/reigen-2001 is a link'):
             assert word in done.stderr, done.stderr
     finally:
         two.run(['umount', f'{HOME}/.cache/reigen', '/run/user/2001/reigen'], user='root')
         two.run(['rm', '.bashrc'])
         two.run(['rm', '-rf', '/var/tmp/reigen-2001', '/tmp/reigen-2001',
-                 '/run/user/2001/reigen'], user='root')
+                 '/run/user/2001/reigen', f'{HOME}/hers'], user='root')
 
 
 def test_damaged_agent_is_replaced(hosts):

@@ -7,6 +7,8 @@
 /* The host's cache directories, in the order in which they are tried. $u: the user's number. */
 #define CACHES \
     "\"$HOME/.cache/reigen\" \"$XDG_RUNTIME_DIR/reigen\" /var/tmp/reigen-$u /tmp/reigen-$u"
+/* Where anyone can put a link that leads to a directory of ours now, and to another one later. */
+#define SHARED "/var/tmp/*|/tmp/*"
 
 /* Ours come last: of an option that is given twice, ssh takes the first. */
 static int add_options(const struct ssh_host *host, struct rg_strv *argv)
@@ -91,6 +93,7 @@ void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
     /* A directory that is not ours could change what is in it behind our back. */
     rg_buf_printf(text,
                   "u=${UID:-$(id -u)}; for d in " CACHES "; do f=$d/$k/reigen-agent; "
+                  "case $d in " SHARED ") [ -L \"$d\" ] && continue;; esac; "
                   "[ -x \"$f\" ] && [ -O \"$d\" ] && [ -O \"$f\" ] && "
                   "\"$f\" version </dev/null >/dev/null 2>&1 && "
                   "echo reigen-boot ready && exec \"$f\" %s; done; "
@@ -106,7 +109,8 @@ void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
      * Every program that this starts costs 64 times as much with 64 hosts. */
     rg_buf_printf(text,
                   "umask 077; e=; s=; for d in " CACHES "; do "
-                  "case $d in /reigen) continue;; esac; t=$d/.new-%s-%d; "
+                  "case $d in /reigen) continue;; " SHARED ") if [ -L \"$d\" ]; then "
+                  "e=\"$e; $d is a link\"; continue; fi;; esac; t=$d/.new-%s-%d; "
                   "if ! [ -d \"$d\" ] && ! mkdir -p \"$d\" 2>/dev/null; then "
                   "e=\"$e; $d cannot be made\"; continue; fi; "
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "

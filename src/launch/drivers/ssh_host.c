@@ -206,12 +206,17 @@ static void process_ended(void *arg, pid_t pid, int status)
     sweep_and_tell(host, status);
 }
 
+/* To its whole group: ssh leaves a proxy command behind that does not look at its input, such as
+ * the ssh to a jump host that does not answer. */
+static void send_signal(const struct ssh_host *host, int signo)
+{
+    if (host->pid)
+        kill(-host->pid, signo);
+}
+
 static void force(void *arg)
 {
-    struct ssh_host *host = arg;
-
-    if (host->pid)
-        kill(host->pid, SIGKILL);
+    send_signal(arg, SIGKILL);
 }
 
 void ssh_host_stop(struct ssh_host *host)
@@ -231,10 +236,10 @@ void ssh_host_stop(struct ssh_host *host)
         return;
     }
     if (host->direct && !contains) {
-        kill(host->pid, SIGKILL);
+        send_signal(host, SIGKILL);
         return;
     }
-    kill(host->pid, SIGTERM);
+    send_signal(host, SIGTERM);
     rg_timer_start(&host->timer, host->ssh->o.loop, contains ? CONTAIN_TERM_MS : TERM_MS, 0, force,
                    host);
 }
@@ -248,7 +253,7 @@ void ssh_host_fini(struct ssh_host *host)
     rg_timer_stop(&host->sweeper);
     close_streams(host);
     if (host->pid) {
-        kill(host->pid, contains ? SIGTERM : SIGKILL);
+        send_signal(host, contains ? SIGTERM : SIGKILL);
         while (!contains && waitpid(host->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         host->pid = 0;
@@ -263,8 +268,7 @@ static void fail(struct ssh_host *host, int errnum, const char *text)
     if (!host->err.errnum)
         rg_error_set_exit(&host->err, errnum, RG_EXIT_UNAVAILABLE, "%s", text);
     rg_io_stop(&host->reader);
-    if (host->pid)
-        kill(host->pid, SIGKILL);
+    send_signal(host, SIGKILL);
 }
 
 /* --- what we send ----------------------------------------------------------------------------- */
@@ -590,7 +594,7 @@ static int reset(struct ssh_host *host)
         return -ENOMEM;
     memset(host->preamble, 0, sizeof(*host->preamble));
     memset(host->err_lines, 0, sizeof(*host->err_lines));
-    host->said_ready = host->got_agent = host->said_error = false;
+    host->said_ready = host->got_agent = host->got_kit = host->said_error = false;
     host->tries++;
     return 0;
 }
