@@ -53,8 +53,8 @@ struct rg_boot_ops {
     int (*fence)(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err);
     int (*poll_fd)(void *state); /* readable when poll has something; -1: never */
-    /* 1: rank *ret_rank died, text in err; 0: nothing; -EHOSTDOWN: the launcher is gone, and with it
-     * the job, text in err; other -errno: the boot's own connection is lost. */
+    /* 1: rank *ret_rank died, text in err; 0: nothing; -EHOSTDOWN: the launcher is gone, and with
+     * it the job, text in err; other -errno: the boot's own connection is lost. */
     int (*poll)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*close)(void *state, bool goodbye);

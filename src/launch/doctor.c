@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "launch/doctor_facts.h"
+#include "launch/network_address.h"
 
 #define SHM_WANTED (UINT64_C(1) << 30)
 #define SHM_PER_RANK (UINT64_C(64) << 20)
@@ -396,9 +397,35 @@ static void judge_alike(struct judge *j, const char *check, const char *fact)
     "open TCP between the hosts, ports from 1024 on (the kernel chooses them); or take another " \
     "network: --network-interface; containers: --network host"
 
+/* Whether the host has an address in the network of an address of another host. */
+static bool shares_net(const struct rg_doctor_host *host, const struct rg_net_address *address)
+{
+    struct rg_net_address own;
+
+    for (size_t i = 0; i < host->addresses->count; i++) {
+        if (rg_net_address_parse(host->addresses->v[i], &own) == 0 && !own.bridge &&
+            rg_net_address_is_in(address, &own))
+            return true;
+    }
+    return false;
+}
+
+/* A network that both hosts are in and that is closed, where another one is open. */
+static void judge_closed(struct judge *j, const struct rg_network_probe *probe)
+{
+    struct rg_net_address address;
+
+    if (rg_net_address_parse(probe->address, &address) < 0 ||
+        !shares_net(&j->input->hosts[probe->from], &address))
+        return;
+    add(j, "reach", RG_FINDING_WARN, REACH_REMEDY, "%s cannot reach %s at %s (%s): %s; another "
+        "network is open", j->input->hosts[probe->from].name, j->input->hosts[probe->to].name,
+        probe->address, probe->interface, rg_network_explain(probe->errnum));
+}
+
 /* Tries of one pair stand together. Returns where the next pair begins. */
 static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, size_t count,
-                         size_t first, uint32_t *least, uint32_t *most, int *nfailed)
+                         size_t first, uint32_t *least, uint32_t *most, int *nfailed, int *nclosed)
 {
     rg_autobuf struct rg_buf tried = RG_BUF_INIT;
     bool reached = false;
@@ -418,6 +445,9 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
         add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "%s cannot reach %s: %s",
             j->input->hosts[all[first].from].name, j->input->hosts[all[first].to].name,
             rg_buf_text(&tried));
+    for (size_t k = first; reached && k < i; k++)
+        if (all[k].state == RG_PROBE_FAILED && (*nclosed)++ < PAIRS_MAX)
+            judge_closed(j, &all[k]);
     return i;
 }
 
@@ -425,13 +455,13 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
 static int judge_reach(struct judge *j)
 {
     uint32_t least = UINT32_MAX, most = 0;
-    int nfailed = 0, npairs = 0;
+    int nfailed = 0, nclosed = 0, npairs = 0;
     size_t count = 0;
     const struct rg_network_probe *all =
         j->input->network ? rg_network_all(j->input->network, &count) : NULL;
 
     for (size_t i = 0; i < count; npairs++)
-        i = judge_pair(j, all, count, i, &least, &most, &nfailed);
+        i = judge_pair(j, all, count, i, &least, &most, &nfailed, &nclosed);
     if (nfailed > PAIRS_MAX)
         add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", nfailed - PAIRS_MAX);
     if (npairs && !nfailed)

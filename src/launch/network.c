@@ -117,7 +117,8 @@ static int no_such_interface(const struct rg_network_host *from, const struct rg
                              from->name, rg_buf_text(&asked), rg_buf_text(&has), from->name);
 }
 
-static bool is_host(const struct rg_network_host *hosts, int nhosts, const char *name, size_t length)
+static bool is_host(const struct rg_network_host *hosts, int nhosts, const char *name,
+                    size_t length)
 {
     for (int h = 0; h < nhosts; h++) {
         if (strlen(hosts[h].name) == length && strncmp(hosts[h].name, name, length) == 0)

@@ -221,6 +221,59 @@ static void what_is_required_and_missing_is_a_finding(void **state)
     assert_null(bad("require"));
 }
 
+/* Two hosts on eth0 and eth1; what each try by the other's address comes to. */
+static struct rg_network *connect_hosts(struct rg_strv lists[2], int over_eth0, int over_eth1)
+{
+    static const char *const all[2][2] = { { "10.0.0.1/24 eth0", "10.1.0.1/24 eth1" },
+                                           { "10.0.0.2/24 eth0", "10.1.0.2/24 eth1" } };
+    struct rg_network_host from[2];
+    struct rg_strv any = RG_STRV_INIT;
+    struct rg_network *network;
+    size_t count;
+
+    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(rg_strv_add(&lists[h], all[h][i]), 0);
+        from[h] = (struct rg_network_host){ hosts[h].name, hosts[h].name, 7, 7, 4000, &lists[h] };
+        hosts[h].addresses = &lists[h];
+    }
+    assert_int_equal(rg_network_create(from, 2, &any, true, &network, NULL), 0);
+    const struct rg_network_probe *tries = rg_network_all(network, &count);
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(rg_network_probed(network, tries[i].from, (uint32_t) (i % 2),
+                                           strcmp(tries[i].interface, "eth0") == 0 ? over_eth0
+                                                                                   : over_eth1,
+                                           90), 0);
+    input = (struct rg_doctor_input){ .hosts = hosts, .nhosts = 2, .network = network };
+    return network;
+}
+
+static void network_that_is_closed_beside_an_open_one_is_told(void **state)
+{
+    static const struct { int over_eth0, over_eth1, level; const char *value; } cases[] = {
+        { 0, 0, RG_FINDING_OK, "" },
+        { 0, ETIMEDOUT, RG_FINDING_WARN, "b cannot reach a at 10.1.0.1 (eth1): no answer" },
+        { ECONNREFUSED, ETIMEDOUT, RG_FINDING_FAIL, "b cannot reach a: 10.0.0.1 (eth0): refused" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct rg_strv lists[2] = { RG_STRV_INIT, RG_STRV_INIT };
+        struct rg_network *network = connect_hosts(lists, cases[i].over_eth0, cases[i].over_eth1);
+        const struct rg_finding *f = bad("reach");
+
+        assert_int_equal(f != NULL, cases[i].level != RG_FINDING_OK);
+        if (f) {
+            assert_int_equal(f->level, cases[i].level);
+            assert_non_null(strstr(f->value, cases[i].value));
+        }
+        rg_network_destroy(network);
+        rg_strv_fini(&lists[0]);
+        rg_strv_fini(&lists[1]);
+    }
+}
+
 static void nonsense_is_no_fact(void **state)
 {
     static const char *const texts[] = {
@@ -252,6 +305,7 @@ int main(void)
         TEST(hosts_that_differ_are_told),
         TEST(requirements_name_host_value_and_remedy),
         TEST(what_is_required_must_be_usable),
+        TEST(network_that_is_closed_beside_an_open_one_is_told),
         TEST(what_is_required_and_missing_is_a_finding),
         TEST(nonsense_is_no_fact),
     };
