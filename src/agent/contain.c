@@ -20,6 +20,7 @@
 #define REMOVE_MS 10000
 #define PULL_MS (24u * 3600 * 1000) /* the launcher's --start-timeout ends it earlier */
 #define LAST_BYTES_MS 1000
+#define MADE_MS 4000   /* for a container that is being made; the launcher gives us 8 s in all */
 #define CANDIDATES_MAX 8
 
 /* --- what we are told ------------------------------------------------------------------------ */
@@ -336,9 +337,16 @@ static int end(struct running *run, bool failed)
     /* The runtime's process ends after its container, which --rm removes. */
     if (!failed && run->conn_fd < 0 && run->linked)
         forced = run->child.fd >= 0 || run->alone;
+    /* One that is only being made cannot be removed yet, and ends as nobody answers its agent. */
+    bool half_made = forced && run->gone && !run->linked;
+    if (half_made && run->contain->listen_fd >= 0)
+        close(rg_steal_fd(&run->contain->listen_fd));
     if (forced)
         remove_by_force(run);
-    int status = rg_contain_wait(&run->child, forced ? LAST_BYTES_MS : END_MS);
+    int status = rg_contain_wait(&run->child, half_made ? MADE_MS
+                                              : forced ? LAST_BYTES_MS : END_MS);
+    if (half_made)
+        remove_by_force(run);
     if (run->conn_fd >= 0)
         close(rg_steal_fd(&run->conn_fd));
     return status;
@@ -361,7 +369,7 @@ static int run_once(struct running *run, struct rg_error *err)
     if (r == -ENOMEM)
         rg_error_set(err, ENOMEM, "out of memory");
     if (r == 0)
-        r = rg_contain_spawn(&run->child, &argv, err);
+        r = rg_contain_spawn(&run->child, &argv, false, err);
     if (r < 0)
         return r;
     r = watch(run, err);
@@ -408,7 +416,7 @@ static int pull(struct running *run, struct rg_error *err)
     if (argv.count == 0)
         return 0;
     rg_contain_say("phase pulling %s", contain->container.image);
-    int r = rg_contain_spawn(&child, &argv, err);
+    int r = rg_contain_spawn(&child, &argv, true, err);
     while (r == 0 && child.fd >= 0 && !run->gone) {
         struct pollfd fds[] = { { 0, launcher_events(run), 0 }, { child.fd, POLLIN, 0 },
                                 { run->signal_fd, POLLIN, 0 } };

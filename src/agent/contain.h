@@ -62,7 +62,7 @@ struct rg_contain {
 /* A program that was started, and the end of what it said on its standard error. */
 struct rg_contain_child {
     pid_t pid; /* 0: none, or ended */
-    int fd;    /* reads its standard error; -1: at its end */
+    int fd;    /* reads what it says; -1: at its end */
     char said[RG_CONTAIN_SAID_MAX + 1];
     size_t nsaid;
 };
@@ -104,8 +104,9 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */
 
-/* Start argv in a session of its own; it is told to end (SIGTERM) when we die. 0 or -errno. */
-int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv,
+/* Start argv in a session of its own; it is told to end (SIGTERM) when we die. all: hear its
+ * standard output too, where Docker tells how a pull goes. 0 or -errno. */
+int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv, bool all,
                      struct rg_error *err);
 /* Take in what it says. False at the end. */
 bool rg_contain_listen(struct rg_contain_child *child);

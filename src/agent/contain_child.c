@@ -9,7 +9,7 @@
 #include "base/spawn.h"
 #include "base/time.h"
 
-int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv,
+int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv, bool all,
                      struct rg_error *err)
 {
     rg_autoclose int read_fd = -1, write_fd = -1;
@@ -25,7 +25,7 @@ int rg_contain_spawn(struct rg_contain_child *child, const struct rg_strv *argv,
     rg_fd_set_nonblock(read_fd, true);
     struct rg_spawn spawn = {
         .argv = argv->v,
-        .fds = { -1, -1, write_fd },
+        .fds = { -1, all ? write_fd : -1, write_fd },
         .new_session = true,
         .death_signal = SIGTERM,
     };
@@ -101,7 +101,7 @@ int rg_contain_do(const struct rg_strv *argv, unsigned timeout_ms)
 
     if (argv->count == 0)
         return 0;
-    int r = rg_contain_spawn(&child, argv, NULL);
+    int r = rg_contain_spawn(&child, argv, false, NULL);
 
     return r < 0 ? r : rg_status_code(rg_contain_wait(&child, timeout_ms));
 }

@@ -31,9 +31,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope='session')
 def cluster2():
-    """Two hosts with sshd and dockerd, and the images base, debian, musl and scratch-static."""
-    with Cluster(2, dockerd=True,
-                 images=['base', 'debian', 'musl', 'scratch-static']) as cluster:
+    """Two hosts with sshd and dockerd, and images of all kinds."""
+    with Cluster(2, dockerd=True, images=['base', 'debian', 'distroless', 'musl',
+                                          'scratch-static']) as cluster:
         yield cluster
 
 

@@ -122,6 +122,13 @@ def test_an_image_of_musl_runs(hosts):
     assert out.count('uid 2001 gid 2001') == 2
 
 
+def test_an_image_without_a_shell_runs(hosts):
+    script = 'import os; print(os.environ["REIGEN_RANK"], os.getuid(), os.path.exists("/bin/sh"))'
+    out = ran(hosts[1], '--no-tag-output', *TWO, '--image', 'distroless', '--', 'python3', '-c',
+              script)
+    assert sorted(out.splitlines()) == ['0 2001 False', '1 2001 False']
+
+
 def test_one_host_gets_the_runtimes_own_network_and_several_the_hosts(hosts):
     alone = ran(hosts[1], '-np', '1', '--image', 'base', '--', 'ls', '/sys/class/net')
     assert 'eth0' not in alone.split()
@@ -247,6 +254,22 @@ def test_what_cannot_be_is_refused_with_a_remedy(hosts, case):
     assert (done.returncode, text in done.stderr) == (code, True), done.stderr
 
 
+@pytest.mark.parametrize('option', ['--privileged', '--container-option=--ulimit=memlock=-1:-1'])
+def test_what_takes_rights_runs_or_is_refused_by_the_right_that_lacks(hosts, option):
+    """A daemon without CAP_SYS_RESOURCE, as some machines' root is, cannot raise limits."""
+    done = reigen(hosts[1], '-np', '1', '--image', 'base', option, '--', 'echo', 'ran')
+    if done.returncode:
+        assert done.returncode == 125 and 'Docker' in done.stderr, done.stderr
+        assert '--privileged' in done.stderr, done.stderr
+    else:
+        assert 'ran' in done.stdout
+
+
+def test_no_infiniband_is_a_remark_and_the_job_goes_on(hosts):
+    done = reigen(hosts[1], '-np', '1', '--image', 'base', '--ibdevices', '--', 'true')
+    assert done.returncode == 0 and 'has no /dev/infiniband' in done.stderr, done.stderr
+
+
 def test_who_may_not_use_docker_is_told_how(hosts):
     hosts[1].path('/run/other').mkdir(mode=0o777, exist_ok=True)
     hosts[1].path('/run/other').chmod(0o777)
@@ -299,8 +322,8 @@ def test_an_image_for_another_machine_is_refused(hosts):
 SLOW_DOCKER = r'''#!/bin/bash
 case $1 in
 pull)
-    echo 'layer 1 of 3'
-    echo 'layer 2 of 3' >&2
+    echo 'layer 1 of 3' >&2
+    echo 'layer 2 of 3'  # Docker's progress is no error
     [ -e "$HOME/slow" ] && sleep 1000
     touch "$HOME/pulled" ;;
 run)
@@ -333,9 +356,19 @@ def test_an_image_that_is_missing_is_pulled_with_progress(slow):
     assert 'pulling: base: layer 2 of 3' in done.stderr
 
 
+def test_an_image_that_is_there_is_pulled_when_that_is_asked_for(slow):
+    node, env = slow
+    node.path('slow').unlink()
+    node.write('pulled', '')
+    for policy, pulls in (('missing', False), ('always', True)):
+        done = reigen(node, '-v', '-v', '-np', '1', '--image', 'base', '--pull', policy, '--',
+                      'true', env=env)
+        assert (done.returncode, 'pulling: base' in done.stderr) == (0, pulls), done.stderr
+
+
 def test_a_pull_that_does_not_end_is_named_and_ended(slow):
     node, env = slow
-    done = reigen(node, '--start-timeout', '4', '-np', '1', '--image', 'base', '--', 'true',
+    done = reigen(node, '--start-timeout', '8', '-np', '1', '--image', 'base', '--', 'true',
                   env=env)
     assert done.returncode == 124 and 'pulling' in done.stderr, done.stderr
 
@@ -347,6 +380,37 @@ def test_a_killed_launcher_ends_its_pull(slow):
     wait_until(lambda: any('sleep 1000' in p for p in node.processes().values()), 30, 'the pull')
     job.send_signal(signal.SIGKILL)
     job.wait(TIMEOUT)
+
+
+# Makes its container only after somebody has tried to remove it, and never starts it.
+LATE_DOCKER = r'''#!/bin/bash
+case $1 in
+run)
+    touch "$HOME/late/begun"
+    until [ -e "$HOME/late/removed" ]; do sleep 0.02; done
+    /usr/bin/docker create "${@:2}"
+    sleep 1000 ;;
+rm)
+    /usr/bin/docker "$@"
+    touch "$HOME/late/removed" ;;
+*) exec /usr/bin/docker "$@" ;;
+esac
+'''
+
+
+def test_a_launcher_that_is_killed_while_a_container_is_made_leaves_none(hosts):
+    node = hosts[1]
+    node.write('late/docker', LATE_DOCKER, mode=0o755)
+    job = node.popen([PROGRAMS.reigen, 'run', '-np', '1', '--image', 'base', '--', 'true'],
+                     env={'PATH': f'{HOME}/late:/usr/bin:/bin'}, stdin=subprocess.DEVNULL,
+                     stderr=subprocess.DEVNULL)
+    wait_until(node.path('late/begun').exists, 30, 'the container to be made')
+    job.send_signal(signal.SIGKILL)
+    job.wait(TIMEOUT)
+    wait_until(lambda: not job_folders(node), 30, 'the end of contain')
+    assert node.path('late/removed').exists()
+    node.run(['rm', '-rf', 'late'], check=True)
+    assert not node.containers()
 
 
 def contain(node, *lines):
