@@ -284,6 +284,7 @@ class Cluster:
         nodes = [*self.hosts, self.hub]
         for node in nodes:
             node.end_init()
+        thaw(self.folder)
         for node in nodes:
             node.wait_end()
         remove(self.folder)
@@ -315,13 +316,20 @@ def remove(folder):
         remove_cgroup(Path(f'/sys/fs/cgroup/reigen-bed-{folder.name}'))
 
 
+def thaw(folder):
+    """Let containers die that are frozen: runc freezes one to kill it, and may itself be killed
+    before it has thawed it again."""
+    for state in Path('/sys/fs/cgroup/freezer').glob(f'reigen-bed-{folder.name}/**/freezer.state'):
+        try:
+            state.write_text('THAWED')
+        except OSError:
+            pass
+
+
 def remove_cgroup(root):
-    if not root.exists():
-        return
-    for each in sorted(root.rglob('*'), reverse=True):
-        if each.is_dir():
-            drop_folder(each)
-    drop_folder(root)
+    """Another cluster's sweep may be at it, too; os.walk passes over what is no more."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        drop_folder(Path(folder))
 
 
 def drop_folder(path):
@@ -351,6 +359,7 @@ def sweep():
         for pid, started in record['inits']:
             if started and start_time(pid) == started:
                 kill(pid)
+        thaw(folder)
         wait_until(lambda inits=record['inits']: all(start_time(p) != s for p, s in inits if s), 30,
                    f'end of the nodes in {folder}')
         remove(folder)
