@@ -17,7 +17,7 @@
 #define POLL_FIRST_MS 20
 #define POLL_MS 200
 #define START_MS (RG_START_TIMEOUT_MS + 30000) /* until the job has agents, or has failed */
-#define END_MS 15000         /* from an agent's end until task 0 has seen to its own */
+#define END_MS 3000          /* from an agent's end until task 0 has seen to its own */
 #define RELEASE_MS 15000     /* for a step to be started and to end */
 #define RELEASE_TASK_MS 2000 /* for a task that should be there, and is not yet */
 

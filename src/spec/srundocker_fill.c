@@ -289,6 +289,10 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     int rc = find_script(s, job, err);
 
     job->engine = RG_ENGINE_SCRIPT;
+    /* By this the step's other tasks see the job's agents come and go. */
+    job->slurm.announce = rg_strf("reigen-slurm-%s-%s", step->job_id, step->step_id);
+    if (rc == 0 && !job->slurm.announce)
+        rc = no_memory(err);
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
     rc = rc < 0 ? rc : fill_container(s, &job->container, err);

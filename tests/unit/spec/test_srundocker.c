@@ -255,6 +255,7 @@ static void the_job_is_the_script_once_on_the_nodes_of_the_step(void **state)
                           "--dockopts=--ipc=host", "--envlist=NOBODYS,MINE", "a b"), 0);
     assert_int_equal(job->engine, RG_ENGINE_SCRIPT);
     assert_string_equal(job->on, "slurm");
+    assert_string_equal(job->slurm.announce, "reigen-slurm-7-0");
     CHECK_LIST(&job->command, "./job.sh", "a b");
     assert_int_equal(job->nhosts, 2);
     assert_string_equal(job->hosts[0].name, "n1");
