@@ -178,7 +178,8 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
             return rg_error_set(err, ENOMEM, "out of memory");
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
-    if (job->np && !job->nhosts && job->bind != RG_BIND_CORE)
+    bool others = job->on && strcmp(job->on, "slurm") == 0;
+    if (job->np && !job->nhosts && !others && job->bind != RG_BIND_CORE)
         job->oversubscribe = true;
     int rc = check_caller_env(request, err);
 

@@ -239,17 +239,18 @@ static int find_agents(struct slurm *slurm, struct rg_error *err)
     return r;
 }
 
-/* A component of a heterogeneous job has nodes and a number of its own, and needs its own srun. */
-static struct slurm_step *step_for(struct slurm *slurm, const char *job_id)
+/* A component of a heterogeneous job has nodes of its own, and gets its own srun. */
+static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group)
 {
     for (int i = 0; i < slurm->nsteps; i++) {
-        if (strcmp(slurm->steps[i].job_id, job_id) == 0)
+        if (slurm->steps[i].group == group)
             return &slurm->steps[i];
     }
     if (slurm->nsteps == SLURM_STEPS_MAX)
         return NULL;
     struct slurm_step *step = &slurm->steps[slurm->nsteps++];
     step->slurm = slurm;
+    step->group = group;
     step->in_fd = step->out_fd = step->err_fd = -1;
     snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
     return step;
@@ -261,14 +262,13 @@ static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocat
     for (int i = 0; i < slurm->o.plan->nhosts; i++) {
         struct slurm_host *host = &slurm->hosts[i];
         int node = find_node(allocation, slurm->o.plan->hosts[i].name);
-        size_t group = node < 0 ? 0 : (size_t) allocation->nodes[node].group;
+        bool het = allocation->group_ids.count > 0 && node >= 0;
         host->slurm = slurm;
         host->index = i;
         host->task = -1;
         host->name = slurm->o.plan->hosts[i].name;
         host->preamble = calloc(1, sizeof(*host->preamble));
-        host->step = step_for(slurm, group < allocation->group_ids.count
-                                         ? allocation->group_ids.v[group] : allocation->job_id);
+        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1);
         if (!host->preamble)
             return rg_error_set(err, ENOMEM, "out of memory");
         if (!host->step)

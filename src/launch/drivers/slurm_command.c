@@ -67,6 +67,8 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
 
     if (r == 0)
         r = rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    if (r == 0 && step->group >= 0)
+        r = rg_strv_addf(argv, "--het-group=%d", step->group);
     if (r == 0)
         r = rg_strv_addf(argv, "--job-name=%s", step->slurm->o.plan->job_id);
     for (size_t i = 0; r == 0 && i < rg_array_len(fixed); i++)

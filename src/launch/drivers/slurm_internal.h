@@ -55,7 +55,8 @@ struct slurm_host {
 /* One srun. */
 struct slurm_step {
     struct slurm *slurm;
-    char job_id[SLURM_ID_MAX];  /* of the allocation, or a component of it */
+    char job_id[SLURM_ID_MAX];  /* of the allocation */
+    int group;                  /* component of a heterogeneous job; -1: it is none */
     char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
     int nhosts;
     struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */

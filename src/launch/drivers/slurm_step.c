@@ -112,6 +112,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
 static const struct {
     const char *pattern, *remedy;
 } known[] = {
+    { "Expired or invalid job", "the allocation is over; ask for a new one" },
     { "Invalid job id", "the allocation is over, or not yours; ask for a new one" },
     { "Invalid node name", "the allocation has no such node" },
     { "Requested node configuration is not available",
@@ -131,7 +132,8 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
 
     if (host->err.errnum)
         return;
-    if (!find_said(step, host->name, line, sizeof(line)))
+    if (!find_said(step, host->name, line, sizeof(line)) &&
+        !find_said(step, "srun: ", line, sizeof(line)))
         rg_preamble_quote(&step->err_lines, line, sizeof(line));
     rg_preamble_quote(host->preamble, said, sizeof(said));
     for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
