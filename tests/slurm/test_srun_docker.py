@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""srun_docker.sh's command lines on simulated nodes: each option, and what is wrong with them."""
+import os
+import signal
+
+import pytest
+from built import PROGRAMS
+
+from jobs import (GONE, READY, SLACK, end, seconds_until_gone, srun_docker, start, wait_for,
+                  write_script)
+
+PORT = 12345
+
+
+def run(slurm, script, *words, **options):
+    how = {k: options.pop(k) for k in ('srun', 'image') if k in options}
+    return slurm.head.run(srun_docker(script, *words, **how), timeout=READY, **options)
+
+
+def refused(slurm, script, *words, **options):
+    """What a call that must fail says on standard error; it must not have run the script."""
+    done = run(slurm, script, *words, **options)
+    assert done.returncode != 0 and 'RAN' not in done.stdout, done.stdout + done.stderr
+    return done.stderr
+
+
+def variables(text):
+    return dict(line.split('=', 1) for line in text.splitlines() if '=' in line)
+
+
+def test_the_script_finds_hosts_ranks_and_variables(slurm):
+    script = write_script(slurm, 'id -u; pwd; env')
+    done = run(slurm, script, '--slots_per_node=2', '--envlist=MINE,NOBODYS',
+               '--dockopts=-e "OWN=two words" --shm-size=33m', '--datamnts=/opt,/srv',
+               env={'MINE': 'a b'})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == ['2001', slurm.head.home()]
+    found = variables(done.stdout)
+    assert found['np'] == '4' and len(found['hostlist'].split(',')) == 2, found
+    assert all(each.endswith(':2') for each in found['hostlist'].split(',')), found
+    assert (found['MINE'], found['ENVLIST'], found['OWN']) == ('a b', 'MINE', 'two words')
+    assert found['SLURM_JOB_ID'].isdigit() and 'SLURM_PROCID' not in found
+    assert 'NOBODYS is not set' in done.stderr
+
+
+def test_mounts_size_of_memory_and_name_of_the_container_are_as_asked_for(slurm):
+    script = write_script(slurm, 'df -k /dev/shm | tail -n 1; ls -d /srv/data; touch up; '
+                                 'while ! test -e go; do sleep 0.1; done')
+    for node in slurm.nodes:
+        node.run(['mkdir', '-p', '/srv/data'], user='root', check=True)
+    home = slurm.head.path(slurm.head.home())
+    job = start(slurm.head, srun_docker(script, '--datamnts=/srv', '--dockname=mine',
+                                        '--dockopts=--shm-size=33m', srun=('-N2', '-w',
+                                                                           'node1,node2')))
+    try:
+        wait_for((home / 'up').exists, 'script')
+        assert [node.containers() for node in slurm.nodes[:2]] == [['mine']] * 2
+        (home / 'go').touch()
+        done = end(job)
+    finally:
+        slurm.head.run(['rm', '-f', 'up', 'go'])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == str(33 * 1024) and '/srv/data' in done.stdout, done.stdout
+    for node in slurm.nodes:
+        node.run(['rmdir', '/srv/data'], user='root')
+
+
+def test_values_may_follow_a_blank_and_the_scripts_own_options_stay(slurm):
+    script = write_script(slurm, 'printf "<%s>" "$@"')
+    line = srun_docker(script, '--slots_per_node', '1', '--epochs', '5', '--', '--script=x')
+    done = slurm.head.run(line, timeout=READY)
+    assert done.stdout == '<--epochs><5><--script=x>', done.stderr
+    done = run(slurm, script, '--script_help', 'data', srun=('-N1',))
+    assert done.stdout == '<data><--help>', done.stderr
+
+
+def test_mpirun_ssh_and_pdsh_style_reach_the_other_node(slurm):
+    script = write_script(slurm, 'for h in $(echo $hostlist | tr , " "); do ssh ${h%:*} hostname; '
+                                 'done; mpirun -H $hostlist -np $np hostname')
+    done = run(slurm, script, '--slots_per_node=2', srun=('-N2', '-w', 'node1,node3'))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ['node1', 'node3'] and sorted(lines[2:]) == ['node1'] * 2 + ['node3'] * 2
+
+
+def test_a_real_sshd_runs_in_each_container_with_keys_made_for_it(slurm):
+    script = write_script(slurm, '/usr/bin/ssh -F $sshconfigdir/ssh_config node2 hostname; '
+                                 'exit 4')
+    done = run(slurm, script, f'--sshdport={PORT}', srun=('-N2', '-w', 'node1,node2'))
+    assert done.returncode == 4 and done.stdout == 'node2\n', done.stdout + done.stderr
+    keys = slurm.head.path(slurm.head.home()) / 'mpisshconfig'
+    assert (keys / 'sshd_config').exists()
+    before = {p.name: p.read_bytes() for p in keys.iterdir() if p.is_file()}
+    listener = start(slurm[2], ['python3', '-c', LISTEN])
+    try:
+        assert listener.stdout.readline() == 'listening\n'
+        said = refused(slurm, script, '--sshconfigdir=~/mpisshconfig',
+                       srun=('-N2', '-w', 'node1,node2'))
+    finally:
+        listener.kill_all()
+        listener.communicate()
+    assert 'node2: sshd does not listen on port' in said and '--sshdport' in said
+    assert {p.name: p.read_bytes() for p in keys.iterdir() if p.is_file()} == before
+    slurm.head.run(['rm', '-rf', 'mpisshconfig'])
+
+
+LISTEN = f'''
+import socket, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('', {PORT}))
+s.listen()
+print('listening', flush=True)
+time.sleep(300)
+'''
+
+
+@pytest.mark.parametrize('words,remedy', [
+    (['--script=./no.sh'], 'no such file in'),
+    (['--script=plain.sh'], 'chmod +x ./plain.sh'),
+    (['--script=/'], 'this is a directory'),
+    (['--script'], 'write --script=FILE'),
+    (['--container=', '--script=job.sh'], '--container: the value is empty'),
+    (['--nodelist=node9'], 'use srun --nodelist=node9'),
+    (['--nodelist=node[1-'], 'is not a list of nodes'),
+    (['--slots_per_node=many'], '--slots_per_node many'),
+    (['--datamnts=data'], "is not a directory's full path"),
+    (['--datamnts=/no/such/place'], 'is not on this host'),
+    (['--dockopts=-e "A'], 'a quote is open'),
+    (['--dockopts=--no-such-option'], 'no-such-option'),
+    (['--sshdport=22'], 'such as 12345'),
+    (['--container=no/such:image'], 'is not on this host'),
+])
+def test_what_is_wrong_is_told_once_with_a_remedy(slurm, words, remedy):
+    script = write_script(slurm, 'echo RAN')
+    slurm.head.write('plain.sh', '#!/bin/sh\n', mode=0o644)
+    said = refused(slurm, script, *words)
+    assert remedy in said, said
+    assert said.count(remedy) == 1 and said.count('reigen: ') <= 2, said
+
+
+def test_more_slots_than_the_job_has_are_remarked(slurm):
+    done = run(slurm, write_script(slurm, 'echo $np'), '--slots_per_node=9')
+    assert done.stdout == '18\n' and 'ranks will share them' in done.stderr
+
+
+def test_outside_of_slurm_and_without_srun_it_says_what_to_do(slurm):
+    script = write_script(slurm, 'echo RAN')
+    line = srun_docker(script)[2:]
+    done = slurm.head.run(line)
+    assert done.returncode == 2 and 'salloc -N 2' in done.stderr, done.stderr
+    done = slurm.head.run(['salloc', '-N1', *map(str, line)], timeout=READY)
+    assert done.returncode != 0 and 'put srun before it' in done.stderr, done.stderr
+
+
+def test_a_node_without_a_container_runtime_is_named(slurm):
+    script = write_script(slurm, 'echo RAN')
+    node = slurm[2]
+    node.stop_dockerd()
+    try:
+        said = refused(slurm, script, '--container-runtime=docker',
+                       srun=('-N2', '-w', 'node1,node2'))
+    finally:
+        node.start_dockerd()
+    assert 'host node2' in said and 'daemon does not run' in said, said
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(slurm):
+    script = write_script(slurm, 'echo ran; exit 6')
+    home = slurm.head.path(slurm.head.home())
+    mode = home.stat().st_mode
+    os.chmod(home, 0o555)
+    try:
+        done = run(slurm, script)
+    finally:
+        os.chmod(home, mode)
+    assert done.returncode == 6 and done.stdout == 'ran\n', done.stderr
+
+
+def test_two_tasks_of_a_node_run_the_job_once_and_end_with_it(slurm):
+    done = run(slurm, write_script(slurm, 'echo ran; exit 5'), srun=('-N2', '-n4'))
+    assert done.returncode == 5 and done.stdout == 'ran\n'
+    assert 'use srun --ntasks-per-node=1' in done.stderr
+
+
+def test_the_exit_code_is_the_scripts_where_srun_ends_at_the_first_failure(slurm):
+    assert run(slurm, write_script(slurm, 'exit 9'), srun=('-N3', '-K')).returncode == 9
+
+
+def test_a_script_that_saves_on_sigterm_decides_the_exit_code(slurm):
+    script = write_script(slurm, 'trap "echo saved; exit 0" TERM; echo up\n'
+                                 'while :; do sleep 0.1; done')
+    job = start(slurm.head, srun_docker(script))
+    assert job.stdout.readline() == 'up\n'
+    slurm.ask('scancel', *map(str, slurm.squeue()))
+    done = end(job)
+    assert done.returncode == 0 and 'saved' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize('whom', ['srun', 'task 0'])
+def test_nothing_outlives_what_is_killed(slurm, whom):
+    script = write_script(slurm, 'mpirun -H $hostlist -np $np sh -c "echo up; sleep 1000"')
+    job = start(slurm.head, srun_docker(script))
+    assert [job.stdout.readline() for _ in range(2)] == ['up\n'] * 2
+    if whom == 'srun':
+        job.send_signal(signal.SIGKILL)
+    else:
+        kill_first_task(slurm)
+    took = seconds_until_gone(slurm.nodes)
+    assert took < GONE + SLACK
+    assert end(job).returncode != 0
+
+
+def kill_first_task(slurm):
+    for node in slurm.nodes:
+        for pid, line in node.processes().items():
+            if ' srun-docker ' not in line or line.startswith('srun'):
+                continue
+            environ = node.run(['cat', f'/proc/{pid}/environ'], user='root').stdout
+            if 'SLURM_PROCID=0' in environ.split('\0'):
+                node.run(['kill', '-KILL', str(pid)], user='root', check=True)
+                return
+    raise AssertionError('no task 0')
+
+
+def test_help_needs_no_slurm(slurm):
+    done = slurm.head.run([PROGRAMS.reigen, 'srun-docker', '--help'])
+    assert done.returncode == 0
+    for option in ('container', 'script', 'slots_per_node', 'datamnts', 'dockopts', 'privileged',
+                   'nodelist', 'envlist', 'ibdevices', 'dockname', 'sshconfigdir', 'sshdport',
+                   'script_help'):
+        assert f'--{option}' in done.stdout
