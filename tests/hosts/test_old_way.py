@@ -139,6 +139,25 @@ def test_an_ordinary_user_needs_one_command_per_host(bare):
         end_sshds(node)
 
 
+def test_each_host_may_have_a_port_of_its_own(bare):
+    """The original: machine-specific ports in ssh's configuration instead of -p."""
+    ports = {node: 7011 + i for i, node in enumerate(bare.nodes)}
+    for node, port in ports.items():
+        done = sshd(node, '-p', str(port))
+        assert done.returncode == 0, done.stderr
+    one = bare[1]
+    one.write('.ssh/config', ''.join(f'Host {node.name}\n    Port {port}\n'
+                                     for node, port in ports.items()), mode=0o600)
+    try:
+        done = one.run(['mpirun', '-np', '2', '-H', 'node1:1,node2:1', 'hostname'])
+        assert sorted(done.stdout.split()) == ['node1', 'node2'], done.stderr
+        assert one.path('.ssh/known_hosts').read_text().count('[*]:701') == 2
+    finally:
+        one.path('.ssh/config').unlink()
+        for node in bare.nodes:
+            end_sshds(node)
+
+
 def test_keys_can_lie_elsewhere_and_it_can_stay_in_the_foreground(bare):
     one, two = bare.nodes
     child = two.popen([PROGRAMS.reigen, 'sshd', '-D', '--port=7001', '--dir', 'made/keys'])
