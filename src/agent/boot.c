@@ -20,7 +20,8 @@ static bool take_word(const char *line, const char *word, const char **ret_rest)
     return true;
 }
 
-static int keep(const char *word, const char *text, char *field, size_t nbytes, struct rg_error *err)
+static int keep(const char *word, const char *text, char *field, size_t nbytes,
+                struct rg_error *err)
 {
     if (!*text || strlen(text) >= nbytes)
         return rg_error_set(err, EINVAL, "%s %.40s: 1 to %zu characters are allowed", word, text,

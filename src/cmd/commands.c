@@ -23,12 +23,13 @@ const struct rg_command rg_commands[] = {
       "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
     { "doctor", "[OPTION...]", NULL,
       "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It "
-      "takes the options of reigen run, and starts nothing. With --planes it runs the runtime "
-      "there, and prints which data plane serves which operation.", rg_cmd_doctor },
+      "takes the options of reigen run, such as -H, --image, --require and --json, and starts "
+      "nothing. Exit code 1: something failed. With --planes it runs the runtime there, and prints "
+      "which data plane serves which operation.", rg_cmd_doctor },
     { "jobs", "", NULL, "List your jobs on several hosts or in containers.", rg_cmd_jobs },
     { "stop", "JOB|--all", "--all",
-      "End a job, by the beginning of its id, and remove containers that it has left; or a job that "
-      "was submitted to Slurm, by its number.",
+      "End a job, by the beginning of its id, and remove containers that it has left; or a job "
+      "that was submitted to Slurm, by its number.",
       rg_cmd_stop },
     { "logs", "[-f] JOB", "-f",
       "Show the output of a job that was submitted to Slurm. -f: and what follows, until its end.",
@@ -56,8 +57,9 @@ const struct rg_command rg_commands[] = {
       "run_dock_asuser.sh; `reigen run-dock-asuser --help` lists its options.",
       rg_cmd_run_dock_asuser },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
-    { "help", "[COMMAND]", "run horovodrun srun-docker rsh jobs stop logs status explain man completion sshd sshconfig "
-      "run-dock-asuser version",
+    { "help", "[COMMAND]",
+      "run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion sshd "
+      "sshconfig run-dock-asuser version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

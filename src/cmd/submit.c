@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that Slurm runs when it can: reigen logs, reigen status, and what reigen stop does to them. */
+/* Jobs that Slurm runs when it can: reigen logs, reigen status, and their reigen stop. */
 #include "cmd/submit.h"
 
 #include <fcntl.h>
@@ -55,9 +55,10 @@ static int find(const char *command, const char *id, struct rg_slurm_record *ret
 {
     int r = rg_slurm_record_read(id, ret_record);
 
-    return r == 0 ? 0
-                  : rg_fail_usage(command, "%s %s: no such job; it takes the number that reigen run "
-                                           "--submit has printed", command, id);
+    if (r == 0)
+        return 0;
+    return rg_fail_usage(command, "%s %s: no such job; it takes the number that reigen run --submit "
+                         "has printed", command, id);
 }
 
 /* --- status ----------------------------------------------------------------------------------- */

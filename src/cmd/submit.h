@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs that Slurm runs when it can, see rg_slurm_submit in launch/drivers/slurm.h. `reigen logs` and
- * `reigen status` are in submit.c, too.
+ * Jobs that Slurm runs when it can, see rg_slurm_submit in launch/drivers/slurm.h. `reigen logs`
+ * and `reigen status` are in submit.c, too.
  *
  * Thread rule: main thread. All of them block, on Slurm's programs and on files.
  */

@@ -46,9 +46,9 @@ struct rg_driver_options {
 
 struct rg_driver_ops {
     const char *name; /* "local" */
-    /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue is;
-     * say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it was
-     * got; it is called once, after destroy, and may block for seconds. */
+    /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue
+     * is; say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it
+     * was got; it is called once, after destroy, and may block for seconds. */
     int (*acquire)(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
                    struct rg_error *err);
     void (*release)(void);
@@ -58,7 +58,8 @@ struct rg_driver_ops {
     int (*discover)(struct rg_job *job, struct rg_error *err);
     /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
     int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
-    /* NULL, or: an agent was told to stop, not by us; what that means here, borrowed until destroy. */
+    /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
+     * destroy. */
     const char *(*stopping)(void *state);
     /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
     void (*stop)(void *state, int host);

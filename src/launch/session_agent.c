@@ -171,7 +171,8 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
     const char *(*stopping)(void *state) = session->o.driver->stopping;
     bool known = *session->own_cause;
 
-    session_set_cause(session, RG_EXIT_PREEMPTED, "host %s: its agent was told to stop: signal %u%s%s",
+    session_set_cause(session, RG_EXIT_PREEMPTED,
+                      "host %s: its agent was told to stop: signal %u%s%s",
                       session->o.plan->hosts[host->index].name, msg->signo, stopping ? ". " : "",
                       stopping ? stopping(session->driver_state) : "");
     if (!known && failed_by(session, msg->signo))

@@ -27,8 +27,8 @@ static const struct rg_option options[] = {
      "Allow more ranks than slots.", rg_apply_oversubscribe},
     {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local ssh slurm",
      "How hosts are reached: local, this computer only; ssh; or slurm, the nodes of an allocation, "
-     "which is asked for where there is none. The default is ssh where a host is not this computer, "
-     "or there is an image, else local.",
+     "which is asked for where there is none. The default is ssh where a host is not this "
+     "computer, or there is an image, else local.",
      rg_apply_on},
     {"ssh-port", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PORT", NULL, NULL,
      "The port of the hosts' sshd. The default is what ssh's configuration says.",
@@ -51,8 +51,8 @@ static const struct rg_option options[] = {
      rg_apply_engine_option},
 
     {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "With --on slurm: so many nodes, of the allocation that there is, else of the one that is asked "
-     "for.",
+     "With --on slurm: so many nodes, of the allocation that there is, else of the one that is "
+     "asked for.",
      rg_apply_slurm_nodes},
     {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
      "With --on slurm: these nodes, such as node[1-3,7].", rg_apply_slurm_nodelist},
@@ -63,7 +63,8 @@ static const struct rg_option options[] = {
     {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
      "With --on slurm: ask for these on each node, such as gpu:2.", rg_apply_slurm_gres},
     {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
-     "With --on slurm: ask for so much time, as Slurm writes it: minutes, or hours:minutes:seconds.",
+     "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
+     "hours:minutes:seconds.",
      rg_apply_slurm_time},
     {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
      "With --on slurm: charge this account.", rg_apply_slurm_account},
@@ -71,8 +72,8 @@ static const struct rg_option options[] = {
      "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
      rg_apply_slurm_option},
     {"submit", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
-     "With --on slurm: hand the job to sbatch, print its number and return; see reigen logs, status "
-     "and stop.",
+     "With --on slurm: hand the job to sbatch, print its number and return; see reigen logs, "
+     "status and stop.",
      rg_apply_slurm_submit},
 
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,

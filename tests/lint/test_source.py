@@ -18,7 +18,7 @@ LAYERS = {
     'container': {'base', 'container'},
     'spec': {'base', 'wire', 'container', 'spec'},
     'launch': {'base', 'wire', 'container', 'spec', 'launch'},
-    'agent': {'base', 'wire', 'container', 'agent'},
+    'agent': {'base', 'wire', 'container', 'spec', 'agent'},
     'coll': {'base', 'wire', 'coll'},
     'cmd': {'base', 'wire', 'container', 'spec', 'launch', 'agent', 'coll', 'cmd'},
 }

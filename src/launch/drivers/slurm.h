@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Slurm driver: agents run as the tasks of one job step (srun), one on each node, and call back.
+ * The Slurm driver: agents run as the tasks of one job step (srun), one on each node, and call
+ * back.
  *
  * Inside an allocation (salloc, sbatch, a step of srun) it uses its nodes, or those of them that
  * the user names. Elsewhere it asks for an allocation first and gives it back at the end. What
@@ -8,8 +9,8 @@
  * failure are told as such.
  *
  * srun's standard input, which it hands to all tasks, brings what they need: the agent's own
- * program where the node has none, then the lines of agent/boot.h with the job's key. Each agent then
- * connects to the launcher by TCP (agent/dial.h). srun's standard output carries lines of
+ * program where the node has none, then the lines of agent/boot.h with the job's key. Each agent
+ * then connects to the launcher by TCP (agent/dial.h). srun's standard output carries lines of
  * launch/preamble.h from all of them, marked with the task's number.
  *
  * srun, salloc, sbatch, scancel and squeue are called as users call them, by PATH.
@@ -25,8 +26,8 @@ extern const struct rg_driver_ops rg_driver_slurm;
 #define RG_SLURM_SUBMITTED "REIGEN_SUBMITTED"
 #define RG_SLURM_ID_MAX 64
 
-/* What `reigen logs`, `status` and `stop` know of a submitted job: a file of the user's, named by its
- * number, in $XDG_STATE_HOME/reigen/slurm or ~/.local/state/reigen/slurm. Owns its strings. */
+/* What `reigen logs`, `status` and `stop` know of a submitted job: a file of the user's, named by
+ * its number, in $XDG_STATE_HOME/reigen/slurm or ~/.local/state/reigen/slurm. Owns its strings. */
 struct rg_slurm_record {
     char *log;     /* where its output goes */
     char *command;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An allocation that is ours: salloc runs a shell that tells its environment and then reads its
- * standard input until that ends, which it does when we are done or dead. So whatever becomes of us,
- * Slurm gets its nodes back.
+ * standard input until that ends, which it does when we are done or dead. So whatever becomes of
+ * us, Slurm gets its nodes back.
  */
 #include <poll.h>
 #include <signal.h>

@@ -158,12 +158,14 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
     rg_buf_printf(text,
                   "for d in $C; do g=$d/$k/reigen-agent; "
                   "[ -x \"$g\" ] && [ -O \"$d\" ] && [ -O \"$g\" ] && "
-                  "\"$g\" same $k </dev/null >/dev/null 2>&1 && f=$g && break; done; unset IFS; fi; "
+                  "\"$g\" same $k </dev/null >/dev/null 2>&1 && f=$g && break; done; "
+                  "unset IFS; fi; "
                   "if [ -n \"$f\" ]; then say ready; else say need agent $m; fi; c=; "
                   "while read -r c a b && [ \"$c\" = take ]; do "
                   "if [ -z \"$f\" ] && [ \"$a\" = $m ]; then IFS=:; take $b; unset IFS; "
                   "else head -c $b >/dev/null; fi; done; "
-                  "[ \"$c\" = boot ] || exit 0; [ -n \"$o\" ] && umask $o; trap : TERM INT HUP; \"$f\" %s; "
+                  "[ \"$c\" = boot ] || exit 0; [ -n \"$o\" ] && umask $o; "
+                  "trap : TERM INT HUP; \"$f\" %s; "
                   "echo reigen-slurm end $?",
                   slurm->o.job->container.image ? "contain" : "agent");
 }

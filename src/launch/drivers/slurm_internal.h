@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes it,
- * but tests.
+ * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes
+ * it, but tests.
  *
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
  *   slurm_door.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
+ *   slurm_submit.c   jobs for sbatch; see slurm.h
  *
  * Thread rule: the loop's thread.
  */

@@ -432,7 +432,8 @@ static void on_output(void *arg, int events)
 
 /* --- what srun says, and the tasks' standard error -------------------------------------------- */
 
-/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***" */
+/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT
+ * ***" */
 static void take_ending(struct slurm_step *step, const char *text)
 {
     static const struct {

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen run --on slurm: in an allocation, without one, and in the queue."""
+import re
+
+import pytest
+
+from built import PROGRAMS
+from jobs import end, start, wait_for
+
+WHERE = 'echo $REIGEN_RANK $SLURMD_NODENAME $(id -un) $PWD'
+
+
+def run(slurm, *options, command=('sh', '-c', WHERE), inside=None, timeout=90, **more):
+    """A job's end; inside: salloc's options for the allocation that it is to run in."""
+    argv = [PROGRAMS.reigen, 'run', '--on', 'slurm', *options, '--', *command]
+    if inside is not None:
+        argv = ['salloc', '--quiet', *inside, *argv]
+    return slurm.head.run(argv, timeout=timeout, **more)
+
+
+def lines(done):
+    """What the ranks said, by rank: {0: ['node1', 'alice', '/home/alice']}."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [re.sub(r'^\[\d+\] ', '', line).split() for line in done.stdout.splitlines()]
+    return {int(rank): rest for rank, *rest in told}
+
+
+# ------------------------------------------------------------------------------ in an allocation
+
+def test_the_ranks_fill_the_allocation(slurm):
+    assert lines(run(slurm, inside=['-N3', '-n3'])) == {
+        r: [f'node{r + 1}', 'alice', '/home/alice'] for r in range(3)}
+
+
+def test_ranks_follow_an_uneven_layout(slurm):
+    done = run(slurm, inside=['-N3', '-n6'])
+    nodes = [rest[0] for _, rest in sorted(lines(done).items())]
+    assert len(nodes) == 6 and sorted(nodes) == nodes
+    assert {n: nodes.count(n) for n in nodes} == dict(node1=4, node2=1, node3=1)
+
+
+@pytest.mark.parametrize('options,nodes', [
+    (['--nodes', '2'], ['node1', 'node2']), (['--nodelist', 'node[2-3]'], ['node2', 'node3']),
+    (['--exclude', 'node2'], ['node1', 'node3']), (['-H', 'node3'], ['node3'])])
+def test_a_part_of_an_allocation(slurm, options, nodes):
+    done = run(slurm, *options, inside=['-N3', '-n3'])
+    assert [rest[0] for _, rest in sorted(lines(done).items())] == nodes
+
+
+def test_two_jobs_at_once_share_the_nodes(slurm):
+    script = (f'for i in 1 2; do {PROGRAMS.reigen} run --on slurm -- sh -c '
+              '"echo begin; sleep 1; echo over" & done; wait')
+    done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', 'sh', '-c', script], timeout=60)
+    assert done.stdout.count('begin') == done.stdout.count('over') == 4, done.stdout + done.stderr
+
+
+def test_a_heterogeneous_job_has_ranks_in_all_components(slurm):
+    done = run(slurm, inside=['-N1', '-n2', ':', '-N2', '-n2'])
+    told = lines(done)
+    assert sorted(told) == [0, 1, 2, 3]
+    assert len({rest[0] for rest in told.values()}) == 3
+
+
+def test_containers_on_the_nodes(slurm):
+    command = ['sh', '-c', 'echo $REIGEN_RANK $(hostname) $(id -un) $PWD']
+    assert lines(run(slurm, '--image', 'base', inside=['-N3', '-n3'], command=command)) == {
+        r: [f'node{r + 1}', 'alice', '/home/alice'] for r in range(3)}
+
+
+def test_the_agent_travels_where_the_nodes_lack_it(slurm):
+    """A launcher and an agent in a place that only the login node has."""
+    slurm.head.run(['sh', '-c', 'rm -rf ~/.cache/reigen; mkdir -p /tmp/own; '
+                    f'cp {PROGRAMS.reigen} {PROGRAMS.agent} /tmp/own'], check=True)
+    argv = ['salloc', '--quiet', '-N3', '-n3', '/tmp/own/reigen', 'run', '--on', 'slurm', '-v',
+            '-v', '--', 'sh', '-c', WHERE]
+    first = slurm.head.run(argv, timeout=60, env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
+    assert len(lines(first)) == 3
+    assert 'sending the agent' in first.stderr
+    again = slurm.head.run(argv, timeout=60, env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
+    assert len(lines(again)) == 3 and 'sending the agent' not in again.stderr
+
+
+@pytest.mark.parametrize('image', [(), ('--image', 'base')])
+def test_the_exit_code_is_the_first_failures(slurm, image):
+    done = run(slurm, *image, inside=['-N2', '-n2'],
+               command=['sh', '-c', 'test $REIGEN_RANK = 1 && exit 7; sleep 60'])
+    assert done.returncode == 7 and 'rank 1 on node2 failed first' in done.stderr, done.stderr
+
+
+# ------------------------------------------------------------------------------ GPUs
+
+FAKE_DOCKER = r'''#!/bin/sh
+# As docker, which has no GPUs here: puts down what it was asked for, and leaves it out.
+for word; do case $word in
+--gpus=*) echo "$SLURMD_NODENAME $word" >>~/gpus; shift;;
+*) shift; set -- "$@" "$word";;
+esac; done
+exec /usr/bin/docker "$@"
+'''
+
+
+@pytest.fixture
+def docker_of_gpus(slurm):
+    slurm.head.write('fake/docker', FAKE_DOCKER, mode=0o755)
+    yield {'PATH': f'{slurm.head.home()}/fake:/usr/local/bin:/usr/bin:/bin'}
+    for name in ('gpus', 'fake/docker'):
+        slurm.head.path(name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize('gres,options,given', [
+    ('gpu:1', [], {'node1 --gpus="device=0"', 'node2 --gpus="device=0"'}),
+    ('gpu:2', ['--gpus', 'all'], {'node1 --gpus="device=0,1"', 'node2 --gpus="device=0,1"'}),
+    ('gpu:2', ['--gpus', '1'], {'node1 --gpus="device=0"', 'node2 --gpus="device=0"'})])
+def test_containers_get_the_gpus_that_slurm_gave(slurm, docker_of_gpus, gres, options, given):
+    done = run(slurm, '--image', 'base', *options, inside=['-N2', f'--gres={gres}'],
+               command=['true'], env=docker_of_gpus)
+    assert done.returncode == 0, done.stderr
+    assert set(slurm.head.path('gpus').read_text().splitlines()) == given
+
+
+def test_no_container_gets_a_gpu_that_slurm_did_not_give(slurm, docker_of_gpus):
+    done = run(slurm, '--image', 'base', '--gpus', '1,', inside=['-N1', '--gres=gpu:1'],
+               command=['true'], env=docker_of_gpus)
+    assert done.returncode == 77 and 'Slurm has not given the GPU 1' in done.stderr, done.stderr
+
+
+def test_bare_ranks_see_the_gpus_that_slurm_gave(slurm):
+    done = run(slurm, '-np', '1', inside=['-N1', '--gres=gpu:1'],
+               command=['sh', '-c', 'echo 0 $CUDA_VISIBLE_DEVICES'])
+    assert lines(done) == {0: ['0']}
+
+
+# ------------------------------------------------------------------------------ without one
+
+@pytest.mark.parametrize('image', [(), ('--image', 'base')])
+def test_an_allocation_is_asked_for_and_given_back(slurm, image):
+    done = run(slurm, '-np', '4', '--nodes', '2', *image,
+               command=['sh', '-c', 'echo $REIGEN_RANK $(hostname)'])
+    told = lines(done)
+    assert sorted(told) == [0, 1, 2, 3]
+    assert {rest[0] for rest in told.values()} == {'node1', 'node2'}
+    slurm.wait_idle()
+
+
+def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
+    holder = start(slurm.head, ['salloc', '--quiet', '-N3', '--exclusive', 'sleep', '300'])
+    wait_for(lambda: 'RUNNING' in slurm.squeue().values(), 'the allocation')
+    waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2', '--',
+                                 'true'])
+    try:
+        assert re.search(r'waiting for Slurm: job \d+ is pending: (Resources|Priority)',
+                         waiting.stderr.readline())
+        pids = [pid for pid, line in slurm.head.processes().items() if ' run --on slurm ' in line]
+        slurm.head.run(['kill', '-INT', *map(str, pids)], check=True)
+        assert end(waiting).returncode != 0
+        wait_for(lambda: len(slurm.squeue()) == 1, 'the request to be gone')
+    finally:
+        holder.kill_all()
+        waiting.kill_all()
+        slurm.cancel_all()
+
+
+@pytest.mark.parametrize('options,code,said', [
+    (['--partition', 'nope'], 69, 'Invalid partition'),
+    (['--nodelist', 'node[1-'], 2, '--nodelist'),
+    (['--nodes', '0'], 2, '--nodes')])
+def test_what_slurm_cannot_give_is_told(slurm, options, code, said):
+    done = run(slurm, *options)
+    assert done.returncode == code and said in done.stderr, done.stderr
+
+
+def test_nodes_outside_the_allocation_are_refused(slurm):
+    for options in (['-H', 'node3'], ['--nodelist', 'node3'], ['--nodes', '3'], ['-np', '9']):
+        done = run(slurm, *options, inside=['-N2', '-n2'])
+        assert done.returncode == 2, (options, done.stderr)
+
+
+def test_without_slurm_the_error_says_what_is_missing(slurm):
+    done = slurm.head.run(['env', 'PATH=/nowhere', PROGRAMS.reigen, 'run', '--on', 'slurm', '--',
+                           'true'])
+    assert done.returncode == 69 and 'salloc is not there' in done.stderr, done.stderr
+
+
+def test_strangers_at_the_launchers_door_harm_nobody(slurm):
+    """Whoever connects without the key is let go, and the job starts and ends well."""
+    job = start(slurm.head, ['salloc', '--quiet', '-N2', '-n2', PROGRAMS.reigen, 'run', '--on',
+                             'slurm', '--', 'sleep', '2'])
+    ports = wait_for(lambda: listening(slurm), 'the launcher to listen')
+    done = slurm.head.run(['/usr/bin/python3', '-c', STRANGER, *map(str, ports)])
+    assert done.returncode == 0, done.stderr
+    done = end(job)
+    assert done.returncode == 0, done.stderr
+
+
+STRANGER = '''
+import socket, sys
+for port in sys.argv[1:]:
+    for text in (b"", b"GET / HTTP/1.1\\r\\n\\r\\n", b"reigen-dial node1\\n" + b"x" * 96,
+                 b"reigen-dial " + b"y" * 400):
+        try:
+            with socket.create_connection(("127.0.0.1", int(port)), 5) as s:
+                s.sendall(text)
+                s.shutdown(socket.SHUT_WR)
+                s.settimeout(15)
+                while s.recv(100):
+                    pass
+        except OSError:
+            pass
+'''
+
+
+def listening(slurm):
+    """Ports on which our launcher listens."""
+    text = slurm.head.run(['ss', '-Hltnp'], user='root').stdout
+    return [line.split()[3].rsplit(':', 1)[1] for line in text.splitlines() if '"reigen"' in line]
+
+
+# ------------------------------------------------------------------------------ in the queue
+
+def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
+    command = ['sh', '-c', 'echo rank $REIGEN_RANK; sleep 1; exit 5']
+    done = run(slurm, '--submit', '--nodes', '2', '-np', '2', command=command)
+    assert done.returncode == 0 and re.fullmatch(r'\d+\n', done.stdout), done.stdout + done.stderr
+    number = done.stdout.strip()
+    followed = slurm.head.run([PROGRAMS.reigen, 'logs', '-f', number], timeout=60)
+    assert followed.returncode == 0
+    assert 'rank 0' in followed.stdout and 'rank 1' in followed.stdout, followed.stdout
+    status = slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
+    assert f'job {number}: ended with exit code 5' in status
+    number = run(slurm, '--submit', '--nodes', '2', command=['sleep', '300']).stdout.strip()
+    wait_for(lambda: 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout,
+             'the job to run')
+    assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
+    slurm.wait_idle()
+    assert 'ended' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
+    unknown = slurm.head.run([PROGRAMS.reigen, 'logs', '1'])
+    assert unknown.returncode == 2 and 'no such job' in unknown.stderr
