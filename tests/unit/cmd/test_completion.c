@@ -21,6 +21,20 @@ static void every_shell_learns_every_option_and_command(void **state)
     }
 }
 
+/* By itself, help would complete what somebody remembered to write there. */
+static void help_is_completed_with_every_other_command(void **state)
+{
+    const struct rg_command *help = rg_commands;
+
+    (void) state;
+    while (strcmp(help->name, "help") != 0)
+        help++;
+    for (const struct rg_command *c = rg_commands; c != help; c++) {
+        if (!rg_str_has_word(help->completes, c->name))
+            fail_msg("not %s", c->name);
+    }
+}
+
 static void another_shell_is_refused(void **state)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -34,6 +48,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shell_learns_every_option_and_command),
+        cmocka_unit_test(help_is_completed_with_every_other_command),
         cmocka_unit_test(another_shell_is_refused),
     };
 
