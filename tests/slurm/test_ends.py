@@ -129,18 +129,21 @@ def kill_one(nodes, words):
     raise AssertionError(f'{words}: {[node.processes() for node in nodes]}')
 
 
-@pytest.mark.parametrize('way', ['bare', 'contained', 'srun-docker'])
-@pytest.mark.parametrize('which', ['srun', 'launcher', 'agent'])
+# What dies, and where it is looked for: on the login node, on all, or on the second one.
+DEATHS = {'srun': (r'srun ', 'head'), 'launcher': (r'\S*reigen (run|srun-docker) ', 'all'),
+          'agent': (r'\S*reigen-agent (agent|contain)', 'node2'),
+          'agent-in-container': (r'\S*reigen-agent inside', 'node2')}
+
+
+@pytest.mark.parametrize('way,which', [
+    (way, which) for way in ('bare', 'contained', 'srun-docker') for which in DEATHS
+    if (way, which) != ('bare', 'agent-in-container')])
 def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
     job = start(tracked.head, ways(tracked)[way])
+    words, where = DEATHS[which]
     try:
         wait_up(job)
-        if which == 'agent':
-            kill_one(tracked.nodes[1:], r'\S*reigen-agent agent')
-        elif which == 'launcher':
-            kill_one([tracked.head, *tracked.nodes], r'\S*reigen (run|srun-docker) ')
-        else:
-            kill_one([tracked.head], 'srun ')
+        kill_one([tracked.head, *tracked.nodes] if where == 'all' else [tracked[where]], words)
         seconds_until_gone(tracked.nodes)
         # A launcher that died so gives the allocation back to salloc, which has no code to tell.
         assert end(job).returncode != 0 or which == 'launcher'
