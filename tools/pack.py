@@ -153,9 +153,12 @@ def data_files(build: Path, data: str) -> Files:
     return files
 
 
-HOROVODRUN = b'''#!/bin/sh
+# What a wheel has in the place of links to reigen.
+LINKS = {'horovodrun': 'horovodrun', 'srun_docker.sh': 'srun-docker',
+         'run_dock_asuser.sh': 'run-dock-asuser', 'create_mpisshconfig.sh': 'sshconfig'}
+LINK = '''#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-exec "$(dirname "$(readlink -f "$0")")/reigen" horovodrun "$@"
+exec "$(dirname "$(readlink -f "$0")")/reigen" {} "$@"
 '''
 
 
@@ -165,9 +168,10 @@ def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
               relink(build, work, 'src/cmd/reigen')]
     files: Files = {'reigen/libreigen.so': (linked[0].read_bytes(), 0o755),
                     f'{data}/scripts/reigen': (linked[1].read_bytes(), 0o755),
-                    f'{data}/scripts/horovodrun': (HOROVODRUN, 0o755),
                     f'{data}/scripts/reigen-agent':
                         ((build / 'src/agent/reigen-agent').read_bytes(), 0o755)}
+    for name, command in LINKS.items():
+        files[f'{data}/scripts/{name}'] = (LINK.format(command).encode(), 0o755)
     for arch in sorted(set(cross.DEBIAN) - {platform.machine()}):
         agent = work.parent / 'agents' / f'reigen-agent-{arch}'
         cross.build(arch, agent)
