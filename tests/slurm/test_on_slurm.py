@@ -143,7 +143,7 @@ def test_an_allocation_is_asked_for_and_given_back(slurm, image):
 
 
 def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
-    holder = start(slurm.head, ['salloc', '--quiet', '-N3', '--exclusive', 'sleep', '300'])
+    slurm.head.run(['salloc', '--quiet', '-N3', '--exclusive', '--no-shell'], check=True)
     wait_for(lambda: 'RUNNING' in slurm.squeue().values(), 'the allocation')
     waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2', '--',
                                  'true'])
@@ -155,7 +155,6 @@ def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
         assert end(waiting).returncode != 0
         wait_for(lambda: len(slurm.squeue()) == 1, 'the request to be gone')
     finally:
-        holder.kill_all()
         waiting.kill_all()
         slurm.cancel_all()
 
