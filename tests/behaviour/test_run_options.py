@@ -69,6 +69,9 @@ def test_a_secret_reaches_the_ranks_and_nothing_else(reigen, tmp_path):
                   env=env)
     assert done.returncode == 0 and done.stdout.count('found') == 2
     assert secret not in done.stderr
+    agents = reigen('run', '-np', 1, '--share-env', 'TOKEN', '--', 'sh', '-c',
+                    'tr "\\0" "\\n" </proc/$PPID/environ', env=env)
+    assert 'PATH=' in agents.stdout and secret not in agents.stdout
     dry = reigen('run', '-np', 1, '--share-env', 'TOKEN', '--dry-run', 'x', env=env)
     assert dry.returncode == 0 and secret not in dry.stdout and 'TOKEN="$TOKEN"' in dry.stdout
 

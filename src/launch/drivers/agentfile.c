@@ -9,6 +9,8 @@
 #include "base/fd.h"
 #include "launch/exitcode.h"
 
+extern char **environ;
+
 static bool try_agent(char path[PATH_MAX], const char *dir, const char *below)
 {
     int n = snprintf(path, PATH_MAX, "%s/%s", dir, below);
@@ -89,4 +91,15 @@ void rg_agent_file_fini(struct rg_agent_file *file)
 {
     free(file->data);
     *file = (struct rg_agent_file){ .data = NULL };
+}
+
+int rg_agent_env_make(const struct rg_job *job, struct rg_strv *env)
+{
+    int r = environ[0] ? rg_strv_add_all(env, environ) : 0;
+
+    for (size_t i = 0; r == 0 && i < job->share_env.count; i++)
+        rg_env_unset(env, job->share_env.v[i]);
+    if (r == 0 && !env->count)
+        r = rg_strv_add(env, "LANG=C");
+    return r;
 }

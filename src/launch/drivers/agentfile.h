@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agents that this installation has, one program for each kind of machine.
+ * The agents that this installation has, one program for each kind of machine, and what their
+ * environment may hold.
  *
  * That for machines like this one is the file REIGEN_AGENT names, else reigen-agent beside the
  * running program, else in ../libexec/reigen/ from there. Those for others lie beside it, named
@@ -16,6 +17,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/str.h"
+#include "spec/job.h"
 
 #define RG_AGENT_FILE_MAX (64u << 20) /* bytes; a build with sanitizers is large */
 
@@ -35,5 +38,10 @@ int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err);
  * before a host needs it); another -errno. */
 int rg_agent_file_load(const char *machine, struct rg_agent_file *ret_file, struct rg_error *err);
 void rg_agent_file_fini(struct rg_agent_file *file); /* a zeroed one is fine */
+
+/* Of what a driver starts: the caller's environment without the variables of --share-env, which
+ * travel over the link. Never empty: NULL as envp means the caller's own. Appended to env. 0 or
+ * -ENOMEM. */
+int rg_agent_env_make(const struct rg_job *job, struct rg_strv *env);
 
 #endif

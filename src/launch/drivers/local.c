@@ -37,6 +37,7 @@ struct local {
     struct rg_driver_options o;
     struct rg_leftover leftover;
     struct local_agent *agents;
+    struct rg_strv env; /* of the agents */
 };
 
 /* --- discovery -------------------------------------------------------------------------------- */
@@ -188,6 +189,7 @@ static void destroy(void *state)
     struct local *local = state;
 
     end_all(local);
+    rg_strv_fini(&local->env);
     free(local->agents);
     free(local);
 }
@@ -228,6 +230,7 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
         return rg_error_set(err, -r, "cannot write to the agent: %s", strerror(-r));
     struct rg_spawn spawn = {
         .argv = argv,
+        .envp = local->env.v,
         .fds = { boot_read, -1, 2 },
         .extra_fd = theirs,
         .extra_fd_set = true,
@@ -262,6 +265,10 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     for (int i = 0; i < options->plan->nhosts; i++) {
         agents[i].local = local;
         agents[i].host = i;
+    }
+    if (rg_agent_env_make(options->job, &local->env) < 0) {
+        destroy(local);
+        return rg_error_set(err, ENOMEM, "out of memory");
     }
     *ret_state = local;
     for (int i = 0; i < options->plan->nhosts; i++) {

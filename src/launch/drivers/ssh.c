@@ -9,8 +9,6 @@
 #include "launch/exitcode.h"
 #include "launch/session.h"
 
-extern char **environ;
-
 /* Not every installation has an agent for each. */
 static const char *const machines[SSH_MACHINES] = { "x86_64", "aarch64" };
 
@@ -62,18 +60,6 @@ void ssh_advance(struct ssh *ssh)
     ssh->advancing = false;
 }
 
-/* The caller's environment, but for secrets: those travel over the link. */
-static int make_env(struct ssh *ssh)
-{
-    int r = environ[0] ? rg_strv_add_all(&ssh->env, environ) : 0;
-
-    for (size_t i = 0; r == 0 && i < ssh->o.job->share_env.count; i++)
-        rg_env_unset(&ssh->env, ssh->o.job->share_env.v[i]);
-    if (r == 0 && !ssh->env.count)
-        r = rg_strv_add(&ssh->env, "LANG=C");
-    return r;
-}
-
 static int find_agents(struct ssh *ssh, bool some_remote, struct rg_error *err)
 {
     struct rg_error cause = RG_ERROR_INIT;
@@ -122,7 +108,7 @@ static int prepare(struct ssh *ssh, struct rg_error *err)
         ssh->cwd[0] = '\0';
     raise_limit(ssh);
     rg_leftover_init(&ssh->leftover, plan->job_id);
-    if (make_env(ssh) < 0)
+    if (rg_agent_env_make(ssh->o.job, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     return find_agents(ssh, some_remote, err);
 }
