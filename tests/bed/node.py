@@ -44,7 +44,7 @@ class Process(subprocess.Popen):
             except ProcessLookupError:
                 pass
 
-    def inner_pid(self, timeout=5):
+    def inner_pid(self, timeout=30):
         """The command's pid as this process counts; None when it has ended."""
         deadline = time.monotonic() + timeout
         while self.poll() is None and time.monotonic() < deadline:

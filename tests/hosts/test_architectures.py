@@ -42,9 +42,11 @@ def test_the_other_architectures_agent_is_static_and_small(agent):
 
 
 @pytest.mark.timeout(120)
-def test_a_job_runs_under_the_other_architectures_agent(emulated):
-    done = subprocess.run([REIGEN, 'run', '-np', '2', '--', 'sh', '-c',
-                           'cat; echo rank $RANK of $WORLD_SIZE; test $RANK = 0 || exit 7'],
+def test_a_job_runs_under_the_other_architectures_agent(emulated, tmp_path):
+    # Rank 1 does not fail before rank 0 has got its input.
+    script = ('cat; echo rank $RANK of $WORLD_SIZE; test $RANK = 1 || exec touch done; '
+              'until test -e done; do sleep 0.05; done; exit 7')
+    done = subprocess.run([REIGEN, 'run', '-np', '2', '--', 'sh', '-c', script], cwd=tmp_path,
                           env={'PATH': '/usr/bin:/bin', 'REIGEN_AGENT': str(emulated)},
                           input='words\n', capture_output=True, text=True, timeout=100,
                           check=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from bed import Cluster, cluster as clusters, images
+from bed.node import wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -59,7 +60,7 @@ def test_what_is_left_behind_is_seen(cluster2):
     assert 'node1: container forgotten' in found and 'sleep' in found
     sleeper.kill()
     node.docker('rm', '-f', 'forgotten')
-    sleeper.wait(10)
+    sleeper.wait(60)
     cluster2.assert_clean()
 
 
@@ -117,15 +118,27 @@ def test_nothing_is_left_of_a_cluster_whose_owner_was_killed():
     name, *pids = owner.stdout.readline().split()
     assert len(pids) == 2
     owner.kill()
-    owner.wait(10)
+    owner.wait(60)
     owner.stdout.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while any(os.path.exists(f'/proc/{p}') for p in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [p for p in pids if os.path.exists(f'/proc/{p}')]
     clusters.sweep()
     assert not (clusters.RUNS / name).exists()
     assert not list(Path('/sys/fs/cgroup').glob(f'*/reigen-bed-{name}'))
+
+
+def test_a_node_that_nobody_waits_for_holds_no_sweep_up():
+    child = subprocess.Popen(['sleep', '1000'])
+    started = clusters.start_time(child.pid)
+    assert not clusters.has_ended(child.pid, started)
+    child.kill()
+    try:
+        wait_until(lambda: clusters.has_ended(child.pid, started), 30, 'a zombie')
+    finally:
+        child.wait()
+    assert clusters.has_ended(child.pid, started)
 
 
 def test_64_nodes_come_up_and_all_reach_the_first():
