@@ -81,7 +81,8 @@ class SlurmCluster(Cluster):
             'SlurmctldTimeout': 120, 'SlurmdTimeout': 120, 'MessageTimeout': 30,
             'UnkillableStepTimeout': 60, 'InactiveLimit': 0, 'SrunPortRange': '61000-62900',
             'FirstJobId': 1 + secrets.randbelow(FIRST_JOB_MAX), 'SchedulerType': 'sched/backfill',
-            'SchedulerParameters': 'batch_sched_delay=0,sched_min_interval=0,sched_interval=2',
+            'SchedulerParameters': 'batch_sched_delay=0,sched_min_interval=0,sched_interval=2,'
+                                   'bf_interval=1',
         }
         settings.update(self.settings)
         gres = ''
