@@ -409,6 +409,7 @@ static int pull(struct running *run, struct rg_error *err)
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
     struct rg_contain_child child;
     struct rg_contain *contain = run->contain;
+    char how[64];
 
     contain->host.program = run->program;
     if (run->ops->pull(&contain->container, &contain->host, &argv) < 0)
@@ -431,7 +432,12 @@ static int pull(struct running *run, struct rg_error *err)
     int status = rg_contain_wait(&child, run->gone ? 0 : PULL_MS);
     if (status == 0 || run->gone)
         return 0;
-    rg_container_explain(run->ops, child.said, err);
+    /* Killed, it has not said why. */
+    if (WIFSIGNALED(status))
+        rg_error_set_exit(err, EIO, 125, "%s pull ended: %s", run->ops->name,
+                          rg_status_text(status, how, sizeof(how)));
+    else
+        rg_container_explain(run->ops, child.said, err);
     return rg_error_prepend(err, "pulling %s", contain->container.image);
 }
 

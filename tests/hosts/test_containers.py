@@ -324,7 +324,7 @@ case $1 in
 pull)
     echo 'layer 1 of 3' >&2
     echo 'layer 2 of 3'  # Docker's progress is no error
-    [ -e "$HOME/slow" ] && sleep 1000
+    [ -e "$HOME/slow" ] && exec sleep 1000
     touch "$HOME/pulled" ;;
 run)
     [ -e "$HOME/pulled" ] && exec /usr/bin/docker "$@"
@@ -504,18 +504,21 @@ def test_a_killed_agent_in_a_container_is_named(hosts):
     assert code == 76 and 'host node2' in err, err
 
 
-def test_what_is_killed_during_a_pull_is_named_and_leaves_no_pull(slow):
+@pytest.mark.parametrize('victim, code, text', [
+    ('agent contain', 69, 'host localhost: reigen-agent ended before it was ready'),
+    ('sleep 1000', 125, 'host localhost: pulling base: docker pull ended: signal 9'),
+])
+def test_what_is_killed_during_a_pull_is_named_and_leaves_no_pull(slow, victim, code, text):
     node, env = slow
-    for victim in ('agent contain', 'docker pull'):
-        job = node.popen([PROGRAMS.reigen, 'run', '-np', '1', '--image', 'base', '--', 'true'],
-                         env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: any('sleep 1000' in p for p in node.processes().values()), 30,
-                   'the pull')
-        kill(node, victim)
-        _, err = job.communicate(timeout=TIMEOUT)
-        assert job.returncode in (76, 125) and 'host localhost' in err, (victim, err)
-        wait_until(lambda: not any('sleep 1000' in p for p in node.processes().values()), 30,
-                   'the end of the pull')
+    job = node.popen([PROGRAMS.reigen, 'run', '-np', '1', '--image', 'base', '--', 'true'],
+                     env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: any('sleep 1000' in p for p in node.processes().values()), 30, 'the pull')
+    kill(node, victim)
+    _, err = job.communicate(timeout=TIMEOUT)
+    assert (job.returncode, text in err) == (code, True), err
+    wait_until(lambda: not any('sleep 1000' in p for p in node.processes().values()), 30,
+               'the end of the pull')
+    ran(node, '-np', '1', '--image', 'base', '--', 'true')  # sweeps the directory
 
 
 def test_the_next_start_sweeps_what_a_killed_one_left(hosts):
