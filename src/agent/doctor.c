@@ -15,6 +15,7 @@
 #include "agent/doctor_parts.h"
 #include "base/buf.h"
 #include "base/fd.h"
+#include "base/time.h"
 
 #define FILE_MAX_NBYTES 65536
 #define ROUTES_MAX 16
@@ -280,6 +281,17 @@ static void put_name(const char *name)
                       n > 0 ? text : "-");
 }
 
+/* Where no server of names answers, each takes its time: not all are asked for then. */
+static void put_names(char *const *names)
+{
+    uint64_t until_ns = rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS;
+
+    for (int i = 0; names[i] && i < RG_DOCTOR_NAMES_MAX && rg_now_ns() < until_ns; i++) {
+        put_name(names[i]);
+        flush();
+    }
+}
+
 static void put_mpi(void)
 {
     char path[PATH_MAX], text[512];
@@ -341,13 +353,13 @@ int rg_doctor_main(char *const *names)
     put_rdma();
     put_routes();
     flush();
-    for (int i = 0; names[i] && i < RG_DOCTOR_NAMES_MAX; i++)
-        put_name(names[i]);
     put_mpi();
     flush();
     put_python();
     flush();
     put_gpus();
+    flush();
+    put_names(names);
     rg_buf_printf(&out, "end\n");
     flush();
     rg_buf_fini(&out);

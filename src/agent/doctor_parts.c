@@ -16,6 +16,7 @@
 #include "base/spawn.h"
 #include "base/time.h"
 
+#define WAIT_STEP_MS 5
 #define PATTERN 0x72656967656e2121ull
 
 bool rg_doctor_find(const char *name, char ret_path[PATH_MAX])
@@ -52,6 +53,16 @@ static bool read_until(int fd, uint64_t deadline_ns, char *text, size_t room, si
     }
 }
 
+/* Its end, or the deadline's: it may have closed its output and go on. */
+static bool wait_until(pid_t pid, uint64_t deadline_ns, int *ret_status)
+{
+    pid_t ended;
+
+    while ((ended = waitpid(pid, ret_status, WNOHANG)) == 0 && rg_now_ns() < deadline_ns)
+        poll(NULL, 0, WAIT_STEP_MS);
+    return ended == pid;
+}
+
 int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -72,12 +83,14 @@ int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
     close(fds[1]);
     if (r < 0)
         return -1;
-    bool whole = read_until(ours, rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS, ret_text, room,
-                            &n);
-    if (!whole)
+    uint64_t deadline_ns = rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS;
+    bool whole = read_until(ours, deadline_ns, ret_text, room, &n);
+    if (!whole || !wait_until(pid, deadline_ns, &status)) {
+        whole = false;
         kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
     ret_text[n] = '\0';
     return whole && status == 0 ? (int) n : 0;
 }

@@ -224,6 +224,12 @@ static void judge_rdma(struct judge *j)
         add(j, "rdma", RG_FINDING_OK, "", "none");
 }
 
+/* For what has no line: the programs that would tell of it may not have come to their turn. */
+static const char *absent(const struct judge *j)
+{
+    return rg_fact_has(j->facts, "end") ? "none" : "not known";
+}
+
 static void judge_gpus(struct judge *j)
 {
     char value[RG_FACT_MAX];
@@ -234,6 +240,10 @@ static void judge_gpus(struct judge *j)
         add(j, "gpu", RG_FINDING_OK, "", "%s", value);
     if (rg_fact_has(j->facts, "gpu-name"))
         return;
+    if (!rg_fact_has(j->facts, "gpu")) {
+        add(j, "gpu", RG_FINDING_OK, "", "%s", absent(j));
+        return;
+    }
     add(j, "gpu", warn_if(ngpus), "put nvidia-smi into PATH: the device files are there, the "
         "driver's programs are not (--gpus all brings both)", ngpus ? "%llu device files" : "none",
         (unsigned long long) ngpus);
@@ -243,13 +253,13 @@ static void judge_software(struct judge *j)
 {
     static const char *const packages[] = { "numpy", "torch", "tensorflow", "jax", "horovod",
                                             "mpi4py" };
-    char value[RG_FACT_MAX] = "none", version[RG_FACT_MAX];
+    char value[RG_FACT_MAX], version[RG_FACT_MAX];
     rg_autobuf struct rg_buf list = RG_BUF_INIT;
 
-    rg_fact_find(j->facts, "mpi", 0, value);
-    add(j, "mpi", RG_FINDING_OK, "", "%s", value);
+    add(j, "mpi", RG_FINDING_OK, "", "%s",
+        rg_fact_find(j->facts, "mpi", 0, value) ? value : absent(j));
     if (!rg_fact_find(j->facts, "python", 0, value)) {
-        add(j, "python", RG_FINDING_OK, "", "none");
+        add(j, "python", RG_FINDING_OK, "", "%s", absent(j));
         return;
     }
     for (size_t i = 0; i < rg_array_len(packages); i++) {
@@ -384,7 +394,8 @@ static void judge_alike(struct judge *j, const char *check, const char *fact)
     for (int h = 1; h < j->input->nhosts; h++) {
         strcpy(other, "none");
         rg_fact_find(j->input->hosts[h].facts, fact, 0, other);
-        if (strcmp(first, other) == 0)
+        if (strcmp(first, other) == 0 || !rg_fact_has(j->input->hosts[0].facts, "end") ||
+            !rg_fact_has(j->input->hosts[h].facts, "end"))
             continue;
         add(j, check, RG_FINDING_WARN, "use the same image, or the same installation, on all hosts",
             "hosts differ: %s has %s; %s has %s", j->input->hosts[0].name, first,

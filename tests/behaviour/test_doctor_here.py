@@ -6,7 +6,6 @@ import os
 import pty
 import struct
 import termios
-import time
 
 import built
 import pytest
@@ -45,7 +44,7 @@ def test_requirements_are_met_or_named(reigen):
     assert 'host localhost: --require memory=9000t: it has ' in done.stderr
     done = doctor(reigen, '--require', 'memory=9000t')
     assert done.returncode == 1
-    assert 'fail\t-\trequire\t' in done.stdout
+    assert 'fail\tlocalhost\trequire\t--require memory=9000t: it has ' in done.stdout
 
 
 @pytest.mark.parametrize('wanted, answer', [
@@ -59,25 +58,23 @@ def test_broken_requirements_are_usage_errors(reigen, wanted, answer):
 
 
 def test_broken_interfaces_are_usage_errors(reigen):
-    for wanted in ('', '=eth0', 'node1=', 'eth0,'):
+    for wanted in ('', '=eth0', 'node1=', 'eth0,', '10.0.0.0/99'):
         done = reigen('run', f'--network-interface={wanted}', '--', 'true')
         assert done.returncode == 2 and 'write NAME' in done.stderr, done.stderr
 
 
 def test_program_that_hangs_costs_only_its_own_facts(reigen, tmp_path):
-    """An nvidia-smi that never ends, and a python that ends with an error."""
+    """An nvidia-smi that never ends, nor an mpirun that says no more, and a python that fails."""
     for name, text in (('nvidia-smi', 'echo GPU 0: one; sleep 1000'), ('python3', 'exit 3'),
-                       ('mpirun', 'echo mpirun of nobody 1.0')):
+                       ('mpirun', 'exec >&-; sleep 1000')):
         (tmp_path / name).write_text(f'#!/bin/sh\n{text}\n')
         (tmp_path / name).chmod(0o755)
-    begin = time.monotonic()
     done = doctor(reigen, env=built.environment(PATH=f'{tmp_path}:/usr/bin:/bin'), timeout=60)
     assert done.returncode == 0, done.stderr
     found = {f[2]: f for f in (line.split('\t') for line in done.stdout.splitlines())}
-    assert found['mpi'][3] == f'{tmp_path}/mpirun mpirun of nobody 1.0'
+    assert found['mpi'][3] == f'{tmp_path}/mpirun ?'
     assert found['python'][3] == f'{tmp_path}/python3 ?'
     assert 'doctor' not in found  # all was looked at, within the limit
-    assert time.monotonic() - begin < 25
 
 
 def test_doctor_tells_its_usage(reigen):

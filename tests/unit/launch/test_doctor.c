@@ -121,6 +121,12 @@ static void host_that_was_not_looked_at_to_the_end_is_told(void **state)
     (void) state;
     hosts[0].facts = "kernel 6.1 x86_64\nlate\n";
     assert_non_null(bad("doctor"));
+    for (size_t i = 0; i < findings.count; i++) {
+        const struct rg_finding *f = &findings.v[i];
+        if (strcmp(f->check, "mpi") == 0 || strcmp(f->check, "python") == 0 ||
+            strcmp(f->check, "gpu") == 0)
+            assert_string_equal(f->value, "not known");
+    }
     hosts[0].facts = "error no /proc\nend\n";
     assert_int_equal(bad("doctor")->level, RG_FINDING_FAIL);
 }
