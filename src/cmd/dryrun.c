@@ -149,7 +149,8 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, struct
 
     rg_buf_printf(text, "#!/bin/sh\n");
     print_map(plan, job, text);
-    for (int h = 0; rc == 0 && job->container.image && h < plan->nhosts; h++)
+    bool ours = job->container.image && !rg_container_by_slurm(&job->container);
+    for (int h = 0; rc == 0 && ours && h < plan->nhosts; h++)
         rc = print_container(plan, job, h, text, err);
     if (job->cwd) {
         rg_buf_printf(text, "cd ");

@@ -57,8 +57,8 @@ static int find(const char *command, const char *id, struct rg_slurm_record *ret
 
     if (r == 0)
         return 0;
-    return rg_fail_usage(command, "%s %s: no such job; it takes the number that reigen run --submit "
-                         "has printed", command, id);
+    return rg_fail_usage(command, "%s %s: no such job; it takes the number that reigen run "
+                         "--submit has printed", command, id);
 }
 
 /* --- status ----------------------------------------------------------------------------------- */

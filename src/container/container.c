@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool rg_container_by_slurm(const struct rg_container *container)
+{
+    return container->runtime && strcmp(container->runtime, "pyxis") == 0;
+}
+
 void rg_container_init(struct rg_container *container)
 {
     *container = (struct rg_container){ .pull = RG_PULL_MISSING, .inject = RG_INJECT_AUTO };

@@ -51,6 +51,9 @@ struct rg_container {
     struct rg_container_place place;
 };
 
+/* Slurm's plug-in pyxis makes it: for our agent it is as a host. */
+bool rg_container_by_slurm(const struct rg_container *container);
+
 void rg_container_init(struct rg_container *container);
 void rg_container_fini(struct rg_container *container);
 

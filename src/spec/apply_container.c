@@ -47,8 +47,8 @@ APPLY(image)
 
 APPLY(container_runtime)
 {
-    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "none",
-                                         NULL };
+    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "pyxis",
+                                         "none", NULL };
 
     for (size_t i = 0; words[i]; i++) {
         if (strcmp(words[i], value) == 0)
@@ -57,8 +57,8 @@ APPLY(container_runtime)
     const char *near = rg_str_nearest(value, words);
 
     return rg_error_set(err, EINVAL,
-                        "%s %s: give docker, podman, apptainer, singularity or none%s%s%s", what,
-                        value, near ? "; did you mean " : "", near ? near : "",
+                        "%s %s: give docker, podman, apptainer, singularity, pyxis or "
+                        "none%s%s%s", what, value, near ? "; did you mean " : "", near ? near : "",
                         near ? "?" : "");
 }
 
@@ -200,6 +200,9 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     if (!container->image && useless)
         return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image",
                             useless);
+    bool slurm = request->job.on && strcmp(request->job.on, "slurm") == 0;
+    if (container->image && rg_container_by_slurm(container) && !slurm)
+        return rg_error_set(err, EINVAL, "--container-runtime pyxis is Slurm's; say --on slurm, too");
     if (container->image && request->job.on && strcmp(request->job.on, "local") == 0)
         return rg_error_set(err, EINVAL, "--on local runs no containers; leave it out");
     return 0;

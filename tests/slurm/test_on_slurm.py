@@ -234,3 +234,41 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     assert 'ended' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     unknown = slurm.head.run([PROGRAMS.reigen, 'logs', '1'])
     assert unknown.returncode == 2 and 'no such job' in unknown.stderr
+
+
+# ------------------------------------------------------------------------------ pyxis
+
+FAKE_SRUN = r'''#!/bin/sh
+# As srun with the plug-in pyxis, which cannot be had here: puts down its options, and does without.
+for word; do case $word in
+--container-*) echo "$word" >>~/options; shift;;
+*) shift; set -- "$@" "$word";;
+esac; done
+exec /usr/bin/srun "$@"
+'''
+
+
+def test_pyxis_makes_the_containers_where_it_is_asked_to(slurm):
+    slurm.head.write('pyxis/srun', FAKE_SRUN, mode=0o755)
+    options = slurm.head.path('options')
+    done = run(slurm, '--container-runtime', 'pyxis', '--image', 'nvcr.io#some/image:1', '--mount',
+               '/data', '--mount', '/a:/b:ro', '--container-option=--container-remap-root',
+               inside=['-N2', '-n2'],
+               env={'PATH': f'{slurm.head.home()}/pyxis:/usr/local/bin:/usr/bin:/bin'})
+    try:
+        assert [rest[0] for _, rest in sorted(lines(done).items())] == ['node1', 'node2']
+        home = slurm.head.home()
+        assert options.read_text().splitlines() == [
+            '--container-image=nvcr.io#some/image:1',
+            f'--container-mounts={home}:{home},/data:/data,/a:/b:ro',
+            f'--container-workdir={home}', '--container-remap-root']
+    finally:
+        options.unlink(missing_ok=True)
+        slurm.head.path('pyxis/srun').unlink(missing_ok=True)
+
+
+def test_a_cluster_without_pyxis_is_told_so(slurm):
+    done = run(slurm, '--container-runtime', 'pyxis', '--image', 'x', inside=['-N1', '-n1'])
+    assert done.returncode == 69 and 'no pyxis' in done.stderr, done.stderr
+    done = run(slurm, '--container-runtime', 'pyxis', '--image', 'x', '--on', 'ssh')
+    assert done.returncode == 2 and '--on slurm' in done.stderr, done.stderr

@@ -53,6 +53,35 @@ static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)
     return r < 0 ? r : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
 }
 
+bool slurm_contains(const struct rg_job *job)
+{
+    return job->container.image && !rg_container_by_slurm(&job->container);
+}
+
+/* pyxis takes a list with commas, the directory of the caller first. */
+static int add_pyxis(const struct slurm *slurm, struct rg_strv *argv)
+{
+    const struct rg_container *container = &slurm->o.job->container;
+    rg_autobuf struct rg_buf mounts = RG_BUF_INIT;
+    int r = rg_strv_addf(argv, "--container-image=%s", container->image);
+
+    if (*slurm->cwd)
+        rg_buf_printf(&mounts, "%s:%s", slurm->cwd, slurm->cwd);
+    for (size_t i = 0; i < container->mounts.count; i++) {
+        const char *mount = container->mounts.v[i];
+        rg_buf_printf(&mounts, "%s%s", rg_buf_nbytes(&mounts) ? "," : "", mount);
+        if (!strchr(mount, ':'))
+            rg_buf_printf(&mounts, ":%s", mount);
+    }
+    if (r == 0)
+        r = rg_buf_status(&mounts);
+    if (r == 0 && rg_buf_nbytes(&mounts))
+        r = rg_strv_addf(argv, "--container-mounts=%s", rg_buf_text(&mounts));
+    if (r == 0 && *slurm->cwd)
+        r = rg_strv_addf(argv, "--container-workdir=%s", slurm->cwd);
+    return r < 0 || !container->options.count ? r : rg_strv_add_all(argv, container->options.v);
+}
+
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
@@ -79,6 +108,8 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
         r = rg_strv_addf(argv, "--ntasks=%d", step->nhosts);
     if (r == 0)
         r = add_nodes(step, argv);
+    if (r == 0 && step->slurm->o.job->container.image && !slurm_contains(step->slurm->o.job))
+        r = add_pyxis(step->slurm, argv);
     slurm_command_script(step->slurm, &script);
     if (r == 0)
         r = rg_buf_status(&script);
@@ -167,5 +198,5 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
                   "[ \"$c\" = boot ] || exit 0; [ -n \"$o\" ] && umask $o; "
                   "trap : TERM INT HUP; \"$f\" %s; "
                   "echo reigen-slurm end $?",
-                  slurm->o.job->container.image ? "contain" : "agent");
+                  slurm_contains(slurm->o.job) ? "contain" : "agent");
 }

@@ -145,6 +145,8 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 /* srun's environment: the caller's, without what would be options of srun, and without secrets. 0
  * or -ENOMEM. */
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env);
+/* Whether our agent makes the containers; else there are none, or pyxis makes them. */
+bool slurm_contains(const struct rg_job *job);
 /* srun's argument list. 0 or -ENOMEM. */
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv);
 /* What each task runs, for a Bourne shell. Appended to text. */

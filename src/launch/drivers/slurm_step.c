@@ -114,6 +114,8 @@ static const struct {
 } known[] = {
     { "Expired or invalid job", "the allocation is over; ask for a new one" },
     { "Invalid job id", "the allocation is over, or not yours; ask for a new one" },
+    { "unrecognized option '--container-image", "this cluster's Slurm has no pyxis; leave "
+      "--container-runtime pyxis out" },
     { "Invalid node name", "the allocation has no such node" },
     { "Requested node configuration is not available",
       "the allocation does not have these nodes, or not what --slurm-option asks for" },
@@ -229,7 +231,7 @@ static void send_boot(struct slurm_step *step)
     const struct slurm *slurm = step->slurm;
     struct rg_container container = slurm->o.job->container;
     char key[2 * RG_KEY_NBYTES + 1];
-    bool bare = !container.image;
+    bool bare = !slurm_contains(slurm->o.job);
 
     step->sent_boot = true;
     rg_key_format(slurm->o.key, key);

@@ -28,6 +28,47 @@ static void good_lines_are_understood_in_any_order(void **state)
     assert_int_equal(boot.link_write_fd, 1);
 }
 
+static void an_agent_that_calls_knows_where_and_as_whom(void **state)
+{
+    struct rg_agent_boot boot;
+    struct rg_error err = RG_ERROR_INIT;
+    char buf[16];
+
+    (void) state;
+    assert_int_equal(rg_agent_boot_parse("reigen-agent 1\njob j\nkey " KEY "\nplace $X\n"
+                                         "link dial $A:1,[::1]:2\nannounce n-1\n",
+                                         &boot, &err), 0);
+    assert_string_equal(boot.dial, "$A:1,[::1]:2");
+    assert_string_equal(boot.place, "$X");
+    assert_string_equal(boot.announce, "n-1");
+    assert_int_equal(boot.link_fd, -1);
+    assert_int_equal(rg_agent_boot_parse("reigen-agent 1\njob j\nkey " KEY "\nlink socket\n",
+                                         &boot, &err), 0);
+    assert_true(boot.silent && boot.link_fd == 0 && boot.link_write_fd == 1);
+    setenv("REIGEN_TEST_PLACE", "node1", 1);
+    assert_string_equal(rg_dial_expand("$REIGEN_TEST_PLACE", buf, sizeof(buf)), "node1");
+    assert_string_equal(rg_dial_expand("node2", buf, sizeof(buf)), "node2");
+    setenv("REIGEN_TEST_PLACE", "sixteen-characters", 1);
+    assert_string_equal(rg_dial_expand("$REIGEN_TEST_PLACE", buf, sizeof(buf)), "");
+    unsetenv("REIGEN_TEST_PLACE");
+    assert_string_equal(rg_dial_expand("$REIGEN_TEST_PLACE", buf, sizeof(buf)), "");
+}
+
+/* Nobody is at home at either address; the text says so of each. */
+static void a_call_that_reaches_nobody_tells_of_every_address(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    const uint8_t key[RG_KEY_NBYTES] = { 1 };
+
+    (void) state;
+    assert_true(rg_agent_dial("127.0.0.1:1,nonsense", "node1", key, &err) < 0);
+    assert_int_equal(err.exit_code, 69);
+    assert_contains(err.text, "127.0.0.1:1 (");
+    assert_contains(err.text, "nonsense (Invalid argument)");
+    assert_true(rg_agent_dial("127.0.0.1:1", "$REIGEN_TEST_PLACE", key, &err) < 0);
+    assert_contains(err.text, "$REIGEN_TEST_PLACE");
+}
+
 static void bad_lines_are_named_but_never_the_key(void **state)
 {
     static const struct {
@@ -43,6 +84,9 @@ static void bad_lines_are_named_but_never_the_key(void **state)
         { "link fd 2\n", "link fd" },
         { "link fd x\n", "link fd" },
         { "link tcp 3\n", "no line of" },
+        { "link dial \n", "link dial" },
+        { "place \n", "place" },
+        { "announce \n", "announce" },
         { "nonsense\n", "nonsense" },
     };
 
@@ -87,6 +131,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_lines_are_understood_in_any_order),
+        cmocka_unit_test(an_agent_that_calls_knows_where_and_as_whom),
+        cmocka_unit_test(a_call_that_reaches_nobody_tells_of_every_address),
         cmocka_unit_test(bad_lines_are_named_but_never_the_key),
         cmocka_unit_test(input_is_read_to_its_end_or_an_empty_line),
     };
