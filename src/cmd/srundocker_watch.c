@@ -18,7 +18,7 @@
 #define AGAIN_MS 2000   /* from the first SIGTERM to the second, which kills */
 #define CONNECT_MS 2000
 #define SILENCES_MAX 10 /* calls without an answer, one after the other: its computer is gone */
-#define BLIND_LOOKS 60  /* without a connection to watch, srun is called so seldom */
+#define BLIND_LOOKS 30  /* without a connection to watch, srun is called so seldom */
 #define TABLE_MAX (8u << 20)
 #define LINKS_MAX 64
 #define ESTABLISHED 0x1
@@ -28,7 +28,7 @@
  * hexadecimal. */
 struct line {
     char local[40], remote[40];
-    unsigned local_port, remote_port, state;
+    unsigned local_port, remote_port, state, uid;
 };
 
 struct watch {
@@ -54,8 +54,9 @@ static bool each_line(bool (*fn)(const struct line *line, void *arg), void *arg)
         if (rg_read_file(paths[i], TABLE_MAX, &text, NULL) < 0)
             continue;
         for (char *rest = text, *row; (row = strsep(&rest, "\n"));)
-            if (sscanf(row, " %*[^:]: %39[0-9A-F]:%x %39[0-9A-F]:%x %x", line.local,
-                       &line.local_port, line.remote, &line.remote_port, &line.state) == 5 &&
+            if (sscanf(row, " %*[^:]: %39[0-9A-F]:%x %39[0-9A-F]:%x %x %*s %*s %*s %u",
+                       line.local, &line.local_port, line.remote, &line.remote_port, &line.state,
+                       &line.uid) == 6 &&
                 fn(&line, arg))
                 return true;
     }
@@ -73,10 +74,12 @@ static bool listens(const struct line *line, void *arg)
     return line->state == LISTENING && line->local_port == watch.port;
 }
 
+/* slurmstepd connects with the user's rights. */
 static bool add_link(const struct line *line, void *arg)
 {
     (void) arg;
-    if (line->state == ESTABLISHED && is_sruns(line->remote) && watch.nlinks < LINKS_MAX) {
+    if (line->state == ESTABLISHED && is_sruns(line->remote) && line->uid == getuid() &&
+        watch.nlinks < LINKS_MAX) {
         watch.links[watch.nlinks][0] = line->local_port;
         watch.links[watch.nlinks++][1] = line->remote_port;
     }
