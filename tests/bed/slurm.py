@@ -15,7 +15,7 @@ GPU = '/run/gpu'
 
 
 class SlurmCluster(Cluster):
-    """A Cluster that Slurm runs: `nodes` nodes node1, node2, ... in the partition p, and `head`, the
+    """A Cluster that Slurm runs: nodes node1, node2, ... in the partition p, and `head`, the
     login node. alice has one home directory on all of them.
 
     gpus       made-up GPUs of each node, in Slurm's eyes only: /run/gpu0, /run/gpu1, ... Docker has

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thirteen ways in which the srun_docker.sh that this replaces went wrong; one test each, and right."""
+"""Thirteen ways in which the srun_docker.sh that this replaces went wrong: one test each."""
 import re
 import signal
 import time
@@ -196,7 +196,7 @@ def test_12_no_gpu_is_no_reason_for_no_ranks():
 
 
 def test_13_no_sshd_no_shared_home_no_scontrol_is_needed():
-    """The image has no ssh at all, each node has a home of its own, and scontrol is out of reach."""
+    """The image has no ssh, each node has a home of its own, and scontrol is out of reach."""
     with SlurmCluster(2, gpus=0, shared_home=False, dockerd=True, images=['debian']) as slurm:
         for node in slurm.nodes:
             node.write('job.sh', '#!/bin/sh\n$REIGEN_RSH node2 hostname\n'
