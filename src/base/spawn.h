@@ -39,9 +39,9 @@ struct rg_spawn {
  * another -errno; err names the program and the cause. */
 int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
 
-/* Take out of an environment what ties a process to the launcher that started it as one rank of many
- * (mpirun, srun, torchrun, horovodrun): for children that are ranks of another job, which would
- * take themselves for that rank. Cannot fail. */
+/* Take out of an environment what ties a process to the launcher that started it as one rank of
+ * many (mpirun, srun, torchrun, horovodrun): for children that are ranks of another job, which
+ * would take themselves for that rank. Cannot fail. */
 void rg_env_forget_launchers(struct rg_strv *env);
 
 /* What a wait status means: the exit code, or 128 + n for signal n. */

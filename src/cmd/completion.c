@@ -159,7 +159,8 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
             rg_buf_printf(text, "    %s) compadd %s; return ;;\n", c->name, c->completes);
     }
     rg_buf_printf(text,
-                  "    run | doctor) ;;\n    *) return ;;\n    esac\n    shift words\n    (( CURRENT-- ))\n"
+                  "    run | doctor) ;;\n    *) return ;;\n    esac\n"
+                  "    shift words\n    (( CURRENT-- ))\n"
                   "    _arguments -S \\\n");
     for (size_t i = 0; i < count; i++)
         rg_completion_each_name(text, &options[i], rg_completion_zsh_option);
@@ -182,8 +183,8 @@ static void fish_option(struct rg_buf *text, const char *name, const struct rg_o
                        : strcmp(rg_option_dashes(name), "-") == 0 ? "-o"
                                                                   : "-l";
 
-    rg_buf_printf(text, "complete -c reigen -n '__fish_seen_subcommand_from run doctor' %s %s", kind,
-                  name);
+    rg_buf_printf(text, "complete -c reigen -n '__fish_seen_subcommand_from run doctor' %s %s",
+                  kind, name);
     if (o->arg)
         rg_buf_printf(text, strcmp(c, "@file") == 0 ? " -r -F" : " -x");
     if (strcmp(c, "@dir") == 0)

@@ -27,8 +27,8 @@ enum rg_bind { RG_BIND_NONE, RG_BIND_CORE, RG_BIND_SOCKET };
 /* auto: with more than one rank; horovod: "[rank]<stdout>:" as horovodrun's, always */
 enum rg_tag { RG_TAG_AUTO, RG_TAG_ON, RG_TAG_OFF, RG_TAG_HOROVOD };
 enum rg_stdin { RG_STDIN_RANK, RG_STDIN_ALL, RG_STDIN_NONE };
-/* Who starts the ranks. auto: the user's own engine where the command is one (mpirun, mpiexec, ...),
- * else native. */
+/* Who starts the ranks. auto: the user's own engine where the command is one (mpirun, ...), else
+ * native. */
 enum rg_engine {
     RG_ENGINE_AUTO,
     RG_ENGINE_NATIVE,  /* our agents */
