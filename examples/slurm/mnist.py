@@ -2,7 +2,7 @@
 """MNIST for the examples beside this file: fetched or unpacked once per node, read by all ranks.
 
 The first rank of each node unpacks the files into a directory of that node. The others wait at a
-barrier of all ranks, so that nobody reads a file that is half written, and nothing is fetched twice.
+barrier of all ranks: nobody reads a file that is half written, and nothing is fetched twice.
 """
 import argparse
 import gzip

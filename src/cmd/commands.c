@@ -47,10 +47,11 @@ const struct rg_command rg_commands[] = {
       "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },
-    { "sshconfig", "[--dir DIR] [--port N] [--hosts 'PATTERN...'] [--ssh-dir DIR] [--dry-run]", NULL,
-      "Make what a real sshd in the containers of a Slurm job needs, in ~/mpisshconfig or DIR, a key "
-      "~/.ssh/id_rsa_mpi, and a block of ~/.ssh/config for these hosts (default: the nodes that "
-      "sinfo names). What is there stays. Also by the name create_mpisshconfig.sh.",
+    { "sshconfig", "[--dir DIR] [--port N] [--hosts 'PATTERN...'] [--ssh-dir DIR] [--dry-run]",
+      NULL,
+      "Make what a real sshd in the containers of a Slurm job needs, in ~/mpisshconfig or DIR, a "
+      "key ~/.ssh/id_rsa_mpi, and a block of ~/.ssh/config for these hosts (default: the nodes "
+      "that sinfo names). What is there stays. Also by the name create_mpisshconfig.sh.",
       rg_cmd_sshconfig },
     { "run-dock-asuser", "--container=IMAGE [OPTION...]", NULL,
       "A session in a container of Docker's in which you are who you are outside. Also by the name "

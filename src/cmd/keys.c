@@ -66,8 +66,8 @@ int rg_keys_public(const char *what, const char *path, char **ret_text, struct r
     int rc = file ? rg_read_file(file, FILE_MAX, &text, NULL) : -ENOMEM;
 
     if (rc < 0)
-        return rg_error_set(err, -rc, "%s: cannot read %s: %s (ssh-keygen -y -f %s prints it)", what,
-                            file ? file : path, strerror(-rc), path);
+        return rg_error_set(err, -rc, "%s: cannot read %s: %s (ssh-keygen -y -f %s prints it)",
+                            what, file ? file : path, strerror(-rc), path);
     size_t type = strcspn(text, " \n");
     size_t blank = strspn(text + type, " ");
     size_t blob = strcspn(text + type + blank, " \n");

@@ -52,8 +52,8 @@ static int no_memory(struct rg_error *err)
 /* The system's own directories are the image's in a container. */
 static bool can_mount(const char *dir)
 {
-    static const char *const system[] = { "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc",
-                                          "/run", "/sbin", "/sys", "/usr" };
+    static const char *const system[] = { "/bin",  "/boot", "/dev",  "/etc", "/lib", "/lib64",
+                                          "/proc", "/run",  "/sbin", "/sys", "/usr" };
 
     for (size_t i = 0; i < rg_array_len(system); i++) {
         size_t n = strlen(system[i]);

@@ -3,9 +3,9 @@
  * Files for a real sshd that an ordinary user runs in containers, and for the ssh that calls it.
  *
  * The server's directory, which all nodes see, holds host keys (rsa, ecdsa, ed25519), sshd_config,
- * ssh_config, moduli where the system has them, and known_hosts with one line per host key for every
- * host on the port: so clients can be strict without having seen a host before. The user's part is a
- * key id_rsa_mpi that may log in, and a block of ~/.ssh/config between two marks.
+ * ssh_config, moduli where the system has them, and known_hosts with one line per host key for
+ * every host on the port: so clients can be strict without having seen a host before. The user's
+ * part is a key id_rsa_mpi that may log in, and a block of ~/.ssh/config between two marks.
  *
  * What is there stays: keys are never replaced, and a second call with the same values changes
  * nothing. Two calls at once, from two nodes, agree by a lock in the directory.
@@ -33,17 +33,17 @@ struct rg_sshconfig {
 };
 
 /* The server's directory. 0; -ENOENT (exit code 69) when ssh-keygen is not here; -EINVAL for a path
- * that cannot be written into such a file; what a file operation or ssh-keygen failed with. What was
- * made before a failure stays. */
+ * that cannot be written into such a file; what a file operation or ssh-keygen failed with. What
+ * was made before a failure stays. */
 int rg_sshconfig_server(const struct rg_sshconfig *config, struct rg_error *err);
 
 /* The user's key, authorized_keys and block; errors as above, and -EFBIG for a ~/.ssh/config above
  * RG_SSHCONFIG_FILE_MAX. */
 int rg_sshconfig_user(const struct rg_sshconfig *config, struct rg_error *err);
 
-/* The text of ~/.ssh/config with the block in it: in the place of one that is there, else in front of
- * all, since ssh takes the first value it finds. old may be "". The caller's. 0; -EINVAL when old has
- * the first mark and not the second; -ENOMEM. */
+/* The text of ~/.ssh/config with the block in it: in the place of one that is there, else in front
+ * of all, since ssh takes the first value it finds. old may be "". The caller's. 0; -EINVAL when
+ * old has the first mark and not the second; -ENOMEM. */
 int rg_sshconfig_block(const struct rg_sshconfig *config, const char *old, char **ret_text,
                        struct rg_error *err);
 

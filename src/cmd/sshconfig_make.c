@@ -39,8 +39,8 @@ static int check_path(const char *path, struct rg_error *err)
     for (const char *p = path; *p; p++)
         if (strchr("\"%\\", *p) || (unsigned char) *p < ' ')
             return rg_error_set(err, EINVAL,
-                                WHAT ": %s: a path with quotes, backslashes or '%%' cannot stand in "
-                                "ssh's files; give another --dir", path);
+                                WHAT ": %s: a path with quotes, backslashes or '%%' cannot stand "
+                                "in ssh's files; give another --dir", path);
     return 0;
 }
 

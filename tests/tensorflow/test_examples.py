@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples that use TensorFlow and Keras learn the digits that come with them."""
+import os
 import re
+import subprocess
 
 import pytest
-from conftest import ROOT, run_ranks
+from conftest import LIMIT_S, ROOT, python_of, run_ranks
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -34,3 +36,17 @@ def test_the_advanced_example_goes_on_from_its_checkpoint(tmp_path):
     output = run_ranks('tf', 2, ROOT / 'examples/keras_mnist_advanced.py', '--epochs', '2',
                        *options)
     assert 'going on after 1 epochs' in output and accuracy(output) > max(0.75, first)
+
+
+def test_the_script_for_slurm_trains_on_two_hosts():
+    """As srun-docker starts it: once, with hostlist and np, which it gives to mpirun."""
+    path = f'{os.path.dirname(python_of("tf215"))}:{os.environ["PATH"]}'
+    done = subprocess.run(
+        [ROOT / '.venv/bin/reigen', 'run', '-H', 'localhost:1,127.0.0.2:1', '--engine', 'script',
+         '--', ROOT / 'examples/slurm/tensorflow_mnode/hvd_mnist_example.sh', '--epochs=1'],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        env={**os.environ, 'PATH': path, 'PYTHONPATH': str(ROOT / 'bindings/python'),
+             'OMP_NUM_THREADS': '1', 'TF_CPP_MIN_LOG_LEVEL': '3', 'CUDA_VISIBLE_DEVICES': '',
+             'PYTHONDONTWRITEBYTECODE': '1'})
+    found = re.search(r'^1 epochs: accuracy (0\.\d+) on 2 ranks$', done.stdout, re.M)
+    assert found and float(found[1]) > 0.8, done.stdout + done.stderr

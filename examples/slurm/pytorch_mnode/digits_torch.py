@@ -93,7 +93,7 @@ def join(device):
     return rank, size, local_rank
 
 
-# PyTorch 1.13 can hang at the end if one of gloo's threads is the last to hold a tensor of Python's.
+# PyTorch 1.13 can hang at the end if a thread of gloo's is the last to hold a tensor of Python's.
 _summed = []
 
 

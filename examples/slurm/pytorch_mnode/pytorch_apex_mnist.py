@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handwritten digits in mixed precision, on the nodes of a Slurm job.
 
-What Apex did is part of PyTorch now, and is used here: torch.autocast and GradScaler in the place of
-apex.amp, DistributedDataParallel in the place of apex.parallel's. --opt-level has Apex's values:
-O0 is float32 throughout, O1 and O2 compute in 16 bits where that is safe, O3 holds the parameters in
-16 bits, too; on CPUs it is as O2, since gloo does not add bfloat16. 16 bits are float16 on GPUs and
-bfloat16 on CPUs.
+What Apex did is part of PyTorch now, and is used here: torch.autocast and GradScaler in the place
+of apex.amp, DistributedDataParallel in the place of apex.parallel's. --opt-level has Apex's values:
+O0 is float32 throughout, O1 and O2 compute in 16 bits where that is safe, O3 holds the parameters
+in 16 bits, too; on CPUs it is as O2, since gloo does not add bfloat16. 16 bits are float16 on GPUs
+and bfloat16 on CPUs.
 """
 import os
 import sys

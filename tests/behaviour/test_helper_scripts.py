@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What srun_docker.sh's users have beside it: create_mpisshconfig.sh and run_dock_asuser.sh."""
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import built
+import pytest
+
+REIGEN = built.PROGRAMS.reigen
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def run(*argv, **options):
+    env = built.environment(**options.pop('env', {}))
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60,
+                          check=False, env=env, **options)
+
+
+def contents(folder):
+    return {str(p.relative_to(folder)): (p.stat().st_mode & 0o777, p.read_text())
+            for p in sorted(folder.rglob('*')) if p.is_file() and not p.is_symlink()}
+
+
+# ---------------------------------------------------------------------------- sshconfig
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    """A directory in which `server` and `user` were made, by the script's name."""
+    folder = tmp_path_factory.mktemp('ssh')
+    link = folder / 'create_mpisshconfig.sh'
+    link.symlink_to(REIGEN)
+    done = run(link, '--dir', folder / 'server', '--ssh-dir', folder / 'user', '--hosts',
+               'dgx*,hsw*')
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def sshconfig(folder, *words, **options):
+    return run(REIGEN, 'sshconfig', f'--dir={folder}/server', f'--ssh-dir={folder}/user', *words,
+               **options)
+
+
+def test_sshconfig_makes_keys_and_settings_that_todays_sshd_takes(made):
+    modes = {name: mode for name, (mode, _) in contents(made / 'server').items()}
+    keys = [f'ssh_host_{kind}_key' for kind in ('rsa', 'ecdsa', 'ed25519')]
+    for name in keys:
+        assert modes[name] == 0o600 and modes[f'{name}.pub'] == 0o644
+    for name in ('sshd_config', 'ssh_config', 'known_hosts'):
+        assert modes[name] == 0o644
+    assert (made / 'server').stat().st_mode & 0o077 == 0
+    text = (made / 'server/sshd_config').read_text()
+    for line in ('Port 12345', 'PermitRootLogin yes', 'StrictModes no', 'UsePAM no',
+                 *(f'HostKey "{made}/server/{name}"' for name in keys)):
+        assert line in text.splitlines(), text
+    done = run('/usr/sbin/sshd', '-T', '-f', made / 'server/sshd_config')
+    # Where sshd has never run as a service its directory is missing, which is no fault of ours.
+    assert done.returncode == 0 and 'port 12345\n' in done.stdout or \
+        'Missing privilege separation directory' in done.stderr, done.stderr
+
+
+def test_sshconfig_lets_the_user_in_and_tells_ssh_so(made):
+    user = contents(made / 'user')
+    assert {name: user[name][0] for name in ('id_rsa_mpi', 'authorized_keys', 'config')} == dict(
+        id_rsa_mpi=0o600, authorized_keys=0o600, config=0o600)
+    assert user['authorized_keys'][1].split()[:2] == user['id_rsa_mpi.pub'][1].split()[:2]
+    told = run('ssh', '-G', '-F', made / 'user/config', 'hsw07').stdout
+    for line in ('port 12345', f'identityfile {made}/user/id_rsa_mpi',
+                 f'userknownhostsfile {made}/server/known_hosts {made}/user/known_hosts'):
+        assert line in told.splitlines(), told
+    assert re.search('^stricthostkeychecking (yes|true)$', told, re.M), told
+    assert 'port 22\n' in run('ssh', '-G', '-F', made / 'user/config', 'elsewhere').stdout
+
+
+def test_sshconfig_changes_nothing_twice_and_nothing_in_a_dry_run(made):
+    before = contents(made)
+    done = sshconfig(made, '--hosts=dgx* hsw*')
+    assert done.returncode == 0 and 'made' not in done.stdout, done.stdout
+    assert contents(made) == before
+    done = sshconfig(made, '--hosts=other', '--port=7001', '--dry-run')
+    assert 'would have changed' in done.stdout and 'Host other\n    Port 7001' in done.stdout
+    assert contents(made) == before
+
+
+def test_sshconfig_keeps_what_others_wrote(made, tmp_path):
+    user, server = tmp_path / 'user', tmp_path / 'server'
+    user.mkdir()
+    server.mkdir()
+    # Keys take long to make.
+    for key in [*(made / 'server').glob('ssh_host_*'), *(made / 'user').glob('id_rsa_mpi*')]:
+        shutil.copy(key, tmp_path / key.parent.name)
+    (user / 'config').write_text('ServerAliveInterval 7\nHost x\n    Port 1\n')
+    (user / 'authorized_keys').write_text('ssh-rsa AAAA mine')
+    (server / 'sshd_config').write_text('mine\n')
+    for port in (7001, 7002):
+        assert sshconfig(tmp_path, '--hosts=n*', f'--port={port}').returncode == 0
+    text = (user / 'config').read_text()
+    assert text.count('Host n*') == 1 and 'Port 7002' in text and 'Port 7001' not in text
+    for host, port in (('n1', 7002), ('x', 1)):
+        told = run('ssh', '-G', '-F', user / 'config', host).stdout.splitlines()
+        assert f'port {port}' in told and 'serveraliveinterval 7' in told, told
+    assert len((user / 'authorized_keys').read_text().splitlines()) == 2
+    assert (server / 'sshd_config.old').read_text() == 'mine\n'
+    assert {line.split()[0] for line in (server / 'known_hosts').read_text().splitlines()} == \
+        {'[*]:7001', '[*]:7002'}
+
+
+def test_sshconfig_asks_slurm_how_its_nodes_are_called(tmp_path):
+    fake = tmp_path / 'sinfo'
+    fake.write_text('#!/bin/sh\nprintf "dgx%02d\\n" 1 2 3\necho hsw7\necho login\necho 9\n')
+    fake.chmod(0o755)
+    done = sshconfig(tmp_path, '--dry-run', env={'PATH': f'{tmp_path}:{os.environ["PATH"]}'})
+    assert 'Host dgx* hsw* login 9\n' in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('words, text', [
+    (['--port=22'], 'give a port that is free'),
+    (['--port=x'], '--port x'),
+    (['--hosts=a[1-3]'], "'[' cannot stand in a pattern"),
+    (['--hosts= '], 'no pattern'),
+    (['--dir=a"b'], 'quotes'),
+    (['--nonsense'], 'sshconfig --nonsense: unknown option'),
+    (['--dir'], 'sshconfig --dir: unknown option or missing value'),
+])
+def test_sshconfig_names_what_is_wrong(tmp_path, words, text):
+    done = run(REIGEN, 'sshconfig', f'--ssh-dir={tmp_path}/user', '--dry-run', *words)
+    assert done.returncode == 2 and text in done.stderr, done
+
+
+# ---------------------------------------------------------------------------- run-dock-asuser
+
+GPUS = ('NV_GPU', 'NVIDIA_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES', 'SLURM_JOB_GPUS',
+        'SLURM_STEP_GPUS')
+DOCKER = '''#!/bin/bash
+# What it was told, one line each; create gives an id, cp what the image has.
+printf '%s|' "$@" >>$LOG; echo >>$LOG
+case $1 in
+create) test -z "$FAIL" && echo 0123456789abcdef || { echo "name in use" >&2; exit 1; } ;;
+cp) case $2 in
+    *:/etc/passwd) printf 'root:x:0:0:root:/root:/bin/sh\\nimage:x:7:7::/:/bin/sh\\n' >"$3" ;;
+    *:/etc/group) printf 'imagegroup:x:7:\\n' >"$3" ;;
+    *) cp "$2/passwd" "$2/group" $KEEP/ ;;
+    esac ;;
+start) test "$2" != --attach || { trap 'exit 9' TERM; $START; } ;;
+exec) $START ;;
+esac
+'''
+
+
+@pytest.fixture
+def docker(tmp_path):
+    """Runs run_dock_asuser.sh with a docker that keeps what it is told; (result, lines)."""
+    for name in ('bin', 'keep', 'tmp', 'work'):
+        (tmp_path / name).mkdir()
+    (tmp_path / 'bin/docker').write_text(DOCKER)
+    (tmp_path / 'bin/docker').chmod(0o755)
+    (tmp_path / 'bin/run_dock_asuser.sh').symlink_to(REIGEN)
+    env = {'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'LOG': tmp_path / 'log', 'START': 'exit 5',
+           'KEEP': tmp_path / 'keep', 'TMPDIR': tmp_path / 'tmp', 'HOME': tmp_path, 'FAIL': ''}
+
+    def start(*words, **more):
+        return subprocess.Popen(
+            [tmp_path / 'bin/run_dock_asuser.sh', *words], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path / 'work',
+            env={k: v for k, v in built.environment(**env).items() if k not in GPUS} | more)
+
+    def lines():
+        log = tmp_path / 'log'
+        return [line[:-1].split('|') for line in log.read_text().splitlines()] \
+            if log.exists() else []
+
+    return start, lines, tmp_path
+
+
+def end(job):
+    out, err = job.communicate(timeout=60)
+    return subprocess.CompletedProcess(job.args, job.returncode, out, err)
+
+
+def test_a_command_runs_as_the_user_and_its_code_is_ours(docker):
+    start, lines, folder = docker
+    done = end(start('--container=IMG', '--noninteractive', '--datamnts=/opt,/srv', '--privileged',
+                     '--dockopts=-e "A=b c" --cap-add=IPC_LOCK', '--envlist=X,Y=1',
+                     '--dockcmd=./job.sh "two words"', '--epochs=5', '', '--dockname', 'mine'))
+    assert done.returncode == 5, done
+    create = lines()[0]
+    where = create.index('IMG')
+    assert create[where:] == ['IMG', './job.sh', 'two words', '--epochs=5', '']
+    for word in ('--name=mine', f'--user={os.getuid()}:{os.getgid()}', f'--env=HOME={folder}',
+                 f'--env=USER={USER}', f'--mount=type=bind,source={folder},target={folder}',
+                 '--mount=type=bind,source=/srv,target=/srv', f'--workdir={folder}/work',
+                 '--privileged', '--env=X', '--env=Y=1', '--network=host', '--cap-add=IPC_LOCK'):
+        assert word in create[:where], create
+    assert create[create.index('-e') + 1] == 'A=b c'
+    assert lines()[-2:] == [['start', '--attach', '--interactive', '0123456789abcdef'],
+                            ['rm', '-f', '-v', '0123456789abcdef']]
+    # Nothing is written where the user stands, and nothing stays.
+    assert list((folder / 'work').iterdir()) == [] and list((folder / 'tmp').iterdir()) == []
+
+
+def test_a_session_is_for_bash_and_takes_its_container_along(docker):
+    start, lines, _ = docker
+    done = end(start('--container', 'IMG', '--entrypoint=bash', '--bashinit=rc',
+                     '--workdir=default'))
+    assert done.returncode == 5, done
+    assert f'--name={USER}_dock' in lines()[0] and '--entrypoint=bash' in lines()[0]
+    assert '--tty' in lines()[0] and not [w for w in lines()[0] if w.startswith('--workdir')]
+    assert lines()[-3:] == [['start', '0123456789abcdef'],
+                            ['exec', '--interactive', '0123456789abcdef', 'bash', '--rcfile', 'rc'],
+                            ['rm', '-f', '-v', '0123456789abcdef']]
+
+
+@pytest.mark.parametrize('word, last', [('--daemon', 'start'), ('--keepalive', 'exec')])
+def test_a_container_that_is_to_stay_stays(docker, word, last):
+    start, lines, _ = docker
+    end(start('--container=IMG', word))
+    assert lines()[-1][0] == last
+
+
+def test_sigterm_reaches_the_command_and_the_container_is_removed(docker):
+    start, lines, _ = docker
+    job = start('--container=IMG', '--noninteractive', START='exec sleep 60')
+    deadline = time.monotonic() + 30
+    while not any(line[:2] == ['start', '--attach'] for line in lines()):
+        assert time.monotonic() < deadline and job.poll() is None
+        time.sleep(0.05)
+    job.send_signal(signal.SIGTERM)
+    done = end(job)
+    assert done.returncode in (9, 143) and lines()[-1][0] == 'rm', (done, lines())
+
+
+def test_docker_that_fails_is_named_and_nobody_elses_container_is_touched(docker):
+    start, lines, _ = docker
+    done = end(start('--container=IMG', FAIL='yes'))
+    assert done.returncode == 125 and 'name in use' in done.stderr and '--dockname' in done.stderr
+    assert [line[0] for line in lines()] == ['create']
+
+
+@pytest.mark.parametrize('words, text', [
+    ([], 'give --container=IMAGE'),
+    (['--container=I', '--daemon', '--noninteractive'], 'exclude each other'),
+    (['--container=I', '--daemon=yes'], '--daemon takes no value'),
+    (['--container'], "--container: its value is missing"),
+    (['--container='], "--container: its value is empty"),
+    (['--container=I', '--dockopts=-e "x'], '--dockopts'),
+])
+def test_run_dock_asuser_names_what_is_wrong(docker, words, text):
+    start, lines, _ = docker
+    done = end(start(*words))
+    assert done.returncode == 2 and text in done.stderr and lines() == [], done
+
+
+def test_no_docker_is_said(docker):
+    start, _, folder = docker
+    done = end(start('--container=IMG', PATH=str(folder)))
+    assert done.returncode == 69 and 'docker is not in PATH' in done.stderr, done
+
+
+def test_the_gpus_are_those_that_were_given(docker):
+    start, _, folder = docker
+    (folder / 'bin/nvidia-smi').write_text('#!/bin/sh\n')
+    (folder / 'bin/nvidia-smi').chmod(0o755)
+    for env, gpus in (({'NV_GPU': '2,3'}, '"device=2,3"'),
+                      ({'SLURM_STEP_GPUS': '1'}, '"device=1"'),
+                      ({'SLURM_JOB_GPUS': '0,1', 'NV_GPU': '1'}, '"device=1"')):
+        told = end(start('--container=IMG', '--dry-run', **env)).stdout
+        assert f"'--gpus={gpus}'" in told, (env, told)
+
+
+def test_help_comes_by_the_scripts_name(docker):
+    start, _, _ = docker
+    done = end(start('--help'))
+    assert done.returncode == 0 and '--noninteractive' in done.stdout and done.stderr == ''
