@@ -80,7 +80,9 @@ def test_what_a_busy_sshd_drops_is_tried_again(ssh, reigen):
 
 
 def test_one_that_stays_busy_is_named_when_the_time_is_over(ssh, reigen):
-    env = ssh('echo "Exceeded MaxStartups" >&2; exit 255')
+    """With the cause, also while a try is on its way, as the second one here is for ever."""
+    env = ssh('[ -e tried ] && exec sleep 1000; touch tried; '
+              'echo "Exceeded MaxStartups" >&2; exit 255')
     done = reigen('run', '--start-timeout', '2', '-H', 'a:1', '--', 'true', env=env)
     assert done.returncode == 124
     assert 'a (starting: trying again' in done.stderr and 'MaxStartups' in done.stderr, done.stderr

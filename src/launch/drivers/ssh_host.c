@@ -610,7 +610,8 @@ int ssh_host_start(struct ssh_host *host, struct rg_error *err)
     if (r < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "no pipes for it: %s",
                                  strerror(-r));
-    set_phase(host, RG_PHASE_STARTING, host->direct ? "" : "connecting by ssh");
+    if (host->tries == 1) /* later why it is tried again says more */
+        set_phase(host, RG_PHASE_STARTING, host->direct ? "" : "connecting by ssh");
     r = spawn(host, stdio_fd, stderr_fd, err);
     if (r < 0) {
         close_streams(host);
