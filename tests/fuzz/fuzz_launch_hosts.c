@@ -95,7 +95,8 @@ static void examine(const struct told *told, bool all_pairs)
             must(*rg_network_interface(network, h) || *rg_network_address(network, h));
     }
     struct rg_doctor_input input = { .hosts = hosts, .nhosts = HOSTS, .contained = all_pairs,
-                                     .network = network, .network_err = &err };
+                                     .network = network, .network_err = &err,
+                                     .required = &told->required };
     look_at_findings(&input, told);
     rg_network_destroy(network);
 }

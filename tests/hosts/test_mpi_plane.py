@@ -2,9 +2,7 @@
 """The user's own MPI moves the data: results of every operation against what they must be, over
 five real MPIs, on one host (where each rank stands for a host of its own) and between two."""
 import json
-import os
 import re
-import signal
 import subprocess
 
 import pytest
@@ -37,28 +35,12 @@ def variables(name, more):
     return ['env', *(f'{k}={v}' for k, v in values.items() if v is not None)]
 
 
-def start(command, env):
-    """To its end, or killed with all that it started: status 124."""
-    child = subprocess.Popen(command, env=env, text=True, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             start_new_session=True)
-    try:
-        out, err = child.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        out, err = child.communicate()
-        return subprocess.CompletedProcess(command, 124, out, f'killed after {LIMIT} s: {err}')
-    return subprocess.CompletedProcess(command, child.returncode, out, err)
-
-
 def run(name, nranks, program, *arguments, **more):
     """A program of tests/programs on this machine, to its end."""
     command = mpis.mpirun(name, nranks, *variables(name, {'REIGEN_PLANES': 'mpi', **more}),
                           str(PROGRAM / program), *map(str, arguments))
     env = {**mpis.ordinary_environment(), **mpis.environment(name)}
-    done = start(command, env)
-    # Open MPI 5 is known to hang now and then, whatever it starts.
-    return start(command, env) if done.returncode == 124 and name == 'openmpi5' else done
+    return mpis.run(name, command, env, LIMIT)
 
 
 def check_exact(done, nranks):
@@ -128,8 +110,8 @@ def test_ranks_that_are_each_a_world_of_their_own_do_not_use_mpi():
     env = {**mpis.ordinary_environment(), **mpis.environment('mpich4'),
            'REIGEN_AGENT': str(PROGRAMS.agent)}
     words = variables('mpich4', {'REIGEN_PLANES': 'tcp,mpi'})
-    done = start([str(w) for w in (PROGRAMS.reigen, 'run', '-np', '2', '--', *words,
-                                   PROGRAM / 'exact', '300')], env)
+    done = mpis.start([str(w) for w in (PROGRAMS.reigen, 'run', '-np', '2', '--', *words,
+                                        PROGRAM / 'exact', '300')], env, LIMIT)
     check_exact(done, 2)
     assert 'plane mpi' not in done.stdout
     assert 'rank 1 is rank 0 of 1 of MPI' in done.stderr, done.stderr
@@ -141,9 +123,10 @@ def test_horovods_recipe_for_mpi4py_holds(name, planes, end):
     words = ['env', f'REIGEN_PLANES={planes}']
     if planes == 'mpi':
         words += [f'REIGEN_MPI={library(name)}']
-    done = start(mpis.mpirun(name, 3, *words, '/usr/bin/python3',
-                             str(ROOT / 'tests/hosts/ranks/recipe.py'), *end),
-                 {**mpis.ordinary_environment(), **mpis.environment(name, beside=name)})
+    done = mpis.start(mpis.mpirun(name, 3, *words, '/usr/bin/python3',
+                                  str(ROOT / 'tests/hosts/ranks/recipe.py'), *end),
+                      {**mpis.ordinary_environment(), **mpis.environment(name, beside=name)},
+                      LIMIT)
     assert done.returncode == 0, done.stdout + done.stderr
     want = json.dumps({'threads': True, 'enabled': planes == 'mpi',
                        'sum': sum(3 + 3 * step for step in range(50))})
