@@ -34,6 +34,10 @@ static int parse_link(const char *rest, struct rg_agent_boot *boot, struct rg_er
 {
     int64_t n = 0;
 
+    /* The last line counts, whole. */
+    boot->dial[0] = '\0';
+    boot->silent = false;
+    boot->link_fd = boot->link_write_fd = -1;
     if (strcmp(rest, "stdio") == 0 || strcmp(rest, "socket") == 0) {
         boot->link_fd = 0;
         boot->link_write_fd = 1;

@@ -119,6 +119,8 @@ void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
 /* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
 void slurm_step_end(struct slurm_step *step);
+/* Take bytes of its standard output; a line that is too long is cut. */
+void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 

@@ -400,6 +400,20 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
         take_line(step, host, &line);
 }
 
+void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes)
+{
+    for (size_t i = 0; i < nbytes; i++) {
+        if (step->nline < sizeof(step->line) - 1)
+            step->line[step->nline++] = bytes[i];
+        if (bytes[i] != '\n')
+            continue;
+        step->line[step->nline - 1] = '\n';
+        step->line[step->nline] = '\0';
+        take_task_line(step, step->line, step->nline);
+        step->nline = 0;
+    }
+}
+
 static bool read_lines(struct slurm_step *step)
 {
     char bytes[4096];
@@ -412,16 +426,7 @@ static bool read_lines(struct slurm_step *step)
             rg_io_stop(&step->reader);
         return false;
     }
-    for (ssize_t i = 0; i < n; i++) {
-        if (step->nline < sizeof(step->line) - 1)
-            step->line[step->nline++] = bytes[i];
-        if (bytes[i] != '\n')
-            continue;
-        step->line[step->nline - 1] = '\n';
-        step->line[step->nline] = '\0';
-        take_task_line(step, step->line, step->nline);
-        step->nline = 0;
-    }
+    slurm_step_take(step, bytes, (size_t) n);
     return true;
 }
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tasks of a step say: a host is linked to one task at most, and is gone once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "launch/drivers/slurm_internal.h"
+
+#define HOSTS 3
+
+static int ngone[HOSTS];
+
+static void on_connected(void *arg, int host, int read_fd, int write_fd)
+{
+    (void) arg, (void) host, (void) read_fd, (void) write_fd;
+    abort(); /* not by words */
+}
+
+static void on_phase(void *arg, int host, int phase, const char *reason)
+{
+    (void) arg, (void) phase;
+    if (host < 0 || host >= HOSTS || !reason)
+        abort();
+}
+
+static void on_note(void *arg, int host, const char *text)
+{
+    (void) arg, (void) host;
+    if (strlen(text) > RG_PREAMBLE_LINE_MAX)
+        abort();
+}
+
+static void on_gone(void *arg, int host, const struct rg_error *err)
+{
+    (void) arg;
+    if (++ngone[host] > 1 || !err->errnum)
+        abort();
+}
+
+static const struct rg_driver_events events = { on_connected, on_phase, on_note, on_gone };
+
+static void check_tasks(const struct slurm *slurm, const struct slurm_step *step)
+{
+    for (int i = 0; i < HOSTS; i++) {
+        int task = slurm->hosts[i].task;
+        if (task >= HOSTS || (task >= 0 && step->tasks[task] != &slurm->hosts[i]))
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
+{
+    static struct rg_preamble preambles[HOSTS];
+    static struct slurm_step step;
+    static const char *const names[HOSTS] = { "node1", "node2", "n" };
+    struct slurm_host hosts[HOSTS] = { 0 }, *tasks[HOSTS] = { NULL };
+    struct rg_job job = { 0 };
+    struct rg_plan plan = { .nhosts = HOSTS };
+    struct slurm slurm = { .hosts = hosts, .steps = &step, .nsteps = 1, .door.fd = -1,
+                           .o = { .job = &job, .plan = &plan, .events = &events } };
+
+    memset(ngone, 0, sizeof(ngone));
+    memset(&step, 0, sizeof(step));
+    memset(preambles, 0, sizeof(preambles));
+    if (rg_loop_create(&slurm.o.loop) < 0)
+        return 0;
+    step.slurm = &slurm;
+    step.nhosts = HOSTS;
+    step.tasks = tasks;
+    step.in_fd = step.out_fd = step.err_fd = -1;
+    for (int i = 0; i < HOSTS; i++)
+        hosts[i] = (struct slurm_host){ .slurm = &slurm, .step = &step, .index = i,
+                                        .name = names[i], .task = -1,
+                                        .preamble = &preambles[i] };
+    slurm_step_take(&step, (const char *) data, nbytes / 2);
+    slurm_step_take(&step, (const char *) data + nbytes / 2, nbytes - nbytes / 2);
+    check_tasks(&slurm, &step);
+    rg_loop_run(slurm.o.loop); /* until no timer is left */
+    rg_buf_fini(&step.out);
+    rg_strv_fini(&slurm.notes);
+    rg_loop_destroy(slurm.o.loop);
+    return 0;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/slurm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "agent/dial.h"
+#include "launch/drivers/slurm_internal.h"
+#include "unit.h"
+
+static bool has(const struct rg_strv *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->v[i], text) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- the command line --------------------------------------------------------------------------- */
+
+static void sruns_options_are_not_taken_from_our_own_job(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    rg_job_init(&job);
+    setenv("SLURM_NTASKS", "7", 1);
+    setenv("SLURM_CONF", "/etc/slurm.conf", 1);
+    setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+    setenv("REIGEN_TEST_SECRET", "s", 1);
+    assert_int_equal(rg_strv_add(&job.share_env, "REIGEN_TEST_SECRET"), 0);
+    assert_int_equal(slurm_command_env(&job, &env), 0);
+    assert_null(rg_env_get(&env, "SLURM_NTASKS"));
+    assert_null(rg_env_get(&env, "REIGEN_TEST_SECRET"));
+    assert_string_equal(rg_env_get(&env, "SLURM_CONF"), "/etc/slurm.conf");
+    assert_string_equal(rg_env_get(&env, "SLURM_ARRAY_TASK_ID"), "3");
+    unsetenv("SLURM_NTASKS");
+}
+
+static void one_step_has_one_task_on_each_of_its_nodes(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    struct slurm_step steps[2] = { { .nhosts = 2, .group = -1 }, { .nhosts = 1, .group = 1 } };
+    struct slurm_host hosts[3] = { { .name = "a", .step = &steps[0] },
+                                   { .name = "b", .step = &steps[1] },
+                                   { .name = "c", .step = &steps[0] } };
+    struct rg_plan plan = { .nhosts = 3, .job_id = "r-1" };
+    struct slurm slurm = { .hosts = hosts, .o = { .job = &job, .plan = &plan },
+                           .agent_path = "/a'b/reigen-agent" };
+
+    (void) state;
+    rg_job_init(&job);
+    for (int i = 0; i < 2; i++) {
+        steps[i].slurm = &slurm;
+        strcpy(steps[i].job_id, "12");
+    }
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--jobid=12") && has(&argv, "--nodelist=a,c"));
+    assert_true(has(&argv, "--ntasks=2") && has(&argv, "--nodes=2") && has(&argv, "--overlap"));
+    const char *script = argv.v[argv.count - 1];
+    assert_string_equal(argv.v[argv.count - 2], "-c");
+    assert_contains(script, "f='/a'\\''b/reigen-agent'");
+    assert_contains(script, "\"$f\" agent;");
+    rg_strv_fini(&argv);
+    assert_int_equal(slurm_command_make(&steps[1], &argv), 0);
+    assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
+}
+
+/* --- the door ------------------------------------------------------------------------------------ */
+
+struct caller {
+    char address[32];
+    const char *place;
+    uint8_t key[RG_KEY_NBYTES];
+    int result;
+};
+
+static struct {
+    struct rg_loop *loop;
+    int nconnected, last;
+} seen;
+
+static void on_connected(void *arg, int host, int take_read_fd, int take_write_fd)
+{
+    (void) arg;
+    assert_int_equal(take_read_fd, take_write_fd);
+    seen.nconnected++;
+    seen.last = host;
+    close(take_read_fd);
+}
+
+static void *call(void *arg)
+{
+    struct caller *caller = arg;
+
+    caller->result = rg_agent_dial(caller->address, caller->place, caller->key, NULL);
+    if (caller->result >= 0)
+        close(caller->result);
+    return NULL;
+}
+
+static void stop(void *arg)
+{
+    rg_loop_stop(arg);
+}
+
+/* One call of an agent, while the loop runs for a while; its outcome. */
+static int try_to_call(struct slurm *slurm, const char *place, const uint8_t *key, unsigned ms)
+{
+    struct caller caller = { .place = place };
+    struct rg_timer timer = { 0 };
+    pthread_t thread;
+
+    snprintf(caller.address, sizeof(caller.address), "127.0.0.1:%d", slurm->door.port);
+    memcpy(caller.key, key, sizeof(caller.key));
+    pthread_create(&thread, NULL, call, &caller);
+    rg_timer_start(&timer, slurm->o.loop, ms, 0, stop, slurm->o.loop);
+    rg_loop_run(slurm->o.loop);
+    /* A caller that is not let in tries again: the door must be shut for it to give up. */
+    slurm_door_close(slurm);
+    pthread_join(thread, NULL);
+    assert_int_equal(slurm_door_open(slurm, NULL), 0);
+    return caller.result;
+}
+
+static void only_agents_of_the_job_get_in_and_each_once(void **state)
+{
+    static const struct rg_driver_events events = { .on_connected = on_connected };
+    static const uint8_t key[RG_KEY_NBYTES] = { 1 }, other[RG_KEY_NBYTES] = { 2 };
+    struct slurm_host hosts[2] = { { .name = "node1" }, { .name = "node2" } };
+    struct rg_plan plan = { .nhosts = 2 };
+    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+                           .o = { .plan = &plan, .events = &events, .key = key } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_true(try_to_call(&slurm, "node2", key, 1000) >= 0);
+    assert_int_equal(seen.nconnected, 1);
+    assert_int_equal(seen.last, 1);
+    assert_true(try_to_call(&slurm, "node1", other, 500) < 0);
+    assert_int_equal(seen.nconnected, 1);
+    try_to_call(&slurm, "node2", key, 500); /* proves itself, and is sent away */
+    try_to_call(&slurm, "node3", key, 500);
+    assert_int_equal(seen.nconnected, 1);
+    assert_true(try_to_call(&slurm, "node1", key, 1000) >= 0);
+    assert_int_equal(seen.nconnected, 2);
+    slurm_door_close(&slurm);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sruns_options_are_not_taken_from_our_own_job),
+        cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
+        cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
