@@ -170,14 +170,17 @@ def test_host_that_does_not_answer_is_named_when_the_time_is_over(hosts):
 
 
 def test_host_that_answers_late_is_waited_for(hosts):
-    hosts[3].stop_sshd()
+    hosts[3].block(22)
     job = start(hosts[1], '-H', 'node2:1,node3:1', '-v', '-v', '--', 'hostname')
     try:
+        said = ''
         for line in job.stderr:
-            if 'node3' in line and 'trying again' in line:
+            said += line
+            if 'node2' in line and 'ready' in line:
                 break
+        assert 'node3' in said and 'connecting by ssh' in said, said
     finally:
-        hosts[3].start_sshd()
+        hosts[3].unblock(22)
     out, err = job.communicate(timeout=READY)
     assert job.returncode == 0 and 'node3' in out, err
 
