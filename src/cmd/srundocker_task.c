@@ -67,7 +67,7 @@ static int open_box(const struct rg_slurm_allocation *step)
 /* Whether the next datagram is there, and of our own user. */
 static bool read_box(int fd)
 {
-    char word[sizeof over], control[CMSG_SPACE(sizeof(struct ucred))];
+    char word[sizeof over + 1], control[CMSG_SPACE(sizeof(struct ucred))];
     struct iovec iov = { word, sizeof word };
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
                               .msg_controllen = sizeof control };

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tasks of `srun reigen srun-docker` say to each other, without Slurm."""
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+
+from built import PROGRAMS, environment
+
+LIMIT = 60
+LINE = [PROGRAMS.reigen, 'srun-docker', '--container=image', '--script=./job.sh']
+
+
+def step(job, task, **more):
+    """The environment of a task in a step of two tasks on one node."""
+    return environment(SLURM_JOB_ID=job, SLURM_STEP_ID=0, SLURM_PROCID=task, SLURM_LOCALID=task,
+                       SLURM_NODEID=0, SLURM_NTASKS=2, SLURM_STEP_NODELIST='here',
+                       SLURM_JOB_NODELIST='here', SLURM_STEP_TASKS_PER_NODE='2',
+                       SLURMD_NODENAME='here', **more)
+
+
+def job_number():
+    return 1 + secrets.randbelow(2**31)
+
+
+def wait_start(process, job):
+    """Until the task listens."""
+    name = f'@reigen-slurm-{job}-0-task-1'
+    deadline = time.monotonic() + LIMIT
+    while not any(line.split()[-1] == name for line in open('/proc/net/unix', encoding='utf-8')):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.02)
+
+
+def start(job):
+    process = subprocess.Popen(LINE, env=step(job, 1), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_start(process, job)
+    return process
+
+
+def release(job):
+    subprocess.run([PROGRAMS.reigen, 'srun-docker', '--reigen-release', str(job), '0', 'here=2'],
+                   env=environment(SLURMD_NODENAME='here'), check=True, timeout=LIMIT)
+
+
+def ended(process):
+    out, err = process.communicate(timeout=LIMIT)
+    assert (out, err) == (b'', b'')
+    return process.returncode
+
+
+def agent(job):
+    """The socket that the job's agent holds on each node."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f'\0reigen-slurm-{job}-0')
+    listener.listen()
+    listener.settimeout(LIMIT)
+    return listener
+
+
+def test_a_task_waits_through_signals_and_input_until_it_is_told_of_the_end():
+    job = job_number()
+    process = start(job)
+    try:
+        for sig in (signal.SIGUSR1, signal.SIGHUP, signal.SIGINT):
+            process.send_signal(sig)
+        # More than a pipe holds: somebody reads it.
+        process.stdin.write(b'x' * (1 << 20))
+        process.stdin.flush()
+        assert process.poll() is None
+        release(job)
+        assert ended(process) == 0
+    finally:
+        process.kill()
+
+
+def test_a_task_ends_soon_after_the_agent_of_its_node():
+    job = job_number()
+    listener = agent(job)
+    process = start(job)
+    try:
+        connection, _ = listener.accept()
+        assert process.poll() is None
+        connection.close()
+        listener.close()
+        assert ended(process) == 0
+    finally:
+        process.kill()
+
+
+def test_a_task_that_is_told_to_end_waits_for_its_agent_only():
+    job = job_number()
+    listener = agent(job)
+    process = start(job)
+    try:
+        connection, _ = listener.accept()
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert process.poll() is None
+        connection.close()
+        listener.close()
+        assert ended(process) == 0
+    finally:
+        process.kill()
+
+
+def test_words_of_others_do_not_end_a_task():
+    job = job_number()
+    process = start(job)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            for word in (b'', b'over', b'over\0\0', b'x' * 100):
+                stranger.sendto(word, f'\0reigen-slurm-{job}-0-task-1')
+        time.sleep(0.3)
+        assert process.poll() is None
+        if os.geteuid() == 0:
+            subprocess.run(['setpriv', '--reuid=65534', '--clear-groups', PROGRAMS.python, '-c',
+                            'import socket\n'
+                            's = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n'
+                            f's.sendto(b"over\\0", "\\0reigen-slurm-{job}-0-task-1")'],
+                           check=True, timeout=LIMIT)
+            time.sleep(0.3)
+            assert process.poll() is None
+        release(job)
+        assert ended(process) == 0
+    finally:
+        process.kill()
+
+
+def test_a_wrong_command_line_is_told_by_the_first_task_alone():
+    for task, silent in ((0, False), (1, True)):
+        done = subprocess.run(LINE[:3], env=step(job_number(), task), capture_output=True,
+                              text=True, timeout=LIMIT)
+        assert done.returncode == 2
+        assert ('--script is missing' in done.stderr) != silent, done.stderr
+
+
+def test_help_is_not_stopped_by_anything_else_on_the_line():
+    done = subprocess.run([*LINE[:2], '--slots_per_node=2', '--help'], capture_output=True,
+                          text=True, timeout=LIMIT)
+    assert done.returncode == 0 and '--slots_per_node=N' in done.stdout
