@@ -2,6 +2,7 @@
 """What it is all for: an ordinary user trains on several hosts, in an image that knows nothing."""
 import json
 
+import mpis
 import pytest
 from bed import Node
 from built import PROGRAMS
@@ -30,3 +31,31 @@ def test_an_ordinary_user_trains_on_several_hosts_in_an_image_without_sshd(clean
     assert len(made) >= 2
     assert {(p.stat().st_uid, p.stat().st_gid) for p in made} == {(2001, 2001)}
     first.run(['rm', '-rf', 'work'], check=True)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('name', ['openmpi5', 'mpich5', 'impi'])
+def test_the_users_mpi_starts_the_same_job_in_the_same_image(clean4, name):
+    """The MPI is mounted; the image has none, and no sshd. (Open MPI 4: test_engines.py.)"""
+    first, second = clean4[1], clean4[2]
+    for node in (first, second):  # MPICH wants the directory on all hosts
+        node.run(['mkdir', '-p', 'work'], check=True)
+    prefix = mpis.prefix(name)
+    # A prefix may be a virtual environment with a python of its own.
+    words = ['reigen run -H node1:1,node2:1 --timeout 150', f'--image trainer --mount {prefix}',
+             f'-x PATH={prefix}/bin:/usr/local/bin:/usr/bin:/bin -- mpirun /usr/bin/python',
+             '/examples/pytorch_mnist.py --epochs 1 --batch-size 256 --out model',
+             '--report report.json']
+    for attempt in range(2):  # Open MPI 5 hangs now and then (docs/mpi.md)
+        done = first.run([PROGRAMS.reigen, *' '.join(words).split()[1:]], cwd=f'{HOME}/work',
+                         timeout=180)
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0, (attempt, done.stdout + done.stderr)
+    report = json.loads(first.path('work/report.json').read_text())
+    assert [rank['rank'] for rank in report['ranks']] == [0, 1], report
+    assert report['epochs'][-1]['accuracy'] > 0.5, report
+    made = list(first.path('work').rglob('*'))
+    assert {(p.stat().st_uid, p.stat().st_gid) for p in made} == {(2001, 2001)}
+    for node in (first, second):
+        node.run(['rm', '-rf', 'work'], check=True)
