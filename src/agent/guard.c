@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/proctree.h"
 #include "base/spawn.h"
@@ -71,9 +72,20 @@ static _Noreturn void guard(pid_t agent, const sigset_t *signals)
     _exit(rg_status_code(status));
 }
 
+/* Who kills the guard's process group, as Slurm's proctrack/pgid does, then leaves one of us to
+ * clear up: the agent, to which the guard's death is a request to stop. */
+static void leave_group(pid_t parent)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (getppid() != parent)
+        raise(SIGTERM);
+}
+
 int rg_guard_enter(void *boot_secret, unsigned long nbytes)
 {
     sigset_t signals, before;
+    pid_t parent = getpid();
 
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return -errno;
@@ -89,6 +101,8 @@ int rg_guard_enter(void *boot_secret, unsigned long nbytes)
         guard(agent, &signals);
     }
     int r = agent < 0 ? -errno : 0;
+    if (agent == 0)
+        leave_group(parent);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return r;
 }

@@ -3,7 +3,8 @@
  * A process that outlives the agent. Where the agent was started over ssh nobody is left there to
  * clear up should it be killed, nor to say how it ended; the guard is its parent, a subreaper, and
  * does both. In a container the agent is process 1, and on the launcher's own computer the launcher
- * is its parent: no guard is needed there.
+ * is its parent: no guard is needed there. The two are in different process groups, and the agent
+ * stops, as for SIGTERM, when its guard dies.
  *
  * Thread rule: main thread, before any other.
  */

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour'), str(TESTS / 'hosts')]
+sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour'), str(TESTS / 'hosts'),
+                str(TESTS / 'slurm')]
 
 from bed import SlurmCluster  # noqa: E402 (needs the path above)
+from jobs import clean_up  # noqa: E402
 
 
 TIME_LIMIT = 180
@@ -54,16 +56,3 @@ def finish(cluster):
         cluster.wait_idle(timeout=30)
     finally:
         clean_up(cluster)
-
-
-def clean_up(cluster):
-    """So that one test's failure is not another's: end what is left on the nodes."""
-    if cluster.squeue():
-        cluster.cancel_all()
-    for node in cluster.hosts:
-        pids = [str(pid) for pid in node.processes()]
-        if pids:
-            node.run(['kill', '-KILL', *pids], user='root')
-        left = node.containers() if node.dockerd else []
-        if left:
-            node.docker('rm', '-f', *left)

@@ -72,3 +72,16 @@ def seconds_until_gone(nodes, limit=GONE + SLACK):
             return took
         assert took < limit, f'left after {took:.1f} s:\n' + '\n'.join(left)
         time.sleep(0.05)
+
+
+def clean_up(cluster):
+    """So that one test's failure is not another's: end what is left on the nodes."""
+    if cluster.squeue():
+        cluster.cancel_all()
+    for node in cluster.hosts:
+        pids = [str(pid) for pid in node.processes()]
+        if pids:
+            node.run(['kill', '-KILL', *pids], user='root')
+        left = node.containers() if node.dockerd else []
+        if left:
+            node.docker('rm', '-f', *left)

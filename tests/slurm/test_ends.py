@@ -8,7 +8,7 @@ import pytest
 from bed import SlurmCluster
 
 from built import PROGRAMS
-from jobs import READY, end, seconds_until_gone, srun_docker, start, wait_for, write_script
+from jobs import clean_up, end, seconds_until_gone, srun_docker, start, wait_for, write_script
 
 PROCTRACKS = ['linuxproc', 'pgid', 'cgroup']
 # A rank with a child that has left its process group and session, and no thought of ending.
@@ -65,7 +65,7 @@ def end_all(cluster, job):
     """After the test: what it has not ended."""
     if job.poll() is None:
         job.kill_all()
-    cluster.cancel_all()
+    clean_up(cluster)
 
 
 # ---------------------------------------------------------------------------- scancel
