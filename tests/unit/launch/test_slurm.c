@@ -19,7 +19,7 @@ static bool has(const struct rg_strv *list, const char *text)
     return false;
 }
 
-/* --- the command line --------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 static void sruns_options_are_not_taken_from_our_own_job(void **state)
 {
@@ -71,7 +71,7 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
 }
 
-/* --- the door ------------------------------------------------------------------------------------ */
+/* --- the door --------------------------------------------------------------------------------- */
 
 struct caller {
     char address[32];
