@@ -37,6 +37,10 @@ RECIPES = {
     'trainer': 'FROM {debian}\nRUN ' + APT.format(
         'python3 python-is-python3 python3-torch python3-numpy') +
         '\nCOPY examples/ /examples/\n',
+    # Its first step is trainer's; what srun_docker.sh's examples ask of an image.
+    'mnode': 'FROM {debian}\nRUN ' + APT.format(
+        'python3 python-is-python3 python3-torch python3-numpy') +
+        '\nRUN ' + APT.format('openmpi-bin openssh-client pdsh procps') + '\n',
     'mpich': 'FROM {debian}\nRUN ' + APT.format(
         'python3-minimal openssh-client mpich procps iproute2') + '\n',
     # No shell, no package manager: an interpreter and what it loads.
