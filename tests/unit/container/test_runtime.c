@@ -129,6 +129,20 @@ static void docker_leaves_a_named_user_to_the_image(void **state)
           "--mount=type=bind,source=/t/run,target=/reigen/run " END);
 }
 
+/* Removed by its id: another container may come to have the name. */
+static void docker_gives_a_container_the_name_that_the_user_chose(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("docker");
+
+    container->name = strdup("mine");
+    check(&rg_container_docker, container, &host,
+          "docker run --rm --pull=never --log-driver=none --no-healthcheck "
+          "--entrypoint=/reigen/bin/reigen-agent --name=mine --cidfile=/t/bin/../cid "
+          "--label=reigen.job=j --label=reigen.user=1000 --label=reigen.launcher=h:1:2 "
+          "--network=host --shm-size=1024 " USER "--group-add=27 --group-add=999 " MOUNTS END);
+}
+
 static void docker_counts_gpus(void **state)
 {
     static const char *const values[][2] = { { "all", "--gpus=all" }, { "2", "--gpus=2" },
@@ -273,6 +287,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(docker_takes_all_options, make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_leaves_a_named_user_to_the_image, make_container,
                                         free_container),
+        cmocka_unit_test_setup_teardown(docker_gives_a_container_the_name_that_the_user_chose,
+                                        make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_counts_gpus, make_container, free_container),
         cmocka_unit_test_setup_teardown(podman_keeps_ids_without_root, make_container,
                                         free_container),
