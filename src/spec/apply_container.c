@@ -202,7 +202,8 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
                             useless);
     bool slurm = request->job.on && strcmp(request->job.on, "slurm") == 0;
     if (container->image && rg_container_by_slurm(container) && !slurm)
-        return rg_error_set(err, EINVAL, "--container-runtime pyxis is Slurm's; say --on slurm, too");
+        return rg_error_set(err, EINVAL,
+                            "--container-runtime pyxis is Slurm's; say --on slurm, too");
     if (container->image && request->job.on && strcmp(request->job.on, "local") == 0)
         return rg_error_set(err, EINVAL, "--on local runs no containers; leave it out");
     return 0;

@@ -8,6 +8,7 @@ from bed import Node
 from built import PROGRAMS
 
 HOME = Node.home()
+USERS_IMAGE = 'uber/horovod:0.12.1-tf1.8.0-py3.5'  # such names users have; here it is trainer
 
 
 @pytest.mark.timeout(400)
@@ -40,9 +41,11 @@ def test_the_users_mpi_starts_the_same_job_in_the_same_image(clean4, name):
     first, second = clean4[1], clean4[2]
     for node in (first, second):  # MPICH wants the directory on all hosts
         node.run(['mkdir', '-p', 'work'], check=True)
+        node.docker('tag', 'trainer', USERS_IMAGE)
     prefix = mpis.prefix(name)
     # A prefix may be a virtual environment with a python of its own.
-    words = ['reigen run -H node1:1,node2:1 --timeout 150', f'--image trainer --mount {prefix}',
+    words = ['reigen run -H node1:1,node2:1 --timeout 150', f'--image {USERS_IMAGE}',
+             f'--mount {prefix}',
              f'-x PATH={prefix}/bin:/usr/local/bin:/usr/bin:/bin -- mpirun /usr/bin/python',
              '/examples/pytorch_mnist.py --epochs 1 --batch-size 256 --out model',
              '--report report.json']
