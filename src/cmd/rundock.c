@@ -140,8 +140,8 @@ static void block_signals(sigset_t *set)
     sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-/* Wait for a child; what we are told, it is told. What a terminal sends, it has itself. ret_signal
- * gets the last signal, if one came. Returns the exit code. */
+/* Wait for a child; what we are told, it is told. What a terminal sends, it has itself, and decides
+ * what comes of it. ret_signal gets the last signal that we were told. Returns the exit code. */
 static int wait_child(pid_t pid, const sigset_t *set, int *ret_signal)
 {
     siginfo_t info;
@@ -156,9 +156,10 @@ static int wait_child(pid_t pid, const sigset_t *set, int *ret_signal)
         int signo = sigwaitinfo(set, &info);
         if (signo <= 0 || signo == SIGCHLD)
             continue;
+        if (info.si_code > 0)
+            continue;
         *ret_signal = signo;
-        if (info.si_code <= 0)
-            kill(pid, signo);
+        kill(pid, signo);
     }
 }
 

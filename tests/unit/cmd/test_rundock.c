@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The passwd and group files of a container that runs as the caller, and the block of ~/.ssh/config:
- * texts from texts. */
+/* The passwd and group files of a container that runs as the caller, and the block of
+ * ~/.ssh/config: texts from texts. */
 #include <string.h>
 
 #include "cmd/rundock.h"
