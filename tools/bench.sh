@@ -17,3 +17,5 @@ fi
 tools/deps.sh hosts
 /usr/bin/python3 bench/hosts.py --write
 /usr/bin/python3 bench/engines.py --ssh --write
+tools/deps.sh slurm
+/usr/bin/python3 bench/slurm.py --write
