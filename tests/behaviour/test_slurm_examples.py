@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of examples/slurm, as srun-docker would start them: once, on the first of two hosts,
-with hostlist and np. Two names of this computer make two hosts."""
+with hostlist and np. Two names of this computer make two hosts; tests/slurm has all of them on
+simulated nodes."""
 import functools
 import gzip
 import http.server
@@ -19,7 +20,7 @@ PYTORCH = EXAMPLES / 'pytorch_mnode'
 HOSTS = 'localhost:2,127.0.0.2:1'
 LIMIT_S = 240
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope='module')
@@ -49,8 +50,6 @@ def script(name, *words, expect=0):
 
 @pytest.mark.parametrize('name, words', [
     ('pytorch_hvd_mnist_example.sh', ()),
-    ('pytorch_dist_mnist_example.sh', ()),
-    ('pytorch_apex_mnist_example.sh', ()),
     ('pytorch_apex_mnist_example_pdsh.sh', ('--opt-level=O3',)),
 ])
 def test_an_example_trains_on_all_ranks_for_as_many_epochs_as_asked(digits, tmp_path, name, words):
