@@ -47,11 +47,12 @@ const struct rg_command rg_commands[] = {
       "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },
-    { "sshconfig", "[--dir DIR] [--port N] [--hosts 'PATTERN...'] [--ssh-dir DIR] [--dry-run]",
+    { "sshconfig", "[--dir DIR] [--port N] [OPTION...]",
       NULL,
       "Make what a real sshd in the containers of a Slurm job needs, in ~/mpisshconfig or DIR, a "
-      "key ~/.ssh/id_rsa_mpi, and a block of ~/.ssh/config for these hosts (default: the nodes "
-      "that sinfo names). What is there stays. Also by the name create_mpisshconfig.sh.",
+      "key ~/.ssh/id_rsa_mpi in --ssh-dir, and a block of its config for --hosts 'PATTERN...' "
+      "(default: the nodes that sinfo names); --dry-run only says so. What is there stays. Also by "
+      "the name create_mpisshconfig.sh.",
       rg_cmd_sshconfig },
     { "run-dock-asuser", "--container=IMAGE [OPTION...]", NULL,
       "A session in a container of Docker's in which you are who you are outside. Also by the name "

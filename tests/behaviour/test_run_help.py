@@ -58,7 +58,7 @@ def test_bash_completes_commands_options_and_values(reigen, tmp_path):
     def complete(*words):
         return complete_bash(reigen, tmp_path, 'reigen', *words)
 
-    assert complete('ru') == ['run']
+    assert complete('ru') == ['run', 'run-dock-asuser']
     assert complete('run', '--out') == ['--output-dir', '--output-filename']
     assert complete('run', '--bind-to', '') == ['none', 'core', 'socket']
     assert complete('run', '-np', '2', 'python', 'tr') == ['train.py']
