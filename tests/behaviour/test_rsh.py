@@ -20,7 +20,7 @@ name = '\0' + os.environ['REIGEN_AGENT_SOCKET'][1:]
 text = lambda s: struct.pack('<I', len(s)) + s
 def dial(*frames):
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(10)
+    s.settimeout(60)
     s.connect(name)
     try:
         for kind, payload in frames:
