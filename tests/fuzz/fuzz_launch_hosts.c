@@ -103,11 +103,13 @@ static void examine(const struct told *told, bool all_pairs)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
-    rg_autofree char *text = strndup((const char *) data, nbytes);
+    rg_autofree char *text = malloc(nbytes + 1);
     struct told told = { .facts = RG_BUF_INIT };
 
     if (!text)
         return 0;
+    memcpy(text, data, nbytes);
+    text[nbytes] = '\0';
     read_lines(text, &told);
     rg_buf_text(&told.facts);
     examine(&told, false);
