@@ -21,7 +21,6 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def pytest_generate_tests(metafunc):
-    # Under proctrack/cgroup a cancelled job's ranks are known to live until Slurm kills them.
     if 'tracked' in metafunc.fixturenames:
         metafunc.parametrize('tracked', metafunc.config.getoption('--proctracks').split(','),
                              indirect=True, scope='module')

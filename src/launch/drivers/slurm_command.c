@@ -196,7 +196,10 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
                   "if [ -z \"$f\" ] && [ \"$a\" = $m ]; then IFS=:; take $b; unset IFS; "
                   "else head -c $b >/dev/null; fi; done; "
                   "[ \"$c\" = boot ] || exit 0; [ -n \"$o\" ] && umask $o; "
-                  "trap : TERM INT HUP; \"$f\" %s; "
-                  "echo reigen-slurm end $?",
+                  /* proctrack/cgroup signals nobody but the task itself, which is this shell. */
+                  "exec 3<&0; \"$f\" %s <&3 3<&- & p=$!; exec 3<&-; "
+                  "trap \"kill $p\" TERM INT HUP; "
+                  "while wait $p; r=$?; kill -0 $p 2>/dev/null; do :; done; "
+                  "echo reigen-slurm end $r",
                   slurm_contains(slurm->o.job) ? "contain" : "agent");
 }
