@@ -65,7 +65,7 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     const char *script = argv.v[argv.count - 1];
     assert_string_equal(argv.v[argv.count - 2], "-c");
     assert_contains(script, "f='/a'\\''b/reigen-agent'");
-    assert_contains(script, "\"$f\" agent;");
+    assert_contains(script, "\"$f\" agent <&3");
     rg_strv_fini(&argv);
     assert_int_equal(slurm_command_make(&steps[1], &argv), 0);
     assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
