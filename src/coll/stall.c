@@ -83,6 +83,12 @@ static uint64_t owed(const struct rg_view *view, uint32_t id)
     return 0;
 }
 
+/* Whoever offers something notes the time by himself, maybe later than now was taken. */
+static uint64_t age_ns(uint64_t now, uint64_t since_ns)
+{
+    return now > since_ns ? now - since_ns : 0;
+}
+
 /* Note what waits since when; the longest wait. */
 static uint64_t look(struct rg_stall *stall, const struct rg_view *view, uint64_t now)
 {
@@ -96,10 +102,10 @@ static uint64_t look(struct rg_stall *stall, const struct rg_view *view, uint64_
             seen->epoch = epoch;
             seen->since_ns = now;
         }
-        if (epoch && now - seen->since_ns > longest)
-            longest = now - seen->since_ns;
-        if (seen->offered && now - seen->offered_ns > longest)
-            longest = now - seen->offered_ns;
+        if (epoch && age_ns(now, seen->since_ns) > longest)
+            longest = age_ns(now, seen->since_ns);
+        if (seen->offered && age_ns(now, seen->offered_ns) > longest)
+            longest = age_ns(now, seen->offered_ns);
     }
     for (int r = 0; stall->ranks && r < view->n; r++) {
         uint64_t n = atomic_load(&view->rows[r].nsubmitted);
@@ -168,7 +174,7 @@ static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint6
         rg_buf_printf(out, "; it has submitted nothing yet");
     else
         rg_buf_printf(out, "; it last submitted %s, about %llu s ago", view->entries[last - 1].key,
-                      (unsigned long long) ((now - stall->ranks[r].since_ns) / RG_NS_PER_S));
+                      (unsigned long long) (age_ns(now, stall->ranks[r].since_ns) / RG_NS_PER_S));
 }
 
 /* "2: [allreduce.a, allreduce.b]" for each rank of this node that others wait for. */
@@ -185,7 +191,7 @@ static void tell_missing(struct rg_engine *engine, struct rg_buf *out, uint64_t 
         for (uint32_t id = 0; id < nentries; id++) {
             const struct seen *seen = &stall->seen[id];
 
-            if (!seen->epoch || now - seen->since_ns < than_ms * RG_NS_PER_MS ||
+            if (!seen->epoch || age_ns(now, seen->since_ns) < than_ms * RG_NS_PER_MS ||
                 !rg_view_owes(view, r, id, seen->epoch))
                 continue;
             if (shown < NAMES_SHOWN && shown == 0)
@@ -210,7 +216,7 @@ static void tell_offered(struct rg_engine *engine, struct rg_buf *out, uint64_t 
     for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
         const struct seen *seen = &engine->stall->seen[id];
 
-        if (!seen->offered || now - seen->offered_ns < than_ms * RG_NS_PER_MS)
+        if (!seen->offered || age_ns(now, seen->offered_ns) < than_ms * RG_NS_PER_MS)
             continue;
         if (shown < NAMES_SHOWN)
             rg_buf_printf(out, "%s%s", shown ? ", " : "\nWaiting for ranks of other hosts: [",
@@ -239,7 +245,7 @@ static void find_absences(struct rg_engine *engine, struct absence *absences, in
         const struct seen *seen = &engine->stall->seen[id];
         int n;
 
-        if (!seen->offered || now - seen->offered_ns < than_ms * RG_NS_PER_MS)
+        if (!seen->offered || age_ns(now, seen->offered_ns) < than_ms * RG_NS_PER_MS)
             continue;
         n = rg_order_missing(engine->order, view->entries[id].key, nodes, view->nnodes);
         for (int i = 0; i < n && i < view->nnodes; i++)
@@ -366,7 +372,7 @@ static bool owes_anything(const struct rg_engine *engine, uint64_t now)
     for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
         const struct seen *seen = &engine->stall->seen[id];
 
-        if (seen->epoch && now - seen->since_ns >= engine->config->stall_ms * RG_NS_PER_MS)
+        if (seen->epoch && age_ns(now, seen->since_ns) >= engine->config->stall_ms * RG_NS_PER_MS)
             return true;
     }
     return false;
