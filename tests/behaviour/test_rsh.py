@@ -220,7 +220,8 @@ def test_ctrl_z_stops_what_runs_elsewhere(start, programs):
     child.stdout.readline()
     pid = processes.wait_for(lambda: [p for p in processes.with_word(word)
                                       if processes.children(p)], 'a sleep')[0]
-    for signo, states in ((signal.SIGTSTP, 'T'), (signal.SIGCONT, 'S')):
+    # D: it waits for the end of a vfork, and its child was stopped within it.
+    for signo, states in ((signal.SIGTSTP, 'TD'), (signal.SIGCONT, 'S')):
         child.send_signal(signo)
         processes.wait_for(lambda: processes.state(pid) in states, f'state {states}')
         processes.wait_for(lambda: processes.state(processes.children(pid)[0]) in states,
