@@ -298,7 +298,7 @@ def part_tensorflow(part):
 
 
 def part_fuzz(part):
-    return pytest(part, ['tests/fuzz'], timeout=900)
+    return pytest(part, ['tests/fuzz'], timeout=1200)
 
 
 def part_hosts(part):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer on every fuzz target, each for 20 seconds, starting from its corpus."""
+"""libFuzzer on every fuzz target, each for 8 seconds, starting from its corpus."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / 'build-fuzz'
-SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '20'))
+SECONDS = int(os.environ.get('REIGEN_FUZZ_SECONDS', '8'))
 
 
 def run(*argv, timeout, **kwargs):
