@@ -132,9 +132,14 @@ static int find_leader(struct making *making)
     return team->rank;
 }
 
+/* A leader is the first rank of its node. */
 static int take_addresses(struct making *making, int rank, struct rg_reader *reader)
 {
-    making->leader_of[rank] = (int) rg_reader_u32(reader);
+    uint32_t leader = rg_reader_u32(reader);
+
+    if (leader > (uint32_t) rank)
+        return -EBADMSG;
+    making->leader_of[rank] = (int) leader;
     making->team->addresses[rank] = rg_reader_str(reader, RG_SOCK_ADDRESS_MAX);
     return making->team->addresses[rank] ? rg_reader_done(reader) : -EBADMSG;
 }
@@ -172,7 +177,7 @@ static int number_nodes(struct making *making, struct rg_error *err)
     for (int r = 0; r < team->size; r++) {
         int leader = leader_of[r];
 
-        if (leader < 0 || leader > r || leader_of[leader] != leader)
+        if (leader_of[leader] != leader)
             return rg_error_set(err, EPROTO, "ranks %d and %d disagree about the node they are on",
                                 rg_team_world_rank(team, r), rg_team_world_rank(team, leader));
         if (leader == r) {

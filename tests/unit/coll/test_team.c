@@ -265,6 +265,62 @@ static void a_rank_that_fails_tells_all_others_why(void **state)
     assert_int_equal(ranks_run(3, ranks_port(), check_interface, NULL), 0);
 }
 
+/* --- a rank that is not as it should be ------------------------------------------------------- */
+
+#define LEADER_AT 12 /* in the blob of fence 2: behind magic, errnum and the empty text */
+
+/* A boot in front of the real one, with which rank 1 names a leader that there cannot be. */
+static struct {
+    struct rg_boot *boot;
+    int me, fences;
+} liar;
+
+static int lying_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                       struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    uint8_t told[4096];
+
+    (void) state;
+    if (++liar.fences != 2 || liar.me != 1 || nbytes > sizeof(told) || nbytes < LEADER_AT + 4)
+        return rg_boot_fence(liar.boot, blob, nbytes, deadline_ns, ret_blobs, err);
+    memcpy(told, blob, nbytes);
+    memset(told + LEADER_AT, 0x7f, 4);
+    return rg_boot_fence(liar.boot, told, nbytes, deadline_ns, ret_blobs, err);
+}
+
+static void close_nothing(void *state, bool goodbye)
+{
+    (void) state;
+    (void) goodbye;
+}
+
+static int check_liar(struct rank *rank)
+{
+    static const struct rg_boot_ops lying = { .name = "lying", .fence = lying_fence,
+                                              .close = close_nothing };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_team *team = NULL;
+    struct rg_boot *boot = NULL;
+
+    if (rg_boot_open(&rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
+        rg_boot_make(&lying, &liar, rg_boot_identity(liar.boot), &boot) < 0)
+        return 1;
+    liar.me = rank->me;
+    int r = rg_team_create(boot, &rank->config, engine_nbytes, ranks_deadline(), &team, &err);
+    int bad = ranks_check(rank, r == -EBADMSG);
+
+    bad |= ranks_check(rank, strstr(err.text, "rank 1 said what cannot be read") != NULL);
+    rg_boot_close(boot, false);
+    rg_boot_close(liar.boot, false);
+    return bad;
+}
+
+static void a_leader_that_there_cannot_be_is_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), check_liar, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +332,7 @@ int main(void)
         cmocka_unit_test(every_rank_sees_the_death_of_every_other),
         cmocka_unit_test(a_forked_child_keeps_no_descriptor),
         cmocka_unit_test(a_rank_that_fails_tells_all_others_why),
+        cmocka_unit_test(a_leader_that_there_cannot_be_is_refused),
     };
 
     ranks_clearenv();
