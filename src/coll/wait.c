@@ -329,19 +329,22 @@ void *rg_engine_thread(void *arg)
         atomic_store(&engine->thread_sleeps, true);
         seen = rg_bell_prepare(&engine->comm_bells, RG_BELL_FUTEX_URGENT);
         if (!atomic_load(&engine->nwaiters) && pthread_mutex_trylock(&engine->drive) == 0) {
-            bool work = rg_engine_has_work(engine);
+            bool busy = rg_engine_has_work(engine) || must_listen(engine);
 
-            if (work || must_listen(engine) || atomic_load(&engine->view.shared->attention)) {
+            if (busy) {
                 rg_bell_cancel(&engine->comm_bells);
                 atomic_store(&engine->thread_sleeps, false);
                 rg_engine_drive(engine);
                 serve(engine, tick_ns);
+            } else if (atomic_load(&engine->view.shared->attention)) {
+                rg_engine_drive(engine);
             }
             pthread_mutex_unlock(&engine->drive);
             if (atomic_fetch_add(&engine->nsleepers, 0))
                 rg_engine_wake_sleepers(engine);
             rg_notify_flush(engine);
-            if (work)
+            /* Without a bell's mode nobody could wake it. */
+            if (busy)
                 continue;
         }
         rg_notify_flush(engine);

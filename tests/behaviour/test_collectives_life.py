@@ -3,7 +3,7 @@
 again."""
 import pytest
 
-from ranks import run, two_hosts
+from ranks import SLOWER, run, two_hosts
 
 TCP = {'REIGEN_PLANES': 'tcp'}
 
@@ -51,6 +51,7 @@ def test_ten_thousand_names_take_bounded_memory(env):
 @pytest.mark.parametrize('size,env', [(1, {}), (2, {}), (4, {}), (2, TCP)],
                          ids=['one', 'two', 'four', 'tcp'])
 def test_init_and_shutdown_fifty_times(size, env):
-    ranks = run('again', 50, size=size, env=env)
+    # A shutdown that waits for a tick of the communication thread takes up to 100 ms.
+    ranks = run('again', 50, 0, 0, 2000 * SLOWER, size=size, env=env)
     for number, rank in enumerate(ranks):
         assert rank.lines == [f'rank {number} of {size}'] * 50
