@@ -37,8 +37,11 @@ const struct rg_command rg_commands[] = {
     { "status", "JOB", NULL, "Say what has become of a job that was submitted to Slurm.",
       rg_cmd_status },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
-    { "man", "[PAGE]", "reigen reigen-run reigen-explain reigen-job horovodrun",
-      "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job or horovodrun.",
+    { "man", "[PAGE]",
+      "reigen reigen-run reigen-explain reigen-job horovodrun reigen-srun-docker "
+      "reigen-run-dock-asuser reigen-sshconfig",
+      "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job, horovodrun, "
+      "reigen-srun-docker, reigen-run-dock-asuser or reigen-sshconfig.",
       rg_cmd_man },
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",
@@ -47,12 +50,9 @@ const struct rg_command rg_commands[] = {
       "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },
-    { "sshconfig", "[--dir DIR] [--port N] [OPTION...]",
-      NULL,
-      "Make what a real sshd in the containers of a Slurm job needs, in ~/mpisshconfig or DIR, a "
-      "key ~/.ssh/id_rsa_mpi in --ssh-dir, and a block of its config for --hosts 'PATTERN...' "
-      "(default: the nodes that sinfo names); --dry-run only says so. What is there stays. Also by "
-      "the name create_mpisshconfig.sh.",
+    { "sshconfig", "[OPTION...]", NULL,
+      "Make what a real sshd in the containers of a Slurm job needs, and a key for it. Also by the "
+      "name create_mpisshconfig.sh; `reigen sshconfig --help` lists its options.",
       rg_cmd_sshconfig },
     { "run-dock-asuser", "--container=IMAGE [OPTION...]", NULL,
       "A session in a container of Docker's in which you are who you are outside. Also by the name "

@@ -8,6 +8,7 @@
 #include "cmd/completion.h"
 #include "cmd/exit.h"
 #include "cmd/help.h"
+#include "cmd/scripts.h"
 
 void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
                              void (*fn)(struct rg_buf *text, const char *name,
@@ -71,6 +72,7 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
             rg_buf_printf(text, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
                           c->name, c->completes);
     }
+    rg_completion_scripts_in_bash(text);
     rg_buf_printf(text,
                   "    run | doctor) ;;\n    *) return ;;\n    esac\n"
                   "    # Behind the command, its own arguments: files.\n"
@@ -102,10 +104,10 @@ static void print_bash(struct rg_buf *text, const struct rg_option *options, siz
         text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
               "complete -o filenames -F _reigen reigen\n");
     rg_completion_horovodrun_bash(text);
+    rg_completion_scripts_bash(text);
 }
 
-/* Text inside single quotes; zsh's specs also give brackets and colons a meaning. */
-static void put_quoted(struct rg_buf *text, const char *words, bool zsh)
+void rg_completion_quoted(struct rg_buf *text, const char *words, bool zsh)
 {
     for (const char *p = words; *p; p++) {
         if (*p == '\'')
@@ -122,11 +124,11 @@ void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struc
     const char *c = o->completes ? o->completes : "";
 
     rg_buf_printf(text, "        '*%s%s[", rg_option_dashes(name), name);
-    put_quoted(text, o->help, true);
+    rg_completion_quoted(text, o->help, true);
     rg_buf_printf(text, "]");
     if (o->arg) {
         rg_buf_printf(text, ":");
-        put_quoted(text, o->arg, true);
+        rg_completion_quoted(text, o->arg, true);
         if (strcmp(c, "@file") == 0)
             rg_buf_printf(text, ":_files");
         else if (strcmp(c, "@dir") == 0)
@@ -143,12 +145,18 @@ void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struc
 
 static void print_zsh(struct rg_buf *text, const struct rg_option *options, size_t count)
 {
-    rg_buf_printf(text, "#compdef reigen horovodrun\n_reigen() {\n");
+    rg_buf_printf(text, "#compdef reigen horovodrun");
+    for (const struct rg_script *s = rg_scripts; s->command; s++)
+        rg_buf_printf(text, " %s", s->name);
+    rg_buf_printf(text, "\n");
+    rg_completion_scripts_zsh(text);
+    rg_buf_printf(text, "_reigen() {\n");
     rg_completion_horovodrun_zsh(text);
+    rg_completion_scripts_by_name_zsh(text);
     rg_buf_printf(text, "    local -a commands\n    commands=(\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_buf_printf(text, "        '%s:", c->name);
-        put_quoted(text, c->summary, true);
+        rg_completion_quoted(text, c->summary, true);
         rg_buf_printf(text, "'\n");
     }
     rg_buf_printf(text, "    )\n    if (( CURRENT == 2 )); then\n"
@@ -158,6 +166,7 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
         if (c->completes)
             rg_buf_printf(text, "    %s) compadd %s; return ;;\n", c->name, c->completes);
     }
+    rg_completion_scripts_in_zsh(text);
     rg_buf_printf(text,
                   "    run | doctor) ;;\n    *) return ;;\n    esac\n"
                   "    shift words\n    (( CURRENT-- ))\n"
@@ -167,7 +176,10 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
     rg_buf_printf(text,
                   "        '(-):command:_command_names -e' \\\n        '*::arguments:_normal'\n}\n"
                   "if [ \"$funcstack[1]\" = _reigen ]; then\n    _reigen \"$@\"\nelse\n"
-                  "    compdef _reigen reigen horovodrun\nfi\n");
+                  "    compdef _reigen reigen horovodrun");
+    for (const struct rg_script *s = rg_scripts; s->command; s++)
+        rg_buf_printf(text, " %s", s->name);
+    rg_buf_printf(text, "\nfi\n");
 }
 
 void rg_completion_fish_text(struct rg_buf *text, const char *words)
@@ -213,6 +225,7 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
     for (size_t i = 0; i < count; i++)
         rg_completion_each_name(text, &options[i], fish_option);
     rg_completion_horovodrun_fish(text);
+    rg_completion_scripts_fish(text);
 }
 
 int rg_completion_print(struct rg_buf *text, const char *shell)

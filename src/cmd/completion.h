@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the completion scripts of reigen and of horovodrun share. Only completion.c and
- * completion_horovodrun.c include it; rg_completion_print (cmd/help.h) is the way in.
+ * What the completion scripts of reigen, of horovodrun and of the commands in rg_scripts share.
+ * Only the files completion*.c include it; rg_completion_print (cmd/help.h) is the way in.
  *
  * Each function appends to text; out of memory shows in rg_buf_status. Main thread; nothing blocks.
  */
 #ifndef RG_CMD_COMPLETION_H
 #define RG_CMD_COMPLETION_H
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 #include "spec/options.h"
@@ -18,6 +20,8 @@ void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
 
 /* One line of _arguments for this name of an option. */
 void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struct rg_option *o);
+/* Text inside single quotes of sh; zsh's specs also give brackets and colons a meaning. */
+void rg_completion_quoted(struct rg_buf *text, const char *words, bool zsh);
 /* Words inside fish's single quotes. */
 void rg_completion_fish_text(struct rg_buf *text, const char *words);
 
@@ -26,5 +30,15 @@ void rg_completion_fish_text(struct rg_buf *text, const char *words);
 void rg_completion_horovodrun_bash(struct rg_buf *text);
 void rg_completion_horovodrun_zsh(struct rg_buf *text);
 void rg_completion_horovodrun_fish(struct rg_buf *text);
+
+/* Those of rg_scripts: for each shell a function or lines for each command, which serve both of its
+ * names; _in_: the lines of reigen's own function that call them for its commands; _by_name_: for
+ * zsh, those that call them for the scripts' names. */
+void rg_completion_scripts_bash(struct rg_buf *text);
+void rg_completion_scripts_in_bash(struct rg_buf *text);
+void rg_completion_scripts_zsh(struct rg_buf *text);
+void rg_completion_scripts_in_zsh(struct rg_buf *text);
+void rg_completion_scripts_by_name_zsh(struct rg_buf *text);
+void rg_completion_scripts_fish(struct rg_buf *text);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/str.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
-#include "cmd/rundock.h"
 #include "cmd/terminal.h"
 
 #define LEFT 30 /* where an option's text begins */
@@ -150,30 +149,35 @@ void rg_help_horovodrun(struct rg_buf *text, int columns)
                         "train.py\n");
 }
 
-void rg_help_srundocker(struct rg_buf *text, int columns)
+/* "usage: WORDS", with what does not fit below the words. */
+static void print_usage(struct rg_buf *text, const char *words, int columns)
 {
-    size_t count;
-    const struct rg_srundocker_option *options = rg_srundocker_options(&count);
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    const int indent = (int) strlen("usage: ");
 
-    rg_buf_printf(text, "usage: srun reigen srun-docker --container=IMAGE --script=FILE "
-                        "[OPTION...] [ARGUMENT...]\n\n");
-    rg_wrap(text,
-            "Run a script in containers on the nodes of a Slurm job, as srun_docker.sh does: the "
-            "same options, which have their value after '=' or a space. All other options and "
-            "arguments go to the script.",
-            0, columns);
+    rg_wrap(&body, words, indent, columns);
+    rg_buf_printf(text, "usage: %s\n", rg_buf_text(&body) + indent);
+}
+
+void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *script)
+{
+    rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, script->command,
+                                      script->usage);
+    rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
+    struct rg_script_option option;
+
+    print_usage(text, usage ? usage : script->usage, columns);
+    rg_wrap(text, script->about, 0, columns);
+    rg_wrap(text, name ? name : "", 0, columns);
     rg_buf_printf(text, "\nOptions\n");
-    for (size_t i = 0; i < count; i++) {
-        const struct rg_srundocker_option *o = &options[i];
-        rg_autofree char *left = rg_strf("--%s%s%s%s", o->name,
-                                         !o->arg ? "" : o->optional ? "[=" : "=",
-                                         o->arg ? o->arg : "", o->optional ? "]" : "");
-        print_entry(text, left ? left : o->name, o->help, columns);
+    for (size_t i = 0; script->option(i, &option); i++) {
+        rg_autobuf struct rg_buf left = RG_BUF_INIT;
+        rg_script_option_print(&left, &option);
+        print_entry(text, rg_buf_text(&left), option.help, columns);
     }
-    rg_buf_printf(text, "\nFor example\n"
-                        "  salloc -N 2\n"
-                        "  srun reigen srun-docker --container=IMAGE --script=./job.sh "
-                        "--epochs=5\n");
+    rg_buf_printf(text, "\nFor example\n");
+    for (const char *p = script->examples; *p; p += strcspn(p, "\n") + 1)
+        rg_buf_printf(text, "  %.*s\n", (int) strcspn(p, "\n"), p);
 }
 
 int rg_cmd_help(int argc, char **argv)
@@ -188,14 +192,8 @@ int rg_cmd_help(int argc, char **argv)
         rg_help_horovodrun(&text, rg_help_columns());
         return rg_print(rg_buf_text(&text));
     }
-    if (argc > 1 && strcmp(argv[1], "srun-docker") == 0) {
-        rg_help_srundocker(&text, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
-    }
-    if (argc > 1 && strcmp(argv[1], "run-dock-asuser") == 0) {
-        rg_rundock_help(&text, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
-    }
+    if (argc > 1 && rg_script_find(argv[1]))
+        return rg_script_help(argv[1]);
     for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {
         if (strcmp(c->name, argv[1]) != 0)
             continue;

@@ -8,9 +8,9 @@
 #define RG_CMD_HELP_H
 
 #include "base/buf.h"
+#include "cmd/scripts.h"
 #include "spec/horovodrun.h"
 #include "spec/options.h"
-#include "spec/srundocker.h"
 
 /* Columns to wrap at: the terminal's where standard output is one, else 80. */
 int rg_help_columns(void);
@@ -22,7 +22,8 @@ void rg_help_run(struct rg_buf *text, int columns);    /* reigen run --help */
 
 void rg_help_horovodrun(struct rg_buf *text, int columns); /* horovodrun --help */
 
-void rg_help_srundocker(struct rg_buf *text, int columns); /* reigen srun-docker --help */
+/* reigen srun-docker --help, and those of the other commands in rg_scripts. */
+void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *script);
 
 /* A flag of horovodrun as an option, for the functions below; the strings are the table's. */
 struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);
@@ -31,8 +32,8 @@ struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);
 void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
 
-/* A man page in man(7): reigen, reigen-run, reigen-explain, reigen-job or horovodrun. 0, or
- * -ENOENT for another name. */
+/* A man page in man(7), by its name in rg_manual_pages, or of a command in rg_scripts by any of its
+ * names. 0, or -ENOENT for another name. */
 int rg_manual_print(struct rg_buf *text, const char *page);
 extern const char *const rg_manual_pages[]; /* NULL-terminated */
 

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
+#include "cmd/scripts.h"
 #include "cmd/terminal.h"
 
 static int unknown_command(const char *name)
@@ -33,15 +34,14 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
 struct link {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help; /* the command whose --help is not its own affair, or NULL */
 };
 
 /* A link of such a name is the command. */
 static const struct link links[] = {
-    { "horovodrun", rg_cmd_horovodrun, NULL },
-    { "srun_docker.sh", rg_cmd_srun_docker, NULL },
-    { "run_dock_asuser.sh", rg_cmd_run_dock_asuser, NULL },
-    { "create_mpisshconfig.sh", rg_cmd_sshconfig, "sshconfig" },
+    { "horovodrun", rg_cmd_horovodrun },
+    { "srun_docker.sh", rg_cmd_srun_docker },
+    { "run_dock_asuser.sh", rg_cmd_run_dock_asuser },
+    { "create_mpisshconfig.sh", rg_cmd_sshconfig },
 };
 
 static const struct link *find_link(const char *program)
@@ -60,8 +60,6 @@ int main(int argc, char **argv)
 
     if (link) {
         signal(SIGPIPE, SIG_IGN);
-        if (link->help && argc > 1 && is_any(argv[1], "--help", "-h", "-help"))
-            return rg_cmd_help(2, (char *[]){ "help", (char *) link->help, NULL });
         return link->run(argc, argv);
     }
     if (argc < 2) {
@@ -83,7 +81,7 @@ int main(int argc, char **argv)
             continue;
         /* They have a --help of their own, and their arguments may be anything. */
         bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun ||
-                        c->run == rg_cmd_srun_docker || c->run == rg_cmd_run_dock_asuser;
+                        rg_script_find(c->name);
         if (!own_help && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
             return rg_cmd_help(2, argv);
         return c->run(argc - 1, argv + 1);

@@ -10,15 +10,21 @@
 #include "launch/exitcode.h"
 #include "spec/jobfile.h"
 
-const char *const rg_manual_pages[] = {"reigen", "reigen-run", "reigen-explain", "reigen-job",
-                                       "horovodrun", NULL};
+const char *const rg_manual_pages[] = {
+    "reigen", "reigen-run", "reigen-explain", "reigen-job", "horovodrun", "reigen-srun-docker",
+    "reigen-run-dock-asuser", "reigen-sshconfig", NULL,
+};
+
+/* Of this version; a page has to have a date. */
+#define DATE "2026-11-21"
+#define LINE_LENGTH 79
 
 /* troff: backslashes and leading dots and quotes have a meaning; dashes stay dashes. */
-static void put(struct rg_buf *text, const char *words)
+static void put_some(struct rg_buf *text, const char *words, size_t nbytes)
 {
     bool start = true;
 
-    for (const char *p = words; *p; p++) {
+    for (const char *p = words; p < words + nbytes; p++) {
         if (start && (*p == '.' || *p == '\''))
             rg_buf_printf(text, "\\&");
         if (*p == '\\')
@@ -31,10 +37,39 @@ static void put(struct rg_buf *text, const char *words)
     }
 }
 
+/* Lines as they are. */
+static void put(struct rg_buf *text, const char *words)
+{
+    put_some(text, words, strlen(words));
+}
+
+/* Running text, in lines of the length that readers of the source expect. */
+static void fill(struct rg_buf *text, const char *words)
+{
+    size_t used = 0;
+
+    for (const char *p = words + strspn(words, " \n"); *p; p += strspn(p, " \n")) {
+        rg_autobuf struct rg_buf word = RG_BUF_INIT;
+        size_t n = strcspn(p, " \n");
+        put_some(&word, p, n);
+        size_t length = rg_buf_nbytes(&word);
+        bool fits = used && used + 1 + length <= LINE_LENGTH;
+        rg_buf_printf(text, "%s%s", !used ? "" : fits ? " " : "\n", rg_buf_text(&word));
+        used = fits ? used + 1 + length : length;
+        p += n;
+    }
+    rg_buf_printf(text, "\n");
+}
+
+static void title(struct rg_buf *text, const char *page, int section)
+{
+    rg_buf_printf(text, ".TH \"%s\" \"%d\" \"" DATE "\" \"Reigen " RG_VERSION "\" \"Reigen\"\n"
+                        ".SH NAME\n", page, section);
+}
+
 static void heading(struct rg_buf *text, const char *page, int section, const char *summary)
 {
-    rg_buf_printf(text, ".TH \"%s\" \"%d\" \"\" \"Reigen " RG_VERSION "\" \"Reigen\"\n.SH NAME\n",
-                  page, section);
+    title(text, page, section);
     put(text, page);
     rg_buf_printf(text, " \\- ");
     put(text, summary);
@@ -44,8 +79,7 @@ static void heading(struct rg_buf *text, const char *page, int section, const ch
 static void paragraph(struct rg_buf *text, const char *words)
 {
     rg_buf_printf(text, ".PP\n");
-    put(text, words);
-    rg_buf_printf(text, "\n");
+    fill(text, words);
 }
 
 static void entry(struct rg_buf *text, const char *left, const char *right)
@@ -53,22 +87,29 @@ static void entry(struct rg_buf *text, const char *left, const char *right)
     rg_buf_printf(text, ".TP\n.B ");
     put(text, left);
     rg_buf_printf(text, "\n");
-    put(text, right);
-    rg_buf_printf(text, "\n");
+    fill(text, right);
 }
 
 static void example(struct rg_buf *text, const char *lines)
 {
-    rg_buf_printf(text, ".PP\n.nf\n");
+    rg_buf_printf(text, ".nf\n");
     put(text, lines);
     rg_buf_printf(text, "\n.fi\n");
+}
+
+/* One more of a list of pages. */
+static void see(struct rg_buf *text, const char *page)
+{
+    rg_buf_printf(text, ",\n.BR ");
+    put(text, page);
+    rg_buf_printf(text, " (1)");
 }
 
 static void page_reigen(struct rg_buf *text)
 {
     heading(text, "reigen", 1, "run data-parallel training");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen\n.I COMMAND\n[ARGUMENT...]\n.SH DESCRIPTION\n");
-    put(text,
+    fill(text,
         "Reigen runs N copies of one script on the processors you have, and owns their life: it "
         "starts them, carries their input and output, names the one that fails first, and leaves "
         "nothing behind.\n");
@@ -80,7 +121,10 @@ static void page_reigen(struct rg_buf *text)
     rg_buf_printf(text, ".SH ENVIRONMENT\n");
     entry(text, "NO_COLOR", "When set and not empty, reigen uses no colours.");
     rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1),\n.BR reigen\\-explain (1),\n"
-                        ".BR reigen\\-job (5)\n");
+                        ".BR reigen\\-job (5),\n.BR horovodrun (1)");
+    for (const struct rg_script *s = rg_scripts; s->command; s++)
+        see(text, s->page);
+    rg_buf_printf(text, "\n");
 }
 
 static void exit_codes(struct rg_buf *text, bool remedies)
@@ -97,8 +141,7 @@ static void exit_codes(struct rg_buf *text, bool remedies)
         entry(text, left, table[i].meaning);
         if (remedies) {
             rg_buf_printf(text, ".br\n");
-            put(text, table[i].remedy);
-            rg_buf_printf(text, "\n");
+            fill(text, table[i].remedy);
         }
     }
 }
@@ -111,7 +154,7 @@ static void page_run(struct rg_buf *text)
     heading(text, "reigen-run", 1, "run copies of a command, together");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen run\n[OPTION...] [\\-\\-] COMMAND [ARGUMENT...]\n"
                         ".SH DESCRIPTION\n");
-    put(text,
+    fill(text,
         "Runs copies of COMMAND, called ranks. The job ends when all have ended; when one fails, "
         "the "
         "others get SIGTERM and, after the grace time, SIGKILL, and reigen names the rank that "
@@ -136,7 +179,7 @@ static void page_run(struct rg_buf *text)
         }
     }
     rg_buf_printf(text, ".SH OUTPUT\n");
-    put(text,
+    fill(text,
         "With more than one rank, lines are shown whole and begin with [rank]; what follows a line "
         "longer than 64 KiB begins with [rank]+. One rank alone is shown as it is.\n");
     rg_buf_printf(text, ".SH EXIT STATUS\n");
@@ -151,7 +194,7 @@ static void page_explain(struct rg_buf *text)
 {
     heading(text, "reigen-explain", 1, "say what an exit code means");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen explain\n[CODE]\n.SH DESCRIPTION\n");
-    put(text,
+    fill(text,
         "Prints what an exit code of reigen run means, and what to do. Without CODE it prints the "
         "table.\n");
     rg_buf_printf(text, ".SH EXIT CODES\n");
@@ -170,7 +213,7 @@ static void page_job(struct rg_buf *text)
 
     heading(text, "reigen-job", 5, "the job file of reigen run");
     rg_buf_printf(text, ".SH DESCRIPTION\n");
-    put(text,
+    fill(text,
         "A YAML file with one mapping, read by reigen run --config. Its keys are the names of the "
         "options of reigen-run(1), and their values mean the same; options on the command line "
         "override it. Unknown keys, repeated keys and wrong values are errors, shown with file, "
@@ -219,7 +262,7 @@ static void page_horovodrun(struct rg_buf *text)
     heading(text, "horovodrun", 1, "run copies of a command with Horovod's flags");
     rg_buf_printf(text, ".SH SYNOPSIS\n.B horovodrun\n\\-np N [FLAG...] COMMAND [ARGUMENT...]\n"
                         ".SH DESCRIPTION\n");
-    put(text,
+    fill(text,
         "Runs copies of COMMAND, called ranks, as reigen run does, for command lines written for "
         "Horovod's command of this name. reigen horovodrun is the same. Each line of a rank's "
         "output begins with [rank]<stdout>: or [rank]<stderr>:\n");
@@ -239,7 +282,7 @@ static void page_horovodrun(struct rg_buf *text)
         }
     }
     rg_buf_printf(text, ".SH CONFIGURATION FILE\n");
-    put(text, "The YAML file of --config-file is a mapping of sections: params, autotune, "
+    fill(text, "The YAML file of --config-file is a mapping of sections: params, autotune, "
               "timeline, stall_check, library_options and logging. Unknown keys and wrong values "
               "are errors, shown with line and column. section.key:\n");
     horovodrun_keys(text, flags, count);
@@ -251,18 +294,68 @@ static void page_horovodrun(struct rg_buf *text)
     rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen\\-run (1),\n.BR reigen\\-explain (1)\n");
 }
 
+static void page_script(struct rg_buf *text, const struct rg_script *s)
+{
+    rg_autofree char *names = rg_strf("%s, %s", s->page, s->name);
+    struct rg_script_option option;
+
+    title(text, s->page, 1);
+    fill(text, names ? names : s->page);
+    rg_buf_printf(text, "\\- ");
+    put(text, s->summary);
+    rg_buf_printf(text, "\n.SH SYNOPSIS\n");
+    for (int i = 0; i < 2; i++) {
+        rg_buf_printf(text, "%s%s.B %s\n", i ? ".br\n" : "", s->under, i ? s->name : "reigen");
+        if (!i)
+            rg_buf_printf(text, ".B %s\n", s->command);
+        put(text, s->usage);
+        rg_buf_printf(text, "\n");
+    }
+    rg_buf_printf(text, ".SH DESCRIPTION\n");
+    fill(text, s->about);
+    rg_buf_printf(text, ".SH OPTIONS\n");
+    for (size_t i = 0; s->option(i, &option); i++) {
+        rg_autobuf struct rg_buf left = RG_BUF_INIT;
+        rg_script_option_print(&left, &option);
+        entry(text, rg_buf_text(&left), option.help);
+    }
+    rg_buf_printf(text, ".SH EXIT STATUS\n");
+    fill(text, s->status);
+    rg_buf_printf(text, ".SH EXAMPLES\n.nf\n");
+    put(text, s->examples);
+    rg_buf_printf(text, ".fi\n.SH SEE ALSO\n.BR reigen (1),\n.BR reigen\\-explain (1)");
+    for (const struct rg_script *other = rg_scripts; other->command; other++)
+        if (other != s)
+            see(text, other->page);
+    rg_buf_printf(text, "\n");
+}
+
 int rg_manual_print(struct rg_buf *text, const char *page)
 {
     static void (*const pages[])(struct rg_buf *) = {page_reigen, page_run, page_explain, page_job,
                                                   page_horovodrun};
+    const struct rg_script *script = rg_script_find(page);
 
-    for (size_t i = 0; rg_manual_pages[i]; i++) {
+    for (size_t i = 0; i < rg_array_len(pages); i++) {
         if (strcmp(rg_manual_pages[i], page) == 0) {
             pages[i](text);
             return rg_buf_status(text);
         }
     }
-    return -ENOENT;
+    if (!script)
+        return -ENOENT;
+    page_script(text, script);
+    return rg_buf_status(text);
+}
+
+static int no_page(const char *name)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+
+    for (size_t i = 0; rg_manual_pages[i]; i++)
+        rg_buf_printf(&names, "%s%s", !i ? "" : rg_manual_pages[i + 1] ? ", " : " or ",
+                      rg_manual_pages[i]);
+    return rg_fail_usage("man", "man %.80s: no such page; give %s", name, rg_buf_text(&names));
 }
 
 int rg_cmd_man(int argc, char **argv)
@@ -272,9 +365,6 @@ int rg_cmd_man(int argc, char **argv)
     if (argc > 2)
         return rg_fail_usage("man", "man %s %s: give one page", argv[1], argv[2]);
     if (rg_manual_print(&text, argc == 2 ? argv[1] : "reigen") == -ENOENT)
-        return rg_fail_usage("man",
-                             "man %s: no such page; give reigen, reigen-run, reigen-explain, "
-                             "reigen-job or horovodrun",
-                             argv[1]);
+        return no_page(argv[1]);
     return rg_print(rg_buf_text(&text));
 }

@@ -16,8 +16,8 @@
 #include "cmd/commands.h"
 #include "cmd/dryrun.h"
 #include "cmd/exit.h"
-#include "cmd/help.h"
 #include "cmd/keys.h"
+#include "cmd/scripts.h"
 #include "spec/slurm.h"
 
 #define WHAT "run-dock-asuser"
@@ -76,7 +76,7 @@ static bool have_nvidia(void)
     return false;
 }
 
-/* What --gpus is to say: those that Slurm or NV_GPU name; all where nothing is said. */
+/* The GPUs that Slurm or NV_GPU name; all where nothing is said. */
 static int find_gpus(char **ret_gpus, struct rg_error *err)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
@@ -95,10 +95,8 @@ static int find_gpus(char **ret_gpus, struct rg_error *err)
         *ret_gpus = strdup("all");
         return *ret_gpus ? 0 : no_memory(err);
     }
-    /* Docker reads the value as a line of comma-separated fields, one of which has commas. */
     for (size_t i = 0; i < gpus.count; i++)
-        rg_buf_printf(&text, "%s%s", i ? "," : "\"device=", gpus.v[i]);
-    rg_buf_printf(&text, "\"");
+        rg_buf_printf(&text, "%s%s", i ? "," : "", gpus.v[i]);
     *ret_gpus = rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
     return *ret_gpus ? 0 : no_memory(err);
 }
@@ -120,11 +118,13 @@ static int find_caller(struct caller *c, struct rg_error *err)
     int ngroups = getgroups(GROUPS_MAX, c->groups);
     if (!c->user)
         return no_memory(err);
+    int64_t socket_gid = stat(RG_RUNDOCK_SOCKET, &st) == 0 ? (int64_t) st.st_gid : -1;
     int rc = find_gpus(&c->gpus, err);
     c->host = (struct rg_rundock_host){
         .uid = getuid(), .gid = getgid(), .groups = c->groups,
         .ngroups = ngroups > 0 ? (size_t) ngroups : 0, .user = c->user, .home = c->home,
-        .cwd = c->cwd, .gpus = c->gpus, .terminal = isatty(0) && isatty(1) };
+        .cwd = c->cwd, .gpus = c->gpus,
+        .socket_gid = socket_gid, .terminal = isatty(0) && isatty(1) };
     return rc;
 }
 
@@ -329,6 +329,12 @@ static int run_container(struct docker *docker, const struct rg_rundock *dock,
     return run_docker(docker, session.v, 0, 1, 2, err);
 }
 
+/* Whether the container is to know who the caller is; every image knows root. */
+static bool is_added(const struct rg_rundock *dock, const struct rg_rundock_host *host)
+{
+    return host->uid != 0 && !dock->userdefault;
+}
+
 static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                char *const *argv, struct rg_error *err)
 {
@@ -337,12 +343,11 @@ static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host
 
     block_signals(&docker.set);
     int rc = create(&docker, argv, id, err);
-    if (rc == 0 && host->uid != 0 && !docker.signal)
+    if (rc == 0 && is_added(dock, host) && !docker.signal)
         rc = add_users(&docker, host, id, err);
     if (rc == 0 && !docker.signal)
         rc = run_container(&docker, dock, host, id, err);
-    bool stays = rc >= 0 && !docker.signal && !dock->noninteractive &&
-                 (dock->daemon || dock->keepalive);
+    bool stays = rc >= 0 && !docker.signal && (dock->daemon || dock->keepalive);
     if (*id && !stays)
         remove_container(&docker, id);
     if (stays && dock->daemon)
@@ -366,14 +371,14 @@ static int dry_run(const struct rg_rundock *dock, const struct rg_rundock_host *
     rg_autostrv struct rg_strv session = RG_STRV_INIT;
 
     print_command(&text, argv);
-    if (host->uid != 0)
+    if (is_added(dock, host))
         rg_buf_printf(&text, "docker cp etc/. ID:/etc\n");
     rg_buf_printf(&text, dock->noninteractive ? "docker start --attach --interactive ID\n"
                                               : "docker start ID\n");
     if (!dock->noninteractive && !dock->daemon &&
         rg_rundock_session(dock, host, "ID", &session) == 0)
         print_command(&text, &session);
-    if (dock->noninteractive || (!dock->daemon && !dock->keepalive))
+    if (!dock->daemon && !dock->keepalive)
         rg_buf_printf(&text, "docker rm -f -v ID\n");
     return rg_print(rg_buf_text(&text));
 }
@@ -386,11 +391,8 @@ int rg_cmd_run_dock_asuser(int argc, char **argv)
     struct rg_error err = RG_ERROR_INIT;
 
     int rc = rg_rundock_parse(&dock, argc, argv, &err);
-    if (rc == 0 && dock.help) {
-        rg_autobuf struct rg_buf text = RG_BUF_INIT;
-        rg_rundock_help(&text, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
-    }
+    if (rc == 0 && dock.help)
+        return rg_script_help(WHAT);
     if (rc == 0)
         rc = find_caller(&caller, &err);
     if (rc == 0 && rg_rundock_create(&dock, &caller.host, &words) < 0)

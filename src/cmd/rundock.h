@@ -20,6 +20,9 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "cmd/scripts.h"
+
+#define RG_RUNDOCK_SOCKET "/var/run/docker.sock"
 
 /* What the user asked for. Strings of argv are borrowed. */
 struct rg_rundock {
@@ -32,6 +35,8 @@ struct rg_rundock {
     struct rg_strv envlist, datamnts, dockopts;
     struct rg_strv command; /* --dockcmd's words, then the arguments that are no options of ours */
     bool keepalive, daemon, dockindock, privileged, noninteractive, dry_run, help;
+    bool userdefault;    /* the image's user, and no home */
+    bool nvidia_runtime; /* GPUs by docker's --runtime=nvidia */
 };
 
 /* The caller and his computer. All borrowed. */
@@ -43,15 +48,19 @@ struct rg_rundock_host {
     const char *user;
     const char *home;    /* NULL: there is none to mount */
     const char *cwd;     /* NULL: nowhere that can be mounted */
-    const char *gpus;    /* docker's --gpus; NULL: none */
+    const char *gpus;    /* "all", or "0,1"; NULL: none */
+    int64_t socket_gid;  /* whose group RG_RUNDOCK_SOCKET is; -1: there is none */
     bool terminal;       /* standard input and output are one */
 };
 
 void rg_rundock_fini(struct rg_rundock *dock);
 
-/* argv[0] is skipped. "--name=value" and "--name value". 0; -EINVAL with err; -ENOMEM. */
+/* Its table, for rg_scripts. */
+bool rg_rundock_option(size_t i, struct rg_script_option *ret_option);
+
+/* argv[0] is skipped. "--name=value" and "--name value"; the last one of a name counts. 0; -EINVAL
+ * with err; -ENOMEM. */
 int rg_rundock_parse(struct rg_rundock *dock, int argc, char *const *argv, struct rg_error *err);
-void rg_rundock_help(struct rg_buf *text, int columns);
 
 /* docker create's command line. 0 or -ENOMEM. */
 int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_host *host,

@@ -3,55 +3,79 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "cmd/help.h"
 #include "cmd/rundock.h"
+#include "cmd/scripts.h"
 #include "spec/srundocker.h"
 
-#define SOCKET "/var/run/docker.sock"
+#define COMMAND "run-dock-asuser"
+#define SOCKET RG_RUNDOCK_SOCKET
 
-/* How a value is kept: as it is, as words of a shell, or as a list with commas. */
-enum kind { FLAG, TEXT, WORDS, LIST };
+/* How a value is kept: as it is (an empty NAME: as if nothing had been said, for scripts that hand
+ * on variables which may be empty), as words of a shell, or as a list with commas. */
+enum kind { FLAG, TEXT, NAME, WORDS, LIST };
 
 struct option {
     const char *name;
     const char *arg;
     enum kind kind;
     size_t field; /* in struct rg_rundock */
+    const char *completes;
     const char *help;
 };
 
 #define FIELD(name) offsetof(struct rg_rundock, name)
 
 static const struct option options[] = {
-    { "container", "IMAGE", TEXT, FIELD(container), "The image. Required." },
-    { "dockname", "NAME", TEXT, FIELD(dockname), "The container's name; default: USER_dock." },
-    { "entrypoint", "PROGRAM", TEXT, FIELD(entrypoint),
+    { "container", "IMAGE", TEXT, FIELD(container), NULL, "The image. Required." },
+    { "dockname", "NAME", NAME, FIELD(dockname), NULL,
+      "The container's name; default: USER_dock." },
+    { "entrypoint", "PROGRAM", NAME, FIELD(entrypoint), NULL,
       "Run this in the place of the image's entry point; default: the image's." },
-    { "workdir", "DIR", TEXT, FIELD(workdir),
+    { "workdir", "DIR", NAME, FIELD(workdir), "@dir",
       "Where to start: a directory of the container, or default for the image's own. Default: the "
       "directory you are in, which is mounted." },
-    { "envlist", "NAME[=VALUE],...", LIST, FIELD(envlist), "Variables to hand on." },
-    { "datamnts", "DIR,...", LIST, FIELD(datamnts),
+    { "envlist", "NAME[=VALUE],...", LIST, FIELD(envlist), "@var", "Variables to hand on." },
+    { "datamnts", "DIR,...", LIST, FIELD(datamnts), "@dir",
       "Directories to mount at their own paths. Your home is mounted anyway." },
-    { "dockopts", "OPTIONS", WORDS, FIELD(dockopts),
+    { "dockopts", "OPTIONS", WORDS, FIELD(dockopts), NULL,
       "More of docker's options, as one word: \"--ipc=host -e NAME=VALUE -v /datasets:/data\"." },
-    { "dockcmd", "COMMAND", WORDS, FIELD(command),
+    { "dockcmd", "COMMAND", WORDS, FIELD(command), NULL,
       "The container's command, as one word; arguments that are no options of ours follow it." },
-    { "noninteractive", NULL, FLAG, FIELD(noninteractive),
+    { "noninteractive", NULL, FLAG, FIELD(noninteractive), NULL,
       "Run the container's command and end with its exit code." },
-    { "daemon", NULL, FLAG, FIELD(daemon),
+    { "daemon", NULL, FLAG, FIELD(daemon), NULL,
       "Start the container, and leave it. For a session: docker exec -it NAME bash." },
-    { "keepalive", NULL, FLAG, FIELD(keepalive), "Leave the container after the session." },
-    { "bashinit", "FILE", TEXT, FIELD(bashinit), "What the session's bash reads at its start." },
-    { "dockindock", NULL, FLAG, FIELD(dockindock),
+    { "keepalive", NULL, FLAG, FIELD(keepalive), NULL,
+      "Leave the container after the session, or after the command." },
+    { "bashinit", "FILE", NAME, FIELD(bashinit), "@file",
+      "What the session's bash reads at its start. Default: nothing; the ~/.bashrc there is the "
+      "host's." },
+    { "dockindock", NULL, FLAG, FIELD(dockindock), NULL,
       "Mount docker's socket, which gives the container all of the host." },
-    { "privileged", NULL, FLAG, FIELD(privileged),
+    { "privileged", NULL, FLAG, FIELD(privileged), NULL,
       "Give the container all rights. Then it sees all GPUs whatever NV_GPU says; use "
       "--envlist=CUDA_VISIBLE_DEVICES." },
-    { "net", "NETWORK", TEXT, FIELD(net), "The container's network; default: the host's." },
-    { "dry-run", NULL, FLAG, FIELD(dry_run), "Print docker's command lines, and run none." },
-    { "help", NULL, FLAG, FIELD(help), "Print this." },
+    { "net", "NETWORK", NAME, FIELD(net), "host bridge none",
+      "The container's network. Default: the host's; docker's own where --dockopts publishes "
+      "ports." },
+    { "userdefault", NULL, FLAG, FIELD(userdefault), NULL,
+      "Be the image's user, often root, instead of yourself. Then your home is not mounted." },
+    { "nvdock1", NULL, FLAG, FIELD(nvidia_runtime), NULL, "The same as --nvdock2." },
+    { "nvdock2", NULL, FLAG, FIELD(nvidia_runtime), NULL,
+      "Give GPUs by --runtime=nvidia, for a Docker without --gpus." },
+    { "dry-run", NULL, FLAG, FIELD(dry_run), NULL, "Print docker's command lines, and run none." },
+    { "help", NULL, FLAG, FIELD(help), NULL, "Print this." },
 };
+
+bool rg_rundock_option(size_t i, struct rg_script_option *ret_option)
+{
+    if (i >= rg_array_len(options))
+        return false;
+    *ret_option = (struct rg_script_option){ .name = options[i].name, .arg = options[i].arg,
+                                             .completes = options[i].completes,
+                                             .help = options[i].help };
+    return true;
+}
 
 void rg_rundock_fini(struct rg_rundock *dock)
 {
@@ -61,25 +85,11 @@ void rg_rundock_fini(struct rg_rundock *dock)
     rg_strv_fini(&dock->command);
 }
 
-void rg_rundock_help(struct rg_buf *text, int columns)
-{
-    rg_buf_printf(text, "usage: reigen run-dock-asuser --container=IMAGE [OPTION...] "
-                        "[ARGUMENT...]\n\n");
-    rg_wrap(text,
-            "A session in a container in which you are who you are outside. srun_docker.sh's users "
-            "know it as run_dock_asuser.sh.",
-            0, columns);
-    for (size_t i = 0; i < rg_array_len(options); i++) {
-        rg_buf_printf(text, "\n  --%s%s%s\n", options[i].name, options[i].arg ? "=" : "",
-                      options[i].arg ? options[i].arg : "");
-        rg_wrap(text, options[i].help, 6, columns);
-    }
-}
-
 static int add_list(struct rg_strv *list, const char *value)
 {
     rg_autofree char *copy = strdup(value);
 
+    rg_strv_fini(list);
     if (!copy)
         return -ENOMEM;
     for (char *rest = copy, *word; (word = strsep(&rest, ","));)
@@ -98,13 +108,18 @@ static int keep(struct rg_rundock *dock, const struct option *o, const char *val
         *(bool *) field = true;
         return 0;
     }
-    if (o->kind == WORDS)
+    if (o->kind == WORDS) {
+        rg_strv_fini(field);
         return rg_srundocker_split(what ? what : o->name, value, field, err);
+    }
     if (o->kind == LIST)
         return add_list(field, value);
-    if (!*value)
+    if (!*value && o->kind == TEXT)
         return rg_error_set(err, EINVAL, "run-dock-asuser --%s: its value is empty", o->name);
-    *(const char **) field = value;
+    if (*value == '-')
+        return rg_error_set(err, EINVAL, "run-dock-asuser --%s=%.80s: docker would take the value "
+                            "for an option", o->name, value);
+    *(const char **) field = *value ? value : NULL;
     return 0;
 }
 
@@ -123,20 +138,39 @@ static const struct option *find(const char *word, const char **ret_value)
     return NULL;
 }
 
+/* An argument for the command. What is nearly an option of ours, and nothing of a command stands
+ * before it, is a slip. */
+static int take_argument(struct rg_rundock *dock, struct rg_strv *args, const char *word,
+                         struct rg_error *err)
+{
+    const char *near = rg_str_starts(word, "--") && !args->count && !dock->command.count
+                           ? rg_script_nearest(COMMAND, word) : NULL;
+
+    if (near)
+        return rg_error_set(err, EINVAL,
+                            "run-dock-asuser %.80s: did you mean --%s? What is for the container's "
+                            "command stands behind --", word, near);
+    return rg_strv_add(args, word);
+}
+
 static int parse_one(struct rg_rundock *dock, struct rg_strv *args, char *const *argv, int *i,
                      struct rg_error *err)
 {
-    const char *value = NULL;
+    const char *value = NULL, *other;
     const struct option *o = strcmp(argv[*i], "-h") == 0 ? find("--help", &value)
                                                          : find(argv[*i], &value);
 
     if (!o)
-        return rg_strv_add(args, argv[*i]);
+        return take_argument(dock, args, argv[*i], err);
     if (o->kind == FLAG && value)
         return rg_error_set(err, EINVAL, "run-dock-asuser --%s takes no value", o->name);
-    if (o->kind != FLAG && !value && !(value = argv[*i + 1]))
-        return rg_error_set(err, EINVAL, "run-dock-asuser --%s: its value is missing", o->name);
-    *i += o->kind != FLAG && value == argv[*i + 1];
+    if (o->kind != FLAG && !value) {
+        value = argv[++*i];
+        /* Only docker's options and commands may be what ours look like. */
+        if (!value || (o->kind != WORDS && find(value, &other)))
+            return rg_error_set(err, EINVAL, "run-dock-asuser --%s: its value is missing; write "
+                                "--%s=%s", o->name, o->name, o->arg);
+    }
     return keep(dock, o, value, err);
 }
 
@@ -164,7 +198,7 @@ int rg_rundock_parse(struct rg_rundock *dock, int argc, char *const *argv, struc
     return 0;
 }
 
-/* Whether the user's own docker options have one of these names. */
+/* Whether the user's own docker options have this name. */
 static bool has_option(const struct rg_rundock *dock, const char *name)
 {
     size_t n = strlen(name);
@@ -194,8 +228,9 @@ static bool lies_in(const char *path, const char *dir)
 static int add_mounts(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                       struct rg_strv *argv)
 {
-    bool need_cwd = host->cwd && !dock->workdir && !lies_in(host->cwd, host->home);
-    int rc = host->home ? add_mount(argv, host->home) : 0;
+    const char *home = dock->userdefault ? NULL : host->home;
+    bool need_cwd = host->cwd && !dock->workdir && !lies_in(host->cwd, home);
+    int rc = home ? add_mount(argv, home) : 0;
 
     for (size_t i = 0; rc == 0 && i < dock->datamnts.count; i++) {
         rc = add_mount(argv, dock->datamnts.v[i]);
@@ -205,6 +240,8 @@ static int add_mounts(const struct rg_rundock *dock, const struct rg_rundock_hos
         rc = add_mount(argv, host->cwd);
     if (rc == 0 && dock->dockindock)
         rc = rg_strv_add(argv, "--volume=" SOCKET ":" SOCKET);
+    if (rc == 0 && dock->dockindock && host->socket_gid >= 0)
+        rc = rg_strv_addf(argv, "--group-add=%lld", (long long) host->socket_gid);
     if (rc == 0 && dock->workdir && strcmp(dock->workdir, "default") != 0)
         rc = rg_strv_addf(argv, "--workdir=%s", dock->workdir);
     else if (rc == 0 && !dock->workdir && host->cwd)
@@ -224,20 +261,49 @@ static int add_user(const struct rg_rundock_host *host, struct rg_strv *argv)
     return rc < 0 ? rc : rg_strv_addf(argv, "--env=USER=%s", host->user);
 }
 
+static int add_network(const struct rg_rundock *dock, struct rg_strv *argv)
+{
+    /* With the host's network docker has no ports of the container's to publish. */
+    bool publishes = has_option(dock, "--publish") || has_option(dock, "--publish-all") ||
+                     has_option(dock, "-p") || has_option(dock, "-P");
+
+    if (has_option(dock, "--net") || has_option(dock, "--network") || (!dock->net && publishes))
+        return 0;
+    return rg_strv_addf(argv, "--network=%s", dock->net ? dock->net : "host");
+}
+
+static int add_gpus(const struct rg_rundock *dock, const struct rg_rundock_host *host,
+                    struct rg_strv *argv)
+{
+    if (!host->gpus || has_option(dock, "--gpus"))
+        return 0;
+    if (dock->nvidia_runtime) {
+        int rc = rg_strv_add(argv, "--runtime=nvidia");
+        return rc < 0 ? rc : rg_strv_addf(argv, "--env=NVIDIA_VISIBLE_DEVICES=%s", host->gpus);
+    }
+    if (strcmp(host->gpus, "all") == 0)
+        return rg_strv_add(argv, "--gpus=all");
+    /* Docker reads the value as a line of comma-separated fields, one of which has commas. */
+    return rg_strv_addf(argv, "--gpus=\"device=%s\"", host->gpus);
+}
+
 static int add_settings(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                         struct rg_strv *argv)
 {
-    int rc = 0;
+    int rc = add_network(dock, argv);
 
-    if (!has_option(dock, "--net") && !has_option(dock, "--network"))
-        rc = rg_strv_addf(argv, "--network=%s", dock->net ? dock->net : "host");
     /* Docker's own 64 MiB are too little for data loaders. */
     if (rc == 0 && !has_option(dock, "--shm-size") && !has_option(dock, "--ipc"))
         rc = rg_strv_add(argv, "--shm-size=1g");
-    if (rc == 0 && host->gpus && !has_option(dock, "--gpus"))
-        rc = rg_strv_addf(argv, "--gpus=%s", host->gpus);
+    /* As NVIDIA advises for its images. A docker option of the user's comes later, and counts. */
+    if (rc == 0)
+        rc = rg_strv_add(argv, "--ulimit=stack=67108864");
+    rc = rc < 0 ? rc : add_gpus(dock, host, argv);
     if (rc == 0 && dock->privileged)
         rc = rg_strv_add(argv, "--privileged");
+    /* Without these rights docker may not be able to. */
+    if (rc == 0 && dock->privileged)
+        rc = rg_strv_add(argv, "--ulimit=memlock=-1");
     for (size_t i = 0; rc == 0 && i < dock->envlist.count; i++)
         rc = rg_strv_addf(argv, "--env=%s", dock->envlist.v[i]);
     if (rc == 0 && dock->entrypoint)
@@ -260,7 +326,8 @@ int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_hos
         rc = rg_strv_addf(argv, "--name=%s", dock->dockname);
     else if (rc == 0)
         rc = rg_strv_addf(argv, "--name=%s_dock", host->user);
-    rc = rc < 0 ? rc : add_user(host, argv);
+    if (rc == 0 && !dock->userdefault)
+        rc = add_user(host, argv);
     rc = rc < 0 ? rc : add_mounts(dock, host, argv);
     rc = rc < 0 ? rc : add_settings(dock, host, argv);
     if (rc == 0 && dock->dockopts.count)
@@ -281,7 +348,7 @@ int rg_rundock_session(const struct rg_rundock *dock, const struct rg_rundock_ho
         rc = rg_strv_add(argv, "--tty");
     rc = rc < 0 ? rc : rg_strv_add(argv, id);
     rc = rc < 0 ? rc : rg_strv_add(argv, "bash");
-    if (rc == 0 && dock->bashinit)
-        rc = rg_strv_add(argv, "--rcfile");
-    return rc < 0 || !dock->bashinit ? rc : rg_strv_add(argv, dock->bashinit);
+    /* The home's .bashrc sets PATH and more for the host. */
+    rc = rc < 0 ? rc : rg_strv_add(argv, "--rcfile");
+    return rc < 0 ? rc : rg_strv_add(argv, dock->bashinit ? dock->bashinit : "/dev/null");
 }

@@ -7,21 +7,13 @@
 
 #include "cmd/commands.h"
 #include "cmd/exit.h"
-#include "cmd/help.h"
 #include "cmd/run.h"
+#include "cmd/scripts.h"
 #include "cmd/srundocker_task.h"
 #include "cmd/sshconfig.h"
 #include "cmd/terminal.h"
 
 #define COMMAND "srun-docker"
-
-static int print_help(void)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
-    rg_help_srundocker(&text, rg_help_columns());
-    return rg_print(rg_buf_text(&text));
-}
 
 /* One of the tasks speaks for all: they all see the same. */
 static int fail(const struct rg_error *err)
@@ -88,7 +80,7 @@ int rg_cmd_srun_docker(int argc, char **argv)
     if (rg_srundocker_parse(&s, argc, argv, &err) < 0)
         return fail(&err);
     if (s.help)
-        return print_help();
+        return rg_script_help(COMMAND);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
         return fail(&err);
     if (step.procid != 0) {

@@ -21,6 +21,7 @@
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/keys.h"
+#include "cmd/scripts.h"
 
 #define DEFAULT_DIR "mpisshconfig"
 #define SINFO_TIMEOUT_MS 15000
@@ -32,24 +33,39 @@ struct options {
     const char *ssh_dir;
     const char *hosts;
     int port;
-    bool dry_run;
+    bool dry_run, help;
 };
 
-/* "--dir=X" and "--dir X"; *i moves past a value that stands by itself. */
-static const char *option_value(char **argv, int *i, const char *name)
-{
-    size_t n = strlen(name);
+struct option {
+    const char *name;
+    const char *arg;
+    const char *completes;
+    const char *help;
+    int (*apply)(struct options *o, const char *value, struct rg_error *err);
+};
 
-    if (strncmp(argv[*i], name, n) != 0)
-        return NULL;
-    if (argv[*i][n] == '=')
-        return argv[*i] + n + 1;
-    if (argv[*i][n])
-        return NULL;
-    return argv[*i + 1] ? argv[++*i] : NULL;
+static int apply_dir(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->dir = value;
+    return 0;
 }
 
-static int parse_port(const char *value, int *ret_port, struct rg_error *err)
+static int apply_ssh_dir(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->ssh_dir = value;
+    return 0;
+}
+
+static int apply_hosts(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->hosts = value;
+    return 0;
+}
+
+static int apply_port(struct options *o, const char *value, struct rg_error *err)
 {
     int64_t port;
     int rc = rg_parse_int("sshconfig --port", value, 1, 65535, &port, err);
@@ -60,29 +76,91 @@ static int parse_port(const char *value, int *ret_port, struct rg_error *err)
         return rg_error_set(err, EINVAL,
                             "sshconfig --port 22: the nodes' own sshd is there, with other keys; "
                             "give a port that is free, such as %d", RG_SSHCONFIG_PORT);
-    *ret_port = (int) port;
+    o->port = (int) port;
     return 0;
 }
 
+static int apply_dry_run(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) value, (void) err;
+    o->dry_run = true;
+    return 0;
+}
+
+static int apply_help(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) value, (void) err;
+    o->help = true;
+    return 0;
+}
+
+static const struct option table[] = {
+    { "dir", "DIR", "@dir",
+      "Where host keys, sshd_config, ssh_config and known_hosts are; default: ~/mpisshconfig.",
+      apply_dir },
+    { "port", "N", NULL, "The sshd's port; default: 12345. It cannot be 22.", apply_port },
+    { "hosts", "'PATTERN...'", NULL,
+      "The hosts of the block in ~/.ssh/config, such as 'dgx* hsw*'. Default: the nodes' names "
+      "that sinfo tells, with * for their numbers; no block where there is no Slurm.",
+      apply_hosts },
+    { "ssh-dir", "DIR", "@dir", "Stands for ~/.ssh.", apply_ssh_dir },
+    { "dry-run", NULL, NULL, "Say what would be made or changed, and do nothing.", apply_dry_run },
+    { "help", NULL, NULL, "Print this.", apply_help },
+};
+
+bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option)
+{
+    if (i >= rg_array_len(table))
+        return false;
+    *ret_option = (struct rg_script_option){ .name = table[i].name, .arg = table[i].arg,
+                                             .completes = table[i].completes,
+                                             .help = table[i].help };
+    return true;
+}
+
+/* The option that a word begins with, and its value behind '=', else NULL. */
+static const struct option *find_option(const char *word, const char **ret_value)
+{
+    size_t n = strcspn(word, "=");
+
+    if (strcmp(word, "-h") == 0)
+        return find_option("--help", ret_value);
+    for (size_t i = 0; rg_str_starts(word, "--") && i < rg_array_len(table); i++) {
+        if (strlen(table[i].name) != n - 2 || strncmp(table[i].name, word + 2, n - 2) != 0)
+            continue;
+        *ret_value = word[n] ? word + n + 1 : NULL;
+        return &table[i];
+    }
+    return NULL;
+}
+
+static int unknown(const char *word, struct rg_error *err)
+{
+    const char *near = rg_script_nearest("sshconfig", word);
+
+    if (near)
+        return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option; did you mean --%s?",
+                            word, near);
+    return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option", word);
+}
+
+/* "--dir=X" and "--dir X". */
 static int parse(char **argv, struct options *o, struct rg_error *err)
 {
-    for (int i = 1; argv[i]; i++) {
-        const char *word = argv[i];
+    for (int i = 1; argv[i] && !o->help; i++) {
         const char *value;
-        int rc = 0;
+        const struct option *option = find_option(argv[i], &value);
 
-        if (strcmp(word, "--dry-run") == 0)
-            o->dry_run = true;
-        else if ((value = option_value(argv, &i, "--dir")))
-            o->dir = value;
-        else if ((value = option_value(argv, &i, "--ssh-dir")))
-            o->ssh_dir = value;
-        else if ((value = option_value(argv, &i, "--hosts")))
-            o->hosts = value;
-        else if ((value = option_value(argv, &i, "--port")))
-            rc = parse_port(value, &o->port, err);
-        else
-            return rg_error_set(err, EINVAL, "sshconfig %s: unknown option or missing value", word);
+        if (!option)
+            return unknown(argv[i], err);
+        if (!option->arg && value)
+            return rg_error_set(err, EINVAL, "sshconfig --%s takes no value", option->name);
+        if (option->arg && !value)
+            value = argv[i + 1] ? argv[++i] : "";
+        if (option->arg && !*value)
+            return rg_error_set(err, EINVAL, "sshconfig --%s: its value is missing; write --%s=%s",
+                                option->name, option->name, option->arg);
+        int rc = option->apply(o, value, err);
         if (rc < 0)
             return rc;
     }
@@ -241,6 +319,8 @@ int rg_cmd_sshconfig(int argc, char **argv)
 
     (void) argc;
     int rc = parse(argv, &options, &err);
+    if (rc == 0 && options.help)
+        return rg_script_help("sshconfig");
     if (rc == 0)
         rc = make(&options, &said, &err);
     int code = rg_print(rg_buf_text(&said));

@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "cmd/scripts.h"
 
 #define RG_SSHCONFIG_PORT 12345
 #define RG_SSHCONFIG_FILE_MAX (1 << 20) /* of the user's ~/.ssh/config, in bytes */
@@ -31,6 +32,9 @@ struct rg_sshconfig {
     bool dry_run;        /* change nothing */
     struct rg_buf *said; /* gets one line for each file; borrowed */
 };
+
+/* The command's table, for rg_scripts. */
+bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option);
 
 /* The server's directory. 0; -ENOENT (exit code 69) when ssh-keygen is not here; -EINVAL for a path
  * that cannot be written into such a file; what a file operation or ssh-keygen failed with. What

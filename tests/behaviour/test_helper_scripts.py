@@ -126,7 +126,10 @@ def test_sshconfig_asks_slurm_how_its_nodes_are_called(tmp_path):
     (['--hosts= '], 'no pattern'),
     (['--dir=a"b'], 'quotes'),
     (['--nonsense'], 'sshconfig --nonsense: unknown option'),
-    (['--dir'], 'sshconfig --dir: unknown option or missing value'),
+    (['--hots=x'], 'sshconfig --hots=x: unknown option; did you mean --hosts?'),
+    (['x'], 'sshconfig x: unknown option'),
+    (['--dir'], 'sshconfig --dir: its value is missing; write --dir=DIR'),
+    (['--dry-run=x'], 'sshconfig --dry-run takes no value'),
 ])
 def test_sshconfig_names_what_is_wrong(tmp_path, words, text):
     done = run(REIGEN, 'sshconfig', f'--ssh-dir={tmp_path}/user', '--dry-run', *words)
@@ -214,13 +217,58 @@ def test_a_session_is_for_bash_and_takes_its_container_along(docker):
     assert lines()[-3:] == [['start', '0123456789abcdef'],
                             ['exec', '--interactive', '0123456789abcdef', 'bash', '--rcfile', 'rc'],
                             ['rm', '-f', '-v', '0123456789abcdef']]
+    # The home is the host's, and so is its .bashrc.
+    end(start('--container', 'IMG'))
+    assert lines()[-2][3:] == ['bash', '--rcfile', '/dev/null']
 
 
-@pytest.mark.parametrize('word, last', [('--daemon', 'start'), ('--keepalive', 'exec')])
-def test_a_container_that_is_to_stay_stays(docker, word, last):
+@pytest.mark.parametrize('words, last', [
+    (['--daemon'], 'start'), (['--keepalive'], 'exec'),
+    (['--keepalive', '--noninteractive'], 'start'),
+])
+def test_a_container_that_is_to_stay_stays(docker, words, last):
     start, lines, _ = docker
-    end(start('--container=IMG', word))
+    end(start('--container=IMG', *words))
     assert lines()[-1][0] == last
+
+
+def created(docker, *words, **env):
+    """docker create's command line for these options."""
+    start, lines, _ = docker
+    done = end(start('--container=IMG', *words, **env))
+    assert done.returncode == 5, done
+    return lines()[-next(i for i, line in enumerate(lines()[::-1], 1) if line[0] == 'create')]
+
+
+def test_values_that_scripts_leave_empty_say_nothing(docker):
+    plain = created(docker)
+    said = ['--net=', '--entrypoint=', '--workdir=', '--bashinit=', '--datamnts=', '--dockopts=',
+            '--dockcmd=', '--envlist=', '--dockname=']
+    assert created(docker, *said) == plain
+
+
+def test_published_ports_need_docker_s_own_network(docker):
+    assert '--network=host' in created(docker)
+    told = created(docker, '--dockopts=-p 8888:80')
+    assert not [word for word in told if word.startswith('--network')], told
+    assert '--network=bridge' in created(docker, '--net=bridge', '--dockopts=-p 8888:80')
+
+
+def test_the_last_value_of_an_option_counts(docker):
+    told = created(docker, '--datamnts=/opt', '--datamnts=/srv', '--dockcmd=a', '--dockcmd=b')
+    assert told[-2:] == ['IMG', 'b'] and not [word for word in told if '/opt' in word], told
+
+
+def test_the_image_s_user_has_nothing_of_ours(docker):
+    start, lines, folder = docker
+    told = created(docker, '--userdefault')
+    assert not [w for w in told if w.startswith(('--user', '--group-add', '--env'))], told
+    assert not [w for w in told if f'source={folder},' in w] and lines()[1][0] == 'start', lines()
+
+
+def test_a_privileged_container_may_lock_memory(docker):
+    assert '--ulimit=memlock=-1' in created(docker, '--privileged')
+    assert '--ulimit=memlock=-1' not in created(docker)
 
 
 def test_sigterm_reaches_the_command_and_the_container_is_removed(docker):
@@ -248,6 +296,10 @@ def test_docker_that_fails_is_named_and_nobody_elses_container_is_touched(docker
     (['--container=I', '--daemon=yes'], '--daemon takes no value'),
     (['--container'], "--container: its value is missing"),
     (['--container='], "--container: its value is empty"),
+    (['--container', '--daemon'], '--container: its value is missing; write --container=IMAGE'),
+    (['--container=--rm'], 'docker would take the value for an option'),
+    (['--container=I', '--deamon'], '--deamon: did you mean --daemon?'),
+    (['--container=I', '--data-mnts=/opt'], 'did you mean --datamnts?'),
     (['--container=I', '--dockopts=-e "x'], '--dockopts'),
 ])
 def test_run_dock_asuser_names_what_is_wrong(docker, words, text):
@@ -271,6 +323,17 @@ def test_the_gpus_are_those_that_were_given(docker):
                       ({'SLURM_JOB_GPUS': '0,1', 'NV_GPU': '1'}, '"device=1"')):
         told = end(start('--container=IMG', '--dry-run', **env)).stdout
         assert f"'--gpus={gpus}'" in told, (env, told)
+    for word in ('--nvdock1', '--nvdock2'):
+        told = end(start('--container=IMG', '--dry-run', word, NV_GPU='2,3')).stdout
+        assert '--runtime=nvidia' in told and 'NVIDIA_VISIBLE_DEVICES=2,3' in told, told
+        assert '--gpus' not in told
+
+
+def test_what_looks_like_our_options_can_be_the_command_s(docker):
+    start, lines, _ = docker
+    end(start('--container=IMG', '--noninteractive', '--dockcmd=./job.sh', '--deamon', '--',
+              '--net'))
+    assert lines()[0][-4:] == ['IMG', './job.sh', '--deamon', '--net']
 
 
 def test_help_comes_by_the_scripts_name(docker):

@@ -14,9 +14,12 @@ def need(program):
 
 
 def test_help_goes_to_standard_output_and_errors_point_to_it(reigen):
-    for args in (['--help'], ['help'], ['run', '--help'], ['help', 'run'], ['explain', '--help']):
+    for args in (['--help'], ['help'], ['run', '--help'], ['help', 'run'], ['explain', '--help'],
+                 ['help', 'srun-docker'], ['srun-docker', '--help'], ['sshconfig', '--help'],
+                 ['run-dock-asuser', '--help'], ['help', 'create_mpisshconfig.sh']):
         done = reigen(*args)
-        assert done.returncode == 0 and 'usage: reigen' in done.stdout and done.stderr == ''
+        assert done.returncode == 0 and done.stderr == ''
+        assert done.stdout.startswith(('usage: reigen', 'usage: srun reigen')), done.stdout
         assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert "Try 'reigen run --help'" in reigen('run', '-np', '0', 'x').stderr
     assert reigen().returncode == 2
@@ -27,7 +30,9 @@ def test_the_version_is_printed(reigen):
         assert reigen(*args).stdout.startswith('reigen 0.')
 
 
-@pytest.mark.parametrize('page', ['reigen', 'reigen-run', 'reigen-explain', 'reigen-job'])
+@pytest.mark.parametrize('page', ['reigen', 'reigen-run', 'reigen-explain', 'reigen-job',
+                                  'horovodrun', 'reigen-srun-docker', 'reigen-run-dock-asuser',
+                                  'reigen-sshconfig'])
 def test_manual_pages_are_read_without_complaint(reigen, page, tmp_path):
     need('man')
     path = tmp_path / 'page.1'
@@ -44,7 +49,8 @@ def complete_bash(reigen, tmp_path, *words):
     script.write_text(reigen('completion', 'bash').stdout)
     quoted = ' '.join(f"'{w}'" for w in words)
     done = subprocess.run(['bash', '--norc', '-c', f'. {script}; COMP_WORDS=({quoted}); '
-                           f'COMP_CWORD={len(words) - 1}; _reigen; '
+                           f'COMP_CWORD={len(words) - 1}; '
+                           '"$(complete -p "$COMP_WORDS" | sed "s/.*-F \\([^ ]*\\) .*/\\1/")"; '
                            'printf "%s\\n" "${COMPREPLY[@]}"'],
                           capture_output=True, text=True, timeout=20, cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ''
@@ -66,6 +72,26 @@ def test_bash_completes_commands_options_and_values(reigen, tmp_path):
     assert complete('completion', 'z') == ['zsh']
 
 
+def test_bash_completes_the_scripts_as_readline_splits_their_words(reigen, tmp_path):
+    need('bash')
+    (tmp_path / 'my job.sh').write_text('')
+    for name in ('one', 'two'):
+        (tmp_path / name).mkdir()
+
+    def complete(*words):
+        return complete_bash(reigen, tmp_path, *words)
+
+    for start in (['srun_docker.sh'], ['reigen', 'srun-docker']):
+        assert complete(*start, '--script') == ['--script=', '--script_help']
+        assert complete(*start, '--script', '=', 'my') == ['my', 'job.sh']
+        assert complete(*start, '--container-runtime', '=') == \
+            'docker podman apptainer singularity none'.split()
+        assert complete(*start, '--datamnts', '=', 'one,t') == ['one,two']
+    assert complete('create_mpisshconfig.sh', '--h') == ['--hosts=', '--help']
+    assert complete('run_dock_asuser.sh', '--net', 'br') == ['bridge']
+    assert complete('reigen', 'run-dock-asuser', '--keep') == ['--keepalive']
+
+
 @pytest.mark.parametrize('shell', ['zsh', 'fish'])
 def test_the_other_shells_accept_their_scripts(reigen, shell, tmp_path):
     need(shell)
@@ -84,6 +110,13 @@ def test_fish_completes_options(reigen, tmp_path):
                           capture_output=True, text=True, timeout=20,
                           env=environment(HOME=tmp_path))
     assert '--start-timeout' in done.stdout
+    for line, word in (('srun_docker.sh --sl', '--slots_per_node'),
+                       ('reigen sshconfig --ho', '--hosts'),
+                       ('run_dock_asuser.sh --net=br', '--net=bridge')):
+        ask = f'source {script}; complete -C "{line}"'
+        done = subprocess.run(['fish', '--no-config', '-c', ask], capture_output=True, text=True,
+                              timeout=20, env=environment(HOME=tmp_path))
+        assert word in [found.split('\t')[0] for found in done.stdout.splitlines()], done
 
 
 def test_the_docs_name_every_exit_code_key_and_event(reigen):

@@ -91,6 +91,13 @@ def test_install_puts_every_part_under_the_prefix(prefix):
                    r'lib/libreigen\.so(\.[\d.]+)?', r'lib/pkgconfig/reigen\.pc',
                    r'share/man/man1/reigen\.1(\.gz)?',
                    r'share/man/man1/horovodrun\.1(\.gz)?',
+                   *(rf'share/man/man1/reigen-{page}\.1(\.gz)?'
+                     for page in ('srun-docker', 'run-dock-asuser', 'sshconfig')),
+                   *(f'share/{place}{end}' for place, end in
+                     (('man/man1/srun_docker.sh', '.1'), ('man/man1/run_dock_asuser.sh', '.1'),
+                      ('man/man1/create_mpisshconfig.sh', '.1'),
+                      ('bash-completion/completions/srun_docker.sh', ''),
+                      ('fish/vendor_completions.d/create_mpisshconfig.sh', '.fish'))),
                    r'share/bash-completion/completions/reigen(\.bash)?',
                    r'share/zsh/site-functions/_reigen',
                    r'share/fish/vendor_completions\.d/reigen\.fish',

@@ -30,6 +30,35 @@ static void help_names_every_option_and_fits_the_terminal(void **state)
     }
 }
 
+/* The man page and --help of a command, by its own name and by that of the script. */
+static void scripts_have_help_and_a_page_with_every_option(void **state)
+{
+    struct rg_script_option option;
+
+    (void) state;
+    for (const struct rg_script *s = rg_scripts; s->command; s++) {
+        rg_autobuf struct rg_buf help = RG_BUF_INIT, page = RG_BUF_INIT, same = RG_BUF_INIT;
+        rg_help_script(&help, 80, s);
+        assert_true(longest_line(rg_buf_text(&help)) <= 80);
+        assert_int_equal(rg_manual_print(&page, s->page), 0);
+        assert_true(longest_line(rg_buf_text(&page)) <= 80);
+        assert_int_equal(rg_manual_print(&same, s->name), 0);
+        assert_string_equal(rg_buf_text(&page), rg_buf_text(&same));
+        assert_ptr_equal(rg_script_find(s->command), s);
+        assert_contains(rg_buf_text(&page), s->name);
+        assert_contains(rg_buf_text(&help), s->name);
+        for (size_t i = 0; s->option(i, &option); i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            rg_script_option_print(&left, &option);
+            rg_autofree char *line = rg_strf("\n  %s", rg_buf_text(&left));
+            assert_contains(rg_buf_text(&help), line);
+            rg_autofree char *name = rg_strf("\n.B \\-\\-%.3s", option.name);
+            assert_contains(rg_buf_text(&page), name);
+        }
+    }
+    assert_null(rg_script_find("run"));
+}
+
 static void help_names_every_command(void **state)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -93,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_names_every_option_and_fits_the_terminal),
+        cmocka_unit_test(scripts_have_help_and_a_page_with_every_option),
         cmocka_unit_test(help_names_every_command),
         cmocka_unit_test(wrapping_keeps_words_and_indents),
         cmocka_unit_test(manual_pages_are_of_the_tables),
