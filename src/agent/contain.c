@@ -154,7 +154,7 @@ static int find_runtimes(const struct rg_container *container, struct candidate 
                                  "in PATH); install it, or take another --container-runtime",
                                  container->runtime);
     return rg_error_set_exit(err, ENOENT, 69, "no container runtime is installed here: none of "
-                             "docker, podman, apptainer and singularity is in PATH");
+                             "docker, podman, apptainer, singularity and enroot is in PATH");
 }
 
 /* --- one container --------------------------------------------------------------------------- */
@@ -188,6 +188,7 @@ static int hand_over(struct running *run, struct rg_error *err)
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
                           .msg_controllen = sizeof(control.bytes) };
     struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+    static const char guard[] = "guard on\n";
     char path[PATH_MAX];
 
     if (*contain->dial && link_fd < 0)
@@ -197,6 +198,9 @@ static int hand_over(struct running *run, struct rg_error *err)
     header->cmsg_len = CMSG_LEN(sizeof(fds));
     memcpy(CMSG_DATA(header), fds, sizeof(fds));
     int r = sendmsg(run->conn_fd, &msg, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+    /* Without process ids of its own, a guard ends what an agent that is killed leaves. */
+    if (r == 0 && run->ops->shares_pids)
+        r = rg_write_all(run->conn_fd, guard, sizeof(guard) - 1);
     if (r == 0)
         r = rg_write_all(run->conn_fd, rg_buf_bytes(&contain->lines),
                          rg_buf_nbytes(&contain->lines));
@@ -352,9 +356,33 @@ static int end(struct running *run, bool failed)
     return status;
 }
 
+/* Not a file of the user's, which cannot be fetched. */
 static bool is_missing(const struct running *run)
 {
-    return run->ops->missing && strcasestr(run->child.said, run->ops->missing);
+    const struct rg_contain *contain = run->contain;
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+
+    return run->ops->missing && strcasestr(run->child.said, run->ops->missing) &&
+           run->ops->pull(&contain->container, &contain->host, &argv) == 0 && argv.count > 0;
+}
+
+/* What differs between runtimes. */
+static int prepare_for(struct running *run)
+{
+    struct rg_contain *contain = run->contain;
+    const char *script = run->ops->script, *name = contain->container.name;
+
+    contain->host.program = run->program;
+    contain->host.gpus = run->ops->nameless ? contain->own_gpus : NULL;
+    if (name && run->ops->nameless)
+        rg_contain_say("note --dockname=%s has no effect: the containers of %s have no names", name,
+                       run->ops->name);
+    int r = rg_contain_note_runtime(contain, run->program);
+
+    if (r < 0 || !script)
+        return r;
+    rg_contain_find_images(contain);
+    return rg_contain_write_script(contain, script);
 }
 
 /* The container once, from its start to its end. 0; -ENODATA: its image is not here; -errno. */
@@ -364,7 +392,6 @@ static int run_once(struct running *run, struct rg_error *err)
     struct rg_contain *contain = run->contain;
     char how[64];
 
-    contain->host.program = run->program;
     int r = run->ops->run(&contain->container, &contain->host, &argv, err);
     if (r == -ENOMEM)
         rg_error_set(err, ENOMEM, "out of memory");
@@ -411,7 +438,6 @@ static int pull(struct running *run, struct rg_error *err)
     struct rg_contain *contain = run->contain;
     char how[64];
 
-    contain->host.program = run->program;
     if (run->ops->pull(&contain->container, &contain->host, &argv) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (argv.count == 0)
@@ -449,7 +475,7 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
     struct running run = { .contain = contain, .ops = candidate->ops,
                            .program = candidate->program, .signal_fd = signal_fd, .conn_fd = -1 };
     const enum rg_pull policy = contain->container.pull;
-    int r = rg_contain_note_runtime(contain, candidate->program);
+    int r = prepare_for(&run);
 
     if (r < 0)
         return rg_error_set_exit(err, -r, 69, "%s: %s", contain->dir, strerror(-r));
@@ -464,10 +490,13 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
             return r;
         if (policy == RG_PULL_NEVER)
             return rg_error_set_exit(err, ENOENT, 125,
-                                     "the image %s is not on this host, and --pull is never; fetch "
-                                     "it with %s pull, or say --pull missing",
-                                     contain->container.image, candidate->ops->name);
-        if (attempt > 0 || policy == RG_PULL_ALWAYS)
+                                     "the image %s is not on this host, and --pull is never; %s, "
+                                     "or say --pull missing",
+                                     contain->container.image, candidate->ops->fetch);
+        bool fetched = attempt > 0 || policy == RG_PULL_ALWAYS;
+        if (fetched && candidate->ops->nameless) /* a file, which is there: what else was said */
+            return rg_container_explain(candidate->ops, run.child.said, err);
+        if (fetched)
             return rg_error_set_exit(err, ENOENT, 125,
                                      "the image %s was pulled, and is still not on this host; see "
                                      "what %s images lists", contain->container.image,

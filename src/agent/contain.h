@@ -56,7 +56,9 @@ struct rg_contain {
     gid_t groups[RG_CONTAIN_GROUPS_MAX];
     char user_name[64];
     char home[PATH_MAX / 2];
+    char images[PATH_MAX / 2]; /* host.image_dir */
     char *paths[5];      /* owned: what host points to within dir, and the kit */
+    char *own_gpus;      /* owned: container.gpus, numbered as this process sees them; or NULL */
 };
 
 /* A program that was started, and the end of what it said on its standard error. */
@@ -72,11 +74,16 @@ struct rg_contain_child {
 /* Find the base directory, the first of $XDG_RUNTIME_DIR/reigen, /var/tmp/reigen-UID,
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);
+/* Where images lie that are fetched as files, made if missing: in $ENROOT_CACHE_PATH, else in
+ * /var/tmp/reigen-UID, else in the base directory. */
+void rg_contain_find_images(struct rg_contain *contain);
 /* Make the job's directory, with our own program in bin/, and listen in run/. 0 or -errno. */
 int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
 /* What to remove a container by whose job has this directory: its id if the user named it, else
  * name, which was made for it. Into buf, or name. */
 const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes);
+/* Write what the runtime wants to find beside bin/. 0 or -errno. */
+int rg_contain_write_script(const struct rg_contain *contain, const char *script);
 /* Put down which runtime's program can remove the container. 0 or -errno. */
 int rg_contain_note_runtime(const struct rg_contain *contain, const char *program);
 /* The path of the socket on which the agent inside calls, into buf, which is returned. */
@@ -99,7 +106,8 @@ void rg_contain_find_kit(struct rg_contain *contain);
 /* --- contain_gpus.c -------------------------------------------------------------------------- */
 
 /* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
- * asks for, else all. 0 or -errno. */
+ * asks for, else all. Where Slurm confines its jobs to their GPUs, processes count them from 0 on:
+ * own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */

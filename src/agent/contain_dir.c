@@ -22,16 +22,41 @@
 /* --- where ----------------------------------------------------------------------------------- */
 
 /* A directory that others could write to, or that is another's, is not for keys. */
-static bool is_good(const char *path)
+static bool is_ours(const char *path)
 {
-    struct statvfs fs;
     struct stat st;
 
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return false;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & 022) == 0 && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC) &&
-           access(path, W_OK) == 0;
+           (st.st_mode & 022) == 0 && access(path, W_OK) == 0;
+}
+
+static bool is_good(const char *path)
+{
+    struct statvfs fs;
+
+    return is_ours(path) && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC);
+}
+
+/* On a disk: $XDG_RUNTIME_DIR is memory. */
+void rg_contain_find_images(struct rg_contain *contain)
+{
+    const char *cache = getenv("ENROOT_CACHE_PATH");
+    const size_t max = sizeof(contain->images);
+    char *path = contain->images;
+
+    contain->host.image_dir = path;
+    if (cache && *cache == '/' && mkdir(cache, 0700) < 0 && errno != EEXIST)
+        cache = NULL;
+    if (cache && *cache == '/' && snprintf(path, max, "%s/reigen", cache) < (int) max &&
+        is_ours(path))
+        return;
+    snprintf(path, max, "/var/tmp/reigen-%u", (unsigned) geteuid());
+    if (!is_ours(path))
+        snprintf(path, max, "%.*s", (int) max - 8, contain->base);
+    strcat(path, "/images");
+    mkdir(path, 0700);
 }
 
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
@@ -248,6 +273,15 @@ int rg_contain_note_runtime(const struct rg_contain *contain, const char *progra
     snprintf(path, sizeof(path), "%s/runtime", contain->dir);
     unlink(path);
     return write_file(path, program, strlen(program), 0600);
+}
+
+int rg_contain_write_script(const struct rg_contain *contain, const char *script)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/" RG_CONTAINER_SCRIPT, contain->dir);
+    unlink(path);
+    return write_file(path, script, strlen(script), 0644);
 }
 
 int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)

@@ -40,6 +40,60 @@ static int join(const struct rg_strv *list, size_t count, char **ret_text)
     return *ret_text ? 0 : -ENOMEM;
 }
 
+/* What one of these variables lists; nothing where it is not set, or is no list. */
+static void read_list(const char *name, struct rg_strv *ret_list)
+{
+    const char *value = getenv(name);
+    rg_autofree char *line = value ? rg_strf("%s=%s", name, value) : NULL;
+    const struct rg_strv env = { &line, line ? 1 : 0 };
+    bool told;
+
+    rg_slurm_gpus(&env, ret_list, &told, NULL);
+}
+
+/* The same devices by the numbers in CUDA_VISIBLE_DEVICES, where Slurm counts as the job's processes
+ * do, in the order of its own list. */
+static int number_own(const struct rg_strv *ours, size_t count, char **ret_text)
+{
+    rg_autostrv struct rg_strv all = RG_STRV_INIT, own = RG_STRV_INIT, chosen = RG_STRV_INIT;
+    int r = 0;
+
+    read_list(getenv("SLURM_STEP_GPUS") ? "SLURM_STEP_GPUS" : "SLURM_JOB_GPUS", &all);
+    read_list("CUDA_VISIBLE_DEVICES", &own);
+    for (size_t i = 0; all.count == own.count && i < count; i++) {
+        for (size_t k = 0; r == 0 && k < all.count; k++) {
+            if (strcmp(all.v[k], ours->v[i]) == 0)
+                r = rg_strv_add(&chosen, own.v[k]);
+        }
+    }
+    return r == 0 && count > 0 && chosen.count == count ? join(&chosen, count, ret_text) : r;
+}
+
+static int split(const char *text, struct rg_strv *list)
+{
+    int r = 0;
+
+    for (const char *p = text; r == 0 && *p; p += *p == ',') {
+        size_t length = strcspn(p, ",");
+        r = rg_strv_addf(list, "%.*s", (int) length, p);
+        p += length;
+    }
+    return r;
+}
+
+static int take_named(struct rg_contain *contain, const struct rg_strv *ours, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *wanted = contain->container.gpus;
+    int r = check_named(wanted, ours, err);
+
+    if (r < 0)
+        return r;
+    r = split(wanted, &names);
+    r = r ? r : number_own(&names, names.count, &contain->own_gpus);
+    return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
 {
     const struct rg_strv env = rg_slurm_environment();
@@ -55,7 +109,7 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
     if (*gpus && strcmp(*gpus, "all") != 0) {
         /* A number is how many; "0," is a name. */
         if (rg_parse_int("--gpus", *gpus, 1, RG_CONTAIN_GPUS_MAX, &wanted, NULL) < 0)
-            return check_named(*gpus, &ours, err);
+            return take_named(contain, &ours, err);
         if ((size_t) wanted > count)
             return rg_error_set_exit(err, EPERM, 77, "--gpus %s: Slurm has given %zu to this job "
                                      "here", *gpus, count);
@@ -66,5 +120,6 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
         *gpus = NULL;
         return 0;
     }
-    return join(&ours, count, gpus) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    r = number_own(&ours, count, &contain->own_gpus);
+    return r < 0 || join(&ours, count, gpus) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }

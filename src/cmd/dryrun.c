@@ -125,7 +125,7 @@ static int print_container(const struct rg_plan *plan, const struct rg_job *job,
         .passwd = own ? "/JOB/passwd" : NULL, .group = own ? "/JOB/group" : NULL,
         .shm_nbytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2,
         .kit_dir = container.place.kit_digest ? "/KIT" : NULL,
-        .infiniband = container.ibdevices,
+        .infiniband = container.ibdevices, .image_dir = "/IMAGES",
     };
 
     container.place.one_host = plan->nhosts == 1;

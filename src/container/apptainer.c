@@ -77,12 +77,27 @@ static int add_image(const char *image, struct rg_strv *argv)
     return rg_strv_addf(argv, "%s%s", file || strstr(image, "://") ? "" : "docker://", image);
 }
 
-/* "1," is a list of one. */
-static int device_length(const char *gpus)
+static int add_gpus(const char *gpus, struct rg_strv *argv)
 {
-    size_t length = strlen(gpus);
+    rg_autofree char *devices = rg_container_devices(gpus);
+    int r = devices ? rg_strv_add(argv, "--nv") : -ENOMEM;
 
-    return (int) (length && gpus[length - 1] == ',' ? length - 1 : length);
+    return r < 0 || strcmp(devices, "all") == 0
+               ? r : rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%s", devices);
+}
+
+/* What stands for --ibdevices=DEVICE is Docker's; here all devices are there, and the caller's own
+ * limits count. */
+static int add_options(const struct rg_strv *options, struct rg_strv *argv)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < options->count; i++) {
+        if (!rg_str_starts(options->v[i], "--device=") &&
+            strcmp(options->v[i], "--cap-add=IPC_LOCK") != 0)
+            r = rg_strv_add(argv, options->v[i]);
+    }
+    return r;
 }
 
 static int run(const struct rg_container *container, const struct rg_container_host *host,
@@ -103,16 +118,12 @@ static int run(const struct rg_container *container, const struct rg_container_h
     if (r == 0 && container->network && strcmp(container->network, "host") != 0)
         r = rg_strv_addf(argv, "--network=%s", container->network);
     if (r == 0 && container->gpus)
-        r = rg_strv_add(argv, "--nv");
-    if (r == 0 && container->gpus && strcmp(container->gpus, "all") != 0)
-        r = rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%.*s", device_length(container->gpus),
-                         container->gpus);
+        r = add_gpus(host->gpus ? host->gpus : container->gpus, argv);
     if (r == 0 && container->place.term)
         r = rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
     if (r == 0)
         r = add_mounts(container, host, argv, err);
-    for (size_t i = 0; r == 0 && i < container->options.count; i++)
-        r = rg_strv_add(argv, container->options.v[i]);
+    r = r ? r : add_options(&container->options, argv);
     r = r ? r : add_image(container->image, argv);
     r = r ? r : rg_strv_add(argv, RG_CONTAINER_BIN "/reigen-agent");
     r = r ? r : rg_strv_add(argv, "inside");
@@ -136,6 +147,8 @@ static int nothing_to_remove(const char *program, const char *name, struct rg_st
 const struct rg_container_ops rg_container_apptainer = {
     .name = "apptainer",
     .programs = "apptainer singularity",
+    .nameless = true,
+    .fetch = "give the path of a .sif file",
     .run = run,
     .pull = nothing_to_pull,
     .remove = nothing_to_remove,

@@ -37,7 +37,7 @@ struct rg_container_place {
 struct rg_container {
     char *image;            /* NULL: no container, ranks run on the bare host */
     char *name;             /* NULL: one that no other container has */
-    char *runtime;          /* docker, podman, apptainer, singularity; NULL: what the host has */
+    char *runtime;          /* docker, podman, ..., see runtime.c; NULL: what the host has */
     struct rg_strv mounts;  /* SOURCE[:TARGET[:ro]], absolute paths of the host */
     struct rg_strv options; /* handed to the runtime's command line as they are */
     uint64_t shm_nbytes;    /* size of /dev/shm; 0: our default */

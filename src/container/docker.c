@@ -73,6 +73,7 @@ static int run(const struct rg_container *container, const struct rg_container_h
 const struct rg_container_ops rg_container_docker = {
     .name = "docker",
     .programs = "docker",
+    .fetch = "fetch it with docker pull",
     .run = run,
     .pull = rg_oci_pull,
     .remove = rg_oci_remove,

@@ -92,14 +92,6 @@ static int add_mount(struct rg_strv *argv, const char *source, const char *targe
     return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&text));
 }
 
-/* True when path lies in dir or is dir. */
-static bool lies_in(const char *path, const char *dir)
-{
-    size_t n = strlen(dir);
-
-    return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
-}
-
 static int add_own_mounts(const struct rg_container_host *host, struct rg_strv *argv)
 {
     int r = add_mount(argv, host->bin_dir, RG_CONTAINER_BIN, true);
@@ -113,7 +105,7 @@ static int add_own_mounts(const struct rg_container_host *host, struct rg_strv *
         r = add_mount(argv, host->group, "/etc/group", true);
     if (r == 0 && host->home)
         r = add_mount(argv, host->home, host->home, false);
-    if (r == 0 && host->cwd && !(host->home && lies_in(host->cwd, host->home)))
+    if (r == 0 && host->cwd && !(host->home && rg_container_lies_in(host->cwd, host->home)))
         r = add_mount(argv, host->cwd, host->cwd, false);
     if (r == 0 && host->cwd)
         r = put(argv, "--workdir", host->cwd);

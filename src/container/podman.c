@@ -62,7 +62,7 @@ static int add_identity(const struct rg_container_host *host, struct rg_strv *ar
 
 static int add_gpus(const char *gpus, struct rg_strv *argv)
 {
-    rg_autofree char *list = strdup(gpus);
+    rg_autofree char *list = rg_container_devices(gpus);
     char *rest;
     int r = list ? 0 : -ENOMEM;
 
@@ -89,6 +89,7 @@ static int run(const struct rg_container *container, const struct rg_container_h
 const struct rg_container_ops rg_container_podman = {
     .name = "podman",
     .programs = "podman",
+    .fetch = "fetch it with podman pull",
     .run = run,
     .pull = rg_oci_pull,
     .remove = rg_oci_remove,

@@ -7,11 +7,13 @@
 
 #define EXIT_CONTAINER 125
 #define SAID_MAX 400
+#define GPUS_MAX 1024
 
 const struct rg_container_ops *const rg_container_runtimes[] = {
     &rg_container_docker,
     &rg_container_podman,
     &rg_container_apptainer,
+    &rg_container_enroot,
     NULL,
 };
 
@@ -22,6 +24,26 @@ const struct rg_container_ops *rg_container_find(const char *name)
             return rg_container_runtimes[i];
     }
     return NULL;
+}
+
+bool rg_container_lies_in(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+char *rg_container_devices(const char *gpus)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    size_t length = gpus ? strlen(gpus) : 0;
+    int64_t count;
+
+    if (length == 0 || rg_parse_int("--gpus", gpus, 1, GPUS_MAX, &count, NULL) < 0)
+        return strndup(length ? gpus : "", length - (length && gpus[length - 1] == ','));
+    for (int64_t i = 0; i < count; i++)
+        rg_buf_printf(&text, "%s%d", i ? "," : "", (int) i);
+    return rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
 }
 
 /* A pointer to the help, or what the runtime's own log says of the failure's consequences; both may

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container runtime: command lines, and what its complaints mean. One file each (docker.c,
- * podman.c, apptainer.c), one line in the table of runtime.c. All functions are pure: from what the
+ * podman.c, apptainer.c, enroot.c), one line in the table of runtime.c. All functions are pure: from what the
  * user asked for (struct rg_container) and what was found on the host (struct rg_container_host) to
  * an argument list; the agent's `contain` runs it, and --dry-run prints it. So a test compares
  * whole argument lists, and no runtime is needed for it.
  *
  * In every container our agent is the first process. It is mounted read-only at RG_CONTAINER_BIN,
- * the directory of the job at RG_CONTAINER_RUN, so nothing is asked of the image: no shell, no
- * libc, no user, no writable root.
+ * the directory of the job at RG_CONTAINER_RUN, so nothing is asked of the image: no shell (but with
+ * enroot), no libc, no user, no writable root.
  *
  * Thread rule: constant tables and pure functions; nothing blocks.
  */
@@ -28,6 +28,7 @@
 #define RG_CONTAINER_RUN "/reigen/run"
 #define RG_CONTAINER_PYTHON "/reigen/python"
 #define RG_CONTAINER_CID "cid"     /* beside bin_dir: the id of a container that the user named */
+#define RG_CONTAINER_SCRIPT "start.sh" /* beside bin_dir: what `script` says */
 #define RG_CONTAINER_SOCKET "boot" /* in RG_CONTAINER_RUN: where the agent gets its descriptors */
 
 /* What the host's side found out. All strings are borrowed. */
@@ -47,6 +48,9 @@ struct rg_container_host {
     const char *passwd;    /* files to mount as /etc/passwd and /etc/group; NULL: the image's own */
     const char *group;
     const char *kit_dir;   /* mounted at RG_CONTAINER_PYTHON; NULL: none */
+    const char *image_dir; /* where files of images are kept; NULL for Docker and Podman */
+    const char *gpus;      /* container->gpus as this process's own control group numbers them; NULL:
+                              as they are */
     uint64_t shm_nbytes;   /* when the user named none */
     bool infiniband;       /* there are devices in /dev/infiniband */
     bool selinux;          /* the host labels its files */
@@ -62,6 +66,10 @@ struct rg_container_symptom {
 struct rg_container_ops {
     const char *name;
     const char *programs; /* names in PATH, separated by blanks */
+    bool nameless;        /* its containers have no names: nothing to find or remove them by */
+    bool shares_pids;     /* no process ids of its own: the kernel ends nothing with the first one */
+    const char *script;   /* what `run` wants to find as bin_dir/../RG_CONTAINER_SCRIPT; or NULL */
+    const char *fetch;    /* how a user gets an image here: "fetch it with docker pull" */
     /* The container's command line, up to and with the agent's own arguments. -EINVAL with err when
      * this runtime cannot do what is asked. */
     int (*run)(const struct rg_container *container, const struct rg_container_host *host,
@@ -75,6 +83,12 @@ struct rg_container_ops {
     const char *missing; /* the image is not here, in this runtime's words; NULL: never says so */
     const struct rg_container_symptom *symptoms; /* ends with a NULL needle; the first one counts */
 };
+
+/* True when path lies in dir or is dir; nothing is resolved. */
+bool rg_container_lies_in(const char *path, const char *dir);
+/* GPUs for runtimes that cannot count: "all", or names such as "0,1". A number in gpus is so many,
+ * from 0 on; "1," is the device 1; NULL gives "". On the heap, or NULL without memory. */
+char *rg_container_devices(const char *gpus);
 
 /* All runtimes, in the order in which they are looked for; NULL-terminated. */
 extern const struct rg_container_ops *const rg_container_runtimes[];

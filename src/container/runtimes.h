@@ -8,5 +8,6 @@
 extern const struct rg_container_ops rg_container_docker;
 extern const struct rg_container_ops rg_container_podman;
 extern const struct rg_container_ops rg_container_apptainer; /* and singularity */
+extern const struct rg_container_ops rg_container_enroot;
 
 #endif

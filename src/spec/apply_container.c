@@ -47,8 +47,8 @@ APPLY(image)
 
 APPLY(container_runtime)
 {
-    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "pyxis",
-                                         "none", NULL };
+    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
+                                         "pyxis", "none", NULL };
 
     for (size_t i = 0; words[i]; i++) {
         if (strcmp(words[i], value) == 0)
@@ -57,7 +57,7 @@ APPLY(container_runtime)
     const char *near = rg_str_nearest(value, words);
 
     return rg_error_set(err, EINVAL,
-                        "%s %s: give docker, podman, apptainer, singularity, pyxis or "
+                        "%s %s: give docker, podman, apptainer, singularity, enroot, pyxis or "
                         "none%s%s%s", what, value, near ? "; did you mean " : "", near ? near : "",
                         near ? "?" : "");
 }

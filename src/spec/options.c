@@ -79,9 +79,9 @@ static const struct rg_option options[] = {
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
      "Run the ranks in containers of this image, one on each host.", rg_apply_image},
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
-     "docker podman apptainer singularity pyxis none",
-     "What makes them. The default is the first of docker, podman, apptainer and singularity that "
-     "a host has. pyxis: Slurm itself, by srun --container-image, where it has that. none: "
+     "docker podman apptainer singularity enroot pyxis none",
+     "What makes them. The default is the first of docker, podman, apptainer, singularity and "
+     "enroot that a host has. pyxis: Slurm itself, by srun --container-image, where it has that. none: "
      "no containers, whatever --image says.",
      rg_apply_container_runtime},
     {"mount", "volume", NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "SOURCE[:TARGET[:ro]]", NULL,

@@ -178,15 +178,15 @@ APPLY(sshdport)
 
 APPLY(runtime)
 {
-    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "none",
-                                         NULL };
+    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
+                                         "none", NULL };
 
     for (size_t i = 0; words[i]; i++)
         if (strcmp(words[i], value) == 0)
             return keep(&s->runtime, what, value, err);
     return rg_error_set(err, EINVAL,
-                        "%s %.80s: give docker, podman, apptainer, singularity or none", what,
-                        value);
+                        "%s %.80s: give docker, podman, apptainer, singularity, enroot or none",
+                        what, value);
 }
 
 static const struct rg_srundocker_option options[] = {
@@ -222,8 +222,8 @@ static const struct rg_srundocker_option options[] = {
     { "sshdport", "PORT", false, NULL,
       "Start a real sshd in each container, on this port. The default with --sshconfigdir is "
       "12345.", apply_sshdport },
-    { "container-runtime", "RUNTIME", false, "docker podman apptainer singularity none",
-      "What makes the containers: docker, podman, apptainer, singularity, or none for no "
+    { "container-runtime", "RUNTIME", false, "docker podman apptainer singularity enroot none",
+      "What makes the containers: docker, podman, apptainer, singularity, enroot, or none for no "
       "containers. The default is the first of them that a node has.", apply_runtime },
     { "script_help", NULL, false, NULL, "Run the script with --help.", apply_script_help },
     { "help", NULL, false, NULL, "Print this.", apply_help },

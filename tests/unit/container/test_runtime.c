@@ -231,12 +231,181 @@ static void apptainer_refuses_what_it_cannot_do(void **state)
     assert_contains(err.text, "--user");
 }
 
+/* A number is how many. */
+static void runtimes_that_cannot_count_are_given_names(void **state)
+{
+    static const char *const values[][2] = { { "all", "all" }, { "2", "0,1" }, { "1,", "1" },
+                                             { "0,3", "0,3" }, { "GPU-ab", "GPU-ab" },
+                                             { NULL, "" } };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(values); i++) {
+        rg_autofree char *devices = rg_container_devices(values[i][0]);
+        assert_string_equal(devices, values[i][1]);
+    }
+}
+
+static void apptainer_has_all_devices_and_counts_gpus_as_the_host_does(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("apptainer");
+
+    host.kit_dir = host.cwd = NULL;
+    host.gpus = "0";
+    container->gpus = strdup("3,");
+    rg_strv_add(&container->options, "--device=/dev/infiniband/uverbs0");
+    rg_strv_add(&container->options, "--cap-add=IPC_LOCK");
+    check(&rg_container_apptainer, container, &host,
+          "apptainer exec --pid --cleanenv --nv --env=CUDA_VISIBLE_DEVICES=0 "
+          "--bind=/t/bin:/reigen/bin:ro --bind=/t/run:/reigen/run docker://image:1 "
+          "/reigen/bin/reigen-agent " "inside /reigen/run/boot");
+}
+
+#define ENROOT_BEGIN(devices, more)                                                  \
+    "env ENROOT_LOGIN_SHELL=no NVIDIA_VISIBLE_DEVICES=" devices more " enroot start --rw "
+#define ENROOT_SCRIPT "--rc /t/bin/../start.sh "
+#define ENROOT_USER(devices)                                                               \
+    "--env=NVIDIA_VISIBLE_DEVICES=" devices " --env=HOME=/u/ada --env=USER=ada "           \
+    "--env=LOGNAME=ada "
+#define ENROOT_MOUNT(source, target, mode) \
+    "--mount=" source ":" target ":none:x-create=auto,rbind," mode " "
+#define ENROOT_OWN                                                                     \
+    ENROOT_MOUNT("/t/bin", "/reigen/bin", "ro") ENROOT_MOUNT("/t/run", "/reigen/run", "rw")
+#define ENROOT_HOME ENROOT_MOUNT("/u/ada", "/u/ada", "rw")
+#define ENROOT_END " /u/ada/job /reigen/bin/reigen-agent inside /reigen/run/boot"
+
+static struct rg_container_host make_enroot_host(void)
+{
+    struct rg_container_host host = make_host("enroot");
+
+    host.image_dir = "/images";
+    return host;
+}
+
+static void enroot_starts_an_image_from_its_file(void **state)
+{
+    struct rg_container_host host = make_enroot_host();
+
+    check(&rg_container_enroot, *state, &host,
+          ENROOT_BEGIN("void", "") ENROOT_SCRIPT ENROOT_USER("void") ENROOT_OWN
+          ENROOT_MOUNT("/t/kit", "/reigen/python", "ro") ENROOT_HOME
+          "-- /images/image++1.sqsh" ENROOT_END);
+}
+
+static void enroot_takes_mounts_devices_and_its_own_options(void **state)
+{
+    static const char *const options[] = { "--device=/dev/infiniband/uverbs0",
+                                           "--cap-add=IPC_LOCK", "-e", "A=b c", "--root" };
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_enroot_host();
+
+    host.kit_dir = NULL;
+    host.infiniband = container->ibdevices = true;
+    host.gpus = "0,1";
+    container->gpus = strdup("4,5");
+    container->network = strdup("host");
+    container->place.term = strdup("xterm");
+    rg_strv_add(&container->mounts, "/data:/d:ro");
+    for (size_t i = 0; i < rg_array_len(options); i++)
+        rg_strv_add(&container->options, options[i]);
+    check(&rg_container_enroot, container, &host,
+          ENROOT_BEGIN("0,1", " NVIDIA_DRIVER_CAPABILITIES=compute,utility,video "
+                              "ENROOT_RESTRICT_DEV=yes")
+          ENROOT_SCRIPT "--env=NVIDIA_VISIBLE_DEVICES=0,1 --env=TERM=xterm --env=HOME=/u/ada "
+          "--env=USER=ada --env=LOGNAME=ada " ENROOT_OWN ENROOT_HOME
+          ENROOT_MOUNT("/dev/infiniband", "/dev/infiniband", "rw")
+          ENROOT_MOUNT("/data", "/d", "ro")
+          "--mount=/dev/infiniband/uverbs0:/dev/infiniband/uverbs0:none:x-create=file,bind,rw "
+          "-e A=b c --root -- /images/image++1.sqsh" ENROOT_END);
+}
+
+/* Docker's spelling on the left; what is fetched, and the file's name. */
+static void enroot_finds_registries_and_files(void **state)
+{
+    static const char *const images[][3] = {
+        { "ubuntu", "docker://ubuntu", "/images/ubuntu.sqsh" },
+        { "pytorch/pytorch:2.4", "docker://pytorch/pytorch:2.4",
+          "/images/pytorch+pytorch++2.4.sqsh" },
+        { "nvcr.io/nvidia/pytorch:24.05-py3", "docker://nvcr.io#nvidia/pytorch:24.05-py3",
+          "/images/nvcr.io+nvidia+pytorch++24.05-py3.sqsh" },
+        { "nvcr.io#nvidia/pytorch:24.05-py3", "docker://nvcr.io#nvidia/pytorch:24.05-py3",
+          "/images/nvcr.io+nvidia+pytorch++24.05-py3.sqsh" },
+        { "docker.io/library/python:3.12", "docker://library/python:3.12",
+          "/images/library+python++3.12.sqsh" },
+        { "localhost/a", "docker://localhost#a", "/images/localhost+a.sqsh" },
+        { "host:5000/a:1", "docker://host:5000#a:1", "/images/host++5000+a++1.sqsh" },
+        { "docker://me@nvcr.io#a", "docker://me@nvcr.io#a", "/images/me@nvcr.io+a.sqsh" },
+        { "dockerd://a:1", "dockerd://a:1", "/images/dockerd++++a++1.sqsh" },
+        { "$x@h#a'b", "docker://$x@h#a'b", "/images/_x@h+a_b.sqsh" },
+        { "/i/x.sqsh", NULL, "/i/x.sqsh" },
+        { "./x.img", NULL, "/u/ada/job/./x.img" },
+        { "x.sqsh", NULL, "/u/ada/job/x.sqsh" },
+    };
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_enroot_host();
+
+    container->place.cwd = strdup("/u/ada/job");
+    for (size_t i = 0; i < rg_array_len(images); i++) {
+        rg_autostrv struct rg_strv argv = RG_STRV_INIT, pull = RG_STRV_INIT;
+        free(container->image);
+        container->image = strdup(images[i][0]);
+        assert_int_equal(rg_container_enroot.run(container, &host, &argv, NULL), 0);
+        assert_string_equal(argv.v[argv.count - 5], images[i][2]);
+        assert_int_equal(rg_container_enroot.pull(container, &host, &pull), 0);
+        assert_int_equal(pull.count, images[i][1] ? 8 : 0);
+        if (images[i][1])
+            assert_string_equal(pull.v[5], images[i][1]);
+        if (images[i][1])
+            assert_string_equal(pull.v[6], images[i][2]);
+    }
+}
+
+static void refused_by_enroot(struct rg_container *container, const char *text)
+{
+    struct rg_container_host host = make_enroot_host();
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    assert_int_equal(rg_container_enroot.run(container, &host, &argv, &err), -EINVAL);
+    assert_int_equal(err.exit_code, 2);
+    assert_contains(err.text, text);
+}
+
+static void enroot_refuses_what_it_cannot_do(void **state)
+{
+    static const char *const unknown[] = { "--ipc=host", "-v", "--rc=x", "--env", "-e=x",
+                                           "--envelope" };
+    struct rg_container *container = *state;
+
+    container->privileged = true;
+    refused_by_enroot(container, "--privileged");
+    container->privileged = false;
+    container->user = strdup("1000");
+    refused_by_enroot(container, "--user");
+    free(rg_steal_ptr(&container->user));
+    container->network = strdup("none");
+    refused_by_enroot(container, "--network");
+    free(rg_steal_ptr(&container->network));
+    rg_strv_add(&container->mounts, "data:/d");
+    refused_by_enroot(container, "named volumes");
+    rg_strv_fini(&container->mounts);
+    rg_strv_add(&container->mounts, "/a b:/d");
+    refused_by_enroot(container, "a blank or a colon");
+    rg_strv_fini(&container->mounts);
+    for (size_t i = 0; i < rg_array_len(unknown); i++) {
+        rg_strv_add(&container->options, unknown[i]);
+        refused_by_enroot(container, unknown[i]);
+        rg_strv_fini(&container->options);
+    }
+}
+
 static void runtimes_are_found_by_their_programs(void **state)
 {
     (void) state;
     assert_ptr_equal(rg_container_find("docker"), &rg_container_docker);
     assert_ptr_equal(rg_container_find("podman"), &rg_container_podman);
     assert_ptr_equal(rg_container_find("singularity"), &rg_container_apptainer);
+    assert_ptr_equal(rg_container_find("enroot"), &rg_container_enroot);
     assert_null(rg_container_find("containerd"));
 }
 
@@ -267,6 +436,14 @@ static void failures_are_explained(void **state)
           "/etc/subuid" },
         { &rg_container_apptainer, "FATAL: could not open image x.sif: no such file or directory",
           125, ".sif" },
+        { &rg_container_enroot, "[ERROR] Command not found: squashfuse\n", 69, "squashfuse and" },
+        { &rg_container_enroot, "[ERROR] Invalid argument: /i/x.sqsh\n", 125, ".sqsh file" },
+        { &rg_container_enroot, "mkdir: cannot create directory '/run/enroot': Permission denied",
+          77, "ENROOT_RUNTIME_PATH" },
+        { &rg_container_enroot, "[WARN] Squashfs image uses lzo compression, this version supports "
+          "only xz, zlib.\n[ERROR] Failed to mount: /i/x.sqsh\n", 125, "-comp lz4" },
+        { &rg_container_enroot, "[ERROR] URL https://nvcr.io/v2/a returned error code: 401", 125,
+          ".credentials" },
     };
 
     (void) state;
@@ -298,6 +475,18 @@ int main(void)
         cmocka_unit_test_setup_teardown(apptainer_takes_files_and_schemes_as_they_are,
                                         make_container, free_container),
         cmocka_unit_test_setup_teardown(apptainer_refuses_what_it_cannot_do, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(
+            apptainer_has_all_devices_and_counts_gpus_as_the_host_does, make_container,
+            free_container),
+        cmocka_unit_test(runtimes_that_cannot_count_are_given_names),
+        cmocka_unit_test_setup_teardown(enroot_starts_an_image_from_its_file, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(enroot_takes_mounts_devices_and_its_own_options,
+                                        make_container, free_container),
+        cmocka_unit_test_setup_teardown(enroot_finds_registries_and_files, make_container,
+                                        free_container),
+        cmocka_unit_test_setup_teardown(enroot_refuses_what_it_cannot_do, make_container,
                                         free_container),
         cmocka_unit_test(runtimes_are_found_by_their_programs),
         cmocka_unit_test(failures_are_explained),
