@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "launch/exitcode.h"
+#include "spec/srundocker.h"
 
 #define BOLD_RED "\033[1;31m"
+#define SSHD_HOST_MAX 64
+#define EXIT_SSHD 69
 #define DIM "\033[2m"
 #define PLAIN "\033[0m"
 
@@ -52,10 +55,23 @@ static void print_cause(const struct rg_verdict *v, const struct rg_verdict_styl
                   style->colour ? PLAIN : "");
 }
 
+/* Whether a script could not begin because of a real sshd, by its last line. */
+static bool take_sshd(const struct rg_verdict *v, char ret_host[SSHD_HOST_MAX + 1], int *ret_port)
+{
+    const struct rg_rank_end *first = v->first;
+
+    return first && first->engine && first->end == RG_END_EXIT && first->value == EXIT_SSHD &&
+           v->nlast_lines && sscanf(v->last_lines[v->nlast_lines - 1],
+                                    "reigen: host %64[A-Za-z0-9._-]: " RG_SRUNDOCKER_SSHD_FAILED
+                                    " %5d", ret_host, ret_port) == 2;
+}
+
 static void print_first(const struct rg_verdict *v, const struct rg_verdict_style *style,
                         struct rg_buf *text)
 {
     const struct rg_rank_end *first = v->first;
+    char host[SSHD_HOST_MAX + 1];
+    int port;
 
     /* Why a rank could not be started is said best by who tried. */
     if (first->end == RG_END_NOT_STARTED && *v->cause) {
@@ -63,7 +79,10 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         return;
     }
     rg_buf_printf(text, "reigen: %s", style->colour ? BOLD_RED : "");
-    if (first->engine)
+    if (take_sshd(v, host, &port))
+        rg_buf_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ", host, port,
+                      first->engine);
+    else if (first->engine)
         rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
     else
         rg_buf_printf(text, "rank %d on %s failed first: ", first->rank, first->host);
@@ -150,8 +169,10 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
     if (v->first && v->ends && !style->quiet)
         print_others(v, plan, text);
     const char *name = rg_exit_find(code)->name;
+    char host[SSHD_HOST_MAX + 1];
+    int port;
 
-    if (v->first && v->first->end == RG_END_EXIT && v->first->value == code)
+    if (!take_sshd(v, host, &port) && v->first && v->first->end == RG_END_EXIT && v->first->value == code)
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");
     else

@@ -34,7 +34,7 @@ const char *rg_job_engine_program(const struct rg_job *job)
 {
     if (job->engine == RG_ENGINE_OPENMPI || job->engine == RG_ENGINE_HYDRA || !job->command.count)
         return "mpirun";
-    return base_name(job->command.v[0]);
+    return base_name(job->title ? job->title : job->command.v[0]);
 }
 
 bool rg_job_has_engine(const struct rg_job *job)

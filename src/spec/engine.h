@@ -30,8 +30,8 @@ bool rg_job_has_engine(const struct rg_job *job);
  * at without its folders. */
 bool rg_engine_is_launcher(const char *program);
 
-/* What the engine's process is called by people: the command's name without folders, or mpirun
- * where we call that. Borrowed from the job, or constant. */
+/* What the engine's process is called by people: the job's title or the command's name, without
+ * folders, or mpirun where we call that. Borrowed from the job, or constant. */
 const char *rg_job_engine_program(const struct rg_job *job);
 
 /* What stands before the command where we put mpirun's line together, appended: --bind-to and

@@ -43,6 +43,7 @@ void rg_job_fini(struct rg_job *job)
         free(job->hosts[i].user);
     }
     free(job->hosts);
+    free(job->title);
     free(job->cwd);
     free(job->output_dir);
     free(job->on);

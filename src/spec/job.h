@@ -63,6 +63,7 @@ struct rg_job_slurm {
 struct rg_job {
     /* what runs */
     struct rg_strv command; /* argv; at least one */
+    char *title;            /* what messages call an engine's program; NULL: by command[0] */
     char *cwd;              /* NULL: the caller's */
     int np;                 /* ranks; 0: all slots */
     /* where */

@@ -66,7 +66,7 @@ static const char with_sshd[] =
     "exec 9>\"$t/in\"\n"
     "for h in $names; do h=${h%:*}; n=0; while :; do\n"
     "if grep -qE 'fatal:|terminating|already in use|^reigen' \"$t/$h\" || [ $n -ge 300 ]\n"
-    "then fail \"host $h: sshd does not listen on port $sshdport; if it is in use, give another \""
+    "then fail \"host $h: " RG_SRUNDOCKER_SSHD_FAILED " $sshdport; if it is in use, give another \""
     "\"with --sshdport ($(tail -n 3 \"$t/$h\" | tr -d '\\r' | tr '\\n' ' '))\"; fi\n"
     "grep -q '^Server listening' \"$t/$h\" && break\n"
     "n=$((n + 1)); sleep 0.1; done; done\n"
@@ -289,6 +289,7 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     int rc = find_script(s, job, err);
 
     job->engine = RG_ENGINE_SCRIPT;
+    rc = rc < 0 ? rc : copy(&job->title, s->script, err); /* not the shell that runs it */
     /* By this the step's other tasks see the job's agents come and go. */
     job->slurm.announce = rg_strf("reigen-slurm-%s-%s", step->job_id, step->step_id);
     if (rc == 0 && !job->slurm.announce)

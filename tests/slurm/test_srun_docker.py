@@ -100,6 +100,7 @@ def test_a_real_sshd_runs_in_each_container_with_keys_made_for_it(slurm):
         listener.kill_all()
         listener.communicate()
     assert 'node2: sshd does not listen on port' in said and '--sshdport' in said
+    assert f'sshd on node2, port {PORT}, failed, and job.sh did not begin: exit code 69' in said
     assert {p.name: p.read_bytes() for p in keys.iterdir() if p.is_file()} == before
     slurm.head.run(['rm', '-rf', 'mpisshconfig'])
 

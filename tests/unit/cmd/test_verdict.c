@@ -86,6 +86,35 @@ static void memory_notes_and_lost_ranks_are_told(void **state)
     assert_contains(got, "\033[1;31m");
 }
 
+static const char *print_script(const char *last_line, int code, struct rg_buf *text)
+{
+    const char *const lines[] = { "before", last_line };
+    struct rg_verdict v = { .exit_code = code, .cause = "x", .first = &ends[0], .ends = ends,
+                            .last_lines = lines, .nlast_lines = 2 };
+    static const struct rg_plan alone = { .nranks = 1, .np = 1 };
+    struct rg_verdict_style style = { .exit_code = code };
+
+    ends[0] = ended(0, RG_END_EXIT, code, false);
+    ends[0].engine = "job.sh";
+    rg_buf_fini(text);
+    rg_verdict_print(&v, &alone, &style, text);
+    return rg_buf_text(text);
+}
+
+static void an_sshd_that_did_not_come_up_is_named_instead_of_the_script(void **state)
+{
+    static const char said[] = "reigen: host node2: sshd does not listen on port 12345; if it is";
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    const char *got = print_script(said, 69, &text);
+    assert_contains(got, "sshd on node2, port 12345, failed, and job.sh did not begin: exit code "
+                         "69, after");
+    assert_null(strstr(got, "job.sh's own"));
+    assert_contains(print_script(said, 7, &text), "job.sh on localhost failed: exit code 7");
+    assert_contains(print_script("reigen: host n: sshd is", 69, &text), "exit code 69, job.sh's");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +122,7 @@ int main(void)
         cmocka_unit_test(a_good_end_says_nothing_unless_asked),
         cmocka_unit_test(causes_without_a_rank_are_named),
         cmocka_unit_test(memory_notes_and_lost_ranks_are_told),
+        cmocka_unit_test(an_sshd_that_did_not_come_up_is_named_instead_of_the_script),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "spec/engine.h"
 #include "unit.h"
 
 static int parse(struct rg_srundocker *s, const char *const *words, struct rg_error *err)
@@ -257,6 +258,7 @@ static void the_job_is_the_script_once_on_the_nodes_of_the_step(void **state)
     assert_string_equal(job->on, "slurm");
     assert_string_equal(job->slurm.announce, "reigen-slurm-7-0");
     CHECK_LIST(&job->command, "./job.sh", "a b");
+    assert_string_equal(rg_job_engine_program(job), "job.sh");
     assert_int_equal(job->nhosts, 2);
     assert_string_equal(job->hosts[0].name, "n1");
     assert_int_equal(job->hosts[0].nslots, 4);
@@ -290,6 +292,7 @@ static void a_script_without_a_first_line_for_it_is_the_shells(void **state)
 
     assert_int_equal(FILL(f, "--script=bare.sh"), 0);
     CHECK_LIST(&f->request.job.command, "sh", "./bare.sh");
+    assert_string_equal(rg_job_engine_program(&f->request.job), "bare.sh"); /* in messages */
 }
 
 static void a_program_of_the_image_need_not_be_here(void **state)
