@@ -2,6 +2,7 @@
 #include "agent/agent.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -305,13 +306,34 @@ static void on_drain(void *arg)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static bool keeper_is_gone(const struct rg_agent *agent)
+{
+    struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
+
+    return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR));
+}
+
 /* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
  * hand. The launcher decides what that means for the job. */
 static void on_signal(void *arg, int signo)
 {
     struct rg_agent *agent = arg;
 
+    /* The runtime says so, too, when `contain` has been killed: nobody has asked for that end. */
+    if (keeper_is_gone(agent))
+        rg_agent_abandon(agent);
     rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
+}
+
+/* Slurm gives these to all processes of a step, or to its first ones, for the ranks' sake. Where
+ * others wait for our end (boot.h: announce), the launcher is one of a step's tasks itself, and
+ * hands them on. */
+static void on_user_signal(void *arg, int signo)
+{
+    struct rg_agent *agent = arg;
+
+    if (!*agent->boot.announce)
+        rg_agent_signal(agent, signo);
 }
 
 static int open_channel(struct rg_agent *agent)
@@ -349,7 +371,7 @@ static void raise_limit(struct rg_agent *agent)
 
 static int prepare(struct rg_agent *agent)
 {
-    static const int signos[] = { SIGTERM, SIGINT, SIGHUP };
+    static const int signos[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
     int r = rg_loop_create(&agent->loop);
 
     if (r < 0)
@@ -364,7 +386,8 @@ static int prepare(struct rg_agent *agent)
     rg_agent_watch_children(agent);
     start_lease(agent, FIRST_LEASE_MS);
     for (size_t i = 0; i < rg_array_len(signos); i++)
-        rg_signal_start(&agent->signals[i], agent->loop, signos[i], on_signal, agent);
+        rg_signal_start(&agent->signals[i], agent->loop, signos[i],
+                        i < 3 ? on_signal : on_user_signal, agent);
     r = rg_rankserver_create(agent, &agent->server);
     if (r == 0)
         r = rg_prober_create(agent->loop, agent->boot.key, &agent->prober);

@@ -110,7 +110,7 @@ struct rg_agent {
     struct rg_timer sweep_timer;
     uint64_t sweep_deadline_ns;
     uint32_t nleft;
-    struct rg_signal signals[3];
+    struct rg_signal signals[5];
 };
 
 /* Run an agent for boot until the launcher is done with it or gone. Returns the exit code. */

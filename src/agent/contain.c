@@ -34,6 +34,7 @@ static bool take_dial(struct rg_contain *contain, const char *line)
         return true;
     }
     if (rg_str_starts(line, "announce ")) { /* not in a network of its own */
+        contain->announced = true;
         int fd = rg_agent_announce(line + 9);
         if (fd < 0)
             rg_contain_say("note the socket @%s: %s", line + 9, strerror(-fd));
@@ -251,18 +252,20 @@ static bool launcher_is_gone(const struct running *run, short revents)
     return read(0, bytes, sizeof(bytes)) <= 0;
 }
 
-/* Slurm tells all of a job's processes to end: the agent tells the launcher, which leaves the ranks
- * their time. */
-static bool pass_on(const struct running *run)
+/* Whether a signal has come by which we are to end. Slurm tells all of a job's processes to end: the
+ * agent tells the launcher, which leaves the ranks their time. Other signals are for the ranks
+ * (agent.c). */
+static bool must_end(const struct running *run)
 {
     struct signalfd_siginfo info;
 
-    if (!*run->contain->dial || !run->linked ||
-        read(run->signal_fd, &info, sizeof(info)) != (ssize_t) sizeof(info))
+    if (read(run->signal_fd, &info, sizeof(info)) != (ssize_t) sizeof(info))
         return false;
-    if (run->child.pid > 0)
-        kill(run->child.pid, SIGTERM);
-    return true;
+    bool user = info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2;
+    bool pass = run->linked && (user ? !run->contain->announced : *run->contain->dial != '\0');
+    if (pass && run->child.pid > 0)
+        kill(run->child.pid, user ? (int) info.ssi_signo : SIGTERM);
+    return !user && !pass;
 }
 
 static short launcher_events(const struct running *run)
@@ -312,7 +315,7 @@ static int watch(struct running *run, struct rg_error *err)
             close(rg_steal_fd(&run->conn_fd));
             set_deadline(run);
         }
-        bool told = fds[4].revents && !pass_on(run);
+        bool told = fds[4].revents && must_end(run);
         if (launcher_is_gone(run, fds[0].revents) || told) {
             run->gone = true;
             set_deadline(run);
@@ -449,7 +452,7 @@ static int pull(struct running *run, struct rg_error *err)
                                 { run->signal_fd, POLLIN, 0 } };
         if (poll(fds, rg_array_len(fds), -1) < 0)
             continue;
-        run->gone = launcher_is_gone(run, fds[0].revents) || fds[2].revents;
+        run->gone = launcher_is_gone(run, fds[0].revents) || (fds[2].revents && must_end(run));
         if (rg_contain_listen(&child) && *child.said)
             tell_progress(contain, child.said);
     }
@@ -565,6 +568,8 @@ static int watch_signals(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

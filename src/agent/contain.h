@@ -46,6 +46,7 @@ struct rg_contain {
     /* With `link dial` we make the connection, and the agent inside gets it as a socket. */
     char dial[RG_AGENT_BOOT_DIAL_MAX + 1];
     char place[RG_DIAL_PLACE_MAX + 1];
+    bool announced;      /* others on this host wait for our end: boot.h */
     uint8_t key[RG_KEY_NBYTES];
     char name[RG_JOB_ID_MAX + 24 + RG_CONTAIN_PLACE_MAX];
     char base[PATH_MAX / 2]; /* where directories of jobs and kits lie */

@@ -94,6 +94,8 @@ int rg_guard_enter(void *boot_secret, unsigned long nbytes)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGUSR2);
     sigprocmask(SIG_BLOCK, &signals, &before);
     pid_t agent = fork();
     if (agent > 0) {

@@ -24,14 +24,16 @@ class SlurmCluster(Cluster):
     proctrack  how Slurm knows a job's processes: linuxproc, pgid or cgroup
     task       none, affinity or cgroup
     kill_wait  seconds between SIGTERM and SIGKILL at a job's end
+    munge      False: Slurm believes everybody who they say they are, and no munged runs
     settings   more of slurm.conf, or something else than what is there: {'SlurmdTimeout': 10}
     Whatever else Cluster takes; there is no sshd unless sshd=True.
     """
 
     def __init__(self, nodes=2, gpus=2, cpus=4, proctrack='linuxproc', task='none', kill_wait=5,
-                 settings=None, **options):
+                 munge=True, settings=None, **options):
         self.gpus = gpus
         self.cpus = cpus
+        self.munge = munge
         self.settings = {'ProctrackType': f'proctrack/{proctrack}', 'TaskPlugin': f'task/{task}',
                          'KillWait': kill_wait, **(settings or {})}
         super().__init__(nodes, others=(HEAD,), **{'sshd': False, 'shared_home': True, **options})
@@ -41,7 +43,7 @@ class SlurmCluster(Cluster):
         if self.gpus:
             self.make_gpu_driver()
         self.head = self[HEAD]
-        for node in self.hosts:
+        for node in self.hosts if self.munge else ():
             self.start_munged(node)
         self.start_slurmctld()
         self.start_slurmds(self.nodes)
@@ -69,7 +71,8 @@ class SlurmCluster(Cluster):
         log = self.folder / 'log'
         settings = {
             'ClusterName': 'bed', 'SlurmctldHost': HEAD, 'SlurmUser': 'root',
-            'AuthType': 'auth/munge', 'CryptoType': 'crypto/munge', 'MpiDefault': 'none',
+            'AuthType': 'auth/munge' if self.munge else 'auth/none',
+            'CredType': 'cred/munge' if self.munge else 'cred/none', 'MpiDefault': 'none',
             'SelectType': 'select/cons_tres', 'SelectTypeParameters': 'CR_Core',
             'SwitchType': 'switch/none', 'JobAcctGatherType': 'jobacct_gather/none',
             'AccountingStorageType': 'accounting_storage/none',

@@ -12,10 +12,15 @@ from jobs import clean_up, end, seconds_until_gone, srun_docker, start, wait_for
 
 # A rank with a child that has left its process group and session, and no thought of ending.
 RANK = ['sh', '-c', 'echo here; setsid sleep 1000 & sleep 1000']
-# Says what it is told, and takes two seconds for it.
-SAVING = ['sh', '-c', 'trap "echo saving; sleep 2; echo saved; exit 0" TERM; echo here; '
+# Says that it is told to end, and takes its time for it.
+SAVING = ['sh', '-c', 'trap "echo saving; sleep 0.5; echo saved; exit 0" TERM USR1; echo here; '
           'while :; do sleep 0.1; done']
+# Takes no notice of what it is told.
+DEAF = ['sh', '-c', 'trap "" TERM; echo here; while :; do sleep 0.1; done']
 NRANKS = 4
+# Seconds that Slurm leaves a job from SIGTERM to SIGKILL: so many that what ends in time has been
+# ended by us.
+KILL_WAIT = 60
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,7 +35,7 @@ def pytest_generate_tests(metafunc):
 def tracked(request):
     """Two nodes with dockerd, once with each way in which Slurm knows a job's processes."""
     with SlurmCluster(2, dockerd=True, images=['base'], proctrack=request.param,
-                      kill_wait=2) as cluster:
+                      kill_wait=KILL_WAIT) as cluster:
         yield cluster
 
 
@@ -40,7 +45,7 @@ def plain():
     # Credentials live two minutes as a rule, and a requeued job waits until its old ones are dead.
     settings = {'PreemptType': 'preempt/partition_prio', 'PreemptMode': 'REQUEUE',
                 'AuthInfo': 'cred_expire=10'}
-    with SlurmCluster(2, kill_wait=10, settings=settings) as cluster:
+    with SlurmCluster(2, kill_wait=KILL_WAIT, settings=settings) as cluster:
         cluster.ask('scontrol', 'create', 'PartitionName=first', 'Nodes=ALL', 'PriorityTier=10',
                     'State=UP', 'MaxTime=INFINITE')
         yield cluster
@@ -51,11 +56,12 @@ def on_slurm(*words, command=(), allocation=('-N2', f'-n{NRANKS}')):
             *(command or RANK)]
 
 
-def ways(cluster):
+def ways(cluster, rank=None):
     """Command lines of the same job, as users start it."""
-    script = write_script(cluster, 'mpirun -H $hostlist -np $np ' +
-                          ' '.join(f"'{word}'" for word in RANK), 'ranks.sh')
-    return {'bare': on_slurm(), 'contained': on_slurm('--image', 'base'),
+    rank = rank or RANK
+    script = write_script(cluster, 'exec mpirun -H $hostlist -np $np ' +
+                          ' '.join(f"'{word}'" for word in rank), 'ranks.sh')
+    return {'bare': on_slurm(command=rank), 'contained': on_slurm('--image', 'base', command=rank),
             'srun-docker': srun_docker(script, '--slots_per_node=2')}
 
 
@@ -124,12 +130,12 @@ def test_scancel_at_any_moment(tracked, request):
 
 # ---------------------------------------------------------------------------- sudden deaths
 
-def kill_one(nodes, words):
-    """SIGKILL for the first process on these nodes whose command line begins so."""
+def send_one(nodes, words, signal='KILL'):
+    """A signal for the first process on these nodes whose command line begins so."""
     for node in nodes:
         for pid, line in sorted(node.processes().items()):
             if re.match(words, line):
-                node.run(['kill', '-KILL', str(pid)], user='root', check=True)
+                node.run(['kill', f'-{signal}', str(pid)], user='root', check=True)
                 return
     raise AssertionError(f'{words}: {[node.processes() for node in nodes]}')
 
@@ -148,7 +154,7 @@ def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
     words, where = DEATHS[which]
     try:
         wait_up(job)
-        kill_one([tracked.head, *tracked.nodes] if where == 'all' else [tracked[where]], words)
+        send_one([tracked.head, *tracked.nodes] if where == 'all' else [tracked[where]], words)
         seconds_until_gone(tracked.nodes)
         # A launcher that died so gives the allocation back to salloc, which has no code to tell.
         assert end(job).returncode != 0 or which == 'launcher'
@@ -172,15 +178,59 @@ def test_the_death_of_a_node_ends_the_job_on_the_others():
 
 # ---------------------------------------------------------------------------- time to save
 
-def test_ranks_may_save_when_the_job_is_cancelled(plain):
-    job = start(plain.head, on_slurm(allocation=('-N2', '-n2'), command=SAVING))
+@pytest.mark.parametrize('way', ['bare', 'contained', 'srun-docker'])
+def test_ranks_may_save_when_the_job_is_cancelled(tracked, way):
+    job = start(tracked.head, ways(tracked, SAVING)[way])
+    try:
+        wait_up(job)
+        tracked.head.run(['scancel', *map(str, tracked.squeue())])
+        done = end(job)
+        # Open MPI's mpirun hands SIGTERM on, and kills its ranks a second later.
+        told = 'saving' if way == 'srun-docker' else 'saved'
+        assert done.stdout.count(told) == NRANKS, done.stdout + done.stderr
+        assert way == 'srun-docker' or done.returncode == 75 and 'Slurm' in done.stderr, done
+        seconds_until_gone(tracked.nodes)
+        tracked.wait_idle()
+    except BaseException:
+        end_all(tracked, job)
+        raise
+
+
+@pytest.mark.parametrize('way', ['bare', 'contained', 'srun-docker'])
+def test_a_signal_for_the_job_reaches_its_ranks_and_nothing_else(tracked, way):
+    """As of `sbatch --signal=USR1@60`, by which jobs save before their time is over."""
+    job = start(tracked.head, ways(tracked, SAVING)[way])
+    try:
+        wait_up(job)
+        tracked.ask('scancel', '--signal=USR1', *map(str, tracked.squeue()))
+        done = end(job)
+        assert done.returncode == 0 and done.stdout.count('saved') == NRANKS, (
+            done.returncode, done.stdout, done.stderr)
+        tracked.wait_idle()
+    except BaseException:
+        end_all(tracked, job)
+        raise
+
+
+def test_a_container_that_does_not_answer_is_removed_at_the_end(slurm):
+    job = start(slurm.head, ways(slurm)['contained'])
+    try:
+        wait_up(job)
+        send_one(slurm.nodes[:2], r'\S*reigen-agent inside', 'STOP')
+        slurm.ask('scancel', *map(str, slurm.squeue()))
+        seconds_until_gone(slurm.nodes)
+        assert end(job).returncode != 0
+    finally:
+        end_all(slurm, job)
+
+
+def test_ranks_that_do_not_heed_the_end_have_their_grace_and_no_more(plain):
+    job = start(plain.head, on_slurm('--grace', '1', allocation=('-N2', '-n2'), command=DEAF))
     try:
         wait_up(job, 2)
         plain.head.run(['scancel', *map(str, plain.squeue())])
-        done = end(job)
-        assert {'[0] saved', '[1] saved'} <= set(done.stdout.splitlines()), done.stdout
-        assert done.returncode == 75 and 'Slurm' in done.stderr, (done.returncode, done.stderr)
         seconds_until_gone(plain.nodes)
+        assert end(job).returncode == 75
     except BaseException:
         end_all(plain, job)
         raise

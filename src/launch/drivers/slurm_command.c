@@ -175,7 +175,7 @@ static void put_installer(const struct slurm *slurm, struct rg_buf *text)
 
 void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
 {
-    rg_buf_printf(text, "o=; say() { echo reigen-boot \"$@\"; }; "
+    rg_buf_printf(text, "trap : USR1 USR2; o=; say() { echo reigen-boot \"$@\"; }; "
                         "echo reigen-slurm at $SLURMD_NODENAME $SLURM_JOB_ID.$SLURM_STEP_ID; f=");
     put_quoted(text, slurm->agent_path);
     /* Where the launcher's own program is there too, and the same, nothing is sent. */
@@ -199,6 +199,7 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
                   /* proctrack/cgroup signals nobody but the task itself, which is this shell. */
                   "exec 3<&0; \"$f\" %s <&3 3<&- & p=$!; exec 3<&-; "
                   "trap \"kill $p\" TERM INT HUP; "
+                  "for s in USR1 USR2; do trap \"kill -$s $p\" $s; done; "
                   "while wait $p; r=$?; kill -0 $p 2>/dev/null; do :; done; "
                   "echo reigen-slurm end $r",
                   slurm_contains(slurm->o.job) ? "contain" : "agent");
