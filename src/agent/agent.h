@@ -17,6 +17,7 @@
 #ifndef RG_AGENT_AGENT_H
 #define RG_AGENT_AGENT_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -50,6 +51,9 @@ struct rg_task {
     struct rg_agent *agent;
     struct rg_msg_rank spec; /* owned */
     uint8_t token[RG_RANK_TOKEN_NBYTES];
+    cpu_set_t cpus;          /* bound to these, ncpus of them; 0: not bound */
+    int ncpus;
+    char *cpus_text;         /* the same for people, "0-3,8"; NULL: not bound */
     pid_t pid;               /* 0: never started */
     bool ended;              /* reaped, or could not be started */
     uint32_t signalled;      /* the last signal that we sent it for the launcher */
@@ -137,6 +141,14 @@ void rg_agent_start_tasks(struct rg_agent *agent);
 void rg_task_destroy(struct rg_task *task);
 /* By rank, or NULL. */
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
+
+/* --- bind.c ----------------------------------------------------------------------------------- */
+
+/* Choose each rank's cpus by SETUP's bind, among those that we may use ourselves: the core or
+ * socket with its place among this host's ranks. Ranks are left unbound where there are more of
+ * them than cores and that was allowed. 0; -EINVAL with exit code 2 (more, and not allowed);
+ * -errno. */
+int rg_agent_bind(struct rg_agent *agent, struct rg_error *err);
 
 /* --- output.c --------------------------------------------------------------------------------- */
 

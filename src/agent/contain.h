@@ -60,6 +60,7 @@ struct rg_contain {
     char images[PATH_MAX / 2]; /* host.image_dir */
     char *paths[5];      /* owned: what host points to within dir, and the kit */
     char *own_gpus;      /* owned: container.gpus, numbered as this process sees them; or NULL */
+    char *cpus;          /* owned: for host */
 };
 
 /* A program that was started, and the end of what it said on its standard error. */

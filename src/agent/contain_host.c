@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 
 #include "agent/contain.h"
+#include "base/cpus.h"
 #include "base/fd.h"
 #include "container/kit.h"
 
@@ -183,6 +184,7 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err)
     host->job_id = contain->job_id;
     host->shm_nbytes = half_of_memory();
     host->infiniband = is_directory("/dev/infiniband");
+    host->cpus = contain->cpus = rg_cpus_limit(RG_CPUS_ROOT);
     host->selinux = access("/sys/fs/selinux/enforce", F_OK) == 0;
     if (contain->container.ibdevices && !host->infiniband)
         rg_contain_say("note --ibdevices: this host has no /dev/infiniband");

@@ -33,6 +33,7 @@ void rg_task_destroy(struct rg_task *task)
     rg_task_input_close(task);
     rg_codec_clear(rg_msg_find(RG_MSG_RANK)->fields, &task->spec);
     explicit_bzero(task->token, sizeof(task->token));
+    free(task->cpus_text);
     free(task);
 }
 
@@ -118,14 +119,17 @@ int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
 }
 
 /* The launcher knows only its own computer's cores; where it has said nothing, we share ours. */
-static int set_threads(const struct rg_agent *agent, struct rg_strv *env)
+static int set_threads(const struct rg_task *task, struct rg_strv *env)
 {
+    const struct rg_agent *agent = task->agent;
     cpu_set_t cpus;
 
     if (rg_engine_used(&agent->setup) || rg_env_get(env, "OMP_NUM_THREADS") ||
         sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
         return 0;
     size_t threads = (size_t) CPU_COUNT(&cpus) / agent->ntasks;
+    if (task->ncpus && threads > (size_t) task->ncpus)
+        threads = (size_t) task->ncpus;
     return rg_env_setf(env, "OMP_NUM_THREADS", "%zu", threads ? threads : 1);
 }
 
@@ -139,7 +143,7 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
     if (r == 0)
         r = set_entries(env, &task->spec.env);
     if (r == 0)
-        r = set_threads(task->agent, env);
+        r = set_threads(task, env);
     /* Whoever shows the token is that rank; an engine would hand it to all of its own. */
     if (r == 0 && !rg_engine_used(&task->agent->setup))
         r = rg_env_set(env, "REIGEN_RANK_TOKEN", token);
@@ -215,26 +219,11 @@ static int open_pipes(struct rg_task *task, struct ends *ends)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-static bool affinity_of(const struct rg_task *task, cpu_set_t *ret_set)
-{
-    struct rg_reader reader = rg_reader_make(task->spec.cpus.data, task->spec.cpus.nbytes);
-
-    CPU_ZERO(ret_set);
-    while (reader.nbytes >= 4) {
-        uint32_t cpu = rg_reader_u32(&reader);
-        if (cpu < CPU_SETSIZE)
-            CPU_SET(cpu, ret_set);
-    }
-    return CPU_COUNT(ret_set) > 0;
-}
-
 static int start_task(struct rg_task *task, const struct rg_strv *common, struct rg_error *err)
 {
     const struct rg_msg_setup *setup = &task->agent->setup;
     rg_cleanup(close_ends) struct ends ends = { { -1, -1, -1 } };
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    cpu_set_t cpus;
-    bool bound = affinity_of(task, &cpus);
 
     if (getrandom(task->token, sizeof(task->token), 0) != sizeof(task->token))
         return rg_error_set(err, EIO, "no random bytes from the kernel");
@@ -254,7 +243,7 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
         .new_session = true,
         .controlling_tty = task->spec.pty,
         .death_signal = SIGKILL,
-        .affinity = bound ? &cpus : NULL,
+        .affinity = task->ncpus ? &task->cpus : NULL,
         .nofile = &task->agent->nofile,
     };
     return rg_spawn(&spawn, &task->pid, err);
@@ -284,11 +273,14 @@ void rg_agent_start_tasks(struct rg_agent *agent)
 
     if (failed)
         rg_error_set(&err, ENOMEM, "no memory for the environment");
+    else
+        failed = rg_agent_bind(agent, &err) < 0;
     for (size_t i = 0; i < agent->ntasks; i++) {
         struct rg_task *task = agent->tasks[i];
         if (!failed && start_task(task, &common, &err) == 0) {
             rg_agent_send(agent, RG_MSG_STARTED,
-                          &(struct rg_msg_started){ task->spec.rank, (uint32_t) task->pid });
+                          &(struct rg_msg_started){ task->spec.rank, (uint32_t) task->pid,
+                                                    task->cpus_text });
             continue;
         }
         tell_failure(task, &err);

@@ -84,13 +84,16 @@ void rg_event_running(struct rg_buf *text)
     end(text, begin("running"));
 }
 
-void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid)
+void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid,
+                           const char *cpus)
 {
     json_t *o = begin("rank-started");
 
     json_object_set_new(o, "rank", json_integer(rank));
     json_object_set_new(o, "host", any_string(host));
     json_object_set_new(o, "pid", json_integer(pid));
+    if (*cpus)
+        json_object_set_new(o, "cpus", any_string(cpus));
     end(text, o);
 }
 

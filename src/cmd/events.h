@@ -23,8 +23,9 @@ void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase pha
                    const char *reason);
 /* "running": all ranks were told to start. */
 void rg_event_running(struct rg_buf *text);
-/* "rank-started": rank, host, pid. */
-void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid);
+/* "rank-started": rank, host, pid, and cpus ("0-3,8") where it is bound. cpus: "" where not. */
+void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid,
+                           const char *cpus);
 /* "output": rank, stream ("stdout", "stderr"), text (or base64, where the bytes are not UTF-8),
  * newline, continued. */
 void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line);

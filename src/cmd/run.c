@@ -144,13 +144,23 @@ static void on_running(void *arg)
     rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);
 }
 
-static void on_rank_started(void *arg, int rank, int pid)
+/* The map has told of those that were known before the start. */
+static void report_binding(struct run *run, int rank, const char *host, const char *cpus)
+{
+    const char *told = run->plan.ranks[rank].cpus;
+
+    if (run->request.report_bindings && *cpus && !(told && strcmp(told, cpus) == 0))
+        sayf(run, "  rank %d on %s: cpus %s\n", rank, host, cpus);
+}
+
+static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
 {
     struct run *run = arg;
     const char *host = run->plan.hosts[run->plan.ranks[rank].host].name;
 
+    report_binding(run, rank, host, cpus);
     if (run->request.job.json) {
-        rg_event_rank_started(&run->event, rank, host, pid);
+        rg_event_rank_started(&run->event, rank, host, pid, cpus);
         send_event(run);
     } else if (run->request.job.verbose > 1) {
         sayf(run, "reigen: rank %d is process %d on %s\n", rank, pid, host);

@@ -37,6 +37,9 @@ static const struct rg_container_symptom symptoms[] = {
     { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
     { "No such image", 125, "the image is not on this host: --pull missing fetches it" },
     { "unknown flag: --pull", 125, "this Docker is too old: 20.10 is the first that will do" },
+    { "Requested CPUs are not available", 125,
+      "the container is to have the CPUs that we may use, which Docker's daemon does not have: see "
+      "what it is limited to, or name others with --container-option --cpuset-cpus=LIST" },
     { "invalid reference format", 125, "--image: not an image's name" },
     { "operation not permitted", 125,
       "the container was refused: Docker's daemon lacks a right that an option here asks for "

@@ -38,6 +38,9 @@ int rg_oci_begin(const struct rg_container *container, const struct rg_container
         r = rg_strv_addf(argv, "--shm-size=%llu",
                          (unsigned long long) (container->shm_nbytes ? container->shm_nbytes
                                                                      : host->shm_nbytes));
+    /* A daemon's containers are none of our process's children, and would get them all. */
+    if (r == 0 && host->cpus)
+        r = put(argv, "--cpuset-cpus", host->cpus);
     if (r == 0 && host->selinux)
         r = rg_strv_add(argv, "--security-opt=label=disable");
     if (r == 0 && container->privileged)

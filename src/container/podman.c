@@ -75,7 +75,11 @@ static int add_gpus(const char *gpus, struct rg_strv *argv)
 static int run(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err)
 {
-    int r = rg_oci_begin(container, host, argv);
+    /* Without root its containers inherit our cpus, and cpusets are seldom to be had. */
+    struct rg_container_host seen = *host;
+    if (host->uid != 0)
+        seen.cpus = NULL;
+    int r = rg_oci_begin(container, &seen, argv);
 
     r = r ? r : rg_oci_user(container, host, argv);
     if (r == 0 && !container->user)

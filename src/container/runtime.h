@@ -52,6 +52,7 @@ struct rg_container_host {
     const char *gpus;      /* container->gpus as this process's own control group numbers them; NULL:
                               as they are */
     uint64_t shm_nbytes;   /* when the user named none */
+    const char *cpus;      /* those that are ours, "0-3,8", where that is not all; else NULL */
     bool infiniband;       /* there are devices in /dev/infiniband */
     bool selinux;          /* the host labels its files */
 };

@@ -9,11 +9,9 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "launch/cpus.h"
+#include "base/cpus.h"
 #include "spec/engine.h"
 #include "spec/hostlist.h"
-
-#define CPU_ROOT "/sys/devices/system/cpu"
 
 static int no_memory(struct rg_error *err)
 {
@@ -142,11 +140,21 @@ static void fill_coordinates(struct rg_plan *plan)
     }
 }
 
+bool rg_plan_knows_cpus(const struct rg_plan *plan, const struct rg_job *job, int host)
+{
+    return rg_host_is_local(plan->hosts[host].name) && !job->container.image &&
+           !(job->on && strcmp(job->on, "slurm") == 0);
+}
+
+/* What our agent on this computer will come to: so that it can be told, and refused, before the
+ * start. It alone binds, as on other hosts. */
 static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
                       const struct rg_cpus *cpus, struct rg_error *err)
 {
     const struct rg_plan_host *h = &plan->hosts[host];
 
+    if (!rg_plan_knows_cpus(plan, job, host))
+        return 0;
     if (job->bind == RG_BIND_CORE && h->nplanned > cpus->ncores && !job->oversubscribe)
         return rg_error_set_exit(err, EINVAL, 2,
                                  "--bind-to core: %d ranks on %s, which has %d core%s; "
@@ -158,7 +166,9 @@ static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
         return 0;
     for (int i = 0; i < h->nranks; i++) {
         struct rg_plan_rank *rank = &plan->ranks[plan->by_host[h->first_rank_index + i]];
-        rank->cpus = rg_cpus_pick(cpus, job->bind == RG_BIND_SOCKET, i, &rank->ncpus);
+        rg_autofree int *picked =
+            rg_cpus_pick(cpus, job->bind == RG_BIND_SOCKET, i, &rank->ncpus);
+        rank->cpus = picked ? rg_cpus_text(picked, rank->ncpus) : NULL;
         if (!rank->cpus)
             return no_memory(err);
     }
@@ -170,7 +180,7 @@ static int fill_cpus(const struct rg_job *job, struct rg_plan *plan, struct rg_e
     struct rg_cpus cpus;
     int rc = 0;
 
-    if (rg_cpus_read(CPU_ROOT, &cpus) < 0)
+    if (rg_cpus_read(RG_CPUS_ROOT, &cpus) < 0)
         return 0;
     for (int h = 0; rc == 0 && h < plan->nhosts; h++) {
         if (!rg_host_is_local(plan->hosts[h].name))

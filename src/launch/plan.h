@@ -22,7 +22,8 @@
 struct rg_plan_rank {
     int rank, host; /* host: index into hosts */
     int local_rank, local_size, cross_rank, cross_size;
-    int *cpus;      /* bound to these, ncpus of them; NULL: not bound */
+    char *cpus;     /* will be bound to these, ncpus of them: "0-3,8"; NULL: not bound, or its host
+                     * will choose */
     int ncpus;
 };
 
@@ -61,6 +62,10 @@ void rg_plan_fini(struct rg_plan *plan);
  * np and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
+
+/* Whether a host's cpus are known before its agent is there: it will be a child of this process,
+ * and so be allowed the same. Not in a container, nor in a step of Slurm's. */
+bool rg_plan_knows_cpus(const struct rg_plan *plan, const struct rg_job *job, int host);
 
 /* The map as people read it (--display-map, --dry-run), appended as text. */
 void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text);

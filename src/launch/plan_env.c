@@ -68,7 +68,8 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
                         struct rg_strv *env)
 {
     int ncores = plan->hosts[r->host].ncores;
-    int threads = ncores / r->local_size;
+    int threads = r->ncpus && r->ncpus < ncores / r->local_size ? r->ncpus
+                                                               : ncores / r->local_size;
     int rc = 0;
 
     if (!user_sets(job, "MASTER_ADDR"))
@@ -132,6 +133,22 @@ static void print_engine_hosts(const struct rg_plan *plan, int width, struct rg_
                       plan->hosts[h].nslots, plan->hosts[h].nplanned);
 }
 
+static void print_binding(const struct rg_plan *plan, const struct rg_job *job, int rank,
+                          struct rg_buf *text)
+{
+    const struct rg_plan_rank *r = &plan->ranks[rank];
+    const char *host = plan->hosts[r->host].name;
+
+    rg_buf_printf(text, "  rank %d on %s: ", rank, host);
+    if (r->cpus)
+        rg_buf_printf(text, "cpus %s\n", r->cpus);
+    else if (!rg_plan_knows_cpus(plan, job, r->host))
+        rg_buf_printf(text, "one %s, by its local rank %d\n",
+                      job->bind == RG_BIND_CORE ? "core" : "socket", r->local_rank);
+    else
+        rg_buf_printf(text, "not bound\n");
+}
+
 void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     int width = 4;
@@ -154,11 +171,6 @@ void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct 
         print_set(text, plan->by_host + host->first_rank_index, host->nranks);
         rg_buf_printf(text, "\n");
     }
-    for (int r = 0; job->bind != RG_BIND_NONE && r < plan->nranks; r++) {
-        const struct rg_plan_rank *rank = &plan->ranks[r];
-        rg_buf_printf(text, "  rank %d on %s: ", r, plan->hosts[rank->host].name);
-        rg_buf_printf(text, rank->cpus ? "cpus " : "not bound");
-        print_set(text, rank->cpus, rank->ncpus);
-        rg_buf_printf(text, "\n");
-    }
+    for (int r = 0; job->bind != RG_BIND_NONE && r < plan->nranks; r++)
+        print_binding(plan, job, r, text);
 }

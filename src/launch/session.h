@@ -70,7 +70,8 @@ struct rg_session_ops {
     void (*on_phase)(void *arg, int host, enum rg_host_phase phase, const char *reason);
     /* All agents are ready and the ranks have been told to start / rank runs as pid on its host. */
     void (*on_running)(void *arg);
-    void (*on_rank_started)(void *arg, int rank, int pid);
+    /* cpus: which it is bound to, "0-3,8"; "": not bound. */
+    void (*on_rank_started)(void *arg, int rank, int pid, const char *cpus);
     /* Output of a rank as it came; stream 1 or 2; nbytes 0: that stream's end. Return how many
      * bytes more the consumer can take now is not asked: a slow consumer calls
      * rg_session_pause_output. */

@@ -80,6 +80,8 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
         .engine_options = options,
         .np = (uint32_t) session->o.plan->np,
         .resident = rg_job_has_engine(job),
+        .bind = (uint8_t) job->bind,
+        .oversubscribe = job->oversubscribe,
         .network = (char *) session_network_cidr(session),
         .interface = (char *) session_network_interface(host),
     };
@@ -91,20 +93,15 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
 {
     struct rg_session *session = host->session;
     const struct rg_job *job = session->o.job;
-    const struct rg_plan_rank *planned = &session->o.plan->ranks[rank];
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    rg_autobuf struct rg_buf cpus = RG_BUF_INIT;
     int r = rg_job_has_engine(job)
                 ? 0 : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
 
     if (r < 0)
         return r;
-    for (int i = 0; i < planned->ncpus; i++)
-        rg_buf_put_u32(&cpus, (uint32_t) planned->cpus[i]);
     struct rg_msg_rank msg = {
         .rank = (uint32_t) rank,
         .env = env,
-        .cpus = { (uint8_t *) rg_buf_bytes(&cpus), rg_buf_nbytes(&cpus) },
         .takes_input = job->stdin_mode == RG_STDIN_ALL ||
                        (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank == rank),
         .pty = job->pty && rank == 0,
@@ -164,10 +161,13 @@ static void count_started(struct rg_session *session, int rank)
 void session_on_started(struct session_host *host, const struct rg_msg_started *msg)
 {
     struct rg_session *session = host->session;
+    const char *cpus = msg->cpus ? msg->cpus : "";
 
+    if (cpus[strspn(cpus, "0123456789,-")]) /* the user sees it */
+        cpus = "";
     count_started(session, (int) msg->rank);
     if (session->ops->on_rank_started)
-        session->ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid);
+        session->ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid, cpus);
 }
 
 /* --- fences ----------------------------------------------------------------------------------- */

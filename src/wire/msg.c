@@ -25,17 +25,18 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STRV, secret_env), FIELD(setup, U64, lease_ms),  FIELD(setup, U32, output_window),
     FIELD(setup, U32, host_index), FIELD(setup, STRV, hosts),     FIELD(setup, STR, engine),
     FIELD(setup, STRV, engine_options), FIELD(setup, U32, np),    FIELD(setup, STR, network),
-    FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    END,
+    FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
+    FIELD(setup, U8, oversubscribe), END,
 };
 
 static const struct rg_field rank_fields[] = {
-    FIELD(rank, U32, rank), FIELD(rank, STRV, env), FIELD(rank, SPAN, cpus),
-    FIELD(rank, U8, takes_input), FIELD(rank, U8, pty), FIELD(rank, U32, rows),
+    FIELD(rank, U32, rank), FIELD(rank, STRV, env), FIELD(rank, U8, takes_input),
+    FIELD(rank, U8, pty), FIELD(rank, U32, rows),
     FIELD(rank, U32, columns), END,
 };
 
 static const struct rg_field started_fields[] = {
-    FIELD(started, U32, rank), FIELD(started, U32, pid), END,
+    FIELD(started, U32, rank), FIELD(started, U32, pid), FIELD(started, STR, cpus), END,
 };
 
 static const struct rg_field not_started_fields[] = {

@@ -95,6 +95,8 @@ enum rg_msg_type {
     RG_MSG_REMOTE_ENDED = 52,  /* EXIT, to the client's side */
 };
 
+enum rg_msg_bind { RG_MSG_BIND_NONE, RG_MSG_BIND_CORE, RG_MSG_BIND_SOCKET };
+
 /* Who the agent is. */
 struct rg_msg_hello {
     char *version;           /* of Reigen, for people; the protocol's is in the handshake */
@@ -128,13 +130,14 @@ struct rg_msg_setup {
     char *network;             /* CIDR that all hosts reach each other by; "": not known */
     char *interface;           /* this host's interface in it; "": not known */
     uint8_t resident;          /* 1: with no task of its own left, stay until RELEASE */
+    uint8_t bind;              /* RG_MSG_BIND_*: each rank to a core or socket, by local rank */
+    uint8_t oversubscribe;     /* 1: more ranks than cores are not bound; 0: not started */
 };
 
 /* One rank of this host; in order of local rank. */
 struct rg_msg_rank {
     uint32_t rank;
     struct rg_strv env;     /* NAME=VALUE, after the common ones */
-    struct rg_span cpus;    /* u32 each: bound to these; empty: not bound */
     uint8_t takes_input;    /* reads the launcher's standard input; else /dev/null */
     uint8_t pty;            /* its 0, 1 and 2 are a terminal, its output is stream 1 */
     uint32_t rows, columns; /* of that terminal; 0: unknown */
@@ -142,6 +145,7 @@ struct rg_msg_rank {
 
 struct rg_msg_started {
     uint32_t rank, pid; /* of its process, process group and session, in the agent's name space */
+    char *cpus;         /* bound to these, "0-3,8"; "": not bound */
 };
 
 struct rg_msg_not_started {

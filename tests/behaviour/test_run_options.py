@@ -83,12 +83,14 @@ def test_cwd_is_where_ranks_run(reigen, tmp_path):
 
 
 def test_ranks_are_bound_to_cores(reigen):
+    env = {k: v for k, v in environment().items() if k != 'OMP_NUM_THREADS'}
     done = reigen('run', '-H', 'localhost:1', '--bind-to', 'core', '--report-bindings', 'python3',
-                  '-c', 'import os; print(*sorted(os.sched_getaffinity(0)), sep=",")')
+                  '-c', 'import os; print(*sorted(os.sched_getaffinity(0)), sep=",", end=" "); '
+                  'print(os.environ["OMP_NUM_THREADS"])', env=env)
     assert done.returncode == 0
     told = re.search(r'rank 0 on localhost: cpus ([\d,-]+)', done.stderr)[1]
     cpus = [c for part in told.split(',') for c in expand(part)]
-    assert done.stdout.strip() == ','.join(map(str, cpus))
+    assert done.stdout.split() == [','.join(map(str, cpus)), str(len(cpus))]
     cores = len(os.sched_getaffinity(0))
     done = reigen('run', '-H', f'localhost:{2 * cores}', '--bind-to', 'core', 'true')
     assert done.returncode == 2 and '--bind-to none' in done.stderr

@@ -631,6 +631,16 @@ def test_podman_runs_ranks_as_the_caller(hosts, podman, user):
     assert hosts
 
 
+@pytest.mark.parametrize('user', ['alice', 'root'])
+def test_podmans_containers_are_kept_to_the_cpus_of_who_starts_them(hosts, podman, user):
+    last = max(os.sched_getaffinity(0))
+    done = podman.run(['taskset', '-c', str(last), PROGRAMS.reigen, 'run', '-np', '1',
+                       '--container-runtime', 'podman', '--image', 'base', '--', 'grep',
+                       'Cpus_allowed_list', '/proc/self/status'], user=user, timeout=TIMEOUT)
+    assert done.returncode == 0 and done.stdout.split()[-1] == str(last), done.stderr
+    assert hosts
+
+
 def test_podman_runs_an_empty_image_without_rights(hosts, podman):
     out = ran(podman, '-np', '1', '--container-runtime', 'podman', '--image', 'scratch-static',
               '--container-option=--read-only', '--container-option=--cap-drop=ALL', '--',

@@ -78,8 +78,14 @@ static void every_event_is_one_line_of_json(void **state)
     json_decref(o);
     rg_event_running(&text);
     json_decref(parse(&text, "running"));
-    rg_event_rank_started(&text, 0, "localhost", 42);
-    json_decref(parse(&text, "rank-started"));
+    rg_event_rank_started(&text, 0, "localhost", 42, "");
+    o = parse(&text, "rank-started");
+    assert_null(json_object_get(o, "cpus"));
+    json_decref(o);
+    rg_event_rank_started(&text, 1, "localhost", 43, "0-3,8");
+    o = parse(&text, "rank-started");
+    assert_string_equal(json_string_value(json_object_get(o, "cpus")), "0-3,8");
+    json_decref(o);
     rg_event_rank_ended(&text, &ends);
     o = parse(&text, "rank-ended");
     assert_string_equal(json_string_value(json_object_get(o, "note")), "bad ?");

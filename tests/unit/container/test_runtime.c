@@ -82,6 +82,22 @@ static void docker_runs_as_the_caller(void **state)
           "--group-add=27 --group-add=999 " MOUNTS END);
 }
 
+static void containers_of_a_daemon_are_kept_to_our_cpus(void **state)
+{
+    struct rg_container_host host = make_host("docker");
+
+    host.cpus = "0-3,8";
+    check(&rg_container_docker, *state, &host,
+          BEGIN("docker") "--network=host --shm-size=1024 --cpuset-cpus=0-3,8 " USER
+          "--group-add=27 --group-add=999 " MOUNTS END);
+    /* These are children of ours. */
+    host = make_host("podman");
+    host.cpus = "0-3,8";
+    check(&rg_container_podman, *state, &host,
+          BEGIN("podman") "--network=host --shm-size=1024 " USER
+          "--userns=keep-id --group-add=keep-groups " MOUNTS END);
+}
+
 static void docker_takes_all_options(void **state)
 {
     struct rg_container *container = *state;
@@ -461,6 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(docker_runs_as_the_caller, make_container, free_container),
+        cmocka_unit_test_setup_teardown(containers_of_a_daemon_are_kept_to_our_cpus,
+                                        make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_takes_all_options, make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_leaves_a_named_user_to_the_image, make_container,
                                         free_container),

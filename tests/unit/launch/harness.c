@@ -67,10 +67,11 @@ static void on_running(void *arg)
         h->on_running(h);
 }
 
-static void on_rank_started(void *arg, int rank, int pid)
+static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
 {
     struct harness *h = arg;
 
+    (void) cpus;
     assert_in_range(rank, 0, h->plan.nranks - 1);
     h->pids[rank] = pid;
     if (h->on_started)

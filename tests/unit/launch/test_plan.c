@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
-#include "launch/cpus.h"
 #include "launch/plan.h"
 #include "spec/hostlist.h"
 #include "unit.h"
@@ -237,55 +236,6 @@ static void job_ids_differ_and_have_plain_letters(void **state)
     rg_plan_fini(&b);
 }
 
-static void write_topology(const char *root, int cpu, int core, int socket)
-{
-    const struct { const char *name; int value; } files[] = { { "core_id", core },
-                                                              { "physical_package_id", socket } };
-
-    for (int i = 0; i < 2; i++) {
-        char path[256], text[16];
-        snprintf(path, sizeof path, "%s/cpu%d/topology", root, cpu);
-        assert_int_equal(rg_mkdir_all(path, 0777, NULL), 0);
-        snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, cpu, files[i].name);
-        int n = snprintf(text, sizeof text, "%d\n", files[i].value);
-        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        assert_true(fd >= 0);
-        assert_int_equal(rg_write_all(fd, text, (size_t) n), 0);
-        close(fd);
-    }
-}
-
-static void cores_and_sockets_are_those_of_the_kernel(void **state)
-{
-    static const int cpus[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
-    char root[] = "/tmp/rg-cpus-XXXXXX", command[64];
-    struct rg_cpus found;
-    int count;
-
-    (void) state;
-    assert_non_null(mkdtemp(root));
-    for (int i = 0; i < 8;
-         i++) /* two sockets of two cores of two threads: i and i + 4 share a core */
-        write_topology(root, i, i % 2, (i % 4) / 2);
-    assert_int_equal(rg_cpus_make(root, cpus, 8, &found), 0);
-    assert_int_equal(found.ncores, 4);
-    assert_int_equal(found.nsockets, 2);
-    rg_autofree int *core = rg_cpus_pick(&found, 0, 2, &count);
-    assert_int_equal(count, 2);
-    assert_int_equal(core[0], 2);
-    assert_int_equal(core[1], 6);
-    rg_autofree int *socket = rg_cpus_pick(&found, 1, 3, &count);
-    assert_int_equal(count, 4);
-    assert_int_equal(socket[0], 2);
-    rg_cpus_fini(&found);
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    assert_int_equal(system(command), 0);
-    assert_int_equal(rg_cpus_make("/nonexistent", cpus, 8, &found), 0);
-    assert_int_equal(found.ncores, 8);
-    assert_int_equal(found.nsockets, 1);
-    rg_cpus_fini(&found);
-}
-
 static void the_map_shows_hosts_slots_and_ranks(void **state)
 {
     struct rg_job job;
@@ -345,7 +295,6 @@ int main(void)
         cmocka_unit_test(threads_are_shared_out_unless_someone_decided),
         cmocka_unit_test(tf_config_names_every_worker_with_a_port_of_its_own),
         cmocka_unit_test(job_ids_differ_and_have_plain_letters),
-        cmocka_unit_test(cores_and_sockets_are_those_of_the_kernel),
         cmocka_unit_test(the_map_shows_hosts_slots_and_ranks),
         cmocka_unit_test(an_engine_is_the_only_task_and_hosts_keep_their_share),
     };

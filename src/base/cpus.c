@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/cpus.h"
+#include "base/cpus.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 #define CPUS_MAX 8192
+#define LIST_MAX 65536 /* bytes of a list of the kernel's */
 
 static int read_number(const char *root, int cpu, const char *name, int otherwise)
 {
@@ -17,9 +20,9 @@ static int read_number(const char *root, int cpu, const char *name, int otherwis
     rg_autofree char *text = NULL;
 
     snprintf(path, sizeof path, "%s/cpu%d/topology/%s", root, cpu, name);
-    if (rg_read_file(path, 64, &text, NULL) < 0)
+    if (rg_read_file(path, LIST_MAX, &text, NULL) < 0)
         return otherwise;
-    int n = atoi(text);
+    int n = atoi(text); /* of a list, its first */
 
     return n < 0 ? otherwise : n; /* some virtual machines say -1 */
 }
@@ -43,7 +46,7 @@ int rg_cpus_make(const char *root, const int *cpus, int count, struct rg_cpus *r
     if (!v)
         return -ENOMEM;
     for (int i = 0; i < count; i++) {
-        int core = read_number(root, cpus[i], "core_id", cpus[i]);
+        int core = read_number(root, cpus[i], "thread_siblings_list", cpus[i]);
         v[i] = (struct rg_cpu){ cpus[i], core,
                                 read_number(root, cpus[i], "physical_package_id", 0) };
     }
@@ -57,7 +60,8 @@ int rg_cpus_make(const char *root, const int *cpus, int count, struct rg_cpus *r
     return 0;
 }
 
-int rg_cpus_read(const char *root, struct rg_cpus *ret_cpus)
+/* An array of the numbers, the caller's. */
+static int read_affinity(int **ret_cpus, int *ret_count)
 {
     cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
     rg_autofree int *cpus = calloc(CPUS_MAX, sizeof *cpus);
@@ -71,6 +75,19 @@ int rg_cpus_read(const char *root, struct rg_cpus *ret_cpus)
             cpus[count++] = i;
     }
     CPU_FREE(set);
+    if (rc < 0)
+        return rc;
+    *ret_cpus = rg_steal_ptr(&cpus);
+    *ret_count = count;
+    return 0;
+}
+
+int rg_cpus_read(const char *root, struct rg_cpus *ret_cpus)
+{
+    rg_autofree int *cpus = NULL;
+    int count = 0;
+    int rc = read_affinity(&cpus, &count);
+
     return rc < 0 ? rc : rg_cpus_make(root, cpus, count, ret_cpus);
 }
 
@@ -80,7 +97,7 @@ void rg_cpus_fini(struct rg_cpus *cpus)
     *cpus = (struct rg_cpus){ 0 };
 }
 
-int *rg_cpus_pick(const struct rg_cpus *cpus, int by_socket, int index, int *ret_count)
+int *rg_cpus_pick(const struct rg_cpus *cpus, bool by_socket, int index, int *ret_count)
 {
     int total = by_socket ? cpus->nsockets : cpus->ncores;
     int *picked = calloc((size_t) cpus->count + 1, sizeof *picked);
@@ -96,4 +113,34 @@ int *rg_cpus_pick(const struct rg_cpus *cpus, int by_socket, int index, int *ret
     if (picked)
         *ret_count = count;
     return picked;
+}
+
+char *rg_cpus_text(const int *numbers, int count)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    for (int i = 0; i < count; i++) {
+        int last = i;
+        while (last + 1 < count && numbers[last + 1] == numbers[last] + 1)
+            last++;
+        rg_buf_printf(&text, last > i ? "%s%d-%d" : "%s%d", i ? "," : "", numbers[i],
+                      numbers[last]);
+        i = last;
+    }
+    return rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
+}
+
+char *rg_cpus_limit(const char *root)
+{
+    rg_autofree char *path = rg_strf("%s/online", root);
+    rg_autofree char *online = NULL, *ours = NULL;
+    rg_autofree int *cpus = NULL;
+    int count = 0;
+
+    if (!path || rg_read_file(path, LIST_MAX, &online, NULL) < 0 ||
+        read_affinity(&cpus, &count) < 0)
+        return NULL;
+    online[strcspn(online, "\n")] = '\0';
+    ours = rg_cpus_text(cpus, count);
+    return ours && strcmp(ours, online) != 0 ? rg_steal_ptr(&ours) : NULL;
 }
