@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,10 +54,24 @@ int rg_keys_run(const char *what, char *const *argv, struct rg_error *err)
 int rg_keys_make(const char *what, const char *keygen, const char *type, const char *bits,
                  const char *path, struct rg_error *err)
 {
+    rg_autofree char *fresh = rg_strf("%s.new-%d", path, (int) getpid());
+    rg_autofree char *fresh_public = rg_strf("%s.new-%d.pub", path, (int) getpid());
+    rg_autofree char *public = rg_strf("%s.pub", path);
     char *argv[] = { (char *) keygen, "-q", "-t", (char *) type, "-N", "", "-C", "reigen", "-f",
-                     (char *) path, bits ? "-b" : NULL, (char *) bits, NULL };
+                     fresh, bits ? "-b" : NULL, (char *) bits, NULL };
 
-    return rg_keys_run(what, argv, err);
+    if (!fresh || !fresh_public || !public)
+        return no_memory(what, err);
+    unlink(fresh);
+    int rc = rg_keys_run(what, argv, err);
+    /* Where the key is there, it is whole, and so is its other half. */
+    if (rc == 0 && (rename(fresh_public, public) || rename(fresh, path)))
+        rc = rg_error_set(err, errno, "%s: cannot write %s: %s", what, path, strerror(errno));
+    if (rc < 0) {
+        unlink(fresh);
+        unlink(fresh_public);
+    }
+    return rc;
 }
 
 int rg_keys_public(const char *what, const char *path, char **ret_text, struct rg_error *err)
@@ -71,6 +86,9 @@ int rg_keys_public(const char *what, const char *path, char **ret_text, struct r
     size_t type = strcspn(text, " \n");
     size_t blank = strspn(text + type, " ");
     size_t blob = strcspn(text + type + blank, " \n");
+    if (!type || !blob)
+        return rg_error_set(err, EINVAL, "%s: %s is not a public key (ssh-keygen -y -f %s prints "
+                            "it)", what, file, path);
     char *key = rg_strf("%.*s", (int) (type + blank + blob), text);
     if (!key)
         return no_memory(what, err);

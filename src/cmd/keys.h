@@ -22,12 +22,13 @@ char *rg_keys_look_up(const char *name);
 int rg_keys_run(const char *what, char *const *argv, struct rg_error *err);
 
 /* Make a key of a type (ed25519, ecdsa, rsa) in path, for the user alone, and path.pub beside it.
- * bits: "4096", or NULL for ssh-keygen's default. keygen: ssh-keygen's path. 0 or -errno. */
+ * bits: "4096", or NULL for ssh-keygen's default. keygen: ssh-keygen's path. Both appear
+ * whole, path last, or neither. 0 or -errno; -EIO: ssh-keygen said why. */
 int rg_keys_make(const char *what, const char *keygen, const char *type, const char *bits,
                  const char *path, struct rg_error *err);
 
 /* The public half of a private key's file, "TYPE BASE64" without the comment; the caller's. 0 or
- * -errno (-ENOENT where there is no path.pub). */
+ * -errno (-ENOENT where there is no path.pub, -EINVAL where it is no key). */
 int rg_keys_public(const char *what, const char *path, char **ret_text, struct rg_error *err);
 
 /* Add a line to a file, with the comment " reigen", unless the file has it. A file that is not

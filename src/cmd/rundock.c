@@ -184,8 +184,9 @@ static int run_docker(struct docker *docker, char *const *argv, int in, int out,
     return rc < 0 ? rc : wait_child(pid, &docker->set, &docker->signal);
 }
 
-/* docker create: its image is pulled, with docker's own messages; the id. */
-static int create(struct docker *docker, char *const *argv, char *ret_id, struct rg_error *err)
+/* Run one command of docker's for the line that it prints, cut at ID_MAX. As run_docker. */
+static int ask_docker(struct docker *docker, char *const *argv, int errors, char *ret_line,
+                      struct rg_error *err)
 {
     int ends[2];
 
@@ -193,19 +194,59 @@ static int create(struct docker *docker, char *const *argv, char *ret_id, struct
         return rg_error_set(err, errno, WHAT ": no pipe: %s", strerror(errno));
     rg_autoclose int in = ends[0];
     rg_autoclose int out = ends[1];
-    /* An id is short, and waits in the pipe until docker is done. */
-    int rc = run_docker(docker, argv, -1, out, 2, err);
+    /* It is short, and waits in the pipe until docker is done. */
+    int rc = run_docker(docker, argv, -1, out, errors, err);
     if (rc < 0)
         return rc;
     close(rg_steal_fd(&out));
-    ssize_t n = read(in, ret_id, ID_MAX - 1);
-    ret_id[n > 0 ? n : 0] = '\0';
-    ret_id[strspn(ret_id, "0123456789abcdef")] = '\0';
-    if (rc == 0 && *ret_id)
-        return 0;
+    ssize_t n = read(in, ret_line, ID_MAX - 1);
+    ret_line[n > 0 ? n : 0] = '\0';
+    ret_line[strcspn(ret_line, "\n")] = '\0';
+    return rc;
+}
+
+/* Why docker created nothing, as far as it can be asked. */
+static int explain(struct docker *docker, const struct rg_rundock *dock,
+                   const struct rg_rundock_host *host, int code, struct rg_error *err)
+{
+    rg_autofree char *name = dock->dockname ? strdup(dock->dockname)
+                                            : rg_strf("%s_dock", host->user);
+    char *server[] = { "docker", "version", "--format", "{{.Server.Version}}", NULL };
+    char *taken[] = { "docker", "container", "inspect", "--format", "{{.Id}}", name, NULL };
+    char *image[] = { "docker", "image", "inspect", "--format", "{{.Id}}",
+                      (char *) dock->container, NULL };
+
+    if (!name)
+        return no_memory(err);
+    if (run_docker(docker, server, -1, -1, -1, NULL) != 0)
+        return rg_error_set_exit(err, EIO, EXIT_UNAVAILABLE,
+                                 WHAT ": Docker cannot be used here; its message is above: start "
+                                 "its daemon (systemctl start docker), or have yourself added to "
+                                 "the group docker");
+    if (run_docker(docker, taken, -1, -1, -1, NULL) == 0)
+        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+                                 WHAT ": there is a container %s already: remove it (docker rm -f "
+                                 "%s), or give another --dockname", name, name);
+    if (run_docker(docker, image, -1, -1, -1, NULL) != 0)
+        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+                                 WHAT ": --container=%s: the image is not on this computer, and "
+                                 "could not be fetched: check its name, or load it",
+                                 dock->container);
     return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
-                             WHAT ": docker create ended with %d; its message is above (a name in "
-                             "use: give another --dockname)", rc);
+                             WHAT ": docker create ended with %d; its message is above", code);
+}
+
+/* docker create: its image is pulled, with docker's own messages; the id. */
+static int create(struct docker *docker, const struct rg_rundock *dock,
+                  const struct rg_rundock_host *host, char *const *argv, char *ret_id,
+                  struct rg_error *err)
+{
+    int rc = ask_docker(docker, argv, 2, ret_id, err);
+
+    ret_id[strspn(ret_id, "0123456789abcdef")] = '\0';
+    if (rc < 0 || (rc == 0 && *ret_id) || docker->signal)
+        return rc < 0 ? rc : 0;
+    return explain(docker, dock, host, rc, err);
 }
 
 static int copy(struct docker *docker, const char *from, const char *to)
@@ -308,6 +349,25 @@ static void remove_container(struct docker *docker, const char *id)
     run_docker(docker, argv, -1, -1, -1, NULL);
 }
 
+/* docker start says the same of a command that ends with 1 as of one that it could not start. The
+ * exit code, or -errno with err. */
+static int judge_start(struct docker *docker, const char *id, int code, struct rg_error *err)
+{
+    char *argv[] = { "docker", "container", "inspect", "--format",
+                     "{{.State.StartedAt}} {{.State.ExitCode}}", (char *) id, NULL };
+    char line[ID_MAX] = "";
+    const int never = 127, refused = 126;
+
+    if (code != 1 || docker->signal || ask_docker(docker, argv, -1, line, NULL) != 0 ||
+        !rg_str_starts(line, "0001-"))
+        return code;
+    const char *said = strrchr(line, ' ');
+    int state = said ? atoi(said) : 0;
+    return rg_error_set_exit(err, EIO, state == never || state == refused ? state : EXIT_CONTAINER,
+                             WHAT ": the container could not be started; docker's message is "
+                             "above");
+}
+
 /* Run what was created. The exit code, or -errno with err. */
 static int run_container(struct docker *docker, const struct rg_rundock *dock,
                          const struct rg_rundock_host *host, const char *id, struct rg_error *err)
@@ -316,8 +376,10 @@ static int run_container(struct docker *docker, const struct rg_rundock *dock,
     char *detached[] = { "docker", "start", (char *) id, NULL };
     rg_autostrv struct rg_strv session = RG_STRV_INIT;
 
-    if (dock->noninteractive)
-        return run_docker(docker, attached, 0, 1, 2, err);
+    if (dock->noninteractive) {
+        int code = run_docker(docker, attached, 0, 1, 2, err);
+        return code <= 0 ? code : judge_start(docker, id, code, err);
+    }
     int rc = run_docker(docker, detached, -1, -1, 2, err);
     if (rc > 0)
         return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
@@ -342,7 +404,7 @@ static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host
     char id[ID_MAX] = "";
 
     block_signals(&docker.set);
-    int rc = create(&docker, argv, id, err);
+    int rc = create(&docker, dock, host, argv, id, err);
     if (rc == 0 && is_added(dock, host) && !docker.signal)
         rc = add_users(&docker, host, id, err);
     if (rc == 0 && !docker.signal)

@@ -40,7 +40,7 @@ static int prepare_sshd(struct rg_srundocker *s, struct rg_error *err)
     if (!file || !ssh_dir)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (access(file, F_OK) == 0)
-        return 0;
+        return rg_sshconfig_port(&config, err);
     rc = rg_sshconfig_server(&config, err);
     return rc < 0 ? rc : rg_sshconfig_user(&config, err);
 }

@@ -41,6 +41,10 @@ bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option);
  * was made before a failure stays. */
 int rg_sshconfig_server(const struct rg_sshconfig *config, struct rg_error *err);
 
+/* Make the host keys of a server's directory that rg_sshconfig_server made known for config->port
+ * too; nothing happens to a directory of somebody else's making. 0 or -errno with err. */
+int rg_sshconfig_port(const struct rg_sshconfig *config, struct rg_error *err);
+
 /* The user's key, authorized_keys and block; errors as above, and -EFBIG for a ~/.ssh/config above
  * RG_SSHCONFIG_FILE_MAX. */
 int rg_sshconfig_user(const struct rg_sshconfig *config, struct rg_error *err);

@@ -12,14 +12,16 @@
 #include "cmd/sshconfig.h"
 
 #define WHAT "sshconfig"
-#define BEGIN "# >>> reigen sshconfig >>>\n"
-#define END "# <<< reigen sshconfig <<<\n"
+#define BEGIN "# >>> reigen sshconfig >>>"
+#define END "# <<< reigen sshconfig <<<"
 #define HEADER "# Made by reigen sshconfig, which writes it anew.\n"
 #define MPI_KEY "id_rsa_mpi"
 #define RSA_BITS "4096"
 #define MODULI "/etc/ssh/moduli"
 #define MODULI_MAX (8 << 20)
+#define KEY_MAX (1 << 16)
 #define EXIT_UNAVAILABLE 69
+#define EXIT_NOT_WRITTEN 74
 
 static const char *const key_types[] = { "rsa", "ecdsa", "ed25519" };
 
@@ -49,6 +51,11 @@ static int write_file(const char *path, const char *text, mode_t mode, struct rg
 {
     rg_autofree char *target = realpath(path, NULL);
     const char *at = target ? target : path;
+    struct stat st;
+
+    if (!target && lstat(path, &st) == 0)
+        return rg_error_set(err, EINVAL, WHAT ": %s is a link to what is not there; make that file "
+                            "or remove the link", path);
     rg_autofree char *fresh = rg_strf("%s.reigen-%d", at, (int) getpid());
 
     if (!fresh)
@@ -84,13 +91,16 @@ static int put_file(const struct rg_sshconfig *config, const char *name, const c
         aside = rg_strf("%s.old", path);
         if (!aside)
             return no_memory(err);
-        say(config, "moved the one that was there to", aside);
         if (!config->dry_run && rename(path, aside))
             return rg_error_set(err, errno, WHAT ": cannot move %s to %s: %s", path, aside,
                                 strerror(errno));
+        say(config, "moved the one that was there to", aside);
     }
-    say(config, rc < 0 || aside ? "made" : "changed", path);
-    return config->dry_run ? 0 : write_file(path, text, 0644, err);
+    const char *did = rc < 0 || aside ? "made" : "changed";
+    rc = config->dry_run ? 0 : write_file(path, text, 0644, err);
+    if (rc == 0)
+        say(config, did, path);
+    return rc;
 }
 
 static int put_sshd_config(const struct rg_sshconfig *config, struct rg_error *err)
@@ -143,8 +153,31 @@ static int put_moduli(const struct rg_sshconfig *config, struct rg_error *err)
         return no_memory(err);
     if (access(path, F_OK) == 0 || rg_read_file(MODULI, MODULI_MAX, &text, NULL) < 0)
         return 0;
-    say(config, "made", path);
-    return config->dry_run ? 0 : write_file(path, text, 0644, err);
+    int rc = config->dry_run ? 0 : write_file(path, text, 0644, err);
+    if (rc == 0)
+        say(config, "made", path);
+    return rc;
+}
+
+/* A key that is there: whole, and with the mode without which ssh and sshd would not use it. */
+static int keep_key(const struct rg_sshconfig *config, const char *path, struct rg_error *err)
+{
+    rg_autofree char *text = NULL;
+    struct stat st;
+
+    int rc = rg_read_file(path, KEY_MAX, &text, NULL);
+    if (rc < 0)
+        return rg_error_set(err, -rc, WHAT ": cannot read %s: %s", path, strerror(-rc));
+    if (!rg_str_starts(text, "-----BEGIN ") || !strstr(text, "\n-----END "))
+        return rg_error_set(err, EINVAL, WHAT ": %s is not a whole private key; remove it and "
+                            "%s.pub, and call again", path, path);
+    /* They look at the mode of their user's own files only. */
+    bool open = stat(path, &st) == 0 && st.st_uid == getuid() && (st.st_mode & 077);
+    if (open && !config->dry_run && chmod(path, 0600))
+        return rg_error_set(err, errno, WHAT ": cannot change the mode of %s, which others may "
+                            "read: %s", path, strerror(errno));
+    say(config, open ? "changed the mode of" : "kept", path);
+    return 0;
 }
 
 /* A private key and its public half, unless they are there. */
@@ -153,16 +186,18 @@ static int put_key(const struct rg_sshconfig *config, const char *type, const ch
 {
     rg_autofree char *keygen = rg_keys_look_up("ssh-keygen");
 
-    if (access(path, F_OK) == 0) {
-        say(config, "kept", path);
-        return 0;
-    }
+    if (access(path, F_OK) == 0)
+        return keep_key(config, path, err);
     if (!keygen)
         return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
                                  WHAT ": ssh-keygen is not here; install OpenSSH's client (Debian: "
                                  "openssh-client)");
-    say(config, "made", path);
-    return config->dry_run ? 0 : rg_keys_make(WHAT, keygen, type, bits, path, err);
+    int rc = config->dry_run ? 0 : rg_keys_make(WHAT, keygen, type, bits, path, err);
+    if (rc == 0)
+        say(config, "made", path);
+    else if (rc == -EIO)
+        err->exit_code = EXIT_NOT_WRITTEN;
+    return rc;
 }
 
 /* One line for each host key: it counts for all hosts on the port. */
@@ -203,6 +238,22 @@ static int lock_dir(const char *dir)
     return fd;
 }
 
+int rg_sshconfig_port(const struct rg_sshconfig *config, struct rg_error *err)
+{
+    rg_autofree char *path = rg_strf("%s/sshd_config", config->dir);
+    rg_autofree char *text = NULL;
+
+    if (!path)
+        return no_memory(err);
+    int rc = rg_read_file(path, RG_SSHCONFIG_FILE_MAX, &text, NULL);
+    if (rc < 0)
+        return rg_error_set(err, -rc, WHAT ": cannot read %s: %s", path, strerror(-rc));
+    if (!rg_str_starts(text, HEADER))
+        return 0;
+    rg_autoclose int lock = lock_dir(config->dir);
+    return put_known_hosts(config, err);
+}
+
 int rg_sshconfig_server(const struct rg_sshconfig *config, struct rg_error *err)
 {
     rg_autoclose int lock = -1;
@@ -227,24 +278,40 @@ int rg_sshconfig_server(const struct rg_sshconfig *config, struct rg_error *err)
     return rc < 0 ? rc : put_moduli(config, err);
 }
 
+/* The line that is this mark, whatever an editor did to its end; NULL: there is none. ret_rest gets
+ * what follows it. */
+static const char *find_mark(const char *text, const char *mark, const char **ret_rest)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        const char *rest = text + n + (text[n] == '\n');
+        while (n && strchr(" \t\r", text[n - 1]))
+            n--;
+        if (n == strlen(mark) && strncmp(text, mark, n) == 0) {
+            *ret_rest = rest;
+            return text;
+        }
+        text = rest;
+    }
+    return NULL;
+}
+
 int rg_sshconfig_block(const struct rg_sshconfig *config, const char *old, char **ret_text,
                        struct rg_error *err)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    const char *begin = strstr(old, BEGIN);
-    const char *end = begin ? strstr(begin, END) : NULL;
+    const char *rest = old, *inside;
+    const char *begin = find_mark(old, BEGIN, &inside);
 
-    if (begin && !end)
+    if (begin && !find_mark(inside, END, &rest))
         return rg_error_set(err, EINVAL,
-                            WHAT ": %s/config has the line \"%.*s\" and not the one that ends the "
-                            "block; remove the block by hand", config->ssh_dir,
-                            (int) strlen(BEGIN) - 1, BEGIN);
-    const char *rest = begin ? end + strlen(END) : old;
+                            WHAT ": %s/config has the line \"" BEGIN "\" and not the one that ends "
+                            "the block; remove the block by hand", config->ssh_dir);
     rg_buf_put(&text, old, begin ? (size_t) (begin - old) : 0);
-    rg_buf_printf(&text, BEGIN);
+    rg_buf_printf(&text, BEGIN "\n");
     print_client(config, config->hosts, &text);
     /* What follows may stand under no Host line, and is then meant for all. */
-    rg_buf_printf(&text, "Match all\n" END);
+    rg_buf_printf(&text, "Match all\n" END "\n");
     rg_buf_put(&text, rest, strlen(rest));
     char *made = rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
     if (!made)
@@ -271,15 +338,17 @@ static int put_block(const struct rg_sshconfig *config, struct rg_error *err)
         say(config, "kept", path);
         return 0;
     }
-    say(config, old ? "changed" : "made", path);
-    if (config->dry_run) {
-        rg_buf_printf(config->said, "%s", BEGIN);
-        print_client(config, config->hosts, config->said);
-        return 0;
-    }
     if (old)
         stat(path, &st);
-    return write_file(path, text, st.st_mode & 0777, err);
+    /* ssh refuses a file that others may write to. */
+    rc = config->dry_run ? 0 : write_file(path, text, st.st_mode & 0755, err);
+    if (rc == 0)
+        say(config, old ? "changed" : "made", path);
+    if (config->dry_run) {
+        rg_buf_printf(config->said, BEGIN "\n");
+        print_client(config, config->hosts, config->said);
+    }
+    return rc;
 }
 
 /* Whoever has the key may log in. */

@@ -47,6 +47,13 @@ def sshconfig(folder, *words, **options):
                **options)
 
 
+def copy_keys(made, folder):
+    """Keys take long to make."""
+    for key in [*(made / 'server').glob('ssh_host_*'), *(made / 'user').glob('id_rsa_mpi*')]:
+        (folder / key.parent.name).mkdir(exist_ok=True)
+        shutil.copy(key, folder / key.parent.name)
+
+
 def test_sshconfig_makes_keys_and_settings_that_todays_sshd_takes(made):
     modes = {name: mode for name, (mode, _) in contents(made / 'server').items()}
     keys = [f'ssh_host_{kind}_key' for kind in ('rsa', 'ecdsa', 'ed25519')]
@@ -90,11 +97,7 @@ def test_sshconfig_changes_nothing_twice_and_nothing_in_a_dry_run(made):
 
 def test_sshconfig_keeps_what_others_wrote(made, tmp_path):
     user, server = tmp_path / 'user', tmp_path / 'server'
-    user.mkdir()
-    server.mkdir()
-    # Keys take long to make.
-    for key in [*(made / 'server').glob('ssh_host_*'), *(made / 'user').glob('id_rsa_mpi*')]:
-        shutil.copy(key, tmp_path / key.parent.name)
+    copy_keys(made, tmp_path)
     (user / 'config').write_text('ServerAliveInterval 7\nHost x\n    Port 1\n')
     (user / 'authorized_keys').write_text('ssh-rsa AAAA mine')
     (server / 'sshd_config').write_text('mine\n')
@@ -109,6 +112,66 @@ def test_sshconfig_keeps_what_others_wrote(made, tmp_path):
     assert (server / 'sshd_config.old').read_text() == 'mine\n'
     assert {line.split()[0] for line in (server / 'known_hosts').read_text().splitlines()} == \
         {'[*]:7001', '[*]:7002'}
+
+
+def test_sshconfig_finds_its_block_whatever_an_editor_did_to_line_ends(made, tmp_path):
+    copy_keys(made, tmp_path)
+    config = tmp_path / 'user/config'
+    config.write_text('Host z\n    # as # >>> reigen sshconfig >>>\n    Port 3\nHost x\n    Port 1')
+    for name in ('a*', 'b*', 'c*'):
+        done = sshconfig(tmp_path, f'--hosts={name}')
+        assert done.returncode == 0, done.stderr
+        config.write_bytes(config.read_bytes().replace(b'\n', b' \r\n'))
+    text = config.read_text()
+    assert re.findall('(?m)^Host (.*[^ \r\n])', text) == ['c*', 'z', 'x'], text
+
+
+def test_sshconfig_writes_through_a_link_and_not_over_one(made, tmp_path):
+    copy_keys(made, tmp_path)
+    config, real = tmp_path / 'user/config', tmp_path / 'dotfiles'
+    config.symlink_to('../dotfiles')
+    done = sshconfig(tmp_path, '--hosts=a')
+    assert done.returncode == 2 and 'a link to what is not there' in done.stderr, done
+    real.write_text('Host x\n')
+    real.chmod(0o666)
+    assert sshconfig(tmp_path, '--hosts=a').returncode == 0
+    assert config.is_symlink() and 'Host a\n' in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o644
+
+
+def test_sshconfig_gives_keys_the_mode_that_ssh_wants(made, tmp_path):
+    copy_keys(made, tmp_path)
+    for key in (tmp_path / 'server/ssh_host_rsa_key', tmp_path / 'user/id_rsa_mpi'):
+        key.chmod(0o644)
+    done = sshconfig(tmp_path, '--dry-run')
+    assert done.stdout.count('would have changed the mode of') == 2, done
+    done = sshconfig(tmp_path)
+    assert done.returncode == 0 and done.stdout.count('changed the mode of') == 2, done
+    for key in (tmp_path / 'server/ssh_host_rsa_key', tmp_path / 'user/id_rsa_mpi'):
+        assert key.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize('name, text, says', [
+    ('ssh_host_rsa_key', '', 'ssh_host_rsa_key is not a whole private key; remove it'),
+    ('ssh_host_rsa_key', '-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n', 'not a whole private key'),
+    ('ssh_host_rsa_key.pub', '', 'ssh_host_rsa_key.pub is not a public key'),
+])
+def test_sshconfig_does_not_take_half_a_key_for_one(made, tmp_path, name, text, says):
+    copy_keys(made, tmp_path)
+    (tmp_path / 'server' / name).write_text(text)
+    done = sshconfig(tmp_path)
+    assert done.returncode == 2 and says in done.stderr, done
+
+
+def test_sshconfig_leaves_no_half_key_behind(tmp_path):
+    """ssh-keygen on a full disk: it has written a part, and fails."""
+    fake = tmp_path / 'ssh-keygen'
+    fake.write_text('#!/bin/sh\nwhile [ "$1" != -f ]; do shift; done\n'
+                    'printf "%s\\n" "-----BEGIN" >"$2"; : >"$2.pub"; echo no space >&2; exit 1\n')
+    fake.chmod(0o755)
+    done = sshconfig(tmp_path, env={'PATH': f'{tmp_path}:{os.environ["PATH"]}'})
+    assert done.returncode == 74 and 'no space' in done.stderr and 'made' not in done.stdout, done
+    assert [path.name for path in (tmp_path / 'server').iterdir()] == ['.reigen.lock']
 
 
 def test_sshconfig_asks_slurm_how_its_nodes_are_called(tmp_path):
@@ -144,7 +207,10 @@ DOCKER = '''#!/bin/bash
 # What it was told, one line each; create gives an id, cp what the image has.
 printf '%s|' "$@" >>$LOG; echo >>$LOG
 case $1 in
-create) test -z "$FAIL" && echo 0123456789abcdef || { echo "name in use" >&2; exit 1; } ;;
+create) test -z "$FAIL" && echo 0123456789abcdef || { echo "docker says" >&2; exit 1; } ;;
+version) test "$FAIL" != daemon ;;
+container) test "$FAIL" = name || test -n "$STATE" && echo "$STATE" ;;
+image) test "$FAIL" != image ;;
 cp) case $2 in
     *:/etc/passwd) printf 'root:x:0:0:root:/root:/bin/sh\\nimage:x:7:7::/:/bin/sh\\n' >"$3" ;;
     *:/etc/group) printf 'imagegroup:x:7:\\n' >"$3" ;;
@@ -165,7 +231,8 @@ def docker(tmp_path):
     (tmp_path / 'bin/docker').chmod(0o755)
     (tmp_path / 'bin/run_dock_asuser.sh').symlink_to(REIGEN)
     env = {'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'LOG': tmp_path / 'log', 'START': 'exit 5',
-           'KEEP': tmp_path / 'keep', 'TMPDIR': tmp_path / 'tmp', 'HOME': tmp_path, 'FAIL': ''}
+           'KEEP': tmp_path / 'keep', 'TMPDIR': tmp_path / 'tmp', 'HOME': tmp_path, 'FAIL': '',
+           'STATE': ''}
 
     def start(*words, **more):
         return subprocess.Popen(
@@ -283,11 +350,29 @@ def test_sigterm_reaches_the_command_and_the_container_is_removed(docker):
     assert done.returncode in (9, 143) and lines()[-1][0] == 'rm', (done, lines())
 
 
-def test_docker_that_fails_is_named_and_nobody_elses_container_is_touched(docker):
+@pytest.mark.parametrize('cause, code, text', [
+    ('daemon', 69, 'start its daemon'),
+    ('name', 125, f'there is a container {USER}_dock already'),
+    ('image', 125, '--container=IMG: the image is not on this computer'),
+    ('options', 125, 'docker create ended with 1; its message is above'),
+])
+def test_docker_that_fails_is_named_and_nobody_elses_container_is_touched(docker, cause, code,
+                                                                          text):
     start, lines, _ = docker
-    done = end(start('--container=IMG', FAIL='yes'))
-    assert done.returncode == 125 and 'name in use' in done.stderr and '--dockname' in done.stderr
-    assert [line[0] for line in lines()] == ['create']
+    done = end(start('--container=IMG', FAIL=cause))
+    assert done.returncode == code and 'docker says' in done.stderr and text in done.stderr, done
+    assert {line[0] for line in lines()} <= {'create', 'version', 'container', 'image'}
+
+
+@pytest.mark.parametrize('state, code', [
+    ('0001-01-01T00:00:00Z 127', 127), ('0001-01-01T00:00:00Z 128', 125),
+    ('2026-11-21T18:54:49.1Z 1', 1), ('', 1),
+])
+def test_a_command_that_cannot_be_started_is_told_from_one_that_ends_with_1(docker, state, code):
+    start, lines, _ = docker
+    done = end(start('--container=IMG', '--noninteractive', START='exit 1', STATE=state))
+    assert done.returncode == code and ('could not be started' in done.stderr) == (code != 1), done
+    assert lines()[-1][0] == 'rm'
 
 
 @pytest.mark.parametrize('words, text', [
