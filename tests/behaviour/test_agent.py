@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent by itself: what it needs, what it refuses, what its ranks' socket is safe from."""
+import hashlib
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import built
 import processes
@@ -181,6 +183,22 @@ def test_agent_as_pid_1_reaps_and_leaves_nothing(start, programs, tmp_path, proc
     assert child.returncode == 3, err
     assert {line.split()[-1] for line in out.splitlines()} == {'1'}
     assert not processes.with_word(word)
+
+
+def test_it_knows_whether_it_is_the_program_that_is_meant(programs, tmp_path):
+    """That is by the digest of the whole file, which is longer than any buffer."""
+    program = tmp_path / 'reigen-agent'
+    content = bytearray(Path(programs.agent).read_bytes())
+
+    def is_same(name):
+        program.write_bytes(content)
+        program.chmod(0o755)
+        return subprocess.run([program, 'same', name], timeout=30, check=False).returncode == 0
+    name = f'agent-{hashlib.blake2b(content, digest_size=32).hexdigest()[:16]}'
+    assert is_same(name)
+    assert not is_same(name[:-1])
+    content.append(0)  # at its end, where it still runs
+    assert not is_same(name)
 
 
 def test_usage_is_told(programs):
