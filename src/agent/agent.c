@@ -13,6 +13,7 @@
 
 #include "agent/addresses.h"
 #include "agent/engine.h"
+#include "agent/guard.h"
 #include "agent/inspect.h"
 #include "agent/probe.h"
 #include "agent/rankserver.h"
@@ -310,7 +311,8 @@ static bool keeper_is_gone(const struct rg_agent *agent)
 {
     struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
 
-    return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR));
+    return rg_guard_is_gone() ||
+           (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 
 /* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
@@ -319,9 +321,11 @@ static void on_signal(void *arg, int signo)
 {
     struct rg_agent *agent = arg;
 
-    /* The runtime says so, too, when `contain` has been killed: nobody has asked for that end. */
-    if (keeper_is_gone(agent))
+    /* So it is, too, when `contain` or the guard has been killed: nobody has asked for that end. */
+    if (keeper_is_gone(agent)) {
+        agent->exit_code = EXIT_LEASE;
         rg_agent_abandon(agent);
+    }
     rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
 }
 

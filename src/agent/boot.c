@@ -108,7 +108,7 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
 
 int rg_agent_boot_parse(const char *text, struct rg_agent_boot *ret_boot, struct rg_error *err)
 {
-    struct rg_agent_boot boot = { .link_fd = -1, .link_write_fd = -1 };
+    struct rg_agent_boot boot = { .link_fd = -1, .link_write_fd = -1, .keeper_fd = -1 };
     char line[RG_AGENT_BOOT_CWD_MAX + 32];
     int has = 0;
 

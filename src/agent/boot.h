@@ -51,6 +51,7 @@ struct rg_agent_boot {
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */
+    int keeper_fd;     /* in a container: its end is the end of `contain`; -1 elsewhere */
 };
 
 /* Judge the text of these lines. 0 or -EINVAL; err names the line. text is not changed. */

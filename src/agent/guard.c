@@ -16,6 +16,13 @@
 #define SWEEP_MS 10
 #define SWEEP_LIMIT_MS 3000
 
+static pid_t guard_pid; /* in the agent: its guard; 0: none */
+
+bool rg_guard_is_gone(void)
+{
+    return guard_pid && getppid() != guard_pid;
+}
+
 /* Everything that is left is the agent's, and now ours. */
 static void end_leftovers(void)
 {
@@ -76,6 +83,7 @@ static _Noreturn void guard(pid_t agent, const sigset_t *signals)
  * clear up: the agent, to which the guard's death is a request to stop. */
 static void leave_group(pid_t parent)
 {
+    guard_pid = parent;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (getppid() != parent)

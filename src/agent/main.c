@@ -93,6 +93,7 @@ static int run_agent(int boot_fd, int last)
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return EXIT_USAGE;
     }
+    boot.keeper_fd = boot_fd > 0 ? boot_fd : -1;
     int guarded = boot.guard ? rg_guard_enter(&boot, sizeof(boot)) : 0;
     if (guarded < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
