@@ -38,6 +38,7 @@ static bool take_dial(struct rg_contain *contain, const char *line)
         int fd = rg_agent_announce(line + 9);
         if (fd < 0)
             rg_contain_say("note the socket @%s: %s", line + 9, strerror(-fd));
+        snprintf(contain->asking, sizeof(contain->asking), "%s", line + 9);
         return true;
     }
     if (!rg_str_starts(line, "place "))

@@ -48,6 +48,7 @@ struct rg_contain {
     char place[RG_DIAL_PLACE_MAX + 1];
     bool announced;      /* others on this host wait for our end: boot.h */
     uint8_t key[RG_KEY_NBYTES];
+    char asking[RG_AGENT_BOOT_ANNOUNCE_MAX + 1]; /* "reigen-slurm-JOB-STEP": who asked for ours */
     char name[RG_JOB_ID_MAX + 24 + RG_CONTAIN_PLACE_MAX];
     char base[PATH_MAX / 2]; /* where directories of jobs and kits lie */
     char dir[PATH_MAX / 2 + 160]; /* the job's: lock, runtime, bin/, run/, passwd, group */
@@ -111,6 +112,12 @@ void rg_contain_find_kit(struct rg_contain *contain);
  * asks for, else all. Where Slurm confines its jobs to their GPUs, processes count them from 0 on:
  * own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
+
+/* --- contain_step.c -------------------------------------------------------------------------- */
+
+/* Our environment, but with the GPUs that the asking step has on this node, as its tasks here know
+ * them; ours has all of the job's. Waits for these tasks, a few seconds at most. 0 or -ENOMEM. */
+int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_env);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */
 

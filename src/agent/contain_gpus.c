@@ -96,11 +96,13 @@ static int take_named(struct rg_contain *contain, const struct rg_strv *ours, st
 
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
 {
-    const struct rg_strv env = rg_slurm_environment();
-    rg_autostrv struct rg_strv ours = RG_STRV_INIT;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT, ours = RG_STRV_INIT;
     char **gpus = &contain->container.gpus;
     bool told = false;
     int64_t wanted;
+
+    if (rg_contain_step_env(contain, &env) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_slurm_gpus(&env, &ours, &told, err);
 
     if (r < 0 || !told)
