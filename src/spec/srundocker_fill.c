@@ -197,12 +197,71 @@ static int add_notes(const struct rg_srundocker *s, const struct rg_slurm_alloca
 
 /* --- containers ------------------------------------------------------------------------------ */
 
-static bool names_network(const struct rg_strv *options)
+/* Whether a word is this option; its value if that is attached, else NULL. */
+static bool is_option(const char *word, const char *name, const char **ret_value)
 {
-    for (size_t i = 0; i < options->count; i++)
-        if (rg_str_starts(options->v[i], "--net"))
+    size_t n = strlen(name);
+
+    if (strncmp(word, name, n) != 0 || (word[n] && word[n] != '='))
+        return false;
+    *ret_value = word[n] ? word + n + 1 : NULL;
+    return true;
+}
+
+/* What people write who start containers by hand. Here `docker run` must stay, for signals and the
+ * end, and needs no terminal: the script's input and output are srun's. */
+static bool is_by_hand(const char *word)
+{
+    static const char *const names[] = { "--detach", "--interactive", "--tty", "--rm" };
+    const char *value;
+
+    for (size_t i = 0; i < rg_array_len(names); i++)
+        if (is_option(word, names[i], &value))
             return true;
-    return false;
+    return word[0] == '-' && word[1] && !word[1 + strspn(word + 1, "dit")];
+}
+
+/* One of --dockopts, *i, which may move to its value. */
+static int add_dockopt(const struct rg_strv *words, size_t *i, struct rg_request *request,
+                       struct rg_error *err)
+{
+    struct rg_container *container = &request->job.container;
+    const char *word = words->v[*i], *value;
+    int rc = 0;
+
+    if (is_option(word, "--entrypoint", &value))
+        return rg_error_set(err, EINVAL,
+                            "--dockopts: %s: a container's first process is Reigen's; let the "
+                            "script start the program", word);
+    if (is_option(word, "--network", &value) || is_option(word, "--net", &value)) {
+        if (!value && *i + 1 < words->count)
+            value = words->v[++*i];
+        return copy(&container->network, value, err);
+    }
+    if (is_by_hand(word))
+        rc = rg_strv_addf(&request->notes, "--dockopts: %s is left out", word);
+    else
+        rc = rg_strv_add(&container->options, word);
+    return rc < 0 ? no_memory(err) : 0;
+}
+
+static int add_dockopts(const struct rg_srundocker *s, struct rg_request *request,
+                        struct rg_error *err)
+{
+    const struct rg_strv *words = &s->dockopts;
+    bool apptainers = s->runtime && strcmp(s->runtime, "docker") != 0 &&
+                      strcmp(s->runtime, "podman") != 0;
+    int rc = 0;
+
+    if (words->count && words->v[0][0] != '-')
+        return rg_error_set(err, EINVAL,
+                            "--dockopts: \"%.200s\" is no option; options begin with '-', as in "
+                            "--dockopts=\"--ipc=host -e NAME=VALUE\"", words->v[0]);
+    if (apptainers) /* its own have other meanings */
+        return rg_strv_add_all(&request->job.container.options, words->v) < 0 ? no_memory(err) : 0;
+    for (size_t i = 0; i < words->count && rc == 0; i++)
+        rc = add_dockopt(words, &i, request, err);
+    return rc;
 }
 
 static int fill_lists(const struct rg_srundocker *s, struct rg_container *container)
@@ -213,23 +272,25 @@ static int fill_lists(const struct rg_srundocker *s, struct rg_container *contai
         rc = rg_strv_addf(&container->options, "--device=%s", s->devices.v[i]);
     if (rc == 0 && s->devices.count)
         rc = rg_strv_add(&container->options, "--cap-add=IPC_LOCK");
-    return rc < 0 ? rc : rg_strv_add_all(&container->options, s->dockopts.v);
+    return rc;
 }
 
-static int fill_container(const struct rg_srundocker *s, struct rg_container *container,
+static int fill_container(const struct rg_srundocker *s, struct rg_request *request,
                           struct rg_error *err)
 {
+    struct rg_container *container = &request->job.container;
     int rc = copy(&container->image, s->container, err);
 
     rc = rc < 0 ? rc : copy(&container->name, s->dockname, err);
     rc = rc < 0 ? rc : copy(&container->runtime, s->runtime, err);
-    /* As the original, and so that a real sshd in it can be reached. */
-    if (rc == 0 && s->container && !names_network(&s->dockopts))
-        rc = copy(&container->network, "host", err);
     container->privileged = s->privileged;
     container->ibdevices = s->ibdevices && !s->devices.count;
     if (rc == 0 && fill_lists(s, container) < 0)
         rc = no_memory(err);
+    rc = rc < 0 ? rc : add_dockopts(s, request, err);
+    /* As the original, and so that a real sshd in it can be reached. */
+    if (rc == 0 && s->container && !container->network)
+        rc = copy(&container->network, "host", err);
     return rc;
 }
 
@@ -296,7 +357,7 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
         rc = no_memory(err);
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
-    rc = rc < 0 ? rc : fill_container(s, &job->container, err);
+    rc = rc < 0 ? rc : fill_container(s, request, err);
     if (rc == 0 && (fill_env(s, env, request) < 0 || add_notes(s, step, request) < 0))
         rc = no_memory(err);
     rc = rc < 0 ? rc : rg_request_settle_container(request, err);

@@ -307,12 +307,43 @@ static void a_network_among_the_docker_options_is_the_network(void **state)
 {
     struct fixture *f = *state;
 
-    assert_int_equal(FILL(f, "--script=job.sh", "--dockopts=--net=none", "--dockname=d",
+    assert_int_equal(FILL(f, "--script=job.sh", "--dockopts=--net=none -e A=1", "--dockname=d",
                           "--ibdevices=/dev/x"), 0);
-    assert_null(f->request.job.container.network);
-    CHECK_LIST(&f->request.job.container.options, "--device=/dev/x", "--cap-add=IPC_LOCK",
-               "--net=none");
+    assert_string_equal(f->request.job.container.network, "none");
+    CHECK_LIST(&f->request.job.container.options, "--device=/dev/x", "--cap-add=IPC_LOCK", "-e",
+               "A=1");
     assert_string_equal(f->request.job.container.name, "d");
+}
+
+static void a_networks_name_may_be_a_word_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(FILL(f, "--script=job.sh", "--dockopts=--network mine --init"), 0);
+    assert_string_equal(f->request.job.container.network, "mine");
+    CHECK_LIST(&f->request.job.container.options, "--init");
+}
+
+static void what_starts_containers_by_hand_is_left_out_with_a_remark(void **state)
+{
+    struct fixture *f = *state;
+    const struct rg_strv *notes = &f->request.notes;
+
+    assert_int_equal(FILL(f, "--script=job.sh", "--dockopts=-it -d --tty --rm=false --init -v /a:/b"),
+                     0);
+    CHECK_LIST(&f->request.job.container.options, "--init", "-v", "/a:/b");
+    assert_int_equal(notes->count, 4);
+    assert_string_equal(notes->v[0], "--dockopts: -it is left out");
+}
+
+static void options_of_other_runtimes_are_not_judged_as_dockers(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(FILL(f, "--script=job.sh", "--container-runtime=apptainer",
+                          "--dockopts=-i --network none"), 0);
+    CHECK_LIST(&f->request.job.container.options, "-i", "--network", "none");
+    assert_int_equal(f->request.notes.count, 0);
 }
 
 static void check_refused(struct fixture *f, const char *option, int errnum, const char *text)
@@ -324,7 +355,7 @@ static void check_refused(struct fixture *f, const char *option, int errnum, con
     rg_request_init(&f->request);
 }
 
-static void scripts_and_nodes_that_are_not_there_are_refused(void **state)
+static void what_the_job_cannot_have_is_refused(void **state)
 {
     struct fixture *f = *state;
 
@@ -335,6 +366,9 @@ static void scripts_and_nodes_that_are_not_there_are_refused(void **state)
                   "srun did not start a task on node n3, only on n[1-2]");
     check_refused(f, "--nodelist=n[1-", EINVAL, "is not a list of nodes");
     check_refused(f, "--script=plain.sh", EACCES, "not executable; try: chmod +x ./plain.sh");
+    check_refused(f, "--dockopts=--init --entrypoint=/bin/sh", EINVAL,
+                  "let the script start the program");
+    check_refused(f, "--dockopts=ipc=host", EINVAL, "\"ipc=host\" is no option");
 }
 
 static void an_sshd_surrounds_the_script(void **state)
@@ -385,7 +419,10 @@ int main(void)
         JOB_TEST(a_script_without_a_first_line_for_it_is_the_shells),
         JOB_TEST(a_program_of_the_image_need_not_be_here),
         JOB_TEST(a_network_among_the_docker_options_is_the_network),
-        JOB_TEST(scripts_and_nodes_that_are_not_there_are_refused),
+        JOB_TEST(a_networks_name_may_be_a_word_of_its_own),
+        JOB_TEST(what_starts_containers_by_hand_is_left_out_with_a_remark),
+        JOB_TEST(options_of_other_runtimes_are_not_judged_as_dockers),
+        JOB_TEST(what_the_job_cannot_have_is_refused),
         JOB_TEST(an_sshd_surrounds_the_script),
         JOB_TEST(more_tasks_than_one_on_a_node_are_remarked),
     };
