@@ -15,12 +15,52 @@
 
 #define COMMAND "srun-docker"
 
-/* One of the tasks speaks for all: they all see the same. */
-static int fail(const struct rg_error *err)
+/* Whether this is one of the tasks for which task 0 speaks, and acts. */
+static bool is_other_task(const struct rg_strv *env)
 {
-    const char *procid = getenv("SLURM_PROCID");
+    const char *procid = rg_env_get(env, "SLURM_PROCID");
 
-    return procid && strcmp(procid, "0") != 0 ? rg_exit_of(err) : rg_fail(err, COMMAND);
+    return procid && strcmp(procid, "0") != 0 && rg_slurm_in_step(env);
+}
+
+/* Task 0 sees the same, and its code is to be srun's. */
+static int fail(const struct rg_error *err, const struct rg_strv *env)
+{
+    return is_other_task(env) ? 0 : rg_fail(err, COMMAND);
+}
+
+/* The step, without the user's choice among GPUs: that is judged on each node by those that Slurm
+ * gave there, and may be wrong on this one only. */
+static int read_bare_step(const struct rg_strv *env, struct rg_slurm_allocation *ret_step)
+{
+    static const char *const choices[] = { "NV_GPU", "NVIDIA_VISIBLE_DEVICES",
+                                           "CUDA_VISIBLE_DEVICES" };
+    rg_autostrv struct rg_strv bare = RG_STRV_INIT;
+    int rc = rg_strv_add_all(&bare, env->v);
+
+    for (size_t i = 0; i < rg_array_len(choices); i++)
+        rg_env_unset(&bare, choices[i]);
+    return rc < 0 ? rc : rg_slurm_allocation_read(&bare, RG_SLURM_STEP, ret_step, NULL);
+}
+
+static int be_other_task(const struct rg_strv *env)
+{
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation step = { 0 };
+
+    if (read_bare_step(env, &step) == 0)
+        rg_task_wait(&step);
+    return 0;
+}
+
+/* Task 0 does not understand its step; the others may, and wait for it. */
+static int give_up(const struct rg_error *err, const struct rg_strv *env)
+{
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation step = { 0 };
+    int code = rg_fail(err, COMMAND);
+
+    if (read_bare_step(env, &step) == 0 && step.ntasks != 1)
+        rg_task_release(&step, code);
+    return code;
 }
 
 /* sshd's keys and configuration, where there are none. */
@@ -78,14 +118,12 @@ int rg_cmd_srun_docker(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], RG_TASK_RELEASE) == 0)
         return rg_task_release_here(argc, argv);
     if (rg_srundocker_parse(&s, argc, argv, &err) < 0)
-        return fail(&err);
+        return fail(&err, &env);
     if (s.help)
-        return rg_script_help(COMMAND);
+        return is_other_task(&env) ? 0 : rg_script_help(COMMAND);
+    if (is_other_task(&env))
+        return be_other_task(&env);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
-        return fail(&err);
-    if (step.procid != 0) {
-        rg_task_wait(&step);
-        return 0;
-    }
+        return give_up(&err, &env);
     return run_job(&s, &env, &step, open[0]);
 }

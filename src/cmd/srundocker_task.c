@@ -151,9 +151,6 @@ void rg_task_wait(const struct rg_slurm_allocation *step)
     struct waiting w = { step, open_box(step), -1, false, true, 0 };
     int ms = POLL_FIRST_MS;
 
-    /* scancel --signal reaches all tasks; these are for the script, to which task 0 hands them. */
-    signal(SIGUSR1, SIG_IGN);
-    signal(SIGUSR2, SIG_IGN);
     set_signals();
     set_end(&w, START_MS);
     while ((w.box_fd < 0 || !read_box(w.box_fd)) && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
@@ -209,8 +206,9 @@ static bool run(const struct rg_strv *argv, uint64_t timeout_ms)
     return status == 0;
 }
 
-/* "NODE=TASKS,...", and with it "NODE,..."; a node that has only task 0 is left out. */
-static int list_tasks(const struct rg_slurm_allocation *step, struct rg_buf *tasks,
+/* "NODE=TASKS,...", and with it "NODE,...", of one component of a heterogeneous job, or of all (-1);
+ * a node that has only task 0 is left out. */
+static int list_tasks(const struct rg_slurm_allocation *step, int group, struct rg_buf *tasks,
                       struct rg_buf *nodes)
 {
     int count = 0;
@@ -218,7 +216,7 @@ static int list_tasks(const struct rg_slurm_allocation *step, struct rg_buf *tas
     for (size_t i = 0; i < step->nnodes; i++) {
         const struct rg_slurm_node *node = &step->nodes[i];
         bool own = step->node && strcmp(step->node, node->name) == 0;
-        if (own && node->ntasks < 2)
+        if ((own && node->ntasks < 2) || (group >= 0 && node->group != group))
             continue;
         rg_buf_printf(tasks, "%s%s=%d", count ? "," : "", node->name,
                       node->ntasks ? node->ntasks : 1);
@@ -227,7 +225,7 @@ static int list_tasks(const struct rg_slurm_allocation *step, struct rg_buf *tas
     return rg_buf_status(tasks) < 0 || rg_buf_status(nodes) < 0 ? -ENOMEM : count;
 }
 
-static int release_argv(const struct rg_slurm_allocation *step, struct rg_strv *argv)
+static int release_argv(const struct rg_slurm_allocation *step, int group, struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
     static const char *const fixed[] = {
@@ -237,7 +235,7 @@ static int release_argv(const struct rg_slurm_allocation *step, struct rg_strv *
     };
     char program[4096];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    int count = list_tasks(step, &tasks, &nodes), rc = n < 0 || count < 0 ? -ENOMEM : 0;
+    int count = list_tasks(step, group, &tasks, &nodes), rc = n < 0 || count < 0 ? -ENOMEM : 0;
 
     program[n < 0 ? 0 : n] = '\0';
     for (size_t i = 0; i < rg_array_len(fixed) && rc == 0 && count; i++)
@@ -245,6 +243,8 @@ static int release_argv(const struct rg_slurm_allocation *step, struct rg_strv *
     if (rc < 0 || !count)
         return rc;
     rc = rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    if (rc == 0 && group >= 0)
+        rc = rg_strv_addf(argv, "--het-group=%d", group);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodes=%d", count);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "--ntasks=%d", count);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&nodes));
@@ -256,22 +256,45 @@ static int release_argv(const struct rg_slurm_allocation *step, struct rg_strv *
     return rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
 }
 
+/* A step of its own in each component of a heterogeneous job. True: all tasks know. */
+static bool release(const struct rg_slurm_allocation *step)
+{
+    int ngroups = (int) step->group_ids.count;
+
+    for (int group = ngroups ? 0 : -1; group < ngroups; group++) {
+        rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+        if (release_argv(step, group, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS)))
+            return false;
+    }
+    return true;
+}
+
+static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *argv)
+{
+    int rc = rg_strv_add(argv, "scancel");
+
+    rc = rc < 0 ? rc : rg_strv_add(argv, "--signal=TERM");
+    if (rc == 0 && !step->group_ids.count)
+        rc = rg_strv_addf(argv, "%s.%s", step->job_id, step->step_id);
+    for (size_t i = 0; i < step->group_ids.count && rc == 0; i++)
+        rc = rg_strv_addf(argv, "%s.%s", step->group_ids.v[i], step->step_id);
+    return rc;
+}
+
 void rg_task_release(const struct rg_slurm_allocation *step, int code)
 {
-    rg_autostrv struct rg_strv argv = RG_STRV_INIT, cancel = RG_STRV_INIT;
+    rg_autostrv struct rg_strv cancel = RG_STRV_INIT;
     /* We are one of the tasks of our node, and must not be missed there. */
     rg_autoclose int box_fd = open_box(step);
 
     (void) box_fd;
-    if (release_argv(step, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS))) {
-        /* Where no step can be started, the others would wait for long. We are one of the tasks
-         * that get the signal. */
-        signal(SIGTERM, SIG_IGN);
-        if (code && rg_strv_add(&cancel, "scancel") == 0 &&
-            rg_strv_add(&cancel, "--signal=TERM") == 0 &&
-            rg_strv_addf(&cancel, "%s.%s", step->job_id, step->step_id) == 0)
-            run(&cancel, RELEASE_MS);
-    }
+    if (release(step))
+        return;
+    /* Where no step can be started, the others would wait for long. We are one of the tasks that
+     * get the signal. */
+    signal(SIGTERM, SIG_IGN);
+    if (code && cancel_argv(step, &cancel) == 0)
+        run(&cancel, RELEASE_MS);
 }
 
 /* How many tasks of the outer step are on this node. */

@@ -462,6 +462,40 @@ static int read_cpus_of_step(const struct rg_strv *env, struct rg_slurm_allocati
     return rc;
 }
 
+static int read_component_id(const struct rg_strv *env, int group, struct rg_slurm_allocation *a,
+                             struct rg_error *err)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "SLURM_JOB_ID_HET_GROUP_%d", group);
+    const char *id = rg_env_get(env, name);
+
+    if (!is_number(id))
+        return rg_error_set(err, EINVAL, "%s: \"%.40s\" is not a job's number", name,
+                            id ? id : "");
+    return rg_strv_add(&a->group_ids, id) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
+/* A step's nodes stand in one list, whatever their components. */
+static int read_components_of_step(const struct rg_strv *env, int ngroups,
+                                   struct rg_slurm_allocation *a, struct rg_error *err)
+{
+    int rc = 0;
+
+    for (int g = 0; g < ngroups && rc == 0; g++) {
+        rg_autostrv struct rg_strv nodes = RG_STRV_INIT;
+        char name[64];
+        snprintf(name, sizeof name, "SLURM_JOB_NODELIST_HET_GROUP_%d", g);
+        const char *text = rg_env_get(env, name);
+        rc = read_component_id(env, g, a, err);
+        rc = rc < 0 || !text ? rc : rg_slurm_nodes(name, text, &nodes, err);
+        for (size_t i = 0; rc == 0 && i < a->nnodes; i++)
+            if (has(&nodes, a->nodes[i].name))
+                a->nodes[i].group = g;
+    }
+    return rc;
+}
+
 static int read_groups(const struct rg_strv *env, enum rg_slurm_scope scope,
                        struct rg_slurm_allocation *a, struct rg_error *err)
 {
@@ -470,24 +504,20 @@ static int read_groups(const struct rg_strv *env, enum rg_slurm_scope scope,
 
     if (rc < 0)
         return rc;
-    if (scope == RG_SLURM_STEP || !ngroups) {
-        rc = read_group(env, scope, 0, "", a, err);
-        return rc < 0 || scope == RG_SLURM_JOB ? rc : read_cpus_of_step(env, a, err);
-    }
     if (ngroups > RG_SLURM_GROUPS_MAX)
         return rg_error_set(err, E2BIG, "SLURM_HET_SIZE %d: more than %d components", ngroups,
                             RG_SLURM_GROUPS_MAX);
+    if (scope == RG_SLURM_STEP || !ngroups) {
+        rc = read_group(env, scope, 0, "", a, err);
+        if (rc == 0 && scope == RG_SLURM_STEP)
+            rc = read_cpus_of_step(env, a, err);
+        return rc < 0 ? rc : read_components_of_step(env, ngroups, a, err);
+    }
     for (int i = 0; i < ngroups && rc == 0; i++) {
-        char suffix[32], name[64];
+        char suffix[32];
         snprintf(suffix, sizeof suffix, "_HET_GROUP_%d", i);
-        snprintf(name, sizeof name, "SLURM_JOB_ID%s", suffix);
-        const char *id = rg_env_get(env, name);
-        if (!is_number(id))
-            return rg_error_set(err, EINVAL, "%s: \"%.40s\" is not a job's number", name,
-                                id ? id : "");
         rc = read_group(env, scope, i, suffix, a, err);
-        if (rc == 0 && rg_strv_add(&a->group_ids, id) < 0)
-            rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rc < 0 ? rc : read_component_id(env, i, a, err);
     }
     return rc;
 }

@@ -31,7 +31,7 @@ def variables(text):
 def test_the_script_finds_hosts_ranks_and_variables(slurm):
     script = write_script(slurm, 'id -u; pwd; env')
     done = run(slurm, script, '--slots_per_node=2', '--envlist=MINE,NOBODYS',
-               '--dockopts=-e "OWN=two words" --shm-size=33m', '--datamnts=/opt,/srv',
+               '--dockopts=-it --rm -e "OWN=two words" --shm-size=33m', '--datamnts=/opt,/srv',
                env={'MINE': 'a b'})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:2] == ['2001', slurm.head.home()]
@@ -41,6 +41,7 @@ def test_the_script_finds_hosts_ranks_and_variables(slurm):
     assert (found['MINE'], found['ENVLIST'], found['OWN']) == ('a b', 'MINE', 'two words')
     assert found['SLURM_JOB_ID'].isdigit() and 'SLURM_PROCID' not in found
     assert 'NOBODYS is not set' in done.stderr
+    assert '--dockopts: -it is left out' in done.stderr
 
 
 def test_mounts_size_of_memory_and_name_of_the_container_are_as_asked_for(slurm):
@@ -129,6 +130,7 @@ time.sleep(300)
     (['--datamnts=/no/such/place'], 'is not on this host'),
     (['--dockopts=-e "A'], 'a quote is open'),
     (['--dockopts=--no-such-option'], 'no-such-option'),
+    (['--dockopts=--entrypoint=sh'], 'let the script start the program'),
     (['--sshdport=22'], 'such as 12345'),
     (['--container=no/such:image'], 'is not on this host'),
 ])
@@ -138,6 +140,7 @@ def test_what_is_wrong_is_told_once_with_a_remedy(slurm, words, remedy):
     said = refused(slurm, script, *words)
     assert remedy in said, said
     assert said.count(remedy) == 1 and said.count('reigen: ') <= 2, said
+    assert said.count('Exited with exit code') == 1, 'only the first task fails'
 
 
 def test_more_slots_than_the_job_has_are_remarked(slurm):
@@ -184,6 +187,50 @@ def test_two_tasks_of_a_node_run_the_job_once_and_end_with_it(slurm):
     assert 'use srun --ntasks-per-node=1' in done.stderr
 
 
+def test_a_step_of_two_components_of_a_heterogeneous_job_is_one_job(slurm):
+    script = write_script(slurm, 'echo $hostlist; for h in $(echo $hostlist | tr , " "); do '
+                                 'ssh ${h%:*} hostname; done; exit 8')
+    line = srun_docker(script, '--slots_per_node=1', srun=('--het-group=0,1',))
+    done = slurm.head.run(['salloc', '--quiet', '-N1', '-n1', ':', '-N1', '-n1', *line],
+                          timeout=READY)
+    hosts = done.stdout.splitlines()
+    assert done.returncode == 8 and len(set(hosts[1:])) == 2, done.stdout + done.stderr
+    assert hosts[0] == ','.join(f'{each}:1' for each in hosts[1:])
+
+
+def test_two_steps_of_one_job_have_their_own_gpus_at_the_same_time(slurm):
+    """The job has both GPUs of both nodes, each step asks for one."""
+    script = write_script(slurm, 'for h in $(echo $hostlist | tr , " "); do ssh ${h%:*} '
+                          '"echo gpus \\$NVIDIA_VISIBLE_DEVICES"; done; touch seen-$1\n'
+                          'while ! test -e seen-0 -a -e seen-1; do sleep 0.1; done')
+    lines = [' '.join(map(str, srun_docker(script, str(i), srun=(
+        '--exact', '-n2', '-c1', '--gres=gpu:1')))) for i in range(2)]
+    try:
+        done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', '-c2', '--gres=gpu:2', 'sh', '-c',
+                               f'{lines[0]} >out-0 & {lines[1]} >out-1 & wait; cat out-0 out-1'],
+                              timeout=READY)
+    finally:
+        slurm.head.run(['sh', '-c', 'rm -f seen-* out-*'])
+    told = [line.split()[1] for line in done.stdout.splitlines()]
+    assert sorted(told) == ['0', '0', '1', '1'], done.stdout + done.stderr
+    assert told[0] == told[1] and told[2] == told[3], told
+
+
+@pytest.mark.parametrize('gpu,who', [('0', 'NV_GPU asks for GPU 0'), ('1', 'host node2: NV_GPU')])
+def test_a_gpu_that_only_one_node_has_ends_the_job_on_both(slurm, gpu, who):
+    """Another job has node1's first GPU, so that this one gets the second there."""
+    other = start(slurm.head, ['srun', '-N1', '-w', 'node1', '--gres=gpu:1', 'sh', '-c',
+                               'echo up; sleep 1000'])
+    try:
+        assert other.stdout.readline() == 'up\n', end(other).stderr
+        said = refused(slurm, write_script(slurm, 'echo RAN'), env={'NV_GPU': gpu},
+                       srun=('-N2', '-w', 'node1,node2', '--gres=gpu:1'))
+        assert who in said and said.count('NV_GPU asks') == 1, said
+    finally:
+        slurm.cancel_all()
+        other.communicate()
+
+
 def test_the_exit_code_is_the_scripts_where_srun_ends_at_the_first_failure(slurm):
     assert run(slurm, write_script(slurm, 'exit 9'), srun=('-N3', '-K')).returncode == 9
 
@@ -224,9 +271,11 @@ def kill_first_task(slurm):
     raise AssertionError('no task 0')
 
 
-def test_help_needs_no_slurm(slurm):
+def test_help_needs_no_slurm_and_is_printed_once(slurm):
     done = slurm.head.run([PROGRAMS.reigen, 'srun-docker', '--help'])
     assert done.returncode == 0
+    twice = slurm.head.run(['srun', '-N2', PROGRAMS.reigen, 'srun-docker', '--help'], timeout=READY)
+    assert twice.stdout == done.stdout and twice.returncode == 0, 'two tasks print it once'
     for option in ('container', 'script', 'slots_per_node', 'datamnts', 'dockopts', 'privileged',
                    'nodelist', 'envlist', 'ibdevices', 'dockname', 'sshconfigdir', 'sshdport',
                    'script_help'):

@@ -185,6 +185,25 @@ static void components_of_a_heterogeneous_job_stand_one_after_the_other(void **s
     assert_int_equal(a.nodes[2].ntasks, 2);
 }
 
+static void a_step_of_several_components_knows_which_node_is_whose(void **state)
+{
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=20", "SLURM_HET_SIZE=2", "SLURM_JOB_ID_HET_GROUP_0=20",
+            "SLURM_JOB_ID_HET_GROUP_1=21", "SLURM_JOB_NODELIST_HET_GROUP_0=n1",
+            "SLURM_JOB_NODELIST_HET_GROUP_1=n[2-3]", "SLURM_JOB_NODELIST=n[1-3]",
+            "SLURM_JOB_CPUS_PER_NODE=1(x3)", "SLURM_STEP_ID=0", "SLURM_PROCID=0",
+            "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_TASKS_PER_NODE=1(x2)");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+
+    (void) state;
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_STEP, &a, NULL), 0);
+    assert_int_equal(a.nnodes, 2);
+    assert_int_equal(a.group_ids.count, 2);
+    assert_string_equal(a.group_ids.v[1], "21");
+    assert_int_equal(a.nodes[0].group, 0);
+    assert_int_equal(a.nodes[1].group, 1);
+}
+
 static void what_is_no_allocation_or_step_is_told_with_a_remedy(void **state)
 {
     rg_autostrv struct rg_strv none = ENV("HOME=/home/a");
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_step_is_read_with_its_own_nodes_and_the_jobs_cpus),
         cmocka_unit_test(gpus_of_the_allocation_give_the_slots_unless_tasks_were_asked_for),
         cmocka_unit_test(components_of_a_heterogeneous_job_stand_one_after_the_other),
+        cmocka_unit_test(a_step_of_several_components_knows_which_node_is_whose),
         cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
         cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
         cmocka_unit_test(gpus_of_others_are_refused),
