@@ -51,8 +51,8 @@ static void read_list(const char *name, struct rg_strv *ret_list)
     rg_slurm_gpus(&env, ret_list, &told, NULL);
 }
 
-/* The same devices by the numbers in CUDA_VISIBLE_DEVICES, where Slurm counts as the job's processes
- * do, in the order of its own list. */
+/* The same devices by the numbers in CUDA_VISIBLE_DEVICES, where Slurm counts as the job's
+ * processes do, in the order of its own list. */
 static int number_own(const struct rg_strv *ours, size_t count, char **ret_text)
 {
     rg_autostrv struct rg_strv all = RG_STRV_INIT, own = RG_STRV_INIT, chosen = RG_STRV_INIT;

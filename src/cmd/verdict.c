@@ -172,7 +172,9 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
     char host[SSHD_HOST_MAX + 1];
     int port;
 
-    if (!take_sshd(v, host, &port) && v->first && v->first->end == RG_END_EXIT && v->first->value == code)
+    bool own = v->first && v->first->end == RG_END_EXIT && v->first->value == code;
+
+    if (own && !take_sshd(v, host, &port))
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");
     else

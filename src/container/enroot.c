@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's enroot, from 3.1 on. As with Apptainer a container is a process tree of the caller's own,
- * without daemon, name, label or network of its own; unlike there, it has no process ids of its own
- * either. It is started from a squashfs file, never from a root file system that `enroot create`
- * has unpacked: so what the container writes lies in memory, and nothing is left behind.
+ * NVIDIA's enroot, from 3.1 on. As with Apptainer a container is a process tree of the caller's
+ * own, without daemon, name, label or network of its own; unlike there, it has no process ids of
+ * its own either. It is started from a squashfs file, never from a root file system that `enroot
+ * create` has unpacked: so what the container writes lies in memory, and nothing is left behind.
  */
 #include <stdio.h>
 #include <string.h>
@@ -66,9 +66,9 @@ static const char start_script[] =
     "cd \"${d:-/}\" 2>/dev/null || cd /; unset OLDPWD\n"
     "exec \"$@\"\n";
 
-/* Arguments: enroot, the image's address, the file, and "always" or nothing. Of several jobs at once
- * one fetches; the file has its name once it is whole. What a killed one has left is removed by the
- * next. */
+/* Arguments: enroot, the image's address, the file, and "always" or nothing. Of several jobs at
+ * once one fetches; the file has its name once it is whole. What a killed one has left is removed
+ * by the next. */
 static const char import_script[] =
     "umask 077; exec 9>\"$3.lock\" && flock 9 || exit\n"
     "[ \"$4\" != always ] && [ -e \"$3\" ] && exit 0\n"
@@ -127,7 +127,8 @@ static char *make_address(const char *image)
 /* An address as a file's name: no ':', at which overlays part their directories, nor a quote. */
 static void put_name(struct rg_buf *path, const char *address)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@";
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789._-@";
 
     if (rg_str_starts(address, "docker://"))
         address += 9;
@@ -178,8 +179,8 @@ static int add_mount(struct rg_strv *argv, const char *source, const char *targe
                      struct rg_error *err)
 {
     if (source[strcspn(source, NOT_IN_MOUNTS)] || target[strcspn(target, NOT_IN_MOUNTS)])
-        return rg_error_set_exit(err, EINVAL, 2, "%s: enroot mounts nothing with a blank or a colon "
-                                 "in its name; rename it, or work elsewhere (--cwd)", source);
+        return rg_error_set_exit(err, EINVAL, 2, "%s: enroot mounts nothing with a blank or a "
+                                 "colon in its name; rename it, or work elsewhere (--cwd)", source);
     return rg_strv_addf(argv, "--mount=%s:%s:none:x-create=auto,rbind,%s", source, target,
                         read_only ? "ro" : "rw");
 }

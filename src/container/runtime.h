@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container runtime: command lines, and what its complaints mean. One file each (docker.c,
- * podman.c, apptainer.c, enroot.c), one line in the table of runtime.c. All functions are pure: from what the
- * user asked for (struct rg_container) and what was found on the host (struct rg_container_host) to
- * an argument list; the agent's `contain` runs it, and --dry-run prints it. So a test compares
- * whole argument lists, and no runtime is needed for it.
+ * podman.c, apptainer.c, enroot.c), one line in the table of runtime.c. All functions are pure:
+ * from what the user asked for (struct rg_container) and what was found on the host (struct
+ * rg_container_host) to an argument list; the agent's `contain` runs it, and --dry-run prints it.
+ * So a test compares whole argument lists, and no runtime is needed for it.
  *
  * In every container our agent is the first process. It is mounted read-only at RG_CONTAINER_BIN,
- * the directory of the job at RG_CONTAINER_RUN, so nothing is asked of the image: no shell (but with
- * enroot), no libc, no user, no writable root.
+ * the directory of the job at RG_CONTAINER_RUN, so nothing is asked of the image: no shell (but
+ * with enroot), no libc, no user, no writable root.
  *
  * Thread rule: constant tables and pure functions; nothing blocks.
  */
@@ -49,8 +49,8 @@ struct rg_container_host {
     const char *group;
     const char *kit_dir;   /* mounted at RG_CONTAINER_PYTHON; NULL: none */
     const char *image_dir; /* where files of images are kept; NULL for Docker and Podman */
-    const char *gpus;      /* container->gpus as this process's own control group numbers them; NULL:
-                              as they are */
+    const char *gpus;      /* container->gpus as this process's own control group numbers them;
+                              NULL: as they are */
     uint64_t shm_nbytes;   /* when the user named none */
     const char *cpus;      /* those that are ours, "0-3,8", where that is not all; else NULL */
     bool infiniband;       /* there are devices in /dev/infiniband */
@@ -68,7 +68,7 @@ struct rg_container_ops {
     const char *name;
     const char *programs; /* names in PATH, separated by blanks */
     bool nameless;        /* its containers have no names: nothing to find or remove them by */
-    bool shares_pids;     /* no process ids of its own: the kernel ends nothing with the first one */
+    bool shares_pids;     /* no process ids of its own: nothing ends with the first process */
     const char *script;   /* what `run` wants to find as bin_dir/../RG_CONTAINER_SCRIPT; or NULL */
     const char *fetch;    /* how a user gets an image here: "fetch it with docker pull" */
     /* The container's command line, up to and with the agent's own arguments. -EINVAL with err when

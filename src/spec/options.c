@@ -81,8 +81,8 @@ static const struct rg_option options[] = {
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
      "docker podman apptainer singularity enroot pyxis none",
      "What makes them. The default is the first of docker, podman, apptainer, singularity and "
-     "enroot that a host has. pyxis: Slurm itself, by srun --container-image, where it has that. none: "
-     "no containers, whatever --image says.",
+     "enroot that a host has. pyxis: Slurm itself, by srun --container-image, where it has that. "
+     "none: no containers, whatever --image says.",
      rg_apply_container_runtime},
     {"mount", "volume", NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "SOURCE[:TARGET[:ro]]", NULL,
      "@file",

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# In the place of NVIDIA's enroot, which cannot be had where the tests run. It takes enroot's options,
-# and no others: for those, as enroot does, it prints a line of help and ends with 0. What it was
-# called with goes to ~/enroot.log. An image is a file of one line; a container sees the host's
-# directories under a root of its own, in the file /image the image's address, and no more of the
-# environment than enroot would hand on. Like enroot it becomes the command, in the same process.
+# In the place of NVIDIA's enroot, which cannot be had where the tests run. It takes enroot's
+# options, and no others: for those, as enroot does, it prints a line of help and ends with 0.
+# What it was called with goes to ~/enroot.log. An image is a file of one line; a container sees
+# the host's directories under a root of its own, in the file /image the image's address, and no
+# more of the environment than enroot would hand on. Like enroot it becomes the command, in the
+# same process.
 usage() { echo "Usage: enroot $1 [options]"; exit 0; }
 fail() { echo "[ERROR] $1" >&2; exit 1; }
 
@@ -68,6 +69,6 @@ exec unshare --user --map-current-user --keep-caps --mount bash -c '
         if [ -d "$from" ]; then mkdir -p "$root$to"; else touch "$root$to"; fi
         mount --rbind "$from" "$root$to"
     done
-    exec /usr/sbin/chroot "$root" /usr/bin/setpriv --inh-caps=-all --ambient-caps=-all /usr/bin/env -i \
-        PATH=/usr/bin:/bin:/usr/sbin IMAGES_OWN=yes "${@:1:n}" \
+    exec /usr/sbin/chroot "$root" /usr/bin/setpriv --inh-caps=-all --ambient-caps=-all \
+        /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin IMAGES_OWN=yes "${@:1:n}" \
         /bin/sh /proc/self/fd/3 "${@:n + 1}"' "$0" "${#variables[@]}" "${variables[@]}" "$@"

@@ -85,7 +85,7 @@ def test_bash_completes_the_scripts_as_readline_splits_their_words(reigen, tmp_p
         assert complete(*start, '--script') == ['--script=', '--script_help']
         assert complete(*start, '--script', '=', 'my') == ['my', 'job.sh']
         assert complete(*start, '--container-runtime', '=') == \
-            'docker podman apptainer singularity none'.split()
+            'docker podman apptainer singularity enroot none'.split()
         assert complete(*start, '--datamnts', '=', 'one,t') == ['one,two']
     assert complete('create_mpisshconfig.sh', '--h') == ['--hosts=', '--help']
     assert complete('run_dock_asuser.sh', '--net', 'br') == ['bridge']

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""enroot as the runtime of containers in Slurm, by a program in its place that takes enroot's options
-and runs the command: tests/bed/enroot.sh says what it does."""
+"""enroot as the runtime of containers in Slurm, by a program in its place that takes enroot's
+options and runs the command: tests/bed/enroot.sh says what it does."""
 import shlex
 from pathlib import Path
 
