@@ -8,10 +8,12 @@ import json
 import os
 import re
 import secrets
+import shlex
 import signal
 import subprocess
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 from bed import Cluster, Node
@@ -19,6 +21,7 @@ from bed.node import wait_until
 from built import PROGRAMS
 
 HOME = Node.home()
+ENROOT = Path(__file__).resolve().parents[1] / 'bed' / 'enroot.sh'
 TIMEOUT = 120  # s, for what takes one on an idle machine
 TWO = ('-H', 'node1:1,node2:1')
 
@@ -707,3 +710,22 @@ def test_apptainer_gets_the_image_the_binds_and_the_agent(hosts):
     done = reigen(node, '-np', '1', '--container-runtime', 'apptainer', '--image', 'x.sif',
                   '--privileged', '--', '/program', env=env)
     assert done.returncode == 2 and 'Apptainer cannot do that' in done.stderr
+
+
+def test_enroot_gets_a_file_mounts_gpus_and_the_agent(hosts):
+    """With a stand-in, as enroot is not in Debian; in Slurm: tests/slurm/test_enroot.py."""
+    node = hosts[1]
+    node.write('bin/enroot', ENROOT.read_text(), mode=0o755)
+    node.write('image.sqsh', 'hsqs mine\n')
+    env = {'PATH': f'{HOME}/bin:/usr/bin:/bin:/usr/sbin', 'MINE': 'a b'}
+    out = ran(node, '--no-tag-output', '-np', '2', '--container-runtime', 'enroot', '--image',
+              './image.sqsh', '--mount', '/opt:/srv:ro', '--gpus', '2', '--env', 'MINE', '--', 'sh',
+              '-c', 'echo $(id -u) $PWD $MINE $HOME $NVIDIA_VISIBLE_DEVICES; cat /image', env=env)
+    assert out.splitlines().count(f'2001 {HOME} a b {HOME} 0,1') == 2 and out.count('mine') == 2
+    words = shlex.split(node.path('enroot.log').read_text())
+    assert words[1:4] == ['start', '--rw', '--rc'] and f'{HOME}/./image.sqsh' in words
+    assert '--mount=/opt:/srv:none:x-create=auto,rbind,ro' in words
+    assert 'RESTRICT_DEV=yes' in words and 'LOGIN=no' in words
+    done = reigen(node, '-np', '1', '--container-runtime', 'enroot', '--image', './image.sqsh',
+                  '--network', 'none', '--', 'true', env=env)
+    assert done.returncode == 2 and 'have the host\'s network' in done.stderr

@@ -376,6 +376,46 @@ static void enroot_finds_registries_and_files(void **state)
     }
 }
 
+/* What the script that enroot runs comes to, with this as the image's own /etc/rc. */
+static void check_directory(const char *rc, const char *wanted, const char *expected)
+{
+    char dir[] = "/tmp/reigen-test-XXXXXX", said[128] = "";
+    const char *script = rg_container_enroot.script;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    assert_non_null(mkdtemp(dir));
+    rg_autofree char *rc_path = rg_strf("%s/rc", dir), *path = rg_strf("%s/start.sh", dir);
+    rg_autofree char *command = rg_strf("sh %s '%s' sh -c 'pwd; echo \"$OLDPWD\"'; rm -r %s", path,
+                                        wanted, dir);
+    for (const char *p = script; *p; p++) {
+        bool here = strncmp(p, "/etc/rc", 7) == 0;
+        rg_buf_printf(&text, here ? "%s" : "%.1s", here ? rc_path : p);
+        p += here ? 6 : 0;
+    }
+    for (int i = 0; i < (rc ? 2 : 1); i++) {
+        FILE *file = fopen(i ? rc_path : path, "w");
+        fputs(i ? rc : rg_buf_text(&text), file);
+        fclose(file);
+    }
+    FILE *out = popen(command, "r");
+    size_t n = fread(said, 1, sizeof(said) - 1, out);
+    pclose(out);
+    said[n] = '\0';
+    assert_string_equal(said, expected);
+}
+
+static void enroot_starts_in_the_callers_or_the_images_directory(void **state)
+{
+    static const char rc[] = "# label\n\nmkdir -p \"/usr/lib\" 2> /dev/null\n"
+                             "cd \"/usr/lib\" && unset OLDPWD || exit 1\n\nexec '/entry' \"$@\"\n";
+
+    (void) state;
+    check_directory(rc, "/usr", "/usr\n\n");
+    check_directory(rc, "", "/usr/lib\n\n");
+    check_directory(NULL, "", "/\n\n");
+    check_directory(rc, "/no/such/place", "/\n\n");
+}
+
 static void refused_by_enroot(struct rg_container *container, const char *text)
 {
     struct rg_container_host host = make_enroot_host();
@@ -504,6 +544,7 @@ int main(void)
                                         make_container, free_container),
         cmocka_unit_test_setup_teardown(enroot_finds_registries_and_files, make_container,
                                         free_container),
+        cmocka_unit_test(enroot_starts_in_the_callers_or_the_images_directory),
         cmocka_unit_test_setup_teardown(enroot_refuses_what_it_cannot_do, make_container,
                                         free_container),
         cmocka_unit_test(runtimes_are_found_by_their_programs),
