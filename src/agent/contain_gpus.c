@@ -120,6 +120,7 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
     if (count == 0) {
         free(*gpus);
         *gpus = NULL;
+        contain->host.no_gpus = true;
         return 0;
     }
     r = number_own(&ours, count, &contain->own_gpus);

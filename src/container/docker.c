@@ -70,6 +70,7 @@ static int run(const struct rg_container *container, const struct rg_container_h
     r = r ? r : rg_oci_mounts(container, host, argv, err);
     if (r == 0 && container->gpus)
         r = add_gpus(container->gpus, argv);
+    r = r ? r : rg_oci_hide_gpus(container, host, argv);
     return r ? r : rg_oci_finish(container, host, argv);
 }
 

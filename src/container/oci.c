@@ -137,6 +137,21 @@ int rg_oci_mounts(const struct rg_container *container, const struct rg_containe
     return r;
 }
 
+int rg_oci_hide_gpus(const struct rg_container *container, const struct rg_container_host *host,
+                     struct rg_strv *argv)
+{
+    rg_autofree char *devices = rg_container_devices(container->gpus);
+    int r = devices ? 0 : -ENOMEM;
+
+    if (r == 0 && host->no_gpus)
+        r = rg_strv_add(argv, "--env=NVIDIA_VISIBLE_DEVICES=void");
+    if (r < 0 || !container->privileged || strcmp(devices, "all") == 0 ||
+        (!*devices && !host->no_gpus))
+        return r;
+    r = rg_strv_add(argv, "--env=CUDA_DEVICE_ORDER=PCI_BUS_ID"); /* the numbers are of that order */
+    return r < 0 ? r : rg_strv_addf(argv, "--env=CUDA_VISIBLE_DEVICES=%s", devices);
+}
+
 int rg_oci_finish(const struct rg_container *container, const struct rg_container_host *host,
                   struct rg_strv *argv)
 {

@@ -53,6 +53,7 @@ struct rg_container_host {
                               NULL: as they are */
     uint64_t shm_nbytes;   /* when the user named none */
     const char *cpus;      /* those that are ours, "0-3,8", where that is not all; else NULL */
+    bool no_gpus;          /* Slurm has given none: also what an image itself asks for is refused */
     bool infiniband;       /* there are devices in /dev/infiniband */
     bool selinux;          /* the host labels its files */
 };
@@ -109,6 +110,10 @@ int rg_oci_user(const struct rg_container *container, const struct rg_container_
                 struct rg_strv *argv);
 int rg_oci_mounts(const struct rg_container *container, const struct rg_container_host *host,
                   struct rg_strv *argv, struct rg_error *err);
+/* What keeps from a container the GPUs that it is not to see: one that is privileged sees the files
+ * of all, and CUDA has to be told; an image may ask the NVIDIA runtime for all by itself. */
+int rg_oci_hide_gpus(const struct rg_container *container, const struct rg_container_host *host,
+                     struct rg_strv *argv);
 int rg_oci_finish(const struct rg_container *container, const struct rg_container_host *host,
                   struct rg_strv *argv);
 int rg_oci_pull(const struct rg_container *container, const struct rg_container_host *host,

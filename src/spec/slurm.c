@@ -206,6 +206,19 @@ static bool is_none(const char *text)
            strcmp(text, "void") == 0 || strcmp(text, "NoDevFiles") == 0;
 }
 
+/* "GPU-8c1b...", "MIG-GPU-8c1b.../1/0", or the part of a device, "0:1". */
+static bool is_device(const char *text)
+{
+    static const char rest[] = DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.:/";
+    size_t n = strlen(text), digits = strspn(text, DIGITS);
+
+    if (digits)
+        return text[digits] == ':' && strspn(text + digits + 1, DIGITS) == n - digits - 1 &&
+               n > digits + 1 && n <= 2 * DIGITS_MAX;
+    return isalpha((unsigned char) *text) && strchr(text, '-') && n <= RG_HOST_NAME_MAX &&
+           strspn(text, rest) == n;
+}
+
 /* "0,2" or "GPU-8c1b...,GPU-..." , and Slurm's own "0-3". */
 static int parse_gpus(const char *name, const char *text, struct rg_strv *gpus,
                       struct rg_error *err)
@@ -224,9 +237,7 @@ static int parse_gpus(const char *name, const char *text, struct rg_strv *gpus,
             for (int i = first; i <= last && rc == 0; i++)
                 rc = rg_strv_addf(gpus, "%d", i);
         } else {
-            rc = strchr(item, '-') && isalpha((unsigned char) *item) && is_name(item)
-                     ? rg_strv_add(gpus, item)
-                     : -EINVAL;
+            rc = is_device(item) ? rg_strv_add(gpus, item) : -EINVAL;
         }
         if (gpus->count > RG_JOB_SLOTS_MAX)
             rc = -EINVAL;
@@ -246,17 +257,46 @@ static bool has(const struct rg_strv *list, const char *text)
     return false;
 }
 
-/* What the user chose must lie within what Slurm gave. UUIDs cannot be compared with indices. */
+/* Whether a device, or the whole that it is a part of ("0" of "0:1"), is one of these. */
+static bool is_among(const struct rg_strv *given, const char *device)
+{
+    size_t digits = strspn(device, DIGITS);
+    rg_autofree char *whole = strndup(device, digits);
+
+    return has(given, device) || (device[digits] == ':' && whole && has(given, whole));
+}
+
+/* What the user chose must lie within what Slurm gave, by the names that it has told. */
 static int check_choice(const char *name, const struct rg_strv *given, const struct rg_strv *chosen,
                         struct rg_error *err)
 {
     for (size_t i = 0; i < chosen->count; i++)
-        if (isdigit((unsigned char) chosen->v[i][0]) && !has(given, chosen->v[i]))
+        if (!is_among(given, chosen->v[i]))
             return rg_error_set(err, EINVAL,
                                 "%s asks for GPU %s, which Slurm did not give this job; it gave "
-                                "%zu: ask for more with --gres, or choose among those in "
-                                "SLURM_STEP_GPUS or SLURM_JOB_GPUS",
-                                name, chosen->v[i], given->count);
+                                "%zu: ask for more with --gres, choose among those in "
+                                "SLURM_STEP_GPUS or SLURM_JOB_GPUS, or unset %s",
+                                name, chosen->v[i], given->count, name);
+    return 0;
+}
+
+/* Parts of GPUs (MIG) are numbered by Slurm in a way of its own: which ones these are stands in
+ * CUDA_VISIBLE_DEVICES, in the same order. */
+static int name_parts(const struct rg_strv *env, struct rg_strv *given)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *value = rg_env_get(env, "CUDA_VISIBLE_DEVICES");
+    int rc = value ? parse_gpus("CUDA_VISIBLE_DEVICES", value, &names, NULL) : 0;
+    size_t nparts = 0;
+
+    for (size_t i = 0; i < names.count; i++)
+        nparts += rg_str_starts(names.v[i], "MIG-");
+    if (rc < 0 || nparts != given->count || nparts != names.count)
+        return rc == -ENOMEM ? rc : 0;
+    struct rg_strv numbers = *given;
+
+    *given = names;
+    names = numbers;
     return 0;
 }
 
@@ -275,6 +315,8 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
     for (i = 0; i < rg_array_len(of_slurm) && !value; i++)
         if ((value = rg_env_get(env, of_slurm[i])))
             rc = parse_gpus(of_slurm[i], value, &given, err);
+    if (value && rc == 0 && name_parts(env, &given) < 0)
+        rc = rg_error_set(err, ENOMEM, "out of memory");
     /* Beside SLURM_*, CUDA_VISIBLE_DEVICES is Slurm's own and may count from 0 in each job. */
     for (i = 0; i < (value ? 2 : 3) && !choice && rc == 0; i++) {
         choice = rg_env_get(env, chosen_by[i]);

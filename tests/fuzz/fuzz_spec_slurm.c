@@ -55,6 +55,8 @@ static void try_environment(char *text)
         }
         must(a.nnodes > 0 && a.nnodes <= RG_SLURM_NODES_MAX && a.job_id[0]);
         must(scope == RG_SLURM_JOB || a.step_id);
+        for (size_t i = 0; i < a.gpus.count; i++)
+            must(a.gpus.v[i][0] && a.gpus.v[i][0] != '-' && !strpbrk(a.gpus.v[i], " ,\"'=\n"));
         for (size_t i = 0; i < a.nnodes; i++) {
             int n = rg_slurm_slots(&a, scope, i);
             must(n >= 1 && n <= RG_JOB_SLOTS_MAX && a.nodes[i].name[0]);

@@ -128,7 +128,24 @@ static void docker_takes_all_options(void **state)
           "--mount=type=bind,\"source=/a,\"\"b\",\"target=/a,\"\"b\" "
           "--mount=type=volume,source=cache,target=/c "
           "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit=memlock=-1:-1 "
-          "--gpus=\"device=0,1\" --read-only " END);
+          "--gpus=\"device=0,1\" --env=CUDA_DEVICE_ORDER=PCI_BUS_ID "
+          "--env=CUDA_VISIBLE_DEVICES=0,1 --read-only " END);
+}
+
+static void a_container_sees_no_gpu_where_slurm_gave_none(void **state)
+{
+    struct rg_container *container = *state;
+    struct rg_container_host host = make_host("docker");
+
+    host.no_gpus = true;
+    check(&rg_container_docker, container, &host,
+          BEGIN("docker") "--network=host --shm-size=1024 " USER "--group-add=27 --group-add=999 "
+          MOUNTS "--env=NVIDIA_VISIBLE_DEVICES=void " END);
+    container->privileged = true;
+    check(&rg_container_docker, container, &host,
+          BEGIN("docker") "--network=host --shm-size=1024 --privileged " USER
+          "--group-add=27 --group-add=999 " MOUNTS "--env=NVIDIA_VISIBLE_DEVICES=void "
+          "--env=CUDA_DEVICE_ORDER=PCI_BUS_ID --env=CUDA_VISIBLE_DEVICES= " END);
 }
 
 static void docker_leaves_a_named_user_to_the_image(void **state)
@@ -518,6 +535,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(docker_runs_as_the_caller, make_container, free_container),
         cmocka_unit_test_setup_teardown(containers_of_a_daemon_are_kept_to_our_cpus,
+                                        make_container, free_container),
+        cmocka_unit_test_setup_teardown(a_container_sees_no_gpu_where_slurm_gave_none,
                                         make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_takes_all_options, make_container, free_container),
         cmocka_unit_test_setup_teardown(docker_leaves_a_named_user_to_the_image, make_container,

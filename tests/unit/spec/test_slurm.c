@@ -252,7 +252,42 @@ static void gpus_are_those_that_slurm_gave_and_the_user_chose_among(void **state
     check_gpus(ENV("NV_GPU=2,3", "NVIDIA_VISIBLE_DEVICES=0"), "2,3", true);
     check_gpus(ENV("CUDA_VISIBLE_DEVICES=GPU-8c1b-22,GPU-77"), "GPU-8c1b-22,GPU-77", true);
     check_gpus(ENV("CUDA_VISIBLE_DEVICES="), "", true);
+    check_gpus(ENV("SLURM_JOB_GPUS=0,1", "NV_GPU=void"), "", true);
+    check_gpus(ENV("NVIDIA_VISIBLE_DEVICES=0:1,2:0"), "0:1,2:0", true);
+    check_gpus(ENV("SLURM_STEP_GPUS=2", "NVIDIA_VISIBLE_DEVICES=2:0"), "2:0", true);
+    check_gpus(ENV("CUDA_VISIBLE_DEVICES=MIG-GPU-8c1b-22/1/0"), "MIG-GPU-8c1b-22/1/0", true);
     check_gpus(ENV("CUDA_VISIBLE_DEVICES=NoDevFiles"), "", true);
+}
+
+/* Slurm's numbers are those of its own list of parts: Docker would take them for whole GPUs. */
+static void parts_of_gpus_go_by_their_names(void **state)
+{
+    (void) state;
+    check_gpus(ENV("SLURM_STEP_GPUS=5,6", "CUDA_VISIBLE_DEVICES=MIG-1a-2b,MIG-GPU-3c/7/0"),
+               "MIG-1a-2b,MIG-GPU-3c/7/0", true);
+    check_gpus(ENV("SLURM_STEP_GPUS=5,6", "CUDA_VISIBLE_DEVICES=MIG-1a-2b,MIG-3c",
+                   "NVIDIA_VISIBLE_DEVICES=MIG-3c"), "MIG-3c", true);
+    /* Not Slurm's word for what it gave. */
+    check_gpus(ENV("SLURM_STEP_GPUS=5,6", "CUDA_VISIBLE_DEVICES=MIG-1a-2b"), "5,6", true);
+    check_gpus(ENV("SLURM_STEP_GPUS=5", "CUDA_VISIBLE_DEVICES=GPU-1a-2b"), "5", true);
+}
+
+static void a_choice_beyond_what_slurm_gave_is_refused_by_any_name(void **state)
+{
+    static const char *const choices[] = { "NV_GPU=1", "NV_GPU=GPU-77", "NV_GPU=1:0",
+                                           "NVIDIA_VISIBLE_DEVICES=0,MIG-77",
+                                           "NVIDIA_VISIBLE_DEVICES=0:", "NV_GPU=0:1/2" };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(choices); i++) {
+        rg_autostrv struct rg_strv env = ENV("SLURM_STEP_GPUS=0", choices[i]);
+        rg_autostrv struct rg_strv gpus = RG_STRV_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        bool told;
+        assert_int_equal(rg_slurm_gpus(&env, &gpus, &told, &err), -EINVAL);
+        assert_int_equal(gpus.count, 0);
+        assert_true(*err.text);
+    }
 }
 
 static void gpus_of_others_are_refused(void **state)
@@ -286,6 +321,8 @@ int main(void)
         cmocka_unit_test(a_step_of_several_components_knows_which_node_is_whose),
         cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
         cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
+        cmocka_unit_test(parts_of_gpus_go_by_their_names),
+        cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
     };
 
