@@ -38,8 +38,19 @@ static bool has_entry(const char *text, size_t nbytes, const char *entry)
     return false;
 }
 
+/* Both are lists of the same GPUs: Slurm's own numbers, and the names that programs go by. */
+struct gpus {
+    char *of_step, *visible; /* visible: NULL where it is not set */
+};
+
+static void free_gpus(struct gpus *gpus)
+{
+    free(gpus->of_step);
+    free(gpus->visible);
+}
+
 /* Whether the process is one of that step's tasks; then the GPUs that the step has on this node. */
-static bool is_task(const struct asking *asking, const char *pid, char **ret_gpus)
+static bool is_task(const struct asking *asking, const char *pid, struct gpus *ret_gpus)
 {
     rg_autofree char *path = rg_strf("/proc/%s/environ", pid), *text = NULL;
     size_t nbytes;
@@ -50,12 +61,14 @@ static bool is_task(const struct asking *asking, const char *pid, char **ret_gpu
         !has_entry(text, nbytes, asking->job) || !has_entry(text, nbytes, asking->step))
         return false;
     const char *gpus = find_value(text, nbytes, "SLURM_STEP_GPUS");
+    const char *visible = find_value(text, nbytes, "CUDA_VISIBLE_DEVICES");
 
-    *ret_gpus = strdup(gpus ? gpus : "");
+    ret_gpus->of_step = strdup(gpus ? gpus : "");
+    ret_gpus->visible = visible ? strdup(visible) : NULL;
     return true;
 }
 
-static bool find_task(const struct asking *asking, char **ret_gpus)
+static bool find_task(const struct asking *asking, struct gpus *ret_gpus)
 {
     DIR *dir = opendir("/proc");
     struct dirent *entry;
@@ -72,7 +85,7 @@ static bool find_task(const struct asking *asking, char **ret_gpus)
 int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_env)
 {
     struct asking asking = { "SLURM_JOB_ID=", "SLURM_STEP_ID=" };
-    rg_autofree char *gpus = NULL;
+    rg_cleanup(free_gpus) struct gpus gpus = { NULL, NULL };
     char job[16], step[16];
     int r = rg_strv_add_all(ret_env, environ);
     uint64_t end = rg_now_ns() + LATE_MS * RG_NS_PER_MS;
@@ -85,5 +98,7 @@ int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_en
     while (!find_task(&asking, &gpus) && rg_now_ns() < end)
         rg_sleep_ms(AGAIN_MS);
     /* None is what `srun --gres=none` gets; a step that does not say what it wants has the job's. */
-    return gpus ? rg_env_set(ret_env, "SLURM_STEP_GPUS", gpus) : 0;
+    if (gpus.of_step)
+        r = rg_env_set(ret_env, "SLURM_STEP_GPUS", gpus.of_step);
+    return r < 0 || !gpus.visible ? r : rg_env_set(ret_env, "CUDA_VISIBLE_DEVICES", gpus.visible);
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/cpus.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "cmd/commands.h"
@@ -33,7 +34,7 @@ extern char **environ;
 struct caller {
     struct rg_rundock_host host;
     gid_t groups[GROUPS_MAX];
-    char *user, *home, *cwd, *gpus;
+    char *user, *home, *cwd, *gpus, *cpus;
 };
 
 static void caller_fini(struct caller *caller)
@@ -42,6 +43,7 @@ static void caller_fini(struct caller *caller)
     free(caller->home);
     free(caller->cwd);
     free(caller->gpus);
+    free(caller->cpus);
 }
 
 static int no_memory(struct rg_error *err)
@@ -76,7 +78,7 @@ static bool have_nvidia(void)
     return false;
 }
 
-/* The GPUs that Slurm or NV_GPU name; all where nothing is said. */
+/* The GPUs that Slurm or NV_GPU name, or "void"; all where nothing is said. */
 static int find_gpus(char **ret_gpus, struct rg_error *err)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
@@ -89,10 +91,10 @@ static int find_gpus(char **ret_gpus, struct rg_error *err)
     if (rg_strv_add_all(&env, environ) < 0)
         return no_memory(err);
     int rc = rg_slurm_gpus(&env, &gpus, &told, err);
-    if (rc < 0 || (told && !gpus.count))
+    if (rc < 0)
         return rc;
-    if (!told) {
-        *ret_gpus = strdup("all");
+    if (!gpus.count) {
+        *ret_gpus = strdup(told ? "void" : "all");
         return *ret_gpus ? 0 : no_memory(err);
     }
     for (size_t i = 0; i < gpus.count; i++)
@@ -120,10 +122,11 @@ static int find_caller(struct caller *c, struct rg_error *err)
         return no_memory(err);
     int64_t socket_gid = stat(RG_RUNDOCK_SOCKET, &st) == 0 ? (int64_t) st.st_gid : -1;
     int rc = find_gpus(&c->gpus, err);
+    c->cpus = rg_cpus_limit(RG_CPUS_ROOT);
     c->host = (struct rg_rundock_host){
         .uid = getuid(), .gid = getgid(), .groups = c->groups,
         .ngroups = ngroups > 0 ? (size_t) ngroups : 0, .user = c->user, .home = c->home,
-        .cwd = c->cwd, .gpus = c->gpus,
+        .cwd = c->cwd, .gpus = c->gpus, .cpus = c->cpus,
         .socket_gid = socket_gid, .terminal = isatty(0) && isatty(1) };
     return rc;
 }

@@ -277,6 +277,8 @@ static int add_gpus(const struct rg_rundock *dock, const struct rg_rundock_host 
 {
     if (!host->gpus || has_option(dock, "--gpus"))
         return 0;
+    if (strcmp(host->gpus, "void") == 0)
+        return rg_strv_add(argv, "--env=NVIDIA_VISIBLE_DEVICES=void");
     if (dock->nvidia_runtime) {
         int rc = rg_strv_add(argv, "--runtime=nvidia");
         return rc < 0 ? rc : rg_strv_addf(argv, "--env=NVIDIA_VISIBLE_DEVICES=%s", host->gpus);
@@ -298,6 +300,8 @@ static int add_settings(const struct rg_rundock *dock, const struct rg_rundock_h
     /* As NVIDIA advises for its images. A docker option of the user's comes later, and counts. */
     if (rc == 0)
         rc = rg_strv_add(argv, "--ulimit=stack=67108864");
+    if (rc == 0 && host->cpus && !has_option(dock, "--cpuset-cpus"))
+        rc = rg_strv_addf(argv, "--cpuset-cpus=%s", host->cpus);
     rc = rc < 0 ? rc : add_gpus(dock, host, argv);
     if (rc == 0 && dock->privileged)
         rc = rg_strv_add(argv, "--privileged");

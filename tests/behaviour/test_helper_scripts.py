@@ -412,6 +412,20 @@ def test_the_gpus_are_those_that_were_given(docker):
         told = end(start('--container=IMG', '--dry-run', word, NV_GPU='2,3')).stdout
         assert '--runtime=nvidia' in told and 'NVIDIA_VISIBLE_DEVICES=2,3' in told, told
         assert '--gpus' not in told
+    told = created(docker, SLURM_STEP_GPUS='')
+    assert '--env=NVIDIA_VISIBLE_DEVICES=void' in told, told
+    assert not [word for word in told if word.startswith('--gpus')], told
+
+
+def test_the_container_is_kept_to_the_callers_cpus(docker):
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(ours)})
+    try:
+        assert f'--cpuset-cpus={max(ours)}' in created(docker)
+        told = created(docker, '--dockopts=--cpuset-cpus 7')
+        assert not [word for word in told if word.startswith('--cpuset-cpus=')], told
+    finally:
+        os.sched_setaffinity(0, ours)
 
 
 def test_what_looks_like_our_options_can_be_the_command_s(docker):
