@@ -92,3 +92,21 @@ def test_a_rank_that_fails_ends_the_others_and_pdsh(digits, tmp_path):
                   f'--unpacked={tmp_path}/kept', expect=1)
     assert 'No such file or directory' in done.stdout + done.stderr
     assert list((tmp_path / 'kept').iterdir()) == []
+
+
+@pytest.mark.parametrize('name, lacks', [
+    ('pytorch_dist_mnist_example.sh', 'python'), ('pytorch_hvd_mnist_example.sh', 'mpirun'),
+    ('pytorch_apex_mnist_example_pdsh.sh', 'pdsh'),
+])
+def test_what_an_image_lacks_is_told_before_a_rank_starts(tmp_path, name, lacks):
+    here = tmp_path / 'bin'
+    here.mkdir()
+    (here / 'dirname').symlink_to('/usr/bin/dirname')
+    for program in {'python3', 'mpirun', 'pdsh'} - {lacks} - ({'python3'} if lacks == 'python'
+                                                             else set()):
+        (here / program).write_text('#!/bin/sh\necho started\n')
+        (here / program).chmod(0o755)
+    done = subprocess.run(['/bin/bash', PYTORCH / name], capture_output=True, text=True, timeout=30,
+                          check=False, env={'PATH': str(here), 'hostlist': 'a:1', 'np': '1'})
+    assert done.returncode == 127 and done.stdout == '', done
+    assert done.stderr.startswith(f'{name}: there is no {lacks} in the container'), done

@@ -66,6 +66,20 @@ def test_an_example_trains_on_two_nodes(site, script, words):
     assert found[0][2] == ('4' if words else '2') and float(found[-1][1]) > 0.4, done.stdout
 
 
+def test_the_tensorflow_example_trains_on_two_nodes(site):
+    """The image has no TensorFlow: it is shown in the containers, as a site's software would be."""
+    env = ROOT / 'build/envs/tf215'
+    if not (env / 'ready').exists():
+        pytest.skip('TensorFlow is not here: tools/frameworks.sh tf215')
+    done = run(site, 'srun', '-N2', 'srun_docker.sh', '--slots_per_node=1', '--container=mnode',
+               f'--dockopts=-e PATH={env}/bin:/usr/bin:/bin -e OMP_NUM_THREADS=1',
+               f'--datamnts={env}',
+               '--script=./tensorflow_mnode/hvd_mnist_example.sh', '--epochs=3', '--lr=0.003',
+               '--batch-size=25', f'--data={site.head.home()}/data')
+    found = re.search(r'^3 epochs: accuracy (0\.\d+) on 2 ranks$', done.stdout, re.M)
+    assert done.returncode == 0 and found and float(found[1]) > 0.6, done.stdout + done.stderr
+
+
 def test_sbatch_runs_the_same_without_a_terminal(site):
     done = run(site, 'sbatch', '--wait', '-N2', '--output=%x.out', '--job-name=batch',
                '--wrap=./pytorch_mnode/sbatch_pytorch.sh --slots_per_node=1 --epochs=1 '

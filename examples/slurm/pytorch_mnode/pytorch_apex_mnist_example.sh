@@ -9,9 +9,11 @@
 # hostlist (node1:2,node2:2) and np come from srun_docker.sh, and so do all options that it does not
 # know; they are handed to the program.
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../needs.sh"
+need mpirun
 
 # Open MPI asks for the shell of the other nodes' users, and remarks on one it does not know.
 export SHELL=/bin/bash
 
 exec mpirun -H "$hostlist" -np "$np" -x SHELL -bind-to none -x hostlist \
-    python "$here/pytorch_apex_mnist.py" "$@"
+    "$python" "$here/pytorch_apex_mnist.py" "$@"

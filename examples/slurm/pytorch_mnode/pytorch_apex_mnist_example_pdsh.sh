@@ -9,6 +9,8 @@
 # On each node of $hostlist (node1:2,node2:2) pdsh runs this script again, which starts that node's
 # ranks. MASTER_ADDR and MASTER_PORT, where they meet, are srun_docker.sh's if it has set them.
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../needs.sh"
+need pdsh
 IFS=, read -ra hosts <<<"$hostlist"
 export MASTER_ADDR=${MASTER_ADDR:-${hosts[0]%%:*}} MASTER_PORT=${MASTER_PORT:-29500}
 
@@ -20,7 +22,7 @@ start_ranks() {
         base=$((base + ${hosts[i]##*:}))
     done
     for ((i = 0; i < ${hosts[node]##*:}; i++)); do
-        RANK=$((base + i)) LOCAL_RANK=$i python "$here/pytorch_apex_mnist.py" "$@" &
+        RANK=$((base + i)) LOCAL_RANK=$i "$python" "$here/pytorch_apex_mnist.py" "$@" &
         pids+=($!)
     done
     for _ in "${pids[@]}"; do

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts of these folders: what they need of the image, told before a rank starts.
+# shellcheck shell=bash
+
+need() {
+    local program
+    for program; do
+        command -v "$program" >/dev/null && continue
+        echo "${0##*/}: there is no $program in the container: take an image that has it" >&2
+        exit 127
+    done
+}
+
+# Some images know it by one of these names only.
+python=$(command -v python || command -v python3) || need python
