@@ -148,11 +148,12 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
                   struct rg_error *err)
 {
     char name[RG_DIAL_PLACE_MAX + 1], why[512];
+    uint64_t deadline_ns = rg_now_ns() + RG_DIAL_MS * RG_NS_PER_MS;
     size_t n = 0;
 
     if (!*rg_dial_expand(place, name, sizeof(name)))
         return rg_error_set(err, EINVAL, "there is no place %s here", place);
-    for (int round = 0; round < RG_DIAL_ROUNDS; round++) {
+    for (int round = 0; round < RG_DIAL_ROUNDS && rg_now_ns() < deadline_ns; round++) {
         n = 0;
         if (round)
             rg_sleep_ms(1000);
@@ -168,7 +169,9 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
         }
     }
     return rg_error_set_exit(err, EHOSTUNREACH, 69,
-                             "the launcher cannot be reached from here by TCP, at %s; a firewall?",
+                             "the launcher cannot be reached from here by TCP, at %s; a firewall? "
+                             "REIGEN_SLURM_PORTS=FIRST-LAST names ports that it lets through; or "
+                             "start the job on a node",
                              n ? why : "no address");
 }
 

@@ -9,7 +9,7 @@
  * (172.17.0.1 is every Docker host's), is recognized before a byte of the link is spoken.
  *
  * Thread rule: main thread. Blocks: at most RG_DIAL_CONNECT_MS for each address, and
- * RG_DIAL_ANSWER_MS for the answer.
+ * RG_DIAL_ANSWER_MS for the answer; with addresses at which nothing answers, half a minute.
  */
 #ifndef RG_AGENT_DIAL_H
 #define RG_AGENT_DIAL_H
@@ -23,6 +23,7 @@
 #define RG_DIAL_CONNECT_MS 3000
 #define RG_DIAL_ANSWER_MS 10000
 #define RG_DIAL_ROUNDS 3    /* through all addresses, a second apart */
+#define RG_DIAL_MS 15000    /* after which no new round begins */
 #define RG_DIAL_PLACE_MAX 100 /* so that the label fits into RG_AUTH_LABEL_MAX */
 
 /* text, or what the variable holds that it names: "$SLURMD_NODENAME". Into buf, "" when there is no

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -13,8 +14,10 @@
 #include "launch/drivers/slurm.h"
 #include "launch/exitcode.h"
 
-#define LOOK_MS 1000     /* between looks at the queue */
+#define LOOK_MS 1000     /* between looks at the queue, at first */
+#define LOOK_MAX_MS 15000
 #define READ_MS 200      /* between looks at the log */
+#define STOP_LOOK_MAX_MS 2000
 #define STOP_MS 60000    /* KillWait is 30 s by default */
 #define STATE_MAX 512
 
@@ -35,20 +38,84 @@ int rg_submit(const struct rg_request *request, char **argv)
 
 /* --- what Slurm says -------------------------------------------------------------------------- */
 
-/* "RUNNING|None|node[1-2]|0:10"; false: it is not in the queue any more. */
-static bool look(const char *id, char text[STATE_MAX])
-{
-    char job[RG_SLURM_ID_MAX + 8];
-    char *argv[] = { (char *) "squeue", (char *) "--noheader", job,
-                     (char *) "--format=%T|%r|%N|%M", NULL };
+enum presence {
+    GONE,
+    THERE,
+    UNTOLD /* squeue fails; words then are about that */
+};
 
-    snprintf(job, sizeof(job), "--jobs=%s", id);
-    if (rg_slurm_ask(argv, text, STATE_MAX) < 0) {
-        strcpy(text, "UNKNOWN|squeue does not answer||");
+/* What squeue says of a job. */
+struct state {
+    char text[STATE_MAX]; /* holds the others */
+    const char *word;     /* "RUNNING"; of a job that is gone "CANCELLED", or "" */
+    const char *reason, *nodes, *since;
+    char words[STATE_MAX];
+};
+
+/* "RUNNING|None|node[1-2]|0:10"; other lines are remarks, or name the cluster. */
+static bool split(struct state *state)
+{
+    for (char *line, *rest = state->text; (line = strsep(&rest, "\n"));) {
+        const char *word = strsep(&line, "|"), *reason = strsep(&line, "|"),
+                   *nodes = strsep(&line, "|");
+        if (!line || strchr(line, '|'))
+            continue;
+        state->word = word;
+        state->reason = reason;
+        state->nodes = nodes;
+        state->since = line;
         return true;
     }
-    text[strcspn(text, "\n")] = '\0';
-    return strchr(text, '|') != NULL;
+    return false;
+}
+
+/* Some versions of squeue show ended jobs for a while, with --states=all all do. */
+static bool is_end(const char *word)
+{
+    static const char *const ends[] = { "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
+                                        "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
+                                        "REVOKED" };
+
+    for (size_t i = 0; i < rg_array_len(ends); i++) {
+        if (strcmp(word, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* argv has room for one more: the option for the cluster, kept in text. */
+static void add_cluster(char **argv, const struct rg_slurm_record *record, char *text, size_t n)
+{
+    while (*argv)
+        argv++;
+    if (record->cluster) {
+        snprintf(text, n, "--clusters=%s", record->cluster);
+        *argv = text;
+    }
+}
+
+static enum presence look(const char *id, const struct rg_slurm_record *record,
+                          struct state *ret_state)
+{
+    char job[RG_SLURM_ID_MAX + 8], cluster[128];
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", job, (char *) "--states=all",
+                     (char *) "--format=%T|%r|%N|%M", NULL, NULL };
+
+    *ret_state = (struct state){ .word = "" };
+    snprintf(job, sizeof(job), "--jobs=%s", id);
+    add_cluster(argv, record, cluster, sizeof(cluster));
+    int r = rg_slurm_ask(argv, ret_state->text, sizeof(ret_state->text));
+    if (r < 0)
+        snprintf(ret_state->words, sizeof(ret_state->words), "squeue: %s",
+                 r == -ETIMEDOUT ? "it does not answer; sinfo tells more" : strerror(-r));
+    else
+        snprintf(ret_state->words, sizeof(ret_state->words), "squeue: %.*s",
+                 (int) strcspn(ret_state->text, "\n"), ret_state->text);
+    if (r >= 0 && strstr(ret_state->text, "Invalid job id")) /* too long ago for Slurm to know */
+        return GONE;
+    if (r != 0)
+        return UNTOLD;
+    return split(ret_state) && !is_end(ret_state->word) ? THERE : GONE;
 }
 
 static int find(const char *command, const char *id, struct rg_slurm_record *ret_record)
@@ -61,44 +128,68 @@ static int find(const char *command, const char *id, struct rg_slurm_record *ret
                          "--submit has printed", command, id);
 }
 
+static int fail_untold(const char *command, const char *id, const char *words)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_error_set_exit(&err, EAGAIN, RG_EXIT_UNAVAILABLE, "job %s: %s", id, words);
+    return rg_fail(&err, command);
+}
+
 /* --- status ----------------------------------------------------------------------------------- */
+
+static void describe(const char *id, enum presence presence, const struct state *state,
+                     const struct rg_slurm_record *record, struct rg_buf *text)
+{
+    bool plain = !*state->word || strcmp(state->word, "COMPLETED") == 0 ||
+                 strcmp(state->word, "FAILED") == 0;
+
+    if (presence == THERE && !*state->nodes)
+        rg_buf_printf(text, "job %s: %s %s\n", id, state->word, state->reason);
+    else if (presence == THERE)
+        rg_buf_printf(text, "job %s: %s on %s for %s\n", id, state->word, state->nodes,
+                      state->since);
+    else if (record->exit_code >= 0)
+        rg_buf_printf(text, "job %s: ended with exit code %d%s%s\n", id, record->exit_code,
+                      plain ? "" : ", for Slurm: ", plain ? "" : state->word);
+    else
+        rg_buf_printf(text, "job %s: ended by Slurm before it could say how%s%s\n", id,
+                      *state->word ? ": " : "", state->word);
+    rg_buf_printf(text, "  %s\n  output: %s\n", record->command, record->log);
+}
 
 int rg_cmd_status(int argc, char **argv)
 {
     rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    char state[STATE_MAX];
+    struct state state;
 
     if (argc != 2)
         return rg_fail_usage("status", "status: give a job's number");
     int code = find("status", argv[1], &record);
     if (code)
         return code;
-    if (look(argv[1], state)) {
-        char *rest = state, *word = strsep(&rest, "|"), *reason = strsep(&rest, "|"),
-             *nodes = strsep(&rest, "|"), *since = rest;
-        bool pending = nodes && !*nodes;
-        rg_buf_printf(&text, "job %s: %s %s%s%s%s\n", argv[1], word, pending ? "" : "on ",
-                      pending ? reason : nodes, pending ? "" : " for ", pending ? "" : since);
-    } else if (record.exit_code >= 0) {
-        rg_buf_printf(&text, "job %s: ended with exit code %d\n", argv[1], record.exit_code);
-    } else {
-        rg_buf_printf(&text, "job %s: ended by Slurm before it could say how\n", argv[1]);
-    }
-    rg_buf_printf(&text, "  %s\n  output: %s\n", record.command, record.log);
+    enum presence presence = look(argv[1], &record, &state);
+    if (presence == UNTOLD && record.exit_code < 0)
+        return fail_untold("status", argv[1], state.words);
+    describe(argv[1], presence, &state, &record, &text);
     return rg_print(rg_buf_text(&text));
 }
 
 /* --- logs ------------------------------------------------------------------------------------- */
 
-/* What is new in the file; it may not be there yet. 0 or -errno of writing. */
+/* What is new in the file; it may not be there yet. A job that is run again may begin it anew. 0
+ * or -errno of writing. */
 static int copy_new(const char *path, int *fd)
 {
     char bytes[16384];
+    struct stat st;
     ssize_t n;
 
     if (*fd < 0)
         *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd >= 0 && fstat(*fd, &st) == 0 && st.st_size < lseek(*fd, 0, SEEK_CUR))
+        lseek(*fd, 0, SEEK_SET);
     while (*fd >= 0 && (n = read(*fd, bytes, sizeof(bytes))) > 0) {
         int r = rg_write_all(1, bytes, (size_t) n);
         if (r < 0)
@@ -107,29 +198,44 @@ static int copy_new(const char *path, int *fd)
     return 0;
 }
 
+/* The file knows of the job's end without a question to Slurm, which is asked ever more seldom
+ * until then; a job that is put back into the queue has several ends. */
+static bool is_over(const char *id, uint64_t *next_ns, uint64_t *pause_ms)
+{
+    rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
+    struct state state;
+    bool read = rg_slurm_record_read(id, &record) == 0;
+
+    if (record.exit_code < 0 && rg_now_ns() < *next_ns)
+        return false;
+    bool over = look(id, &record, &state) == GONE;
+    *pause_ms = *pause_ms * 2 < LOOK_MAX_MS ? *pause_ms * 2 : LOOK_MAX_MS;
+    *next_ns = rg_now_ns() + *pause_ms * RG_NS_PER_MS;
+    return over || !read;
+}
+
 static int follow(const char *id, const char *path, int *fd)
 {
-    char state[STATE_MAX];
-    uint64_t next_ns = 0;
-    int r;
+    uint64_t next_ns = 0, look_ns = 0, pause_ms = LOOK_MS;
 
-    do {
-        if (next_ns)
-            rg_sleep_ms(READ_MS);
-        if ((r = copy_new(path, fd)) < 0)
+    for (;;) {
+        int r = copy_new(path, fd);
+        if (r < 0)
             return r;
-        if (rg_now_ns() < next_ns)
-            continue;
-        next_ns = rg_now_ns() + LOOK_MS * RG_NS_PER_MS;
-        if (!look(id, state))
-            return copy_new(path, fd);
-    } while (true);
+        if (rg_now_ns() >= look_ns) {
+            if (is_over(id, &next_ns, &pause_ms))
+                return copy_new(path, fd);
+            look_ns = rg_now_ns() + LOOK_MS * RG_NS_PER_MS;
+        }
+        rg_sleep_ms(READ_MS);
+    }
 }
 
 int rg_cmd_logs(int argc, char **argv)
 {
     rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
     bool keep = argc == 3 && (strcmp(argv[1], "-f") == 0 || strcmp(argv[1], "--follow") == 0);
+    struct rg_error err = RG_ERROR_INIT;
     rg_autoclose int fd = -1;
 
     if (argc != 2 + keep)
@@ -138,10 +244,15 @@ int rg_cmd_logs(int argc, char **argv)
     if (code)
         return code;
     int r = keep ? follow(argv[2], record.log, &fd) : copy_new(record.log, &fd);
-    if (r == 0)
+    if (r < 0)
+        return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
+                       "logs");
+    if (fd >= 0)
         return 0;
-    return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
-                   "logs");
+    r = rg_error_set_exit(&err, errno, RG_EXIT_UNAVAILABLE, "job %s has no output%s: %s: %s; "
+                          "reigen status %s tells more", argv[1 + keep], keep ? "" : " yet",
+                          record.log, strerror(errno), argv[1 + keep]);
+    return rg_fail(&err, "logs");
 }
 
 /* --- stop ------------------------------------------------------------------------------------- */
@@ -155,16 +266,33 @@ bool rg_submitted(const char *id)
 
 int rg_submitted_stop(const char *id)
 {
-    char *argv[] = { (char *) "scancel", (char *) id, NULL };
-    char text[STATE_MAX];
-    uint64_t deadline_ns = rg_now_ns() + STOP_MS * RG_NS_PER_MS;
-    int r = rg_slurm_ask(argv, text, sizeof(text));
+    rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
+    char cluster[128], said[STATE_MAX], words[2 * STATE_MAX];
+    char *argv[] = { (char *) "scancel", (char *) id, NULL, NULL };
+    uint64_t deadline_ns = rg_now_ns() + STOP_MS * RG_NS_PER_MS, pause_ms = READ_MS;
+    struct state state;
 
-    while (r == 0 && look(id, text) && rg_now_ns() < deadline_ns)
-        rg_sleep_ms(READ_MS);
-    if (r == 0)
-        return 0;
-    struct rg_error err = RG_ERROR_INIT;
-    rg_error_set_exit(&err, -r, RG_EXIT_UNAVAILABLE, "job %s: scancel: %s", id, strerror(-r));
-    return rg_fail(&err, "stop");
+    if (rg_slurm_record_read(id, &record) < 0)
+        return rg_fail_usage("stop", "stop %s: no such job", id);
+    add_cluster(argv, &record, cluster, sizeof(cluster));
+    int r = rg_slurm_ask(argv, said, sizeof(said));
+    said[strcspn(said, "\n")] = '\0';
+    for (;;) {
+        enum presence presence = look(id, &record, &state);
+        if (presence == GONE)
+            return 0;
+        if (r != 0 || rg_now_ns() >= deadline_ns)
+            break;
+        rg_sleep_ms((unsigned) pause_ms);
+        pause_ms = pause_ms * 2 < STOP_LOOK_MAX_MS ? pause_ms * 2 : STOP_LOOK_MAX_MS;
+    }
+    if (r != 0)
+        snprintf(words, sizeof(words), "scancel: %s",
+                 r == -ETIMEDOUT ? "it does not answer; sinfo tells more"
+                                 : r < 0 ? strerror(-r) : said);
+    else
+        snprintf(words, sizeof(words), "cancelled, but after %d s it is not gone (%s); a node that "
+                 "does not answer holds it: sinfo tells more", STOP_MS / 1000,
+                 *state.word ? state.word : state.words);
+    return fail_untold("stop", id, words);
 }

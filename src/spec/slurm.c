@@ -197,6 +197,40 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
     return 0;
 }
 
+/* --- ports ----------------------------------------------------------------------------------- */
+
+int rg_slurm_ports(const char *text, int *ret_first, int *ret_last)
+{
+    int first, last, width;
+
+    if (parse_range(&text, &first, &last, &width) < 0 || *text || first < 1 || last > 65535)
+        return -EINVAL;
+    *ret_first = first;
+    *ret_last = last;
+    return 0;
+}
+
+int rg_slurm_conf_ports(const char *text, int *ret_first, int *ret_last)
+{
+    static const char key[] = "SrunPortRange";
+    int rc = -ENOENT;
+
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        char value[32];
+        line += strspn(line, " \t");
+        if (strncasecmp(line, key, sizeof key - 1) != 0)
+            continue;
+        const char *p = line + sizeof key - 1;
+        p += strspn(p, " \t");
+        if (*p != '=')
+            continue;
+        p += 1 + strspn(p + 1, " \t");
+        snprintf(value, sizeof value, "%.*s", (int) strcspn(p, " \t\r\n#"), p);
+        rc = rg_slurm_ports(value, ret_first, ret_last);
+    }
+    return rc;
+}
+
 /* --- GPUs ------------------------------------------------------------------------------------ */
 
 /* The words that mean no GPU where a list is expected. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slurm's lists of nodes, layouts, and whole environments (one NAME=VALUE a line). */
+/* Slurm's lists of nodes, layouts, ports, and whole environments (one NAME=VALUE a line). */
 #include "fuzz.h"
 #include "spec/hostlist.h"
 #include "spec/slurm.h"
@@ -38,6 +38,16 @@ static void try_counts(const char *text)
             must(counts[i] >= 1 && counts[i] <= RG_JOB_RANKS_MAX);
 }
 
+static void try_ports(const char *text)
+{
+    int first = 0, last = 0;
+
+    if (rg_slurm_conf_ports(text, &first, &last) == 0)
+        must(first >= 1 && first <= last && last <= 65535);
+    if (rg_slurm_ports(text, &first, &last) == 0)
+        must(first >= 1 && first <= last && last <= 65535);
+}
+
 static void try_environment(char *text)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
@@ -70,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 
     try_nodes(text_of(data, nbytes, buf, sizeof buf));
     try_counts(buf);
+    try_ports(buf);
     try_environment(buf);
     return 0;
 }

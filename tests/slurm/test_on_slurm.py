@@ -68,16 +68,51 @@ def test_containers_on_the_nodes(slurm):
 
 
 def test_the_agent_travels_where_the_nodes_lack_it(slurm):
-    """A launcher and an agent in a place that only the login node has."""
+    """A launcher and an agent in a place that only the login node has. The components of a
+    heterogeneous job have tasks of the same numbers, and one home."""
     slurm.head.run(['sh', '-c', 'rm -rf ~/.cache/reigen; mkdir -p /tmp/own; '
                     f'cp {PROGRAMS.reigen} {PROGRAMS.agent} /tmp/own'], check=True)
-    argv = ['salloc', '--quiet', '-N3', '-n3', '/tmp/own/reigen', 'run', '--on', 'slurm', '-v',
-            '-v', '--', 'sh', '-c', WHERE]
+    argv = ['salloc', '--quiet', '-n1', ':', '-N2', '-n2', '/tmp/own/reigen', 'run', '--on',
+            'slurm', '-v', '-v', '--', 'sh', '-c', WHERE]
     first = slurm.head.run(argv, timeout=60, env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
     assert len(lines(first)) == 3
-    assert 'sending the agent' in first.stderr
+    assert 'sending the agent' in first.stderr and 'Text file busy' not in first.stderr
     again = slurm.head.run(argv, timeout=60, env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
     assert len(lines(again)) == 3 and 'sending the agent' not in again.stderr
+    kept = slurm.head.run(['sh', '-c', 'find ~/.cache/reigen -name ".new*"']).stdout
+    assert kept == ''
+
+
+def test_an_agent_finds_a_place_where_the_home_cannot_be_written(slurm):
+    home = slurm.head.path(slurm.head.home())
+    mode = home.stat().st_mode
+    slurm.head.run(['sh', '-c', 'rm -rf ~/.cache/reigen; mkdir -p /tmp/own; '
+                    f'cp {PROGRAMS.reigen} {PROGRAMS.agent} /tmp/own'], check=True)
+    home.chmod(0o555)
+    try:
+        done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', '/tmp/own/reigen', 'run', '--on',
+                               'slurm', '--', 'sh', '-c', WHERE], timeout=60,
+                              env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
+        refused = run(slurm, '--submit', '--nodes', '1')
+    finally:
+        home.chmod(mode)
+    assert len(lines(done)) == 2
+    assert refused.returncode == 2 and 'submit it from another one' in refused.stderr
+
+
+def test_a_node_without_docker_and_an_image_that_is_nowhere_are_told(slurm):
+    done = run(slurm, '--image', 'nowhere.invalid/none:1', inside=['-N2', '-n2'])
+    assert done.returncode not in (0, 1), done.stderr
+    assert 'nowhere.invalid/none:1' in done.stderr and 'host node' in done.stderr, done.stderr
+    node = slurm[2]
+    node.stop_dockerd()
+    try:
+        done = run(slurm, '--image', 'base', '--container-runtime', 'docker',
+                   inside=['-w', 'node1,node2', '-n2'])
+    finally:
+        node.start_dockerd()
+    assert done.returncode == 69 and 'host node2' in done.stderr, done.stderr
+    assert 'daemon does not run' in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize('image', [(), ('--image', 'base')])
@@ -134,11 +169,14 @@ def test_bare_ranks_see_the_gpus_that_slurm_gave(slurm):
 
 @pytest.mark.parametrize('image', [(), ('--image', 'base')])
 def test_an_allocation_is_asked_for_and_given_back(slurm, image):
-    done = run(slurm, '-np', '4', '--nodes', '2', *image,
-               command=['sh', '-c', 'echo $REIGEN_RANK $(hostname)'])
+    # More than fits into any pipe, with a line that looks like one of Slurm's.
+    long = {f'LONG_{i}': '\nSLURM_NNODES=7\n' + 'x' * 120_000 for i in range(0 if image else 10)}
+    done = run(slurm, '-np', '4', '--nodes', '2', *image, env=long,
+               command=['sh', '-c', 'echo $REIGEN_RANK $(hostname) $SLURM_NNODES'])
     told = lines(done)
     assert sorted(told) == [0, 1, 2, 3]
     assert {rest[0] for rest in told.values()} == {'node1', 'node2'}
+    assert image or {rest[1] for rest in told.values()} == {'2'}
     slurm.wait_idle()
 
 
@@ -154,13 +192,25 @@ def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
         slurm.head.run(['kill', '-INT', *map(str, pids)], check=True)
         assert end(waiting).returncode != 0
         wait_for(lambda: len(slurm.squeue()) == 1, 'the request to be gone')
+        before = set(slurm.squeue())
+        waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2', '--',
+                                     'true'])
+        wait_for(lambda: set(slurm.squeue()) - before, 'the request')
+        slurm.ask('scancel', *map(str, set(slurm.squeue()) - before))
+        done = end(waiting)
+        assert done.returncode == 69 and '; somebody has cancelled it' in done.stderr, done.stderr
     finally:
         waiting.kill_all()
         slurm.cancel_all()
 
 
 @pytest.mark.parametrize('options,code,said', [
-    (['--partition', 'nope'], 69, 'Invalid partition'),
+    (['--partition', 'nope'], 69, 'Invalid partition name specified; sinfo -s lists'),
+    (['--time', 'x'], 69, 'Invalid --time specification; write it as 30 (minutes)'),
+    (['--gres', 'x:1'], 69, "; sinfo -o '%N %G' lists"),
+    (['--nodelist', 'node9'], 69, 'Invalid node name specified; sinfo -N lists'),
+    (['--slurm-option=--nope'], 69, "unrecognized option '--nope'; see salloc --help"),
+    (['--dry-run'], 69, 'run it in one (salloc -N 2), or with --on local'),
     (['--nodelist', 'node[1-'], 2, '--nodelist'),
     (['--nodes', '0'], 2, '--nodes')])
 def test_what_slurm_cannot_give_is_told(slurm, options, code, said):
@@ -185,6 +235,7 @@ def test_strangers_at_the_launchers_door_harm_nobody(slurm):
     job = start(slurm.head, ['salloc', '--quiet', '-N2', '-n2', PROGRAMS.reigen, 'run', '--on',
                              'slurm', '--', 'sleep', '2'])
     ports = wait_for(lambda: listening(slurm), 'the launcher to listen')
+    assert all(61000 <= int(port) <= 62900 for port in ports), 'not among SrunPortRange'
     done = slurm.head.run(['/usr/bin/python3', '-c', STRANGER, *map(str, ports)])
     assert done.returncode == 0, done.stderr
     done = end(job)
@@ -206,6 +257,17 @@ for port in sys.argv[1:]:
         except OSError:
             pass
 '''
+
+
+def test_a_firewall_before_the_launcher_is_told_with_ways_around_it(slurm):
+    slurm.head.block(50123, 'REJECT')
+    try:
+        done = run(slurm, inside=['-N2', '-n2'], env={'REIGEN_SLURM_PORTS': '50123'})
+    finally:
+        slurm.head.unblock(50123, 'REJECT')
+    assert done.returncode == 69, done.stderr
+    assert ':50123 (Connection refused)' in done.stderr, done.stderr
+    assert 'REIGEN_SLURM_PORTS' in done.stderr and 'start the job on a node' in done.stderr
 
 
 def listening(slurm):

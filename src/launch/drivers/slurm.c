@@ -98,7 +98,11 @@ static int discover(struct rg_job *job, struct rg_error *err)
     const struct rg_strv env = rg_slurm_environment();
     RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
     enum rg_slurm_scope scope = scope_of(&env);
-    int r = rg_slurm_allocation_read(&env, scope, &allocation, err);
+    int r = job->dry_run && !rg_slurm_in_job(&env)
+                ? rg_error_set(err, ENOENT, "--dry-run: only in an allocation is known which nodes "
+                                            "the ranks are to have, and none is asked for now; run "
+                                            "it in one (salloc -N 2), or with --on local")
+                : rg_slurm_allocation_read(&env, scope, &allocation, err);
 
     if (r < 0) {
         if (err && !err->exit_code)
@@ -279,6 +283,19 @@ static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocat
     return 0;
 }
 
+/* One descriptor per host soon passes the usual 1024. */
+static void raise_limit(struct slurm *slurm)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &slurm->nofile) < 0)
+        return;
+    slurm->has_nofile = true;
+    limit = slurm->nofile;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int prepare(struct slurm *slurm, struct rg_error *err)
 {
     const struct rg_strv env = rg_slurm_environment();
@@ -291,6 +308,7 @@ static int prepare(struct slurm *slurm, struct rg_error *err)
         r = find_agents(slurm, err);
     if (r == 0 && slurm_command_env(slurm->o.job, &slurm->env) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
+    raise_limit(slurm);
     if (r == 0)
         r = slurm_door_open(slurm, err);
     if (!getcwd(slurm->cwd, sizeof(slurm->cwd)))

@@ -31,18 +31,20 @@ extern const struct rg_driver_ops rg_driver_slurm;
 struct rg_slurm_record {
     char *log;     /* where its output goes */
     char *command;
+    char *cluster; /* among several that share a database; NULL: there is but one */
     int exit_code; /* -1: it has not ended, or could not say so */
 };
 
 /* Hand `reigen ARGV...`, argv[0] being its command, to sbatch. 0 and the job's number; -errno, exit
- * code 69. Blocks until sbatch has ended. */
+ * code 69, or 2 for what cannot be submitted. Blocks until sbatch has ended. */
 int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
                     struct rg_error *err);
 /* 0; -ENOENT: no such job was submitted by reigen; -EINVAL: id is no number; -errno. */
 int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record);
 void rg_slurm_record_fini(struct rg_slurm_record *record);
-/* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, as far as it
- * fits. 0; -ETIMEDOUT; -ENOENT; -errno. */
+/* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, on standard
+ * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;
+ * -ETIMEDOUT; -ENOENT; -errno. */
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
 
 #endif

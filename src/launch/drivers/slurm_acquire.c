@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An allocation that is ours: salloc runs a shell that tells its environment and then reads its
- * standard input until that ends, which it does when we are done or dead. So whatever becomes of
- * us, Slurm gets its nodes back.
+ * An allocation that is ours: salloc runs a shell that tells its environment, NAME=VALUE each with
+ * a zero byte before it, and then reads its standard input until that ends, which it does when we
+ * are done or dead. So whatever becomes of us, Slurm gets its nodes back.
  */
 #include <poll.h>
 #include <signal.h>
@@ -19,11 +19,11 @@
 #include "launch/exitcode.h"
 #include "spec/slurm.h"
 
-#define GRANTED "reigen-granted"
-#define SAID_MAX (1u << 20)
+#define GRANTED "reigen-granted\n"
+#define SAID_MAX (16u << 20)  /* more than a process's environment can have */
 #define FIRST_LOOK_MS 500
-#define LOOK_MS 2000          /* between looks at the queue */
-#define SQUEUE_MS 10000
+#define LOOK_MS 2000          /* between looks at the queue, at first: a queue is shared by all */
+#define LOOK_MAX_MS 30000
 #define RELEASE_MS 5000
 
 /* The one allocation that this process holds. */
@@ -34,43 +34,29 @@ static struct {
     char job_id[SLURM_ID_MAX];
 } held = { .in_fd = -1, .out_fd = -1 };
 
-/* --- a program's words ------------------------------------------------------------------------ */
+/* --- the queue -------------------------------------------------------------------------------- */
 
-int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
+/* What a reason means that time alone does not help with. */
+static const char *hint(const char *reason)
 {
-    rg_autoclose int read_fd = -1, write_fd = -1;
-    uint64_t deadline_ns = rg_now_ns() + SQUEUE_MS * RG_NS_PER_MS;
-    size_t have = 0;
-    int fds[2], r = rg_pipe(fds);
-    pid_t pid;
+    static const struct {
+        const char *reason, *hint;
+    } hints[] = {
+        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" },
+        { "PartitionNodeLimit", " (the partition allows fewer nodes: see sinfo -s)" },
+        { "PartitionTimeLimit", " (the partition allows less --time: see sinfo -s)" },
+        { "PartitionDown", " (the partition is down: take another --partition)" },
+        { "PartitionInactive", " (the partition is down: take another --partition)" },
+        { "BadConstraints", " (no nodes are like that: see sinfo -N -l)" },
+        { "ReqNodeNotAvail", " (nodes are down or reserved: see sinfo -R)" },
+        { "JobHeld", " (somebody holds it: scontrol release)" },
+    };
 
-    ret_text[0] = '\0';
-    if (r < 0)
-        return r;
-    read_fd = fds[0];
-    write_fd = fds[1];
-    const struct rg_spawn spawn = { .argv = argv, .fds = { -1, write_fd, -1 },
-                                    .death_signal = SIGKILL };
-    if ((r = rg_spawn(&spawn, &pid, NULL)) < 0)
-        return r;
-    close(rg_steal_fd(&write_fd));
-    while (have + 1 < nbytes) {
-        int64_t left_ms = ((int64_t) deadline_ns - (int64_t) rg_now_ns()) / RG_NS_PER_MS;
-        struct pollfd pfd = { .fd = read_fd, .events = POLLIN };
-        if (left_ms <= 0 || poll(&pfd, 1, (int) left_ms) == 0) {
-            r = -ETIMEDOUT;
-            break;
-        }
-        ssize_t n = read(read_fd, ret_text + have, nbytes - 1 - have);
-        if (n <= 0)
-            break;
-        have += (size_t) n;
+    for (size_t i = 0; i < rg_array_len(hints); i++) {
+        if (rg_str_starts(reason, hints[i].reason))
+            return hints[i].hint;
     }
-    ret_text[have] = '\0';
-    kill(pid, SIGKILL); /* it has closed its output, or is late */
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    return r;
+    return "";
 }
 
 /* Why it is not granted yet: squeue's word for it, when that is a new one. */
@@ -81,7 +67,7 @@ static void look(char *before, size_t nbytes, void (*say)(void *arg, const char 
                      (char *) "--format=%i|%T|%r|%S", NULL };
 
     snprintf(name, sizeof(name), "--name=%s", held.name);
-    if (rg_slurm_ask(argv, text, sizeof(text)) < 0)
+    if (rg_slurm_ask(argv, text, sizeof(text)) != 0)
         return;
     char *rest = text, *id = strsep(&rest, "|"), *state = strsep(&rest, "|"),
          *reason = strsep(&rest, "|"), *since = strsep(&rest, "\n");
@@ -89,8 +75,8 @@ static void look(char *before, size_t nbytes, void (*say)(void *arg, const char 
         return;
     snprintf(held.job_id, sizeof(held.job_id), "%s", id);
     bool known = strcmp(since, "N/A") != 0 && strcmp(since, "(null)") != 0;
-    snprintf(line, sizeof(line), "waiting for Slurm: job %s is pending: %s%s%s", id, reason,
-             known ? "; it is expected to start at " : "", known ? since : "");
+    snprintf(line, sizeof(line), "waiting for Slurm: job %s is pending: %s%s%s%s", id, reason,
+             hint(reason), known ? "; it is expected to start at " : "", known ? since : "");
     if (strcmp(line, before) == 0)
         return;
     snprintf(before, nbytes, "%s", line);
@@ -143,7 +129,9 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 
 static int make_argv(const struct rg_job *job, struct rg_strv *argv)
 {
-    static const char *const rest[] = { "--", "sh", "-c", "env; echo " GRANTED "; exec cat >&2" };
+    static const char *const rest[] = {
+        "--", "sh", "-c", "printf '\\000'; env -0; printf '" GRANTED "'; exec cat >&2"
+    };
     int r = rg_strv_add(argv, "salloc");
 
     if (r == 0)
@@ -192,32 +180,49 @@ static int spawn_salloc(const struct rg_job *job, int *ret_fd, struct rg_error *
 /* --- the wait --------------------------------------------------------------------------------- */
 
 /* What the allocation is like becomes our own environment, as in a shell of salloc's. */
-static void take_environment(char *text)
+static void take_environment(char *text, size_t nbytes)
 {
-    for (char *line; (line = strsep(&text, "\n"));) {
-        char *value = strchr(line, '=');
-        if (!rg_str_starts(line, "SLURM_") || !value)
+    for (char *item = text, *end = text + nbytes; item < end; item += strlen(item) + 1) {
+        char *value = strchr(item, '=');
+        if (!rg_str_starts(item, "SLURM_") || !value)
             continue;
         *value = '\0';
-        setenv(line, value + 1, 1);
+        setenv(item, value + 1, 1);
+        *value = '=';
     }
 }
 
-static int refused(char *said, struct rg_error *err)
+static int refused(const char *said, struct rg_error *err)
 {
     int status = 0;
-    char how[64], *last = said;
+    char how[64], line[400];
 
     while (waitpid(held.pid, &status, 0) < 0 && errno == EINTR)
         ;
     held.pid = 0;
-    for (char *line, *rest = said; (line = strsep(&rest, "\n"));) {
-        if (strstr(line, "error"))
-            last = line;
-    }
+    slurm_complaint(said, line, sizeof(line));
+    const char *remedy = slurm_remedy(line);
     return rg_error_set_exit(err, EAGAIN, RG_EXIT_UNAVAILABLE,
-                             "Slurm gave no allocation (salloc: %s)%s%.400s",
-                             rg_status_text(status, how, sizeof(how)), *last ? ": " : "", last);
+                             "Slurm gave no allocation (salloc: %s)%s%s%s%s",
+                             rg_status_text(status, how, sizeof(how)), *line ? ": " : "", line,
+                             *remedy ? "; " : "", remedy);
+}
+
+/* More of what salloc and its shell say. Whether the allocation is there. */
+static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
+{
+    static const char mark[] = "\0" GRANTED;
+    size_t before = rg_buf_nbytes(said);
+    size_t from = before > sizeof(mark) ? before - sizeof(mark) : 0;
+
+    rg_buf_put(said, bytes, nbytes);
+    if (rg_buf_status(said) < 0)
+        return false;
+    char *text = (char *) rg_buf_text(said);
+    char *end = memmem(text + from, rg_buf_nbytes(said) - from, mark, sizeof(mark) - 1);
+    if (end)
+        take_environment(text, (size_t) (end - text) + 1);
+    return end;
 }
 
 /* Until it is granted. 0, or -errno. */
@@ -226,30 +231,28 @@ static int wait_for_it(int fd, void (*say)(void *arg, const char *text), void *a
 {
     rg_autobuf struct rg_buf said = RG_BUF_INIT;
     char before[640] = "";
-    int limit_ms = FIRST_LOOK_MS;
+    int limit_ms = FIRST_LOOK_MS, pause_ms = LOOK_MS;
 
     for (;;) {
         struct pollfd pfd = { .fd = fd, .events = POLLIN };
-        char bytes[4096];
+        char bytes[16384];
         int n = poll(&pfd, 1, limit_ms);
         if (n == 0) {
             look(before, sizeof(before), say, arg);
-            limit_ms = LOOK_MS;
+            limit_ms = pause_ms;
+            pause_ms = pause_ms * 2 < LOOK_MAX_MS ? pause_ms * 2 : LOOK_MAX_MS;
             continue;
         }
         ssize_t got = n < 0 ? -1 : read(fd, bytes, sizeof(bytes));
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0 || rg_buf_nbytes(&said) > SAID_MAX)
-            return refused((char *) rg_buf_text(&said), err);
-        rg_buf_put(&said, bytes, (size_t) got);
-        char *text = (char *) rg_buf_text(&said);
-        char *end = strstr(text, "\n" GRANTED "\n");
-        if (!end)
-            continue;
-        *end = '\0';
-        take_environment(text);
-        return 0;
+        if (got <= 0)
+            return refused(rg_buf_text(&said), err);
+        if (take_said(&said, bytes, (size_t) got))
+            return 0;
+        if (rg_buf_nbytes(&said) > SAID_MAX || rg_buf_status(&said) < 0)
+            return rg_error_set_exit(err, E2BIG, RG_EXIT_UNAVAILABLE,
+                                     "salloc says more than %u MiB", SAID_MAX >> 20);
     }
 }
 

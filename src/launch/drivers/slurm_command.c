@@ -4,35 +4,46 @@
 
 #include "launch/drivers/slurm_internal.h"
 #include "launch/exitcode.h"
+#include "spec/slurm.h"
 
 extern char **environ;
 
 /* --- srun ------------------------------------------------------------------------------------- */
 
+static bool starts_with_one(const char *entry, const char *const *prefixes)
+{
+    for (; *prefixes; prefixes++) {
+        if (rg_str_starts(entry, *prefixes))
+            return true;
+    }
+    return false;
+}
+
 /* srun takes many variables as options, which the caller's own step or job has set for another
- * purpose. What it knows of the job it sets again in the tasks. */
-static bool is_srun_option(const char *entry)
+ * purpose. What it knows of the job it sets again in the tasks. SBATCH_WAIT and the like would
+ * change what sbatch is here for; other defaults of the user's stay. */
+static bool is_option(const char *entry, bool in_job)
 {
     static const char *const harmless[] = { "SLURM_CONF=", "SLURM_ARRAY_", "SLURM_SUBMIT_",
-                                            "SLURM_RESTART_COUNT=", "SLURM_CLUSTER_NAME=" };
+                                            "SLURM_RESTART_COUNT=", "SLURM_CLUSTER_NAME=",
+                                            "SLURM_JWT=", "SLURM_WORKING_CLUSTER=", NULL };
+    static const char *const harmful[] = { "SLURM_", "SRUN_", "SCANCEL_", "SBATCH_WAIT=",
+                                           "SBATCH_ARRAY_INX=", NULL };
 
-    if (rg_str_starts(entry, "SRUN_"))
-        return true;
-    if (!rg_str_starts(entry, "SLURM_"))
+    /* Where to ask for an allocation; it is known of one that is there. */
+    if (!in_job && rg_str_starts(entry, "SLURM_CLUSTERS="))
         return false;
-    for (size_t i = 0; i < rg_array_len(harmless); i++) {
-        if (rg_str_starts(entry, harmless[i]))
-            return false;
-    }
-    return true;
+    return starts_with_one(entry, harmful) && !starts_with_one(entry, harmless);
 }
 
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env)
 {
+    const struct rg_strv ours = rg_slurm_environment();
+    bool in_job = rg_slurm_in_job(&ours);
     int r = environ[0] ? 0 : rg_strv_add(env, "LANG=C");
 
     for (char **e = environ; r == 0 && *e; e++) {
-        if (!is_srun_option(*e))
+        if (!is_option(*e, in_job))
             r = rg_strv_add(env, *e);
     }
     for (size_t i = 0; r == 0 && i < job->share_env.count; i++)
@@ -151,11 +162,12 @@ static void put_machines(const struct slurm *slurm, struct rg_buf *text)
 }
 
 /* `take MACHINE NBYTES` comes to all: whoever needs no agent lets it pass. What was read cannot be
- * read again, so a directory must be known to have room first. */
+ * read again, so a directory must be known to have room first. The file is named by the node:
+ * components of a heterogeneous job share a home, and numbers of tasks. */
 static void put_installer(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text,
-                  "take() { e=; s=; for d in $C; do t=$d/.new-%s-$SLURM_PROCID; "
+                  "take() { e=; s=; for d in $C; do t=$d/.new-%s-$SLURMD_NODENAME; "
                   "if ! [ -d \"$d\" ] && ! mkdir -p \"$d\" 2>/dev/null; then "
                   "e=\"$e; $d cannot be made\"; continue; fi; "
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "

@@ -8,13 +8,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/time.h"
 #include "launch/drivers/slurm_internal.h"
 #include "launch/exitcode.h"
+#include "spec/slurm.h"
 #include "wire/auth.h"
 
 #define BACKLOG 1024
 #define VISITORS_MAX 256     /* who have not proven themselves; others wait in the kernel's queue */
 #define VISIT_MS 10000
+#define PATIENCE_MS 300      /* the same, while others wait: an agent says all it has to at once */
+#define FULL_MS 50
+#define CONF_MAX (1u << 20)
+#define PORTS "REIGEN_SLURM_PORTS"
 #define HELLO "reigen-dial " /* agent/dial.h */
 #define PLACE_MAX 100
 
@@ -22,6 +28,7 @@ struct slurm_visitor {
     struct slurm_visitor *next;
     struct slurm *slurm;
     int fd;
+    uint64_t since_ns;
     struct rg_io io;
     struct rg_timer timer;
     char line[sizeof(HELLO) + PLACE_MAX + 1];
@@ -50,7 +57,7 @@ static void drop(struct slurm_visitor *visitor)
     if (visitor->fd >= 0)
         close(visitor->fd);
     rg_auth_wipe(&visitor->auth);
-    if (door->nvisitors == VISITORS_MAX - 1)
+    if (!rg_accept_pauses(&door->acceptor))
         watch(visitor->slurm);
     free(visitor);
 }
@@ -152,6 +159,7 @@ static void admit(struct slurm *slurm, int take_fd)
     setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     visitor->slurm = slurm;
     visitor->fd = take_fd;
+    visitor->since_ns = rg_now_ns();
     visitor->next = slurm->door.visitors;
     slurm->door.visitors = visitor;
     slurm->door.nvisitors++;
@@ -164,6 +172,21 @@ static void open_again(void *arg)
     watch(arg);
 }
 
+/* Strangers that only hold a place must not keep agents out: whoever has been here longest goes. */
+static bool make_room(struct slurm_door *door)
+{
+    struct slurm_visitor *oldest = door->visitors;
+
+    if (door->nvisitors < VISITORS_MAX)
+        return true;
+    while (oldest->next)
+        oldest = oldest->next;
+    if (rg_now_ns() - oldest->since_ns < PATIENCE_MS * RG_NS_PER_MS)
+        return false;
+    drop(oldest);
+    return true;
+}
+
 static void on_knock(void *arg, int events)
 {
     struct slurm *slurm = arg;
@@ -171,7 +194,7 @@ static void on_knock(void *arg, int events)
     bool tell;
 
     (void) events;
-    while (door->nvisitors < VISITORS_MAX) {
+    while (make_room(door)) {
         int fd = rg_accept(&door->acceptor, door->fd, &tell);
         if (fd == -EMFILE) {
             rg_io_stop(&door->io);
@@ -182,15 +205,36 @@ static void on_knock(void *arg, int events)
         admit(slurm, fd);
     }
     rg_io_stop(&door->io);
+    rg_timer_start(&door->pause, slurm->o.loop, FULL_MS, 0, open_again, slurm);
 }
 
 static void watch(struct slurm *slurm)
 {
-    if (slurm->door.fd >= 0)
+    if (slurm->door.fd >= 0 && !rg_io_active(&slurm->door.io))
         rg_io_start(&slurm->door.io, slurm->o.loop, slurm->door.fd, RG_IO_READ, on_knock, slurm);
 }
 
-static int listen_on(int family, int *ret_port)
+/* --- its port --------------------------------------------------------------------------------- */
+
+/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
+static bool find_ports(int *ret_first, int *ret_last)
+{
+    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
+    const char *said = getenv(PORTS);
+
+    if (said && *said)
+        return rg_slurm_ports(said, ret_first, ret_last) == 0;
+    for (size_t i = 0; i < rg_array_len(files); i++) {
+        rg_autofree char *text = NULL;
+        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0)
+            return rg_slurm_conf_ports(text, ret_first, ret_last) == 0;
+    }
+    return false;
+}
+
+/* port 0: any. */
+static int listen_on(int family, int port, int *ret_port)
 {
     union {
         struct sockaddr sa;
@@ -203,8 +247,12 @@ static int listen_on(int family, int *ret_port)
 
     if (fd < 0)
         return -errno;
-    if (family == AF_INET6)
+    if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+        address.in6.sin6_port = htons((uint16_t) port);
+    } else {
+        address.in.sin_port = htons((uint16_t) port);
+    }
     if (bind(fd, &address.sa, nbytes) < 0 || listen(fd, BACKLOG) < 0 ||
         getsockname(fd, &address.sa, &nbytes) < 0)
         return -errno;
@@ -212,13 +260,31 @@ static int listen_on(int family, int *ret_port)
     return rg_steal_fd(&fd);
 }
 
+/* Jobs that start at the same time begin their search at different places. */
+static int listen_among(int family, int first, int last, int *ret_port)
+{
+    int count = last - first + 1, at = (int) (rg_now_ns() / 1000 % (unsigned) count);
+    int fd = -EADDRINUSE;
+
+    for (int i = 0; i < count && fd == -EADDRINUSE; i++)
+        fd = listen_on(family, first + (at + i) % count, ret_port);
+    return fd;
+}
+
 int slurm_door_open(struct slurm *slurm, struct rg_error *err)
 {
+    static const int families[] = { AF_INET6, AF_INET };
     struct slurm_door *door = &slurm->door;
+    int first = 0, last = 0;
 
-    door->fd = listen_on(AF_INET6, &door->port);
-    if (door->fd < 0)
-        door->fd = listen_on(AF_INET, &door->port);
+    door->fd = -1;
+    if (find_ports(&first, &last)) {
+        for (size_t i = 0; i < rg_array_len(families) && door->fd < 0; i++)
+            door->fd = listen_among(families[i], first, last, &door->port);
+    }
+    /* Where none of them is free, another may do: not everywhere is a firewall. */
+    for (size_t i = 0; i < rg_array_len(families) && door->fd < 0; i++)
+        door->fd = listen_on(families[i], 0, &door->port);
     if (door->fd < 0)
         return rg_error_set_exit(err, -door->fd, RG_EXIT_UNAVAILABLE,
                                  "no port to listen on for the agents: %s", strerror(-door->fd));
@@ -241,23 +307,39 @@ void slurm_door_close(struct slurm *slurm)
     explicit_bzero(door->key, sizeof(door->key));
 }
 
+/* Loopback and link-local ones lead nowhere from another host. false: not to be used. */
+static bool write_address(const struct ifaddrs *e, char address[INET6_ADDRSTRLEN + 2])
+{
+    const struct sockaddr_in *in = (const void *) e->ifa_addr;
+    const struct sockaddr_in6 *in6 = (const void *) e->ifa_addr;
+    char text[INET6_ADDRSTRLEN];
+
+    if (!e->ifa_addr || !(e->ifa_flags & IFF_UP) || e->ifa_flags & IFF_LOOPBACK)
+        return false;
+    if (e->ifa_addr->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text)))
+        return snprintf(address, INET6_ADDRSTRLEN + 2, "%s", text) > 0;
+    if (e->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) &&
+        inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text)))
+        return snprintf(address, INET6_ADDRSTRLEN + 2, "[%s]", text) > 0;
+    return false;
+}
+
 /* The address by which the node's slurmd talks to our srun is known to be one that the node
  * reaches; the others are for where Slurm says nothing of it. */
 void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text)
 {
+    static const int families[] = { AF_INET, AF_INET6 };
     struct ifaddrs *all = NULL;
-    char address[INET6_ADDRSTRLEN];
+    char address[INET6_ADDRSTRLEN + 2];
     int count = 0;
 
     rg_buf_printf(text, "$SLURM_LAUNCH_NODE_IPADDR:%d", slurm->door.port);
     if (getifaddrs(&all) < 0)
         return;
-    for (struct ifaddrs *e = all; e && count < SLURM_ADDRESSES_MAX; e = e->ifa_next) {
-        if (!e->ifa_addr || e->ifa_addr->sa_family != AF_INET || !(e->ifa_flags & IFF_UP) ||
-            e->ifa_flags & IFF_LOOPBACK)
-            continue;
-        const struct sockaddr_in *in = (const void *) e->ifa_addr;
-        if (inet_ntop(AF_INET, &in->sin_addr, address, sizeof(address))) {
+    for (size_t i = 0; i < rg_array_len(families); i++) {
+        for (struct ifaddrs *e = all; e && count < SLURM_ADDRESSES_MAX; e = e->ifa_next) {
+            if (!e->ifa_addr || e->ifa_addr->sa_family != families[i] || !write_address(e, address))
+                continue;
             rg_buf_printf(text, ",%s:%d", address, slurm->door.port);
             count++;
         }

@@ -8,6 +8,7 @@
  *   slurm_door.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
+ *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
  *   slurm_submit.c   jobs for sbatch; see slurm.h
  *
  * Thread rule: the loop's thread.
@@ -18,6 +19,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/fd.h"
@@ -31,7 +33,7 @@
 
 #define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
 #define SLURM_STEPS_MAX 32 /* components of a heterogeneous job */
-#define SLURM_ADDRESSES_MAX 8
+#define SLURM_ADDRESSES_MAX 7 /* so that all fit into RG_AGENT_BOOT_DIAL_MAX */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
 struct slurm;
@@ -99,6 +101,8 @@ struct slurm {
     char agent_path[PATH_MAX];  /* here; on a shared file system also there */
     char cwd[PATH_MAX];
     struct rg_strv env;         /* srun's */
+    struct rlimit nofile;       /* srun's, which hands it to the ranks: as ours was */
+    bool has_nofile;
     struct rg_strv notes;       /* that were shown */
     char ending[256];           /* why Slurm ends the job, when it said so */
 };
@@ -126,6 +130,7 @@ void slurm_step_fini(struct slurm_step *step);
 
 /* --- slurm_door.c ----------------------------------------------------------------------------- */
 
+/* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
 int slurm_door_open(struct slurm *slurm, struct rg_error *err);
 /* Where agents are to call, for `link dial`: appended to text. */
 void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text);
@@ -141,6 +146,14 @@ int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *t
 void slurm_release(void);
 /* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
+
+/* --- slurm_ask.c ------------------------------------------------------------------------------ */
+
+/* Of what one of Slurm's programs said, the last line that tells an error, else the last one: into
+ * buf, cut to fit, which is returned. */
+const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
+/* What to do about it; "" where that is not known. */
+const char *slurm_remedy(const char *complaint);
 
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 

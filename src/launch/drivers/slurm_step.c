@@ -561,6 +561,7 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
         .fds = { fds[0], fds[1], fds[2] },
         .new_session = true,
         .death_signal = SIGTERM, /* it then ends its tasks */
+        .nofile = step->slurm->has_nofile ? &step->slurm->nofile : NULL,
     };
     r = rg_spawn(&spawn, &step->pid, err);
     for (int i = 0; i < 3; i++)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/fd.h"
 #include "base/spawn.h"
@@ -12,6 +15,14 @@
 #include "launch/exitcode.h"
 
 #define RECORD_MAX (64u << 10)
+#define KEPT_S (90 * 24 * 3600) /* since the job's end, or its submission */
+
+/* One job on its way to sbatch. */
+struct submission {
+    char cwd[PATH_MAX];
+    char id[RG_SLURM_ID_MAX];
+    char cluster[64]; /* "": that of this host */
+};
 
 /* --- records ---------------------------------------------------------------------------------- */
 
@@ -39,6 +50,8 @@ static void take_line(struct rg_slurm_record *record, const char *line)
         record->log = strdup(line + 4);
     else if (rg_str_starts(line, "command ") && !record->command)
         record->command = strdup(line + 8);
+    else if (rg_str_starts(line, "cluster ") && !record->cluster)
+        record->cluster = strdup(line + 8);
     else if (rg_str_starts(line, "exit ") &&
              rg_parse_int("exit", line + 5, 0, 255, &code, NULL) == 0)
         record->exit_code = (int) code;
@@ -69,27 +82,57 @@ void rg_slurm_record_fini(struct rg_slurm_record *record)
 {
     free(record->log);
     free(record->command);
+    free(record->cluster);
     *record = (struct rg_slurm_record){ .exit_code = -1 };
 }
 
-static int write_record(const char *id, const char *cwd, const struct rg_job *job)
+/* Numbers of jobs are used again some day, and no one asks after such old ones. */
+static void forget_old(const char *dir)
 {
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    rg_autofree char *path = path_of(id);
+    DIR *all = opendir(dir);
+    struct stat st;
 
-    rg_buf_printf(&text, "log %s/reigen-%s.log\ncommand ", cwd, id);
-    for (size_t i = 0; i < job->command.count; i++) {
-        rg_buf_printf(&text, "%s", i ? " " : "");
-        for (const char *p = job->command.v[i]; *p; p++)
-            rg_buf_printf(&text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+    for (struct dirent *e; all && (e = readdir(all));) {
+        if (e->d_name[strspn(e->d_name, "0123456789")])
+            continue;
+        if (fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            time(NULL) - st.st_mtime > KEPT_S)
+            unlinkat(dirfd(all), e->d_name, 0);
     }
-    rg_buf_printf(&text, "\n");
+    if (all)
+        closedir(all);
+}
+
+static void put_record(const struct submission *submission, const struct rg_job *job,
+                       struct rg_buf *text)
+{
+    rg_buf_printf(text, "log %s/reigen-%s.log\n", submission->cwd, submission->id);
+    if (*submission->cluster)
+        rg_buf_printf(text, "cluster %s\n", submission->cluster);
+    rg_buf_printf(text, "command ");
+    for (size_t i = 0; i < job->command.count; i++) {
+        rg_buf_printf(text, "%s", i ? " " : "");
+        for (const char *p = job->command.v[i]; *p; p++)
+            rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+    }
+    rg_buf_printf(text, "\n");
+}
+
+static int write_record(const struct submission *submission, const struct rg_job *job)
+{
+    rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record old = { .exit_code = -1 };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autofree char *path = path_of(submission->id);
+
+    if (!path)
+        return -ENOMEM;
+    if (rg_slurm_record_read(submission->id, &old) == 0) /* of another job with this number */
+        unlink(path);
+    put_record(submission, job, &text);
     /* A quick job's exit code is there already. */
-    rg_autoclose int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
-                                      0600) : -1;
-    if (fd < 0)
-        return -errno;
-    return rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : rg_buf_status(&text);
+    return r < 0 ? r : rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
 }
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
@@ -125,6 +168,7 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
 
 static int make_argv(const struct rg_job *job, const char *cwd, struct rg_strv *argv)
 {
+    rg_autobuf struct rg_buf output = RG_BUF_INIT;
     int r = rg_strv_add(argv, "sbatch");
 
     if (r == 0)
@@ -133,7 +177,13 @@ static int make_argv(const struct rg_job *job, const char *cwd, struct rg_strv *
         r = slurm_wish_add(job, argv);
     if (r == 0)
         r = rg_strv_add(argv, "--parsable");
-    return r < 0 ? r : rg_strv_addf(argv, "--output=%s/reigen-%%j.log", cwd);
+    rg_buf_printf(&output, "--output=");
+    for (const char *p = cwd; *p; p++) /* sbatch puts something in the place of %j */
+        rg_buf_printf(&output, *p == '%' ? "%%%%" : "%c", *p);
+    rg_buf_printf(&output, "/reigen-%%j.log");
+    if (r == 0)
+        r = rg_buf_status(&output);
+    return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&output));
 }
 
 /* The script goes to its standard input, which takes more than a pipe's 64 KiB only as it reads. */
@@ -171,53 +221,102 @@ static int feed(const struct rg_strv *argv, const struct rg_strv *env, const str
     return 0;
 }
 
-/* The last line, up to the cluster's name. */
-static bool find_id(char *said, char ret_id[RG_SLURM_ID_MAX])
+/* "123" or "123;cluster", in a line of its own: others are remarks. */
+static bool find_id(const char *said, struct submission *submission)
 {
     bool found = false;
 
-    for (char *line, *rest = said; (line = strsep(&rest, "\n"));) {
-        size_t length = strspn(line, "0123456789");
-        if (!length || length >= RG_SLURM_ID_MAX || (line[length] && line[length] != ';'))
+    for (const char *line = said; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t length = strspn(line, "0123456789"), rest = strcspn(line, "\n") - length;
+        if (!length || length >= sizeof(submission->id) || (rest && line[length] != ';') ||
+            rest >= sizeof(submission->cluster))
             continue;
-        snprintf(ret_id, RG_SLURM_ID_MAX, "%.*s", (int) length, line);
+        snprintf(submission->id, sizeof(submission->id), "%.*s", (int) length, line);
+        snprintf(submission->cluster, sizeof(submission->cluster), "%.*s",
+                 rest ? (int) rest - 1 : 0, line + length + (rest > 0));
         found = true;
     }
     return found;
 }
 
-int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
-                    struct rg_error *err)
+/* What would be lost without a word, or not be what it seems. */
+static int check(const struct rg_job *job, const char *cwd, struct rg_error *err)
+{
+    for (const char *p = cwd; *p; p++) {
+        if ((unsigned char) *p < ' ' || *p == '\\')
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "--submit: the job's output goes to the current directory, "
+                                     "in whose name sbatch takes no backslash and no line break: "
+                                     "submit it from another one");
+    }
+    if (access(cwd, W_OK | X_OK) < 0)
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE,
+                                 "--submit: the job's output goes to the current directory, %s: "
+                                 "%s; submit it from another one", cwd, strerror(errno));
+    if (job->share_env.count)
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "--submit: --share-env %s keeps it out of what Slurm stores, so "
+                                 "the job would not have it; let the command read it from a file",
+                                 job->share_env.v[0]);
+    for (size_t i = 0; i < job->slurm.options.count; i++) {
+        const char *option = job->slurm.options.v[i];
+        if (rg_str_starts(option, "--array") || rg_str_starts(option, "-a"))
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "--submit: --slurm-option=%s: it submits one job, not an "
+                                     "array; call it once for each, or write a script for sbatch "
+                                     "that calls reigen run --on slurm", option);
+    }
+    return 0;
+}
+
+static int hand_over(const struct rg_job *job, char *const *argv, const char *dir,
+                     struct submission *submission, struct rg_error *err)
 {
     rg_autostrv struct rg_strv words = RG_STRV_INIT, env = RG_STRV_INIT;
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
-    rg_autofree char *dir = folder();
-    char cwd[PATH_MAX], said[4096], how[64];
+    char said[4096], line[400], how[64];
     int status = 0;
+    int r = make_script(argv, dir, &script);
 
-    if (!dir || !getcwd(cwd, sizeof(cwd)))
-        return rg_error_set(err, ENOENT, "there is no home or no current directory to keep the "
-                                         "job's output in");
-    int r = rg_mkdir_all(dir, 0700, err);
-    if (r < 0)
-        return r;
-    r = make_script(argv, dir, &script);
     if (r == 0)
-        r = make_argv(job, cwd, &words);
+        r = make_argv(job, submission->cwd, &words);
     if (r == 0)
         r = slurm_command_env(job, &env);
     if (r < 0)
         return rg_error_set(err, -r, "the job's script: %s", strerror(-r));
     r = feed(&words, &env, &script, said, sizeof(said), &status, err);
+    if (r < 0 || (status == 0 && find_id(said, submission)))
+        return r;
+    slurm_complaint(said, line, sizeof(line));
+    const char *remedy = slurm_remedy(line);
+    return rg_error_set_exit(err, EAGAIN, RG_EXIT_UNAVAILABLE,
+                             "Slurm did not take the job (sbatch: %s): %s%s%s",
+                             rg_status_text(status, how, sizeof(how)), line, *remedy ? "; " : "",
+                             remedy);
+}
+
+int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
+                    struct rg_error *err)
+{
+    rg_autofree char *dir = folder();
+    struct submission submission = { .id = "" };
+
+    if (!dir || !getcwd(submission.cwd, sizeof(submission.cwd)))
+        return rg_error_set(err, ENOENT, "there is no home or no current directory to keep the "
+                                         "job's output in");
+    int r = check(job, submission.cwd, err);
+    if (r == 0)
+        r = rg_mkdir_all(dir, 0700, err);
     if (r < 0)
         return r;
-    rg_autofree char *copy = strdup(said);
-    if (status != 0 || !copy || !find_id(copy, ret_id))
-        return rg_error_set_exit(err, EAGAIN, RG_EXIT_UNAVAILABLE,
-                                 "Slurm did not take the job (sbatch: %s): %.*s",
-                                 rg_status_text(status, how, sizeof(how)),
-                                 (int) strcspn(said, "\n"), said);
-    r = write_record(ret_id, cwd, job);
-    return r < 0 ? rg_error_set(err, -r, "job %s was submitted, but %s cannot be written: %s",
-                                ret_id, dir, strerror(-r)) : 0;
+    forget_old(dir);
+    r = hand_over(job, argv, dir, &submission, err);
+    if (r < 0)
+        return r;
+    r = write_record(&submission, job);
+    if (r < 0)
+        return rg_error_set(err, -r, "job %s was submitted, but %s cannot be written: %s",
+                            submission.id, dir, strerror(-r));
+    snprintf(ret_id, RG_SLURM_ID_MAX, "%s", submission.id);
+    return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/drivers/slurm.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +40,46 @@ static void sruns_options_are_not_taken_from_our_own_job(void **state)
     assert_string_equal(rg_env_get(&env, "SLURM_CONF"), "/etc/slurm.conf");
     assert_string_equal(rg_env_get(&env, "SLURM_ARRAY_TASK_ID"), "3");
     unsetenv("SLURM_NTASKS");
+}
+
+static void defaults_for_slurms_programs_stay_unless_they_harm(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv outside = RG_STRV_INIT, inside = RG_STRV_INIT;
+
+    (void) state;
+    rg_job_init(&job);
+    setenv("SLURM_CLUSTERS", "far", 1);
+    setenv("SLURM_WORKING_CLUSTER", "far:10.0.0.1:6817:9728:109", 1);
+    setenv("SALLOC_PARTITION", "p", 1);
+    setenv("SBATCH_WAIT", "1", 1);
+    assert_int_equal(slurm_command_env(&job, &outside), 0);
+    setenv("SLURM_JOB_ID", "12", 1);
+    assert_int_equal(slurm_command_env(&job, &inside), 0);
+    assert_string_equal(rg_env_get(&outside, "SLURM_CLUSTERS"), "far");
+    assert_null(rg_env_get(&inside, "SLURM_CLUSTERS"));
+    assert_non_null(rg_env_get(&inside, "SLURM_WORKING_CLUSTER"));
+    assert_string_equal(rg_env_get(&outside, "SALLOC_PARTITION"), "p");
+    assert_null(rg_env_get(&outside, "SBATCH_WAIT"));
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_CLUSTERS");
+}
+
+static void a_complaint_is_the_last_error_and_has_a_remedy(void **state)
+{
+    char line[64];
+
+    (void) state;
+    slurm_complaint("salloc: x\nsalloc: error: Invalid partition name\nsalloc: bye\n", line, 64);
+    assert_string_equal(line, "salloc: error: Invalid partition name");
+    assert_contains(slurm_remedy(line), "sinfo -s");
+    slurm_complaint("salloc: Pending job allocation 7\nsalloc: Job allocation 7 has been revoked."
+                    "\n\n", line, sizeof(line));
+    assert_string_equal(line, "salloc: Job allocation 7 has been revoked.");
+    assert_contains(slurm_remedy(line), "cancelled");
+    assert_string_equal(slurm_complaint("", line, sizeof(line)), "");
+    assert_string_equal(slurm_complaint("error: 0123456789", line, 8), "error: ");
+    assert_string_equal(slurm_remedy(""), "");
 }
 
 static void one_step_has_one_task_on_each_of_its_nodes(void **state)
@@ -92,6 +133,8 @@ static void on_connected(void *arg, int host, int take_read_fd, int take_write_f
     seen.nconnected++;
     seen.last = host;
     close(take_read_fd);
+    if (seen.loop)
+        rg_loop_stop(seen.loop);
 }
 
 static void *call(void *arg)
@@ -154,12 +197,80 @@ static void only_agents_of_the_job_get_in_and_each_once(void **state)
     rg_loop_destroy(slurm.o.loop);
 }
 
+#define STRANGERS 600
+
+/* One that says nothing. */
+static int stand_at(int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    connect(fd, (struct sockaddr *) &address, sizeof(address));
+    return fd;
+}
+
+static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
+{
+    static const struct rg_driver_events events = { .on_connected = on_connected };
+    static const uint8_t key[RG_KEY_NBYTES] = { 1 };
+    struct slurm_host hosts[1] = { { .name = "node1" } };
+    struct rg_plan plan = { .nhosts = 1 };
+    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+                           .o = { .plan = &plan, .events = &events, .key = key } };
+    int fds[STRANGERS];
+
+    (void) state;
+    seen.nconnected = 0;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    seen.loop = slurm.o.loop;
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    for (int i = 0; i < STRANGERS; i++)
+        fds[i] = stand_at(slurm.door.port);
+    /* Less than any of them would be given if nobody else came. */
+    assert_true(try_to_call(&slurm, "node1", key, 5000) >= 0);
+    assert_int_equal(seen.nconnected, 1);
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    seen.loop = NULL;
+    slurm_door_close(&slurm);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+static void the_door_is_at_a_port_that_srun_may_use(void **state)
+{
+    struct slurm slurm = { .door.fd = -1, .o.key = (const uint8_t[RG_KEY_NBYTES]){ 1 } };
+    struct slurm other = slurm;
+    char range[32];
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    other.o.loop = slurm.o.loop;
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    int port = slurm.door.port;
+    slurm_door_close(&slurm);
+    snprintf(range, sizeof(range), "%d", port); /* was free a moment ago */
+    setenv("REIGEN_SLURM_PORTS", range, 1);
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_int_equal(slurm.door.port, port);
+    assert_int_equal(slurm_door_open(&other, NULL), 0); /* none is left: any other */
+    assert_int_not_equal(other.door.port, port);
+    unsetenv("REIGEN_SLURM_PORTS");
+    slurm_door_close(&slurm);
+    slurm_door_close(&other);
+    rg_loop_destroy(slurm.o.loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sruns_options_are_not_taken_from_our_own_job),
+        cmocka_unit_test(defaults_for_slurms_programs_stay_unless_they_harm),
+        cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
         cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
         cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
+        cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
+        cmocka_unit_test(the_door_is_at_a_port_that_srun_may_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,27 @@ static void gpus_of_others_are_refused(void **state)
     assert_int_equal(gpus.count, 0);
 }
 
+static void sruns_ports_are_found_in_its_configuration(void **state)
+{
+    int first = 7, last = 7;
+
+    (void) state;
+    assert_int_equal(rg_slurm_conf_ports("ClusterName=c\n# SrunPortRange=1-2\n", &first, &last),
+                     -ENOENT);
+    assert_int_equal(first, 7);
+    assert_int_equal(rg_slurm_conf_ports("A=b\n  srunportrange = 61000-62900 # firewall\nB=c\n",
+                                         &first, &last), 0);
+    assert_int_equal(first, 61000);
+    assert_int_equal(last, 62900);
+    assert_int_equal(rg_slurm_conf_ports("SrunPortRange=60001", &first, &last), 0);
+    assert_int_equal(first, 60001);
+    assert_int_equal(last, 60001);
+    static const char *const broken[] = { "", "0", "1-", "-1", "2-1", "1-65536", "1-2-3", "a" };
+    for (size_t i = 0; i < rg_array_len(broken); i++)
+        assert_int_equal(rg_slurm_ports(broken[i], &first, &last), -EINVAL);
+    assert_int_equal(last, 60001);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +345,7 @@ int main(void)
         cmocka_unit_test(parts_of_gpus_go_by_their_names),
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
+        cmocka_unit_test(sruns_ports_are_found_in_its_configuration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs in Slurm's queue, with programs in the place of Slurm's: reigen run --submit and after."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from built import PROGRAMS, environment
+
+LIMIT = 60
+# Puts down its arguments and what it was not to be told, and says what the test wants it to say.
+FAKE = '''#!/bin/sh
+me=${0##*/}
+{ echo "$me $*"; env | grep -E '^(SQUEUE|SCANCEL|SBATCH)_'; } >>"$FAKES/asked"
+test $me = sbatch && cat >"$FAKES/script"
+cat "$FAKES/$me.says"
+exit $(cat "$FAKES/$me.code" 2>/dev/null || echo 0)
+'''
+QUEUE_DOWN = 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n'
+
+
+class Queue:
+    def __init__(self, folder):
+        self.folder = folder / 'fakes'
+        self.folder.mkdir()
+        self.records = folder / 'state/reigen/slurm'
+        self.cwd = folder / 'cwd'
+        self.cwd.mkdir()
+        self.env = environment(PATH=f'{self.folder}:{os.environ["PATH"]}', FAKES=self.folder,
+                               XDG_STATE_HOME=folder / 'state')
+        for name in ('sbatch', 'squeue', 'scancel'):
+            (self.folder / name).write_text(FAKE)
+            (self.folder / name).chmod(0o755)
+            self.says(name, '')
+        self.says('sbatch', '12\n')
+
+    def says(self, name, text, code=0):
+        (self.folder / f'{name}.says').write_text(text)
+        (self.folder / f'{name}.code').write_text(str(code))
+
+    def reigen(self, *words, cwd=None, **env):
+        return subprocess.run([PROGRAMS.reigen, *words], cwd=cwd or self.cwd, text=True,
+                              capture_output=True, timeout=LIMIT, check=False,
+                              env={**self.env, **env}, stdin=subprocess.DEVNULL)
+
+    def submit(self, *options, cwd=None, **env):
+        return self.reigen('run', '--on', 'slurm', '--submit', *options, '--', 'true', cwd=cwd,
+                           **env)
+
+    def asked(self):
+        return (self.folder / 'asked').read_text()
+
+    def record(self, number=12):
+        return self.records / str(number)
+
+
+@pytest.fixture
+def queue(tmp_path):
+    return Queue(tmp_path)
+
+
+# ------------------------------------------------------------------------------ submission
+
+def test_the_output_is_where_the_job_was_submitted_whatever_its_name(queue):
+    cwd = queue.cwd / 'it\'s 50%j a "dir"'
+    cwd.mkdir()
+    done = queue.submit(cwd=cwd)
+    assert (done.returncode, done.stdout) == (0, '12\n'), done.stderr
+    assert f'--output={str(cwd).replace("%", "%%")}/reigen-%j.log' in queue.asked()
+    assert f'log {cwd}/reigen-12.log\n' in queue.record().read_text()
+
+
+@pytest.mark.parametrize('options,folder,said', [
+    ((), 'back\\slash', 'submit it from another one'),
+    ((), 'line\nbreak', 'submit it from another one'),
+    (('--share-env', 'SECRET'), 'plain', 'the job would not have it'),
+    (('--slurm-option=--array=0-3',), 'plain', 'not an array'),
+    (('--slurm-option=-a0-3',), 'plain', 'not an array')])
+def test_what_cannot_be_submitted_is_refused_before_it_is_lost(queue, options, folder, said):
+    cwd = queue.cwd / folder
+    cwd.mkdir()
+    done = queue.submit(*options, cwd=cwd, SECRET='hush')
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not (queue.folder / 'asked').exists()
+
+
+def test_sbatchs_refusal_is_told_with_a_remedy(queue):
+    queue.says('sbatch', 'sbatch: be nice to others\nsbatch: error: invalid partition\n'
+               'sbatch: error: Batch job submission failed: Invalid partition name specified\n', 1)
+    done = queue.submit()
+    assert done.returncode == 69, done.stderr
+    assert 'Invalid partition name specified; sinfo -s lists the partitions' in done.stderr
+
+
+def test_defaults_that_would_change_the_submission_do_not_count(queue):
+    assert queue.submit(SBATCH_WAIT='1', SBATCH_ARRAY_INX='0-9', SBATCH_QOS='q').returncode == 0
+    assert queue.asked().count('SBATCH_') == queue.asked().count('SBATCH_QOS=q') == 1
+
+
+def test_a_job_with_the_number_of_an_old_one_is_not_taken_for_it(queue):
+    assert queue.submit().returncode == 0
+    with queue.record().open('a') as record:
+        record.write('exit 9\n')
+    queue.says('squeue', 'PENDING|Priority||0:00\n')
+    assert queue.submit(cwd=queue.folder).returncode == 0
+    told = queue.record().read_text()
+    assert 'exit' not in told and f'log {queue.folder}/' in told
+
+
+def test_records_of_long_ago_are_removed(queue):
+    assert queue.submit().returncode == 0
+    long_ago = time.time() - 100 * 24 * 3600
+    os.utime(queue.record(), (long_ago, long_ago))
+    queue.says('sbatch', '13\n')
+    assert queue.submit().returncode == 0
+    assert [each.name for each in queue.records.iterdir()] == ['13']
+
+
+# ------------------------------------------------------------------------------ afterwards
+
+def test_a_job_of_another_cluster_is_looked_for_there(queue):
+    queue.says('sbatch', '12;far\n')
+    queue.says('squeue', 'CLUSTER: far\nRUNNING|None|n[1-2]|0:10\n')
+    assert queue.submit().stdout == '12\n'
+    status = queue.reigen('status', '12')
+    assert 'job 12: RUNNING on n[1-2] for 0:10' in status.stdout, status.stderr
+    queue.says('squeue', 'CLUSTER: far\nCANCELLED|None|n[1-2]|0:10\n')
+    assert queue.reigen('stop', '12').returncode == 0
+    assert queue.asked().count('--clusters=far') == 3 and 'scancel 12 --clusters' in queue.asked()
+
+
+@pytest.mark.parametrize('code,told', [(None, 'ended by Slurm before it could say how: TIMEOUT'),
+                                       (75, 'ended with exit code 75, for Slurm: TIMEOUT')])
+def test_how_slurm_ended_a_job_is_told_while_it_knows(queue, code, told):
+    assert queue.submit().returncode == 0
+    if code is not None:
+        with queue.record().open('a') as record:
+            record.write(f'exit {code}\n')
+    queue.says('squeue', 'TIMEOUT|TimeLimit|n1|1:00\n')
+    assert f'job 12: {told}\n' in queue.reigen('status', '12').stdout
+    queue.says('squeue', 'slurm_load_jobs error: Invalid job id specified\n', 1)
+    assert f'job 12: {told.split(": ")[0].split(", ")[0]}\n' in queue.reigen('status', '12').stdout
+
+
+def test_a_queue_that_does_not_answer_is_not_the_jobs_end(queue):
+    assert queue.submit().returncode == 0
+    queue.says('squeue', QUEUE_DOWN, 1)
+    queue.says('scancel', 'scancel: error: slurm_kill_job2 error: connect failure\n', 1)
+    status = queue.reigen('status', '12')
+    assert status.returncode == 69 and 'Unable to contact slurm controller' in status.stderr
+    stop = queue.reigen('stop', '12')
+    assert stop.returncode == 69 and 'scancel: ' in stop.stderr and 'failure' in stop.stderr
+
+
+def test_users_defaults_hide_no_job(queue):
+    assert queue.submit().returncode == 0
+    queue.says('squeue', 'PENDING|Priority||0:00\n')
+    hiding = {'SQUEUE_STATES': 'RUNNING', 'SQUEUE_PARTITION': 'x', 'SCANCEL_STATE': 'PENDING'}
+    assert 'PENDING Priority' in queue.reigen('status', '12', **hiding).stdout
+    queue.says('squeue', '')
+    assert queue.reigen('stop', '12', **hiding).returncode == 0
+    assert 'SQUEUE_' not in queue.asked() and 'SCANCEL_' not in queue.asked()
+
+
+@pytest.mark.parametrize('options', [(), ('-f',)])
+def test_a_job_without_output_is_told_apart_from_an_empty_one(queue, options):
+    assert queue.submit().returncode == 0
+    none = queue.reigen('logs', *options, '12')
+    assert none.returncode == 69 and 'reigen status 12' in none.stderr, none.stderr
+    (queue.cwd / 'reigen-12.log').touch()
+    assert queue.reigen('logs', *options, '12').returncode == 0
+
+
+def test_the_output_of_a_job_that_is_run_again_is_followed_from_its_start(queue):
+    assert queue.submit().returncode == 0
+    log = queue.cwd / 'reigen-12.log'
+    log.write_text('first run\n')
+    queue.says('squeue', 'RUNNING|None|n1|0:10\n')
+    with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', '12'], env=queue.env, text=True,
+                          stdout=subprocess.PIPE) as following:
+        assert following.stdout.readline() == 'first run\n'
+        log.write_text('second\n')
+        assert following.stdout.readline() == 'second\n'
+        queue.says('squeue', '')
+        with queue.record().open('a') as record:
+            record.write('exit 0\n')
+        assert following.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize('command', ['status', 'logs', 'stop'])
+@pytest.mark.parametrize('number', ['13', 'x', '12;13', '../12', '', '-1', '1' * 70])
+def test_what_is_no_jobs_number_is_refused(queue, command, number):
+    assert queue.submit().returncode == 0
+    done = queue.reigen(command, number)
+    assert done.returncode == 2 and command in done.stderr, done.stderr
