@@ -264,9 +264,11 @@ static int add_options(const struct rg_strv *options, struct rg_strv *argv, stru
 
 /* In the environment of enroot itself, where its hooks look first, whatever the image says. Without
  * a login shell, whose profile would replace the image's PATH. */
-static int add_environment(const struct rg_container *container, const char *devices,
+static int add_environment(const struct rg_container *container,
+                           const struct rg_container_host *host, const char *devices,
                            struct rg_strv *argv)
 {
+    bool some = container->gpus && strcmp(devices, "all") != 0;
     int r = rg_strv_add(argv, "env");
 
     r = r ? r : rg_strv_add(argv, "ENROOT_LOGIN_SHELL=no");
@@ -274,7 +276,7 @@ static int add_environment(const struct rg_container *container, const char *dev
     if (r == 0 && container->gpus)
         r = rg_strv_add(argv, "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video");
     /* Else the host's whole /dev is there, with all GPUs. */
-    if (r == 0 && container->gpus && strcmp(devices, "all") != 0)
+    if (r == 0 && (some || host->no_gpus))
         r = rg_strv_add(argv, "ENROOT_RESTRICT_DEV=yes");
     return r;
 }
@@ -312,7 +314,7 @@ static int run(const struct rg_container *container, const struct rg_container_h
     if (r < 0 || !devices || put_path(container, host, &path) < 0)
         return r < 0 ? r : -ENOMEM;
     r = check_path(container->image, rg_buf_text(&path), err);
-    r = r ? r : add_environment(container, *devices ? devices : "void", argv);
+    r = r ? r : add_environment(container, host, *devices ? devices : "void", argv);
     r = r ? r : rg_strv_add(argv, host->program);
     r = r ? r : rg_strv_add(argv, "start");
     r = r ? r : rg_strv_add(argv, "--rw"); /* in memory, as the image is a file */

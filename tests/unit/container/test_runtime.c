@@ -325,6 +325,17 @@ static void enroot_starts_an_image_from_its_file(void **state)
           "-- /images/image++1.sqsh" ENROOT_END);
 }
 
+static void enroot_shows_no_devices_of_gpus_that_slurm_did_not_give(void **state)
+{
+    struct rg_container_host host = make_enroot_host();
+
+    host.no_gpus = true;
+    host.kit_dir = NULL;
+    check(&rg_container_enroot, *state, &host,
+          ENROOT_BEGIN("void", " ENROOT_RESTRICT_DEV=yes") ENROOT_SCRIPT ENROOT_USER("void")
+          ENROOT_OWN ENROOT_HOME "-- /images/image++1.sqsh" ENROOT_END);
+}
+
 static void enroot_takes_mounts_devices_and_its_own_options(void **state)
 {
     static const char *const options[] = { "--device=/dev/infiniband/uverbs0",
@@ -559,6 +570,8 @@ int main(void)
         cmocka_unit_test(runtimes_that_cannot_count_are_given_names),
         cmocka_unit_test_setup_teardown(enroot_starts_an_image_from_its_file, make_container,
                                         free_container),
+        cmocka_unit_test_setup_teardown(enroot_shows_no_devices_of_gpus_that_slurm_did_not_give,
+                                        make_container, free_container),
         cmocka_unit_test_setup_teardown(enroot_takes_mounts_devices_and_its_own_options,
                                         make_container, free_container),
         cmocka_unit_test_setup_teardown(enroot_finds_registries_and_files, make_container,
