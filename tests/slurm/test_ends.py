@@ -130,17 +130,21 @@ def test_scancel_at_any_moment(tracked, request):
 
 # ---------------------------------------------------------------------------- sudden deaths
 
-def send_one(nodes, words, signal='KILL'):
-    """A signal for the first process on these nodes whose command line begins so."""
+def send(nodes, words, signal='KILL', every=False):
+    """A signal for the first process on these nodes whose command line begins so, or for every
+    one of that node; the youngest is the first to get it."""
     for node in nodes:
-        for pid, line in sorted(node.processes().items()):
-            if re.match(words, line):
-                node.run(['kill', f'-{signal}', str(pid)], user='root', check=True)
-                return
+        found = [str(pid) for pid, line in sorted(node.processes().items())
+                 if re.match(words, line)]
+        if found:
+            found = found[::-1] if every else found[:1]
+            node.run(['kill', f'-{signal}', *found], user='root', check=True)
+            return
     raise AssertionError(f'{words}: {[node.processes() for node in nodes]}')
 
 
-# What dies, and where it is looked for: on the login node, on all, or on the second one.
+# What dies, and where it is looked for: on the login node, on all, or on the second one. srun has
+# a child that cancels the step for it should it die alone.
 DEATHS = {'srun': (r'srun ', 'head'), 'launcher': (r'\S*reigen (run|srun-docker) ', 'all'),
           'agent': (r'\S*reigen-agent (agent|contain)', 'node2'),
           'agent-in-container': (r'\S*reigen-agent inside', 'node2')}
@@ -154,7 +158,8 @@ def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
     words, where = DEATHS[which]
     try:
         wait_up(job)
-        send_one([tracked.head, *tracked.nodes] if where == 'all' else [tracked[where]], words)
+        send([tracked.head, *tracked.nodes] if where == 'all' else [tracked[where]], words,
+             every=which == 'srun')
         seconds_until_gone(tracked.nodes)
         # A launcher that died so gives the allocation back to salloc, which has no code to tell.
         code = end(job).returncode
@@ -217,7 +222,7 @@ def test_a_container_that_does_not_answer_is_removed_at_the_end(slurm):
     job = start(slurm.head, ways(slurm)['contained'])
     try:
         wait_up(job)
-        send_one(slurm.nodes[:2], r'\S*reigen-agent inside', 'STOP')
+        send(slurm.nodes[:2], r'\S*reigen-agent inside', 'STOP')
         slurm.ask('scancel', *map(str, slurm.squeue()))
         seconds_until_gone(slurm.nodes)
         assert end(job).returncode != 0
