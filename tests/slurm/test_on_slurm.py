@@ -48,10 +48,17 @@ def test_a_part_of_an_allocation(slurm, options, nodes):
 
 
 def test_two_jobs_at_once_share_the_nodes(slurm):
-    script = (f'for i in 1 2; do {PROGRAMS.reigen} run --on slurm -- sh -c '
-              '"echo begin; sleep 1; echo over" & done; wait')
-    done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', 'sh', '-c', script], timeout=60)
-    assert done.stdout.count('begin') == done.stdout.count('over') == 4, done.stdout + done.stderr
+    """Each rank waits for one of the other job on its node."""
+    meet = ('touch /tmp/here-$0; for i in 1 2; do while ! test -e /tmp/here-$i; do sleep 0.1; done; '
+            'done; echo met')
+    script = (f"for i in 1 2; do {PROGRAMS.reigen} run --on slurm -- sh -c '{meet}' $i & done; "
+              'wait')
+    try:
+        done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', 'sh', '-c', script], timeout=60)
+    finally:
+        for node in slurm.nodes:
+            node.run(['sh', '-c', 'rm -f /tmp/here-*'])
+    assert done.stdout.count('met') == 4, done.stdout + done.stderr
 
 
 def test_a_heterogeneous_job_has_ranks_in_all_components(slurm):
@@ -73,7 +80,7 @@ def test_the_agent_travels_where_the_nodes_lack_it(slurm):
     slurm.head.run(['sh', '-c', 'rm -rf ~/.cache/reigen; mkdir -p /tmp/own; '
                     f'cp {PROGRAMS.reigen} {PROGRAMS.agent} /tmp/own'], check=True)
     argv = ['salloc', '--quiet', '-n1', ':', '-N2', '-n2', '/tmp/own/reigen', 'run', '--on',
-            'slurm', '-v', '-v', '--', 'sh', '-c', WHERE]
+            'slurm', '-v', '-v', '--', 'sh', '-c', f'test $(umask) = 0022 && {WHERE}']
     first = slurm.head.run(argv, timeout=60, env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
     assert len(lines(first)) == 3
     assert 'sending the agent' in first.stderr and 'Text file busy' not in first.stderr
@@ -288,12 +295,13 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     assert 'rank 0' in followed.stdout and 'rank 1' in followed.stdout, followed.stdout
     status = slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert f'job {number}: ended with exit code 5' in status
+    assert ' ExitCode=5:0\n' in slurm.ask('scontrol', 'show', 'job', number)
     number = run(slurm, '--submit', '--nodes', '2', command=['sleep', '300']).stdout.strip()
     wait_for(lambda: 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout,
              'the job to run')
     assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
     slurm.wait_idle()
-    assert 'ended' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
+    assert 'ended with exit code 75' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     unknown = slurm.head.run([PROGRAMS.reigen, 'logs', '1'])
     assert unknown.returncode == 2 and 'no such job' in unknown.stderr
 
