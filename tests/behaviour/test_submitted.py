@@ -12,7 +12,7 @@ LIMIT = 60
 # Puts down its arguments and what it was not to be told, and says what the test wants it to say.
 FAKE = '''#!/bin/sh
 me=${0##*/}
-{ echo "$me $*"; env | grep -E '^(SQUEUE|SCANCEL|SBATCH)_'; } >>"$FAKES/asked"
+{ echo "$me $*"; env | grep -E '^(SQUEUE_|SCANCEL_|SBATCH_|SLURM_STEPMGR)'; } >>"$FAKES/asked"
 test $me = sbatch && cat >"$FAKES/script"
 cat "$FAKES/$me.says"
 exit $(cat "$FAKES/$me.code" 2>/dev/null || echo 0)
@@ -96,6 +96,12 @@ def test_sbatchs_refusal_is_told_with_a_remedy(queue):
 def test_defaults_that_would_change_the_submission_do_not_count(queue):
     assert queue.submit(SBATCH_WAIT='1', SBATCH_ARRAY_INX='0-9', SBATCH_QOS='q').returncode == 0
     assert queue.asked().count('SBATCH_') == queue.asked().count('SBATCH_QOS=q') == 1
+
+
+def test_a_job_may_be_submitted_from_within_another_one(queue):
+    inside = {'SLURM_JOB_ID': '7', 'SLURM_STEPMGR': 'node1', 'SLURM_NTASKS': '4'}
+    assert queue.submit(**inside).returncode == 0
+    assert 'SLURM_STEPMGR' not in queue.asked()
 
 
 def test_a_job_with_the_number_of_an_old_one_is_not_taken_for_it(queue):

@@ -26,7 +26,8 @@ static bool is_option(const char *entry, bool in_job)
 {
     static const char *const harmless[] = { "SLURM_CONF=", "SLURM_ARRAY_", "SLURM_SUBMIT_",
                                             "SLURM_RESTART_COUNT=", "SLURM_CLUSTER_NAME=",
-                                            "SLURM_JWT=", "SLURM_WORKING_CLUSTER=", NULL };
+                                            "SLURM_JWT=", "SLURM_WORKING_CLUSTER=",
+                                            "SLURM_STEPMGR=", NULL };
     static const char *const harmful[] = { "SLURM_", "SRUN_", "SCANCEL_", "SBATCH_WAIT=",
                                            "SBATCH_ARRAY_INX=", NULL };
 

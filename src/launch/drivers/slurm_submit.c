@@ -282,6 +282,7 @@ static int hand_over(const struct rg_job *job, char *const *argv, const char *di
         r = make_argv(job, submission->cwd, &words);
     if (r == 0)
         r = slurm_command_env(job, &env);
+    rg_env_unset(&env, "SLURM_STEPMGR"); /* who looks after this job's steps, not the new one's */
     if (r < 0)
         return rg_error_set(err, -r, "the job's script: %s", strerror(-r));
     r = feed(&words, &env, &script, said, sizeof(said), &status, err);

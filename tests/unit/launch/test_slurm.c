@@ -55,10 +55,12 @@ static void defaults_for_slurms_programs_stay_unless_they_harm(void **state)
     setenv("SBATCH_WAIT", "1", 1);
     assert_int_equal(slurm_command_env(&job, &outside), 0);
     setenv("SLURM_JOB_ID", "12", 1);
+    setenv("SLURM_STEPMGR", "node1", 1);
     assert_int_equal(slurm_command_env(&job, &inside), 0);
     assert_string_equal(rg_env_get(&outside, "SLURM_CLUSTERS"), "far");
     assert_null(rg_env_get(&inside, "SLURM_CLUSTERS"));
     assert_non_null(rg_env_get(&inside, "SLURM_WORKING_CLUSTER"));
+    assert_string_equal(rg_env_get(&inside, "SLURM_STEPMGR"), "node1");
     assert_string_equal(rg_env_get(&outside, "SALLOC_PARTITION"), "p");
     assert_null(rg_env_get(&outside, "SBATCH_WAIT"));
     unsetenv("SLURM_JOB_ID");
