@@ -7,6 +7,8 @@ import socket
 import subprocess
 import time
 
+import pytest
+
 from built import PROGRAMS, environment
 
 LIMIT = 60
@@ -124,6 +126,28 @@ def test_words_of_others_do_not_end_a_task():
                            check=True, timeout=LIMIT)
             time.sleep(0.3)
             assert process.poll() is None
+        release(job)
+        assert ended(process) == 0
+    finally:
+        process.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='another user is needed')
+def test_an_agents_socket_of_another_user_is_not_believed():
+    """A stranger who holds the name could else end the task by closing the connection."""
+    job = job_number()
+    process = start(job)
+    try:
+        done = subprocess.run(['setpriv', '--reuid=65534', '--clear-groups', PROGRAMS.python, '-c',
+                               'import socket\n'
+                               's = socket.socket(socket.AF_UNIX)\n'
+                               f's.bind("\\0reigen-slurm-{job}-0")\n'
+                               's.listen()\n'
+                               'for i in range(3):\n'
+                               '    c, _ = s.accept()\n'
+                               '    assert c.recv(1) == b""\n'],
+                              check=False, timeout=LIMIT)
+        assert done.returncode == 0 and process.poll() is None
         release(job)
         assert ended(process) == 0
     finally:
