@@ -23,7 +23,7 @@ class Enroot:
         self.head.write('enroot/enroot', FAKE.read_text(), mode=0o755)
         self.env = {'PATH': f'{self.head.home()}/enroot:/usr/local/bin:/usr/bin:/bin'}
 
-    def on_slurm(self, *options, command, inside=('-N2', '-n2')):
+    def on_slurm(self, *options, command, inside=('-n2', '-w', 'node1,node2')):
         return ['salloc', '--quiet', *inside, PROGRAMS.reigen, 'run', '--on', 'slurm',
                 '--container-runtime', 'enroot', '--image', IMAGE, *options, '--', *command]
 
@@ -76,7 +76,7 @@ def test_jobs_at_once_fetch_an_image_once_and_a_broken_file_is_fetched_again(enr
     assert done.stdout.count(ADDRESS) == 2, done.stdout + done.stderr
     assert len(enroot.calls('import')) == 1
     assert not Path(node.path(f'{FILE}.part.sqsh')).exists()
-    again = enroot.on_slurm('--pull', 'always', command=['true'], inside=('-N1', '-w', 'node1'))
+    again = enroot.on_slurm('--pull', 'always', command=['true'], inside=('-n1', '-w', 'node1'))
     assert enroot.run(again).returncode == 0 and len(enroot.calls('import')) == 2
 
 
@@ -86,7 +86,7 @@ def test_srun_dockers_script_runs_with_its_gpus_mounts_and_options(enroot):
                                           'ssh ${h%:*} cat /image; done; exit 7')
     done = enroot.run(srun_docker(script, '--container-runtime=enroot', '--dockopts=-e OWN=mine',
                                   '--datamnts=/opt', '--dockname=mine', image=IMAGE,
-                                  srun=('-N2', '--gres=gpu:1')))
+                                  srun=('-w', 'node1,node2', '--gres=gpu:1')))
     assert done.returncode == 7, done.stderr
     assert done.stdout.splitlines() == ['0 mine 2', '/opt', ADDRESS, ADDRESS], done.stderr
     assert done.stderr.count('--dockname=mine has no effect') == 1
@@ -135,9 +135,8 @@ def test_scancel_leaves_nothing_of_a_container(enroot):
         enroot.head.run(['scancel', *map(str, enroot.cluster.squeue())], check=True)
         assert end(job).returncode == 75
         seconds_until_gone(enroot.cluster.nodes)
-        folders = [p.name for node in enroot.cluster.nodes
-                   for p in node.path('/run/user/2001/reigen').glob('reigen-*')]
-        wait_for(lambda: not folders, 'the removal of directories')
+        wait_for(lambda: not any(any(node.path('/run/user/2001/reigen').glob('reigen-*'))
+                                 for node in enroot.cluster.nodes), 'the removal of directories')
     finally:
         if job.poll() is None:
             job.kill_all()
