@@ -193,8 +193,9 @@ def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
     waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2', '--',
                                  'true'])
     try:
-        assert re.search(r'waiting for Slurm: job \d+ is pending: (Resources|Priority)',
-                         waiting.stderr.readline())
+        # Slurm may not have looked at it yet when it is asked for the first time.
+        assert any(re.search(r'waiting for Slurm: job \d+ is pending: (Resources|Priority)', line)
+                   for line in iter(waiting.stderr.readline, ''))
         pids = [pid for pid, line in slurm.head.processes().items() if ' run --on slurm ' in line]
         slurm.head.run(['kill', '-INT', *map(str, pids)], check=True)
         assert end(waiting).returncode != 0
