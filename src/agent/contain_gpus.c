@@ -5,6 +5,8 @@
 #include "agent/contain.h"
 #include "spec/slurm.h"
 
+#define SINFO_MS 5000
+
 static bool has(const struct rg_strv *list, const char *name, size_t length)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -94,6 +96,37 @@ static int take_named(struct rg_contain *contain, const struct rg_strv *ours, st
     return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
+/* Whether Slurm counts this node's GPUs: then a job that it told of none has none. Without an
+ * answer, and on clusters where it does not, what the user says counts. */
+static bool slurm_counts(void)
+{
+    const char *node = getenv("SLURMD_NODENAME");
+    rg_autofree char *nodes = rg_strf("--nodes=%s", node ? node : "");
+    char *words[] = { (char *) "sinfo", (char *) "--noheader", nodes, (char *) "--format=%G",
+                      NULL };
+    const struct rg_strv argv = { words, rg_array_len(words) - 1 };
+    struct rg_contain_child child;
+
+    if (!node || !nodes || rg_contain_spawn(&child, &argv, true, NULL) < 0)
+        return false;
+    rg_contain_wait(&child, SINFO_MS);
+    return rg_str_starts(child.said, "gpu") || strstr(child.said, ",gpu");
+}
+
+/* The job has none of Slurm's GPUs, whatever the environment brings along. */
+static bool has_none(const struct rg_contain *contain, const struct rg_strv *env,
+                     const struct rg_strv *chosen)
+{
+    bool wanted = contain->container.gpus || chosen->count > 0;
+
+    if (rg_env_get(env, "SLURM_STEP_GPUS") || rg_env_get(env, "SLURM_JOB_GPUS") ||
+        !(wanted || access("/dev/nvidiactl", F_OK) == 0) || !slurm_counts())
+        return false;
+    if (wanted)
+        rg_contain_say("note Slurm has given this job no GPU; ask for some, as with --gres=gpu:1");
+    return true;
+}
+
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT, ours = RG_STRV_INIT;
@@ -105,8 +138,13 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
         return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_slurm_gpus(&env, &ours, &told, err);
 
-    if (r < 0 || !told)
+    if (r < 0)
         return r;
+    bool none = has_none(contain, &env, &ours);
+    if (!told && !none)
+        return 0;
+    if (none)
+        rg_strv_fini(&ours);
     size_t count = ours.count;
     if (*gpus && strcmp(*gpus, "all") != 0) {
         /* A number is how many; "0," is a name. */

@@ -166,6 +166,19 @@ def test_no_container_gets_a_gpu_that_slurm_did_not_give(slurm, docker_of_gpus):
     assert done.returncode == 77 and 'Slurm has not given the GPU 1' in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize('options,env,code', [
+    (['--gpus', 'all'], {}, 0), (['--gpus', '1'], {}, 77), (['--gpus', '1,'], {}, 77),
+    ([], {'NV_GPU': '0,1'}, 0)])
+def test_a_job_that_asked_slurm_for_no_gpu_gets_none(slurm, docker_of_gpus, options, env, code):
+    done = run(slurm, '-np', '1', '--image', 'base', *options, inside=['-N1', '-n1'],
+               command=['sh', '-c', 'echo 0 $NVIDIA_VISIBLE_DEVICES'],
+               env={**docker_of_gpus, **env})
+    assert done.returncode == code, done.stderr
+    assert 'Slurm has given this job no GPU' in done.stderr, done.stderr
+    assert not slurm.head.path('gpus').exists()
+    assert code or lines(done) == {0: ['void']}, done.stdout
+
+
 def test_bare_ranks_see_the_gpus_that_slurm_gave(slurm):
     done = run(slurm, '-np', '1', inside=['-N1', '--gres=gpu:1'],
                command=['sh', '-c', 'echo 0 $CUDA_VISIBLE_DEVICES'])
