@@ -368,6 +368,37 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
     return rc;
 }
 
+/* What stands behind the last colon, if it is a number; else it is one. */
+static int count_of(const char *item, size_t n)
+{
+    size_t digits = 0;
+
+    while (digits < n && isdigit((unsigned char) item[n - 1 - digits]))
+        digits++;
+    if (!digits || digits > DIGITS_MAX || digits == n || !strchr(":=", item[n - 1 - digits]))
+        return 1;
+    return atoi(item + n - digits);
+}
+
+int rg_slurm_gres_gpus(const char *text)
+{
+    int total = 0;
+
+    for (const char *item = text; *item && total < RG_JOB_SLOTS_MAX;) {
+        const char *name = item + (rg_str_starts(item, "gres:") || rg_str_starts(item, "gres/")
+                                       ? 5 : 0);
+        size_t n = strcspn(name, ",(\n");
+        int count = rg_str_starts(name, "gpu") && strchr(":=,(\n", name[3]) ? count_of(name, n) : 0;
+        total += count < RG_JOB_SLOTS_MAX - total ? count : RG_JOB_SLOTS_MAX - total;
+        item = name + n;
+        if (*item == '(') /* sockets, which may be a list too */
+            item += strcspn(item, ")\n");
+        item += strcspn(item, ",\n");
+        item += *item != '\0';
+    }
+    return total;
+}
+
 /* --- the allocation -------------------------------------------------------------------------- */
 
 void rg_slurm_allocation_fini(struct rg_slurm_allocation *allocation)

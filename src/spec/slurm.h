@@ -39,6 +39,10 @@ int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names
 int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_counts,
                     struct rg_error *err);
 
+/* The GPUs in a list of generic resources as squeue has it: "gres:gpu:2", "gres/gpu:a100:2(S:0)",
+ * "gpu". 0 where there are none, or it is no such list; at most RG_JOB_SLOTS_MAX. */
+int rg_slurm_gres_gpus(const char *text);
+
 struct rg_slurm_node {
     char *name;
     int ntasks; /* that the layout puts there; 0: not told */

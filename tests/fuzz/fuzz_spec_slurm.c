@@ -81,6 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     try_nodes(text_of(data, nbytes, buf, sizeof buf));
     try_counts(buf);
     try_ports(buf);
+    int gpus = rg_slurm_gres_gpus(buf);
+    must(gpus >= 0 && gpus <= RG_JOB_SLOTS_MAX);
     try_environment(buf);
     return 0;
 }

@@ -32,6 +32,12 @@ def test_the_ranks_fill_the_allocation(slurm):
         r: [f'node{r + 1}', 'alice', '/home/alice'] for r in range(3)}
 
 
+@pytest.mark.parametrize('gpus', ['--gres=gpu:2', '--gpus-per-node=2'])
+def test_without_tasks_each_gpu_gets_a_rank(slurm, gpus):
+    done = run(slurm, inside=['-N2', gpus])
+    assert [rest[0] for _, rest in sorted(lines(done).items())] == ['node1'] * 2 + ['node2'] * 2
+
+
 def test_ranks_follow_an_uneven_layout(slurm):
     done = run(slurm, inside=['-N3', '-n6'])
     nodes = [rest[0] for _, rest in sorted(lines(done).items())]

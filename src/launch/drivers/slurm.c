@@ -93,6 +93,20 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     return r;
 }
 
+/* Outside of its steps Slurm's variables tell nothing of GPUs; squeue has what was asked for on each
+ * node. Without an answer there are none known. */
+static void ask_gpus(struct rg_slurm_allocation *allocation)
+{
+    char jobs[64], text[1024];
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", jobs, (char *) "--format=%b", NULL };
+
+    if (allocation->tasks_asked || allocation->gpus_per_node || allocation->group_ids.count)
+        return;
+    snprintf(jobs, sizeof(jobs), "--jobs=%s", allocation->job_id);
+    if (rg_slurm_ask(argv, text, sizeof(text)) == 0)
+        allocation->gpus_per_node = rg_slurm_gres_gpus(text);
+}
+
 static int discover(struct rg_job *job, struct rg_error *err)
 {
     const struct rg_strv env = rg_slurm_environment();
@@ -109,6 +123,8 @@ static int discover(struct rg_job *job, struct rg_error *err)
             err->exit_code = RG_EXIT_UNAVAILABLE;
         return r;
     }
+    if (scope == RG_SLURM_JOB)
+        ask_gpus(&allocation);
     return job->nhosts ? check_named(job, &allocation, scope, err)
                        : add_nodes(job, &allocation, scope, err);
 }

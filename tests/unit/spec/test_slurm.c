@@ -259,6 +259,21 @@ static void gpus_are_those_that_slurm_gave_and_the_user_chose_among(void **state
     check_gpus(ENV("CUDA_VISIBLE_DEVICES=NoDevFiles"), "", true);
 }
 
+static void gpus_are_counted_in_a_list_of_resources(void **state)
+{
+    static const struct { const char *text; int count; } lists[] = {
+        { "gres:gpu:2\n", 2 }, { "gres/gpu:4", 4 }, { "gres:gpu:a100:2(S:0,1),gres:gpu:v100:1", 3 },
+        { "gpu", 1 }, { "gres:gpu\n", 1 }, { "gres/gpu:a100", 1 }, { "gres/gpu=3", 3 },
+        { "gres:nic:2,gres:gpu:1", 1 }, { "N/A\n", 0 }, { "", 0 }, { "gres:", 0 },
+        { "gres:gpus:2", 0 }, { "gres:gpu:99999999999", 1 }, { "gres:gpu:999999999", RG_JOB_SLOTS_MAX },
+        { "gres:gpu:(", 1 }, { "gres:gpu:0", 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(lists); i++)
+        assert_int_equal(rg_slurm_gres_gpus(lists[i].text), lists[i].count);
+}
+
 /* Slurm's numbers are those of its own list of parts: Docker would take them for whole GPUs. */
 static void parts_of_gpus_go_by_their_names(void **state)
 {
@@ -342,6 +357,7 @@ int main(void)
         cmocka_unit_test(a_step_of_several_components_knows_which_node_is_whose),
         cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
         cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
+        cmocka_unit_test(gpus_are_counted_in_a_list_of_resources),
         cmocka_unit_test(parts_of_gpus_go_by_their_names),
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
