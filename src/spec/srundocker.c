@@ -248,6 +248,7 @@ void rg_srundocker_fini(struct rg_srundocker *s)
     free(s->dockname);
     free(s->runtime);
     free(s->sshconfigdir);
+    free(s->slip);
     rg_strv_fini(&s->devices);
     rg_strv_fini(&s->datamnts);
     rg_strv_fini(&s->dockopts);
@@ -356,6 +357,19 @@ static bool is_value(const struct rg_srundocker_option *option, const char *arg)
     return arg && (strcmp(option->name, "dockopts") == 0 || !find(arg, &ignored));
 }
 
+/* A script of srun_docker.sh's users may hand on a variable that is empty: as if nothing were said.
+ * Lists and docker's options mean what they say. */
+static bool says_nothing(const struct rg_srundocker_option *option, const char *value)
+{
+    static const char *const names[] = { "slots_per_node", "nodelist", "dockname", "sshconfigdir",
+                                         "sshdport" };
+
+    for (size_t i = 0; value && !*value && i < rg_array_len(names); i++)
+        if (strcmp(option->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static int take_option(struct rg_srundocker *s, const struct rg_srundocker_option *option,
                        const char *value, int argc, char *const *argv, int *i,
                        struct rg_error *err)
@@ -371,7 +385,24 @@ static int take_option(struct rg_srundocker *s, const struct rg_srundocker_optio
                                 option->arg);
         value = argv[++*i];
     }
-    return option->apply(s, what, value, err);
+    return says_nothing(option, value) ? 0 : option->apply(s, what, value, err);
+}
+
+/* An argument of the script's. The first that is nearly an option of ours is kept for a remark. */
+static int take_argument(struct rg_srundocker *s, const char *arg, bool ours)
+{
+    const char *words[rg_array_len(options) + 1];
+
+    for (size_t i = 0; i < rg_array_len(options); i++)
+        words[i] = options[i].name;
+    words[rg_array_len(options)] = NULL;
+    rg_autofree char *name = strndup(arg, strcspn(arg, "="));
+    if (ours && !s->slip && name && rg_str_starts(name, "--")) {
+        const char *near = rg_str_nearest(name + 2, words);
+        s->slip = near ? rg_strf("%.80s goes to the script; did you mean --%s? (no remark behind "
+                                 "--)", name, near) : NULL;
+    }
+    return rg_strv_add(&s->args, arg);
 }
 
 /* What was left out may stand among the script's arguments, with a slip in its name. */
@@ -405,7 +436,7 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
             ours = false;
         else if (option)
             rc = take_option(s, option, value, argc, argv, &i, err);
-        else if (rg_strv_add(&s->args, argv[i]) < 0)
+        else if (take_argument(s, argv[i], ours) < 0)
             rc = rg_error_set(err, ENOMEM, "out of memory");
         if (rc < 0)
             return rc;

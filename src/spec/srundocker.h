@@ -8,6 +8,7 @@
  * Syntax, as the original's: `--name=value`; also `--name value`. The last one of a name counts.
  * Whatever else stands on the line goes to the script, in its order and byte by byte: options that
  * are not in the table, other arguments, and all that follows `--`. Names are never abbreviated.
+ * An empty value says nothing where the option need not be given: scripts hand variables on.
  *
  * Thread rule: constant tables; a struct rg_srundocker belongs to one thread. Only
  * rg_srundocker_fill blocks: it looks at the script's file.
@@ -43,6 +44,7 @@ struct rg_srundocker {
     struct rg_strv devices; /* --ibdevices=THESE */
     struct rg_strv datamnts, dockopts, envlist;
     struct rg_strv args;    /* the script's */
+    char *slip;             /* the first of them that may have been meant for us */
 };
 
 struct rg_srundocker_option {

@@ -172,12 +172,12 @@ static int add_nodes(const struct rg_srundocker *s, const struct rg_strv *env,
 static int add_notes(const struct rg_srundocker *s, const struct rg_slurm_allocation *step,
                      struct rg_request *request)
 {
-    int most = 0, rc = 0;
+    int most = 0, rc = s->slip ? rg_strv_add(&request->notes, s->slip) : 0;
 
     for (size_t i = 0; i < step->nnodes; i++)
         if (step->nodes[i].ntasks > most)
             most = step->nodes[i].ntasks;
-    if (most > 1)
+    if (rc == 0 && most > 1)
         rc = rg_strv_addf(&request->notes,
                           "srun started %d tasks on a node; srun-docker needs one on each, the "
                           "others only wait: use srun --ntasks-per-node=1, and --slots_per_node "

@@ -392,6 +392,41 @@ static void an_sshd_surrounds_the_script(void **state)
     assert_contains(f->err.text, "such as 12345");
 }
 
+static void a_slip_in_an_option_s_name_is_remarked(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(FILL(f, "--script=job.sh", "--epochs=5", "--slots_per_nod=2"), 0);
+    assert_int_equal(f->request.notes.count, 1);
+    assert_contains(f->request.notes.v[0], "--slots_per_nod goes to the script; did you mean "
+                                           "--slots_per_node?");
+}
+
+static void no_slip_is_looked_for_behind_dashes(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(FILL(f, "--script=job.sh", "--epochs", "--", "--slots_per_nod=2"), 0);
+    assert_int_equal(f->request.notes.count, 0);
+}
+
+static void values_that_scripts_leave_empty_say_nothing(void **state)
+{
+    static const char *const words[] = { "x", "--container=i", "--script=s", "--slots_per_node=",
+                                         "--nodelist=", "--dockname=", "--sshconfigdir=",
+                                         "--sshdport=", "--datamnts=", "--envlist=", "--dockopts=",
+                                         NULL };
+    rg_cleanup(rg_srundocker_fini) struct rg_srundocker s;
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    assert_int_equal(parse(&s, words, &err), 0);
+    assert_null(s.nodelist);
+    assert_null(s.dockname);
+    assert_int_equal(s.slots_per_node, 0);
+    assert_false(rg_srundocker_has_sshd(&s));
+}
+
 static void more_tasks_than_one_on_a_node_are_remarked(void **state)
 {
     struct fixture *f = *state;
@@ -424,6 +459,9 @@ int main(void)
         JOB_TEST(options_of_other_runtimes_are_not_judged_as_dockers),
         JOB_TEST(what_the_job_cannot_have_is_refused),
         JOB_TEST(an_sshd_surrounds_the_script),
+        JOB_TEST(a_slip_in_an_option_s_name_is_remarked),
+        JOB_TEST(no_slip_is_looked_for_behind_dashes),
+        cmocka_unit_test(values_that_scripts_leave_empty_say_nothing),
         JOB_TEST(more_tasks_than_one_on_a_node_are_remarked),
     };
 
