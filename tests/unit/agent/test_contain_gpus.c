@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GPUs a container gets in Slurm, by Slurm's own numbers and by those that processes see. */
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "agent/contain.h"
+#include "base/fd.h"
 #include "unit.h"
 
 static struct rg_contain contain;
+static int nnotes;
+
+/* contain_host.c's, which writes to standard output. */
+void rg_contain_say(const char *fmt, ...)
+{
+    nnotes += rg_str_starts(fmt, "note ");
+}
 
 static int limit(const char *given, const char *seen, const char *wanted, struct rg_error *err)
 {
@@ -63,12 +74,57 @@ static void what_slurm_did_not_give_is_refused(void **state)
     assert_contains(err.text, "has not given the GPU 0");
 }
 
+/* A program in sinfo's place, whose words are what it thinks of the node's resources. */
+static void make_sinfo(const char *dir, const char *says)
+{
+    char path[128], text[128];
+    int n = snprintf(text, sizeof(text), "#!/bin/sh\necho '%s'\n", says);
+
+    snprintf(path, sizeof(path), "%s/sinfo", dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+    assert_int_equal(rg_write_all(fd, text, (size_t) n), 0);
+    close(fd);
+}
+
+static void a_job_has_no_gpu_where_slurm_counts_them_and_names_none(void **state)
+{
+    static const struct { const char *says; bool counts; } nodes[] = {
+        { "gpu:2(S:0-1)", true }, { "nic:1,gpu:a100:4", true }, { "(null)", false },
+        { "sinfo: error: no gpu", false }, { "", false }
+    };
+    rg_autofree char *path = strdup(getenv("PATH"));
+    char dir[] = "/tmp/rg-sinfo-XXXXXX", command[64];
+
+    (void) state;
+    assert_non_null(mkdtemp(dir));
+    rg_autofree char *fake = rg_strf("%s:%s", dir, path);
+    setenv("PATH", fake, 1);
+    setenv("SLURMD_NODENAME", "n1", 1);
+    for (size_t i = 0; i < rg_array_len(nodes); i++) {
+        struct rg_error err = RG_ERROR_INIT;
+        make_sinfo(dir, nodes[i].says);
+        nnotes = 0;
+        contain.host.no_gpus = false;
+        assert_int_equal(limit(NULL, NULL, "all", &err), 0);
+        check(nodes[i].counts ? NULL : "all", NULL);
+        assert_int_equal(contain.host.no_gpus, nodes[i].counts);
+        assert_int_equal(nnotes, nodes[i].counts);
+        assert_int_equal(limit(NULL, NULL, "1", &err), nodes[i].counts ? -EPERM : 0);
+    }
+    setenv("PATH", path, 1);
+    unsetenv("SLURMD_NODENAME");
+    contain.host.no_gpus = false;
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(confined_processes_count_their_gpus_from_0_on),
         cmocka_unit_test(without_both_lists_nothing_is_renumbered),
         cmocka_unit_test(what_slurm_did_not_give_is_refused),
+        cmocka_unit_test(a_job_has_no_gpu_where_slurm_counts_them_and_names_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
