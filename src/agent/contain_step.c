@@ -97,7 +97,7 @@ int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_en
     strcat(asking.step, step);
     while (!find_task(&asking, &gpus) && rg_now_ns() < end)
         rg_sleep_ms(AGAIN_MS);
-    /* None is what `srun --gres=none` gets; a step that does not say what it wants has the job's. */
+    /* `srun --gres=none` gets none; a step that does not say what it wants has the job's. */
     if (gpus.of_step)
         r = rg_env_set(ret_env, "SLURM_STEP_GPUS", gpus.of_step);
     return r < 0 || !gpus.visible ? r : rg_env_set(ret_env, "CUDA_VISIBLE_DEVICES", gpus.visible);

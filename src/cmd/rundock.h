@@ -48,8 +48,8 @@ struct rg_rundock_host {
     const char *user;
     const char *home;    /* NULL: there is none to mount */
     const char *cwd;     /* NULL: nowhere that can be mounted */
-    const char *gpus;    /* "all", "0,1", or "void": none, whatever the image asks for; NULL: none */
-    const char *cpus;    /* those that the caller may use, "0-3,8", where that is not all; or NULL */
+    const char *gpus;    /* "all", "0,1"; "void": none, whatever the image wants; NULL: none */
+    const char *cpus;    /* that the caller may use, "0-3,8", where those are not all; or NULL */
     int64_t socket_gid;  /* whose group RG_RUNDOCK_SOCKET is; -1: there is none */
     bool terminal;       /* standard input and output are one */
 };

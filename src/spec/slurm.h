@@ -95,9 +95,10 @@ int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_s
 /* The GPUs this process may use, by the names a container runtime takes (indices or UUIDs of this
  * node). What Slurm gave (SLURM_STEP_GPUS, else SLURM_JOB_GPUS) bounds them; where those are parts
  * of GPUs (MIG), CUDA_VISIBLE_DEVICES has their names. NV_GPU, then NVIDIA_VISIBLE_DEVICES choose
- * among those, by the same names ("0:1" is a part of "0"); where Slurm tells nothing they stand for themselves,
- * and CUDA_VISIBLE_DEVICES after them. ret_told: whether any of them was there at all, so that an
- * empty list means "none". 0, -EINVAL (asks for one that Slurm did not give; no list), -ENOMEM. */
+ * among those, by the same names ("0:1" is a part of "0"); where Slurm tells nothing they stand for
+ * themselves, and CUDA_VISIBLE_DEVICES after them. ret_told: whether any of them was there at all,
+ * so that an empty list means "none". 0, -EINVAL (asks for one that Slurm did not give; no list),
+ * -ENOMEM. */
 int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret_told,
                   struct rg_error *err);
 

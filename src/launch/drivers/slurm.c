@@ -93,8 +93,8 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     return r;
 }
 
-/* Outside of its steps Slurm's variables tell nothing of GPUs; squeue has what was asked for on each
- * node. Without an answer there are none known. */
+/* Outside of its steps Slurm's variables tell nothing of GPUs; squeue has what was asked for on
+ * each node. Without an answer there are none known. */
 static void ask_gpus(struct rg_slurm_allocation *allocation)
 {
     char jobs[64], text[1024];

@@ -265,7 +265,8 @@ static void gpus_are_counted_in_a_list_of_resources(void **state)
         { "gres:gpu:2\n", 2 }, { "gres/gpu:4", 4 }, { "gres:gpu:a100:2(S:0,1),gres:gpu:v100:1", 3 },
         { "gpu", 1 }, { "gres:gpu\n", 1 }, { "gres/gpu:a100", 1 }, { "gres/gpu=3", 3 },
         { "gres:nic:2,gres:gpu:1", 1 }, { "N/A\n", 0 }, { "", 0 }, { "gres:", 0 },
-        { "gres:gpus:2", 0 }, { "gres:gpu:99999999999", 1 }, { "gres:gpu:999999999", RG_JOB_SLOTS_MAX },
+        { "gres:gpus:2", 0 }, { "gres:gpu:99999999999", 1 },
+        { "gres:gpu:999999999", RG_JOB_SLOTS_MAX },
         { "gres:gpu:(", 1 }, { "gres:gpu:0", 0 },
     };
 
