@@ -19,9 +19,8 @@
 #define START_MS (RG_START_TIMEOUT_MS + 30000) /* until the job has agents, or has failed */
 #define END_MS 3000          /* from an agent's end until task 0 has seen to its own */
 #define RELEASE_MS 15000     /* for a step to be started and to end */
-#define RELEASE_TASK_MS 2000 /* for a task that should be there, and is not yet */
-
-static const char over[] = "over"; /* the datagram */
+#define RELEASE_SIGNAL SIGURG /* where no step can be started, or a name is a stranger's */
+#define BOX_BACKLOG 16
 
 /* An abstract name, without the NUL in front. */
 static socklen_t set_name(struct sockaddr_un *address, const char *job, const char *step, int task)
@@ -44,7 +43,7 @@ static socklen_t set_name(struct sockaddr_un *address, const char *job, const ch
 
 struct waiting {
     const struct rg_slurm_allocation *step;
-    int box_fd;       /* for the datagram; -1: the name is taken */
+    int box_fd;       /* where task 0 has somebody call; -1: the name is taken */
     int agent_fd;     /* connected to the node's agent; -1: not now */
     bool seen;        /* it was connected */
     bool input_open;
@@ -54,31 +53,34 @@ struct waiting {
 static int open_box(const struct rg_slurm_allocation *step)
 {
     struct sockaddr_un address;
-    int on = 1, task = step->localid < 0 ? 0 : step->localid;
+    int task = step->localid < 0 ? 0 : step->localid;
     socklen_t n = set_name(&address, step->job_id, step->step_id, task);
-    rg_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
-        bind(fd, (struct sockaddr *) &address, n) < 0)
+    if (fd < 0 || bind(fd, (struct sockaddr *) &address, n) < 0 || listen(fd, BOX_BACKLOG) < 0)
         return -1;
     return rg_steal_fd(&fd);
 }
 
-/* Whether the next datagram is there, and of our own user. */
-static bool read_box(int fd)
+static bool is_own(int fd)
 {
-    char word[sizeof over + 1], control[CMSG_SPACE(sizeof(struct ucred))];
-    struct iovec iov = { word, sizeof word };
-    struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                              .msg_controllen = sizeof control };
-    ssize_t n = recvmsg(fd, &message, 0);
-    struct cmsghdr *head = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
     struct ucred peer;
+    socklen_t size = sizeof peer;
 
-    if (!head || head->cmsg_type != SCM_CREDENTIALS || head->cmsg_level != SOL_SOCKET)
-        return false;
-    memcpy(&peer, CMSG_DATA(head), sizeof peer);
-    return peer.uid == getuid() && n == sizeof over && memcmp(word, over, sizeof over) == 0;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+}
+
+/* Whether one of our own user's has called: the call is all that it has to say. */
+static bool was_called(int fd)
+{
+    bool own = false;
+    int caller;
+
+    while (!own && (caller = accept4(fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+        own = is_own(caller);
+        close(caller);
+    }
+    return own;
 }
 
 static int connect_agent(const struct rg_slurm_allocation *step)
@@ -86,16 +88,13 @@ static int connect_agent(const struct rg_slurm_allocation *step)
     struct sockaddr_un address;
     socklen_t n = set_name(&address, step->job_id, step->step_id, -1);
     rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct ucred peer;
-    socklen_t peer_size = sizeof peer;
 
-    if (fd < 0 || connect(fd, (struct sockaddr *) &address, n) < 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size) < 0 || peer.uid != getuid())
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, n) < 0 || !is_own(fd))
         return -1;
     return rg_steal_fd(&fd);
 }
 
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t told_to_end, released;
 
 static void on_term(int signo)
 {
@@ -103,16 +102,23 @@ static void on_term(int signo)
     told_to_end = 1;
 }
 
+static void on_release(int signo)
+{
+    (void) signo;
+    released = 1;
+}
+
 /* Slurm gives signals to all tasks. They are meant for the script, which task 0 hands them to; and
  * its code is to be srun's, not that of a task that a signal has killed. */
 static void set_signals(void)
 {
     static const int ignored[] = { SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM };
-    struct sigaction action = { .sa_handler = on_term };
+    const struct sigaction term = { .sa_handler = on_term }, release = { .sa_handler = on_release };
 
     for (size_t i = 0; i < rg_array_len(ignored); i++)
         signal(ignored[i], SIG_IGN);
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGTERM, &term, NULL);
+    sigaction(RELEASE_SIGNAL, &release, NULL);
 }
 
 static void set_end(struct waiting *w, uint64_t ms)
@@ -148,12 +154,14 @@ static void look(struct waiting *w, int timeout_ms)
 
 void rg_task_wait(const struct rg_slurm_allocation *step)
 {
-    struct waiting w = { step, open_box(step), -1, false, true, 0 };
+    struct waiting w = { step, -1, -1, false, true, 0 };
     int ms = POLL_FIRST_MS;
 
     set_signals();
+    w.box_fd = open_box(step);
     set_end(&w, START_MS);
-    while ((w.box_fd < 0 || !read_box(w.box_fd)) && (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
+    while (!released && (w.box_fd < 0 || !was_called(w.box_fd)) &&
+           (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
         if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)
             w.seen = true;
         look(&w, w.seen && w.box_fd >= 0 ? 1000 : ms);
@@ -225,7 +233,8 @@ static int list_tasks(const struct rg_slurm_allocation *step, int group, struct 
     return rg_buf_status(tasks) < 0 || rg_buf_status(nodes) < 0 ? -ENOMEM : count;
 }
 
-static int release_argv(const struct rg_slurm_allocation *step, int group, struct rg_strv *argv)
+static int release_argv(const struct rg_slurm_allocation *step, int group, unsigned patience_ms,
+                        struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
     static const char *const fixed[] = {
@@ -253,17 +262,19 @@ static int release_argv(const struct rg_slurm_allocation *step, int group, struc
 
     for (size_t i = 0; i < rg_array_len(words) && rc == 0; i++)
         rc = rg_strv_add(argv, words[i]);
-    return rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
+    rc = rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
+    return rc < 0 ? rc : rg_strv_addf(argv, "%u", patience_ms);
 }
 
-/* A step of its own in each component of a heterogeneous job. True: all tasks know. */
-static bool release(const struct rg_slurm_allocation *step)
+/* By a step, one in each component of a heterogeneous job. True: all tasks know. */
+static bool release(const struct rg_slurm_allocation *step, unsigned patience_ms)
 {
     int ngroups = (int) step->group_ids.count;
 
     for (int group = ngroups ? 0 : -1; group < ngroups; group++) {
         rg_autostrv struct rg_strv argv = RG_STRV_INIT;
-        if (release_argv(step, group, &argv) < 0 || (argv.count && !run(&argv, RELEASE_MS)))
+        if (release_argv(step, group, patience_ms, &argv) < 0 ||
+            (argv.count && !run(&argv, RELEASE_MS)))
             return false;
     }
     return true;
@@ -273,7 +284,7 @@ static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *a
 {
     int rc = rg_strv_add(argv, "scancel");
 
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--signal=TERM");
+    rc = rc < 0 ? rc : rg_strv_add(argv, "--signal=URG");
     if (rc == 0 && !step->group_ids.count)
         rc = rg_strv_addf(argv, "%s.%s", step->job_id, step->step_id);
     for (size_t i = 0; i < step->group_ids.count && rc == 0; i++)
@@ -281,19 +292,16 @@ static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *a
     return rc;
 }
 
-void rg_task_release(const struct rg_slurm_allocation *step, int code)
+void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms)
 {
     rg_autostrv struct rg_strv cancel = RG_STRV_INIT;
     /* We are one of the tasks of our node, and must not be missed there. */
     rg_autoclose int box_fd = open_box(step);
 
     (void) box_fd;
-    if (release(step))
-        return;
-    /* Where no step can be started, the others would wait for long. We are one of the tasks that
-     * get the signal. */
-    signal(SIGTERM, SIG_IGN);
-    if (code && cancel_argv(step, &cancel) == 0)
+    /* Where no step can be started, or somebody has taken a task's name, they would wait for long.
+     * We are one of the tasks that get the signal. */
+    if (!release(step, patience_ms) && cancel_argv(step, &cancel) == 0)
         run(&cancel, RELEASE_MS);
 }
 
@@ -309,27 +317,34 @@ static int count_here(const char *tasks)
     return 0;
 }
 
+static bool call_task(const char *job, const char *step, int task)
+{
+    struct sockaddr_un address;
+    socklen_t n = set_name(&address, job, step, task);
+    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    return fd >= 0 && connect(fd, (struct sockaddr *) &address, n) == 0 && is_own(fd);
+}
+
 int rg_task_release_here(int argc, char **argv)
 {
-    if (argc != 5)
+    int64_t patience_ms;
+
+    if (argc != 6 || rg_parse_int("patience", argv[5], 0, RELEASE_MS, &patience_ms, NULL) < 0)
         return 2;
-    int ntasks = count_here(argv[4]), left = 1;
-    uint64_t end = rg_now_ns() + RELEASE_TASK_MS * RG_NS_PER_MS;
-    rg_autoclose int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int ntasks = count_here(argv[4]), left = ntasks;
+    uint64_t end = rg_now_ns() + (uint64_t) patience_ms * RG_NS_PER_MS;
     rg_autofree bool *told = calloc((size_t) (ntasks > 0 ? ntasks : 1), sizeof *told);
 
-    if (fd < 0 || !told)
+    if (!told)
         return 1;
-    while (left && rg_now_ns() < end) {
-        left = 0;
+    for (;;) {
         for (int i = 0; i < ntasks; i++) {
-            struct sockaddr_un address;
-            socklen_t n = set_name(&address, argv[2], argv[3], i);
-            told[i] = told[i] || sendto(fd, over, sizeof over, MSG_DONTWAIT,
-                                        (struct sockaddr *) &address, n) > 0;
-            left += !told[i];
+            if (!told[i] && (told[i] = call_task(argv[2], argv[3], i)))
+                left--;
         }
-        poll(NULL, 0, left ? 20 : 0);
+        if (left <= 0 || rg_now_ns() > end)
+            return left > 0;
+        poll(NULL, 0, 20);
     }
-    return 0;
 }

@@ -3,10 +3,11 @@
  * The tasks of `srun reigen srun-docker`: task 0 runs the job, the others wait for its end.
  *
  * They share neither a file nor an address, so the others listen where only processes of their own
- * node can call: on the abstract unix socket "reigen-slurm-JOB-STEP-task-LOCALID", for one datagram
- * "over" from the same user. At its end task 0 has it sent on all nodes, by a job step of its
- * own. As long as the job lives, its agent on the node lets them connect to the abstract
- * socket "reigen-slurm-JOB-STEP"; when it is gone and no datagram comes, task 0 is gone too.
+ * node can call: on the abstract unix socket "reigen-slurm-JOB-STEP-task-LOCALID", for a call of
+ * the same user. At its end task 0 has them called on all nodes, by a job step of its own. Anybody
+ * on the node can take such a name first; then, and where no step can be started, they get a signal
+ * (SIGURG) by scancel. As long as the job lives, its agent on the node lets them connect to the
+ * abstract socket "reigen-slurm-JOB-STEP"; when it is gone and nobody calls, task 0 is gone too.
  *
  * They end with 0, whatever became of the job: srun's exit code is the highest of its tasks', and
  * with --kill-on-bad-exit any other code would kill task 0 before it has told its own.
@@ -25,16 +26,17 @@
 #include "base/error.h"
 #include "spec/slurm.h"
 
-#define RG_TASK_RELEASE "--reigen-release" /* the word after which a step's tasks send datagrams */
+#define RG_TASK_RELEASE "--reigen-release" /* the word after which a step's tasks call others */
 
 /* Wait for the end of the job that task 0 runs. Standard input is read and dropped. */
 void rg_task_wait(const struct rg_slurm_allocation *step);
 
-/* Tell all other tasks of the step that the job has ended. Returns when they know, or it failed;
- * then, unless code is 0, the step is ended by scancel. */
-void rg_task_release(const struct rg_slurm_allocation *step, int code);
+/* Tell all other tasks of the step that the job has ended. Returns when they know, or cannot be told.
+ * patience_ms: how long to wait for tasks that are not there; Slurm may still be starting them. */
+void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms);
 
-/* What rg_task_release runs on every node: argv[1] is RG_TASK_RELEASE. The exit code. */
+/* What rg_task_release runs on every node: argv[1] is RG_TASK_RELEASE. The exit code: 0 when all
+ * tasks of the node know. */
 int rg_task_release_here(int argc, char **argv);
 
 /* Look after srun from now on; when it is gone, this process gets SIGTERM, and again 2 s later. */

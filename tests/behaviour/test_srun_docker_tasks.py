@@ -43,9 +43,20 @@ def start(job):
     return process
 
 
-def release(job):
-    subprocess.run([PROGRAMS.reigen, 'srun-docker', '--reigen-release', str(job), '0', 'here=2'],
-                   env=environment(SLURMD_NODENAME='here'), check=True, timeout=LIMIT)
+def box(job, task):
+    """The socket at which a task waits to be called."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f'\0reigen-slurm-{job}-0-task-{task}')
+    listener.listen()
+    return listener
+
+
+def release(job, patience_ms=5000):
+    """As task 0 has it done on each node; the exit code."""
+    with box(job, 0):
+        return subprocess.run([PROGRAMS.reigen, 'srun-docker', '--reigen-release', str(job), '0',
+                               'here=2', str(patience_ms)], timeout=LIMIT,
+                              env=environment(SLURMD_NODENAME='here')).returncode
 
 
 def ended(process):
@@ -73,7 +84,7 @@ def test_a_task_waits_through_signals_and_input_until_it_is_told_of_the_end():
         process.stdin.write(b'x' * (1 << 20))
         process.stdin.flush()
         assert process.poll() is None
-        release(job)
+        assert release(job) == 0
         assert ended(process) == 0
     finally:
         process.kill()
@@ -109,24 +120,32 @@ def test_a_task_that_is_told_to_end_waits_for_its_agent_only():
         process.kill()
 
 
-def test_words_of_others_do_not_end_a_task():
+NOBODY = ['setpriv', '--reuid=65534', '--clear-groups', PROGRAMS.python, '-c']
+STRANGER = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+name = chr(0) + sys.argv[2]
+if sys.argv[1] == 'call':
+    s.connect(name)
+else:
+    s.bind(name)
+    s.listen()
+print('done', flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can be somebody else')
+def test_a_strangers_call_does_not_end_a_task():
     job = job_number()
     process = start(job)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-            for word in (b'', b'over', b'over\0\0', b'x' * 100):
-                stranger.sendto(word, f'\0reigen-slurm-{job}-0-task-1')
+        name = f'reigen-slurm-{job}-0-task-1'
+        subprocess.run([*NOBODY, STRANGER, 'call', name], stdin=subprocess.DEVNULL, check=True,
+                       timeout=LIMIT)
         time.sleep(0.3)
         assert process.poll() is None
-        if os.geteuid() == 0:
-            subprocess.run(['setpriv', '--reuid=65534', '--clear-groups', PROGRAMS.python, '-c',
-                            'import socket\n'
-                            's = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n'
-                            f's.sendto(b"over\\0", "\\0reigen-slurm-{job}-0-task-1")'],
-                           check=True, timeout=LIMIT)
-            time.sleep(0.3)
-            assert process.poll() is None
-        release(job)
+        assert release(job) == 0
         assert ended(process) == 0
     finally:
         process.kill()
@@ -148,10 +167,30 @@ def test_an_agents_socket_of_another_user_is_not_believed():
                                '    assert c.recv(1) == b""\n'],
                               check=False, timeout=LIMIT)
         assert done.returncode == 0 and process.poll() is None
-        release(job)
+        assert release(job) == 0
         assert ended(process) == 0
     finally:
         process.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can be somebody else')
+def test_a_task_whose_name_a_stranger_has_taken_is_missed_and_ends_by_signal():
+    job = job_number()
+    with subprocess.Popen([*NOBODY, STRANGER, 'take', f'reigen-slurm-{job}-0-task-1'],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout.readline() == b'done\n'
+        listener = agent(job)
+        process = subprocess.Popen(LINE, env=step(job, 1), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            listener.accept()  # from here on it waits
+            assert release(job, 0) == 1
+            assert process.poll() is None
+            process.send_signal(signal.SIGURG)
+            assert ended(process) == 0
+        finally:
+            process.kill()
+            stranger.stdin.close()
 
 
 def test_a_wrong_command_line_is_told_by_the_first_task_alone():
