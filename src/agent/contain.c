@@ -538,7 +538,8 @@ static int contain_job(struct rg_contain *contain, int signal_fd, bool *ret_link
     size_t count = 0;
     int r = read_lines(contain, err);
 
-    if (r == 0 && *contain->dial)
+    /* Also where a job of Slurm's calls reigen on its own node, with GPUs that it names. */
+    if (r == 0 && (*contain->dial || (contain->container.gpus && getenv("SLURM_JOB_ID"))))
         r = rg_contain_limit_gpus(contain, err);
     if (r == 0)
         r = find_runtimes(&contain->container, list, &count, err);

@@ -172,6 +172,16 @@ def test_no_container_gets_a_gpu_that_slurm_did_not_give(slurm, docker_of_gpus):
     assert done.returncode == 77 and 'Slurm has not given the GPU 1' in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize('gres,gpus,given', [
+    ('gpu:1', 'all', '0'), ('gpu:2', '1', '0'), ('none', 'all', 'void')])
+def test_a_container_on_the_jobs_own_node_gets_no_more_either(slurm, gres, gpus, given):
+    """Without --on slurm, as in a job's script that calls reigen for one node."""
+    done = slurm.head.run(['srun', '-N1', '-n1', f'--gres={gres}', PROGRAMS.reigen, 'run', '-np',
+                           '1', '--image', 'base', '--gpus', gpus, '--', 'sh', '-c',
+                           'echo 0 $NVIDIA_VISIBLE_DEVICES'], timeout=60)
+    assert lines(done) == {0: [given]}, done.stderr
+
+
 @pytest.mark.parametrize('options,env,code', [
     (['--gpus', 'all'], {}, 0), (['--gpus', '1'], {}, 77), (['--gpus', '1,'], {}, 77),
     ([], {'NV_GPU': '0,1'}, 0)])
