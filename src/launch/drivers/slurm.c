@@ -93,14 +93,15 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     return r;
 }
 
-/* Outside of its steps Slurm's variables tell nothing of GPUs; squeue has what was asked for on
- * each node. Without an answer there are none known. */
+/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
+ * has what was asked for on each node. Without an answer there are none known. */
 static void ask_gpus(struct rg_slurm_allocation *allocation)
 {
     char jobs[64], text[1024];
     char *argv[] = { (char *) "squeue", (char *) "--noheader", jobs, (char *) "--format=%b", NULL };
 
-    if (allocation->tasks_asked || allocation->gpus_per_node || allocation->group_ids.count)
+    if (allocation->node || allocation->tasks_asked || allocation->gpus_per_node ||
+        allocation->group_ids.count)
         return;
     snprintf(jobs, sizeof(jobs), "--jobs=%s", allocation->job_id);
     if (rg_slurm_ask(argv, text, sizeof(text)) == 0)
