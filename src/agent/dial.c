@@ -144,6 +144,20 @@ static int try_one(const char *text, size_t length, const char *place, const uin
     return r < 0 ? r : rg_steal_fd(&fd);
 }
 
+/* ADDRESS:PORT of length characters as it is here: variables by what they hold. */
+static size_t describe(const char *text, size_t length, int errnum, char *buf, size_t nbytes)
+{
+    char host[ADDRESS_MAX], value[ADDRESS_MAX];
+
+    snprintf(host, sizeof(host), "%.*s", (int) length, text);
+    char *colon = strrchr(host, ':');
+    if (colon)
+        *colon = '\0';
+    const char *shown = rg_dial_expand(host, value, sizeof(value));
+    return (size_t) snprintf(buf, nbytes, "%s:%s (%s)", *shown ? shown : host,
+                             colon ? colon + 1 : "", strerror(errnum));
+}
+
 int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG_KEY_NBYTES],
                   struct rg_error *err)
 {
@@ -162,9 +176,10 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
             int fd = try_one(p, length, name, key);
             if (fd >= 0)
                 return fd;
+            if (n && n + 2 < sizeof(why))
+                n += (size_t) snprintf(why + n, sizeof(why) - n, ", ");
             if (n < sizeof(why))
-                n += (size_t) snprintf(why + n, sizeof(why) - n, "%s%.*s (%s)", n ? ", " : "",
-                                       (int) length, p, strerror(-fd));
+                n += describe(p, length, -fd, why + n, sizeof(why) - n);
             p += length;
         }
     }

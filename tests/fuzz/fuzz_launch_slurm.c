@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tasks of a step say: a host is linked to one task at most, and is gone once. */
+/* What srun and the tasks of a step say: a host is linked to one task at most, and is gone once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
                                         .preamble = &preambles[i] };
     slurm_step_take(&step, (const char *) data, nbytes / 2);
     slurm_step_take(&step, (const char *) data + nbytes / 2, nbytes - nbytes / 2);
+    slurm_step_take_errors(&step, (const char *) data, nbytes / 3);
+    slurm_step_take_errors(&step, (const char *) data + nbytes / 3, nbytes - nbytes / 3);
     check_tasks(&slurm, &step);
     rg_loop_run(slurm.o.loop); /* until no timer is left */
     rg_buf_fini(&step.out);

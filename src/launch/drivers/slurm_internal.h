@@ -125,6 +125,8 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err);
 void slurm_step_end(struct slurm_step *step);
 /* Take bytes of its standard output; a line that is too long is cut. */
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
+/* The same, of its standard error: its own words and those of tasks. */
+void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 

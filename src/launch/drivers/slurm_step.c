@@ -13,6 +13,7 @@
 #include "launch/place.h"
 #include "launch/session.h"
 #include "spec/hostlist.h"
+#include "spec/slurm.h"
 
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
@@ -460,6 +461,53 @@ static void take_ending(struct slurm_step *step, const char *text)
     }
 }
 
+static bool has(const struct rg_strv *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->v[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "Task launch for StepId=3.0 failed on node n[1-2]: Communication connection failure": the other
+ * tasks are cancelled for it, which is then not the cause. */
+static void take_launch_failure(struct slurm_step *step, const char *text)
+{
+    static const char mark[] = " failed on node ";
+    static const struct {
+        const char *pattern, *remedy;
+    } reasons[] = {
+        { "Communication", "the node or its slurmd is down, or a firewall is before it" },
+        { "timed out", "the node or its slurmd is down, or a firewall is before it" },
+        { "credential", "its clock differs from the others', or its munge has another key" },
+        { "User not found", "you have no account there" },
+    };
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *at = strstr(text, mark), *remedy = "sinfo -R tells more";
+    struct slurm_host *host;
+
+    if (!rg_str_starts(text, "srun: error: Task launch for ") || !at)
+        return;
+    at += strlen(mark);
+    size_t length = strcspn(at, ":");
+    rg_autofree char *list = strndup(at, length);
+    if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
+        return;
+    for (size_t i = 0; i < rg_array_len(reasons); i++) {
+        if (strstr(at + length, reasons[i].pattern))
+            remedy = reasons[i].remedy;
+    }
+    for (int i = 0; (host = next_host(step, &i));) {
+        if (host->linked || host->gone || !has(&names, host->name))
+            continue;
+        if (!host->err.errnum)
+            rg_error_set_exit(&host->err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
+                              "srun cannot start its agent%.200s; %s", at + length, remedy);
+        slurm_host_gone(host);
+    }
+}
+
 static void take_error_line(struct slurm_step *step, const char *text)
 {
     char *end;
@@ -469,6 +517,7 @@ static void take_error_line(struct slurm_step *step, const char *text)
                                                                            : NULL;
 
     take_ending(step, text);
+    take_launch_failure(step, text);
     if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
         step->slurm->o.events->on_note(step->slurm->o.arg, host->index, end + 2);
         return;
@@ -477,6 +526,19 @@ static void take_error_line(struct slurm_step *step, const char *text)
         step->pausing = true;
         for (int at = 0; (host = next_host(step, &at));)
             slurm_phase(host, RG_PHASE_PENDING, text);
+    }
+}
+
+void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes)
+{
+    for (const char *p = bytes, *end = bytes + nbytes; p < end;) {
+        struct rg_preamble_line line;
+        size_t length = rg_preamble_peek(p, (size_t) (end - p));
+        step->err_lines.nbytes = 0; /* no limit for the whole of a job */
+        int r = rg_preamble_feed(&step->err_lines, p, length, &line);
+        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
+            take_error_line(step, line.text);
+        p += length;
     }
 }
 
@@ -492,15 +554,7 @@ static bool read_errors(struct slurm_step *step)
             rg_io_stop(&step->err_reader);
         return false;
     }
-    for (char *p = bytes, *end = bytes + n; p < end;) {
-        struct rg_preamble_line line;
-        size_t length = rg_preamble_peek(p, (size_t) (end - p));
-        step->err_lines.nbytes = 0; /* no limit for the whole of a job */
-        int r = rg_preamble_feed(&step->err_lines, p, length, &line);
-        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
-            take_error_line(step, line.text);
-        p += length;
-    }
+    slurm_step_take_errors(step, bytes, (size_t) n);
     return true;
 }
 

@@ -114,6 +114,55 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
 }
 
+/* --- what srun says --------------------------------------------------------------------------- */
+
+static struct {
+    int count, first;
+    char text[RG_ERROR_TEXT_MAX];
+} gone;
+
+static void on_gone(void *arg, int host, const struct rg_error *err)
+{
+    (void) arg;
+    if (gone.count++)
+        return;
+    gone.first = host;
+    snprintf(gone.text, sizeof(gone.text), "%s", err->text);
+}
+
+static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void **state)
+{
+    static const char said[] =
+        "srun: error: Task launch for StepId=12.0 failed on node node[2-3]: Communication "
+        "connection failure\n"
+        "srun: error: Application launch failed: Communication connection failure\n"
+        "slurmstepd-node1: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 ***\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    struct slurm_host hosts[4] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" },
+                                   { .name = "node3", .linked = true } };
+    struct rg_plan plan = { .nhosts = 4 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 4; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+    }
+    slurm_step_take_errors(&step, said, 50); /* lines come in parts */
+    slurm_step_take_errors(&step, said + 50, strlen(said) - 50);
+    rg_loop_run(slurm.o.loop);
+    assert_int_equal(gone.count, 2);
+    assert_true(hosts[1].gone && hosts[2].gone && !hosts[3].gone);
+    assert_int_equal(gone.first, 1);
+    assert_contains(gone.text, "Communication connection failure; the node or its slurmd is down");
+    rg_loop_destroy(slurm.o.loop);
+}
+
 /* --- the door --------------------------------------------------------------------------------- */
 
 struct caller {
@@ -270,6 +319,7 @@ int main(void)
         cmocka_unit_test(defaults_for_slurms_programs_stay_unless_they_harm),
         cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
         cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
+        cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
         cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
         cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
         cmocka_unit_test(the_door_is_at_a_port_that_srun_may_use),
