@@ -11,7 +11,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / 'behaviour'), str(TESTS / 'hosts'),
                 str(TESTS / 'slurm')]
 
 from bed import SlurmCluster  # noqa: E402 (needs the path above)
-from jobs import clean_up  # noqa: E402
+from jobs import KILL_WAIT, clean_up  # noqa: E402
 
 
 TIME_LIMIT = 180
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope='session')
 def cluster3():
     """A login node, and three nodes with dockerd and the image base; proctrack/linuxproc."""
-    with SlurmCluster(3, dockerd=True, images=['base']) as cluster:
+    with SlurmCluster(3, dockerd=True, images=['base'], kill_wait=KILL_WAIT) as cluster:
         yield cluster
 
 

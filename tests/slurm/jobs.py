@@ -7,6 +7,9 @@ from bed.node import finish
 from built import PROGRAMS
 
 READY = 60  # s, for whatever comes soon on an idle machine
+# Seconds that Slurm leaves a job from SIGTERM to SIGKILL: so many that what ends in time has been
+# ended by us.
+KILL_WAIT = 60
 GONE = 5  # s from a job's end, within which nothing of it may be left on any node
 # What a machine with other work may need more.
 SLACK = 15

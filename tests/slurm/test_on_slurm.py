@@ -135,6 +135,28 @@ def test_the_exit_code_is_the_first_failures(slurm, image):
     assert done.returncode == 7 and 'rank 1 on node2 failed first' in done.stderr, done.stderr
 
 
+def test_ranks_in_containers_have_all_of_their_grace(slurm):
+    """Longer than a container is waited for whose launcher is gone; other signals end nothing."""
+    rank = ('trap "echo told" USR1; trap "sleep 7; echo saved; exit 0" TERM; echo up; '
+            'while :; do sleep 0.1; done')
+    job = start(slurm.head, ['salloc', '--quiet', '-N2', '-n2', PROGRAMS.reigen, 'run', '--on',
+                             'slurm', '--image', 'base', '--grace', '60', '--', 'sh', '-c', rank])
+    try:
+        assert [job.stdout.readline()[4:] for _ in range(2)] == ['up\n'] * 2
+        slurm.ask('scancel', '--signal=USR1', *map(str, slurm.squeue()))
+        # With proctrack/linuxproc it may come twice.
+        told = set()
+        while len(told) < 2:
+            told.add(job.stdout.readline())
+        assert told == {'[0] told\n', '[1] told\n'}
+        slurm.ask('scancel', *map(str, slurm.squeue()))
+        done = end(job)
+    finally:
+        if job.poll() is None:
+            job.kill_all()
+    assert done.stdout.count('saved') == 2 and done.returncode == 75, (done.stdout, done.stderr)
+
+
 # ------------------------------------------------------------------------------ GPUs
 
 FAKE_DOCKER = r'''#!/bin/sh
