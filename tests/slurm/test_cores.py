@@ -82,3 +82,14 @@ def test_more_ranks_than_the_allocation_has_cores_are_refused_or_not_bound(slurm
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f'[{r}] 0' for r in range(4)]
     assert 'node2: 2 ranks on 1 core are not bound' in done.stderr, done.stderr
+
+
+def test_a_launcher_with_fewer_cores_than_its_job_does_not_count_its_own(slurm):
+    """It is a task of one core; its agents have all that the job has on the same node."""
+    done = slurm.head.run([
+        'salloc', '--quiet', '-N1', '-n2', 'srun', '-n1', '--exact', PROGRAMS.reigen, 'run', '--on',
+        'slurm', '--no-tag-output', '-H', 'node1:2', '--bind-to', 'core', '--report-bindings', '--',
+        'sh', '-c', SHOW], timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == ['0', '1'], done.stderr
+    assert 'rank 1 on node1: cpus 1' in done.stderr, done.stderr
