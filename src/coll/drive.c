@@ -8,6 +8,7 @@
 #include "coll/engine.h"
 #include "coll/timeline.h"
 
+#define CAUSE_WAIT_MS 300
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
 
 static struct rg_row *my_row(struct rg_engine *engine)
@@ -82,10 +83,23 @@ static void finish_all(struct rg_engine *engine, int status, const char *text)
         rg_op_finish(engine, join, status, text);
 }
 
+/* Whoever gives up after a death closes its connections: its leader tells ours who has died. */
+static void hear_cause(struct rg_engine *engine)
+{
+    uint64_t deadline_ns = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+
+    while (!atomic_load(&engine->view.shared->aborted) && rg_now_ns() < deadline_ns) {
+        if (!rg_multi_drive(engine))
+            rg_sleep_ms(1);
+    }
+}
+
 static void die(struct rg_engine *engine, int r, const struct rg_error *err, const char *what)
 {
     char text[RG_ERROR_TEXT_MAX + 64];
 
+    if (engine->view.nnodes > 1 && r == -ECONNRESET)
+        hear_cause(engine);
     snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
     if (rg_view_abort(&engine->view, r < 0 ? -r : ECONNRESET, -1, text) && engine->boot)
         rg_boot_note(engine->boot, 0, text);
@@ -256,8 +270,10 @@ static bool carry_out(struct rg_engine *engine)
 /* After a death: nothing can be carried out any more. */
 static void give_up(struct rg_engine *engine, int status, const char *text)
 {
-    if (!engine->exec_dead)
+    if (!engine->exec_dead) {
+        rg_multi_drive(engine); /* the other leaders are to hear of it first, and once */
         rg_exec_abort(engine->exec);
+    }
     engine->exec_dead = true;
     engine->run.nitems = 0;
     engine->run.posted = false;
