@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An allocation that is ours: salloc runs a shell that tells its environment, NAME=VALUE each with
- * a zero byte before it, and then reads its standard input until that ends, which it does when we
- * are done or dead. So whatever becomes of us, Slurm gets its nodes back.
+ * a zero byte before it, and then reads its standard input until a line comes, when we are done,
+ * or its end, when we are dead. So whatever becomes of us, Slurm gets its nodes back.
+ *
+ * When we are dead salloc gets SIGTERM as well, and ends the allocation. A command that ends while
+ * it is at that is waited for by two of its threads, of which one may then wait for ever, and not
+ * asleep (seen with 22.05): so the shell stays for a while.
  */
 #include <poll.h>
 #include <signal.h>
@@ -130,7 +134,8 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 static int make_argv(const struct rg_job *job, struct rg_strv *argv)
 {
     static const char *const rest[] = {
-        "--", "sh", "-c", "printf '\\000'; env -0; printf '" GRANTED "'; exec cat >&2"
+        "--", "sh", "-c",
+        "printf '\\000'; env -0; printf '" GRANTED "'; read -r done || exec sleep 2"
     };
     int r = rg_strv_add(argv, "salloc");
 
@@ -283,6 +288,17 @@ int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *t
     return 0;
 }
 
+/* To the shell. It may be gone, and this may be before SIGPIPE is ignored for good. */
+static void say_done(void)
+{
+    if (held.in_fd < 0)
+        return;
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
+    rg_write_all(held.in_fd, "\n", 1);
+    signal(SIGPIPE, before);
+    close(rg_steal_fd(&held.in_fd));
+}
+
 void slurm_release(void)
 {
     uint64_t deadline_ns = rg_now_ns() + RELEASE_MS * RG_NS_PER_MS;
@@ -290,11 +306,10 @@ void slurm_release(void)
     char nothing[16];
     bool gone = held.pid == 0;
 
-    if (held.in_fd >= 0)
-        close(held.in_fd);
-    held.in_fd = -1;
+    say_done();
     while (held.pid && !gone && rg_now_ns() < deadline_ns) {
-        gone = waitpid(held.pid, NULL, WNOHANG) == held.pid;
+        pid_t ended = waitpid(held.pid, NULL, WNOHANG);
+        gone = ended == held.pid || (ended < 0 && errno == ECHILD); /* the loop waits for all */
         if (!gone)
             rg_sleep_ms(2);
     }

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An allocation that is ours, with programs in the place of Slurm's: what salloc must not meet."""
+import os
+import signal
+import subprocess
+import time
+
+import built
+
+# As salloc does: runs the command and waits for it. On SIGTERM it is busy giving the allocation
+# back, and then looks at the command.
+SALLOC = '''#!/usr/bin/python3
+import os, signal, subprocess, sys, time
+os.environ.update(SLURM_JOB_ID='7', SLURM_JOBID='7', SLURM_NNODES='1', SLURM_JOB_NUM_NODES='1',
+                  SLURM_NODELIST='node1', SLURM_JOB_NODELIST='node1', SLURM_TASKS_PER_NODE='1',
+                  SLURM_JOB_CPUS_PER_NODE='1', SLURM_NTASKS='1')
+folder = os.path.dirname(sys.argv[0])
+command = subprocess.Popen(sys.argv[sys.argv.index('--') + 1:])
+def end(signo, frame):
+    time.sleep(0.5)
+    found = 'ended' if os.waitpid(command.pid, os.WNOHANG)[0] else 'running'
+    if found == 'running':
+        os.kill(command.pid, signal.SIGKILL)
+    with open(folder + '/new', 'w') as out:
+        out.write(found)
+    os.rename(folder + '/new', folder + '/found')
+    os._exit(1)
+signal.signal(signal.SIGTERM, end)
+os.waitpid(command.pid, 0)
+open(folder + '/released', 'w').close()
+'''
+SRUN = '#!/bin/sh\ntouch "${0%/*}/started"\nexec sleep 60\n'
+# Here the command is ended by somebody while the job runs.
+LOST = SALLOC.replace("os.waitpid(command.pid, 0)", """
+while not os.path.exists(folder + '/started'):
+    time.sleep(0.02)
+command.kill()
+command.wait()""")
+AFTER_SALLOC = """#!/bin/sh
+cd "${0%/*}" && touch started
+while ! [ -e released ]; do sleep 0.1; done
+sleep 0.5
+exit 1
+"""
+REFUSING = '#!/bin/sh\necho srun: error: no >&2\nexit 1\n'
+LIMIT_S = 60
+
+
+def start(folder, srun, salloc=SALLOC):
+    for name, text in (('salloc', salloc), ('srun', srun),
+                       ('scancel', '#!/bin/sh\ntouch "${0%/*}/cancelled"\n')):
+        path = folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+    return subprocess.Popen([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '-np', '1', 'true'],
+                            env=built.environment(PATH=f'{folder}:{os.environ["PATH"]}'),
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for(*paths):
+    deadline = time.monotonic() + LIMIT_S
+    while not any(path.exists() for path in paths):
+        assert time.monotonic() < deadline, paths
+        time.sleep(0.02)
+
+
+def test_sallocs_command_outlives_a_killed_launcher_for_a_while(tmp_path):
+    """Of two threads of salloc's one would wait for ever for a command that ends just then."""
+    job = start(tmp_path, SRUN)
+    try:
+        wait_for(tmp_path / 'started')
+        job.send_signal(signal.SIGKILL)
+        wait_for(tmp_path / 'found', tmp_path / 'released')
+        assert (tmp_path / 'found').exists(), 'its command ended first'
+        assert (tmp_path / 'found').read_text() == 'running'
+    finally:
+        job.kill()
+        job.communicate(timeout=LIMIT_S)
+
+
+def test_an_allocation_is_given_back_by_the_end_of_sallocs_command(tmp_path):
+    job = start(tmp_path, REFUSING)
+    try:
+        out, _ = job.communicate(timeout=LIMIT_S)
+        assert job.returncode == 69, out
+        assert (tmp_path / 'released').exists() and not (tmp_path / 'found').exists()
+    finally:
+        job.kill()
+
+
+def test_an_allocation_that_is_gone_is_not_waited_for(tmp_path):
+    job = start(tmp_path, AFTER_SALLOC, LOST)
+    try:
+        out, _ = job.communicate(timeout=LIMIT_S)
+        assert job.returncode == 69, out
+        assert (tmp_path / 'released').exists() and not (tmp_path / 'cancelled').exists()
+    finally:
+        job.kill()
