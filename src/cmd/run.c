@@ -309,6 +309,16 @@ static void forward_signal(void *arg, int signo)
         rg_session_signal(run->session, signo);
 }
 
+static void evict(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->ended)
+        rg_loop_stop(run->loop);
+    else
+        rg_session_evict(run->session);
+}
+
 static void kill_job(void *arg, int signo)
 {
     struct run *run = arg;
@@ -336,6 +346,7 @@ static void on_resumed(void *arg)
 
 static const struct rg_signals_ops signals_ops = {
     .forward = forward_signal,
+    .evict = evict,
     .kill = kill_job,
     .resize = send_size,
     .stopping = on_stopping,

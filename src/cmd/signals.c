@@ -12,6 +12,30 @@
 static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                                SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH };
 
+static void (*next_handler)(int signo);
+static volatile sig_atomic_t sent_by_root;
+
+/* The loop's own handler does not look at who has sent a signal. */
+static void note_sender(int signo, siginfo_t *info, void *context)
+{
+    (void) context;
+    sent_by_root = info->si_code <= 0 && info->si_uid == 0;
+    next_handler(signo);
+}
+
+static void watch_sender(int signo)
+{
+    struct sigaction action;
+
+    if (geteuid() == 0 || sigaction(signo, NULL, &action) < 0 || action.sa_flags & SA_SIGINFO ||
+        action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
+        return;
+    next_handler = action.sa_handler;
+    action.sa_flags |= SA_SIGINFO;
+    action.sa_sigaction = note_sender;
+    sigaction(signo, &action, NULL);
+}
+
 static void stop_self(void *arg)
 {
     struct rg_signals *signals = arg;
@@ -27,7 +51,10 @@ static void on_end_signal(struct rg_signals *signals, int signo)
         return;
     }
     signals->ending = true;
-    signals->ops->forward(signals->arg, signo);
+    if (signo == SIGTERM && sent_by_root)
+        signals->ops->evict(signals->arg);
+    else
+        signals->ops->forward(signals->arg, signo);
 }
 
 static void on_signal(void *arg, int signo)
@@ -70,6 +97,7 @@ void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
             continue;
         rg_signal_start(&signals->watch[i], loop, handled[i], on_signal, signals);
     }
+    watch_sender(SIGTERM);
 }
 
 void rg_signals_stop(struct rg_signals *signals)

@@ -15,6 +15,8 @@
 
 struct rg_signals_ops {
     void (*forward)(void *arg, int signo); /* to all ranks */
+    void (*evict)(void *arg);              /* the same for SIGTERM when root has sent it, to a
+                                            * process that is not root's */
     void (*kill)(void *arg, int signo);    /* the second SIGINT or SIGTERM: now */
     void (*resize)(void *arg);             /* the terminal's size changed */
     void (*stopping)(void *arg);           /* just before reigen stops, and */

@@ -59,8 +59,8 @@ struct rg_driver_ops {
     /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
     int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
-     * destroy. */
-    const char *(*stopping)(void *state);
+     * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
+    const char *(*stopping)(void *state, bool by_root);
     /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
     void (*stop)(void *state, int host);
     /* Free everything; agents that still run are ended, hard. No event follows. */

@@ -38,6 +38,11 @@ void session_broadcast(struct rg_session *session, enum rg_msg_type type, const 
     }
 }
 
+bool session_is_script(const struct rg_session *session)
+{
+    return session->o.plan->engine && session->o.job->engine == RG_ENGINE_SCRIPT;
+}
+
 void session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
 {
     va_list args;
@@ -194,6 +199,7 @@ static void give_verdict(void *arg)
         .own_exit_code = session->own_exit_code,
         .own_first = session->own_first,
         .own_is_signal = session->own_is_signal,
+        .script = session_is_script(session),
         .output_lost = session->output_lost,
     };
     rg_verdict_judge(&facts, session->cause, &verdict);
@@ -297,12 +303,26 @@ static void end_by_user(struct rg_session *session, int signo)
     session_set_cause(session, RG_EXIT_SIGNAL + signo, "reigen was told to stop: signal %d (%s)",
                       signo, strsignal(signo));
     /* An mpirun that was told to end may say 0, whatever became of its ranks. */
-    if (fresh && !(session->o.plan->engine && session->o.job->engine != RG_ENGINE_SCRIPT))
+    if (fresh && (!session->o.plan->engine || session_is_script(session)))
         session->own_is_signal = true;
     if (session->state < STATE_ENDING)
         end_by(session, signo, 0);
     else if (!session->killing)
         stop_ranks(session, signo);
+}
+
+void rg_session_evict(struct rg_session *session)
+{
+    const struct rg_driver_ops *driver = session->o.driver;
+    const char *why = driver->stopping && session->driver_state
+                          ? driver->stopping(session->driver_state, true) : NULL;
+
+    if (why && session->state != STATE_ENDED && !*session->own_cause) {
+        session_set_cause(session, RG_EXIT_PREEMPTED, "reigen was told to stop. %s", why);
+        session->own_first = session->own_first || session_failed_by(session, SIGTERM);
+        session->own_is_signal = session_is_script(session);
+    }
+    rg_session_signal(session, SIGTERM);
 }
 
 void rg_session_signal(struct rg_session *session, int signo)

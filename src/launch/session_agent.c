@@ -49,7 +49,7 @@ static void set_lost(struct session_host *host, const char *how)
     if (host->lost || host->bye)
         return;
     host->lost = true;
-    if (before && host->gone_err.exit_code)
+    if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
     session_set_cause(session, exit_code, "host %s: %s", name, how);
     session_set_phase(host, RG_PHASE_LOST, how);
@@ -152,9 +152,7 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
     return 0;
 }
 
-/* Whoever stops the agent often signals all processes of the host: ranks that died of the same
- * signal, and were heard of first, did not fail by themselves. */
-static bool failed_by(const struct rg_session *session, uint32_t signo)
+bool session_failed_by(const struct rg_session *session, uint32_t signo)
 {
     for (int i = 0; i < session->o.plan->nranks; i++) {
         const struct rg_fact *fact = &session->facts[i];
@@ -168,15 +166,17 @@ static bool failed_by(const struct rg_session *session, uint32_t signo)
 static void on_stopping(struct session_host *host, const struct rg_msg_signal *msg)
 {
     struct rg_session *session = host->session;
-    const char *(*stopping)(void *state) = session->o.driver->stopping;
+    const char *(*stopping)(void *state, bool by_root) = session->o.driver->stopping;
     bool known = *session->own_cause;
 
     session_set_cause(session, RG_EXIT_PREEMPTED,
                       "host %s: its agent was told to stop: signal %u%s%s",
                       session->o.plan->hosts[host->index].name, msg->signo, stopping ? ". " : "",
-                      stopping ? stopping(session->driver_state) : "");
-    if (!known && failed_by(session, msg->signo))
-        session->own_first = true;
+                      stopping ? stopping(session->driver_state, false) : "");
+    if (!known) {
+        session->own_first = session->own_first || session_failed_by(session, msg->signo);
+        session->own_is_signal = session_is_script(session);
+    }
     session_begin_end(session);
 }
 

@@ -139,6 +139,8 @@ struct rg_session {
 
 /* --- session.c -------------------------------------------------------------------------------- */
 
+/* What runs is a user's script, by which engines start the ranks. */
+bool session_is_script(const struct rg_session *session);
 /* Remember why the session itself ends the job, unless a reason is known already. */
 void session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
     rg_printf(3, 4);
@@ -189,6 +191,9 @@ void session_on_not_started(struct session_host *host, const struct rg_msg_not_s
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg);
 void session_on_note(struct session_host *host, const struct rg_msg_note *msg);
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
+/* Whoever stops an agent, or us, often signals all processes of the host: whether ranks that failed
+ * before we heard of that have just died of the same signal, and so did not fail by themselves. */
+bool session_failed_by(const struct rg_session *session, uint32_t signo);
 /* All ranks of a lost host that have not ended are lost. */
 void session_lose_ranks(struct session_host *host);
 /* Is rank one of this host's? Everything an agent says of a rank is checked by it. */

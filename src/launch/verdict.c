@@ -146,6 +146,12 @@ static void judge_own(struct rg_facts *facts, struct rg_verdict *verdict)
     verdict->cause = facts->own_cause;
 }
 
+static bool script_decides(const struct rg_facts *facts)
+{
+    return facts->own_is_signal && facts->script && facts->ranks[0].ended &&
+           facts->ranks[0].end.end == RG_END_EXIT;
+}
+
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict)
 {
@@ -155,7 +161,7 @@ void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
     ret_verdict->exit_code = 0;
     ret_verdict->cause = "";
     ret_verdict->first = NULL;
-    if (*facts->own_cause && (facts->own_first || !first)) {
+    if (*facts->own_cause && (facts->own_first || !first) && !script_decides(facts)) {
         judge_own(facts, ret_verdict);
     } else if (first || (first = find_any_failed(facts))) {
         rg_verdict_describe(first, cause, RG_CAUSE_MAX);

@@ -47,6 +47,8 @@ struct rg_facts {
     int own_exit_code;
     bool own_first;          /* the own cause came before any rank failed */
     bool own_is_signal;      /* it is a signal to reigen */
+    bool script;             /* the only rank is a script, which may handle that signal: then its
+                              * exit code counts */
     const char *output_lost; /* "" or why */
 };
 

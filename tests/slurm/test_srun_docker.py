@@ -236,13 +236,13 @@ def test_the_exit_code_is_the_scripts_where_srun_ends_at_the_first_failure(slurm
 
 
 def test_a_script_that_saves_on_sigterm_decides_the_exit_code(slurm):
-    script = write_script(slurm, 'trap "echo saved; exit 0" TERM; echo up\n'
+    script = write_script(slurm, 'trap "echo saved; exit 9" TERM; echo up\n'
                                  'while :; do sleep 0.1; done')
     job = start(slurm.head, srun_docker(script))
     assert job.stdout.readline() == 'up\n'
     slurm.ask('scancel', *map(str, slurm.squeue()))
     done = end(job)
-    assert done.returncode == 0 and 'saved' in done.stdout, done.stderr
+    assert done.returncode == 9 and 'saved' in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize('whom', ['srun', 'task 0'])

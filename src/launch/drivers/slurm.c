@@ -217,13 +217,20 @@ static void stop(void *state, int index)
         rg_timer_start(&host->timer, slurm->o.loop, GIVE_UP_MS, 0, give_up, host);
 }
 
-/* Its own word for it often comes later than the signal. */
-static const char *stopping(void *state)
+/* Its own word for it often comes later than the signal. What Slurm starts on a node has its name
+ * there; elsewhere a signal of root's is no doing of Slurm's. */
+static const char *stopping(void *state, bool by_root)
 {
     const struct slurm *slurm = state;
 
-    return *slurm->ending ? slurm->ending
-                          : "Slurm ends it: scancel, the job's time limit, or preemption";
+    if (by_root && !getenv("SLURMD_NODENAME"))
+        return NULL;
+    if (*slurm->ending)
+        return slurm->ending;
+    return slurm_contains(slurm->o.job) && !by_root
+               ? "Slurm ends it (scancel, the job's time limit, preemption, a node set down), or "
+                 "somebody has stopped its container"
+               : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
 }
 
 static void destroy(void *state)

@@ -164,9 +164,35 @@ static void rules_hold(void **state)
         check(&rules[i]);
 }
 
+static void a_script_that_handles_a_signal_decides(void **state)
+{
+    static const struct {
+        enum rg_end end;
+        int value, exit_code;
+    } ends[] = { { RG_END_EXIT, 0, 0 }, { RG_END_EXIT, 9, 9 }, { RG_END_SIGNAL, SIGTERM, 75 } };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(ends); i++) {
+        struct rg_fact fact = { .ended = true, .signalled = SIGTERM,
+                                .end = { .host = "h", .engine = "job.sh", .note = "",
+                                         .end = ends[i].end, .value = ends[i].value } };
+        struct rg_facts facts = { .ranks = &fact, .nranks = 1, .own_cause = "told to stop",
+                                  .own_exit_code = RG_EXIT_PREEMPTED, .own_first = true,
+                                  .own_is_signal = true, .script = true, .output_lost = "" };
+        struct rg_verdict verdict = { 0 };
+        char cause[RG_CAUSE_MAX];
+        rg_verdict_judge(&facts, cause, &verdict);
+        assert_int_equal(verdict.exit_code, ends[i].exit_code);
+        assert_int_equal(verdict.ok, ends[i].exit_code == 0);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(rules_hold) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_hold),
+        cmocka_unit_test(a_script_that_handles_a_signal_decides),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
