@@ -315,6 +315,19 @@ static bool keeper_is_gone(const struct rg_agent *agent)
            (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 
+/* Whoever kills all of a job's processes on the host, as Slurm does, does not reach those in a
+ * container: its end is ours to bring about. */
+static void on_keeper(void *arg, int events)
+{
+    struct rg_agent *agent = arg;
+
+    (void) events;
+    if (!keeper_is_gone(agent))
+        return;
+    agent->exit_code = EXIT_LEASE;
+    rg_agent_abandon(agent);
+}
+
 /* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
  * hand. The launcher decides what that means for the job. */
 static void on_signal(void *arg, int signo)
@@ -389,6 +402,9 @@ static int prepare(struct rg_agent *agent)
     rg_oom_init(&agent->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
     rg_agent_watch_children(agent);
     start_lease(agent, FIRST_LEASE_MS);
+    if (agent->boot.keeper_fd >= 0)
+        rg_io_start(&agent->keeper, agent->loop, agent->boot.keeper_fd, RG_IO_READ, on_keeper,
+                    agent);
     for (size_t i = 0; i < rg_array_len(signos); i++)
         rg_signal_start(&agent->signals[i], agent->loop, signos[i],
                         i < 3 ? on_signal : on_user_signal, agent);
@@ -412,6 +428,7 @@ static void finish(struct rg_agent *agent)
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
+    rg_io_stop(&agent->keeper);
     rg_timer_stop(&agent->lease_timer);
     rg_timer_stop(&agent->sweep_timer);
     rg_child_stop(&agent->child);

@@ -107,6 +107,7 @@ struct rg_agent {
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 
     struct rg_timer lease_timer;
+    struct rg_io keeper;       /* see boot.h */
     uint64_t lease_tick_ms, silent_ms; /* counted in ticks that we ourselves have lived through */
     bool paused;
 

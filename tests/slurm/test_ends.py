@@ -2,6 +2,7 @@
 """However a job ends, nothing of it stays: no process and no container on any node that is up."""
 import random
 import re
+import shlex
 import time
 
 import pytest
@@ -172,6 +173,20 @@ def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
         raise
 
 
+def test_a_cancelled_step_ends_the_job_in_its_containers(tracked):
+    """scancel of a step is SIGKILL for all that Slurm knows of it: containers are not among it."""
+    job = start(tracked.head, ways(tracked)['contained'])
+    try:
+        wait_up(job)
+        tracked.head.run(['scancel', *[s for s in tracked.steps() if s.endswith('.0')]])
+        seconds_until_gone(tracked.nodes)
+        done = end(job)
+        assert done.returncode == 75 and 'scancel' in done.stderr, (done.returncode, done.stderr)
+    except BaseException:
+        end_all(tracked, job)
+        raise
+
+
 def test_the_death_of_a_node_ends_the_job_on_the_others():
     with SlurmCluster(3) as cluster:
         job = start(cluster.head, on_slurm(allocation=('-N3', '-n3')))
@@ -239,6 +254,30 @@ def test_ranks_that_do_not_heed_the_end_have_their_grace_and_no_more(plain):
         assert end(job).returncode == 75
     except BaseException:
         end_all(plain, job)
+        raise
+
+
+def test_a_batch_job_that_is_cancelled_ends_with_the_code_for_that(plain):
+    """There the launcher itself gets Slurm's signal, here it alone; its ranks save, and end with
+    0."""
+    plain.head.write('batch.sh', '#!/bin/sh\nexec ' +
+                     shlex.join(map(str, on_slurm(command=SAVING)[3:])) + '\n', mode=0o755)
+    told = plain.head.run(['sbatch', '--parsable', '-N2', '-n2', '-o', 'cancelled', 'batch.sh'],
+                          check=True).stdout
+    out = plain.head.path('cancelled')
+
+    def says(text):
+        return out.exists() and out.read_text().count(text) >= 2
+    try:
+        wait_for(lambda: says('here'), 'ranks')
+        plain.ask('scancel', '--batch', '--signal=TERM', told.strip())
+        wait_for(lambda: not plain.squeue(), 'the end')
+        assert says('saved') and 'Slurm ends it' in out.read_text(), out.read_text()
+        shown = plain.ask('scontrol', 'show', 'job', '--oneliner', told.strip())
+        assert ' ExitCode=75:0 ' in shown, shown + out.read_text()
+        seconds_until_gone(plain.nodes)
+    except BaseException:
+        plain.cancel_all()
         raise
 
 

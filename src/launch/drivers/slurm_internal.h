@@ -48,6 +48,7 @@ struct slurm_host {
     bool said_ready;      /* it has an agent */
     bool linked;          /* the session has its link */
     bool ended;           /* its agent has ended */
+    bool killed;          /* by SIGKILL, which Slurm may have sent */
     bool stopped;         /* by us */
     bool gone;            /* the session knows, or is just about to */
     struct rg_preamble *preamble;
@@ -74,6 +75,7 @@ struct slurm_step {
     struct rg_preamble err_lines;
     bool sent_agents[SLURM_MACHINES], sent_boot, sent_kit;
     bool pausing;               /* srun waits for resources, and said so */
+    bool orphaned;              /* its srun was killed, and its tasks go on without it */
     int force;                  /* how far we have gone to end it */
 };
 
@@ -105,6 +107,7 @@ struct slurm {
     bool has_nofile;
     struct rg_strv notes;       /* that were shown */
     char ending[256];           /* why Slurm ends the job, when it said so */
+    int ending_code;            /* what we end with then */
 };
 
 /* --- slurm.c ---------------------------------------------------------------------------------- */

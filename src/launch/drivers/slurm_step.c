@@ -18,6 +18,7 @@
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
 #define CWD_MAX 1023
+#define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
 #define LAST_LINES_MS 2000   /* after srun's end, for others to close its standard output */
 
 static void force(void *arg);
@@ -62,9 +63,9 @@ static void close_streams(struct slurm_step *step)
 }
 
 /* Whatever becomes of it, it is not waited for. */
-static void cancel(const struct slurm_step *step)
+static void cancel(const struct slurm_step *step, const char *signal)
 {
-    char *argv[] = { (char *) "scancel", (char *) "--signal=KILL", (char *) step->step_id, NULL };
+    char *argv[] = { (char *) "scancel", (char *) signal, (char *) step->step_id, NULL };
     const struct rg_spawn spawn = { .argv = argv, .envp = step->slurm->env.v, .fds = { -1, -1, -1 },
                                     .new_session = true };
     pid_t pid;
@@ -81,7 +82,7 @@ void slurm_step_end(struct slurm_step *step)
     case 0: close_input(step); break;
     case 1: kill(step->pid, SIGTERM); break; /* srun kills its tasks, and waits for their end */
     default:
-        cancel(step);
+        cancel(step, "--signal=KILL");
         kill(step->pid, SIGKILL);
         return;
     }
@@ -133,19 +134,20 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
     char said[RG_PREAMBLE_NOISE_MAX + 1], line[RG_PREAMBLE_NOISE_MAX + 1];
     const char *remedy = "", *colon = "";
 
+    if (*step->slurm->ending && (!host->err.errnum || host->killed))
+        rg_error_set_exit(&host->err, ECHILD, step->slurm->ending_code, "%s", step->slurm->ending);
     if (host->err.errnum)
         return;
+    /* Of a step that ran, only what it calls an error tells of its end. */
     if (!find_said(step, host->name, line, sizeof(line)) &&
         !find_said(step, "srun: ", line, sizeof(line)))
-        rg_preamble_quote(&step->err_lines, line, sizeof(line));
+        rg_preamble_quote(&step->err_lines, line, host->linked ? 1 : sizeof(line));
     rg_preamble_quote(host->preamble, said, sizeof(said));
     for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
         if (strstr(line, known[i].pattern))
             remedy = known[i].remedy, colon = ": ";
     }
-    if (*step->slurm->ending)
-        rg_error_set(&host->err, ECHILD, "%s", step->slurm->ending);
-    else if (host->linked)
+    if (host->linked)
         rg_error_set(&host->err, ECHILD, "its step of srun is over (%s)%s%s", how,
                      *line ? ": " : "", line);
     else
@@ -169,8 +171,7 @@ static void process_ended(void *arg, pid_t pid, int status)
     rg_status_text(status, how, sizeof(how));
     snprintf(text, sizeof(text), "srun: %s%s", how, step->force ? ", ended by reigen" : "");
     step->pid = 0;
-    if (WIFSIGNALED(status) && !step->force) /* its tasks go on without it */
-        cancel(step);
+    step->orphaned = WIFSIGNALED(status) && !step->force;
     for (int at = 0; (host = next_host(step, &at));) {
         if (host->gone)
             continue;
@@ -329,6 +330,14 @@ static void take_at(struct slurm_step *step, int task, const char *text)
     }
 }
 
+static void was_killed(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    explain(host->step, host, "");
+    slurm_host_gone(host);
+}
+
 /* "end STATUS", of a shell: 128 + n for a signal. */
 static void take_end(struct slurm_host *host, const char *text)
 {
@@ -345,7 +354,11 @@ static void take_end(struct slurm_host *host, const char *text)
     if (!host->err.errnum)
         rg_error_set_exit(&host->err, ECHILD, host->linked ? 0 : RG_EXIT_UNAVAILABLE,
                           "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
-    slurm_host_gone(host);
+    host->killed = code == 128 + SIGKILL;
+    if (host->killed)
+        rg_timer_start(&host->timer, host->slurm->o.loop, KILLER_MS, 0, was_killed, host);
+    else
+        slurm_host_gone(host);
 }
 
 static void take_line(struct slurm_step *step, struct slurm_host *host,
@@ -446,18 +459,21 @@ static void take_ending(struct slurm_step *step, const char *text)
 {
     static const struct {
         const char *needle, *why;
+        int exit_code;
     } endings[] = {
-        { "DUE TO TIME LIMIT", "the job's time limit is reached" },
-        { "DUE TO PREEMPTION", "the job is preempted by another one" },
-        { "DUE TO NODE FAILURE", "a node of the job has failed" },
-        { "DUE TO JOB REQUEUE", "the job goes back into the queue" },
-        { "CANCELLED AT", "the job or its step was cancelled (scancel)" },
+        { "DUE TO TIME LIMIT", "the job's time limit is reached", RG_EXIT_PREEMPTED },
+        { "DUE TO PREEMPTION", "the job is preempted by another one", RG_EXIT_PREEMPTED },
+        { "DUE TO NODE FAILURE", "a node of the job has failed", RG_EXIT_HOST_LOST },
+        { "DUE TO JOB REQUEUE", "the job goes back into the queue", RG_EXIT_PREEMPTED },
+        { "CANCELLED AT", "the job or its step was cancelled (scancel)", RG_EXIT_PREEMPTED },
     };
 
     for (size_t i = 0; i < rg_array_len(endings) && !*step->slurm->ending && !step->force; i++) {
-        if (strstr(text, "***") && strstr(text, endings[i].needle))
-            snprintf(step->slurm->ending, sizeof(step->slurm->ending), "Slurm ends it: %s",
-                     endings[i].why);
+        if (!strstr(text, "***") || !strstr(text, endings[i].needle))
+            continue;
+        snprintf(step->slurm->ending, sizeof(step->slurm->ending), "Slurm ends it: %s",
+                 endings[i].why);
+        step->slurm->ending_code = endings[i].exit_code;
     }
 }
 
@@ -640,9 +656,12 @@ void slurm_step_fini(struct slurm_step *step)
     rg_timer_stop(&step->timer);
     if (step->pid) {
         if (step->force)
-            cancel(step);
+            cancel(step, "--signal=KILL");
         kill(step->pid, SIGTERM);
     }
+    /* Agents have lost their links by now, and clear up: that is not to be cut short. */
+    if (step->orphaned)
+        cancel(step, "--signal=TERM");
     step->pid = 0;
     if (step->slurm) {
         close_streams(step);
