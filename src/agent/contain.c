@@ -487,7 +487,8 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         r = pull(&run, err);
 
     for (int attempt = 0; r == 0 && !run.gone; attempt++) {
-        rg_contain_say("phase creating %s from %s", contain->name, contain->container.image);
+        rg_contain_say("phase creating %s from %s by %s", contain->name, contain->container.image,
+                       candidate->ops->name);
         r = run_once(&run, err);
         *ret_linked = run.linked;
         if (r != -ENODATA)

@@ -45,12 +45,25 @@ static int read_bare_step(const struct rg_strv *env, struct rg_slurm_allocation 
     return rc < 0 ? rc : rg_slurm_allocation_read(&bare, RG_SLURM_STEP, ret_step, NULL);
 }
 
-static int be_other_task(const struct rg_strv *env)
+/* Whether the job has a container on this node. A list that is broken is task 0's to tell. */
+static bool is_used(const struct rg_srundocker *s, const char *node)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+
+    if (!s->nodelist || !node || rg_slurm_nodes("--nodelist", s->nodelist, &names, NULL) < 0)
+        return true;
+    for (size_t i = 0; i < names.count; i++)
+        if (strcmp(names.v[i], node) == 0)
+            return true;
+    return false;
+}
+
+static int be_other_task(const struct rg_srundocker *s, const struct rg_strv *env)
 {
     RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation step = { 0 };
 
     if (read_bare_step(env, &step) == 0)
-        rg_task_wait(&step);
+        rg_task_wait(&step, is_used(s, step.node) ? s->start_timeout_ms : 0);
     return 0;
 }
 
@@ -125,7 +138,7 @@ int rg_cmd_srun_docker(int argc, char **argv)
     if (s.help)
         return is_other_task(&env) ? 0 : rg_script_help(COMMAND);
     if (is_other_task(&env))
-        return be_other_task(&env);
+        return be_other_task(&s, &env);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
         return give_up(&err, &env);
     return run_job(&s, &env, &step, open[0]);

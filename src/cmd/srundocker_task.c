@@ -16,7 +16,7 @@
 
 #define POLL_FIRST_MS 20
 #define POLL_MS 200
-#define START_MS (RG_START_TIMEOUT_MS + 30000) /* until the job has agents, or has failed */
+#define START_MS 30000       /* from when the job must have agents until it has failed */
 #define END_MS 3000          /* from an agent's end until task 0 has seen to its own */
 #define RELEASE_MS 15000     /* for a step to be started and to end */
 #define RELEASE_SIGNAL SIGURG /* where no step can be started, or a name is a stranger's */
@@ -152,14 +152,15 @@ static void look(struct waiting *w, int timeout_ms)
         w->input_open = drain(0);
 }
 
-void rg_task_wait(const struct rg_slurm_allocation *step)
+void rg_task_wait(const struct rg_slurm_allocation *step, uint64_t start_timeout_ms)
 {
-    struct waiting w = { step, -1, -1, false, true, 0 };
+    struct waiting w = { step, -1, -1, false, true, UINT64_MAX };
     int ms = POLL_FIRST_MS;
 
     set_signals();
     w.box_fd = open_box(step);
-    set_end(&w, START_MS);
+    if (start_timeout_ms)
+        set_end(&w, start_timeout_ms + START_MS);
     while (!released && (w.box_fd < 0 || !was_called(w.box_fd)) &&
            (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
         if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)

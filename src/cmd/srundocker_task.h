@@ -28,8 +28,11 @@
 
 #define RG_TASK_RELEASE "--reigen-release" /* the word after which a step's tasks call others */
 
-/* Wait for the end of the job that task 0 runs. Standard input is read and dropped. */
-void rg_task_wait(const struct rg_slurm_allocation *step);
+/* Wait for the end of the job that task 0 runs. Standard input is read and dropped.
+ * start_timeout_ms: when the job must have an agent on this node; one that does not come means that
+ * task 0 is gone. 0: it is to have none here; then there is nothing to be seen, and to end early
+ * may be taken for the step's end (srun --wait). */
+void rg_task_wait(const struct rg_slurm_allocation *step, uint64_t start_timeout_ms);
 
 /* Tell all other tasks of the step that the job has ended. Returns when they know, or cannot be told.
  * patience_ms: how long to wait for tasks that are not there; Slurm may still be starting them. */

@@ -189,6 +189,19 @@ APPLY(runtime)
                         what, value);
 }
 
+APPLY(start_timeout)
+{
+    uint64_t ms;
+    int rc = rg_parse_duration_ms(what, value, &ms, err);
+
+    if (rc == 0 && !ms)
+        rc = rg_error_set(err, EINVAL, "%s %s: nothing starts in no time; give for example 1h",
+                          what, value);
+    if (rc == 0)
+        s->start_timeout_ms = ms;
+    return rc;
+}
+
 static const struct rg_srundocker_option options[] = {
     { "container", "IMAGE", false, NULL, "The image. Required.", apply_container },
     { "script", "FILE", false, "@file",
@@ -225,6 +238,9 @@ static const struct rg_srundocker_option options[] = {
     { "container-runtime", "RUNTIME", false, "docker podman apptainer singularity enroot none",
       "What makes the containers: docker, podman, apptainer, singularity, enroot, or none for no "
       "containers. The default is the first of them that a node has.", apply_runtime },
+    { "start-timeout", "TIME", false, NULL,
+      "Give up when the containers have not started by then; a node that lacks the image fetches it "
+      "first. 90, 10m or 2h; the default is 30m.", apply_start_timeout },
     { "script_help", NULL, false, NULL, "Run the script with --help.", apply_script_help },
     { "help", NULL, false, NULL, "Print this.", apply_help },
 };
@@ -237,7 +253,7 @@ const struct rg_srundocker_option *rg_srundocker_options(size_t *ret_count)
 
 void rg_srundocker_init(struct rg_srundocker *s)
 {
-    *s = (struct rg_srundocker){ 0 };
+    *s = (struct rg_srundocker){ .start_timeout_ms = RG_SRUNDOCKER_START_MS };
 }
 
 void rg_srundocker_fini(struct rg_srundocker *s)

@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -25,6 +26,7 @@
 #include "spec/slurm.h"
 
 #define RG_SRUNDOCKER_SSHD_PORT 12345
+#define RG_SRUNDOCKER_START_MS (30u * 60 * 1000) /* nodes may have to fetch a large image */
 /* The script's line says so, "reigen: host HOST: " before it and the port behind it, and ends with
  * 69, when it could not begin. */
 #define RG_SRUNDOCKER_SSHD_FAILED "sshd does not listen on port"
@@ -40,6 +42,7 @@ struct rg_srundocker {
     char *sshconfigdir;
     int sshdport;
     int slots_per_node;
+    uint64_t start_timeout_ms;
     bool privileged, ibdevices, script_help, help;
     struct rg_strv devices; /* --ibdevices=THESE */
     struct rg_strv datamnts, dockopts, envlist;

@@ -350,6 +350,7 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     int rc = find_script(s, job, err);
 
     job->engine = RG_ENGINE_SCRIPT;
+    job->start_timeout_ms = s->start_timeout_ms;
     rc = rc < 0 ? rc : copy(&job->title, s->script, err); /* not the shell that runs it */
     /* By this the step's other tasks see the job's agents come and go. */
     job->slurm.announce = rg_strf("reigen-slurm-%s-%s", step->job_id, step->step_id);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thirteen ways in which the srun_docker.sh that this replaces went wrong: one test each."""
+import os
 import re
 import signal
 import time
@@ -61,6 +62,21 @@ def test_3_a_node_whose_container_does_not_start_ends_the_job(slurm, why):
             node.docker('rm', 'taken')
     assert done.returncode != 0 and 'here' not in done.stdout
     assert 'node2' in done.stderr and time.monotonic() - since < 30, done.stderr
+
+
+def test_3_a_node_whose_docker_hangs_ends_the_job_when_it_must_have_started(slurm):
+    node, script = slurm[2], write_script(slurm, 'echo here')
+    node.dockerd.send_signal(signal.SIGSTOP)
+    try:
+        done = run(slurm, script, '--start-timeout=2', srun=('-N2', '-w', 'node1,node2'))
+    finally:
+        node.dockerd.send_signal(signal.SIGCONT)
+        os.kill(node.dockerd.pid, signal.SIGCONT)  # nsenter stops with its child
+    assert done.returncode == 124 and 'here' not in done.stdout, done.stdout
+    told = [line for line in done.stderr.splitlines() if '--start-timeout' in line]
+    assert len(told) == 1 and re.search('node2 .*by docker', told[0]), done.stderr
+    assert 'node1' not in told[0]
+    seconds_until_gone(slurm.nodes)
 
 
 def test_4_two_jobs_of_one_user_share_the_nodes(slurm):

@@ -149,6 +149,8 @@ static void what_cannot_be_meant_is_refused_with_a_remedy(void **state)
         { { "x", "--ibdevices=mlx5_0" }, "is not a device" },
         { { "x", "--dockname=a b" }, "is not a name" },
         { { "x", "--privileged=yes" }, "--privileged takes no value" },
+        { { "x", "--start-timeout=soon" }, "--start-timeout soon" },
+        { { "x", "--start-timeout=0" }, "give for example 1h" },
         { { "x", "--container-runtime=dokcer" }, "give docker, podman" },
     };
 
@@ -427,6 +429,18 @@ static void values_that_scripts_leave_empty_say_nothing(void **state)
     assert_false(rg_srundocker_has_sshd(&s));
 }
 
+static void starting_may_take_as_long_as_fetching_an_image_does(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(FILL(f, "--script=job.sh"), 0);
+    assert_int_equal(f->request.job.start_timeout_ms, 1800000);
+    rg_request_fini(&f->request);
+    rg_request_init(&f->request);
+    assert_int_equal(FILL(f, "--script=job.sh", "--start-timeout=2h"), 0);
+    assert_int_equal(f->request.job.start_timeout_ms, 7200000);
+}
+
 static void more_tasks_than_one_on_a_node_are_remarked(void **state)
 {
     struct fixture *f = *state;
@@ -462,6 +476,7 @@ int main(void)
         JOB_TEST(a_slip_in_an_option_s_name_is_remarked),
         JOB_TEST(no_slip_is_looked_for_behind_dashes),
         cmocka_unit_test(values_that_scripts_leave_empty_say_nothing),
+        JOB_TEST(starting_may_take_as_long_as_fetching_an_image_does),
         JOB_TEST(more_tasks_than_one_on_a_node_are_remarked),
     };
 
