@@ -154,7 +154,7 @@ static size_t describe(const char *text, size_t length, int errnum, char *buf, s
     if (colon)
         *colon = '\0';
     const char *shown = rg_dial_expand(host, value, sizeof(value));
-    return (size_t) snprintf(buf, nbytes, "%s:%s (%s)", *shown ? shown : host,
+    return (size_t) snprintf(buf, nbytes, "%s%s%s (%s)", *shown ? shown : host, colon ? ":" : "",
                              colon ? colon + 1 : "", strerror(errnum));
 }
 
