@@ -14,6 +14,7 @@
 #include "base/cpus.h"
 #include "base/fd.h"
 #include "base/spawn.h"
+#include "base/time.h"
 #include "cmd/commands.h"
 #include "cmd/dryrun.h"
 #include "cmd/exit.h"
@@ -25,6 +26,7 @@
 #define FILE_MAX (4 << 20)
 #define ID_MAX 128
 #define GROUPS_MAX 1024
+#define GRACE_S 10 /* as docker stop */
 #define EXIT_UNAVAILABLE 69
 #define EXIT_CONTAINER 125
 
@@ -143,40 +145,59 @@ static void block_signals(sigset_t *set)
     sigprocmask(SIG_BLOCK, set, NULL);
 }
 
-/* Wait for a child; what we are told, it is told. What a terminal sends, it has itself, and decides
- * what comes of it. ret_signal gets the last signal that we were told. Returns the exit code. */
-static int wait_child(pid_t pid, const sigset_t *set, int *ret_signal)
+struct docker {
+    sigset_t set;
+    int signal; /* that was to end us */
+};
+
+/* How a command of docker's takes our signals. */
+enum how {
+    SESSION, /* in the foreground: what a terminal sends it has itself, and decides what comes of
+                it; what we are told it is told */
+    FETCH,   /* may take long, and be ended at any time */
+    PATIENT, /* is over soon, and would leave a half thing behind: it is not told */
+};
+
+/* Wait for a child. docker->signal gets the last signal that was for us. Where the child, or a
+ * container, does not heed one, it is not waited for much longer. Returns the exit code. */
+static int wait_child(struct docker *docker, pid_t pid, enum how how)
 {
+    bool killed = false;
+    uint64_t end = UINT64_MAX;
     siginfo_t info;
     int status;
 
     for (;;) {
         pid_t done = waitpid(pid, &status, WNOHANG);
         if (done == pid)
-            return rg_status_code(status);
+            return killed ? 128 + docker->signal : rg_status_code(status);
         if (done < 0 && errno != EINTR)
             return EXIT_CONTAINER;
-        int signo = sigwaitinfo(set, &info);
-        if (signo <= 0 || signo == SIGCHLD)
+        uint64_t now = rg_now_ns();
+        if (now >= end) {
+            killed = kill(pid, SIGKILL) == 0;
+            end = UINT64_MAX;
+        }
+        struct timespec left = { .tv_sec = (time_t) ((end - now) / 1000000000 + 1) };
+        int signo = end == UINT64_MAX ? sigwaitinfo(&docker->set, &info)
+                                      : sigtimedwait(&docker->set, &info, &left);
+        if (signo <= 0 || signo == SIGCHLD || (how == SESSION && info.si_code > 0))
             continue;
-        if (info.si_code > 0)
-            continue;
-        *ret_signal = signo;
-        kill(pid, signo);
+        docker->signal = signo;
+        if (how != PATIENT)
+            kill(pid, signo);
+        if (!killed && end == UINT64_MAX)
+            end = rg_now_ns() + GRACE_S * 1000000000ull;
     }
 }
 
-struct docker {
-    sigset_t set;
-    int signal; /* that was to end us */
-};
-
-/* Run one command of docker's; out: where its standard output goes, -1: nowhere. The exit code, or
- * -errno with err when there is no docker. */
-static int run_docker(struct docker *docker, char *const *argv, int in, int out, int errors,
+/* Run one command of docker's with these for its 0, 1 and 2; -1: nowhere. The exit code, or -errno
+ * with err when there is no docker. */
+static int run_docker(struct docker *docker, char *const *argv, enum how how, const int fds[3],
                       struct rg_error *err)
 {
-    struct rg_spawn spec = { .argv = argv, .fds = { in, out, errors } };
+    struct rg_spawn spec = { .argv = argv, .fds = { fds[0], fds[1], fds[2] },
+                             .new_session = how != SESSION };
     pid_t pid;
 
     int rc = rg_spawn(&spec, &pid, err);
@@ -184,7 +205,13 @@ static int run_docker(struct docker *docker, char *const *argv, int in, int out,
         return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
                                  WHAT ": docker is not in PATH here; install it, or run on a host "
                                  "that has it");
-    return rc < 0 ? rc : wait_child(pid, &docker->set, &docker->signal);
+    return rc < 0 ? rc : wait_child(docker, pid, how);
+}
+
+/* One that is over soon, and of which only the exit code counts. */
+static int try_docker(struct docker *docker, char *const *argv)
+{
+    return run_docker(docker, argv, PATIENT, (const int[]){ -1, -1, -1 }, NULL);
 }
 
 /* Run one command of docker's for the line that it prints, cut at ID_MAX. As run_docker. */
@@ -198,7 +225,7 @@ static int ask_docker(struct docker *docker, char *const *argv, int errors, char
     rg_autoclose int in = ends[0];
     rg_autoclose int out = ends[1];
     /* It is short, and waits in the pipe until docker is done. */
-    int rc = run_docker(docker, argv, -1, out, errors, err);
+    int rc = run_docker(docker, argv, PATIENT, (const int[]){ -1, out, errors }, err);
     if (rc < 0)
         return rc;
     close(rg_steal_fd(&out));
@@ -206,6 +233,13 @@ static int ask_docker(struct docker *docker, char *const *argv, int errors, char
     ret_line[n > 0 ? n : 0] = '\0';
     ret_line[strcspn(ret_line, "\n")] = '\0';
     return rc;
+}
+
+static bool has_image(struct docker *docker, const char *image)
+{
+    char *argv[] = { "docker", "image", "inspect", "--format", "{{.Id}}", (char *) image, NULL };
+
+    return try_docker(docker, argv) == 0;
 }
 
 /* Why docker created nothing, as far as it can be asked. */
@@ -216,21 +250,19 @@ static int explain(struct docker *docker, const struct rg_rundock *dock,
                                             : rg_strf("%s_dock", host->user);
     char *server[] = { "docker", "version", "--format", "{{.Server.Version}}", NULL };
     char *taken[] = { "docker", "container", "inspect", "--format", "{{.Id}}", name, NULL };
-    char *image[] = { "docker", "image", "inspect", "--format", "{{.Id}}",
-                      (char *) dock->container, NULL };
 
     if (!name)
         return no_memory(err);
-    if (run_docker(docker, server, -1, -1, -1, NULL) != 0)
+    if (try_docker(docker, server) != 0)
         return rg_error_set_exit(err, EIO, EXIT_UNAVAILABLE,
                                  WHAT ": Docker cannot be used here; its message is above: start "
                                  "its daemon (systemctl start docker), or have yourself added to "
                                  "the group docker");
-    if (run_docker(docker, taken, -1, -1, -1, NULL) == 0)
+    if (try_docker(docker, taken) == 0)
         return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
                                  WHAT ": there is a container %s already: remove it (docker rm -f "
                                  "%s), or give another --dockname", name, name);
-    if (run_docker(docker, image, -1, -1, -1, NULL) != 0)
+    if (!has_image(docker, dock->container))
         return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
                                  WHAT ": --container=%s: the image is not on this computer, and "
                                  "could not be fetched: check its name, or load it",
@@ -239,13 +271,17 @@ static int explain(struct docker *docker, const struct rg_rundock *dock,
                              WHAT ": docker create ended with %d; its message is above", code);
 }
 
-/* docker create: its image is pulled, with docker's own messages; the id. */
+/* docker pull, where that is needed, with docker's own messages; then docker create: the id. */
 static int create(struct docker *docker, const struct rg_rundock *dock,
                   const struct rg_rundock_host *host, char *const *argv, char *ret_id,
                   struct rg_error *err)
 {
-    int rc = ask_docker(docker, argv, 2, ret_id, err);
+    char *pull[] = { "docker", "pull", (char *) dock->container, NULL };
+    int rc = has_image(docker, dock->container) || docker->signal
+                 ? 0 : run_docker(docker, pull, FETCH, (const int[]){ -1, 2, 2 }, err);
 
+    if (rc == 0 && !docker->signal)
+        rc = ask_docker(docker, argv, 2, ret_id, err);
     ret_id[strspn(ret_id, "0123456789abcdef")] = '\0';
     if (rc < 0 || (rc == 0 && *ret_id) || docker->signal)
         return rc < 0 ? rc : 0;
@@ -256,7 +292,7 @@ static int copy(struct docker *docker, const char *from, const char *to)
 {
     char *argv[] = { "docker", "cp", (char *) from, (char *) to, NULL };
 
-    return run_docker(docker, argv, -1, -1, -1, NULL);
+    return try_docker(docker, argv);
 }
 
 static int write_text(const char *path, const char *text, struct rg_error *err)
@@ -349,7 +385,7 @@ static void remove_container(struct docker *docker, const char *id)
 {
     char *argv[] = { "docker", "rm", "-f", "-v", (char *) id, NULL };
 
-    run_docker(docker, argv, -1, -1, -1, NULL);
+    try_docker(docker, argv);
 }
 
 /* docker start says the same of a command that ends with 1 as of one that it could not start. The
@@ -380,10 +416,10 @@ static int run_container(struct docker *docker, const struct rg_rundock *dock,
     rg_autostrv struct rg_strv session = RG_STRV_INIT;
 
     if (dock->noninteractive) {
-        int code = run_docker(docker, attached, 0, 1, 2, err);
+        int code = run_docker(docker, attached, SESSION, (const int[]){ 0, 1, 2 }, err);
         return code <= 0 ? code : judge_start(docker, id, code, err);
     }
-    int rc = run_docker(docker, detached, -1, -1, 2, err);
+    int rc = run_docker(docker, detached, PATIENT, (const int[]){ -1, -1, 2 }, err);
     if (rc > 0)
         return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
                                  WHAT ": docker start ended with %d; its message is above", rc);
@@ -391,7 +427,7 @@ static int run_container(struct docker *docker, const struct rg_rundock *dock,
         return rc;
     if (rg_rundock_session(dock, host, id, &session) < 0)
         return no_memory(err);
-    return run_docker(docker, session.v, 0, 1, 2, err);
+    return run_docker(docker, session.v, SESSION, (const int[]){ 0, 1, 2 }, err);
 }
 
 /* Whether the container is to know who the caller is; every image knows root. */

@@ -204,10 +204,12 @@ def test_sshconfig_names_what_is_wrong(tmp_path, words, text):
 GPUS = ('NV_GPU', 'NVIDIA_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES', 'SLURM_JOB_GPUS',
         'SLURM_STEP_GPUS')
 DOCKER = '''#!/bin/bash
-# What it was told, one line each; create gives an id, cp what the image has.
-printf '%s|' "$@" >>$LOG; echo >>$LOG
+# What it was told, one line each but for the question for the image; create gives an id, cp what
+# the image has.
+test "$1" = image || { printf '%s|' "$@"; echo; } >>$LOG
 case $1 in
-create) test -z "$FAIL" && echo 0123456789abcdef || { echo "docker says" >&2; exit 1; } ;;
+pull) echo "docker says" >&2; $PULL ;;
+create) eval "$CREATE"; test -z "$FAIL" && echo 0123456789abcdef || { echo "docker says" >&2; exit 1; } ;;
 version) test "$FAIL" != daemon ;;
 container) test "$FAIL" = name || test -n "$STATE" && echo "$STATE" ;;
 image) test "$FAIL" != image ;;
@@ -232,7 +234,7 @@ def docker(tmp_path):
     (tmp_path / 'bin/run_dock_asuser.sh').symlink_to(REIGEN)
     env = {'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'LOG': tmp_path / 'log', 'START': 'exit 5',
            'KEEP': tmp_path / 'keep', 'TMPDIR': tmp_path / 'tmp', 'HOME': tmp_path, 'FAIL': '',
-           'STATE': ''}
+           'STATE': '', 'CREATE': 'true', 'PULL': 'exit 1'}
 
     def start(*words, **more):
         return subprocess.Popen(
@@ -338,13 +340,40 @@ def test_a_privileged_container_may_lock_memory(docker):
     assert '--ulimit=memlock=-1' not in created(docker)
 
 
+def wait_for_line(job, lines, *words):
+    deadline = time.monotonic() + 30
+    while not any(line[:len(words)] == list(words) for line in lines()):
+        assert time.monotonic() < deadline and job.poll() is None
+        time.sleep(0.05)
+
+
+def test_a_signal_while_docker_creates_leaves_no_container(docker):
+    start, lines, folder = docker
+    os.mkfifo(folder / 'go')
+    job = start('--container=IMG', CREATE=f'read line <{folder}/go')
+    wait_for_line(job, lines, 'create')
+    job.send_signal(signal.SIGTERM)
+    # The signal is pending or was taken; what docker creates now must not stay.
+    with open(folder / 'go', 'w', encoding='ascii') as go:
+        go.write('\n')
+    done = end(job)
+    assert done.returncode == 143 and [line[0] for line in lines()] == ['create', 'rm'], (done,
+                                                                                       lines())
+
+
+def test_a_signal_while_docker_fetches_the_image_ends_that(docker):
+    start, lines, _ = docker
+    job = start('--container=IMG', FAIL='image', PULL='exec sleep 60')
+    wait_for_line(job, lines, 'pull')
+    job.send_signal(signal.SIGINT)
+    done = end(job)
+    assert done.returncode == 130 and [line[0] for line in lines()] == ['pull'], (done, lines())
+
+
 def test_sigterm_reaches_the_command_and_the_container_is_removed(docker):
     start, lines, _ = docker
     job = start('--container=IMG', '--noninteractive', START='exec sleep 60')
-    deadline = time.monotonic() + 30
-    while not any(line[:2] == ['start', '--attach'] for line in lines()):
-        assert time.monotonic() < deadline and job.poll() is None
-        time.sleep(0.05)
+    wait_for_line(job, lines, 'start', '--attach')
     job.send_signal(signal.SIGTERM)
     done = end(job)
     assert done.returncode in (9, 143) and lines()[-1][0] == 'rm', (done, lines())
@@ -361,7 +390,7 @@ def test_docker_that_fails_is_named_and_nobody_elses_container_is_touched(docker
     start, lines, _ = docker
     done = end(start('--container=IMG', FAIL=cause))
     assert done.returncode == code and 'docker says' in done.stderr and text in done.stderr, done
-    assert {line[0] for line in lines()} <= {'create', 'version', 'container', 'image'}
+    assert {line[0] for line in lines()} <= {'create', 'version', 'container', 'pull'}
 
 
 @pytest.mark.parametrize('state, code', [
