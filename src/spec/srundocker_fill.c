@@ -43,6 +43,8 @@ static int judge_script(const char *path, const struct stat *st, struct rg_error
 {
     if (S_ISDIR(st->st_mode))
         return rg_error_set(err, EISDIR, "--script=%s: this is a directory; name a file", path);
+    if (!S_ISREG(st->st_mode))
+        return rg_error_set(err, EINVAL, "--script=%s: this is no file, but a device or pipe", path);
     if (access(path, X_OK) < 0)
         return rg_error_set(err, EACCES, "--script=%s: not executable; try: chmod +x %s", path,
                             path);
@@ -294,6 +296,39 @@ static int fill_container(const struct rg_srundocker *s, struct rg_request *requ
     return rc;
 }
 
+/* Whether path is dir, or lies in it. */
+static bool lies_in(const char *path, const char *dir)
+{
+    size_t n = dir ? strlen(dir) : 0;
+
+    while (n > 0 && dir[n - 1] == '/')
+        n--;
+    return dir && *dir == '/' && strncmp(path, dir, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
+/* A script that is on the node, but not where its container shows the node's files. What any image
+ * has at the same path is not meant. */
+static int remark_hidden_script(const struct rg_srundocker *s, const struct rg_strv *env,
+                                struct rg_request *request)
+{
+    static const char *const images[] = { "/bin", "/sbin", "/usr" };
+    char cwd[PATH_MAX];
+    bool shown = *s->script != '/' || access(s->script, F_OK) < 0 || !s->container ||
+                 lies_in(s->script, rg_env_get(env, "HOME")) ||
+                 lies_in(s->script, getcwd(cwd, sizeof cwd));
+
+    for (size_t i = 0; i < s->datamnts.count && !shown; i++)
+        shown = lies_in(s->script, s->datamnts.v[i]);
+    for (size_t i = 0; i < rg_array_len(images) && !shown; i++)
+        shown = lies_in(s->script, images[i]);
+    if (shown || s->dockopts.count) /* -v may be among them */
+        return 0;
+    return rg_strv_addf(&request->notes,
+                        "--script=%s is neither in your home nor in the current directory, which "
+                        "containers show; if it is not the image's own, add --datamnts=%.*s",
+                        s->script, (int) (strrchr(s->script, '/') - s->script), s->script);
+}
+
 /* --- its environment ------------------------------------------------------------------------- */
 
 /* What a script may want to know of its job. Not what is each task's own: an MPI or a training
@@ -359,7 +394,8 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
     rc = rc < 0 ? rc : fill_container(s, request, err);
-    if (rc == 0 && (fill_env(s, env, request) < 0 || add_notes(s, step, request) < 0))
+    if (rc == 0 && (fill_env(s, env, request) < 0 || add_notes(s, step, request) < 0 ||
+                    remark_hidden_script(s, env, request) < 0))
         rc = no_memory(err);
     rc = rc < 0 ? rc : rg_request_settle_container(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);

@@ -305,6 +305,32 @@ static void a_program_of_the_image_need_not_be_here(void **state)
     CHECK_LIST(&f->request.job.command, "/opt/only/in/the/image", "--net");
 }
 
+static void a_script_that_no_container_shows_is_remarked(void **state)
+{
+    struct fixture *f = *state;
+    rg_autofree char *path = rg_strf("--script=%s/job.sh", f->dir);
+    rg_autofree char *mount = rg_strf("--datamnts=/srv,%s/", f->dir);
+    const struct {
+        const char *cwd, *words[5];
+        bool remarked;
+    } cases[] = {
+        { "/proc", { "x", "--container=i", path }, true },
+        { "/proc", { "x", "--container=i", path, mount }, false },
+        { "/proc", { "x", "--container=i", "--script=/bin/sh" }, false },
+        { f->dir, { "x", "--container=i", path }, false },
+    };
+
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        assert_int_equal(chdir(cases[i].cwd), 0);
+        assert_int_equal(fill(f, cases[i].words), 0);
+        assert_int_equal(f->request.notes.count, cases[i].remarked);
+        if (cases[i].remarked)
+            assert_contains(f->request.notes.v[0], "add --datamnts=/tmp/reigen-srundocker-");
+        rg_request_fini(&f->request);
+        rg_request_init(&f->request);
+    }
+}
+
 static void a_network_among_the_docker_options_is_the_network(void **state)
 {
     struct fixture *f = *state;
@@ -364,6 +390,7 @@ static void what_the_job_cannot_have_is_refused(void **state)
     check_refused(f, "--script=no.sh", ENOENT, "--script=no.sh: there is no such file in /");
     check_refused(f, "--script=./no.sh", ENOENT, "there is no such file in");
     check_refused(f, "--script=folder", EISDIR, "this is a directory");
+    check_refused(f, "--script=/dev/null", EINVAL, "this is no file");
     check_refused(f, "--nodelist=n[1-3]", EINVAL,
                   "srun did not start a task on node n3, only on n[1-2]");
     check_refused(f, "--nodelist=n[1-", EINVAL, "is not a list of nodes");
@@ -467,6 +494,7 @@ int main(void)
         JOB_TEST(nodelist_takes_nodes_of_the_step_in_its_own_order),
         JOB_TEST(a_script_without_a_first_line_for_it_is_the_shells),
         JOB_TEST(a_program_of_the_image_need_not_be_here),
+        JOB_TEST(a_script_that_no_container_shows_is_remarked),
         JOB_TEST(a_network_among_the_docker_options_is_the_network),
         JOB_TEST(a_networks_name_may_be_a_word_of_its_own),
         JOB_TEST(what_starts_containers_by_hand_is_left_out_with_a_remark),
