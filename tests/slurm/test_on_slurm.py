@@ -55,8 +55,8 @@ def test_a_part_of_an_allocation(slurm, options, nodes):
 
 def test_two_jobs_at_once_share_the_nodes(slurm):
     """Each rank waits for one of the other job on its node."""
-    meet = ('touch /tmp/here-$0; for i in 1 2; do while ! test -e /tmp/here-$i; do sleep 0.1; done; '
-            'done; echo met')
+    meet = ('touch /tmp/here-$0; for i in 1 2; do while ! test -e /tmp/here-$i; do sleep 0.1; '
+            'done; done; echo met')
     script = (f"for i in 1 2; do {PROGRAMS.reigen} run --on slurm -- sh -c '{meet}' $i & done; "
               'wait')
     try:
@@ -348,9 +348,10 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     status = slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert f'job {number}: ended with exit code 5' in status
     assert ' ExitCode=5:0\n' in slurm.ask('scontrol', 'show', 'job', number)
-    number = run(slurm, '--submit', '--nodes', '2', command=['sleep', '300']).stdout.strip()
-    wait_for(lambda: 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout,
-             'the job to run')
+    number = run(slurm, '--submit', '--nodes', '2',
+                 command=['sh', '-c', 'echo up; sleep 300']).stdout.strip()
+    wait_for(lambda: 'up' in slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout, 'its ranks')
+    assert 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
     slurm.wait_idle()
     assert 'ended with exit code 75' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
