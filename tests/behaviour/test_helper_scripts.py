@@ -117,7 +117,8 @@ def test_sshconfig_keeps_what_others_wrote(made, tmp_path):
 def test_sshconfig_finds_its_block_whatever_an_editor_did_to_line_ends(made, tmp_path):
     copy_keys(made, tmp_path)
     config = tmp_path / 'user/config'
-    config.write_text('Host z\n    # as # >>> reigen sshconfig >>>\n    Port 3\nHost x\n    Port 1')
+    config.write_text('Host z\n    # as # >>> reigen sshconfig >>>\n    Port 3\n'
+                      'Host x\n    Port 1')
     for name in ('a*', 'b*', 'c*'):
         done = sshconfig(tmp_path, f'--hosts={name}')
         assert done.returncode == 0, done.stderr
@@ -209,7 +210,9 @@ DOCKER = '''#!/bin/bash
 test "$1" = image || { printf '%s|' "$@"; echo; } >>$LOG
 case $1 in
 pull) echo "docker says" >&2; $PULL ;;
-create) eval "$CREATE"; test -z "$FAIL" && echo 0123456789abcdef || { echo "docker says" >&2; exit 1; } ;;
+create)
+    eval "$CREATE"
+    test -z "$FAIL" && echo 0123456789abcdef || { echo "docker says" >&2; exit 1; } ;;
 version) test "$FAIL" != daemon ;;
 container) test "$FAIL" = name || test -n "$STATE" && echo "$STATE" ;;
 image) test "$FAIL" != image ;;
