@@ -158,5 +158,13 @@ def test_a_batch_job(site):
     assert privileged(site) == ['node1', 'node2']
 
 
+def test_a_batch_job_with_an_empty_environment(site):
+    """Slurm gives its steps no more than its own variables then, not even PATH."""
+    in_shell(site, f"""sbatch --wait -N 2 --export=NONE --output=none.out --wrap='
+        srun {PROGRAMS.reigen.parent}/reigen srun-docker --container={TORCH} --script={HVD}'""")
+    told = site.head.path('site/none.out').read_text().splitlines()
+    check_ranks(told, ['node1', 'node2'])
+
+
 def test_help(site):
     assert any('--slots_per_node' in line for line in in_shell(site, 'srun_docker.sh --help'))

@@ -125,7 +125,7 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
     slurm_command_script(step->slurm, &script);
     if (r == 0)
         r = rg_buf_status(&script);
-    static const char *const shell[] = { "--", "sh", "-c" };
+    static const char *const shell[] = { "--", "/bin/sh", "-c" }; /* PATH may be unset there */
     for (size_t i = 0; r == 0 && i < rg_array_len(shell); i++)
         r = rg_strv_add(argv, shell[i]);
     return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&script));
