@@ -519,6 +519,7 @@ void rg_session_destroy(struct rg_session *session)
         explicit_bzero(session->secret_env.v[i], strlen(session->secret_env.v[i]));
     rg_strv_fini(&session->env);
     rg_strv_fini(&session->secret_env);
+    rg_strv_fini(&session->host_list);
     rg_fence_destroy(session->fence);
     session_remotes_fini(session);
     rg_network_destroy(session->network);

@@ -90,6 +90,7 @@ struct rg_session {
     enum session_state state;
     uint64_t start_ns;
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
+    struct rg_strv host_list;       /* NAME:RANKS of each; empty before the first was sent it */
 
     struct session_host *hosts;
     struct session_rank *ranks;
