@@ -215,8 +215,8 @@ static bool run(const struct rg_strv *argv, uint64_t timeout_ms)
     return status == 0;
 }
 
-/* "NODE=TASKS,...", and with it "NODE,...", of one component of a heterogeneous job, or of all (-1);
- * a node that has only task 0 is left out. */
+/* "NODE=TASKS,...", and with it "NODE,...", of one component of a heterogeneous job, or of all
+ * (-1); a node that has only task 0 is left out. */
 static int list_tasks(const struct rg_slurm_allocation *step, int group, struct rg_buf *tasks,
                       struct rg_buf *nodes)
 {

@@ -34,8 +34,9 @@
  * may be taken for the step's end (srun --wait). */
 void rg_task_wait(const struct rg_slurm_allocation *step, uint64_t start_timeout_ms);
 
-/* Tell all other tasks of the step that the job has ended. Returns when they know, or cannot be told.
- * patience_ms: how long to wait for tasks that are not there; Slurm may still be starting them. */
+/* Tell all other tasks of the step that the job has ended. Returns when they know, or cannot be
+ * told. patience_ms: how long to wait for tasks that are not there; Slurm may still be starting
+ * them. */
 void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms);
 
 /* What rg_task_release runs on every node: argv[1] is RG_TASK_RELEASE. The exit code: 0 when all

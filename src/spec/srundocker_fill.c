@@ -44,7 +44,8 @@ static int judge_script(const char *path, const struct stat *st, struct rg_error
     if (S_ISDIR(st->st_mode))
         return rg_error_set(err, EISDIR, "--script=%s: this is a directory; name a file", path);
     if (!S_ISREG(st->st_mode))
-        return rg_error_set(err, EINVAL, "--script=%s: this is no file, but a device or pipe", path);
+        return rg_error_set(err, EINVAL, "--script=%s: this is no file, but a device or pipe",
+                            path);
     if (access(path, X_OK) < 0)
         return rg_error_set(err, EACCES, "--script=%s: not executable; try: chmod +x %s", path,
                             path);

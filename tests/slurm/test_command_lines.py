@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines that srun_docker.sh's users have in their notes, letter by letter, as an ordinary
-user on two and three nodes. Only the partition and the nodes have other names here, and the scripts
-of these names are short ones that start a program on every rank."""
+"""The command lines that srun_docker.sh's users have in their notes, letter by letter, as an
+ordinary user on two and three nodes. Only the partition and the nodes have other names here, and
+the scripts of these names are short ones that start a program on every rank."""
 import pytest
 
 from built import PROGRAMS

@@ -278,5 +278,5 @@ def test_help_needs_no_slurm_and_is_printed_once(slurm):
     assert twice.stdout == done.stdout and twice.returncode == 0, 'two tasks print it once'
     for option in ('container', 'script', 'slots_per_node', 'datamnts', 'dockopts', 'privileged',
                    'nodelist', 'envlist', 'ibdevices', 'dockname', 'sshconfigdir', 'sshdport',
-                   'script_help'):
+                   'start-timeout', 'script_help'):
         assert f'--{option}' in done.stdout

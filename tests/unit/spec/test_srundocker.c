@@ -357,8 +357,8 @@ static void what_starts_containers_by_hand_is_left_out_with_a_remark(void **stat
     struct fixture *f = *state;
     const struct rg_strv *notes = &f->request.notes;
 
-    assert_int_equal(FILL(f, "--script=job.sh", "--dockopts=-it -d --tty --rm=false --init -v /a:/b"),
-                     0);
+    assert_int_equal(FILL(f, "--script=job.sh",
+                          "--dockopts=-it -d --tty --rm=false --init -v /a:/b"), 0);
     CHECK_LIST(&f->request.job.container.options, "--init", "-v", "/a:/b");
     assert_int_equal(notes->count, 4);
     assert_string_equal(notes->v[0], "--dockopts: -it is left out");
