@@ -96,6 +96,30 @@ def test_the_agent_travels_where_the_nodes_lack_it(slurm):
     assert kept == ''
 
 
+def test_an_agent_that_lies_in_a_strangers_folder_is_not_run(slurm):
+    """Where everybody may write, whoever was first could have put anything."""
+    own = {'REIGEN_AGENT': '/tmp/own/reigen-agent'}
+    argv = ['salloc', '--quiet', '-N2', '-n2', '/tmp/own/reigen', 'run', '--on', 'slurm', '--',
+            'sh', '-c', WHERE]
+    slurm.head.run(['sh', '-c', 'rm -rf ~/.cache/reigen; mkdir -p /tmp/own; '
+                    f'cp {PROGRAMS.reigen} {PROGRAMS.agent} /tmp/own'], check=True)
+    assert len(lines(slurm.head.run(argv, timeout=60, env=own))) == 2
+    cache = f'{slurm.head.home()}/.cache/reigen'
+    bad = '#!/bin/sh\ntouch /tmp/bad-was-here\nexit 0\n'
+    slurm.head.run(['sh', '-c', f'chown -R root {cache}; chmod 777 {cache}; for f in '
+                    f'{cache}/*/reigen-agent; do printf "{bad}" >$f; done'], user='root',
+                   check=True)
+    try:
+        assert len(lines(slurm.head.run(argv, timeout=60, env=own))) == 2
+        assert not [node for node in slurm.nodes if node.path('/tmp/bad-was-here').exists()]
+        kept = slurm.head.run(['find', cache, '-user', 'alice']).stdout
+        assert kept == ''
+    finally:
+        slurm.head.run(['rm', '-rf', cache], user='root')
+        for node in slurm.nodes:
+            node.run(['sh', '-c', 'rm -rf /run/user/2001/reigen /tmp/bad-was-here'])
+
+
 def test_an_agent_finds_a_place_where_the_home_cannot_be_written(slurm):
     home = slurm.head.path(slurm.head.home())
     mode = home.stat().st_mode
