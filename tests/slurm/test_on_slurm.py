@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from bed import SlurmCluster
 
 from built import PROGRAMS
 from jobs import end, start, wait_for
@@ -179,6 +180,29 @@ def test_ranks_in_containers_have_all_of_their_grace(slurm):
         if job.poll() is None:
             job.kill_all()
     assert done.stdout.count('saved') == 2 and done.returncode == 75, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize('command,code,said', [
+    ('./nowhere', 127, 'No such file'), ('./plain', 126, 'not executable')])
+def test_a_command_that_cannot_be_run_is_told_by_its_cause(slurm, command, code, said):
+    slurm.head.write('plain', 'text', mode=0o644)
+    done = run(slurm, inside=['-N2', '-n2'], command=[command])
+    assert done.returncode == code, done.stderr
+    assert command in done.stderr and said in done.stderr, done.stderr
+
+
+def test_agents_need_no_memory_and_no_cores_that_other_steps_have():
+    """A step of the user's holds all that the job has, where Slurm counts memory, too."""
+    settings = {'SelectTypeParameters': 'CR_Core_Memory', 'DefMemPerCPU': 500}
+    with SlurmCluster(2, task='affinity', settings=settings) as cluster:
+        script = ('srun --exclusive -n4 sh -c "touch ~/on-$SLURM_PROCID; sleep 100" & '
+                  'while ! test -e ~/on-3; do sleep 0.1; done; '
+                  f"{PROGRAMS.reigen} run --on slurm -- sh -c '{WHERE}'; code=$?; kill $!; wait; "
+                  'exit $code')
+        script = script.replace('"touch ~/on-$SLURM_PROCID', '"touch ~/on-\\$SLURM_PROCID')
+        done = cluster.head.run(['salloc', '--quiet', '-N2', '-n4', 'sh', '-c', script],
+                                timeout=60)
+        assert sorted(lines(done)) == [0, 1, 2, 3]
 
 
 # ------------------------------------------------------------------------------ GPUs
