@@ -31,3 +31,39 @@ def test_what_is_wished_for_is_asked_for(tmp_path, program, option):
     asked = (tmp_path / 'asked').read_text().splitlines()
     end = asked.index('--') if '--' in asked else len(asked)
     assert sorted(set(WORDS) - set(asked[:end])) == [], asked
+
+
+# As salloc in a queue: tells a number, and goes on when squeue has said all.
+WAITING = '''#!/bin/sh
+echo "salloc: Pending job allocation 12" >&2
+while test -s "${0%/*}/states"; do sleep 0.1; done
+echo "salloc: Job allocation 12 has been revoked." >&2
+exit 1
+'''
+SQUEUE = '''#!/bin/sh
+cd "${0%/*}"
+echo "$*" >>asked
+echo "squeue: a remark|with|a line" >&2
+echo "CLUSTER: far"
+head -n 1 states
+sed -i 1d states
+'''
+
+
+def test_what_the_queue_says_is_told_whatever_the_jobs_name(tmp_path):
+    for name, text in (('salloc', WAITING), ('squeue', SQUEUE)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / 'states').write_text('12|PENDING|PartitionConfig|N/A\n12|CONFIGURING|None|N/A\n')
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}')
+    done = subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2',
+                           '--slurm-option=--job-name=mine', 'true'], env=env, text=True,
+                          capture_output=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 69, done.stderr
+    told = done.stderr.splitlines()
+    assert told[0] == ('reigen: waiting for Slurm: job 12 is pending: PartitionConfig (the '
+                       'partition has or allows less: see sinfo -s)')
+    assert told[1] == 'reigen: waiting for Slurm: job 12 has nodes, which are not up yet'
+    assert 'has been revoked; somebody has cancelled it' in told[2]
+    asked = (tmp_path / 'asked').read_text().splitlines()
+    assert len(asked) == 2 and all('--jobs=12' in each for each in asked)

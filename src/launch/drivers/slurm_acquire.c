@@ -63,25 +63,43 @@ static const char *hint(const char *reason)
     return "";
 }
 
-/* Why it is not granted yet: squeue's word for it, when that is a new one. */
+/* "ID|STATE|REASON|START", among remarks. false: it is no such line. */
+static bool describe(char *said, char *line, size_t nbytes)
+{
+    char *id = strsep(&said, "|"), *state = strsep(&said, "|"), *reason = strsep(&said, "|");
+
+    if (!said || strchr(said, '|') || !*id || id[strspn(id, "0123456789+_")])
+        return false;
+    bool known = strcmp(said, "N/A") != 0 && strcmp(said, "(null)") != 0;
+    snprintf(held.job_id, sizeof(held.job_id), "%s", id);
+    *line = '\0';
+    if (strcmp(state, "PENDING") == 0)
+        snprintf(line, nbytes, "waiting for Slurm: job %s is pending: %s%s%s%s", id, reason,
+                 hint(reason), known ? "; it is expected to start at " : "", known ? said : "");
+    else if (strcmp(state, "CONFIGURING") == 0)
+        snprintf(line, nbytes, "waiting for Slurm: job %s has nodes, which are not up yet", id);
+    return true;
+}
+
+/* Why it is not granted yet: squeue's word for it, when that is a new one. salloc tells the job's
+ * number unless it is to be quiet, and the user may have given it another name. */
 static void look(char *before, size_t nbytes, void (*say)(void *arg, const char *text), void *arg)
 {
-    char name[64], text[512], line[640];
-    char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) "--me", name,
+    char which[SLURM_ID_MAX + 16], text[1024], line[640] = "";
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) "--me", which,
                      (char *) "--format=%i|%T|%r|%S", NULL };
 
-    snprintf(name, sizeof(name), "--name=%s", held.name);
+    if (*held.job_id)
+        snprintf(which, sizeof(which), "--jobs=%s", held.job_id);
+    else
+        snprintf(which, sizeof(which), "--name=%s", held.name);
     if (rg_slurm_ask(argv, text, sizeof(text)) != 0)
         return;
-    char *rest = text, *id = strsep(&rest, "|"), *state = strsep(&rest, "|"),
-         *reason = strsep(&rest, "|"), *since = strsep(&rest, "\n");
-    if (!since || strcmp(state, "PENDING") != 0)
-        return;
-    snprintf(held.job_id, sizeof(held.job_id), "%s", id);
-    bool known = strcmp(since, "N/A") != 0 && strcmp(since, "(null)") != 0;
-    snprintf(line, sizeof(line), "waiting for Slurm: job %s is pending: %s%s%s%s", id, reason,
-             hint(reason), known ? "; it is expected to start at " : "", known ? since : "");
-    if (strcmp(line, before) == 0)
+    for (char *each, *rest = text; (each = strsep(&rest, "\n"));) {
+        if (describe(each, line, sizeof(line)))
+            break;
+    }
+    if (!*line || strcmp(line, before) == 0)
         return;
     snprintf(before, nbytes, "%s", line);
     say(arg, line);
@@ -213,6 +231,17 @@ static int refused(const char *said, struct rg_error *err)
                              *remedy ? "; " : "", remedy);
 }
 
+/* "salloc: Pending job allocation 12" */
+static void take_id(const char *said)
+{
+    static const char mark[] = "job allocation ";
+    const char *at = strstr(said, mark);
+    size_t length = at ? strspn(at + strlen(mark), "0123456789") : 0;
+
+    if (!*held.job_id && length && length < sizeof(held.job_id))
+        snprintf(held.job_id, sizeof(held.job_id), "%.*s", (int) length, at + strlen(mark));
+}
+
 /* More of what salloc and its shell say. Whether the allocation is there. */
 static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
 {
@@ -225,6 +254,7 @@ static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
         return false;
     char *text = (char *) rg_buf_text(said);
     char *end = memmem(text + from, rg_buf_nbytes(said) - from, mark, sizeof(mark) - 1);
+    take_id(text);
     if (end)
         take_environment(text, (size_t) (end - text) + 1);
     return end;

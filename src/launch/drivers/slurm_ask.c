@@ -120,7 +120,13 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes)
         }
         line += length + (line[length] == '\n');
     }
-    snprintf(buf, nbytes, "%.*s", (int) (found ? found_length : last_length), found ? found : last);
+    if (!found) {
+        found = last;
+        found_length = last_length;
+    }
+    if (found_length && found[found_length - 1] == '.') /* a remedy may follow */
+        found_length--;
+    snprintf(buf, nbytes, "%.*s", (int) found_length, found);
     return buf;
 }
 

@@ -77,7 +77,7 @@ static void a_complaint_is_the_last_error_and_has_a_remedy(void **state)
     assert_contains(slurm_remedy(line), "sinfo -s");
     slurm_complaint("salloc: Pending job allocation 7\nsalloc: Job allocation 7 has been revoked."
                     "\n\n", line, sizeof(line));
-    assert_string_equal(line, "salloc: Job allocation 7 has been revoked.");
+    assert_string_equal(line, "salloc: Job allocation 7 has been revoked");
     assert_contains(slurm_remedy(line), "cancelled");
     assert_string_equal(slurm_complaint("", line, sizeof(line)), "");
     assert_string_equal(slurm_complaint("error: 0123456789", line, 8), "error: ");
