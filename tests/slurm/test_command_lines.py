@@ -44,6 +44,8 @@ def filled(cluster3):
         head.write(f'site/{name[2:]}', SCRIPT, mode=0o755)
     head.write('site/pytorch_mnode/sbatch_pytorch.sh', SBATCH, mode=0o755)
     head.write('site/bin/docker', DOCKER, mode=0o755)
+    # A cluster whose Slurm counts no GPUs: who names some has them.
+    head.write('site/no-gres/sinfo', '#!/bin/sh\necho "(null)"\n', mode=0o755)
     head.path('site/bin/srun_docker.sh').symlink_to(PROGRAMS.reigen)
     for node in cluster3.nodes:
         for image in (TF, TORCH):
@@ -71,8 +73,8 @@ def in_shell(site, line):
     return done.stdout.splitlines()
 
 
-def allocated(site, nodes, line):
-    return in_shell(site, f"salloc --quiet -N {nodes} -p p sh -c '{line}'")
+def allocated(site, nodes, line, first=''):
+    return in_shell(site, f"{first} salloc --quiet -N {nodes} -p p sh -c '{line}'")
 
 
 def check_ranks(told, hosts, each=1, words=''):
@@ -120,7 +122,7 @@ def test_a_subset_of_gpus_without_privileged(site):
         NV_GPU=2,3 srun srun_docker.sh \\
             --slots_per_node=2 \\
             --container={TORCH} \\
-            --script={PDSH} --epochs=5''')
+            --script={PDSH} --epochs=5''', 'PATH=$PWD/no-gres:$PATH;')
     found = check_ranks(told, ['node1', 'node2'], 2, '--epochs=5')
     assert all(rank.startswith('nv 2,3 ') for rank in found), told
     assert privileged(site) == []
