@@ -253,8 +253,8 @@ static bool launcher_is_gone(const struct running *run, short revents)
     return read(0, bytes, sizeof(bytes)) <= 0;
 }
 
-/* Whether a signal has come by which we are to end. Slurm tells all of a job's processes to end:
- * the agent tells the launcher, which leaves the ranks their time. Other signals are for the ranks
+/* Whether a signal has come by which we are to end. Slurm tells all processes of a job to end: the
+ * agent tells the launcher, which leaves the ranks their time. Other signals are for the ranks
  * (agent.c). */
 static bool must_end(const struct running *run)
 {
