@@ -135,8 +135,8 @@ def measure(rounds, nodes, containers):
     samples = {}
     with SlurmCluster(nodes, dockerd=containers, images=['base'] if containers else []) as cluster:
         cluster.head.write('times.sh', '#!/bin/sh\ndate +%s%N\nsleep 0.3\ndate +%s%N\n', mode=0o755)
-        done = cluster.head.run(['salloc', '-Q', '-N', nodes, '-n', nodes, '/usr/bin/python3', __file__,
-                                 '--inside', json.dumps(plan)], timeout=1800)
+        done = cluster.head.run(['salloc', '-Q', '-N', nodes, '-n', nodes, '/usr/bin/python3',
+                                 __file__, '--inside', json.dumps(plan)], timeout=1800)
         if done.returncode:
             raise SystemExit(f'bench: {done.stdout}{done.stderr}')
         for line in done.stdout.splitlines():
