@@ -233,18 +233,6 @@ def test_a_signal_for_the_job_reaches_its_ranks_and_nothing_else(tracked, way):
         raise
 
 
-def test_a_container_that_does_not_answer_is_removed_at_the_end(slurm):
-    job = start(slurm.head, ways(slurm)['contained'])
-    try:
-        wait_up(job)
-        send(slurm.nodes[:2], r'\S*reigen-agent inside', 'STOP')
-        slurm.ask('scancel', *map(str, slurm.squeue()))
-        seconds_until_gone(slurm.nodes)
-        assert end(job).returncode != 0
-    finally:
-        end_all(slurm, job)
-
-
 def test_ranks_that_do_not_heed_the_end_have_their_grace_and_no_more(plain):
     job = start(plain.head, on_slurm('--grace', '1', allocation=('-N2', '-n2'), command=DEAF))
     try:

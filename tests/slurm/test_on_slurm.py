@@ -107,7 +107,7 @@ def test_an_agent_that_lies_in_a_strangers_folder_is_not_run(slurm):
     assert len(lines(slurm.head.run(argv, timeout=60, env=own))) == 2
     cache = f'{slurm.head.home()}/.cache/reigen'
     bad = '#!/bin/sh\ntouch /tmp/bad-was-here\nexit 0\n'
-    slurm.head.run(['sh', '-c', f'chown -R root {cache}; chmod 777 {cache}; for f in '
+    slurm.head.run(['sh', '-c', f'chown -R root {cache}; chmod -R 777 {cache}; for f in '
                     f'{cache}/*/reigen-agent; do printf "{bad}" >$f; done'], user='root',
                    check=True)
     try:
