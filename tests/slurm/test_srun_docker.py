@@ -231,6 +231,19 @@ def test_a_gpu_that_only_one_node_has_ends_the_job_on_both(slurm, gpu, who):
         other.communicate()
 
 
+@pytest.mark.parametrize('code', [0, 3])
+def test_tasks_on_unused_nodes_end_with_the_job_though_no_step_can_tell_them(slurm, code):
+    """Such as in a job that is just being ended; then they get a signal."""
+    slurm.head.write('no-release/srun', '#!/bin/sh\n'
+                     'case "$*" in *--reigen-release*) exit 1;; esac\n'
+                     'exec /usr/bin/srun "$@"\n', mode=0o755)
+    path = f'{slurm.head.home()}/no-release:{slurm.head.environment("alice", {})["PATH"]}'
+    done = run(slurm, write_script(slurm, f'echo $hostlist; exit {code}'), '--nodelist=node1',
+               '--slots_per_node=1', srun=('-N2', '-w', 'node1,node2'), env={'PATH': path})
+    slurm.head.run(['rm', '-r', 'no-release'])
+    assert (done.returncode, done.stdout) == (code, 'node1:1\n'), done.stderr
+
+
 def test_the_exit_code_is_the_scripts_where_srun_ends_at_the_first_failure(slurm):
     assert run(slurm, write_script(slurm, 'exit 9'), srun=('-N3', '-K')).returncode == 9
 
