@@ -204,7 +204,7 @@ def test_two_steps_of_one_job_have_their_own_gpus_at_the_same_time(slurm):
                           '"echo gpus \\$NVIDIA_VISIBLE_DEVICES"; done; touch seen-$1\n'
                           'while ! test -e seen-0 -a -e seen-1; do sleep 0.1; done')
     lines = [' '.join(map(str, srun_docker(script, str(i), srun=(
-        '--exact', '-n2', '-c1', '--gres=gpu:1')))) for i in range(2)]
+        '--exact', '-N2', '-n2', '-c1', '--gres=gpu:1')))) for i in range(2)]
     try:
         done = slurm.head.run(['salloc', '--quiet', '-N2', '-n2', '-c2', '--gres=gpu:2', 'sh', '-c',
                                f'{lines[0]} >out-0 & {lines[1]} >out-1 & wait; cat out-0 out-1'],
