@@ -146,10 +146,13 @@ static void judge_own(struct rg_facts *facts, struct rg_verdict *verdict)
     verdict->cause = facts->own_cause;
 }
 
+/* 1 is also what Open MPI's mpirun says when it is told to end, and 128 + n what a shell says of a
+ * program that died: nobody has chosen these. */
 static bool script_decides(const struct rg_facts *facts)
 {
     return facts->own_is_signal && facts->script && facts->ranks[0].ended &&
-           facts->ranks[0].end.end == RG_END_EXIT;
+           facts->ranks[0].end.end == RG_END_EXIT && facts->ranks[0].end.value != 1 &&
+           facts->ranks[0].end.value <= RG_EXIT_SIGNAL;
 }
 
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],

@@ -169,7 +169,8 @@ static void a_script_that_handles_a_signal_decides(void **state)
     static const struct {
         enum rg_end end;
         int value, exit_code;
-    } ends[] = { { RG_END_EXIT, 0, 0 }, { RG_END_EXIT, 9, 9 }, { RG_END_SIGNAL, SIGTERM, 75 } };
+    } ends[] = { { RG_END_EXIT, 0, 0 }, { RG_END_EXIT, 9, 9 }, { RG_END_EXIT, 1, 75 },
+                 { RG_END_EXIT, 143, 75 }, { RG_END_SIGNAL, SIGTERM, 75 } };
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(ends); i++) {
