@@ -295,11 +295,15 @@ static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *a
 
 void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms)
 {
+    static const int late[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM };
     rg_autostrv struct rg_strv cancel = RG_STRV_INIT;
     /* We are one of the tasks of our node, and must not be missed there. */
     rg_autoclose int box_fd = open_box(step);
 
     (void) box_fd;
+    /* The job is over: what Slurm may now send us is not to take the exit code's place. */
+    for (size_t i = 0; i < rg_array_len(late); i++)
+        signal(late[i], SIG_IGN);
     /* Where no step can be started, or somebody has taken a task's name, they would wait for long.
      * We are one of the tasks that get the signal. */
     if (!release(step, patience_ms) && cancel_argv(step, &cancel) == 0)

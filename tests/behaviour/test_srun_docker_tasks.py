@@ -201,6 +201,27 @@ def test_a_wrong_command_line_is_told_by_the_first_task_alone():
         assert ('--script is missing' in done.stderr) != silent, done.stderr
 
 
+def test_a_signal_while_the_others_are_told_of_the_end_does_not_replace_the_exit_code(tmp_path):
+    srun = tmp_path / 'srun'
+    srun.write_text(f'#!/bin/sh\ntouch {tmp_path}/telling\n'
+                    f'until [ -e {tmp_path}/told ]; do sleep 0.1; done\n')
+    srun.chmod(0o755)
+    path = f'{tmp_path}:{os.environ["PATH"]}'
+    process = subprocess.Popen(LINE, env=step(job_number(), 0, PATH=path), cwd=tmp_path,
+                               stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / 'telling').exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / 'told').touch()
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 2  # there is no job.sh
+    finally:
+        process.kill()
+
+
 def test_help_is_not_stopped_by_anything_else_on_the_line():
     done = subprocess.run([*LINE[:2], '--slots_per_node=2', '--help'], capture_output=True,
                           text=True, timeout=LIMIT)
