@@ -77,6 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     slurm_step_take_errors(&step, (const char *) data, nbytes / 3);
     slurm_step_take_errors(&step, (const char *) data + nbytes / 3, nbytes - nbytes / 3);
     check_tasks(&slurm, &step);
+    for (int i = 0; i < HOSTS; i++) { /* no word of Slurm's is waited for here */
+        if (hosts[i].killed)
+            slurm_host_gone(&hosts[i]);
+    }
     rg_loop_run(slurm.o.loop); /* until no timer is left */
     rg_buf_fini(&step.out);
     rg_strv_fini(&slurm.notes);
