@@ -163,6 +163,38 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
     rg_loop_destroy(slurm.o.loop);
 }
 
+static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **state)
+{
+    static const char said[] = "srun: error: task 1 launch failed: Slurmd could not execve job\n"
+                               "srun: error: node[2-3]: tasks 1-2: Killed\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
+                                   { .name = "node3", .linked = true } };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct rg_preamble preamble[3] = { 0 };
+
+    (void) state;
+    memset(&gone, 0, sizeof(gone));
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+        hosts[i].preamble = &preamble[i];
+    }
+    slurm_step_take_errors(&step, said, strlen(said));
+    rg_loop_run(slurm.o.loop);
+    assert_int_equal(gone.count, 1);
+    assert_int_equal(gone.first, 1);
+    assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
+    assert_contains(gone.text, "tasks 1-2: Killed");
+    rg_loop_destroy(slurm.o.loop);
+}
+
 /* --- the door --------------------------------------------------------------------------------- */
 
 struct caller {
@@ -278,8 +310,8 @@ static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
     assert_int_equal(slurm_door_open(&slurm, NULL), 0);
     for (int i = 0; i < STRANGERS; i++)
         fds[i] = stand_at(slurm.door.port);
-    /* Less than any of them would be given if nobody else came. */
-    assert_true(try_to_call(&slurm, "node1", key, 5000) >= 0);
+    /* If each were waited for as long as when nobody else comes, its turn came after 20 s. */
+    assert_true(try_to_call(&slurm, "node1", key, 12000) >= 0);
     assert_int_equal(seen.nconnected, 1);
     for (int i = 0; i < STRANGERS; i++)
         close(fds[i]);
@@ -320,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
         cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
         cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
+        cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
         cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
         cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
         cmocka_unit_test(the_door_is_at_a_port_that_srun_may_use),
