@@ -524,6 +524,36 @@ static void take_launch_failure(struct slurm_step *step, const char *text)
     }
 }
 
+static void task_is_over(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    if (host->linked || host->gone)
+        return;
+    explain(host->step, host, "its task has ended");
+    slurm_host_gone(host);
+}
+
+/* "srun: error: n[1-2]: tasks 0-1: Killed": a task that was killed before its agent was there has
+ * said nothing, and srun waits for the others. One that could speak gets the time for it. */
+static void take_task_end(struct slurm_step *step, const char *text)
+{
+    static const char mark[] = "srun: error: ";
+    const char *names_at = text + sizeof(mark) - 1, *end = strstr(text, ": task");
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    struct slurm_host *host;
+
+    if (!rg_str_starts(text, mark) || !end || end <= names_at)
+        return;
+    rg_autofree char *list = strndup(names_at, (size_t) (end - names_at));
+    if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
+        return;
+    for (int i = 0; (host = next_host(step, &i));) {
+        if (!host->linked && !host->gone && !host->stopped && has(&names, host->name))
+            rg_timer_start(&host->timer, step->slurm->o.loop, KILLER_MS, 0, task_is_over, host);
+    }
+}
+
 static void take_error_line(struct slurm_step *step, const char *text)
 {
     char *end;
@@ -534,6 +564,7 @@ static void take_error_line(struct slurm_step *step, const char *text)
 
     take_ending(step, text);
     take_launch_failure(step, text);
+    take_task_end(step, text);
     if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
         step->slurm->o.events->on_note(step->slurm->o.arg, host->index, end + 2);
         return;
