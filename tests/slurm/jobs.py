@@ -7,9 +7,10 @@ from bed.node import finish
 from built import PROGRAMS
 
 READY = 60  # s, for whatever comes soon on an idle machine
-# Seconds that Slurm leaves a job from SIGTERM to SIGKILL: so many that what ends in time has been
-# ended by us.
-KILL_WAIT = 60
+# Seconds that Slurm leaves a job from SIGTERM to SIGKILL, as it does by itself: so many that what
+# ends in time has been ended by us. Less than READY, since an srun whose job is cancelled before
+# its step runs waits so long for that step.
+KILL_WAIT = 30
 GONE = 5  # s from a job's end, within which nothing of it may be left on any node
 # What a machine with other work may need more.
 SLACK = 15

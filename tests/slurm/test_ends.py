@@ -3,13 +3,15 @@
 import random
 import re
 import shlex
+import sys
 import time
 
 import pytest
 from bed import SlurmCluster
 
 from built import PROGRAMS
-from jobs import clean_up, end, seconds_until_gone, srun_docker, start, wait_for, write_script
+from jobs import (KILL_WAIT, clean_up, end, seconds_until_gone, srun_docker, start, wait_for,
+                  write_script)
 
 # A rank with a child that has left its process group and session, and no thought of ending.
 RANK = ['sh', '-c', 'echo here; setsid sleep 1000 & sleep 1000']
@@ -19,17 +21,15 @@ SAVING = ['sh', '-c', 'trap "echo saving; sleep 0.5; echo saved; exit 0" TERM US
 # Takes no notice of what it is told.
 DEAF = ['sh', '-c', 'trap "" TERM; echo here; while :; do sleep 0.1; done']
 NRANKS = 4
-# Seconds that Slurm leaves a job from SIGTERM to SIGKILL: so many that what ends in time has been
-# ended by us.
-KILL_WAIT = 60
 
 pytestmark = pytest.mark.timeout(300)
 
 
 def pytest_generate_tests(metafunc):
     if 'tracked' in metafunc.fixturenames:
-        metafunc.parametrize('tracked', metafunc.config.getoption('--proctracks').split(','),
-                             indirect=True, scope='module')
+        # pytest compares by identity: of equal words that differ each would get its own cluster.
+        words = [sys.intern(w) for w in metafunc.config.getoption('--proctracks').split(',')]
+        metafunc.parametrize('tracked', words, indirect=True, scope='module')
 
 
 @pytest.fixture(scope='module')
@@ -58,9 +58,11 @@ def on_slurm(*words, command=(), allocation=('-N2', f'-n{NRANKS}')):
 
 
 def ways(cluster, rank=None):
-    """Command lines of the same job, as users start it."""
+    """Command lines of the same job, as users start it; with another rank than RANK, signals for
+    srun-docker's script are mpirun's, which makes its exit code of them."""
+    mpirun = 'exec mpirun' if rank else 'mpirun'
     rank = rank or RANK
-    script = write_script(cluster, 'exec mpirun -H $hostlist -np $np ' +
+    script = write_script(cluster, f'{mpirun} -H $hostlist -np $np ' +
                           ' '.join(f"'{word}'" for word in rank), 'ranks.sh')
     return {'bare': on_slurm(command=rank), 'contained': on_slurm('--image', 'base', command=rank),
             'srun-docker': srun_docker(script, '--slots_per_node=2')}
