@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bed import SlurmCluster
-from bed.cores import SHOW, expand
+from bed.cores import SHOW, cores, expand
 from built import PROGRAMS
 from jobs import clean_up, wait_for
 
@@ -16,6 +16,8 @@ IMAGES = pytest.mark.parametrize('image', [(), ('--image', 'base')], ids=['bare'
 
 @pytest.fixture(scope='module')
 def pair():
+    if cores()[:2] != [{0}, {1}]:
+        pytest.skip('CPUs 0 and 1 are not two cores that may be used')
     with SlurmCluster(2, cpus=2, gpus=0, task='affinity', dockerd=True,
                       images=['base']) as cluster:
         yield cluster
