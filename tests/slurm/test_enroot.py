@@ -133,7 +133,9 @@ def test_scancel_leaves_nothing_of_a_container(enroot):
     try:
         assert 'here' in job.stdout.readline() and 'here' in job.stdout.readline()
         enroot.head.run(['scancel', *map(str, enroot.cluster.squeue())], check=True)
-        assert end(job).returncode == 75
+        # With proctrack/linuxproc ranks get Slurm's SIGTERM themselves, and may end before an agent
+        # has told of its own.
+        assert end(job).returncode in (75, 143)
         seconds_until_gone(enroot.cluster.nodes)
         wait_for(lambda: not any(any(node.path('/run/user/2001/reigen').glob('reigen-*'))
                                  for node in enroot.cluster.nodes), 'the removal of directories')
