@@ -306,7 +306,8 @@ def part_hosts(part):
 
 
 def part_slurm(part):
-    return pytest(part, ['tests/slurm'], timeout=1500)
+    # Mostly they wait for Slurm. A file's tests share a cluster.
+    return pytest(part, ['tests/slurm'], '-n', '2', '--dist', 'loadfile', timeout=1500)
 
 
 def part_demo(part):
