@@ -19,7 +19,8 @@
 #define READ_MS 200      /* between looks at the log */
 #define STOP_LOOK_MAX_MS 2000
 #define STOP_MS 60000    /* KillWait is 30 s by default */
-#define STATE_MAX 512
+#define STATE_MAX 4096
+#define WORDS_MAX 512
 
 /* --- submission ------------------------------------------------------------------------------- */
 
@@ -48,22 +49,23 @@ enum presence {
 struct state {
     char text[STATE_MAX]; /* holds the others */
     const char *word;     /* "RUNNING"; of a job that is gone "CANCELLED", or "" */
-    const char *reason, *nodes, *since;
-    char words[STATE_MAX];
+    const char *reason, *since, *nodes;
+    char words[WORDS_MAX];
 };
 
-/* "RUNNING|None|node[1-2]|0:10"; other lines are remarks, or name the cluster. */
+/* "RUNNING|None|0:10|node[1-2]"; other lines are remarks, or name the cluster. The nodes come last,
+ * as nothing else may be long enough to be cut. */
 static bool split(struct state *state)
 {
     for (char *line, *rest = state->text; (line = strsep(&rest, "\n"));) {
         const char *word = strsep(&line, "|"), *reason = strsep(&line, "|"),
-                   *nodes = strsep(&line, "|");
+                   *since = strsep(&line, "|");
         if (!line || strchr(line, '|'))
             continue;
         state->word = word;
         state->reason = reason;
-        state->nodes = nodes;
-        state->since = line;
+        state->since = since;
+        state->nodes = line;
         return true;
     }
     return false;
@@ -99,7 +101,7 @@ static enum presence look(const char *id, const struct rg_slurm_record *record,
 {
     char job[RG_SLURM_ID_MAX + 8], cluster[128];
     char *argv[] = { (char *) "squeue", (char *) "--noheader", job, (char *) "--states=all",
-                     (char *) "--format=%T|%r|%N|%M", NULL, NULL };
+                     (char *) "--format=%T|%r|%M|%N", NULL, NULL };
 
     *ret_state = (struct state){ .word = "" };
     snprintf(job, sizeof(job), "--jobs=%s", id);
@@ -267,7 +269,7 @@ bool rg_submitted(const char *id)
 int rg_submitted_stop(const char *id)
 {
     rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
-    char cluster[128], said[STATE_MAX], words[2 * STATE_MAX];
+    char cluster[128], said[WORDS_MAX], words[2 * WORDS_MAX];
     char *argv[] = { (char *) "scancel", (char *) id, NULL, NULL };
     uint64_t deadline_ns = rg_now_ns() + STOP_MS * RG_NS_PER_MS, pause_ms = READ_MS;
     struct state state;
