@@ -302,6 +302,9 @@ int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct 
         path = strdup(s->sshconfigdir);
     else if ((cwd = getcwd(NULL, 0)))
         path = rg_strf("%s/%s", cwd, s->sshconfigdir);
+    if (path && strchr(path, '\''))
+        return rg_error_set(err, EINVAL, "--sshconfigdir=%.200s: its path must have no single "
+                                         "quotes; give another directory", path);
     return path ? keep(&s->sshconfigdir, "--sshconfigdir", path, err)
                 : rg_error_set(err, ENOMEM, "out of memory");
 }

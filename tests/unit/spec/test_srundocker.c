@@ -2,8 +2,11 @@
 #include "spec/srundocker.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include "base/spawn.h"
 #include "spec/engine.h"
 #include "unit.h"
 
@@ -224,7 +227,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    static const char *const files[] = { "job.sh", "bare.sh", "plain.sh" };
+    static const char *const files[] = { "job.sh", "bare.sh", "plain.sh", "rsh", "saving.sh",
+                                         "ended.n1", "ended.n2" };
 
     for (size_t i = 0; i < rg_array_len(files); i++)
         unlink(files[i]);
@@ -419,6 +423,39 @@ static void an_sshd_surrounds_the_script(void **state)
     assert_int_equal(PARSE(&bad, NULL, "--container=i", "--script=s", "--sshdport=22"), 0);
     assert_int_equal(rg_srundocker_settle_sshd(&bad, "/h", &f->err), -EINVAL);
     assert_contains(f->err.text, "such as 12345");
+    rg_srundocker_fini(&bad);
+    assert_int_equal(PARSE(&bad, NULL, "--container=i", "--script=s", "--sshconfigdir=/it's"), 0);
+    assert_int_equal(rg_srundocker_settle_sshd(&bad, "/h", &f->err), -EINVAL);
+    assert_contains(f->err.text, "must have no single quotes");
+}
+
+/* The line that runs the script, for real, with a program in the place of reigen rsh. All processes
+ * of the script's group get the signal; sshd's clients that are left must see their input's end. */
+static void a_signal_is_the_script_s_and_takes_no_sshd_away(void **state)
+{
+    struct fixture *f = *state;
+    rg_cleanup(rg_srundocker_fini) struct rg_srundocker s;
+    char rsh[sizeof f->dir + 16], path[4096];
+    char *env[] = { path, "hostlist=n1:1,n2:1", rsh, NULL };
+    int status = 0;
+    pid_t pid;
+
+    assert_int_equal(make_file("rsh", "#!/bin/sh\necho Server listening on 0.0.0.0\n"
+                                      "cat >/dev/null; echo ended >ended.$1\n", 0755), 0);
+    assert_int_equal(make_file("saving.sh", "#!/bin/sh\ntrap 'trap : TERM; kill -TERM 0; exit 7' "
+                                            "USR1\nkill -USR1 0\nexit 8\n", 0755), 0);
+    snprintf(rsh, sizeof rsh, "REIGEN_RSH=%s/rsh", f->dir);
+    snprintf(path, sizeof path, "PATH=%s", getenv("PATH"));
+    assert_int_equal(PARSE(&s, NULL, "--container=i", "--script=saving.sh", "--sshdport=2222"), 0);
+    assert_int_equal(rg_srundocker_settle_sshd(&s, "/h", NULL), 0);
+    assert_int_equal(rg_srundocker_fill(&s, &f->env, &f->step, &f->request, NULL), 0);
+    const struct rg_spawn spawn = { .argv = f->request.job.command.v, .envp = env,
+                                    .fds = { -1, 1, 2 }, .new_session = true };
+    assert_int_equal(rg_spawn(&spawn, &pid, NULL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(rg_status_code(status), 7);
+    assert_int_equal(unlink("ended.n1"), 0);
+    assert_int_equal(unlink("ended.n2"), 0);
 }
 
 static void a_slip_in_an_option_s_name_is_remarked(void **state)
@@ -501,6 +538,7 @@ int main(void)
         JOB_TEST(options_of_other_runtimes_are_not_judged_as_dockers),
         JOB_TEST(what_the_job_cannot_have_is_refused),
         JOB_TEST(an_sshd_surrounds_the_script),
+        JOB_TEST(a_signal_is_the_script_s_and_takes_no_sshd_away),
         JOB_TEST(a_slip_in_an_option_s_name_is_remarked),
         JOB_TEST(no_slip_is_looked_for_behind_dashes),
         cmocka_unit_test(values_that_scripts_leave_empty_say_nothing),
