@@ -380,8 +380,9 @@ static bool is_value(const struct rg_srundocker_option *option, const char *arg)
  * Lists and docker's options mean what they say. */
 static bool says_nothing(const struct rg_srundocker_option *option, const char *value)
 {
-    static const char *const names[] = { "slots_per_node", "nodelist", "dockname", "sshconfigdir",
-                                         "sshdport" };
+    static const char *const names[] = { "slots_per_node", "nodelist", "ibdevices", "dockname",
+                                         "sshconfigdir", "sshdport", "container-runtime",
+                                         "start-timeout" };
 
     for (size_t i = 0; value && !*value && i < rg_array_len(names); i++)
         if (strcmp(option->name, names[i]) == 0)

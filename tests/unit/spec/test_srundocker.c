@@ -481,7 +481,8 @@ static void values_that_scripts_leave_empty_say_nothing(void **state)
     static const char *const words[] = { "x", "--container=i", "--script=s", "--slots_per_node=",
                                          "--nodelist=", "--dockname=", "--sshconfigdir=",
                                          "--sshdport=", "--datamnts=", "--envlist=", "--dockopts=",
-                                         NULL };
+                                         "--ibdevices=", "--container-runtime=",
+                                         "--start-timeout=", NULL };
     rg_cleanup(rg_srundocker_fini) struct rg_srundocker s;
     struct rg_error err = RG_ERROR_INIT;
 
@@ -491,6 +492,9 @@ static void values_that_scripts_leave_empty_say_nothing(void **state)
     assert_null(s.dockname);
     assert_int_equal(s.slots_per_node, 0);
     assert_false(rg_srundocker_has_sshd(&s));
+    assert_false(s.ibdevices);
+    assert_null(s.runtime);
+    assert_int_equal(s.start_timeout_ms, RG_SRUNDOCKER_START_MS);
 }
 
 static void starting_may_take_as_long_as_fetching_an_image_does(void **state)
