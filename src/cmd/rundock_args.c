@@ -261,13 +261,20 @@ static int add_user(const struct rg_rundock_host *host, struct rg_strv *argv)
     return rc < 0 ? rc : rg_strv_addf(argv, "--env=USER=%s", host->user);
 }
 
+/* "-p 80:80", "-p80:80", "-P" and their long names. */
+static bool publishes(const struct rg_rundock *dock)
+{
+    for (size_t i = 0; i < dock->dockopts.count; i++)
+        if (rg_str_starts(dock->dockopts.v[i], "-p") || rg_str_starts(dock->dockopts.v[i], "-P"))
+            return true;
+    return has_option(dock, "--publish") || has_option(dock, "--publish-all");
+}
+
 static int add_network(const struct rg_rundock *dock, struct rg_strv *argv)
 {
     /* With the host's network docker has no ports of the container's to publish. */
-    bool publishes = has_option(dock, "--publish") || has_option(dock, "--publish-all") ||
-                     has_option(dock, "-p") || has_option(dock, "-P");
-
-    if (has_option(dock, "--net") || has_option(dock, "--network") || (!dock->net && publishes))
+    if (has_option(dock, "--net") || has_option(dock, "--network") ||
+        (!dock->net && publishes(dock)))
         return 0;
     return rg_strv_addf(argv, "--network=%s", dock->net ? dock->net : "host");
 }

@@ -321,8 +321,9 @@ def test_values_that_scripts_leave_empty_say_nothing(docker):
 
 def test_published_ports_need_docker_s_own_network(docker):
     assert '--network=host' in created(docker)
-    told = created(docker, '--dockopts=-p 8888:80')
-    assert not [word for word in told if word.startswith('--network')], told
+    for ports in ('-p 8888:80', '-p8888:80', '-P'):
+        told = created(docker, f'--dockopts={ports}')
+        assert not [word for word in told if word.startswith('--network')], told
     assert '--network=bridge' in created(docker, '--net=bridge', '--dockopts=-p 8888:80')
 
 
