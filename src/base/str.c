@@ -88,6 +88,15 @@ int rg_strv_add_all(struct rg_strv *list, char *const *texts)
     return rc;
 }
 
+bool rg_strv_has(const struct rg_strv *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->v[i], text) == 0)
+            return true;
+    }
+    return false;
+}
+
 static size_t env_find(const struct rg_strv *list, const char *name)
 {
     size_t n = strlen(name);

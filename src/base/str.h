@@ -31,6 +31,8 @@ int rg_strv_take(struct rg_strv *list, char *take_text);
 int rg_strv_addf(struct rg_strv *list, const char *fmt, ...) rg_printf(2, 3);
 /* Append copies of all of a NULL-terminated array. 0 or -ENOMEM (some may have been added). */
 int rg_strv_add_all(struct rg_strv *list, char *const *texts);
+/* Whether one of them is this text. */
+bool rg_strv_has(const struct rg_strv *list, const char *text);
 
 /* Lists used as environments ("NAME=value"). Set replaces or appends; get returns the value,
  * borrowed from the list, or NULL; unset removes (absent is fine). */

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "cmd/exit.h"
 #include "cmd/keys.h"
 #include "cmd/scripts.h"
+#include "launch/exitcode.h"
 #include "spec/slurm.h"
 
 #define WHAT "run-dock-asuser"
@@ -27,8 +27,6 @@
 #define ID_MAX 128
 #define GROUPS_MAX 1024
 #define GRACE_S 10 /* as docker stop */
-#define EXIT_UNAVAILABLE 69
-#define EXIT_CONTAINER 125
 
 extern char **environ;
 
@@ -172,7 +170,7 @@ static int wait_child(struct docker *docker, pid_t pid, enum how how)
         if (done == pid)
             return killed ? 128 + docker->signal : rg_status_code(status);
         if (done < 0 && errno != EINTR)
-            return EXIT_CONTAINER;
+            return RG_EXIT_CONTAINER;
         uint64_t now = rg_now_ns();
         if (now >= end) {
             killed = kill(pid, SIGKILL) == 0;
@@ -202,7 +200,7 @@ static int run_docker(struct docker *docker, char *const *argv, enum how how, co
 
     int rc = rg_spawn(&spec, &pid, err);
     if (rc == -ENOENT)
-        return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  WHAT ": docker is not in PATH here; install it, or run on a host "
                                  "that has it");
     return rc < 0 ? rc : wait_child(docker, pid, how);
@@ -254,20 +252,20 @@ static int explain(struct docker *docker, const struct rg_rundock *dock,
     if (!name)
         return no_memory(err);
     if (try_docker(docker, server) != 0)
-        return rg_error_set_exit(err, EIO, EXIT_UNAVAILABLE,
+        return rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE,
                                  WHAT ": Docker cannot be used here; its message is above: start "
                                  "its daemon (systemctl start docker), or have yourself added to "
                                  "the group docker");
     if (try_docker(docker, taken) == 0)
-        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+        return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  WHAT ": there is a container %s already: remove it (docker rm -f "
                                  "%s), or give another --dockname", name, name);
     if (!has_image(docker, dock->container))
-        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+        return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  WHAT ": --container=%s: the image is not on this computer, and "
                                  "could not be fetched: check its name, or load it",
                                  dock->container);
-    return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+    return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                              WHAT ": docker create ended with %d; its message is above", code);
 }
 
@@ -395,14 +393,14 @@ static int judge_start(struct docker *docker, const char *id, int code, struct r
     char *argv[] = { "docker", "container", "inspect", "--format",
                      "{{.State.StartedAt}} {{.State.ExitCode}}", (char *) id, NULL };
     char line[ID_MAX] = "";
-    const int never = 127, refused = 126;
 
     if (code != 1 || docker->signal || ask_docker(docker, argv, -1, line, NULL) != 0 ||
         !rg_str_starts(line, "0001-"))
         return code;
     const char *said = strrchr(line, ' ');
     int state = said ? atoi(said) : 0;
-    return rg_error_set_exit(err, EIO, state == never || state == refused ? state : EXIT_CONTAINER,
+    bool told = state == RG_EXIT_NOT_EXECUTABLE || state == RG_EXIT_NOT_FOUND;
+    return rg_error_set_exit(err, EIO, told ? state : RG_EXIT_CONTAINER,
                              WHAT ": the container could not be started; docker's message is "
                              "above");
 }
@@ -421,7 +419,7 @@ static int run_container(struct docker *docker, const struct rg_rundock *dock,
     }
     int rc = run_docker(docker, detached, PATIENT, (const int[]){ -1, -1, 2 }, err);
     if (rc > 0)
-        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+        return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  WHAT ": docker start ended with %d; its message is above", rc);
     if (rc < 0 || dock->daemon || docker->signal)
         return rc;

@@ -52,10 +52,7 @@ static bool is_used(const struct rg_srundocker *s, const char *node)
 
     if (!s->nodelist || !node || rg_slurm_nodes("--nodelist", s->nodelist, &names, NULL) < 0)
         return true;
-    for (size_t i = 0; i < names.count; i++)
-        if (strcmp(names.v[i], node) == 0)
-            return true;
-    return false;
+    return rg_strv_has(&names, node);
 }
 
 static int be_other_task(const struct rg_srundocker *s, const struct rg_strv *env)

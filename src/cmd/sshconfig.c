@@ -258,9 +258,7 @@ static char *patterns_of(const char *names)
             stem--;
         rg_autofree char *pattern = rg_strf("%.*s%s", stem ? stem : n, p,
                                             stem && stem < n ? "*" : "");
-        bool known = !pattern || !*pattern;
-        for (size_t i = 0; i < found.count && !known; i++)
-            known = strcmp(found.v[i], pattern) == 0;
+        bool known = !pattern || !*pattern || rg_strv_has(&found, pattern);
         if (!known && rg_strv_add(&found, pattern) == 0)
             rg_buf_printf(&text, "%s%s", found.count > 1 ? " " : "", pattern);
         p += n + (p[n] == '\n');

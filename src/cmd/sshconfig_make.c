@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cmd/keys.h"
 #include "cmd/sshconfig.h"
+#include "launch/exitcode.h"
 
 #define WHAT "sshconfig"
 #define BEGIN "# >>> reigen sshconfig >>>"
@@ -20,8 +21,6 @@
 #define MODULI "/etc/ssh/moduli"
 #define MODULI_MAX (8 << 20)
 #define KEY_MAX (1 << 16)
-#define EXIT_UNAVAILABLE 69
-#define EXIT_NOT_WRITTEN 74
 
 static const char *const key_types[] = { "rsa", "ecdsa", "ed25519" };
 
@@ -189,14 +188,14 @@ static int put_key(const struct rg_sshconfig *config, const char *type, const ch
     if (access(path, F_OK) == 0)
         return keep_key(config, path, err);
     if (!keygen)
-        return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  WHAT ": ssh-keygen is not here; install OpenSSH's client (Debian: "
                                  "openssh-client)");
     int rc = config->dry_run ? 0 : rg_keys_make(WHAT, keygen, type, bits, path, err);
     if (rc == 0)
         say(config, "made", path);
     else if (rc == -EIO)
-        err->exit_code = EXIT_NOT_WRITTEN;
+        err->exit_code = RG_EXIT_OUTPUT_LOST;
     return rc;
 }
 

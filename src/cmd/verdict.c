@@ -9,7 +9,6 @@
 
 #define BOLD_RED "\033[1;31m"
 #define SSHD_HOST_MAX 64
-#define EXIT_SSHD 69
 #define DIM "\033[2m"
 #define PLAIN "\033[0m"
 
@@ -60,10 +59,11 @@ static bool take_sshd(const struct rg_verdict *v, char ret_host[SSHD_HOST_MAX + 
 {
     const struct rg_rank_end *first = v->first;
 
-    return first && first->engine && first->end == RG_END_EXIT && first->value == EXIT_SSHD &&
-           v->nlast_lines && sscanf(v->last_lines[v->nlast_lines - 1],
-                                    "reigen: host %64[A-Za-z0-9._-]: " RG_SRUNDOCKER_SSHD_FAILED
-                                    " %5d", ret_host, ret_port) == 2;
+    return first && first->engine && first->end == RG_END_EXIT &&
+           first->value == RG_EXIT_UNAVAILABLE && v->nlast_lines &&
+           sscanf(v->last_lines[v->nlast_lines - 1],
+                  "reigen: host %64[A-Za-z0-9._-]: " RG_SRUNDOCKER_SSHD_FAILED " %5d", ret_host,
+                  ret_port) == 2;
 }
 
 static void print_first(const struct rg_verdict *v, const struct rg_verdict_style *style,

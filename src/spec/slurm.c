@@ -283,21 +283,14 @@ static int parse_gpus(const char *name, const char *text, struct rg_strv *gpus,
     return rc < 0 ? rg_error_set(err, -rc, "out of memory") : 0;
 }
 
-static bool has(const struct rg_strv *list, const char *text)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->v[i], text) == 0)
-            return true;
-    return false;
-}
-
 /* Whether a device, or the whole that it is a part of ("0" of "0:1"), is one of these. */
 static bool is_among(const struct rg_strv *given, const char *device)
 {
     size_t digits = strspn(device, DIGITS);
     rg_autofree char *whole = strndup(device, digits);
 
-    return has(given, device) || (device[digits] == ':' && whole && has(given, whole));
+    return rg_strv_has(given, device) ||
+           (device[digits] == ':' && whole && rg_strv_has(given, whole));
 }
 
 /* What the user chose must lie within what Slurm gave, by the names that it has told. */
@@ -597,7 +590,7 @@ static int read_components_of_step(const struct rg_strv *env, int ngroups,
         rc = read_component_id(env, g, a, err);
         rc = rc < 0 || !text ? rc : rg_slurm_nodes(name, text, &nodes, err);
         for (size_t i = 0; rc == 0 && i < a->nnodes; i++)
-            if (has(&nodes, a->nodes[i].name))
+            if (rg_strv_has(&nodes, a->nodes[i].name))
                 a->nodes[i].group = g;
     }
     return rc;

@@ -32,15 +32,6 @@ static int find_node(const struct rg_slurm_allocation *allocation, const char *n
     return -1;
 }
 
-static bool has(const struct rg_strv *names, const char *name)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        if (strcmp(names->v[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Hosts that the user named, by -H or --nodelist: they must be there. */
 static int check_named(struct rg_job *job, const struct rg_slurm_allocation *allocation,
                        enum rg_slurm_scope scope, struct rg_error *err)
@@ -80,7 +71,7 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     }
     for (size_t i = 0; r == 0 && i < allocation->nnodes; i++) {
         const char *name = allocation->nodes[i].name;
-        if (has(&excluded, name) || (slurm->nodelist && !has(&wanted, name)) ||
+        if (rg_strv_has(&excluded, name) || (slurm->nodelist && !rg_strv_has(&wanted, name)) ||
             (slurm->nodes && job->nhosts == (size_t) slurm->nodes))
             continue;
         r = rg_job_add_host(job, name, rg_slurm_slots(allocation, scope, i), err);
@@ -158,11 +149,8 @@ void slurm_note(struct slurm_host *host, const char *text)
 {
     struct slurm *slurm = host->slurm;
 
-    for (size_t i = 0; i < slurm->notes.count; i++) {
-        if (strcmp(slurm->notes.v[i], text) == 0)
-            return;
-    }
-    if (slurm->notes.count < NOTES_MAX && rg_strv_add(&slurm->notes, text) == 0)
+    if (slurm->notes.count < NOTES_MAX && !rg_strv_has(&slurm->notes, text) &&
+        rg_strv_add(&slurm->notes, text) == 0)
         slurm->o.events->on_note(slurm->o.arg, host->index, text);
 }
 

@@ -141,7 +141,7 @@ int slurm_command_missing(const char *program, struct rg_error *err)
 
 /* --- the script on the nodes ------------------------------------------------------------------ */
 
-static void put_quoted(struct rg_buf *text, const char *word)
+void slurm_put_quoted(struct rg_buf *text, const char *word)
 {
     rg_buf_printf(text, "'");
     for (; *word; word++)
@@ -190,7 +190,7 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text, "trap : USR1 USR2; o=; say() { echo reigen-boot \"$@\"; }; "
                         "echo reigen-slurm at $SLURMD_NODENAME $SLURM_JOB_ID.$SLURM_STEP_ID; f=");
-    put_quoted(text, slurm->agent_path);
+    slurm_put_quoted(text, slurm->agent_path);
     /* Where the launcher's own program is there too, and the same, nothing is sent. */
     rg_buf_printf(text, "; if ! \"$f\" same %s </dev/null >/dev/null 2>&1; then f=; ",
                   slurm->agents[0].name);

@@ -171,6 +171,8 @@ bool slurm_contains(const struct rg_job *job);
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv);
 /* What each task runs, for a Bourne shell. Appended to text. */
 void slurm_command_script(const struct slurm *slurm, struct rg_buf *text);
+/* A word for a Bourne shell, in single quotes. Appended to text. */
+void slurm_put_quoted(struct rg_buf *text, const char *word);
 /* argv[0] is not there. */
 int slurm_command_missing(const char *program, struct rg_error *err);
 

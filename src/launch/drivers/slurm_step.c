@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #define FORCE_MS 1500
 #define CWD_MAX 1023
 #define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
-#define LAST_LINES_MS 2000   /* after srun's end, for others to close its standard output */
 
 static void force(void *arg);
 
@@ -477,15 +475,6 @@ static void take_ending(struct slurm_step *step, const char *text)
     }
 }
 
-static bool has(const struct rg_strv *names, const char *name)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        if (strcmp(names->v[i], name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* "Task launch for StepId=3.0 failed on node n[1-2]: Communication connection failure": the other
  * tasks are cancelled for it, which is then not the cause. */
 static void take_launch_failure(struct slurm_step *step, const char *text)
@@ -515,7 +504,7 @@ static void take_launch_failure(struct slurm_step *step, const char *text)
             remedy = reasons[i].remedy;
     }
     for (int i = 0; (host = next_host(step, &i));) {
-        if (host->linked || host->gone || !has(&names, host->name))
+        if (host->linked || host->gone || !rg_strv_has(&names, host->name))
             continue;
         if (!host->err.errnum)
             rg_error_set_exit(&host->err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
@@ -549,7 +538,7 @@ static void take_task_end(struct slurm_step *step, const char *text)
     if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
         return;
     for (int i = 0; (host = next_host(step, &i));) {
-        if (!host->linked && !host->gone && !host->stopped && has(&names, host->name))
+        if (!host->linked && !host->gone && !host->stopped && rg_strv_has(&names, host->name))
             rg_timer_start(&host->timer, step->slurm->o.loop, KILLER_MS, 0, task_is_over, host);
     }
 }

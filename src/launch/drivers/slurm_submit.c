@@ -137,14 +137,6 @@ static int write_record(const struct submission *submission, const struct rg_job
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
 
-static void put_quoted(struct rg_buf *text, const char *word)
-{
-    rg_buf_printf(text, " '");
-    for (; *word; word++)
-        rg_buf_printf(text, *word == '\'' ? "'\\''" : "%c", *word);
-    rg_buf_printf(text, "'");
-}
-
 /* The shell stays, to put down how it ended, and waits for it when it is told to end itself. */
 static int make_script(char *const *argv, const char *dir, struct rg_buf *script)
 {
@@ -154,14 +146,16 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
     if (n <= 0)
         return -ENOENT;
     program[n] = '\0';
-    rg_buf_printf(script, "#!/bin/sh\n" RG_SLURM_SUBMITTED "=1");
-    put_quoted(script, program);
-    for (; *argv; argv++)
-        put_quoted(script, *argv);
+    rg_buf_printf(script, "#!/bin/sh\n" RG_SLURM_SUBMITTED "=1 ");
+    slurm_put_quoted(script, program);
+    for (; *argv; argv++) {
+        rg_buf_printf(script, " ");
+        slurm_put_quoted(script, *argv);
+    }
     rg_buf_printf(script, " &\ntrap 'kill -TERM $! 2>/dev/null' TERM\nwait $!; code=$?\n"
                           "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
                           "echo \"exit $code\" >>");
-    put_quoted(script, dir);
+    slurm_put_quoted(script, dir);
     rg_buf_printf(script, "/$SLURM_JOB_ID\nexit $code\n");
     return rg_buf_status(script);
 }

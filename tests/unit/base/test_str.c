@@ -31,7 +31,10 @@ static void list_takes_and_copies(void **state)
     assert_int_equal(rg_strv_add_all(&list, more), 0);
     assert_int_equal(list.count, 4);
     assert_string_equal(list.v[3], "y");
+    assert_true(rg_strv_has(&list, "y"));
+    assert_false(rg_strv_has(&list, "z"));
     rg_strv_fini(&list);
+    assert_false(rg_strv_has(&list, "y"));
     rg_strv_fini(&list);
     rg_strv_fini(NULL);
     assert_null(list.v);
