@@ -301,9 +301,10 @@ static int check_choice(const char *name, const struct rg_strv *given, const str
         if (!is_among(given, chosen->v[i]))
             return rg_error_set(err, EINVAL,
                                 "%s asks for GPU %s, which Slurm did not give this job; it gave "
-                                "%zu: ask for more with --gres, choose among those in "
+                                "%zu GPU%s: ask for more with --gres, choose among those in "
                                 "SLURM_STEP_GPUS or SLURM_JOB_GPUS, or unset %s",
-                                name, chosen->v[i], given->count, name);
+                                name, chosen->v[i], given->count, given->count == 1 ? "" : "s",
+                                name);
     return 0;
 }
 

@@ -316,7 +316,8 @@ static void gpus_of_others_are_refused(void **state)
 
     (void) state;
     assert_int_equal(rg_slurm_gpus(&env, &gpus, &told, &err), -EINVAL);
-    assert_contains(err.text, "NV_GPU asks for GPU 1, which Slurm did not give this job");
+    assert_contains(err.text, "NV_GPU asks for GPU 1, which Slurm did not give this job; "
+                    "it gave 1 GPU: ");
     assert_int_equal(rg_slurm_gpus(&bad, &gpus, &told, &err), -EINVAL);
     assert_contains(err.text, "NV_GPU=0,1");
     assert_int_equal(gpus.count, 0);
