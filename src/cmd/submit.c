@@ -145,9 +145,11 @@ static void describe(const char *id, enum presence presence, const struct state 
 {
     bool plain = !*state->word || strcmp(state->word, "COMPLETED") == 0 ||
                  strcmp(state->word, "FAILED") == 0;
+    bool told = state->reason && strcmp(state->reason, "None") != 0; /* Slurm may not know it yet */
 
     if (presence == THERE && !*state->nodes)
-        rg_buf_printf(text, "job %s: %s %s\n", id, state->word, state->reason);
+        rg_buf_printf(text, "job %s: %s%s%s\n", id, state->word, told ? ": " : "",
+                      told ? state->reason : "");
     else if (presence == THERE)
         rg_buf_printf(text, "job %s: %s on %s for %s\n", id, state->word, state->nodes,
                       state->since);

@@ -157,6 +157,14 @@ def test_a_job_on_very_many_nodes_is_not_taken_for_an_ended_one(queue):
     assert '--format=%T|%r|%M|%N' in queue.asked()
 
 
+def test_why_a_job_waits_is_told_where_slurm_says_it(queue):
+    assert queue.submit().returncode == 0
+    queue.says('squeue', 'PENDING|None|0:00|\n')
+    assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING\n')
+    queue.says('squeue', 'PENDING|Resources|0:00|\n')
+    assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING: Resources\n')
+
+
 def test_a_queue_that_does_not_answer_is_not_the_jobs_end(queue):
     assert queue.submit().returncode == 0
     queue.says('squeue', QUEUE_DOWN, 1)
@@ -171,7 +179,7 @@ def test_users_defaults_hide_no_job(queue):
     assert queue.submit().returncode == 0
     queue.says('squeue', 'PENDING|Priority|0:00|\n')
     hiding = {'SQUEUE_STATES': 'RUNNING', 'SQUEUE_PARTITION': 'x', 'SCANCEL_STATE': 'PENDING'}
-    assert 'PENDING Priority' in queue.reigen('status', '12', **hiding).stdout
+    assert 'PENDING: Priority' in queue.reigen('status', '12', **hiding).stdout
     queue.says('squeue', '')
     assert queue.reigen('stop', '12', **hiding).returncode == 0
     assert 'SQUEUE_' not in queue.asked() and 'SCANCEL_' not in queue.asked()
