@@ -71,7 +71,7 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
 {
     const struct rg_rank_end *first = v->first;
     char host[SSHD_HOST_MAX + 1];
-    int port;
+    int port = 0;
 
     /* Why a rank could not be started is said best by who tried. */
     if (first->end == RG_END_NOT_STARTED && *v->cause) {
@@ -91,7 +91,8 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
                   (double) first->at_ns / 1e9);
     if (first->note && *first->note)
         rg_buf_printf(text, "  its runtime reported: %s\n", first->note);
-    for (size_t i = 0; i < v->nlast_lines && !style->quiet; i++) {
+    /* Why an sshd failed was one line, which has just been shown. */
+    for (size_t i = 0; i < v->nlast_lines && !style->quiet && !port; i++) {
         if (i == 0)
             rg_buf_printf(text, "  its last lines:\n");
         rg_buf_printf(text, "    %s| ", style->colour ? DIM : "");

@@ -111,6 +111,7 @@ static void an_sshd_that_did_not_come_up_is_named_instead_of_the_script(void **s
     assert_contains(got, "sshd on node2, port 12345, failed, and job.sh did not begin: exit code "
                          "69, after");
     assert_null(strstr(got, "job.sh's own"));
+    assert_null(strstr(got, "last lines"));
     assert_contains(print_script(said, 7, &text), "job.sh on localhost failed: exit code 7");
     assert_contains(print_script("reigen: host n: sshd is", 69, &text), "exit code 69, job.sh's");
 }
