@@ -11,5 +11,15 @@ need() {
     done
 }
 
+# tell_options PROGRAM ARGUMENT...: with --help among them one process says what the program's options
+# are, instead of each rank.
+tell_options() {
+    local program=$1 word
+    shift
+    for word; do
+        case $word in -h|--help) exec "$python" "$program" --help;; esac
+    done
+}
+
 # Some images know it by one of these names only.
 python=$(command -v python || command -v python3) || need python

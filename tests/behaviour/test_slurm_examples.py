@@ -61,6 +61,12 @@ def test_an_example_trains_on_all_ranks_for_as_many_epochs_as_asked(digits, tmp_
     assert len(list((tmp_path / 'kept').iterdir())) == 4
 
 
+@pytest.mark.parametrize('name', ['pytorch_hvd_mnist_example.sh',
+                                  'pytorch_apex_mnist_example_pdsh.sh'])
+def test_the_options_are_told_once_and_not_by_each_rank(name):
+    assert script(name, '--epochs=2', '--help').stdout.count('usage: ') == 1
+
+
 def test_what_is_fetched_is_fetched_once_per_node(digits, tmp_path):
     """A rank that is not the first of its node must not fetch, nor read before all is there."""
     asked = Counter()

@@ -11,6 +11,7 @@
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../needs.sh"
 need pdsh
+tell_options "$here/pytorch_apex_mnist.py" "$@"
 IFS=, read -ra hosts <<<"$hostlist"
 export MASTER_ADDR=${MASTER_ADDR:-${hosts[0]%%:*}} MASTER_PORT=${MASTER_PORT:-29500}
 

@@ -11,6 +11,7 @@
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../needs.sh"
 need mpirun
+tell_options "$here/pytorch_dist_mnist.py" "$@"
 
 # Open MPI asks for the shell of the other nodes' users, and remarks on one it does not know.
 export SHELL=/bin/bash
