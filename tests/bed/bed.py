@@ -34,7 +34,7 @@ def parse(argv):
     up.add_argument('--shared-home', action='store_true')
     up.add_argument('--slurm', action='store_true', help='with Slurm, and its login node `head`')
     up.add_argument('--image', action='append', default=[], metavar='NAME[=TAG]',
-                    help='base, debian, trainer, mpich, musl, distroless, scratch-static')
+                    help='base, debian, trainer, mnode, mpich, musl, distroless, scratch-static')
     for name, text in (('shell', 'an interactive shell'), ('run', 'one command')):
         command = commands.add_parser(name, help=f'{text} on a node (default node1)')
         command.add_argument('--node', default='node1')
