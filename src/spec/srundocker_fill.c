@@ -53,10 +53,11 @@ static int judge_script(const char *path, const struct stat *st, struct rg_error
 }
 
 /* Arguments: sshd's directory, its port, and the script's line. Every host gets an sshd by rsh,
- * whose standard input is one pipe: when that is closed, they end. sshd says when it listens, which
- * it also does when the port is taken for one family of addresses. Signals come to all processes
- * here, and are the script's: it may save what its ranks have, for which it needs the sshds. The
- * directory's name has no single quotes in it (rg_srundocker_settle_sshd). */
+ * whose standard input is one pipe: when that is closed, they end. Who opens it holds its other end
+ * meanwhile; it would wait for one otherwise. sshd says when it listens, which it also does when
+ * the port is taken for one family of addresses. Signals come to all processes here, and are the
+ * script's: it may save what its ranks have, for which it needs the sshds. The directory's name has
+ * no single quotes in it (rg_srundocker_settle_sshd). */
 static const char with_sshd[] =
     "sshconfigdir=$1 sshdport=$2; shift 2; export sshconfigdir sshdport\n"
     "fail() { echo \"reigen: $1\" >&2; exec 9>&-; wait; rm -rf \"$t\"; exit 69; }\n"
@@ -66,9 +67,9 @@ static const char with_sshd[] =
     "\\$s -D -e -p $sshdport -f '$sshconfigdir/sshd_config' </dev/null & "
     "cat >/dev/null; kill \\$!\"\n"
     "names=$(echo \"$hostlist\" | tr , ' ')\n"
-    "for h in $names; do h=${h%:*}; (trap '' TERM INT HUP USR1 USR2; exec $REIGEN_RSH $h \"$s\")"
-    " <\"$t/in\" >\"$t/$h\" 2>&1 & done\n"
-    "exec 9>\"$t/in\"\n"
+    "exec 9<>\"$t/in\"\n"
+    "for h in $names; do h=${h%:*}; : >\"$t/$h\"; (trap '' TERM INT HUP USR1 USR2; "
+    "exec $REIGEN_RSH $h \"$s\") <\"$t/in\" 9>&- >\"$t/$h\" 2>&1 & done\n"
     "for h in $names; do h=${h%:*}; n=0; while :; do\n"
     "if grep -qE 'fatal:|terminating|already in use|^reigen' \"$t/$h\" || [ $n -ge 300 ]\n"
     "then w=$(tail -n 3 \"$t/$h\" | tr -d '\\r' | tr '\\n' ' ')\n"
