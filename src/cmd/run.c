@@ -66,6 +66,7 @@ static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    rg_status_wipe(&run->status);
     say(run, text);
 }
 

@@ -6,35 +6,61 @@
 
 #include "base/time.h"
 #include "cmd/events.h"
+#include "cmd/terminal.h"
 
 #define TTY_DELAY_MS 300
 #define TTY_REPEAT_MS 500
 #define LOG_DELAY_MS 2000
 #define LOG_REPEAT_MS 10000
 #define NAMED_MAX 3 /* hosts named in one line */
+#define WIPE "\r\033[K"
+#define MORE "..."
+
+/* What is wider than a terminal takes several of its lines, of which only the last can be wiped. */
+static void put_fitting(struct rg_buf *text, const char *line, int columns)
+{
+    int width = columns - 1, at = 0;
+    size_t nbytes = 0, short_nbytes = 0;
+
+    /* A character of UTF-8 is taken for one column. */
+    for (; line[nbytes] && at <= width; nbytes++) {
+        if ((line[nbytes] & 0xc0) == 0x80)
+            continue;
+        if (at++ == width - (int) strlen(MORE))
+            short_nbytes = nbytes;
+    }
+    if (at <= width)
+        rg_buf_printf(text, "%s", line);
+    else
+        rg_buf_printf(text, "%.*s" MORE, (int) short_nbytes, line);
+}
 
 static void show(void *arg)
 {
     struct rg_status *status = arg;
+    rg_autobuf struct rg_buf line = RG_BUF_INIT;
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     int ready = 0, named = 0;
 
     for (int h = 0; h < status->plan->nhosts; h++)
         ready += status->hosts[h].phase >= RG_PHASE_READY;
-    rg_buf_printf(&text, "%sreigen: %d of %d host%s ready after %.0f s",
-                  status->tty ? "\r\033[K" : "", ready, status->plan->nhosts,
-                  status->plan->nhosts == 1 ? "" : "s",
+    rg_buf_printf(&line, "reigen: %d of %d host%s ready after %.0f s", ready,
+                  status->plan->nhosts, status->plan->nhosts == 1 ? "" : "s",
                   (double)(rg_now_ns() - status->since_ns) / 1e9);
     for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
         const struct rg_status_host *host = &status->hosts[h];
         if (host->phase >= RG_PHASE_READY)
             continue;
-        rg_buf_printf(&text, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
+        rg_buf_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
                       rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,
                       *host->reason ? ")" : "");
     }
-    if (!status->tty)
-        rg_buf_printf(&text, "\n");
+    if (status->tty) {
+        rg_buf_printf(&text, WIPE);
+        put_fitting(&text, rg_buf_text(&line), rg_terminal_columns(2));
+    } else {
+        rg_buf_printf(&text, "%s\n", rg_buf_text(&line));
+    }
     status->shown = true;
     status->say(status->arg, rg_buf_text(&text));
 }
@@ -60,11 +86,17 @@ void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phas
              reason ? reason : "");
 }
 
+void rg_status_wipe(struct rg_status *status)
+{
+    if (status->tty && status->shown && !status->over)
+        status->say(status->arg, WIPE);
+    status->shown = false;
+}
+
 void rg_status_stop(struct rg_status *status)
 {
     rg_timer_stop(&status->timer);
-    if (status->tty && status->shown && !status->over)
-        status->say(status->arg, "\r\033[K");
+    rg_status_wipe(status);
     status->over = true;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user sees while a job starts: one line that changes on a terminal, from 0.3 s on;
- * elsewhere a line after 2 s and every 10 s, so that a log of a quick start stays empty. It names
- * each host that is not ready, its phase and the reason.
+ * What the user sees while a job starts: one line that changes on a terminal, from 0.3 s on, and is
+ * cut to its width; elsewhere a line after 2 s and every 10 s, so that a log of a quick start stays
+ * empty. It names hosts that are not ready, their phases and the reasons.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -33,6 +33,8 @@ int rg_status_start(struct rg_status *status, struct rg_loop *loop, const struct
                     bool tty, void (*say)(void *arg, const char *text), void *arg);
 void rg_status_phase(struct rg_status *status, int host, enum rg_host_phase phase,
                      const char *reason);
+/* Wipe the line: something else is to be said. The next one comes when it is time for it. */
+void rg_status_wipe(struct rg_status *status);
 /* The start is over, well or not: wipe the line, show nothing more. Twice is fine. */
 void rg_status_stop(struct rg_status *status);
 void rg_status_fini(struct rg_status *status);
