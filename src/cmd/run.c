@@ -310,14 +310,11 @@ static void forward_signal(void *arg, int signo)
         rg_session_signal(run->session, signo);
 }
 
-static void evict(void *arg)
+static bool evict(void *arg)
 {
     struct run *run = arg;
 
-    if (run->ended)
-        rg_loop_stop(run->loop);
-    else
-        rg_session_evict(run->session);
+    return !run->ended && rg_session_evict(run->session);
 }
 
 static void kill_job(void *arg, int signo)
@@ -438,7 +435,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)
         return rc;
-    rg_signals_start(&run->signals, run->loop, &signals_ops, run);
+    /* The script that --submit has made is what runs us. */
+    rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
     if (job->pty)
         send_size(run); /* before the terminal is made */
     return 0;

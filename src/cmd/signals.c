@@ -5,21 +5,26 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 
 /* How long the word to stop may take to the agents before reigen itself stops. */
 #define STOP_DELAY_MS 50
+/* Within which the platform's SIGTERM may come again, by another way. */
+#define AGAIN_MS 2000
 
 static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                                SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH };
 
 static void (*next_handler)(int signo);
-static volatile sig_atomic_t sent_by_root;
+static volatile sig_atomic_t sent_by_platform;
+static pid_t shell; /* that hands on what the platform sends it; 0: none */
 
 /* The loop's own handler does not look at who has sent a signal. */
 static void note_sender(int signo, siginfo_t *info, void *context)
 {
     (void) context;
-    sent_by_root = info->si_code <= 0 && info->si_uid == 0;
+    sent_by_platform = info->si_code <= 0 &&
+                       (info->si_uid == 0 || (shell && info->si_pid == shell));
     next_handler(signo);
 }
 
@@ -27,8 +32,10 @@ static void watch_sender(int signo)
 {
     struct sigaction action;
 
-    if (geteuid() == 0 || sigaction(signo, NULL, &action) < 0 || action.sa_flags & SA_SIGINFO ||
-        action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
+    /* Of root's processes nobody else can stop one, so root is no sign of the platform. */
+    if ((geteuid() == 0 && !shell) || sigaction(signo, NULL, &action) < 0 ||
+        action.sa_flags & SA_SIGINFO || action.sa_handler == SIG_IGN ||
+        action.sa_handler == SIG_DFL)
         return;
     next_handler = action.sa_handler;
     action.sa_flags |= SA_SIGINFO;
@@ -46,15 +53,18 @@ static void stop_self(void *arg)
 
 static void on_end_signal(struct rg_signals *signals, int signo)
 {
-    if (signals->ending) {
-        signals->ops->kill(signals->arg, signo);
-        return;
-    }
-    signals->ending = true;
-    if (signo == SIGTERM && sent_by_root)
-        signals->ops->evict(signals->arg);
-    else
+    uint64_t now_ns = rg_now_ns();
+
+    if (signo == SIGTERM && sent_by_platform)
+        signals->evicted |= signals->ops->evict(signals->arg);
+    if (!signals->ending) {
+        signals->ending = true;
+        signals->since_ns = now_ns;
         signals->ops->forward(signals->arg, signo);
+    } else if (signo != SIGTERM || !signals->evicted ||
+               now_ns - signals->since_ns > AGAIN_MS * RG_NS_PER_MS) {
+        signals->ops->kill(signals->arg, signo);
+    }
 }
 
 static void on_signal(void *arg, int signo)
@@ -85,10 +95,11 @@ static void on_signal(void *arg, int signo)
 }
 
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
-                      const struct rg_signals_ops *ops, void *arg)
+                      const struct rg_signals_ops *ops, void *arg, bool in_shell)
 {
     struct sigaction old;
 
+    shell = in_shell ? getppid() : 0;
     *signals = (struct rg_signals){ .loop = loop, .ops = ops, .arg = arg };
     signal(SIGPIPE, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signals to reigen, handed on to the ranks. SIGINT and SIGTERM begin the end; the second of either
- * is immediate. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on. SIGHUP, SIGUSR1,
+ * is immediate, unless it is the platform's own word again: a batch script hands on what Slurm sends
+ * to all processes anyway. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on. SIGHUP, SIGUSR1,
  * SIGUSR2 and SIGWINCH are handed on. A signal that is ignored when reigen starts (nohup,
  * background jobs of plain shells) stays ignored. SIGPIPE and SIGTTOU are ignored: a closed output
  * is an error of write.
@@ -15,8 +16,9 @@
 
 struct rg_signals_ops {
     void (*forward)(void *arg, int signo); /* to all ranks */
-    void (*evict)(void *arg);              /* the same for SIGTERM when root has sent it, to a
-                                            * process that is not root's */
+    /* Before that, for a SIGTERM of root's to a process that is not root's, or of the platform's
+     * shell: whether this is how the platform ends jobs. */
+    bool (*evict)(void *arg);
     void (*kill)(void *arg, int signo);    /* the second SIGINT or SIGTERM: now */
     void (*resize)(void *arg);             /* the terminal's size changed */
     void (*stopping)(void *arg);           /* just before reigen stops, and */
@@ -31,11 +33,14 @@ struct rg_signals {
     struct rg_loop *loop;
     const struct rg_signals_ops *ops;
     void *arg;
-    bool ending; /* one SIGINT or SIGTERM came */
+    bool ending;       /* one SIGINT or SIGTERM came, */
+    uint64_t since_ns; /* then */
+    bool evicted;      /* a SIGTERM was the platform's */
 };
 
+/* in_shell: our parent is a shell that the platform runs for us, and hands on its SIGTERM. */
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
-                      const struct rg_signals_ops *ops, void *arg);
+                      const struct rg_signals_ops *ops, void *arg, bool in_shell);
 void rg_signals_stop(struct rg_signals *signals);
 
 #endif

@@ -311,18 +311,20 @@ static void end_by_user(struct rg_session *session, int signo)
         stop_ranks(session, signo);
 }
 
-void rg_session_evict(struct rg_session *session)
+bool rg_session_evict(struct rg_session *session)
 {
     const struct rg_driver_ops *driver = session->o.driver;
     const char *why = driver->stopping && session->driver_state
                           ? driver->stopping(session->driver_state, true) : NULL;
 
-    if (why && session->state != STATE_ENDED && !*session->own_cause) {
+    if (!why || session->state == STATE_ENDED)
+        return false;
+    if (!*session->own_cause) {
         session_set_cause(session, RG_EXIT_PREEMPTED, "reigen was told to stop. %s", why);
         session->own_first = session->own_first || session_failed_by(session, SIGTERM);
         session->own_is_signal = session_is_script(session);
     }
-    rg_session_signal(session, SIGTERM);
+    return true;
 }
 
 void rg_session_signal(struct rg_session *session, int signo)

@@ -111,9 +111,9 @@ int rg_session_input(struct rg_session *session, const void *data, size_t nbytes
  * SIGTSTP, SIGCONT, SIGWINCH). SIGINT and SIGTERM also begin the end: SIGKILL after the grace time.
  * SIGTSTP stops the ranks and pauses the lease; SIGCONT resumes both. */
 void rg_session_signal(struct rg_session *session, int signo);
-/* The same for a SIGTERM that root has sent us: where the platform ends jobs so, the cause is
- * that. */
-void rg_session_evict(struct rg_session *session);
+/* To be called before that for a SIGTERM that the platform has sent us: whether it ends jobs so.
+ * Then that is the cause, unless one is known. */
+bool rg_session_evict(struct rg_session *session);
 /* End now: SIGKILL. cause is kept for the verdict. */
 void rg_session_kill(struct rg_session *session, const char *cause);
 /* rows and columns of rank 0's terminal (--pty). */

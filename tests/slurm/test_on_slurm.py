@@ -396,13 +396,18 @@ def test_a_submitted_job_is_followed_asked_after_and_stopped(slurm):
     status = slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert f'job {number}: ended with exit code 5' in status
     assert ' ExitCode=5:0\n' in slurm.ask('scontrol', 'show', 'job', number)
-    number = run(slurm, '--submit', '--nodes', '2',
-                 command=['sh', '-c', 'echo up; sleep 300']).stdout.strip()
-    wait_for(lambda: 'up' in slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout, 'its ranks')
+    saving = ('trap "sleep 0.5; echo saved; exit 0" TERM; echo up; '
+              'while :; do sleep 0.1; done')
+    number = run(slurm, '--submit', '--nodes', '2', '-np', '2',
+                 command=['sh', '-c', saving]).stdout.strip()
+    wait_for(lambda: slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout.count('up') >= 2,
+             'its ranks')
     assert 'RUNNING' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
     assert slurm.head.run([PROGRAMS.reigen, 'stop', number], timeout=60).returncode == 0
     slurm.wait_idle()
     assert 'ended with exit code 75' in slurm.head.run([PROGRAMS.reigen, 'status', number]).stdout
+    log = slurm.head.run([PROGRAMS.reigen, 'logs', number]).stdout
+    assert log.count('saved') >= 2, log
     unknown = slurm.head.run([PROGRAMS.reigen, 'logs', '1'])
     assert unknown.returncode == 2 and 'no such job' in unknown.stderr
 
