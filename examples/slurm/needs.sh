@@ -11,8 +11,8 @@ need() {
     done
 }
 
-# tell_options PROGRAM ARGUMENT...: with --help among them one process says what the program's options
-# are, instead of each rank.
+# tell_options PROGRAM ARGUMENT...: with --help among them one process says what the program's
+# options are, instead of each rank.
 tell_options() {
     local program=$1 word
     shift
