@@ -53,6 +53,7 @@ static void on_note(void *arg, int rank, const char *text)
     struct doctor *doctor = arg;
 
     (void) rank;
+    rg_status_wipe(&doctor->status);
     if (!doctor->request.quiet)
         fprintf(stderr, "reigen: %s\n", text);
 }
