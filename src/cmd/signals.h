@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signals to reigen, handed on to the ranks. SIGINT and SIGTERM begin the end; the second of either
- * is immediate, unless it is the platform's own word again: a batch script hands on what Slurm sends
- * to all processes anyway. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on. SIGHUP, SIGUSR1,
- * SIGUSR2 and SIGWINCH are handed on. A signal that is ignored when reigen starts (nohup,
- * background jobs of plain shells) stays ignored. SIGPIPE and SIGTTOU are ignored: a closed output
- * is an error of write.
+ * is immediate, unless it is the platform's own word again: a batch script hands on what Slurm has
+ * sent to all processes anyway. SIGTSTP stops the ranks, then reigen; SIGCONT lets both go on.
+ * SIGHUP, SIGUSR1, SIGUSR2 and SIGWINCH are handed on. A signal that is ignored when reigen starts
+ * (nohup, background jobs of plain shells) stays ignored. SIGPIPE and SIGTTOU are ignored: a closed
+ * output is an error of write.
  *
  * Thread rule: the loop's thread.
  */
