@@ -305,7 +305,7 @@ static void page_script(struct rg_buf *text, const struct rg_script *s)
     put(text, s->summary);
     rg_buf_printf(text, "\n.SH SYNOPSIS\n");
     for (int i = 0; i < 2; i++) {
-        rg_buf_printf(text, "%s%s.B %s\n", i ? ".br\n" : "", s->under, i ? s->name : "reigen");
+        rg_buf_printf(text, "%s.B %s%s\n", i ? ".br\n" : "", s->under, i ? s->name : "reigen");
         if (!i)
             rg_buf_printf(text, ".B %s\n", s->command);
         put(text, s->usage);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, manual pages and completion, judged by the programs that read them."""
 import shutil
+import re
 import subprocess
 
 import pytest
@@ -42,6 +43,7 @@ def test_manual_pages_are_read_without_complaint(reigen, page, tmp_path):
                           capture_output=True, text=True, timeout=30, env=env)
     assert done.returncode == 0 and done.stderr == ''
     assert page in done.stdout
+    assert not re.search(r'(^|\s)\.[A-Z]', done.stdout), 'a request stands in the text'
 
 
 def complete_bash(reigen, tmp_path, *words):
