@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs in Slurm's queue, with programs in the place of Slurm's: reigen run --submit and after."""
 import os
+import re
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +115,35 @@ def test_a_job_with_the_number_of_an_old_one_is_not_taken_for_it(queue):
     assert queue.submit(cwd=queue.folder).returncode == 0
     told = queue.record().read_text()
     assert 'exit' not in told and f'log {queue.folder}/' in told
+
+
+@pytest.mark.parametrize('signo', [signal.SIGTERM, signal.SIGUSR1])
+def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
+    """As of sbatch --signal=B:USR1@60, which only the script gets."""
+    stand_in = queue.folder / 'reigen'
+    stand_in.write_text('#!/bin/sh\ntrap "exit 7" TERM USR1\necho up\n'
+                        'for i in $(seq 600); do sleep 0.1; done\n')
+    stand_in.chmod(0o755)
+    assert queue.submit().returncode == 0
+    script = queue.folder / 'script'
+    text = script.read_text()
+    assert os.path.realpath(PROGRAMS.reigen) in text
+    script.write_text(text.replace(os.path.realpath(PROGRAMS.reigen), str(stand_in)))
+    with subprocess.Popen(['sh', script], env={**queue.env, 'SLURM_JOB_ID': '12'}, text=True,
+                          stdout=subprocess.PIPE) as shell:
+        assert shell.stdout.readline() == 'up\n'
+        wait_until_caught(shell.pid, signo)
+        shell.send_signal(signo)
+        assert shell.wait(LIMIT) == 7
+    assert queue.record().read_text().endswith('exit 7\n')
+
+
+def wait_until_caught(pid, signo):
+    deadline = time.monotonic() + LIMIT
+    while not int(re.search(r'SigCgt:\s*(\w+)', Path(f'/proc/{pid}/status').read_text())[1],
+                  16) >> (signo - 1) & 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_records_of_long_ago_are_removed(queue):

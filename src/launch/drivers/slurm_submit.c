@@ -137,7 +137,8 @@ static int write_record(const struct submission *submission, const struct rg_job
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
 
-/* The shell stays, to put down how it ended, and waits for it when it is told to end itself. */
+/* The shell stays, to put down how it ended, and hands on what it is told: to end, or a signal of
+ * `sbatch --signal=B:USR1@60`. */
 static int make_script(char *const *argv, const char *dir, struct rg_buf *script)
 {
     char program[PATH_MAX];
@@ -152,7 +153,9 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
         rg_buf_printf(script, " ");
         slurm_put_quoted(script, *argv);
     }
-    rg_buf_printf(script, " &\ntrap 'kill -TERM $! 2>/dev/null' TERM\nwait $!; code=$?\n"
+    rg_buf_printf(script, " &\n"
+                          "for s in TERM USR1 USR2; do trap \"kill -$s $! 2>/dev/null\" $s; done\n"
+                          "wait $!; code=$?\n"
                           "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
                           "echo \"exit $code\" >>");
     slurm_put_quoted(script, dir);
