@@ -60,6 +60,12 @@ static void put_ssh(struct rg_buf *text, const struct rg_job *job)
     }
 }
 
+static bool is_slurms(const struct rg_job *job)
+{
+    return job->on && strcmp(job->on, "slurm") == 0;
+}
+
+/* Slurm's nodes clear up by themselves, and few let ssh in: their jobs leave nothing to remove. */
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     rg_autofree char *launcher = rg_place_launcher(0);
@@ -67,9 +73,10 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
 
     put(text, "launcher", launcher ? launcher : "");
     rg_buf_printf(text, "grace %llu\n", (unsigned long long) job->grace_ms);
-    if (job->container.image)
+    if (job->container.image && !is_slurms(job))
         put(text, "image", job->container.image);
-    put_ssh(text, job);
+    if (!is_slurms(job))
+        put_ssh(text, job);
     for (int i = 0; i < plan->nhosts; i++) {
         const char *name = plan->hosts[i].name, *user = NULL;
         for (size_t k = 0; k < job->nhosts; k++) {
@@ -85,6 +92,12 @@ static int format(const struct rg_plan *plan, const struct rg_job *job, struct r
         rg_buf_printf(&command, "%s%s", i ? " " : "", job->command.v[i]);
     put(text, "command", rg_buf_text(&command));
     return rg_buf_status(text);
+}
+
+/* A launcher on a node, as srun-docker's: `reigen stop` on the login node could not reach it. */
+static bool is_scancels(const struct rg_job *job)
+{
+    return is_slurms(job) && getenv("SLURMD_NODENAME");
 }
 
 static bool stays_here(const struct rg_plan *plan, const struct rg_job *job)
@@ -103,7 +116,7 @@ int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job, char *
     rg_autofree char *path = path_of(plan->job_id);
 
     *ret_path = NULL;
-    if (stays_here(plan, job) || !dir || !path)
+    if (stays_here(plan, job) || is_scancels(job) || !dir || !path)
         return 0;
     int r = format(plan, job, &text);
     if (r == 0)

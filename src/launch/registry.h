@@ -6,8 +6,9 @@
  *
  *     launcher HOST:PID:START      whose job it is; START: in clock ticks since boot
  *     grace MS                     what its ranks are given to end
- *     image IMAGE                  with containers
- *     ssh ARG                      how its hosts are reached, up to the host's name; any number
+ *     image IMAGE                  with containers; not with Slurm, whose nodes clear up themselves
+ *     ssh ARG                      how its hosts are reached, up to the host's name; any number;
+ *                                  not with Slurm
  *     host NAME                    any number; USER@NAME with another user
  *     command TEXT
  *
@@ -44,8 +45,9 @@ struct rg_registry {
 };
 
 /* Write the job's file. Jobs of this computer alone, without containers, leave nothing that would
- * have to be ended, and get none. *ret_path is the caller's; NULL when there is no file. 0 or
- * -errno: the job can run without one. */
+ * have to be ended, and get none; nor do those that are launched on a node of Slurm's: scancel ends
+ * them from everywhere. *ret_path is the caller's; NULL when there is no file. 0 or -errno: the job
+ * can run without one. */
 int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job, char **ret_path);
 /* Remove what rg_registry_add has made; take_path may be NULL. */
 void rg_registry_remove(char *take_path);

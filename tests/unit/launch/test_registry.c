@@ -85,6 +85,34 @@ static void a_job_of_this_computer_alone_leaves_no_file(void **state)
     free_job(&job, &plan);
 }
 
+/* Whoever kills its launcher finds nothing to remove, and need not reach the nodes by ssh. */
+static void a_job_on_slurms_nodes_is_listed_where_a_user_can_stop_it(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    struct rg_registry list = { 0 };
+    char *path = NULL;
+
+    (void) state;
+    make_job(&job, &plan, "r-3", "i:1");
+    free(job.on);
+    job.on = strdup("slurm");
+    setenv("SLURMD_NODENAME", "node1", 1);
+    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
+    assert_null(path);
+    unsetenv("SLURMD_NODENAME");
+    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
+    assert_non_null(path);
+    assert_int_equal(rg_registry_list(&list), 0);
+    assert_int_equal(list.count, 1);
+    assert_null(list.jobs[0].image);
+    assert_int_equal(list.jobs[0].ssh.count, 0);
+    assert_int_equal(list.jobs[0].hosts.count, 2);
+    rg_registry_fini(&list);
+    rg_registry_remove(path);
+    free_job(&job, &plan);
+}
+
 static void launchers_are_known_by_host_pid_and_start(void **state)
 {
     struct rg_registry_job job = { 0 };
@@ -154,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_listed_while_it_runs),
         cmocka_unit_test(a_job_of_this_computer_alone_leaves_no_file),
+        cmocka_unit_test(a_job_on_slurms_nodes_is_listed_where_a_user_can_stop_it),
         cmocka_unit_test(launchers_are_known_by_host_pid_and_start),
         cmocka_unit_test(files_that_are_none_of_ours_are_passed_over),
     };
