@@ -64,8 +64,8 @@ int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t 
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
 /* What a non-blocking connect came to: 0 or -errno. */
 int rg_sock_error(int fd);
-/* TCP_NODELAY, and dead peers noticed below the level of heartbeats. Failures are harmless and
- * ignored. */
+/* TCP_NODELAY, dead peers noticed below the level of heartbeats, and patience with lost packets.
+ * Failures are harmless and ignored. */
 void rg_sock_tune_tcp(int fd);
 
 /* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the
