@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/reduce/reduce.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "coll/reduce/cpu.h"
 #include "coll/reduce/kernels.h"
 
 /* Work that passes through an accumulator is cut into blocks that stay in the first-level cache. */
@@ -25,30 +23,11 @@ static const struct variant {
     { "scalar", &rg_kernels_scalar },
 };
 
-#if defined(__x86_64__)
-/* clang 14 has no name for it. */
-static bool has_f16c(void)
-{
-    unsigned eax, ebx, ecx = 0, edx;
-
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
-}
-#endif
-
 static bool supported(const char *name)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
+    const struct rg_cpu cpu = rg_cpu_read();
 
-    bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
-
-    if (!strcmp(name, "avx512"))
-        return avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl");
-    if (!strcmp(name, "avx2"))
-        return avx2;
-#endif
-    return !strcmp(name, "scalar");
+    return !strcmp(name, "scalar") || rg_cpu_can(&cpu, name);
 }
 
 /* The best that this CPU has, or the best up to the one that REIGEN_CPU names. */
