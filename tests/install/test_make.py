@@ -192,3 +192,17 @@ def test_clone_that_was_moved_builds_again(clone, make):
     assert status == 0, output
     done = run(moved / '.venv/bin/python', '-c', 'import sys; print(sys.prefix)')
     assert done.stdout.strip() == str(moved / '.venv')
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_another_folder_gives_the_same_bytes(clone, make):
+    """Hosts keep the agent by its digest, and whoever distrusts a binary can make it again."""
+    status, output = make(clone)
+    assert status == 0, output
+    status, output = make(ROOT)
+    assert status == 0, output
+    for name in ('src/agent/reigen-agent', 'src/cmd/reigen', 'src/coll/libreigen.so',
+                 'bindings/tensorflow/libreigen_tensorflow.so'):
+        made = (clone / 'build' / name).read_bytes()
+        assert made == (ROOT / 'build' / name).read_bytes(), name

@@ -8,6 +8,8 @@ import repo
 
 AGENT = repo.BUILD / 'src/agent/reigen-agent'
 LIBRARY = repo.BUILD / 'src/coll/libreigen.so'
+PROGRAM = repo.BUILD / 'src/cmd/reigen'
+TENSORFLOW = repo.BUILD / 'bindings/tensorflow/libreigen_tensorflow.so'
 AGENT_NBYTES = 512 * 1024
 LIBRARY_NBYTES = 1024 * 1024
 
@@ -39,6 +41,23 @@ def test_agent_is_hardened():
     assert re.search(r'Type:\s+DYN', header), 'not position-independent'
     assert 'GNU_RELRO' in header and 'TEXTREL' not in header
     assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
+
+
+@pytest.mark.parametrize('path', [PROGRAM, LIBRARY, TENSORFLOW], ids=lambda path: path.name)
+def test_programs_and_libraries_are_hardened(path):
+    header = run('readelf', '-lWdhs', path).stdout
+    assert re.search(r'Type:\s+DYN', header), 'not position-independent'
+    assert 'GNU_RELRO' in header and 'TEXTREL' not in header
+    assert re.search(r'GNU_STACK.* RW ', header), 'executable stack'
+    assert '__stack_chk_fail' in header, 'no stack protector'
+    # What TensorFlow's plug-in names may be missing in an older TensorFlow, until it is called.
+    assert ('BIND_NOW' in header) == (path != TENSORFLOW), 'relocations'
+
+
+@pytest.mark.parametrize('path', [PROGRAM, LIBRARY], ids=lambda path: path.name)
+def test_checked_copies_are_used(path):
+    """_FORTIFY_SOURCE was set where it counts: while compiling with optimization."""
+    assert re.search(r'__\w+_chk@', run('readelf', '-Ws', '--dyn-syms', path).stdout)
 
 
 def test_agent_starts_in_an_empty_root(tmp_path):
