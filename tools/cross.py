@@ -114,7 +114,8 @@ def build(arch: str, out: Path) -> None:
     archives = [str(next(root.rglob(name))) for name in ('libev.a', 'libsodium.a')]
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_suffix('.new')
-    run([*zig, '-static-pie', '-s', '-o', str(temporary), *objects, *archives,
+    # Against musl zig links statically by itself; -static-pie it takes without making a PIE.
+    run([*zig, '-pie', '-s', '-o', str(temporary), *objects, *archives,
          '-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack'], cwd=BUILD, env=env)
     os.replace(temporary, out)
 

@@ -8,11 +8,13 @@ symbols of every glibc, against GLIBC; what they need of libsodium, libev, libfy
 in from the static libraries, so that the wheel needs nothing but glibc. The tag says what the files
 really need. Two runs over the same build write the same bytes.
 
-Formats: PEP 427 (wheels), PEP 600 (manylinux tags), PEP 517 (the functions at the end).
+Formats: PEP 427 (wheels), PEP 600 (manylinux tags), PEP 517 (the functions at the end), PEP 770
+(the bill of materials).
 """
 import argparse
 import base64
 import hashlib
+import importlib.metadata
 import os
 import platform
 import re
@@ -26,13 +28,13 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 import cross
+import sbom
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / 'bindings/python'
 GLIBC = '2.28'
 #: Libraries that go in as .a; zig has the others.
 STATIC = ('ev', 'sodium', 'fyaml', 'jansson')
-NOTICES = {name: f'/usr/share/doc/lib{name}-dev/copyright' for name in STATIC}
 Files = Dict[str, Tuple[bytes, int]]
 
 
@@ -92,16 +94,18 @@ def relink(build: Path, work: Path, target: str) -> Path:
         elif not re.match(r'-Wl,(-rpath|--no-undefined|--as-needed)|-[og]|-lstdc\+\+', word):
             words.append(word)
     words = [w for w in words if w != target]
+    words += ['-Wl,-z,relro', '-Wl,-z,now', '-Wl,-z,noexecstack']
     if name == 'reigen':
-        words.append('-no-pie')  # the static libraries are made for programs
+        words.append('-pie')
     elif name == 'libreigen.so':
         # They also fit into a library once none of its names can be replaced from outside.
         names = work / 'names.map'
         names.write_text('{ global: reigen_*; local: *; };\n')
         words += ['-Wl,-Bsymbolic', f'-Wl,--version-script={names}']
     else:
-        # A plug-in may name what only newer versions of its framework have.
-        words += ['-Wl,-rpath,$ORIGIN', '-Wl,-z,lazy']
+        # What the build says of binding a plug-in lazily stands among its own words.
+        lazy = '-Wl,-z,lazy' in words
+        words += ['-Wl,-rpath,$ORIGIN'] + (['-Wl,-z,lazy'] if lazy else [])
     # What a plug-in takes from C++ comes with the framework that loads it.
     words += [] if name.startswith('libreigen_') else ['-Wl,-z,defs']
     command, env = zig(work)
@@ -183,6 +187,20 @@ def programs(build: Path, work: Path, data: str) -> Tuple[Files, List[Path]]:
     return files, linked
 
 
+def others(info: str, own: str) -> Files:
+    """What has to be said of other projects' code: their notices, and the bill of materials."""
+    files: Files = {f'{info}/sboms/reigen.cdx.json':
+                    (sbom.bill(own, importlib.metadata.version('ziglang')), 0o644)}
+    for component in sbom.COMPONENTS:
+        path = sbom.notice(component)
+        if path.exists():
+            files[f'{info}/licenses/{component.name}'] = (path.read_bytes(), 0o644)
+        else:
+            print(f'wheel: {component.name} is inside, but its notice is missing here ({path}): '
+                  'do not pass this wheel on to others', file=sys.stderr)
+    return files
+
+
 def metadata(name: str, own: str, theirs: str) -> bytes:
     text = (PYTHON / 'metadata' / name).read_text()
     return text.replace('@VERSION@', own).replace('@HOROVOD_VERSION@', theirs).encode()
@@ -231,9 +249,7 @@ def write_reigen(out: Path, build: Path) -> Path:
     files = {**python_files(), **compiled, **data_files(build, data)}
     files[f'{info}/METADATA'] = (metadata('reigen', own, theirs), 0o644)
     files[f'{info}/LICENSE'] = ((ROOT / 'LICENSE').read_bytes(), 0o644)
-    for name, notice in NOTICES.items():
-        if os.path.exists(notice):
-            files[f'{info}/licenses/lib{name}'] = (Path(notice).read_bytes(), 0o644)
+    files.update(others(info, own))
     tag = f'py3-none-manylinux_{major}_{minor}_{platform.machine()}'
     return write_wheel(out, 'reigen', own, tag, files)
 
