@@ -55,7 +55,7 @@ static void run_child(bool in_shell)
     static struct rg_signals signals;
     struct rg_loop *loop;
 
-    alarm(30);
+    alarm(unit_limit_s(30));
     if (rg_loop_create(&loop) < 0)
         _exit(1);
     rg_signals_start(&signals, loop, &ops, loop, in_shell);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/members.h"
+#include "limit.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -87,7 +88,7 @@ static int run_processes(int n, struct rg_bell *bells, void *region,
         if (pids[i] == 0) {
             struct member member;
 
-            alarm(MEMBERS_LIMIT_S);
+            alarm(unit_limit_s(MEMBERS_LIMIT_S));
             member_init(&member, i, n, bells, region, arg);
             _exit(fn(&member) & 0xff);
         }

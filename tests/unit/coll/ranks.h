@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "coll/boot.h"
 #include "coll/config.h"
+#include "limit.h"
 
 enum { RANKS_MAX = 8, RANKS_LIMIT_S = 150 };
 
@@ -40,7 +41,7 @@ int ranks_fail(const struct rank *rank, int line, const char *what);
 
 static inline uint64_t ranks_deadline(void)
 {
-    return rg_now_ns() + 20 * RG_NS_PER_S;
+    return rg_now_ns() + unit_limit_s(20) * RG_NS_PER_S;
 }
 
 #endif

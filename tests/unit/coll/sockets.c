@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "coll/lobby.h"
 #include "coll/sock.h"
+#include "limit.h"
 
 struct world {
     int n;
@@ -45,7 +46,7 @@ static int make_place(struct world *world, int i, void *arg)
     place->me = i;
     place->n = world->n;
     place->arg = arg;
-    place->deadline_ns = rg_now_ns() + 20 * RG_NS_PER_S;
+    place->deadline_ns = rg_now_ns() + unit_limit_s(20) * RG_NS_PER_S;
     place->config.planes = RG_PLANE_TCP;
     place->config.fusion_nbytes = 1 << 20;
     place->team.rank = place->team.node = i;
@@ -75,7 +76,7 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
     pthread_t threads[SOCKETS_MAX];
     int first = 0;
 
-    alarm(SOCKETS_LIMIT_S);
+    alarm(unit_limit_s(SOCKETS_LIMIT_S));
     world->n = n;
     world->fn = fn;
     for (int i = 0; i < n && first == 0; i++)

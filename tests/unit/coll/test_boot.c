@@ -537,7 +537,7 @@ static void a_name_held_by_another_user_is_passed_over(void **state)
     if (pid == 0) {
         int fd;
 
-        alarm(RANKS_LIMIT_S);
+        alarm(unit_limit_s(RANKS_LIMIT_S));
         if (setuid(65534) < 0 || rg_sock_listen_unix(name, &fd) < 0)
             _exit(1);
         byte = 1;

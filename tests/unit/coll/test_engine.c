@@ -56,7 +56,7 @@ static int submit(struct rg_engine *engine, const char *name, float *data, int64
 
 static int finish(struct rg_engine *engine, struct rg_op *op)
 {
-    int r = rg_engine_wait(engine, op, rg_now_ns() + 30 * RG_NS_PER_S);
+    int r = rg_engine_wait(engine, op, rg_now_ns() + unit_limit_s(30) * RG_NS_PER_S);
 
     if (r == 0)
         r = op->status;

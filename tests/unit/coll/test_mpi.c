@@ -16,7 +16,7 @@ static const struct rg_mpi_limits small = { 2048, 32 * 1024, 10000 };
 
 static int finish(void *state, struct rg_error *err)
 {
-    uint64_t until_ns = rg_now_ns() + 20 * RG_NS_PER_S;
+    uint64_t until_ns = rg_now_ns() + unit_limit_s(20) * RG_NS_PER_S;
 
     for (;;) {
         bool moved = false;

@@ -305,7 +305,7 @@ static const struct {
 static int play(const char *name)
 {
     my_rank = atoi(getenv("REIGEN_RANK"));
-    alarm(15);
+    alarm(unit_limit_s(15));
     for (size_t i = 0; i < rg_array_len(parts); i++) {
         if (strcmp(parts[i].name, name) == 0)
             return parts[i].play();

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time limits that hold on a busy machine, for every test that is written in Python.
+
+A limit in a test says what a quiet machine needs, with room. None of them is what the test proves
+(those that measure are marked `serial`, and compare clocks), so there is nothing to lose by waiting
+longer: each limit of a process, and pytest's own for a whole test, is multiplied by what the
+machine gives at that moment. A limit that proves something is not to be one of these.
+"""
+import os
+import subprocess
+
+import pytest
+
+#: What even a quiet machine grants, and what no machine is granted.
+LEAST, MOST = 3, 20
+
+
+def patience():
+    """How many times longer than written a limit is now."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(max(LEAST, LEAST * busy), MOST)
+
+
+class Patient(subprocess.Popen):
+    """A process whose limits are as this machine needs them."""
+
+    def _limit(self, timeout):
+        # Limits below a second ask whether something still runs. And communicate() waits with what
+        # is left of its own limit, which is not to grow again.
+        if timeout is None or timeout < 1 or getattr(self, '_asked', False):
+            return timeout
+        return timeout * patience()
+
+    def wait(self, timeout=None):
+        return super().wait(timeout=self._limit(timeout))
+
+    def communicate(self, input=None, timeout=None):
+        timeout = self._limit(timeout)
+        self._asked = True
+        try:
+            return super().communicate(input, timeout=timeout)
+        finally:
+            self._asked = False
+
+
+subprocess.Popen = Patient
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        own = item.get_closest_marker('timeout')
+        limit = own.args[0] if own and own.args else float(item.config.getini('timeout') or 180)
+        item.add_marker(pytest.mark.timeout(limit * patience()), append=False)
