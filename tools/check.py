@@ -32,6 +32,7 @@ SECOND_LOOKS_MAX = 3
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
 UNIT_PATIENCE = 10
+SBIN = ('/usr/local/sbin', '/usr/sbin', '/sbin')
 SANITIZERS = {'asan': 'address,undefined', 'tsan': 'thread'}
 SANITIZER_ENV = {
     'ASAN_OPTIONS': 'detect_stack_use_after_return=1:strict_string_checks=1:exitcode=66',
@@ -326,6 +327,39 @@ PARTS = {
 }
 
 
+#: Programs that the tests of a part start, with Debian's packages of them, where the part fails in
+#: many places without one. tools/deps.sh installs them where there is apt.
+TOOLS = {
+    'behaviour': {'bash': 'bash', 'fish': 'fish', 'ip': 'iproute2', 'man': 'man-db',
+                  'nsenter': 'util-linux', 'ps': 'procps', 'pkill': 'procps',
+                  'setpriv': 'util-linux', 'ssh-keygen': 'openssh-client', 'ssh': 'openssh-client',
+                  'sshd': 'openssh-server', 'unshare': 'util-linux', 'zsh': 'zsh'},
+    'lint': {'git': 'git', 'readelf': 'binutils', 'unshare': 'util-linux'},
+    'install': {'git': 'git', 'make': 'make', 'readelf': 'binutils', 'pkg-config': 'pkg-config'},
+    'fuzz': {'clang': 'clang'},
+}
+
+
+def lacking(part):
+    """The programs that a part wants and this machine lacks, as one line; None where it has all."""
+    wanted = TOOLS.get(part, {})
+    missing = sorted(tool for tool in wanted if not shutil.which(tool))
+    if not missing:
+        return None
+    packages = sorted({wanted[tool] for tool in missing})
+    return (f'{part} was not run: it wants {", ".join(missing)}, which this machine lacks '
+            f"(Debian's {', '.join(packages)})")
+
+
+def run_part(name, function):
+    missing = lacking(name)
+    if not missing:
+        return function(name)
+    result = Result()
+    result.failures.append(missing)
+    return result
+
+
 def report_part(name, result):
     verdict = 'ok' if not result.failures else 'FAILED'
     print(f'{name:<12} {verdict:<7} {result.passed} passed, {len(result.failures)} failed, '
@@ -369,6 +403,8 @@ def main(argv):
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    # Where a person's PATH has no daemons and no tools of administrators.
+    os.environ['PATH'] += os.pathsep + os.pathsep.join(SBIN)
     LOGS.mkdir(parents=True, exist_ok=True)
     results = []
     for name in names:
@@ -376,7 +412,7 @@ def main(argv):
             os.unlink(old)
         (LOGS / f'{name}.log').touch()
         start = time.monotonic()
-        result = known[name](name)
+        result = run_part(name, known[name])
         result.seconds = time.monotonic() - start
         if not result.passed and not result.failures and not result.skips:
             result.failures.append(f'{name}: no test ran')
