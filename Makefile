@@ -10,6 +10,8 @@ check:      ## every fast test, with the sanitizers: under ten minutes
 	@tools/check.sh check $(ARGS)
 check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
+fresh:      ## the README's commands in a Debian with nothing but git and make (ARGS='make demo')
+	@tools/fresh.sh $(if $(ARGS),'$(ARGS)')
 bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmarks.md (ARGS=--quick)
 	@tools/bench.sh $(ARGS)
 install:    ## make install PREFIX=/usr/local [DESTDIR=]
@@ -24,4 +26,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
 
-.PHONY: all demo check check-all bench install wheel agents clean help
+.PHONY: all demo check check-all fresh bench install wheel agents clean help

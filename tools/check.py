@@ -317,11 +317,15 @@ def part_demo(part):
     return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow')
 
 
+def part_fresh(part):
+    return pytest(part, ['tests/fresh'])
+
+
 PARTS = {
     'check': [('lint', part_lint), ('unit', part_unit), ('behaviour', part_behaviour),
               ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
-    'check-all': [('slow', part_slow), ('demo', part_demo), ('fuzz', part_fuzz),
-                  ('torch2', part_torch2), ('jax', part_jax),
+    'check-all': [('slow', part_slow), ('demo', part_demo), ('fresh', part_fresh),
+                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax),
                   ('tensorflow', part_tensorflow), ('hosts', part_hosts),
                   ('slurm', part_slurm)],
 }
