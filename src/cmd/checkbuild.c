@@ -123,13 +123,16 @@ void rg_checkbuild_print(struct rg_buf *text)
                  has_line(found, frameworks[i].binding),
              frameworks[i].title);
     rg_buf_printf(text, "\nAvailable Controllers:\n");
-    mark(text, false, "MPI");
-    mark(text, false, "Gloo");
+    /* Jobs of MPI's launcher are taken, and those without; programs look for both names. */
+    mark(text, true, "MPI");
+    mark(text, true, "Gloo");
     mark(text, true, "Reigen");
     rg_buf_printf(text, "\nAvailable Tensor Operations:\n");
-    static const char *const without[] = { "NCCL", "DDL", "CCL", "MPI", "Gloo" };
+    static const char *const without[] = { "NCCL", "DDL", "CCL" };
     for (size_t i = 0; i < rg_array_len(without); i++)
         mark(text, false, without[i]);
+    mark(text, true, "MPI");
+    mark(text, true, "Gloo");
     mark(text, true, "Reigen (shared memory, TCP)");
     if (rc < 0)
         rg_buf_printf(text, "\nNo python was found that could be asked for frameworks.\n");

@@ -74,6 +74,8 @@ def test_check_build_marks_what_there_is(horovodrun):
                      'Available Tensor Operations:']
     assert '    [ ] MXNet\n' in done.stdout and '    [X] Reigen\n' in done.stdout
     assert re.search(r'^    \[[X ]\] PyTorch$', done.stdout, re.M)
+    # Programs refuse to run where neither is there; jobs of both kinds are taken.
+    assert done.stdout.count('    [X] Gloo\n') == done.stdout.count('    [X] MPI\n') == 2
 
 
 def test_help_lists_every_flag_of_horovods(horovodrun):

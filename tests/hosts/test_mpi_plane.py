@@ -128,7 +128,7 @@ def test_horovods_recipe_for_mpi4py_holds(name, planes, end):
                       {**mpis.ordinary_environment(), **mpis.environment(name, beside=name)},
                       LIMIT)
     assert done.returncode == 0, done.stdout + done.stderr
-    want = json.dumps({'threads': True, 'enabled': planes == 'mpi',
+    want = json.dumps({'threads': True, 'enabled': True,
                        'sum': sum(3 + 3 * step for step in range(50))})
     assert done.stdout.count(want) == 3, done.stdout + done.stderr
 

@@ -52,6 +52,44 @@ def test_horovod_names_are_all_there_and_take_what_they_took():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# Modules of Horovod's that are not offered, as docs/python.md lists them.
+ABSENT = ['horovod.mxnet', 'horovod.ray', 'horovod.runner.common.service',
+          'horovod.runner.common.service.compute_service',
+          'horovod.runner.common.service.driver_service',
+          'horovod.runner.common.service.task_service', 'horovod.runner.common.util.network',
+          'horovod.runner.driver', 'horovod.runner.driver.driver_service',
+          'horovod.runner.elastic.driver', 'horovod.runner.elastic.registration',
+          'horovod.runner.elastic.rendezvous', 'horovod.runner.http',
+          'horovod.runner.http.http_client', 'horovod.runner.http.http_server',
+          'horovod.runner.task', 'horovod.runner.task.task_service', 'horovod.runner.task_fn',
+          'horovod.runner.util.cache', 'horovod.spark']
+
+
+def test_what_is_absent_says_what_to_use_instead():
+    code = ('import importlib, sys\n'
+            'for name in sys.argv[1:]:\n'
+            '    try:\n'
+            '        importlib.import_module(name)\n'
+            '    except ImportError as error:\n'
+            '        print(f"{name}: {error}")\n'
+            'from horovod.runner.elastic import worker\n'
+            'try:\n'
+            '    from horovod.runner.elastic.worker import WorkerNotificationService\n'
+            'except ImportError as error:\n'
+            '    print(f"worker: {error}")\n'
+            'print(hasattr(worker, "nothing"))\n')
+    done = run(['-c', code, *ABSENT])
+    said = dict(line.split(': ', 1) for line in done.stdout.splitlines()[:-1])
+    assert set(said) == {*ABSENT, 'worker'}, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == 'False'
+    page = (jobs.ROOT / 'docs/python.md').read_text()
+    for name, text in said.items():
+        # What is wrong, and another way: never "No module named", which an unlisted one would say.
+        assert ' Reigen' in text and len(text) > 80, name
+        assert name == 'worker' or any(f'`{part}`' in page or f'`{part}.*`' in page for part in
+                                       (name, name.rpartition('.')[0])), name
+
+
 def test_the_digits_of_the_examples_are_whole_and_small():
     total = 0
     for kind, most in (('train', 20000), ('t10k', 10000)):

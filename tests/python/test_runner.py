@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ if __name__ == '__main__':
     try:
         horovod.run(failing, num_proc=2)
     except RuntimeError as error:
-        print('refused:', str(error).splitlines()[0], str(error).splitlines()[-1])
+        print('refused:', ' '.join(str(error).split()))
     try:
         horovod.run(lambda: 7, num_proc=1)
     except Exception as error:
@@ -41,7 +42,7 @@ if __name__ == '__main__':
     try:
         horovod.run(lasting, num_proc=1, hosts='no.such.host:1')
     except RuntimeError as error:
-        print('host:', error)
+        print('host:', ' '.join(str(error).split()))
     try:
         horovod.run(leaving, args=('sys',), num_proc=1)
     except RuntimeError as error:
@@ -84,9 +85,12 @@ def test_run_calls_a_function_on_ranks_and_brings_back_what_it_returns(tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if not line.startswith('[0]')]
     assert lines[0] == "[(0, 2, 3, 'x'), (1, 2, 3, 'x')]"
-    assert lines[1] == 'refused: The function failed on rank 1: ValueError: this one'
+    # Horovod's sentence, which programs look for, and then what happened.
+    assert re.match(r'refused: Horovod detected that one or more processes exited with non-zero '
+                    r'status.*Process name: 1 Exit code: 1 .*The function failed on rank 1:.* '
+                    r'ValueError: this one', lines[1])
     assert lines[2] == 'lambda: PicklingError True'
-    assert lines[3].startswith('host: horovodrun ended with exit code 69')
+    assert re.match(r'host: Horovod detected that .*Exit code: 69 .*`reigen explain 69`', lines[3])
     assert lines[4] == 'exit: SystemExit: 0'
     assert lines[5].startswith('gone: Rank 1 ended well but brought no result')
     assert lines[6] == '[]'
@@ -197,6 +201,38 @@ def test_a_shell_command_is_ended_with_its_children():
     start = time.monotonic()
     assert safe_shell_exec.execute('sleep 60 & wait', events=[stop]) != 0
     assert time.monotonic() - start < 40
+
+
+EXECUTE = '''
+import sys
+from horovod.runner.common.util import safe_shell_exec
+pid = sys.argv[1]
+safe_shell_exec.execute(f'sleep 300 & echo $! >{pid}.new; mv {pid}.new {pid}; trap "" TERM; '
+                        'sleep 300')
+'''
+
+
+def running(pid):
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+def test_a_shell_command_ends_with_a_parent_that_is_killed(tmp_path):
+    child = subprocess.Popen([jobs.python(), '-c', EXECUTE, tmp_path / 'pid'], env={
+        **os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python')})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / 'pid').exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    sleeper = int((tmp_path / 'pid').read_text())
+    group = os.getpgid(sleeper)
+    assert running(sleeper) and running(group)
+    child.kill()
+    child.wait()
+    while (running(sleeper) or running(group)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(sleeper) and not running(group)
 
 
 def test_hosts_that_come_and_go_keep_their_order(tmp_path):

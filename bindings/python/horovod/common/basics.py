@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Dict, Sequence, Union
 
 import reigen
 from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
+
+#: How the ranks of a job that MPI's launcher or Slurm has started find each other (describe()).
+_MPI_BOOTS = ('mpi', 'pmi', 'pmix')
 
 
 def _described() -> Dict[str, str]:
@@ -37,12 +40,11 @@ class HorovodBasics:
         if reigen.is_initialized():
             return
         wanted = _sets.prepare(process_sets)
-        more: List[ProcessSet] = []
-        comm = _sets.ranks_of_comm(comm) if _sets.is_comm(comm) else \
-            [] if comm is None else list(comm)
-        if comm and _sets.is_comm(comm[0]):
-            comm, more = _sets.ranks_of_comm(comm[0]), [ProcessSet(c) for c in comm[1:]]
-        reigen.init(comm=comm)
+        given = [comm] if _sets.is_comm(comm) else [] if comm is None else list(comm)
+        comms = [each for each in given if _sets.is_comm(each)]
+        more = [ProcessSet(each) for each in comms[1:]]
+        reigen.init(comm=_sets.ranks_of_comm(comms[0]) if comms else given)
+        global_process_set.mpi_comm = comms[0] if comms else None
         try:
             if process_sets is not None or more:
                 _sets.register_all(more + wanted)
@@ -71,20 +73,25 @@ class HorovodBasics:
         said = _described()
         if 'mpi' in said:
             return said['mpi'].endswith('MULTIPLE')
-        return said.get('boot') in ('mpi', 'pmi', 'pmix')
+        return said.get('boot') in _MPI_BOOTS
 
     def mpi_enabled(self) -> bool:
-        """Whether data between hosts go over MPI (REIGEN_MPI, HOROVOD_CPU_OPERATIONS)."""
-        return 'plane mpi' in _described()
+        """Whether this job is one of MPI's: MPI's launcher or Slurm has started its ranks, or data
+        between hosts go over MPI (REIGEN_MPI, HOROVOD_CPU_OPERATIONS). False before init."""
+        said = _described()
+        return 'plane mpi' in said or said.get('boot') in _MPI_BOOTS
 
     def mpi_built(self) -> bool:
-        return False
+        """True: jobs of every MPI's launcher are taken, without compiling against any."""
+        return True
 
     def gloo_enabled(self) -> bool:
-        return False
+        """Whether this job does without MPI, as Horovod's do with Gloo. False before init."""
+        return reigen.is_initialized() and not self.mpi_enabled()
 
     def gloo_built(self) -> bool:
-        return False
+        """True: jobs that were started without MPI are taken."""
+        return True
 
     def nccl_built(self) -> int:
         return 0

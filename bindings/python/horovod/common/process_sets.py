@@ -43,8 +43,12 @@ class ProcessSet:
     """
 
     process_set_id: Optional[int] = None
+    #: The communicator that it was made from, if it was.
+    mpi_comm: Any = None
 
     def __init__(self, ranks_or_comm: Union[Iterable[int], Any]):
+        if is_comm(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
         ranks = ranks_of_comm(ranks_or_comm) if is_comm(ranks_or_comm) else ranks_or_comm
         self.ranks: Optional[List[int]] = sorted(int(rank) for rank in ranks)
 

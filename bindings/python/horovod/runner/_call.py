@@ -71,6 +71,13 @@ def launch_function(func: Callable, args: tuple, kwargs: dict, flags: Sequence[s
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def _first_to_end(status: int, rank: Optional[int] = None) -> str:
+    """What Horovod says of a job that failed; programs look for its words."""
+    return ('Horovod detected that one or more processes exited with non-zero status, thus causing '
+            'the job to be terminated. The first process to do so was:\n'
+            f'Process name: {"unknown" if rank is None else rank}\nExit code: {status}\n')
+
+
 def _gather(directory: str, status: int) -> List[Any]:
     found = {}
     for name in os.listdir(directory):
@@ -80,10 +87,11 @@ def _gather(directory: str, status: int) -> List[Any]:
     failed = sorted((when, rank) for rank, (ok, when, _, _) in found.items() if not ok)
     if failed:
         rank = failed[0][1]
-        raise RuntimeError(f'The function failed on rank {rank}:\n{found[rank][3]}')
+        raise RuntimeError(f'{_first_to_end(status or 1, rank)}\n'
+                           f'The function failed on rank {rank}:\n{found[rank][3]}')
     if status:
-        raise RuntimeError(f'horovodrun ended with exit code {status}; what went wrong stands in '
-                           'its output. `reigen explain` tells more of the code.')
+        raise RuntimeError(f'{_first_to_end(status)}\nWhich rank, and why, stands in the output '
+                           f'above; `reigen explain {status}` tells more of the code.')
     size = next((size for _, _, size, _ in found.values()), 1)
     missing = sorted(set(range(size)) - set(found))
     if missing:

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic jobs have no constants of their own; Horovod's empty module is kept for its importers."""
+"""What elastic jobs share."""
+
+RESET_LIMIT_EXCEEDED_MESSAGE = 'the elastic job was reset more often than its limit allows: {}'

@@ -35,6 +35,31 @@ def terminate_executor_shell_and_children(pid: int,
     _signal_group(pid, signal.SIGKILL)
 
 
+# A line on its standard input says that all is well; the input's end without one, that we were
+# killed. Then it does to the process group $1 what terminate_executor_shell_and_children() does.
+_GUARD = '''read -r word && exit
+kill -TERM "-$1" 2>/dev/null
+tries=0
+while kill -0 "-$1" 2>/dev/null && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+kill -KILL "-$1" 2>/dev/null'''
+
+
+class _Guard:
+    """Ends a process group when this process is killed and can do nothing itself any more."""
+
+    def __init__(self, group: int):
+        # Of a session of its own, as a signal to this process's group is not meant for it.
+        self._shell = subprocess.Popen(['/bin/sh', '-c', _GUARD, 'guard', str(group)],
+                                       stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def dismiss(self) -> None:
+        try:
+            self._shell.communicate(b'done\n')
+        except BrokenPipeError:
+            self._shell.wait()
+
+
 def prefix_connection(src_connection: Any, dst_stream: Any, prefix: Optional[str],
                       index: Optional[int], prefix_output_with_timestamp: bool) -> None:
     """Copy text lines until the end, with '[index]<prefix>:' and, if asked for, the time before
@@ -51,7 +76,8 @@ def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = No
             stderr: Any = None, index: Optional[int] = None,
             events: Optional[Iterable[threading.Event]] = None,
             prefix_output_with_timestamp: bool = False) -> int:
-    """Run a shell command (or a list of arguments) to its end; its exit code.
+    """Run a shell command (or a list of arguments) to its end; its exit code. Its process group
+    ends with this process, whatever ends that.
 
     stdout, stderr: streams of text to copy to; None: this program's own. events: when one of them
     is set, the command and its children are ended.
@@ -61,6 +87,7 @@ def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = No
              for stream in (stdout, stderr)]
     child = subprocess.Popen(command, shell=isinstance(command, str), env=env, stdout=pipes[0],
                              stderr=pipes[1], text=True, errors='replace', start_new_session=True)
+    guard = _Guard(child.pid)
     copiers = []
     for source, target, name in ((child.stdout, stdout or sys.stdout, 'stdout'),
                                  (child.stderr, stderr or sys.stderr, 'stderr')):
@@ -80,6 +107,7 @@ def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = No
         if child.poll() is None:
             terminate_executor_shell_and_children(child.pid, child.poll)
         child.wait()
+        guard.dismiss()
     for copier in copiers:
         copier.join(GRACEFUL_TERMINATION_TIME_S)
     return child.returncode

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+raise ImportError('horovod.runner.task is not offered by Reigen, which has an agent of its own '
+                  'on each host: use horovod.run(), or reigen run.')
