@@ -13,7 +13,7 @@ build='meson ninja-build gcc g++ libc6-dev pkg-config musl-tools linux-libc-dev 
     libev-dev libfyaml-dev libjansson-dev uthash-dev libcmocka-dev python3 python3-venv'
 torch='python3-torch python3-numpy libopenblas0-pthread'
 check='python3-pytest python3-pytest-timeout python3-pytest-xdist man-db bash-completion zsh fish
-    util-linux procps binutils openssh-client openssh-server iproute2'
+    util-linux procps psmisc binutils openssh-client openssh-server iproute2'
 check_all='clang libclang-rt-14-dev valgrind ca-certificates'
 # Simulated hosts with all that runs on them: tests/hosts.
 hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman crun fuse-overlayfs

@@ -93,8 +93,8 @@ static int parse_line(const char *line, struct rg_agent_boot *boot, struct rg_er
         strcpy(boot->cwd, rest);
         return 0;
     }
-    if (strcmp(line, "guard on") == 0) {
-        boot->guard = true;
+    if (strcmp(line, "guard on") == 0 || strcmp(line, "guard report") == 0) {
+        boot->guard = line[6] == 'o' ? RG_GUARD_ON : RG_GUARD_REPORT;
         return 0;
     }
     if (take_word(line, "announce", &rest))

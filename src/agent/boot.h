@@ -14,7 +14,8 @@
  *     announce NAME              optional: hold the abstract unix socket NAME
  *     place $SLURMD_NODENAME     with `link dial`: who is calling; the value of a variable, or text
  *     cwd /data/mnist            optional: be in this directory, if it is here (the launcher's)
- *     guard on                   optional: leave a parent behind, see guard.h
+ *     guard on                   optional: leave a parent behind, see guard.h; or
+ *     guard report               one that reports on standard input, which is a socket
  *     dir /reigen/run            optional: the directory for the job's files (jobdir.h), made by
  *                                whoever made the container
  *                                (an empty line or the end of the input closes the list)
@@ -30,6 +31,7 @@
 #include <stdbool.h>
 
 #include "agent/dial.h"
+#include "agent/guard.h"
 #include "base/error.h"
 #include "wire/link.h"
 
@@ -47,7 +49,7 @@ struct rg_agent_boot {
     char dial[RG_AGENT_BOOT_DIAL_MAX + 1];   /* link dial: where to; then link_fd is -1 */
     char place[RG_DIAL_PLACE_MAX + 1];
     char announce[RG_AGENT_BOOT_ANNOUNCE_MAX + 1]; /* "": nothing is held */
-    bool guard;
+    enum rg_guard guard;
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */

@@ -9,14 +9,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
 #include "base/time.h"
 
-#define SWEEP_MS 10
+#define SWEEP_MS 2
 #define SWEEP_LIMIT_MS 3000
+#define REPORT_FD 3
 
 static pid_t guard_pid; /* in the agent: its guard; 0: none */
+static char *arguments; /* of the program, as the kernel shows them */
+static size_t narguments;
+
+void rg_guard_name(const char *name)
+{
+    prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+/* They lie one behind the other, each with its NUL. */
+void rg_guard_take_arguments(int argc, char **argv)
+{
+    const char *end = argc > 0 ? argv[0] : NULL;
+
+    for (int i = 0; i < argc && argv[i] == end; i++)
+        end += strlen(end) + 1;
+    arguments = argc > 0 ? argv[0] : NULL;
+    narguments = argc > 0 ? (size_t) (end - argv[0]) : 0;
+}
 
 bool rg_guard_is_gone(void)
 {
@@ -58,22 +78,46 @@ static int wait_for(pid_t agent, const sigset_t *signals)
     }
 }
 
-static _Noreturn void guard(pid_t agent, const sigset_t *signals)
+/* Our ends of the link must not keep the link open, nor our ends of the user's pipes those. Returns
+ * where to say how the agent ended. */
+static int let_go(enum rg_guard how)
 {
-    char how[64], line[128];
-    /* Its ends of the link must not keep the link open. */
-    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int last = how == RG_GUARD_REPORT ? 2 : 1;
 
-    if (null_fd >= 0) {
-        dup2(null_fd, 0);
-        dup2(null_fd, 1);
+    if (how == RG_GUARD_REPORT) {
+        dup3(0, REPORT_FD, O_CLOEXEC);
+        rg_fd_close_above(REPORT_FD);
     }
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; null_fd >= 0 && fd <= last; fd++)
+        dup2(null_fd, fd);
+    return how == RG_GUARD_REPORT ? REPORT_FD : 2;
+}
+
+static void take_name(void)
+{
+    const size_t n = sizeof(RG_GUARD_NAME);
+
+    rg_guard_name(RG_GUARD_NAME);
+    if (narguments < n)
+        return;
+    memset(arguments, 0, narguments);
+    memcpy(arguments, RG_GUARD_NAME, n);
+}
+
+static _Noreturn void guard(enum rg_guard how, pid_t agent, const sigset_t *signals)
+{
+    char end[64], line[128];
+
+    take_name();
+    signal(SIGPIPE, SIG_IGN);
+    int fd = let_go(how);
     int status = wait_for(agent, signals);
     end_leftovers();
     if (WIFSIGNALED(status)) {
         int n = snprintf(line, sizeof(line), "reigen-guard: its agent (process %d) ended: %s\n",
-                         (int) agent, rg_status_text(status, how, sizeof(how)));
-        if (write(2, line, (size_t) n) < 0)
+                         (int) agent, rg_status_text(status, end, sizeof(end)));
+        if (write(fd, line, (size_t) n) < 0)
             status = 1 << 8; /* nobody listens any more */
     }
     _exit(rg_status_code(status));
@@ -90,7 +134,7 @@ static void leave_group(pid_t parent)
         raise(SIGTERM);
 }
 
-int rg_guard_enter(void *boot_secret, unsigned long nbytes)
+int rg_guard_enter(enum rg_guard how, void *boot_secret, size_t nbytes)
 {
     sigset_t signals, before;
     pid_t parent = getpid();
@@ -108,7 +152,7 @@ int rg_guard_enter(void *boot_secret, unsigned long nbytes)
     pid_t agent = fork();
     if (agent > 0) {
         explicit_bzero(boot_secret, nbytes);
-        guard(agent, &signals);
+        guard(how, agent, &signals);
     }
     int r = agent < 0 ? -errno : 0;
     if (agent == 0)

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #include "agent/agent.h"
 #include "agent/doctor.h"
@@ -21,23 +20,13 @@
 #define RG_VERSION "unknown"
 #endif
 
+#define NAME "rg-agent" /* as pkill knows us: guard.h */
 #define EXIT_USAGE 2
 #define EXIT_UNAVAILABLE 69
 #define EXIT_INTERNAL 70
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4
 #define INSIDE_FD 5 /* what an agent in a container keeps, see contain.h */
-
-/* Descriptors that came by accident must not reach the ranks. */
-static void close_above(int last)
-{
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, (unsigned) last + 1, ~0u, 0u) == 0)
-        return;
-#endif
-    for (int fd = last + 1; fd < 1024; fd++)
-        close(fd);
-}
 
 /* The user's directory, as on the launcher's computer; else where we are, the login directory. */
 static void go_to(const char *cwd)
@@ -94,7 +83,8 @@ static int run_agent(int boot_fd, int last)
         return EXIT_USAGE;
     }
     boot.keeper_fd = boot_fd > 0 ? boot_fd : -1;
-    int guarded = boot.guard ? rg_guard_enter(&boot, sizeof(boot)) : 0;
+    /* With the first process of a pid name space the kernel ends all others. */
+    int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, &boot, sizeof(boot)) : 0;
     if (guarded < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
         return EXIT_INTERNAL;
@@ -116,7 +106,8 @@ static int run_agent(int boot_fd, int last)
         dup2(null_fd, 0);
         dup2(null_fd, 1);
     }
-    close_above(last > last_of_link ? last : last_of_link);
+    /* Descriptors that came by accident must not reach the ranks. */
+    rg_fd_close_above(last > last_of_link ? last : last_of_link);
     fcntl(boot.link_fd, F_SETFD, FD_CLOEXEC);
     int announced = *boot.announce ? rg_agent_announce(boot.announce) : 0;
     if (announced < 0)
@@ -185,6 +176,8 @@ int main(int argc, char **argv)
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
         return rg_rsh_main(argc - 1, argv + 1);
+    rg_guard_name(NAME);
+    rg_guard_take_arguments(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
     for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "base/time.h"
 
@@ -29,6 +30,16 @@ int rg_fd_set_nonblock(int fd, bool on)
 int rg_fd_set_cloexec(int fd, bool on)
 {
     return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
+}
+
+void rg_fd_close_above(int last)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, (unsigned) last + 1, ~0u, 0u) == 0)
+        return;
+#endif
+    for (int fd = last + 1; fd < 1024; fd++)
+        close(fd);
 }
 
 int rg_read_all(int fd, void *data, size_t nbytes)

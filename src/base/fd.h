@@ -18,6 +18,9 @@
 int rg_fd_set_nonblock(int fd, bool on);
 int rg_fd_set_cloexec(int fd, bool on);
 
+/* Close all from last + 1 on. */
+void rg_fd_close_above(int last);
+
 /* Read or write exactly nbytes on a blocking descriptor, through EINTR. rg_read_all returns
  * -EPIPE at an early end of file. 0 or -errno. */
 int rg_read_all(int fd, void *data, size_t nbytes);

@@ -44,9 +44,14 @@ def children(pid):
 
 
 def agent_of(launcher):
-    """The agent that this launcher has started, once it is there."""
-    return wait_for(lambda: [p for p in children(launcher)
-                             if b'reigen-agent' in _read(f'/proc/{p}/cmdline')], 'an agent')[0]
+    """The agent that this launcher has started, once it is there: its guard's child."""
+    return wait_for(lambda: [p for guard in children(launcher) if name(guard) == 'rg-guard'
+                             for p in children(guard) if name(p) == 'rg-agent'], 'an agent')[0]
+
+
+def name(pid):
+    """What pkill and ps call it."""
+    return _read(f'/proc/{pid}/comm').decode().rstrip()
 
 
 def peak_kib(pid):

@@ -8,11 +8,18 @@
 #include "base/cleanup.h"
 #include "base/proctree.h"
 
+#define MARK "REIGEN_JOB_ID"
+
 void rg_leftover_init(struct rg_leftover *leftover, const char *job_id)
 {
     leftover->had_children = rg_process_has_children();
-    snprintf(leftover->job_entry, sizeof(leftover->job_entry), "REIGEN_JOB_ID=%s", job_id);
+    snprintf(leftover->job_entry, sizeof(leftover->job_entry), MARK "=%s", job_id);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env)
+{
+    return rg_env_set(env, MARK, leftover->job_entry + sizeof(MARK));
 }
 
 static bool is_in(const pid_t *pids, size_t count, pid_t pid)

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/str.h"
+
 #define RG_LEFTOVER_REPEAT_MS 10   /* between looks, until nothing is left */
 #define RG_LEFTOVER_LIMIT_MS 3000
 
@@ -22,6 +24,9 @@ struct rg_leftover {
 
 /* Become a subreaper. Call before the first agent is started. */
 void rg_leftover_init(struct rg_leftover *leftover, const char *job_id);
+
+/* Put the mark into the environment that agents are started with. 0 or -ENOMEM. */
+int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env);
 
 /* Kill what descends from this process, except these children (0: none) and what is theirs.
  * Returns how many processes there were. */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -25,8 +26,9 @@
 struct local_agent {
     struct local *local;
     int host;
-    pid_t pid; /* 0: not running */
+    pid_t pid; /* of its guard; 0: not running */
     struct rg_child child;
+    int report_fd; /* its guard's words; -1: none come */
     struct rg_timer sweep_timer;
     uint64_t sweep_deadline_ns;
     struct rg_error err; /* how it ended */
@@ -134,15 +136,36 @@ static void sweep(void *arg)
         tell_gone(agent);
 }
 
+/* How the agent was ended, as its guard tells: "its agent (process 7) ended: signal 9 (Killed)".
+ * Returns the length, 0: it has said nothing. */
+static size_t read_report(struct local_agent *agent, char *buf, size_t nbytes)
+{
+    static const char head[] = "reigen-guard: "; /* agent/guard.h */
+    ssize_t n = agent->report_fd < 0 ? 0 : recv(agent->report_fd, buf, nbytes - 1, MSG_DONTWAIT);
+
+    buf[n > 0 ? n : 0] = '\0';
+    if (agent->report_fd >= 0)
+        close(rg_steal_fd(&agent->report_fd));
+    if (!rg_str_starts(buf, head))
+        return 0;
+    memmove(buf, buf + sizeof(head) - 1, strlen(buf) - sizeof(head) + 2);
+    buf[strcspn(buf, "\n")] = '\0';
+    return strlen(buf);
+}
+
 static void agent_ended(void *arg, pid_t pid, int status)
 {
     struct local_agent *agent = arg;
-    char how[64];
+    char how[64], report[256];
+    bool told = read_report(agent, report, sizeof(report)) > 0;
 
     agent->pid = 0;
-    rg_error_set(&agent->err, ECHILD, "its agent (process %d) ended: %s%s", (int) pid,
-                 rg_status_text(status, how, sizeof(how)),
-                 agent->stopped ? ", sent by reigen" : "");
+    if (told && !agent->stopped)
+        rg_error_set(&agent->err, ECHILD, "%s", report);
+    else
+        rg_error_set(&agent->err, ECHILD, "its agent (process %d) ended: %s%s", (int) pid,
+                     rg_status_text(status, how, sizeof(how)),
+                     agent->stopped ? ", sent by reigen" : "");
     if (status == 0 || kill_left_behind(agent->local) == 0) {
         tell_gone(agent);
         return;
@@ -171,6 +194,8 @@ static void end_all(struct local *local)
         struct local_agent *agent = &local->agents[i];
         some |= agent->pid || rg_timer_active(&agent->sweep_timer);
         rg_child_stop(&agent->child);
+        if (agent->report_fd >= 0)
+            close(rg_steal_fd(&agent->report_fd));
         rg_timer_stop(&agent->sweep_timer);
         if (!agent->pid)
             continue;
@@ -196,13 +221,14 @@ static void destroy(void *state)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/* What agent/boot.h describes; a pipe takes it without blocking. */
+/* What agent/boot.h describes; a socket takes it without blocking. */
 static int write_boot(const struct local *local, int fd)
 {
     char key[2 * RG_KEY_NBYTES + 1], text[512];
 
     rg_key_format(local->o.key, key);
-    int n = snprintf(text, sizeof(text), "reigen-agent %d\njob %s\nkey %s\nlink fd 3\n\n",
+    int n = snprintf(text, sizeof(text), "reigen-agent %d\njob %s\nkey %s\nlink fd 3\n"
+                     "guard report\n\n",
                      RG_PROTOCOL_VERSION, local->o.plan->job_id, key);
     int r = rg_write_all(fd, text, (size_t) n);
     explicit_bzero(key, sizeof(key));
@@ -214,7 +240,7 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
 {
     struct local_agent *agent = &local->agents[host];
     char *argv[] = { path, (char *) "agent", NULL };
-    rg_autoclose int ours = -1, theirs = -1, boot_read = -1, boot_write = -1;
+    rg_autoclose int ours = -1, theirs = -1, boot = -1, report = -1;
     int fds[2];
     int r = rg_socketpair(fds);
 
@@ -222,16 +248,16 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
         return rg_error_set(err, -r, "no socket for the agent: %s", strerror(-r));
     ours = fds[0];
     theirs = fds[1];
-    if ((r = rg_pipe(fds)) < 0)
-        return rg_error_set(err, -r, "no pipe for the agent: %s", strerror(-r));
-    boot_read = fds[0];
-    boot_write = fds[1];
-    if ((r = write_boot(local, boot_write)) < 0)
+    if ((r = rg_socketpair(fds)) < 0)
+        return rg_error_set(err, -r, "no socket for the agent's guard: %s", strerror(-r));
+    boot = fds[0];
+    report = fds[1];
+    if ((r = write_boot(local, report)) < 0)
         return rg_error_set(err, -r, "cannot write to the agent: %s", strerror(-r));
     struct rg_spawn spawn = {
         .argv = argv,
         .envp = local->env.v,
-        .fds = { boot_read, -1, 2 },
+        .fds = { boot, -1, 2 },
         .extra_fd = theirs,
         .extra_fd_set = true,
         .new_session = true,
@@ -239,6 +265,7 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
     r = rg_spawn(&spawn, &agent->pid, err);
     if (r < 0)
         return r;
+    agent->report_fd = rg_steal_fd(&report);
     rg_child_start(&agent->child, local->o.loop, agent->pid, agent_ended, agent);
     int fd = rg_steal_fd(&ours);
     local->o.events->on_connected(local->o.arg, host, fd, fd);
@@ -265,8 +292,10 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     for (int i = 0; i < options->plan->nhosts; i++) {
         agents[i].local = local;
         agents[i].host = i;
+        agents[i].report_fd = -1;
     }
-    if (rg_agent_env_make(options->job, &local->env) < 0) {
+    if (rg_agent_env_make(options->job, &local->env) < 0 ||
+        rg_leftover_mark(&local->leftover, &local->env) < 0) {
         destroy(local);
         return rg_error_set(err, ENOMEM, "out of memory");
     }

@@ -108,7 +108,8 @@ static int prepare(struct ssh *ssh, struct rg_error *err)
         ssh->cwd[0] = '\0';
     raise_limit(ssh);
     rg_leftover_init(&ssh->leftover, plan->job_id);
-    if (rg_agent_env_make(ssh->o.job, &ssh->env) < 0)
+    if (rg_agent_env_make(ssh->o.job, &ssh->env) < 0 ||
+        rg_leftover_mark(&ssh->leftover, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     return find_agents(ssh, some_remote, err);
 }

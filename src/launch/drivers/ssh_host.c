@@ -163,13 +163,13 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
 
     rg_preamble_quote(host->err_lines, said, sizeof(said));
     const char *guard = strstr(said, "reigen-guard: "); /* agent/guard.h */
-    if (host->direct)
+    if (guard && !host->stopped)
+        rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
+    else if (host->direct)
         rg_error_set(&host->err, ECHILD, "its agent (process %d) ended: %s%s", (int) host->pid, how,
                      host->stopped ? ", sent by reigen" : "");
     else if (host->stopped)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
-    else if (guard)
-        rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
     else if (rg_status_code(status) == 255)
         rg_error_set(&host->err, ECHILD, "its connection was lost (ssh: %s)%s%s", how,
                      *said ? ": " : "", said);
@@ -320,12 +320,11 @@ static int put_container(struct ssh_host *host)
     return rg_container_format(&container, &host->out);
 }
 
-/* What only an agent on a bare host behind ssh needs; see agent/boot.h. */
+/* What only an agent on a bare host behind ssh needs. */
 static void put_bare(struct ssh_host *host)
 {
     const char *cwd = host->ssh->cwd;
 
-    rg_buf_printf(&host->out, "guard on\n");
     if (*cwd == '/' && strlen(cwd) <= CWD_MAX && !strpbrk(cwd, "\r\n"))
         rg_buf_printf(&host->out, "cwd %s\n", cwd);
 }
@@ -357,6 +356,8 @@ static void send_boot(struct ssh_host *host)
     rg_buf_printf(&host->out, "reigen-agent %d\njob %s\nkey %s\nlink stdio\n", RG_PROTOCOL_VERSION,
                   host->ssh->o.plan->job_id, key);
     explicit_bzero(key, sizeof(key));
+    if (!host->ssh->o.job->container.image)
+        rg_buf_printf(&host->out, "guard on\n");
     if (!host->direct && !host->ssh->o.job->container.image)
         put_bare(host);
     if (put_container(host) < 0) {

@@ -26,6 +26,11 @@ static void good_lines_are_understood_in_any_order(void **state)
                      0);
     assert_int_equal(boot.link_fd, 0);
     assert_int_equal(boot.link_write_fd, 1);
+    assert_int_equal(boot.guard, RG_GUARD_NONE);
+    assert_int_equal(rg_agent_boot_parse("guard report\n" GOOD, &boot, &err), 0);
+    assert_int_equal(boot.guard, RG_GUARD_REPORT);
+    assert_int_equal(rg_agent_boot_parse(GOOD "guard on\n", &boot, &err), 0);
+    assert_int_equal(boot.guard, RG_GUARD_ON);
 }
 
 static void an_agent_that_calls_knows_where_and_as_whom(void **state)
