@@ -58,14 +58,15 @@ def wait_for(condition, what):
 
 
 def run(*argv):
+    """True when it has hit something."""
     pid = os.posix_spawnp(argv[0], argv, os.environ,
                           file_actions=[(os.POSIX_SPAWN_OPEN, 1, '/dev/null', os.O_WRONLY, 0),
                                         (os.POSIX_SPAWN_OPEN, 2, '/dev/null', os.O_WRONLY, 0)])
-    os.waitpid(pid, 0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def kill_pids(*names):
-    """These, in any order, with a moment between them or none."""
+    """These, in any order, with a moment between them or none. True when there were any."""
     pids = [pid for pid, (name, _) in processes().items() if name in names]
     rng.shuffle(pids)
     for pid in pids:
@@ -75,6 +76,7 @@ def kill_pids(*names):
             pass
         if rng.random() < 0.5:
             time.sleep(rng.uniform(0, 0.004))
+    return bool(pids)
 
 
 PATTERNS = {
@@ -97,8 +99,7 @@ def try_once(options, early):
     else:
         wait_for(lambda: sum(name == 'sleep' for name, _ in processes().values()) >= 4 * NP,
                  'the ranks did not come')
-    PATTERNS[pattern]()
-    if early: # before there was anything of that name
+    if not PATTERNS[pattern]():  # before there was anything of that name
         os.kill(child.pid, signal.SIGKILL)
     wait_for(lambda: not processes(), 'still there')
     reap()
