@@ -213,7 +213,7 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
         return -EBADMSG;
     switch (type) {
     case RG_MSG_HELLO: return on_hello(host, &msg->hello);
-    case RG_MSG_PONG: return 0;
+    case RG_MSG_PONG: session_on_pong(host); return 0;
     case RG_MSG_PROBED: return session_on_probed(host, &msg->probed);
     case RG_MSG_CLOCK: session_on_clock(host, &msg->clock); return 0;
     case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);
@@ -328,8 +328,14 @@ void session_tick(void *arg)
             stop_agent(host);
             continue;
         }
+        host->npings++;
         rg_msg_send(host->channel, RG_MSG_PING, NULL);
     }
+}
+
+bool session_is_linked(const struct session_host *host)
+{
+    return host->ready && !host->gone && host->channel && rg_channel_open(host->channel);
 }
 
 void session_host_fini(struct session_host *host)

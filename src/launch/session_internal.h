@@ -45,6 +45,8 @@ struct session_host {
     struct rg_error gone_err;
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
+    uint64_t npings, npongs;      /* sent, and answered */
+    uint64_t proof;               /* this many answers mean that it lives; see session_network.c */
     struct rg_strv addresses;     /* of its HELLO: "ADDRESS/PREFIX INTERFACE" */
     char *boot_id;
     uint64_t netns, instance;
@@ -115,6 +117,7 @@ struct rg_session {
     struct rg_timer network_timer;
     size_t nprobes;                /* tries whose outcome is not known */
     bool network_hurry, network_done;
+    bool network_refusing;         /* none connects the hosts, if all of them still live */
     struct session_remote **remotes; /* by number; NULL: free */
     uint32_t nremotes;         /* slots */
     bool released;             /* RELEASE was sent */
@@ -167,6 +170,8 @@ void session_host_fini(struct session_host *host);
 void session_start_ranks(struct rg_session *session);
 /* The heartbeat of all hosts. */
 void session_tick(void *arg);
+/* True when its agent has come and its link stands; else its loss is told soon. */
+bool session_is_linked(const struct session_host *host);
 
 /* --- session_network.c ------------------------------------------------------------------------ */
 
@@ -177,6 +182,8 @@ void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hel
  * needs no round trip for it. */
 void session_find_network(struct rg_session *session);
 int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg);
+/* An agent has answered PING. */
+void session_on_pong(struct session_host *host);
 void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg);
 int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg);
 /* For SETUP; "": not known. */

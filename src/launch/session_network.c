@@ -124,8 +124,47 @@ static int keep_addresses(struct rg_session *session)
     return 0;
 }
 
+/* An agent that is lost ends the job as soon as its driver has told how it died. Until then nothing
+ * goes on, and what others have found of its host, such as a port that refuses them, is no cause. */
+static bool all_linked(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!session_is_linked(&session->hosts[i]))
+            return false;
+    }
+    return true;
+}
+
+/* A host may have died whose link has not told yet: ask all, and refuse once all have answered. */
+static void refuse_if_all_live(struct rg_session *session)
+{
+    if (session->network_refusing)
+        return;
+    session->network_refusing = true;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        host->proof = ++host->npings;
+        rg_msg_send(host->channel, RG_MSG_PING, NULL);
+    }
+}
+
+void session_on_pong(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+
+    host->npongs++;
+    if (!session->network_refusing || session->state != STATE_STARTING)
+        return;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (session->hosts[i].npongs < session->hosts[i].proof)
+            return;
+    }
+    refuse(session, &session->network_err);
+}
+
 static void decided(struct rg_session *session)
 {
+    session->network_refusing = false;
     rg_timer_stop(&session->network_timer);
     session->network_done = true;
     if (keep_addresses(session) < 0) {
@@ -134,7 +173,7 @@ static void decided(struct rg_session *session)
     }
     for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
         session_send_setup(&session->hosts[i]);
-    if (session->state != STATE_STARTING)
+    if (session->state != STATE_STARTING || !all_linked(session))
         return;
     if (session->o.doctor || session->o.job->require.count)
         inspect(session);
@@ -147,6 +186,8 @@ static void decide(struct rg_session *session)
     bool all = session->nprobes == 0;
     int r = 0;
 
+    if (!all_linked(session))
+        return;
     /* The doctor wants the whole matrix, and no network is a finding like others. */
     if (all || !session->o.doctor)
         r = rg_network_decide(session->network, session->network_hurry || all,
@@ -156,7 +197,7 @@ static void decide(struct rg_session *session)
     if (r > 0 || session->o.doctor)
         decided(session);
     else
-        refuse(session, &session->network_err);
+        refuse_if_all_live(session);
 }
 
 static void hurry_due(void *arg)

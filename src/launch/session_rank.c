@@ -140,7 +140,8 @@ void session_send_setup(struct session_host *host)
         r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], &base_env);
     for (size_t i = 0; i < base_env.count; i++)
         explicit_bzero(base_env.v[i], strlen(base_env.v[i]));
-    if (r < 0) {
+    /* Its agent has died: how, its link's end and the driver will tell. */
+    if (r < 0 && r != -ENOTCONN) {
         session_set_cause(session, RG_EXIT_INTERNAL, "host %s: cannot send the ranks' set-up: %s",
                           planned->name, strerror(-r));
         session_begin_end(session);

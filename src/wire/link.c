@@ -425,7 +425,7 @@ int rg_link_finish(struct rg_link *link, struct rg_error *err)
     if (link->state == DEAD)
         return rg_error_set(err, EBADMSG, "the link has failed before");
     kill_link(link);
-    return in_middle ? rg_error_set(err, EBADMSG, "the peer went away in the middle of a message")
+    return in_middle ? rg_error_set(err, EPIPE, "the peer went away in the middle of a message")
                      : 0;
 }
 
