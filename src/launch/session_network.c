@@ -125,7 +125,7 @@ static int keep_addresses(struct rg_session *session)
 }
 
 /* An agent that is lost ends the job as soon as its driver has told how it died. Until then nothing
- * goes on, and what others have found of its host, such as a port that refuses them, is no cause. */
+ * goes on, and what others found of its host, such as a port that refuses them, is no cause. */
 static bool all_linked(const struct rg_session *session)
 {
     for (int i = 0; i < session->o.plan->nhosts; i++) {

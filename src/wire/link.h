@@ -61,8 +61,8 @@ void rg_link_destroy(struct rg_link *link);
  * ...), or -ENOMEM: the link is dead then and the owner closes the descriptors. */
 int rg_link_receive(struct rg_link *link, const void *bytes, size_t nbytes, struct rg_error *err);
 
-/* The peer's bytes have ended. 0; -EPIPE when they ended within a message or a frame, as they do when
- * the peer is killed; -EBADMSG when the link had failed before. It is dead afterwards either way. */
+/* The peer's bytes have ended. 0; -EPIPE when they ended within a message or a frame, as they do
+ * when the peer is killed; -EBADMSG when the link had failed before. It is dead afterwards. */
 int rg_link_finish(struct rg_link *link, struct rg_error *err);
 
 /* Queue one frame (kept until the handshake is done). 0; -EMSGSIZE above RG_FRAME_MAX; -ENOMEM;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts through a program in the place of ssh, which can do what an sshd does not do on demand.
 Each host is a home directory of its own. Real ones: tests/hosts."""
+import os
 import re
 import signal
 import time
@@ -8,7 +9,7 @@ import time
 import pytest
 
 from built import PROGRAMS, environment
-from processes import assert_gone, mark, wait_count
+from processes import assert_gone, children, mark, wait_count
 
 # Called as ssh is: options, --, the host, the remote command.
 FAKE = '''#!/bin/sh
@@ -122,6 +123,25 @@ def test_connection_that_breaks_at_any_time_is_told(ssh, reigen, nbytes):
     assert done.returncode == 69, done.stderr
     assert 'host b' in done.stderr and 'host a' not in done.stderr
     assert 'it was cut' in done.stderr or 'the peer went away' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize('before, code, says', [
+    ('kill -9 $$', 69, 'ended before an agent was there: signal 9 (Killed)'),
+    ('', 76, 'ended: signal 9 (Killed)')])
+def test_an_ssh_client_that_is_killed_is_told_from_an_agent(ssh, start, before, code, says):
+    word = mark()
+    env = ssh(f'{before}\nsh -c "$command"; exit $?')
+    child = start(PROGRAMS.reigen, 'run', '-H', 'b:1', '--', 'sh', '-c',
+                  f'echo up; sleep 100; : {word}', env=env)
+    if not before:
+        assert 'up' in child.stdout.readline()
+        client, = children(child.pid)
+        os.kill(client, signal.SIGKILL)
+    _, err = child.communicate(timeout=40)
+    assert child.returncode == code, err
+    assert re.search(r'host b: the ssh client that led to it \(process [0-9]+, '
+                     r'on this computer\) ' + re.escape(says), err), err
+    assert_gone(word)
 
 
 def test_connection_that_breaks_while_the_agent_travels_is_told(ssh, reigen):

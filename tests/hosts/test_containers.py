@@ -500,6 +500,18 @@ def test_a_killed_container_is_named(hosts):
     assert code == 76 and 'node2' in err and 'ended: exit code 137' in err, err
 
 
+@pytest.mark.parametrize('node, says', [
+    (1, r'host node1: the program that holds its container \(process \d+\) ended: signal 9'),
+    (2, r'host node2: the program that holds its container was killed there, or')])
+def test_a_killed_contain_is_named(hosts, node, says):
+    with Running(hosts[1], *TWO, '--image', 'base') as job:
+        kill(hosts[node], 'agent contain')
+        code, _, err = job.end()
+    assert code == 76 and re.search(says, err), err
+    wait_until(lambda: not hosts[node].containers(), 60, 'end of the container')
+    ran(hosts[1], *TWO, '--image', 'base', '--', 'true')  # removes the directory that it left
+
+
 def test_a_killed_agent_in_a_container_is_named(hosts):
     with Running(hosts[1], *TWO, '--image', 'base') as job:
         kill(hosts[2], 'reigen-agent inside')

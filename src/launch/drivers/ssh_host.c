@@ -140,7 +140,18 @@ static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbyt
     return buf;
 }
 
-static void explain_start(struct ssh_host *host, const char *how, enum ssh_retry *ret_retry)
+/* It is our own child that was killed, and no word of the other host's. */
+static void explain_killed_client(struct ssh_host *host, const char *how, const char *when,
+                                  const char *said)
+{
+    rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
+                      "the ssh client that led to it (process %d, on this computer) ended%s: "
+                      "%s%s%s%s", (int) host->pid, when, how,
+                      host->stopped ? ", sent by reigen" : "", *said ? ": " : "", said);
+}
+
+static void explain_start(struct ssh_host *host, int status, const char *how,
+                          enum ssh_retry *ret_retry)
 {
     char said[2 * RG_PREAMBLE_NOISE_MAX + 4];
     struct ssh_explanation e;
@@ -152,6 +163,10 @@ static void explain_start(struct ssh_host *host, const char *how, enum ssh_retry
                           *said ? ": " : "", said);
         return;
     }
+    if (WIFSIGNALED(status)) {
+        explain_killed_client(host, how, " before an agent was there", said);
+        return;
+    }
     ssh_explain(host->name, host->ssh->o.job->ssh_port, said, how, &e);
     rg_error_set_exit(&host->err, EHOSTUNREACH, e.exit_code, "%s", e.text);
     *ret_retry = e.retry;
@@ -160,16 +175,24 @@ static void explain_start(struct ssh_host *host, const char *how, enum ssh_retry
 static void explain_end(struct ssh_host *host, int status, const char *how)
 {
     char said[RG_PREAMBLE_NOISE_MAX + 4];
+    /* What its host was told to run. */
+    const char *ours = host->ssh->o.job->container.image ? "the program that holds its container"
+                                                         : "its agent";
 
     rg_preamble_quote(host->err_lines, said, sizeof(said));
     const char *guard = strstr(said, "reigen-guard: "); /* agent/guard.h */
     if (guard && !host->stopped)
         rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
     else if (host->direct)
-        rg_error_set(&host->err, ECHILD, "its agent (process %d) ended: %s%s", (int) host->pid, how,
+        rg_error_set(&host->err, ECHILD, "%s (process %d) ended: %s%s", ours, (int) host->pid, how,
                      host->stopped ? ", sent by reigen" : "");
     else if (host->stopped)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
+    else if (WIFSIGNALED(status))
+        explain_killed_client(host, how, "", said);
+    else if (rg_status_code(status) == 255 && !*said) /* it tells of connections that break */
+        rg_error_set(&host->err, ECHILD, "%s was killed there, or its connection was lost (ssh: "
+                     "%s, without a word)", ours, how);
     else if (rg_status_code(status) == 255)
         rg_error_set(&host->err, ECHILD, "its connection was lost (ssh: %s)%s%s", how,
                      *said ? ": " : "", said);
@@ -191,7 +214,7 @@ static void process_ended(void *arg, pid_t pid, int status)
     if (linked)
         explain_end(host, status, how);
     else if (!host->said_error && !host->err.errnum)
-        explain_start(host, how, &retry);
+        explain_start(host, status, how, &retry);
     host->pid = 0;
     close_streams(host);
     rg_timer_stop(&host->timer);
