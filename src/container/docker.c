@@ -11,6 +11,11 @@ static const struct rg_container_symptom symptoms[] = {
     { "Cannot connect to the Docker daemon", 69,
       "the Docker daemon does not run here: start it (systemctl start docker), or take "
       "--container-runtime podman" },
+    /* Only to the daemon are there posts; one that does not run at all is told otherwise. */
+    { "error during connect: Post", 125,
+      "the Docker daemon ended while it made the container: look at its log (journalctl -u "
+      "docker), and run again. A process containerd-shim may stay here, which only root can end; "
+      "plain docker run leaves it too" },
     { "is already in use by container", 125,
       "a container of this name is there already: remove it with docker rm --force" },
     { "no space left on device", 125,

@@ -493,6 +493,15 @@ def test_nothing_stays_when_the_launcher_is_killed(hosts):
         hosts.assert_clean(60)
 
 
+@pytest.mark.parametrize('command', ['pkill -9 reigen', 'pkill -9 -f reigen'])
+def test_nothing_stays_when_all_is_killed_by_name_everywhere(hosts, command):
+    with Running(hosts[1], *TWO, '--image', 'base'):
+        for node in reversed(hosts.nodes):
+            node.run(command.split())
+        hosts.assert_clean(60)
+    ran(hosts[1], *TWO, '--image', 'base', '--', 'true')  # removes directories, where all was hit
+
+
 def test_a_killed_container_is_named(hosts):
     with Running(hosts[1], *TWO, '--image', 'base') as job:
         hosts[2].docker('kill', *hosts[2].containers())

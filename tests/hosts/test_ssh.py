@@ -296,6 +296,19 @@ def test_nothing_is_left_when_the_launcher_is_killed(hosts):
         hosts.assert_clean(timeout=READY)
 
 
+@pytest.mark.parametrize('command', ['pkill -9 reigen', 'killall -9 reigen reigen-agent',
+                                     'pkill -9 -f reigen'])
+def test_nothing_is_left_when_all_is_killed_by_name_everywhere(hosts, command):
+    """With -f the guards are spared, and end what the ranks had started."""
+    ranks = 'setsid sleep 1001 & (env -i setsid sleep 1002 &); echo here; exec sleep 1000'
+    job = start(hosts[1], '-H', 'node1:1,node2:1,node3:1', '--', 'sh', '-c', ranks)
+    for _ in range(3):
+        assert 'here' in job.stdout.readline()
+    for node in reversed(hosts.nodes):
+        node.run(command.split())
+    hosts.assert_clean(timeout=READY)
+
+
 def test_host_cut_off_is_lost_after_the_lease_and_clears_up_itself(hosts):
     with running(hosts[1], '--lease', '6', '-H', 'node2:1,node3:1') as job:
         hosts[3].cut()

@@ -506,6 +506,9 @@ static void failures_are_explained(void **state)
           "unix:///var/run/docker.sock: ...\nSee 'docker run --help'.\n", 77, "group docker" },
         { &rg_container_docker, "docker: Cannot connect to the Docker daemon at unix:///x. Is it?",
           69, "systemctl start docker" },
+        { &rg_container_docker, "docker: error during connect: Post \"http://%2Fvar%2Frun%2F"
+          "docker.sock/v1.41/containers/711a/start\": EOF.\nSee 'docker run --help'.\n", 125,
+          "the Docker daemon ended while" },
         { &rg_container_docker, "docker: Error: Conflict. The container name \"/x\" is already in "
           "use by container \"1\".", 125, "docker rm --force" },
         { &rg_container_docker, "write /x: no space left on device", 125, "docker system prune" },
