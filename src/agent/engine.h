@@ -6,7 +6,7 @@
  *   - the environment of every task and remote command (engine_env.c): it tells Open MPI 4 and 5,
  *     MPICH, Intel MPI and pdsh to start their daemons through rsh instead of ssh, which hosts
  *     there are, and which network joins them. Options on a command line win over it, and so
- *     does --env;
+ *     does --env. What the user says elsewhere is heeded, too (engine_user.c);
  *   - the command of the job's only task (engine.c): with --engine openmpi or hydra it becomes that
  *     engine's mpirun, found in PATH and made sure of by what it says of itself.
  *
@@ -37,9 +37,11 @@ int rg_engine_hosts(const struct rg_msg_setup *setup, struct rg_strv *hosts);
 #define RG_ENGINE_ALIAS RG_MSG_HOST_ALIAS
 
 /* The engines' variables, set in env, which holds everything else that a task gets. job_dir: the
- * job's directory (jobdir.h), "" when there is none; then nothing that needs it is set. A variable
- * of --env or --share-env is left alone. 0 or -ENOMEM. */
-int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, struct rg_strv *env);
+ * job's directory (jobdir.h), "" when there is none; then nothing that needs it is set. users: the
+ * matters of which the user speaks (engine_user.h). A variable of --env or --share-env is left
+ * alone. 0 or -ENOMEM. */
+int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, unsigned users,
+                  struct rg_strv *env);
 
 /* Turn setup->command into what the job's only task runs. env: the task's, whose PATH it is found
  * in and may be changed. 0; -ENOENT with exit_code 127 and the remedy in err, -ENOMEM, others. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/engine.h"
+#include "agent/engine_user.h"
 
 /* Where a value comes from: the text itself, a file of the job's directory, that file or else the
  * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it. */
@@ -21,49 +22,50 @@ struct setting {
     enum from from;
     enum force force;
     const char *text;
+    unsigned matter; /* RG_USER_*: left out where the user speaks of it; 0: none */
 };
 
 static const struct setting settings[] = {
     /* Open MPI 4. Inside an allocation it would take the scheduler's own launcher, silently. */
-    { "OMPI_MCA_plm", TEXT, MUST, "rsh" },
+    { "OMPI_MCA_plm", TEXT, MUST, "rsh", 0 },
     /* Its daemons want the same one, to start further daemons by above 64 hosts, and our directory
      * has another name on each host. plm_rsh_no_tree_spawn would make them leave their sessions,
      * and us blind to their deaths. */
-    { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh" },
+    { "OMPI_MCA_plm_rsh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
     /* The hosts and slots are ours, not the allocation's. */
-    { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler" },
-    { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts" },
+    { "OMPI_MCA_ras", TEXT, MUST, "^slurm,tm,lsf,gridengine,alps,loadleveler", 0 },
+    { "OMPI_MCA_orte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
     /* Root in a container is nobody special. */
-    { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, "1" },
-    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, "1" },
+    { "OMPI_ALLOW_RUN_AS_ROOT", TEXT, MUST, "1", 0 },
+    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", TEXT, MUST, "1", 0 },
     /* Training uses threads: bound to one core, they all share it. */
-    { "OMPI_MCA_hwloc_base_binding_policy", TEXT, MAY, "none" },
+    { "OMPI_MCA_hwloc_base_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
     /* Docker gives every host the same docker0 and 172.17.0.1: ranks would call themselves. */
-    { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL },
-    { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL },
+    { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL, RG_USER_BTL },
+    { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
     /* Open MPI 5, whose launcher reads names of its own. */
-    { "PRTE_MCA_plm", TEXT, MUST, "ssh" },
-    { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh" },
-    { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux" },
-    { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts" },
-    { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none" },
-    { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL },
+    { "PRTE_MCA_plm", TEXT, MUST, "ssh", 0 },
+    { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
+    { "PRTE_MCA_ras", TEXT, MUST, "^slurm,pbs,lsf,gridengine,flux", 0 },
+    { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
+    { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
+    { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
      * options. The interface is the first host's: its bare name may mean nothing elsewhere. */
-    { "HYDRA_LAUNCHER", TEXT, MUST, "ssh" },
-    { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, "rsh" },
-    { "HYDRA_RMK", TEXT, MUST, "user" },
-    { "HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich" },
-    { "HYDRA_IFACE", INTERFACE, MAY, NULL },
+    { "HYDRA_LAUNCHER", TEXT, MUST, "ssh", 0 },
+    { "HYDRA_LAUNCHER_EXEC", FILE_OF, MUST, "rsh", 0 },
+    { "HYDRA_RMK", TEXT, MUST, "user", 0 },
+    { "HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
+    { "HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
     /* Intel MPI: Hydra as well, with names of its own. */
-    { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, "ssh" },
-    { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, "rsh" },
-    { "I_MPI_HYDRA_RMK", TEXT, MUST, "user" },
-    { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich" },
-    { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, NULL },
-    { "FI_TCP_IFACE", INTERFACE, MAY, NULL },
+    { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, "ssh", 0 },
+    { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, "rsh", 0 },
+    { "I_MPI_HYDRA_RMK", TEXT, MUST, "user", 0 },
+    { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
+    { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
+    { "FI_TCP_IFACE", INTERFACE, MAY, NULL, 0 },
     /* pdsh runs the ssh of PATH, which is ours. */
-    { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh" },
+    { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh", 0 },
 };
 
 bool rg_engine_used(const struct rg_msg_setup *setup)
@@ -121,27 +123,8 @@ static bool user_sets(const struct rg_msg_setup *setup, const char *name)
     return rg_env_get(&setup->env, name) || rg_env_get(&setup->secret_env, name);
 }
 
-/* Include and exclude at once is an error to Open MPI. */
-static bool excludes(const struct rg_msg_setup *setup, const struct setting *s,
-                     const struct rg_strv *env)
-{
-    const char *include = strstr(s->name, "_include");
-    char other[64];
-
-    if (s->from != NETWORK || !include)
-        return false;
-    snprintf(other, sizeof(other), "%.*s_exclude", (int) (include - s->name), s->name);
-    if (rg_env_get(env, other))
-        return true;
-    for (size_t i = 0; i < setup->command.count; i++) {
-        if (strstr(setup->command.v[i], "tcp_if_exclude"))
-            return true;
-    }
-    return false;
-}
-
 static int set_one(const struct rg_msg_setup *setup, const struct setting *s, const char *job_dir,
-                   struct rg_strv *env)
+                   unsigned users, struct rg_strv *env)
 {
     const char *value = s->from == NETWORK ? setup->network
                         : s->from == INTERFACE ? setup->interface : s->text;
@@ -149,7 +132,7 @@ static int set_one(const struct rg_msg_setup *setup, const struct setting *s, co
     bool in_dir = s->from == FILE_OF || s->from == FILE_OR_PATH;
 
     if (!value || !*value || (in_dir && !*job_dir) || user_sets(setup, s->name) ||
-        (s->force == MAY && rg_env_get(env, s->name)) || excludes(setup, s, env))
+        (s->force == MAY && rg_env_get(env, s->name)) || (s->matter & users))
         return 0;
     if (!in_dir)
         return rg_env_set(env, s->name, value);
@@ -159,12 +142,13 @@ static int set_one(const struct rg_msg_setup *setup, const struct setting *s, co
 
 /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds of
  * devices, so it is left alone where there are faster ones. */
-static int set_ucx(const struct rg_msg_setup *setup, struct rg_strv *env)
+static int set_ucx(const struct rg_msg_setup *setup, unsigned users, struct rg_strv *env)
 {
     static const char name[] = "UCX_NET_DEVICES";
 
     if (!setup->interface || !*setup->interface || user_sets(setup, name) ||
-        rg_env_get(env, name) || access("/sys/class/infiniband", F_OK) == 0)
+        rg_env_get(env, name) || (users & RG_USER_UCX) ||
+        access("/sys/class/infiniband", F_OK) == 0)
         return 0;
     return rg_env_set(env, name, setup->interface);
 }
@@ -181,14 +165,15 @@ static int set_path(const struct rg_msg_setup *setup, const char *job_dir, struc
     return value ? rg_env_set(env, "PATH", value) : -ENOMEM;
 }
 
-int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, struct rg_strv *env)
+int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, unsigned users,
+                  struct rg_strv *env)
 {
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < rg_array_len(settings); i++)
-        r = set_one(setup, &settings[i], job_dir, env);
+        r = set_one(setup, &settings[i], job_dir, users, env);
     if (r == 0)
-        r = set_ucx(setup, env);
+        r = set_ucx(setup, users, env);
     if (r == 0 && rg_engine_used(setup) && !user_sets(setup, "hostlist"))
         r = set_hostlist(setup, env);
     if (r == 0 && *job_dir)

@@ -92,7 +92,7 @@ static int start_doctor(struct rg_inspect *inspect, int out, struct rg_error *er
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
 
-    if (rg_agent_common_env(agent, &env) < 0 || make_command(agent, &argv) < 0)
+    if (rg_agent_common_env(agent, NULL, &env) < 0 || make_command(agent, &argv) < 0)
         return rg_error_set(err, ENOMEM, "no memory");
     struct rg_spawn spawn = {
         .argv = argv.v,

@@ -346,7 +346,7 @@ static int start(struct rg_remote *remote, const char *command, struct rg_error 
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
     int fds[3] = { -1, -1, -1 };
-    int r = rg_agent_common_env(remote->agent, &env);
+    int r = rg_agent_common_env(remote->agent, command, &env);
 
     /* Where reigen itself was started by a rank of another job. */
     rg_env_unset(&env, "REIGEN_RANK");

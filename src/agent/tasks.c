@@ -9,6 +9,7 @@
 
 #include "agent/agent.h"
 #include "agent/engine.h"
+#include "agent/engine_user.h"
 #include "agent/rankserver.h"
 #include "base/fd.h"
 #include "base/spawn.h"
@@ -76,29 +77,44 @@ static int set_entries(struct rg_strv *env, const struct rg_strv *entries)
 }
 
 /* The network that the launcher has found. Whoever has set one of these means it. */
-static int network_env(const struct rg_agent *agent, struct rg_strv *env)
+static int network_env(const struct rg_agent *agent, unsigned users, struct rg_strv *env)
 {
     const char *interface = agent->setup.interface, *network = agent->setup.network;
     const struct {
         const char *name, *before, *value;
+        unsigned matter;
     } wanted[] = {
-        { "REIGEN_NETWORK", "", network },
-        { "NCCL_SOCKET_IFNAME", "=", interface }, /* '=': this name, not all that begin so */
-        { "GLOO_SOCKET_IFNAME", "", interface },
-        { "TP_SOCKET_IFNAME", "", interface },
+        { "REIGEN_NETWORK", "", network, 0 },
+        /* '=': this name, not all that begin so */
+        { "NCCL_SOCKET_IFNAME", "=", interface, RG_USER_NCCL },
+        { "GLOO_SOCKET_IFNAME", "", interface, 0 },
+        { "TP_SOCKET_IFNAME", "", interface, 0 },
     };
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < rg_array_len(wanted); i++) {
         /* Ours may be left from a job that we are part of. */
         const struct rg_strv *theirs = i == 0 ? &agent->setup.env : env;
-        if (wanted[i].value && *wanted[i].value && !rg_env_get(theirs, wanted[i].name))
+        if (wanted[i].value && *wanted[i].value && !(wanted[i].matter & users) &&
+            !rg_env_get(theirs, wanted[i].name))
             r = rg_env_setf(env, wanted[i].name, "%s%s", wanted[i].before, wanted[i].value);
     }
     return r;
 }
 
-int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
+/* A daemon has been told by its mpirun which networks to use, if any. The job's command matters
+ * only where there are lists of networks. */
+static unsigned users_matters(const struct rg_agent *agent, const char *remote,
+                              const struct rg_strv *env)
+{
+    const struct rg_msg_setup *setup = &agent->setup;
+    bool several = setup->network && *setup->network;
+    unsigned users = rg_engine_user_sets(several ? &setup->command : NULL, setup->cwd, remote, env);
+
+    return remote && rg_engine_is_daemon(remote) ? users | RG_USER_BTL | RG_USER_OOB : users;
+}
+
+int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct rg_strv *env)
 {
     int r = agent->setup.inherit_env ? rg_strv_add_all(env, environ) : 0;
 
@@ -107,15 +123,17 @@ int rg_agent_common_env(const struct rg_agent *agent, struct rg_strv *env)
         r = set_entries(env, &agent->setup.env);
     if (r == 0)
         r = set_entries(env, &agent->setup.secret_env);
-    if (r == 0)
-        r = network_env(agent, env);
+    if (r < 0)
+        return r;
+    unsigned users = users_matters(agent, remote, env);
+    r = network_env(agent, users, env);
     if (r == 0)
         r = rg_env_set(env, "REIGEN_JOB_ID", agent->boot.job_id);
     if (r == 0)
         r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(agent->server));
     if (r == 0)
         r = rg_jobdir_env(&agent->jobdir, env);
-    return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, env) : r;
+    return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, users, env) : r;
 }
 
 /* The launcher knows only its own computer's cores; where it has said nothing, we share ours. */
@@ -269,7 +287,7 @@ void rg_agent_start_tasks(struct rg_agent *agent)
 {
     rg_autostrv struct rg_strv common = RG_STRV_INIT;
     struct rg_error err = RG_ERROR_INIT;
-    bool failed = rg_agent_common_env(agent, &common) < 0;
+    bool failed = rg_agent_common_env(agent, NULL, &common) < 0;
 
     if (failed)
         rg_error_set(&err, ENOMEM, "no memory for the environment");

@@ -84,6 +84,15 @@ def test_mpirun_ssh_and_pdsh_style_reach_the_other_node(slurm):
     assert lines[:2] == ['node1', 'node3'] and sorted(lines[2:]) == ['node1'] * 2 + ['node3'] * 2
 
 
+def test_the_originals_scripts_may_leave_networks_out(slurm):
+    """All of its mpirun scripts do so; Open MPI refuses that beside a list of ours."""
+    script = write_script(slurm, 'mpirun -H $hostlist -np $np -mca btl_tcp_if_exclude docker0,lo,'
+                                 'virbr0 -mca oob_tcp_if_exclude docker0 sh -c '
+                                 '"env | grep -c ^[A-Z_a-z]*if_include=; hostname"')
+    done = run(slurm, script, '--slots_per_node=1', srun=('-N2', '-w', 'node1,node2'))
+    assert sorted(done.stdout.split()) == ['0', '0', 'node1', 'node2'], done.stdout + done.stderr
+
+
 def test_a_real_sshd_runs_in_each_container_with_keys_made_for_it(slurm):
     script = write_script(slurm, '/usr/bin/ssh -F $sshconfigdir/ssh_config node2 hostname; '
                                  'exit 4')

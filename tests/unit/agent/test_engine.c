@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "agent/engine.h"
+#include "agent/engine_user.h"
 #include "unit.h"
 
 static struct rg_msg_setup make(const char *engine, const char *command)
@@ -35,7 +36,7 @@ static void every_engine_is_told_rsh_hosts_and_network(void **state)
 
     (void) state;
     assert_int_equal(rg_env_set(&env, "PATH", "/bin"), 0);
-    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", 0, &env), 0);
     assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm_rsh_agent"), "/run/j/rsh:reigen-rsh");
     assert_string_equal(rg_env_get(&env, "PRTE_MCA_plm_ssh_agent"), "/run/j/rsh:reigen-rsh");
     assert_string_equal(rg_env_get(&env, "HYDRA_LAUNCHER_EXEC"), "/run/j/rsh");
@@ -55,7 +56,7 @@ static void ranks_of_ours_get_no_host_list_and_their_own_ssh(void **state)
 
     (void) state;
     assert_int_equal(rg_env_set(&env, "PATH", "/bin"), 0);
-    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", 0, &env), 0);
     assert_null(rg_env_get(&env, "hostlist"));
     assert_string_equal(rg_env_get(&env, "PATH"), "/bin:/run/j");
     assert_string_equal(rg_env_get(&env, "HYDRA_LAUNCHER"), "ssh");
@@ -73,8 +74,7 @@ static void what_the_user_sets_is_left_alone_and_what_an_image_sets_in_part(void
     /* An image's: where daemons come from is not its business, binding is. */
     assert_int_equal(rg_env_set(&env, "OMPI_MCA_plm_rsh_agent", "ssh"), 0);
     assert_int_equal(rg_env_set(&env, "OMPI_MCA_hwloc_base_binding_policy", "core"), 0);
-    assert_int_equal(rg_env_set(&env, "OMPI_MCA_btl_tcp_if_exclude", "lo"), 0);
-    assert_int_equal(rg_engine_env(&setup, "/run/j", &env), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", RG_USER_BTL, &env), 0);
     assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm"), "slurm");
     assert_string_equal(rg_env_get(&env, "OMPI_MCA_plm_rsh_agent"), "/run/j/rsh:reigen-rsh");
     assert_string_equal(rg_env_get(&env, "OMPI_MCA_hwloc_base_binding_policy"), "core");
@@ -89,7 +89,7 @@ static void without_a_directory_nothing_points_into_it(void **state)
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
 
     (void) state;
-    assert_int_equal(rg_engine_env(&setup, "", &env), 0);
+    assert_int_equal(rg_engine_env(&setup, "", 0, &env), 0);
     assert_null(rg_env_get(&env, "HYDRA_LAUNCHER_EXEC"));
     assert_null(rg_env_get(&env, "PATH"));
     clear(&setup);
@@ -185,6 +185,80 @@ static void the_users_mpirun_finds_the_hydra_beside_it(void **state)
     clear(&setup);
 }
 
+/* --- what users say --------------------------------------------------------------------------- */
+
+static void put_text(const char *dir, const char *name, const char *text)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static unsigned asked(const char *dir, const char *first, const char *second, const char *entry)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT, command = RG_STRV_INIT;
+
+    assert_int_equal(rg_env_set(&env, "HOME", dir), 0);
+    assert_int_equal(rg_env_set(&env, "PATH", dir), 0);
+    if (entry)
+        assert_int_equal(rg_strv_add(&env, entry), 0);
+    assert_int_equal(rg_strv_add(&command, first), 0);
+    if (second)
+        assert_int_equal(rg_strv_add(&command, second), 0);
+    /* This machine's own files may say something, too. */
+    return rg_engine_user_sets(&command, dir, NULL, &env);
+}
+
+static void what_users_say_is_found_where_they_say_it(void **state)
+{
+    char dir[] = "/tmp/rg-engine-XXXXXX", params[300], list[256], folder[256];
+
+    (void) state;
+    assert_non_null(mkdtemp(dir));
+    const unsigned none = asked(dir, "mpirun", "a.out", NULL);
+    assert_int_equal(none & (RG_USER_BTL | RG_USER_OOB), 0);
+    assert_int_equal(asked(dir, "mpirun", "btl_tcp_if_exclude", NULL), none | RG_USER_BTL);
+    assert_int_equal(asked(dir, "sh", "mpirun -mca oob_tcp_if_exclude lo", NULL),
+                     none | RG_USER_OOB);
+    assert_int_equal(asked(dir, "x", NULL, "OMPI_MCA_btl_tcp_if_exclude=lo"), none | RG_USER_BTL);
+    assert_int_equal(asked(dir, "x", NULL, "MORE=-mca oob_tcp_if_exclude lo"), none | RG_USER_OOB);
+    put_text(dir, "outer.sh", "#!/bin/sh\n  # btl_tcp_if_exclude\nexec \"$D/inner.sh\" now\n");
+    put_text(dir, "inner.sh", "mpirun -mca oob_tcp_if_include eth0 x\nsh ./outer.sh\n");
+    assert_int_equal(asked(dir, "sh", "outer.sh", NULL), none | RG_USER_OOB);
+    assert_int_equal(asked(dir, "run", "--script=./outer.sh", NULL), none | RG_USER_OOB);
+    put_text(dir, "inner.sh", "mpirun x\n");
+    assert_int_equal(asked(dir, "sh", "outer.sh", NULL), none);
+    put_text(dir, "mine.conf", "# oob_tcp_if_exclude = lo\nhwloc_base_binding_policy = core\n");
+    snprintf(list, sizeof list, "OMPI_MCA_mca_base_param_files=/nowhere:%s/mine.conf", dir);
+    assert_int_equal(asked(dir, "x", NULL, list), none | RG_USER_BINDING);
+    snprintf(folder, sizeof folder, "%s/.openmpi", dir);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    put_text(folder, "mca-params.conf", "oob_tcp_if_exclude = docker0\n");
+    put_text(dir, ".nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n");
+    assert_int_equal(asked(dir, "x", NULL, NULL), none | RG_USER_OOB | RG_USER_NCCL);
+    snprintf(params, sizeof params, "%s/mca-params.conf", folder);
+    unlink(params);
+    rmdir(folder);
+    static const char *const names[] = { "outer.sh", "inner.sh", "mine.conf", ".nccl.conf" };
+    for (size_t i = 0; i < rg_array_len(names); i++)
+        remove_program(dir, names[i]);
+    rmdir(dir);
+}
+
+static void a_daemon_is_known_by_its_name(void **state)
+{
+    (void) state;
+    assert_true(rg_engine_is_daemon("orted -mca ess env"));
+    assert_true(rg_engine_is_daemon("X=1; export X; /opt/p/bin/prted --prtemca a b"));
+    assert_true(rg_engine_is_daemon("\"orted\" x"));
+    assert_false(rg_engine_is_daemon("sorted x; exported prtedx"));
+    assert_false(rg_engine_is_daemon("mpirun hostname"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +268,8 @@ int main(void)
         cmocka_unit_test(without_a_directory_nothing_points_into_it),
         cmocka_unit_test(an_engine_is_known_by_what_it_says_and_gets_the_ranks),
         cmocka_unit_test(the_users_mpirun_finds_the_hydra_beside_it),
+        cmocka_unit_test(what_users_say_is_found_where_they_say_it),
+        cmocka_unit_test(a_daemon_is_known_by_its_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
