@@ -6,6 +6,7 @@
 #include "spec/slurm.h"
 
 #define SINFO_MS 5000
+#define SMI_MS 10000 /* it may have to wake the driver */
 
 static bool has(const struct rg_strv *list, const char *name, size_t length)
 {
@@ -96,6 +97,16 @@ static int take_named(struct rg_contain *contain, const struct rg_strv *ours, st
     return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
+/* What a program says, for as long as it may take; false where it fails, or says too much. */
+static bool ask(char *const *words, size_t count, unsigned timeout_ms,
+                struct rg_contain_child *child)
+{
+    const struct rg_strv argv = { (char **) words, count };
+
+    return rg_contain_spawn(child, &argv, true, NULL) == 0 &&
+           rg_contain_wait(child, timeout_ms) == 0 && child->nsaid < RG_CONTAIN_SAID_MAX;
+}
+
 /* Whether Slurm counts this node's GPUs: then a job that it told of none has none. Without an
  * answer, and on clusters where it does not, what the user says counts. */
 static bool slurm_counts(void)
@@ -104,13 +115,43 @@ static bool slurm_counts(void)
     rg_autofree char *nodes = rg_strf("--nodes=%s", node ? node : "");
     char *words[] = { (char *) "sinfo", (char *) "--noheader", nodes, (char *) "--format=%G",
                       NULL };
-    const struct rg_strv argv = { words, rg_array_len(words) - 1 };
     struct rg_contain_child child;
 
-    if (!node || !nodes || rg_contain_spawn(&child, &argv, true, NULL) < 0)
-        return false;
-    rg_contain_wait(&child, SINFO_MS);
-    return rg_str_starts(child.said, "gpu") || strstr(child.said, ",gpu");
+    return node && nodes && ask(words, rg_array_len(words) - 1, SINFO_MS, &child) &&
+           rg_slurm_gres_names_gpus(child.said);
+}
+
+/* Whether Slurm says that it counts no node's GPUs. Where it counts some, those that it does not
+ * count may be somebody's. */
+static bool slurm_counts_none(void)
+{
+    char *words[] = { (char *) "sinfo", (char *) "--noheader", (char *) "--all",
+                      (char *) "--format=%G", NULL };
+    struct rg_contain_child child;
+
+    unsetenv("SINFO_PARTITION"); /* a user's choice of what sinfo shows */
+    return ask(words, rg_array_len(words) - 1, SINFO_MS, &child) && child.nsaid > 0 &&
+           !rg_slurm_gres_names_gpus(child.said);
+}
+
+static bool node_has_gpus(void)
+{
+    char *words[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
+    struct rg_contain_child child;
+
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           (ask(words, rg_array_len(words) - 1, SMI_MS, &child) && rg_slurm_smi_gpus(child.said));
+}
+
+/* Slurm does not speak of GPUs: the job has the node's, as it has its other devices. */
+static int take_nodes_own(struct rg_contain *contain, struct rg_error *err)
+{
+    char **gpus = &contain->container.gpus;
+
+    if (*gpus || !node_has_gpus() || !slurm_counts_none())
+        return 0;
+    *gpus = strdup("all");
+    return *gpus ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 }
 
 /* The job has none of Slurm's GPUs, whatever the environment brings along. */
@@ -142,7 +183,7 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
         return r;
     bool none = has_none(contain, &env, &ours);
     if (!told && !none)
-        return 0;
+        return take_nodes_own(contain, err);
     if (none)
         rg_strv_fini(&ours);
     size_t count = ours.count;

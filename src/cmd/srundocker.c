@@ -13,6 +13,7 @@
 #include "cmd/srundocker_task.h"
 #include "cmd/sshconfig.h"
 #include "cmd/terminal.h"
+#include "launch/drivers/slurm.h"
 
 #define COMMAND "srun-docker"
 #define LATE_MS 2000 /* how much later than the first one other tasks may begin */
@@ -138,5 +139,6 @@ int rg_cmd_srun_docker(int argc, char **argv)
         return be_other_task(&s, &env);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
         return give_up(&err, &env);
+    rg_slurm_count_gpus(&env, &step);
     return run_job(&s, &env, &step, open[0]);
 }

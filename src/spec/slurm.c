@@ -393,6 +393,27 @@ int rg_slurm_gres_gpus(const char *text)
     return total;
 }
 
+bool rg_slurm_gres_names_gpus(const char *text)
+{
+    for (const char *item = text; *item; item += strcspn(item, ",\n"), item += *item != '\0') {
+        if (rg_str_starts(item, "gpu") && (!item[3] || strchr(":=,(\n", item[3])))
+            return true;
+    }
+    return false;
+}
+
+int rg_slurm_smi_gpus(const char *text)
+{
+    int total = 0;
+
+    for (const char *line = text; *line && total < RG_JOB_SLOTS_MAX;) {
+        total += rg_str_starts(line, "GPU ");
+        line += strcspn(line, "\n");
+        line += *line != '\0';
+    }
+    return total;
+}
+
 /* --- the allocation -------------------------------------------------------------------------- */
 
 void rg_slurm_allocation_fini(struct rg_slurm_allocation *allocation)

@@ -43,6 +43,13 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
  * "gpu". 0 where there are none, or it is no such list; at most RG_JOB_SLOTS_MAX. */
 int rg_slurm_gres_gpus(const char *text);
 
+/* Whether lists of generic resources, as sinfo has them, one a line, speak of GPUs at all. */
+bool rg_slurm_gres_names_gpus(const char *text);
+
+/* The GPUs that `nvidia-smi -L` lists; those of them that are parts of one (MIG) do not count. At
+ * most RG_JOB_SLOTS_MAX. */
+int rg_slurm_smi_gpus(const char *text);
+
 struct rg_slurm_node {
     char *name;
     int ntasks; /* that the layout puts there; 0: not told */

@@ -20,6 +20,8 @@ class SlurmCluster(Cluster):
 
     gpus       made-up GPUs of each node, in Slurm's eyes only: /run/gpu0, /run/gpu1, ... Docker has
                a driver for them, which does no more than to name them in NVIDIA_VISIBLE_DEVICES
+    gres       False: Slurm does not count these GPUs. They are what nvidia-smi lists that is in
+               the folder `tools`, for a PATH
     cpus       cores of each node, in Slurm's eyes only
     proctrack  how Slurm knows a job's processes: linuxproc, pgid or cgroup
     task       none, affinity or cgroup
@@ -30,8 +32,9 @@ class SlurmCluster(Cluster):
     """
 
     def __init__(self, nodes=2, gpus=2, cpus=4, proctrack='linuxproc', task='none', kill_wait=5,
-                 munge=True, settings=None, **options):
+                 munge=True, settings=None, gres=True, **options):
         self.gpus = gpus
+        self.gres = gres
         self.cpus = cpus
         self.munge = munge
         self.settings = {'ProctrackType': f'proctrack/{proctrack}', 'TaskPlugin': f'task/{task}',
@@ -61,7 +64,7 @@ class SlurmCluster(Cluster):
         (self.folder / 'log').mkdir()
         (folder / 'slurm.conf').write_text(self.slurm_conf())
         (folder / 'gres.conf').write_text(''.join(f'Name=gpu File={GPU}{i}\n'
-                                                  for i in range(self.gpus)))
+                                                  for i in range(self.gpus * self.gres)))
         version = 'v1' if Path('/sys/fs/cgroup/freezer').is_dir() else 'v2'
         (folder / 'cgroup.conf').write_text(
             f'CgroupPlugin=cgroup/{version}\nCgroupMountpoint=/sys/fs/cgroup\n'
@@ -89,7 +92,7 @@ class SlurmCluster(Cluster):
         }
         settings.update(self.settings)
         gres = ''
-        if self.gpus:
+        if self.gpus and self.gres:
             settings['GresTypes'] = 'gpu'
             gres = f' Gres=gpu:{self.gpus}'
         names = f'node[1-{len(self.nodes)}]'
@@ -108,6 +111,12 @@ class SlurmCluster(Cluster):
         hook.chmod(0o755)
         for node in self.nodes:
             node.dockerd_env = {'PATH': f'{folder}:{PATHS["root"]}'}
+        self.tools = self.folder / 'tools'
+        self.tools.mkdir()
+        smi = self.tools / 'nvidia-smi'
+        smi.write_text('#!/bin/sh\n' + ''.join(f'echo "GPU {i}: none (UUID: GPU-{i})"\n'
+                                               for i in range(self.gpus)))
+        smi.chmod(0o755)
 
     # ------------------------------------------------------------ daemons
 

@@ -117,6 +117,8 @@ static int discover(struct rg_job *job, struct rg_error *err)
     }
     if (scope == RG_SLURM_JOB)
         ask_gpus(&allocation);
+    if (scope == RG_SLURM_STEP || !allocation.tasks_asked)
+        rg_slurm_count_gpus(&env, &allocation);
     return job->nhosts ? check_named(job, &allocation, scope, err)
                        : add_nodes(job, &allocation, scope, err);
 }

@@ -19,6 +19,7 @@
 #define RG_LAUNCH_DRIVERS_SLURM_H
 
 #include "launch/driver.h"
+#include "spec/slurm.h"
 
 extern const struct rg_driver_ops rg_driver_slurm;
 
@@ -46,5 +47,10 @@ void rg_slurm_record_fini(struct rg_slurm_record *record);
  * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;
  * -ETIMEDOUT; -ENOENT; -errno. */
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
+/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
+ * those of its nodes (contain_gpus.c, on each): put the number of this node's into
+ * allocation->gpus_per_node, for all. Nothing happens where this process is on no node of the
+ * allocation. env is what the allocation was read from. Blocks while nvidia-smi and sinfo run. */
+void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation);
 
 #endif

@@ -13,6 +13,7 @@
 #include "launch/drivers/slurm_internal.h"
 
 #define ASK_MS 10000
+#define ANSWER_MAX 8192
 
 extern char **environ;
 
@@ -21,7 +22,8 @@ extern char **environ;
 /* Users' defaults for these programs, such as SQUEUE_STATES, would hide what is looked for. */
 static int plain_env(struct rg_strv *env)
 {
-    static const char *const defaults[] = { "SQUEUE_", "SCANCEL_", "SLURM_TIME_FORMAT=" };
+    static const char *const defaults[] = { "SQUEUE_", "SCANCEL_", "SINFO_",
+                                            "SLURM_TIME_FORMAT=" };
     int r = 0;
 
     for (char **e = environ; r == 0 && e && *e; e++) {
@@ -99,6 +101,25 @@ int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
     }
     ret_text[have] = '\0';
     return wait_asked(pid, deadline_ns);
+}
+
+void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
+{
+    char *smi[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
+    char *sinfo[] = { (char *) "sinfo", (char *) "--noheader", (char *) "--all",
+                      (char *) "--format=%G", NULL };
+    rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
+    bool told = false;
+    char text[ANSWER_MAX];
+
+    if (!allocation->node || allocation->gpus_per_node ||
+        rg_slurm_gpus(env, &chosen, &told, NULL) < 0 || told ||
+        rg_slurm_ask(smi, text, sizeof(text)) != 0)
+        return;
+    int count = rg_slurm_smi_gpus(text);
+    if (count > 0 && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && *text &&
+        strlen(text) + 1 < sizeof(text) && !rg_slurm_gres_names_gpus(text))
+        allocation->gpus_per_node = count;
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */

@@ -74,13 +74,13 @@ static void what_slurm_did_not_give_is_refused(void **state)
     assert_contains(err.text, "has not given the GPU 0");
 }
 
-/* A program in sinfo's place, whose words are what it thinks of the node's resources. */
-static void make_sinfo(const char *dir, const char *says)
+/* A program in another's place, sinfo's or nvidia-smi's: what it says, and how it ends. */
+static void make_program(const char *dir, const char *name, const char *says, int code)
 {
     char path[128], text[128];
-    int n = snprintf(text, sizeof(text), "#!/bin/sh\necho '%s'\n", says);
+    int n = snprintf(text, sizeof(text), "#!/bin/sh\necho '%s'\nexit %d\n", says, code);
 
-    snprintf(path, sizeof(path), "%s/sinfo", dir);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
     assert_int_equal(rg_write_all(fd, text, (size_t) n), 0);
     close(fd);
@@ -102,7 +102,7 @@ static void a_job_has_no_gpu_where_slurm_counts_them_and_names_none(void **state
     setenv("SLURMD_NODENAME", "n1", 1);
     for (size_t i = 0; i < rg_array_len(nodes); i++) {
         struct rg_error err = RG_ERROR_INIT;
-        make_sinfo(dir, nodes[i].says);
+        make_program(dir, "sinfo", nodes[i].says, 0);
         nnotes = 0;
         contain.host.no_gpus = false;
         assert_int_equal(limit(NULL, NULL, "all", &err), 0);
@@ -118,6 +118,37 @@ static void a_job_has_no_gpu_where_slurm_counts_them_and_names_none(void **state
     assert_int_equal(system(command), 0);
 }
 
+static void where_slurm_counts_no_gpus_a_job_has_the_nodes(void **state)
+{
+    static const struct { const char *sinfo, *smi; int code; const char *gets; } nodes[] = {
+        { "(null)", "GPU 0: A", 0, "all" }, { "nic:1", "GPU 0: A", 0, "all" },
+        { "(null)", "No devices were found", 0, NULL }, { "(null)\ngpu:2", "GPU 0: A", 0, NULL },
+        { "", "GPU 0: A", 1, NULL }, { "(null)", "GPU 0: A", 1, NULL } /* no answer */
+    };
+    rg_autofree char *path = strdup(getenv("PATH"));
+    char dir[] = "/tmp/rg-sinfo-XXXXXX", command[64];
+
+    (void) state;
+    if (access("/dev/nvidiactl", F_OK) == 0)
+        skip(); /* a real one */
+    assert_non_null(mkdtemp(dir));
+    rg_autofree char *fake = rg_strf("%s:%s", dir, path);
+    setenv("PATH", fake, 1);
+    for (size_t i = 0; i < rg_array_len(nodes); i++) {
+        make_program(dir, "sinfo", nodes[i].sinfo, nodes[i].code);
+        make_program(dir, "nvidia-smi", nodes[i].smi, 0);
+        assert_int_equal(limit(NULL, NULL, NULL, NULL), 0);
+        check(nodes[i].gets, NULL);
+        assert_false(contain.host.no_gpus);
+    }
+    make_program(dir, "sinfo", "(null)", 0);
+    assert_int_equal(limit(NULL, NULL, "1", NULL), 0);
+    check("1", NULL);
+    setenv("PATH", path, 1);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +156,7 @@ int main(void)
         cmocka_unit_test(without_both_lists_nothing_is_renumbered),
         cmocka_unit_test(what_slurm_did_not_give_is_refused),
         cmocka_unit_test(a_job_has_no_gpu_where_slurm_counts_them_and_names_none),
+        cmocka_unit_test(where_slurm_counts_no_gpus_a_job_has_the_nodes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,6 +275,21 @@ static void gpus_are_counted_in_a_list_of_resources(void **state)
         assert_int_equal(rg_slurm_gres_gpus(lists[i].text), lists[i].count);
 }
 
+static void whether_slurm_counts_gpus_and_how_many_there_are_is_read(void **state)
+{
+    (void) state;
+    assert_true(rg_slurm_gres_names_gpus("gpu:2(S:0-1)\n"));
+    assert_true(rg_slurm_gres_names_gpus("(null)\nnic:1,gpu:a100:4\n"));
+    assert_true(rg_slurm_gres_names_gpus("gpu"));
+    assert_false(rg_slurm_gres_names_gpus("(null)\n"));
+    assert_false(rg_slurm_gres_names_gpus("nic:gpu\ngpux:2\nno gpu"));
+    assert_false(rg_slurm_gres_names_gpus(""));
+    assert_int_equal(rg_slurm_smi_gpus("GPU 0: A (UUID: GPU-1)\n  MIG 1g.5gb Device 0\n"
+                                       "GPU 1: A\n"), 2);
+    assert_int_equal(rg_slurm_smi_gpus("No devices were found\n"), 0);
+    assert_int_equal(rg_slurm_smi_gpus(""), 0);
+}
+
 /* Slurm's numbers are those of its own list of parts: Docker would take them for whole GPUs. */
 static void parts_of_gpus_go_by_their_names(void **state)
 {
@@ -360,6 +375,7 @@ int main(void)
         cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
         cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
         cmocka_unit_test(gpus_are_counted_in_a_list_of_resources),
+        cmocka_unit_test(whether_slurm_counts_gpus_and_how_many_there_are_is_read),
         cmocka_unit_test(parts_of_gpus_go_by_their_names),
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
