@@ -233,7 +233,8 @@ static void mark_injected(const struct rg_contain *contain)
     char path[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/run/inject", contain->dir);
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    /* The container can write to that directory: what is there already is not ours. */
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 }
 
 void rg_contain_find_kit(struct rg_contain *contain)

@@ -156,7 +156,8 @@ static bool choose(struct rg_jobdir *dir)
 /* An older one of this name is replaced: the directory may have served another try. */
 static int write_file(const struct rg_jobdir *dir, const char *name, struct rg_buf *text)
 {
-    rg_autoclose int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    unlinkat(dir->fd, name, 0); /* or else a link's target would be */
+    rg_autoclose int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
     if (fd < 0)
         return -errno;

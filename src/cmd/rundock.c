@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -293,9 +294,45 @@ static int copy(struct docker *docker, const char *from, const char *to)
     return try_docker(docker, argv);
 }
 
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void) st;
+    (void) kind;
+    (void) ftw;
+    remove(path);
+    return 0;
+}
+
+/* Whatever it is; docker cp has put there what the image has. Links are not followed. */
+static void remove_all(const char *path)
+{
+    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A file of the image's that docker has copied; NULL where it is none. A link that an image has in
+ * its place leads to a file of this host, and a fifo nowhere. */
+static char *read_copied(const char *path)
+{
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
+        return NULL;
+    rg_autofree char *text = malloc((size_t) st.st_size + 1);
+    size_t used = 0;
+    for (ssize_t n = 1; text && n > 0 && used < (size_t) st.st_size; used += (size_t) n) {
+        n = read(fd, text + used, (size_t) st.st_size - used);
+        if (n < 0)
+            return NULL;
+    }
+    if (text)
+        text[used] = '\0';
+    return rg_steal_ptr(&text);
+}
+
 static int write_text(const char *path, const char *text, struct rg_error *err)
 {
-    unlink(path);
+    remove_all(path);
     rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     int rc = fd < 0 ? -errno : rg_write_all(fd, text, strlen(text));
 
@@ -311,14 +348,8 @@ struct passage {
 
 static void passage_fini(struct passage *p)
 {
-    if (p->passwd)
-        unlink(p->passwd);
-    if (p->group)
-        unlink(p->group);
-    if (p->etc)
-        rmdir(p->etc);
     if (p->dir)
-        rmdir(p->dir);
+        remove_all(p->dir);
     free(p->dir);
     free(p->etc);
     free(p->passwd);
@@ -365,9 +396,9 @@ static int add_users(struct docker *docker, const struct rg_rundock_host *host, 
         return no_memory(err);
     /* An image may have neither. */
     if (copy(docker, image_passwd, p.passwd) == 0)
-        rg_read_file(p.passwd, FILE_MAX, &old_passwd, NULL);
+        old_passwd = read_copied(p.passwd);
     if (copy(docker, image_group, p.group) == 0)
-        rg_read_file(p.group, FILE_MAX, &old_group, NULL);
+        old_group = read_copied(p.group);
     if (rg_rundock_users(host, old_passwd, old_group, &passwd, &group) < 0)
         return no_memory(err);
     rc = write_text(p.passwd, passwd, err);

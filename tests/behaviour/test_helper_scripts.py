@@ -6,13 +6,16 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import built
 import pytest
 
 REIGEN = built.PROGRAMS.reigen
 USER = pwd.getpwuid(os.getuid()).pw_name
+NOBODY = 65534
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -217,6 +220,9 @@ version) test "$FAIL" != daemon ;;
 container) test "$FAIL" = name || test -n "$STATE" && echo "$STATE" ;;
 image) test "$FAIL" != image ;;
 cp) case $2 in
+    *:/etc/passwd | *:/etc/group) test -z "$ETC" || { eval "$ETC"; exit; } ;;
+    esac
+    case $2 in
     *:/etc/passwd) printf 'root:x:0:0:root:/root:/bin/sh\\nimage:x:7:7::/:/bin/sh\\n' >"$3" ;;
     *:/etc/group) printf 'imagegroup:x:7:\\n' >"$3" ;;
     *) cp "$2/passwd" "$2/group" $KEEP/ ;;
@@ -237,7 +243,7 @@ def docker(tmp_path):
     (tmp_path / 'bin/run_dock_asuser.sh').symlink_to(REIGEN)
     env = {'PATH': f'{tmp_path}/bin:/usr/bin:/bin', 'LOG': tmp_path / 'log', 'START': 'exit 5',
            'KEEP': tmp_path / 'keep', 'TMPDIR': tmp_path / 'tmp', 'HOME': tmp_path, 'FAIL': '',
-           'STATE': '', 'CREATE': 'true', 'PULL': 'exit 1'}
+           'STATE': '', 'CREATE': 'true', 'PULL': 'exit 1', 'ETC': ''}
 
     def start(*words, **more):
         return subprocess.Popen(
@@ -277,6 +283,46 @@ def test_a_command_runs_as_the_user_and_its_code_is_ours(docker):
                             ['rm', '-f', '-v', '0123456789abcdef']]
     # Nothing is written where the user stands, and nothing stays.
     assert list((folder / 'work').iterdir()) == [] and list((folder / 'tmp').iterdir()) == []
+
+
+@pytest.fixture
+def ordinary():
+    """A folder of a user who is not root, and how to become them. Root needs no name in an image,
+    and what the others must not read."""
+    with tempfile.TemporaryDirectory(prefix='dock-') as name:
+        folder = Path(name)
+        for each in ('bin', 'keep', 'tmp', 'work'):
+            (folder / each).mkdir()
+        (folder / 'bin/docker').write_text(DOCKER)
+        (folder / 'bin/docker').chmod(0o755)
+        shutil.copy(REIGEN, folder / 'bin/run_dock_asuser.sh')
+        (folder / 'secret').write_text('secret:x:1:1::/:/bin/sh\n')
+        who = {}
+        if os.getuid() == 0:
+            who = {'user': NOBODY, 'group': NOBODY, 'extra_groups': []}
+            for path in [folder, *folder.rglob('*')]:
+                os.chown(path, NOBODY, NOBODY)
+        yield folder, who
+
+
+@pytest.mark.parametrize('made', ['ln -s "$HOME/secret" "$3"', 'mkfifo "$3"',
+                                  'mkdir -p "$3/sub"; ln -s "$HOME" "$3/sub/home"', None])
+def test_what_an_image_has_in_a_files_place_leads_nowhere(ordinary, made):
+    folder, who = ordinary
+    env = {'PATH': f'{folder}/bin:/usr/bin:/bin', 'LOG': folder / 'log', 'START': 'exit 5',
+           'KEEP': folder / 'keep', 'TMPDIR': folder / 'tmp', 'HOME': folder, 'FAIL': '',
+           'STATE': '', 'CREATE': 'true', 'PULL': 'exit 1', 'ETC': made or ''}
+    done = subprocess.run(
+        [folder / 'bin/run_dock_asuser.sh', '--container=IMG', '--noninteractive', '--dockcmd=id'],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder / 'work', timeout=60,
+        env={k: v for k, v in built.environment(**env).items() if k not in GPUS}, check=False,
+        **who)
+    assert done.returncode == 5, done
+    told = (folder / 'keep/passwd').read_text() + (folder / 'keep/group').read_text()
+    assert 'secret' not in told and 'root:x:0' in told
+    assert ('image:x:7:7' in told) == (made is None), told
+    assert list((folder / 'tmp').iterdir()) == []
+    assert (folder / 'secret').read_text() == 'secret:x:1:1::/:/bin/sh\n'
 
 
 def test_a_session_is_for_bash_and_takes_its_container_along(docker):
