@@ -20,6 +20,7 @@
 #include "cmd/exit.h"
 #include "cmd/keys.h"
 #include "cmd/scripts.h"
+#include "launch/drivers/slurm.h"
 #include "launch/exitcode.h"
 #include "spec/slurm.h"
 
@@ -79,6 +80,15 @@ static bool have_nvidia(void)
     return false;
 }
 
+/* In a job of Slurm's that was told of no GPU, on a node whose GPUs Slurm counts. */
+static bool slurm_gave_none(const struct rg_strv *env)
+{
+    const char *node = rg_env_get(env, "SLURMD_NODENAME");
+
+    return node && rg_env_get(env, "SLURM_JOB_ID") && !rg_env_get(env, "SLURM_STEP_GPUS") &&
+           !rg_env_get(env, "SLURM_JOB_GPUS") && rg_slurm_counts_gpus(node);
+}
+
 /* The GPUs that Slurm or NV_GPU name, or "void"; all where nothing is said. */
 static int find_gpus(char **ret_gpus, struct rg_error *err)
 {
@@ -94,8 +104,9 @@ static int find_gpus(char **ret_gpus, struct rg_error *err)
     int rc = rg_slurm_gpus(&env, &gpus, &told, err);
     if (rc < 0)
         return rc;
-    if (!gpus.count) {
-        *ret_gpus = strdup(told ? "void" : "all");
+    bool none = slurm_gave_none(&env);
+    if (!gpus.count || none) {
+        *ret_gpus = strdup(told || none ? "void" : "all");
         return *ret_gpus ? 0 : no_memory(err);
     }
     for (size_t i = 0; i < gpus.count; i++)

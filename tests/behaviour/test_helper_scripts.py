@@ -496,6 +496,21 @@ def test_the_gpus_are_those_that_were_given(docker):
     assert not [word for word in told if word.startswith('--gpus')], told
 
 
+@pytest.mark.parametrize('sinfo, env, gpus', [
+    ('gpu:2', {}, None), ('gpu:2', {'NV_GPU': '0'}, None), ('(null)', {}, 'all'),
+    ('(null)', {'NV_GPU': '0'}, '"device=0"'), ('gpu:2', {'SLURM_JOB_GPUS': '1'}, '"device=1"')])
+def test_a_job_of_slurms_that_asked_for_no_gpu_gets_none(docker, sinfo, env, gpus):
+    _, _, folder = docker
+    for name, says in (('nvidia-smi', ''), ('sinfo', f'echo "{sinfo}"')):
+        (folder / 'bin' / name).write_text(f'#!/bin/sh\n{says}\n')
+        (folder / 'bin' / name).chmod(0o755)
+    told = created(docker, SLURM_JOB_ID='7', SLURMD_NODENAME='n1', **env)
+    found = [word for word in told if word.startswith('--gpus=')]
+    assert found == ([f'--gpus={gpus}'] if gpus else []), told
+    assert ('--env=NVIDIA_VISIBLE_DEVICES=void' in told) == (gpus is None), told
+
+
+
 def test_the_container_is_kept_to_the_callers_cpus(docker):
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(ours)})

@@ -47,6 +47,9 @@ void rg_slurm_record_fini(struct rg_slurm_record *record);
  * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;
  * -ETIMEDOUT; -ENOENT; -errno. */
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
+/* Whether Slurm counts the GPUs of that node, so that a job that it told of none has none. False
+ * without an answer. Blocks as rg_slurm_ask. */
+bool rg_slurm_counts_gpus(const char *node);
 /* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
  * those of its nodes (contain_gpus.c, on each): put the number of this node's into
  * allocation->gpus_per_node, for all. Nothing happens where this process is on no node of the

@@ -103,6 +103,16 @@ int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
     return wait_asked(pid, deadline_ns);
 }
 
+bool rg_slurm_counts_gpus(const char *node)
+{
+    rg_autofree char *nodes = rg_strf("--nodes=%s", node);
+    char *sinfo[] = { (char *) "sinfo", (char *) "--noheader", nodes, (char *) "--format=%G",
+                      NULL };
+    char text[ANSWER_MAX];
+
+    return nodes && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && rg_slurm_gres_names_gpus(text);
+}
+
 void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
 {
     char *smi[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
