@@ -110,8 +110,8 @@ void rg_contain_find_kit(struct rg_contain *contain);
 
 /* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
  * asks for, else all. Where Slurm says that it counts no GPUs, the container gets what --gpus asks
- * for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count them from 0 on:
- * own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
+ * for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count them
+ * from 0 on: own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
 
 /* --- contain_step.c -------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ struct search {
     const char *cwd;
     unsigned wanted; /* matters that are looked for in what comes next */
     unsigned found;
-    unsigned nfiles; /* scripts read */
+    unsigned nwords; /* looked up as files */
 };
 
 static void look_at(struct search *search, const char *text)
@@ -50,12 +50,15 @@ static void look_at(struct search *search, const char *text)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* A text that people write, without its comments; an empty one for anything else. */
+/* A text that people write, without its comments; an empty one for anything else. A fifo or device
+ * must not even be opened. */
 static void read_text(const char *path, struct rg_buf *text)
 {
-    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
 
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > RG_USER_FILE_MAX)
+        return;
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > RG_USER_FILE_MAX)
         return;
     rg_autofree char *all = malloc((size_t) st.st_size + 1);
@@ -210,18 +213,34 @@ static void look_at_list(struct search *search, const char *list)
 
 static void look_at_words(struct search *search, const char *text, const char *dir, int depth);
 
+/* Programs in these are full of words with dots that are no files. */
+static bool is_other_language(const char *path)
+{
+    static const char *const ends[] = { ".py", ".pl", ".lua", ".yaml", ".yml", ".json", ".toml",
+                                        ".csv", ".txt", ".md", ".ipynb" };
+    const char *dot = strrchr(path, '.');
+
+    for (size_t i = 0; dot && i < rg_array_len(ends); i++) {
+        if (strcmp(dot, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void look_at_script(struct search *search, const char *path, int depth)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     char dir[PATH_MAX];
 
-    if (depth >= RG_USER_DEPTH_MAX || search->nfiles >= RG_USER_FILES_MAX)
+    if (depth >= RG_USER_DEPTH_MAX || search->nwords >= RG_USER_WORDS_MAX)
         return;
+    search->nwords++;
     read_text(path, &text);
     if (!rg_buf_nbytes(&text))
         return;
-    search->nfiles++;
     look_at(search, rg_buf_text(&text));
+    if (is_other_language(path))
+        return;
     snprintf(dir, sizeof(dir), "%s", path);
     char *slash = strrchr(dir, '/');
     if (slash)

@@ -13,8 +13,9 @@
  *     MPIs in PATH and of those that the words name, and all that OMPI_MCA_mca_base_param_files
  *     and its like name; ucx.conf; nccl.conf.
  *
- * Lines that begin with '#' say nothing. Too much is found rather than too little: a list of ours
- * that is missing matters only on hosts with networks that are of no use.
+ * Lines that begin with '#' say nothing. Of scripts in other languages than a shell's only the text
+ * counts, not what they name. Too much is found rather than too little: a list of ours that is
+ * missing matters only on hosts with networks that are of no use.
  *
  * This header is internal to src/agent. Thread rule: any thread. Blocks for file system calls.
  */
@@ -26,7 +27,7 @@
 #include "base/str.h"
 
 #define RG_USER_FILE_MAX (256 * 1024) /* bytes; a larger file is none that people write */
-#define RG_USER_FILES_MAX 64          /* scripts that are read */
+#define RG_USER_WORDS_MAX 512         /* that are looked up as files, of all scripts together */
 #define RG_USER_DEPTH_MAX 3           /* a script, one that it names, one that that names */
 
 /* Matters, as bits. */

@@ -109,9 +109,11 @@ static unsigned users_matters(const struct rg_agent *agent, const char *remote,
 {
     const struct rg_msg_setup *setup = &agent->setup;
     bool several = setup->network && *setup->network;
-    unsigned users = rg_engine_user_sets(several ? &setup->command : NULL, setup->cwd, remote, env);
+    bool daemon = remote && rg_engine_is_daemon(remote);
+    unsigned users = rg_engine_user_sets(several && !daemon ? &setup->command : NULL, setup->cwd,
+                                         daemon ? NULL : remote, env);
 
-    return remote && rg_engine_is_daemon(remote) ? users | RG_USER_BTL | RG_USER_OOB : users;
+    return daemon ? users | RG_USER_BTL | RG_USER_OOB : users;
 }
 
 int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct rg_strv *env)

@@ -232,6 +232,16 @@ static void what_users_say_is_found_where_they_say_it(void **state)
     assert_int_equal(asked(dir, "run", "--script=./outer.sh", NULL), none | RG_USER_OOB);
     put_text(dir, "inner.sh", "mpirun x\n");
     assert_int_equal(asked(dir, "sh", "outer.sh", NULL), none);
+    /* What stands in a fifo's place would wait, and a program's own text names nothing. */
+    char fifo[300];
+    snprintf(fifo, sizeof fifo, "%s/train.py", dir);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(asked(dir, "python", "./train.py", NULL), none);
+    unlink(fifo);
+    put_text(dir, "train.py", "run('outer.sh')\n");
+    put_text(dir, "outer.sh", "mpirun -mca btl_tcp_if_exclude lo\n");
+    assert_int_equal(asked(dir, "python", "train.py", NULL), none);
+    unlink(fifo);
     put_text(dir, "mine.conf", "# oob_tcp_if_exclude = lo\nhwloc_base_binding_policy = core\n");
     snprintf(list, sizeof list, "OMPI_MCA_mca_base_param_files=/nowhere:%s/mine.conf", dir);
     assert_int_equal(asked(dir, "x", NULL, list), none | RG_USER_BINDING);
@@ -239,11 +249,14 @@ static void what_users_say_is_found_where_they_say_it(void **state)
     assert_int_equal(mkdir(folder, 0755), 0);
     put_text(folder, "mca-params.conf", "oob_tcp_if_exclude = docker0\n");
     put_text(dir, ".nccl.conf", "NCCL_SOCKET_IFNAME=ib0\n");
-    assert_int_equal(asked(dir, "x", NULL, NULL), none | RG_USER_OOB | RG_USER_NCCL);
+    put_text(dir, "ucx.conf", "UCX_NET_DEVICES=mlx5_0:1\n");
+    assert_int_equal(asked(dir, "x", NULL, NULL),
+                     none | RG_USER_OOB | RG_USER_NCCL | RG_USER_UCX);
     snprintf(params, sizeof params, "%s/mca-params.conf", folder);
     unlink(params);
     rmdir(folder);
-    static const char *const names[] = { "outer.sh", "inner.sh", "mine.conf", ".nccl.conf" };
+    static const char *const names[] = { "outer.sh", "inner.sh", "mine.conf", ".nccl.conf",
+                                          "ucx.conf" };
     for (size_t i = 0; i < rg_array_len(names); i++)
         remove_program(dir, names[i]);
     rmdir(dir);
