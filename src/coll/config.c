@@ -159,6 +159,17 @@ static int get_numbers(struct rg_config *config, struct rg_error *err)
     return r;
 }
 
+static int get_silence(struct rg_config *config, struct rg_error *err)
+{
+    int r = get_ms("REIGEN_SILENCE_SECONDS", NULL, &config->silence_ms, err);
+
+    if (r == 0 && config->silence_ms < RG_SILENCE_MIN_MS)
+        r = rg_error_set(err, EINVAL, "REIGEN_SILENCE_SECONDS=%s: heartbeats come every second; "
+                         "give at least %d", getenv("REIGEN_SILENCE_SECONDS"),
+                         RG_SILENCE_MIN_MS / 1000);
+    return r;
+}
+
 static int get_durations(struct rg_config *config, struct rg_error *err)
 {
     bool disabled = false;
@@ -173,6 +184,8 @@ static int get_durations(struct rg_config *config, struct rg_error *err)
     if (r == 0)
         r = get_ms("REIGEN_STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
                    &config->stall_shutdown_ms, err);
+    if (r == 0)
+        r = get_silence(config, err);
     if (r == 0)
         r = get_switch("HOROVOD_STALL_CHECK_DISABLE", NULL, &disabled, err);
     if (disabled)
@@ -264,6 +277,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     struct rg_config config = {
         .start_timeout_ms = 300000,
         .stall_ms = 10000,
+        .silence_ms = 30000,
         .planes = RG_PLANE_SHM | RG_PLANE_TCP,
         .log_level = RG_LOG_WARN,
     };

@@ -14,6 +14,7 @@
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
+#define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 
 enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2, RG_PLANE_MPI = 4 };
 
@@ -25,6 +26,9 @@ struct rg_config {
     /* REIGEN_STALL_SHUTDOWN_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: 0, never */
     uint64_t stall_shutdown_ms;
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */
+    /* REIGEN_SILENCE_SECONDS: 30 s; a leader of another host that says nothing for so long is
+     * dead */
+    uint64_t silence_ms;
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
     /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
     int cache_capacity;

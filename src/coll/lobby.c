@@ -17,7 +17,7 @@
 struct visitor {
     int fd;
     bool proven;
-    uint64_t give_up_ns;
+    uint64_t came_ns;
     struct rg_knock knock;
     struct visitor *next;
 };
@@ -73,7 +73,7 @@ static void drop_oldest_stranger(struct rg_lobby *lobby)
     struct visitor *oldest = NULL;
 
     for (struct visitor *v = lobby->visitors; v; v = v->next)
-        if (!v->proven && (!oldest || v->give_up_ns < oldest->give_up_ns))
+        if (!v->proven && (!oldest || v->came_ns < oldest->came_ns))
             oldest = v;
     if (oldest)
         let_go(lobby, oldest, false);
@@ -106,7 +106,7 @@ static void accept_all(struct rg_lobby *lobby)
         if (!lobby->options.check_uid)
             rg_sock_tune_tcp(fd);
         visitor->fd = fd;
-        visitor->give_up_ns = rg_now_ns() + RG_LOBBY_KNOCK_MS * RG_NS_PER_MS;
+        visitor->came_ns = rg_now_ns();
         rg_knock_answer(&visitor->knock, fd, lobby->options.key, lobby->options.rank);
         visitor->next = lobby->visitors;
         lobby->visitors = visitor;
@@ -134,7 +134,11 @@ static bool step(struct rg_lobby *lobby, struct visitor *visitor, uint64_t now_n
     *ret_next = visitor->next;
     if (r == 1 && visitor->knock.from >= lobby->options.size)
         r = -EPROTO;
-    if (r < 0 || (!visitor->proven && r == 0 && now_ns > visitor->give_up_ns)) {
+    /* A process of our own user on this host may stand still for a while. */
+    bool late = !lobby->options.check_uid && !visitor->proven && r == 0 &&
+                now_ns > visitor->came_ns + RG_LOBBY_KNOCK_MS * RG_NS_PER_MS;
+
+    if (r < 0 || late) {
         let_go(lobby, visitor, false);
         return false;
     }

@@ -4,7 +4,8 @@
  * (coll/knock.h), and keeps the proven sockets until whoever they are for claims them by purpose
  * and rank.
  *
- * Strangers, garbage and half-open connections are dropped after RG_LOBBY_KNOCK_MS; at most
+ * Strangers, garbage and half-open connections are dropped after RG_LOBBY_KNOCK_MS, unless uids are
+ * checked; at most
  * RG_LOBBY_STRANGERS_MAX knock at a time, then the oldest goes. A rank that dials again for the
  * same purpose replaces its older socket.
  *

@@ -2,9 +2,11 @@
 #include "coll/order.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "base/time.h"
 #include "coll/knock.h"
@@ -15,7 +17,6 @@
 
 #define PURPOSE_ORDER 0x7264726fu /* "ordr" */
 #define BEAT_NS RG_NS_PER_S
-#define SILENCE_NS (5 * RG_NS_PER_S)
 #define GAP_NS (2 * RG_NS_PER_S)       /* of our own calls: this process was stopped */
 #define LAST_WORDS_NS (RG_NS_PER_S / 2) /* after a lost socket: others may know the cause better */
 #define CHECK_NS (RG_NS_PER_S / 4)
@@ -25,6 +26,7 @@
 /* A control connection: at the coordinator to each other leader, at a leader to the coordinator. */
 struct peer {
     int fd; /* -1: none, or closed */
+    int pidfd; /* of its process, where it runs on this host and we see it; -1 */
     int node, rank;
     struct rg_buf in, out;
     bool wants_out, goodbye, dead;
@@ -40,7 +42,10 @@ struct rg_order {
     struct peer *peers;          /* coordinator: by node, [0] unused; leader: [0] */
     struct rg_decider *decider;  /* coordinator */
     struct rg_known *known;      /* leader */
+    bool gathering;              /* coordinator: leaders are missing */
     bool shut;                   /* on_shutdown was called */
+    uint64_t silence_ns;         /* of a peer whose process we do not see: it is dead */
+    struct rg_error died;        /* the first death that was told */
     uint64_t called_ns, checked_ns;
 };
 
@@ -60,7 +65,9 @@ static void close_peer(struct peer *peer)
 {
     if (peer->fd >= 0)
         close(peer->fd);
-    peer->fd = -1;
+    if (peer->pidfd >= 0)
+        close(peer->pidfd);
+    peer->fd = peer->pidfd = -1;
     rg_buf_fini(&peer->in);
     rg_buf_fini(&peer->out);
 }
@@ -131,6 +138,8 @@ static void tell_death(struct rg_order *order, int rank, const char *text, const
 {
     struct rg_order_frame frame = { .type = RG_ORDER_DIED, .rank = (uint32_t) rank, .text = text };
 
+    if (order->died.errnum == 0)
+        rg_error_set(&order->died, ECONNRESET, "%s", text);
     if (order->coordinator)
         say_all(order, &frame, from);
     order->events.on_died(order->events.arg, rank, text);
@@ -340,6 +349,25 @@ static bool emit(struct rg_order *order)
     return any;
 }
 
+/* Silence proves little: the network, a switch or the load may be to blame. Where the kernel knows
+ * whether the peer lives, its word counts. */
+static void judge_silence(struct rg_order *order, struct peer *peer, uint64_t now_ns)
+{
+    struct pollfd pfd = { peer->pidfd, POLLIN, 0 };
+    char why[128];
+
+    if (now_ns <= peer->heard_ns + (peer->pidfd >= 0 ? 2 * BEAT_NS : order->silence_ns))
+        return;
+    if (peer->pidfd >= 0) {
+        if (poll(&pfd, 1, 0) > 0)
+            die(order, peer, "its process has ended");
+        return;
+    }
+    snprintf(why, sizeof(why), "nothing was heard of it for %.6g s (REIGEN_SILENCE_SECONDS)",
+             (double) order->silence_ns / RG_NS_PER_S);
+    die(order, peer, why);
+}
+
 /* Say that we are alive, and see who is not. */
 static void check_lives(struct rg_order *order, uint64_t now_ns)
 {
@@ -355,8 +383,7 @@ static void check_lives(struct rg_order *order, uint64_t now_ns)
             continue;
         if (now_ns > peer->said_ns + BEAT_NS)
             say(order, peer, &beat);
-        if (now_ns > peer->heard_ns + SILENCE_NS)
-            die(order, peer, "nothing was heard of it for 5 s");
+        judge_silence(order, peer, now_ns);
     }
 }
 
@@ -387,7 +414,8 @@ int rg_order_progress(struct rg_order *order, bool *ret_moved, struct rg_error *
         if (events[i].events & ~(unsigned) EPOLLOUT)
             receive(order, peer);
     }
-    if (order->coordinator && emit(order))
+    /* A leader that is still to come must not miss what is decided: it waits. */
+    if (order->coordinator && !order->gathering && emit(order))
         *ret_moved = true;
     if (now_ns > order->checked_ns + CHECK_NS)
         check_lives(order, now_ns);
@@ -476,13 +504,23 @@ void rg_order_stall_reply(struct rg_order *order, const char *text)
 
 /* ------------------------------------------------------------ life */
 
+/* A process of this host that was alive a moment ago. */
+static int open_pidfd(pid_t pid)
+{
+#ifdef SYS_pidfd_open
+    return pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
+#else
+    (void) pid;
+    return -1;
+#endif
+}
+
 static int add_peer(struct rg_order *order, struct peer *peer, int fd, int node)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = peer };
 
-    peer->fd = fd;
-    peer->node = node;
-    peer->rank = order->team->leaders[node];
+    *peer = (struct peer) { .fd = fd, .node = node, .rank = order->team->leaders[node] };
+    peer->pidfd = open_pidfd(order->team->peers[peer->rank].pid);
     peer->heard_ns = peer->said_ns = rg_now_ns();
     rg_sock_tune_tcp(fd);
     return epoll_ctl(order->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
@@ -503,17 +541,42 @@ static int name_missing(struct rg_order *order, int r, struct rg_error *err)
                         order->team->address, rg_buf_text(&text));
 }
 
+static int count_missing(const struct rg_order *order)
+{
+    int n = 0;
+
+    for (int i = 1; i < order->npeers; i++)
+        n += order->peers[i].fd < 0 && !order->peers[i].goodbye;
+    return n;
+}
+
+/* Wait a moment for a leader to come. Those who are here hear meanwhile that we live. */
+static int await_leader(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
+{
+    uint64_t until_ns = rg_now_ns() + CHECK_NS;
+    bool moved = false;
+    int r = rg_lobby_wait(order->team->lobby, until_ns < deadline_ns ? until_ns : deadline_ns);
+
+    if (r < 0 && (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns))
+        return name_missing(order, r, err);
+    rg_order_progress(order, &moved, err);
+    if (order->died.errnum != 0 && err)
+        *err = order->died;
+    return -order->died.errnum;
+}
+
 static int gather(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
 {
-    for (int missing = order->npeers - 1; missing > 0;) {
+    order->gathering = true;
+    while (count_missing(order) > 0) {
         int rank = -1, fd = rg_lobby_claim_any(order->team->lobby, PURPOSE_ORDER, &rank);
         int node = fd < 0 ? -1 : order->team->peers[rank].node;
 
         if (fd < 0) {
-            int r = rg_lobby_wait(order->team->lobby, deadline_ns);
+            int r = await_leader(order, deadline_ns, err);
 
             if (r < 0)
-                return name_missing(order, r, err);
+                return r;
             continue;
         }
         if (node == 0 || order->team->leaders[node] != rank) {
@@ -521,13 +584,13 @@ static int gather(struct rg_order *order, uint64_t deadline_ns, struct rg_error 
             continue;
         }
         /* A leader that knocks again has given its first socket up. */
-        missing -= order->peers[node].fd < 0;
         close_peer(&order->peers[node]);
         int r = add_peer(order, &order->peers[node], fd, node);
 
         if (r < 0)
             return rg_error_set(err, -r, "epoll: %s", strerror(-r));
     }
+    order->gathering = false;
     return 0;
 }
 
@@ -589,7 +652,7 @@ static int allocate(struct rg_order *order, const struct rg_config *config)
     if (!order->peers)
         return -ENOMEM;
     for (int i = 0; i < order->npeers; i++)
-        order->peers[i].fd = -1;
+        order->peers[i].fd = order->peers[i].pidfd = -1;
     order->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (order->epoll_fd < 0)
         return -errno;
@@ -609,6 +672,7 @@ int rg_order_create(struct rg_team *team, const struct rg_config *config,
     order->team = team;
     order->events = *events;
     order->coordinator = team->node == 0;
+    order->silence_ns = config->silence_ms * RG_NS_PER_MS;
     order->epoll_fd = -1;
     r = allocate(order, config);
     if (r < 0)
@@ -663,8 +727,11 @@ void rg_order_destroy(struct rg_order *order, int timeout_ms)
 
 void rg_order_after_fork(struct rg_order *order)
 {
-    for (int i = 0; i < order->npeers; i++)
+    for (int i = 0; i < order->npeers; i++) {
         if (order->peers[i].fd >= 0)
             close(order->peers[i].fd);
+        if (order->peers[i].pidfd >= 0)
+            close(order->peers[i].pidfd);
+    }
     close(order->epoll_fd);
 }

@@ -11,8 +11,10 @@
  * marked to run fused.
  *
  * The control connections (a star around the coordinator, authenticated by the team's data key)
- * also carry heartbeats (1 s; silence of 5 s, measured while this process itself was running, is
- * death), deaths, shutdown and stall questions.
+ * also carry heartbeats (1 s, from the first connection on), deaths, shutdown and stall questions. A
+ * closed connection is death. Silence is death after config's silence_ms, measured while this
+ * process itself was running; but where the peer's process is seen from here (one host, one pid
+ * name space) the kernel is asked instead, and silence is none.
  *
  * Thread rule: under the engine's drive lock. Nothing blocks, rg_order_create excepted.
  */

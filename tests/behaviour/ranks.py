@@ -135,10 +135,18 @@ def state(ranks):
                      for i, r in enumerate(ranks))
 
 
+def struck(function, count, number):
+    """Variables of a rank that gets a signal before it calls a function of the C library for the
+    count-th time; it says "struck PID" then. The functions are those of tests/programs/struck.c."""
+    return {'LD_PRELOAD': built.PROGRAMS.build / 'tests/programs/libstruck.so',
+            'TEST_STRUCK_AT': f'{function} {count} {int(number)}'}
+
+
 @contextmanager
-def two_hosts(tmp_path):
-    """Two network namespaces with a wire between them. Gives variables for job(), and enter(size),
-    by which the upper half of the ranks is on the second host."""
+def two_hosts(tmp_path, apart=False):
+    """Two network namespaces with a wire between them, wire0 at the first. Gives variables for
+    job(), and enter(size), by which the upper half of the ranks is on the second host. apart: no
+    rank sees the processes of others, as on hosts that are really two."""
     key = tmp_path / 'key'
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)
@@ -148,6 +156,12 @@ def two_hosts(tmp_path):
     def inside(pid):
         return ['nsenter', '-t', str(pid), '-n'] if root else \
             ['nsenter', '-t', str(pid), '-U', '-n', '--preserve-credentials']
+
+    def enter(rank, size):
+        # The shell is the first process there, whom its own signals do not stop.
+        alone = ['unshare', '--pid', '--fork', '--kill-child', 'sh', '-c', '"$@"; exit $?', 'sh'] \
+            if apart else []
+        return inside(first if rank < (size + 1) // 2 else second) + alone
 
     def hold(prefix, flags):
         child = subprocess.Popen([*prefix, 'unshare', flags, 'sh', '-c', 'echo up; exec cat'],
@@ -169,7 +183,7 @@ def two_hosts(tmp_path):
             ip(pid, f'link set wire{end} up')
             ip(pid, 'link set lo up')
         yield ({'MASTER_ADDR': '10.77.0.1', 'REIGEN_KEY_FILE': key},
-               lambda size: lambda rank: inside(first if rank < (size + 1) // 2 else second))
+               lambda size: lambda rank: enter(rank, size))
     finally:
         for child in holders:
             child.kill()

@@ -176,6 +176,7 @@ static void broken_variables_are_named(void **state)
         { "REIGEN_STALL_SECONDS", "soon" },  { "REIGEN_SPIN_US", "-2" },
         { "REIGEN_MASTER_PORT", "65536" },   { "HOROVOD_LOG_LEVEL", "loud" },
         { "REIGEN_MPI", "yes" },             { "REIGEN_PLANES", "mpi,ib" },
+        { "REIGEN_SILENCE_SECONDS", "2" },   { "REIGEN_SILENCE_SECONDS", "long" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
 
