@@ -124,6 +124,17 @@ int rg_boot_poll(struct rg_boot *boot, int *ret_rank, struct rg_error *err)
     return r;
 }
 
+int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err)
+{
+    if (!boot->ops->poll_start)
+        return rg_boot_poll(boot, ret_rank, err);
+    pthread_mutex_lock(&boot->lock);
+    int r = boot->ops->poll_start(boot->state, ret_rank, err);
+
+    pthread_mutex_unlock(&boot->lock);
+    return r;
+}
+
 void rg_boot_note(struct rg_boot *boot, int level, const char *text)
 {
     pthread_mutex_lock(&boot->lock);

@@ -56,6 +56,9 @@ struct rg_boot_ops {
     /* 1: rank *ret_rank died, text in err; 0: nothing; -EHOSTDOWN: the launcher is gone, and with
      * it the job, text in err; other -errno: the boot's own connection is lost. */
     int (*poll)(void *state, int *ret_rank, struct rg_error *err);
+    /* As poll, while the ranks are being wired up and nobody has left: a boot may see more then.
+     * NULL: as poll. */
+    int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
@@ -92,6 +95,7 @@ int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_
                   struct rg_blob *ret_blobs, struct rg_error *err);
 int rg_boot_poll_fd(struct rg_boot *boot);
 int rg_boot_poll(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
+int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
 /* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see.
  * Never blocks for long; dropped where nobody listens (env boot: level 1 goes to stderr by the
  * caller). */

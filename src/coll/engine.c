@@ -106,8 +106,11 @@ static int wire_up(struct rg_engine *engine, const struct rg_engine_options *opt
     if (team->node_rank != 0)
         return 0;
     rg_multi_events(engine, &events);
-    return rg_order_create(team, options->config, &events, options->deadline_ns, &engine->order,
-                           err);
+    r = rg_order_create(team, options->config, &events, options->deadline_ns, &engine->order, err);
+    /* The ranks of this node are through with their part, and wait for this one from now on. */
+    if (r < 0 && rg_view_abort(&engine->view, -r, -1, err->text))
+        rg_engine_ring_all(engine, true);
+    return r;
 }
 
 /* To the core that was asked for; one core in the list is all ranks'. */

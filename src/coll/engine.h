@@ -335,6 +335,8 @@ void rg_multi_fini(struct rg_engine *engine);
 
 /* ---- watch.c: by the communication thread */
 void rg_watch_tick(struct rg_engine *engine);
+/* While the engine is made and the leader waits for others. */
+void rg_watch_start(struct rg_engine *engine);
 /* Of a process set: what has ended all ranks ends it, and the other way round. Any thread. */
 void rg_watch_follow(struct rg_engine *engine);
 

@@ -115,6 +115,20 @@ static void on_died(void *arg, int rank, const char *text)
     rg_engine_ring_all(engine, true);
 }
 
+static int on_waiting(void *arg, int *ret_rank, struct rg_error *err)
+{
+    struct rg_engine *engine = arg;
+    struct rg_shared *shared = engine->view.shared;
+
+    rg_watch_start(engine);
+    int errnum = atomic_load(&shared->aborted);
+
+    if (errnum == 0)
+        return 0;
+    *ret_rank = atomic_load(&shared->abort_rank) - 1;
+    return rg_error_set(err, errnum, "%s", shared->abort_text);
+}
+
 static void on_shutdown(void *arg, int rank)
 {
     struct rg_engine *engine = arg;
@@ -157,6 +171,7 @@ void rg_multi_events(struct rg_engine *engine, struct rg_order_events *ret_event
         .on_tuned = on_tuned,
         .on_died = on_died,
         .on_shutdown = on_shutdown,
+        .on_waiting = on_waiting,
         .on_stall_query = on_stall_query,
         .on_stall_reply = on_stall_reply,
         .on_offered = on_offered,

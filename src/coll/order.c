@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include "base/time.h"
 #include "coll/knock.h"
@@ -14,6 +13,7 @@
 #include "coll/order_decide.h"
 #include "coll/order_known.h"
 #include "coll/sock.h"
+#include "coll/vigil.h"
 
 #define PURPOSE_ORDER 0x7264726fu /* "ordr" */
 #define BEAT_NS RG_NS_PER_S
@@ -504,23 +504,12 @@ void rg_order_stall_reply(struct rg_order *order, const char *text)
 
 /* ------------------------------------------------------------ life */
 
-/* A process of this host that was alive a moment ago. */
-static int open_pidfd(pid_t pid)
-{
-#ifdef SYS_pidfd_open
-    return pid > 0 ? (int) syscall(SYS_pidfd_open, pid, 0) : -1;
-#else
-    (void) pid;
-    return -1;
-#endif
-}
-
 static int add_peer(struct rg_order *order, struct peer *peer, int fd, int node)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = peer };
 
     *peer = (struct peer) { .fd = fd, .node = node, .rank = order->team->leaders[node] };
-    peer->pidfd = open_pidfd(order->team->peers[peer->rank].pid);
+    peer->pidfd = rg_pidfd_open(order->team->peers[peer->rank].pid);
     peer->heard_ns = peer->said_ns = rg_now_ns();
     rg_sock_tune_tcp(fd);
     return epoll_ctl(order->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
@@ -550,6 +539,50 @@ static int count_missing(const struct rg_order *order)
     return n;
 }
 
+/* Take a leader in that has knocked. 1: one came, 0: none is there, or -errno. */
+static int admit(struct rg_order *order)
+{
+    int rank = -1, fd = rg_lobby_claim_any(order->team->lobby, PURPOSE_ORDER, &rank);
+    int node = fd < 0 ? -1 : order->team->peers[rank].node;
+
+    if (fd < 0)
+        return 0;
+    if (node == 0 || order->team->leaders[node] != rank) {
+        close(fd);
+        return 1;
+    }
+    /* A leader that knocks again has given its first socket up. */
+    close_peer(&order->peers[node]);
+    int r = add_peer(order, &order->peers[node], fd, node);
+
+    return r < 0 ? r : 1;
+}
+
+/* Those who are here learn why this start fails. */
+static int tell_failure(struct rg_order *order, int r, int rank, const struct rg_error *err)
+{
+    while (order->coordinator && admit(order) == 1)
+        ;
+    rg_order_announce_death(order, rank < 0 ? order->team->rank : rank, err->text);
+    return r;
+}
+
+/* Whether a wait for another leader is in vain: then those who are here are told, too. */
+static int look_around(struct rg_order *order, struct rg_error *err)
+{
+    int rank = -1;
+    int r = order->events.on_waiting ? order->events.on_waiting(order->events.arg, &rank, err) : 0;
+
+    for (int i = 0; i < order->npeers && r == 0; i++) {
+        rank = order->team->leaders[i];
+        if ((i > 0 || !order->coordinator) && order->peers[i].fd < 0 &&
+            rg_process_ended(order->team->peers[rank].pid))
+            r = rg_error_set(err, ECONNRESET, "rank %d on host %s died while the job started",
+                             rg_team_world_rank(order->team, rank), order->team->peers[rank].host);
+    }
+    return r < 0 ? tell_failure(order, r, rank, err) : 0;
+}
+
 /* Wait a moment for a leader to come. Those who are here hear meanwhile that we live. */
 static int await_leader(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
 {
@@ -557,44 +590,52 @@ static int await_leader(struct rg_order *order, uint64_t deadline_ns, struct rg_
     bool moved = false;
     int r = rg_lobby_wait(order->team->lobby, until_ns < deadline_ns ? until_ns : deadline_ns);
 
-    if (r < 0 && (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns))
-        return name_missing(order, r, err);
+    if (r == 0)
+        return 0;
+    if (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns)
+        return tell_failure(order, name_missing(order, r, err), -1, err);
     rg_order_progress(order, &moved, err);
-    if (order->died.errnum != 0 && err)
-        *err = order->died;
-    return -order->died.errnum;
+    if (order->died.errnum == 0)
+        return look_around(order, err);
+    *err = order->died;
+    return -err->errnum;
 }
 
 static int gather(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
 {
     order->gathering = true;
     while (count_missing(order) > 0) {
-        int rank = -1, fd = rg_lobby_claim_any(order->team->lobby, PURPOSE_ORDER, &rank);
-        int node = fd < 0 ? -1 : order->team->peers[rank].node;
-
-        if (fd < 0) {
-            int r = await_leader(order, deadline_ns, err);
-
-            if (r < 0)
-                return r;
-            continue;
-        }
-        if (node == 0 || order->team->leaders[node] != rank) {
-            close(fd);
-            continue;
-        }
-        /* A leader that knocks again has given its first socket up. */
-        close_peer(&order->peers[node]);
-        int r = add_peer(order, &order->peers[node], fd, node);
+        int r = admit(order);
 
         if (r < 0)
             return rg_error_set(err, -r, "epoll: %s", strerror(-r));
+        r = r == 0 ? await_leader(order, deadline_ns, err) : 0;
+        if (r < 0)
+            return r;
     }
     order->gathering = false;
     return 0;
 }
 
-static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd)
+/* Until the coordinator has let us in; -ESHUTDOWN with err: in vain. */
+static int finish_knock(struct rg_order *order, struct rg_knock *knock, uint64_t deadline_ns,
+                        struct rg_error *err)
+{
+    for (;;) {
+        uint64_t now_ns = rg_now_ns();
+        uint64_t until_ns = now_ns + CHECK_NS < deadline_ns ? now_ns + CHECK_NS : deadline_ns;
+        int r = rg_knock_finish(knock, until_ns);
+
+        if (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns)
+            return r;
+        /* A coordinator that has let us in may have left already. */
+        if (look_around(order, err) < 0)
+            return rg_knock_step(knock) == 1 ? 0 : -ESHUTDOWN;
+    }
+}
+
+static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd,
+                     struct rg_error *err)
 {
     struct rg_team *team = order->team;
     struct rg_sockaddr address;
@@ -608,7 +649,7 @@ static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd)
         return r;
     r = rg_knock_dial(&knock, fd, team->data_key, PURPOSE_ORDER, team->rank, team->leaders[0]);
     if (r == 0)
-        r = rg_knock_finish(&knock, deadline_ns);
+        r = finish_knock(order, &knock, deadline_ns, err);
     rg_knock_fini(&knock);
     if (r == 0)
         *ret_fd = rg_steal_fd(&fd);
@@ -617,12 +658,14 @@ static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd)
 
 static int dial(struct rg_order *order, uint64_t deadline_ns, struct rg_error *err)
 {
-    int fd = -1, r = dial_once(order, deadline_ns, &fd);
+    int fd = -1, r = dial_once(order, deadline_ns, &fd, err);
 
     while ((r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED) && rg_now_ns() < deadline_ns) {
         rg_sleep_ms(RETRY_MS);
-        r = dial_once(order, deadline_ns, &fd);
+        r = look_around(order, err) < 0 ? -ESHUTDOWN : dial_once(order, deadline_ns, &fd, err);
     }
+    if (r == -ESHUTDOWN)
+        return -err->errnum;
     if (r == 0)
         r = add_peer(order, &order->peers[0], fd, 0);
     if (r < 0)
@@ -665,7 +708,10 @@ int rg_order_create(struct rg_team *team, const struct rg_config *config,
                     struct rg_order **ret_order, struct rg_error *err)
 {
     struct rg_order *order = calloc(1, sizeof(*order));
+    struct rg_error unheard = RG_ERROR_INIT;
     int r;
+
+    err = err ? err : &unheard;
 
     if (!order)
         return rg_error_set(err, ENOMEM, "out of memory");

@@ -11,8 +11,8 @@
  * marked to run fused.
  *
  * The control connections (a star around the coordinator, authenticated by the team's data key)
- * also carry heartbeats (1 s, from the first connection on), deaths, shutdown and stall questions. A
- * closed connection is death. Silence is death after config's silence_ms, measured while this
+ * also carry heartbeats (1 s, from the first connection on), deaths, shutdown and stall questions.
+ * A closed connection is death. Silence is death after config's silence_ms, measured while this
  * process itself was running; but where the peer's process is seen from here (one host, one pid
  * name space) the kernel is asked instead, and silence is none.
  *
@@ -47,6 +47,9 @@ struct rg_order_events {
     /* Once, at all leaders (the one that announced it too), at the same place among the
      * decisions. */
     void (*on_shutdown)(void *arg, int rank);
+    /* Called a few times a second while rg_order_create waits: 0, or -errno and err where that is
+     * in vain; *ret_rank, -1 before, is who died. May be NULL. */
+    int (*on_waiting)(void *arg, int *ret_rank, struct rg_error *err);
     /* The coordinator asks: what is pending here? Answer with rg_order_stall_reply. */
     void (*on_stall_query)(void *arg);
     /* At the coordinator: a node has offered this operation; may be NULL. */

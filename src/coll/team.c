@@ -33,6 +33,49 @@ static void making_fini(struct making *making)
     rg_cleanup_close(&making->listen_fd);
 }
 
+/* Check the head of rank i's blob. 0, or -errno with the cause that rank i gave. */
+static int read_payload(struct making *making, uint32_t number, int i, struct rg_reader *ret_reader,
+                        struct rg_error *err)
+{
+    struct rg_reader reader = rg_reader_make(making->blobs[i].data, making->blobs[i].nbytes);
+    uint32_t magic = rg_reader_u32(&reader), errnum = rg_reader_u32(&reader);
+    rg_autofree char *text = rg_reader_str(&reader, RG_ERROR_TEXT_MAX);
+
+    if (reader.bad || magic != FENCE_MAGIC + number || errnum > 4095)
+        return rg_error_set(err, EPROTO, "rank %d is in another step of its start: have all "
+                            "ranks the same version of Reigen, and called init equally often?",
+                            rg_team_world_rank(making->team, i));
+    if (errnum > 0)
+        return rg_error_set(err, (int) errnum, "rank %d: %s", rg_team_world_rank(making->team, i),
+                            text ? text : "");
+    *ret_reader = reader;
+    return 0;
+}
+
+/* This rank failed because another had gone: what that one, or the boot, says of it is the cause.
+ * s: what the fence came to. */
+static int find_cause(struct making *making, uint32_t number, int s, const struct rg_error *theirs,
+                      struct rg_error *err)
+{
+    struct rg_reader reader;
+
+    if (s < 0) {
+        *err = *theirs;
+        return s;
+    }
+    err->errnum = ECONNRESET;
+    for (int i = 0; i < making->team->size; i++) {
+        struct rg_error cause = RG_ERROR_INIT;
+        int r = i == making->team->rank ? 0 : read_payload(making, number, i, &reader, &cause);
+
+        if (r < 0 && r != -EPIPE && r != -EPROTO) {
+            *err = cause;
+            return r;
+        }
+    }
+    return -ECONNRESET;
+}
+
 /* A fence in which a rank that failed (r < 0, err) says so. 0 when no rank did: a reader of rank
  * i's payload is read_payload(making, i). The error is this rank's own if it has one, else the
  * first other's. */
@@ -57,26 +100,9 @@ static int fence(struct making *making, uint32_t number, int r, struct rg_buf *p
     int s = rg_boot_fence(making->boot, rg_buf_bytes(&blob), rg_buf_nbytes(&blob),
                           making->deadline_ns, making->blobs, r < 0 ? &theirs : err);
 
+    if (r == -EPIPE)
+        return find_cause(making, number, s, &theirs, err);
     return r < 0 ? r : s;
-}
-
-/* Check the head of rank i's blob. 0, or -errno with the cause that rank i gave. */
-static int read_payload(struct making *making, uint32_t number, int i, struct rg_reader *ret_reader,
-                        struct rg_error *err)
-{
-    struct rg_reader reader = rg_reader_make(making->blobs[i].data, making->blobs[i].nbytes);
-    uint32_t magic = rg_reader_u32(&reader), errnum = rg_reader_u32(&reader);
-    rg_autofree char *text = rg_reader_str(&reader, RG_ERROR_TEXT_MAX);
-
-    if (reader.bad || magic != FENCE_MAGIC + number || errnum > 4095)
-        return rg_error_set(err, EPROTO, "rank %d is in another step of its start: have all "
-                            "ranks the same version of Reigen, and called init equally often?",
-                            rg_team_world_rank(making->team, i));
-    if (errnum > 0)
-        return rg_error_set(err, (int) errnum, "rank %d: %s", rg_team_world_rank(making->team, i),
-                            text ? text : "");
-    *ret_reader = reader;
-    return 0;
 }
 
 static int exchange_facts(struct making *making, const struct rg_config *config,
@@ -269,7 +295,7 @@ static int make(struct making *making, const struct rg_config *config,
         r = number_nodes(making, err);
     if (r < 0)
         return r;
-    r = rg_segment_share(team, engine_nbytes(team->node_size), &making->door_fd,
+    r = rg_segment_share(team, making->boot, engine_nbytes(team->node_size), &making->door_fd,
                          making->leader_fd, making->deadline_ns, err);
     if (r == 0)
         r = make_lobby(making, err);

@@ -64,9 +64,10 @@ int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen, int
                   char **ret_address, struct rg_error *err);
 
 /* Inside the node (team_segment.c). door_fd: this rank's listening unix socket (leader). leader_fd:
- * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno. */
-int rg_segment_share(struct rg_team *team, size_t engine_nbytes, int *door_fd, int leader_fd,
-                     uint64_t deadline_ns, struct rg_error *err);
+ * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE: the
+ * other end has gone, and knows better why. */
+int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t engine_nbytes, int *door_fd,
+                     int leader_fd, uint64_t deadline_ns, struct rg_error *err);
 void rg_segment_release(struct rg_team *team);
 
 #endif

@@ -8,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include <fcntl.h>
 
@@ -17,6 +16,7 @@
 #include "coll/knock.h"
 #include "coll/lobby.h"
 #include "coll/team_parts.h"
+#include "coll/vigil.h"
 
 #define PAGE 4096
 #define NONCE_NBYTES RG_KEY_NBYTES
@@ -117,15 +117,6 @@ static int make_bells(struct rg_team *team, struct rg_error *err)
     return 0;
 }
 
-static int open_own_pidfd(void)
-{
-#ifdef SYS_pidfd_open
-    return (int) syscall(SYS_pidfd_open, getpid(), 0);
-#else
-    return -1;
-#endif
-}
-
 /* The number of a process in our own pid name space, from what /proc says of a pidfd; 0: not
  * visible. */
 static pid_t pid_of(int pidfd)
@@ -162,7 +153,8 @@ static int fail_with(struct rg_team *team, int peer, int r, struct rg_error *err
 {
     int rank = team->node_ranks[peer];
 
-    return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r,
+    r = r == -ECONNRESET ? -EPIPE : r;
+    return rg_error_set(err, -r,
                         "sharing memory with rank %d on %s: %s%s",
                         rg_team_world_rank(team, rank), team->peers[rank].host,
                         r == -EPIPE ? "it has gone" : r == -EACCES ? "it has another key"
@@ -173,7 +165,7 @@ static int fail_with(struct rg_team *team, int peer, int r, struct rg_error *err
 static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t deadline_ns,
                        struct rg_error *err)
 {
-    rg_autoclose int own_pidfd = open_own_pidfd(), memfd = -1;
+    rg_autoclose int own_pidfd = rg_pidfd_open(getpid()), memfd = -1;
     int own_event = team->bells.event_fd[team->node_rank];
     int fds[2] = { own_event, own_pidfd >= 0 ? own_pidfd : own_event };
     struct self_message self = { own_pidfd >= 0 };
@@ -221,16 +213,33 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
     return 0;
 }
 
+/* Wait a moment for a member to come, unless one never will. 0, -ETIMEDOUT at the deadline, or
+ * -errno with err. */
+static int await_member(struct rg_team *team, struct rg_boot *boot, struct rg_lobby *lobby,
+                        uint64_t deadline_ns, struct rg_error *err)
+{
+    uint64_t until_ns = rg_now_ns() + RG_VIGIL_MS * RG_NS_PER_MS;
+    int r = rg_lobby_wait(lobby, until_ns < deadline_ns ? until_ns : deadline_ns);
+
+    if (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns)
+        return r;
+    return rg_vigil_look(team, boot, err);
+}
+
 /* Let all members in: their sockets by node rank. */
-static int gather(struct rg_team *team, struct rg_lobby *lobby, int *sockets, uint64_t deadline_ns,
-                  struct rg_error *err)
+static int gather(struct rg_team *team, struct rg_boot *boot, struct rg_lobby *lobby, int *sockets,
+                  uint64_t deadline_ns, struct rg_error *err)
 {
     for (int missing = team->node_size - 1; missing > 0;) {
         int rank = -1, fd = rg_lobby_claim_any(lobby, PURPOSE_NODE, &rank);
 
         if (fd < 0) {
-            if (rg_lobby_wait(lobby, deadline_ns) == 0)
+            int r = await_member(team, boot, lobby, deadline_ns, err);
+
+            if (r == 0)
                 continue;
+            if (r != -ETIMEDOUT)
+                return r;
             for (int i = 1; i < team->node_size; i++)
                 if (sockets[i] < 0)
                     return fail_with(team, i, -ETIMEDOUT, err);
@@ -262,7 +271,7 @@ static int serve_members(struct rg_team *team, const int *sockets, int memfd,
                          const struct segment_message *segment, uint64_t deadline_ns,
                          struct rg_error *err)
 {
-    rg_autoclose int own_pidfd = open_own_pidfd();
+    rg_autoclose int own_pidfd = rg_pidfd_open(getpid());
 
     for (int i = 1; i < team->node_size; i++) {
         struct self_message self;
@@ -286,8 +295,8 @@ static int serve_members(struct rg_team *team, const int *sockets, int memfd,
     return 0;
 }
 
-static int lead(struct rg_team *team, size_t nbytes, int take_door_fd, uint64_t deadline_ns,
-                struct rg_error *err)
+static int lead(struct rg_team *team, struct rg_boot *boot, size_t nbytes, int take_door_fd,
+                uint64_t deadline_ns, struct rg_error *err)
 {
     struct rg_lobby_options options = { .listen_fd = take_door_fd, .check_uid = true,
                                         .key = team->data_key, .rank = team->rank,
@@ -316,7 +325,7 @@ static int lead(struct rg_team *team, size_t nbytes, int take_door_fd, uint64_t 
             rg_error_set(err, -r, "no randomness: %s", strerror(-r));
     }
     if (r == 0)
-        r = gather(team, lobby, sockets, deadline_ns, err);
+        r = gather(team, boot, lobby, sockets, deadline_ns, err);
     if (r == 0)
         r = serve_members(team, sockets, memfd, &segment, deadline_ns, err);
     for (int i = 1; sockets && i < team->node_size; i++)
@@ -327,8 +336,8 @@ static int lead(struct rg_team *team, size_t nbytes, int take_door_fd, uint64_t 
     return r;
 }
 
-int rg_segment_share(struct rg_team *team, size_t engine_nbytes, int *door_fd, int leader_fd,
-                     uint64_t deadline_ns, struct rg_error *err)
+int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t engine_nbytes, int *door_fd,
+                     int leader_fd, uint64_t deadline_ns, struct rg_error *err)
 {
     size_t nbytes = round_up(nonce_offset(team->node_size) + NONCE_NBYTES) +
                     round_up(engine_nbytes);
@@ -340,7 +349,7 @@ int rg_segment_share(struct rg_team *team, size_t engine_nbytes, int *door_fd, i
         return map(team, -1, nbytes, err);
     if (team->node_rank > 0)
         return join_leader(team, leader_fd, nbytes, deadline_ns, err);
-    return lead(team, nbytes, rg_steal_fd(door_fd), deadline_ns, err);
+    return lead(team, boot, nbytes, rg_steal_fd(door_fd), deadline_ns, err);
 }
 
 void rg_segment_release(struct rg_team *team)

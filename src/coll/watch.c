@@ -28,14 +28,15 @@ static bool left(const struct rg_engine *engine, int rank)
 }
 
 /* What the launcher says. True when a death was told, or its own was found. */
-static bool listen_to_boot(struct rg_engine *engine)
+static bool listen_by(struct rg_engine *engine,
+                      int (*poll_boot)(struct rg_boot *, int *, struct rg_error *))
 {
     struct rg_error err = RG_ERROR_INIT;
     int rank = -1, r;
 
     if (!engine->boot || engine->boot_lost)
         return false;
-    while ((r = rg_boot_poll(engine->boot, &rank, &err)) == 1) {
+    while ((r = poll_boot(engine->boot, &rank, &err)) == 1) {
         if (left(engine, rank))
             continue;
         abort_for(engine, rank, err.text);
@@ -45,6 +46,11 @@ static bool listen_to_boot(struct rg_engine *engine)
     if (r == -EHOSTDOWN)
         abort_for(engine, -1, err.text);
     return r == -EHOSTDOWN;
+}
+
+static bool listen_to_boot(struct rg_engine *engine)
+{
+    return listen_by(engine, rg_boot_poll);
 }
 
 static void seen_dead(struct rg_engine *engine, int rank)
@@ -94,6 +100,16 @@ void rg_watch_follow(struct rg_engine *engine)
                       rg_team_world_rank(engine->team, rank), own->abort_text);
         rg_engine_ring_all(world, true);
     }
+}
+
+void rg_watch_start(struct rg_engine *engine)
+{
+    if (engine->world)
+        rg_watch_follow(engine);
+    if (engine->world || atomic_load(&engine->view.shared->aborted))
+        return;
+    if (!listen_by(engine, rg_boot_poll_start))
+        look_at_pidfds(engine);
 }
 
 void rg_watch_tick(struct rg_engine *engine)

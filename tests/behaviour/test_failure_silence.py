@@ -87,8 +87,8 @@ def test_a_rank_that_stands_still_while_it_starts_is_waited_for(tmp_path):
         jobs = [stack.enter_context(job(
             'lasting', size=SIZE, env={**env, 'REIGEN_START_TIMEOUT': 60 * SLOWER},
             enter=enter(SIZE),
-            each=lambda r, place=place: struck(*place[1:], signal.SIGSTOP) if r == place[0] else {}))
-            for place in STARTING]
+            each=lambda r, at=at: struck(*at[1:], signal.SIGSTOP) if r == at[0] else {}))
+            for at in STARTING]
         for (which, _, _), ranks in zip(STARTING, jobs):
             ranks[which].wait_line('struck ')
         time.sleep(12)

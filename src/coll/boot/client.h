@@ -16,6 +16,8 @@
  * for that. */
 #define RG_CLIENT_GRACE_MS 2000
 #define RG_CLIENT_DEATHS_MAX 64
+/* Of a rank whose connection to rank 0 ended, or rank 0 itself. */
+#define RG_BOOT_DIED_TEXT "rank %d died while the job started: its connection was closed"
 
 struct rg_client {
     struct rg_conn conn;

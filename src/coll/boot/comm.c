@@ -83,18 +83,28 @@ static int poll_fd(void *state)
     return rg_boot_poll_fd(comm->boot);
 }
 
-static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
+static int poll_by(struct comm *comm, int (*poll_boot)(struct rg_boot *, int *, struct rg_error *),
+                   int *ret_rank, struct rg_error *err)
 {
-    struct comm *comm = state;
     int rank = -1, r;
 
-    while ((r = rg_boot_poll(comm->boot, &rank, err)) == 1)
+    while ((r = poll_boot(comm->boot, &rank, err)) == 1)
         for (int i = 0; i < comm->n; i++)
             if (comm->ranks[i] == rank) {
                 *ret_rank = i;
                 return 1;
             }
     return r;
+}
+
+static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
+{
+    return poll_by(state, rg_boot_poll, ret_rank, err);
+}
+
+static int poll_start(void *state, int *ret_rank, struct rg_error *err)
+{
+    return poll_by(state, rg_boot_poll_start, ret_rank, err);
 }
 
 static void note(void *state, int level, const char *text)
@@ -144,6 +154,7 @@ static const struct rg_boot_ops comm_ops = {
     .fence = fence,
     .poll_fd = poll_fd,
     .poll = poll_deaths,
+    .poll_start = poll_start,
     .note = note,
     .close = close_comm,
     .after_fork = after_fork,

@@ -138,7 +138,8 @@ static int take(struct rg_conn *conn, const uint8_t *bytes, size_t nbytes, struc
 int rg_conn_pump(struct rg_conn *conn, struct rg_error *err)
 {
     uint8_t bytes[READ_NBYTES];
-    int r = flush(conn);
+    /* What the peer said before it closed is read even where nothing can be sent any more. */
+    int unsent = flush(conn), r = 0;
 
     while (r == 0) {
         ssize_t n = recv(conn->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -153,7 +154,7 @@ int rg_conn_pump(struct rg_conn *conn, struct rg_error *err)
             r = take(conn, bytes, (size_t) n, err);
     }
     if (r > 0)
-        r = flush(conn);
+        r = unsent < 0 ? unsent : flush(conn);
     if (r < 0 && err && err->errnum == 0)
         rg_error_set(err, -r, "%s", r == -EPIPE ? "the connection was closed" : strerror(-r));
     return r;

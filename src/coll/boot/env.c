@@ -7,8 +7,8 @@
  * one, the processes of this user on this host, over an abstract unix socket whose peers' uid both
  * sides check. docs/protocol.md, "Boot by RANK".
  *
- * After the fences this boot sees nothing: a closed socket is no death, and rank 0 has no thread
- * here.
+ * While the ranks are wired up a connection that closes is a death, of which rank 0 tells the
+ * others. Later this boot sees nothing, and rank 0 has no thread here.
  */
 #include "coll/boot/env.h"
 
@@ -35,6 +35,8 @@ struct env {
     struct rg_env_job job;
     struct rg_server *server;  /* rank 0 of several */
     struct rg_client client;   /* another rank */
+    uint64_t silence_ms;
+    uint64_t lost_ns;          /* when rank 0, or who was in its place, hung up last */
 };
 
 static int detect(const struct rg_config *config, struct rg_error *err)
@@ -175,13 +177,14 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
                         job->facts, sizeof(job->facts), deadline_ns, cause);
     if (r == 0 && !address && !env->client.has_key)
         r = rg_error_set(cause, EBADMSG, "rank 0 sent no key");
+    /* Rank 0 must not take an attempt that was given up for a death. */
     if (r < 0)
-        rg_client_fini(&env->client, false);
+        rg_client_fini(&env->client, r == -ETIMEDOUT);
     return r;
 }
 
 /* Every address and port once. *worst keeps the most telling failure: anything beats a refused
- * connection. */
+ * connection. -ECONNREFUSED, or -ESHUTDOWN: this is the place, and the start has failed. */
 static int sweep(struct env *env, unsigned attempt_ms, uint64_t deadline_ns,
                  struct rg_error *worst)
 {
@@ -207,6 +210,12 @@ static int sweep(struct env *env, unsigned attempt_ms, uint64_t deadline_ns,
 
         if (r == 0)
             return 0;
+        if (env->client.welcomed && env->client.failed) {
+            *worst = cause;
+            return -ESHUTDOWN;
+        }
+        if ((r == -ECONNRESET || r == -EPIPE) && !env->client.failed)
+            env->lost_ns = rg_now_ns();
         if (r != -ECONNREFUSED || worst->errnum == 0) {
             *worst = cause;
             rg_error_prepend(worst, "%s", is_unix ? name : text);
@@ -227,10 +236,17 @@ static int find_server(struct env *env, uint64_t deadline_ns, struct rg_error *e
     uint64_t began_ns = rg_now_ns();
 
     while (rg_now_ns() < deadline_ns) {
+        int r = 0;
+
         if (job->naddresses == 0 && rg_env_resolve(job, &worst) < 0)
             pause_ms = PAUSE_MAX_MS;
-        else if (sweep(env, attempt_ms, deadline_ns, &worst) == 0)
+        else if ((r = sweep(env, attempt_ms, deadline_ns, &worst)) == 0)
             return 0;
+        if (r == -ESHUTDOWN)
+            return rg_error_set(err, worst.errnum, "%s", worst.text);
+        if (env->lost_ns && rg_now_ns() > env->lost_ns + env->silence_ms * RG_NS_PER_MS)
+            return rg_error_set(err, ECONNRESET, RG_BOOT_DIED_TEXT " (%s), and nobody answers "
+                                "since", 0, worst.text);
         attempt_ms = attempt_ms * 2 < ATTEMPT_MAX_MS ? attempt_ms * 2 : ATTEMPT_MAX_MS;
         rg_sleep_ms(pause_ms);
         pause_ms = pause_ms * 3 / 2 < PAUSE_MAX_MS ? pause_ms * 3 / 2 : PAUSE_MAX_MS;
@@ -279,6 +295,7 @@ int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, ui
         return rg_error_set(err, ENOMEM, "out of memory");
     env->client.conn.fd = -1;
     env->job = *job;
+    env->silence_ms = config->silence_ms;
     if (env->job.size > 1)
         r = choose_trust(config, &env->job, err);
     if (r == 0 && env->job.size > 1)
@@ -313,7 +330,50 @@ int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
                    ? rg_error_set(err, ENOMEM, "out of memory") : 0;
     if (env->server)
         return rg_server_fence(env->server, blob, nbytes, deadline_ns, ret_blobs, err);
-    return rg_client_fence(&env->client, blob, nbytes, deadline_ns, ret_blobs, err);
+    int r = rg_client_fence(&env->client, blob, nbytes, deadline_ns, ret_blobs, err);
+
+    /* Neither rank 0 nor a rank it knows of said why. */
+    if (r == -ECONNRESET && !env->client.failed && env->client.ndeaths == env->client.deaths_told)
+        rg_error_set(err, ECONNRESET, RG_BOOT_DIED_TEXT, 0);
+    return r;
+}
+
+int rg_env_poll_start(void *state, int *ret_rank, struct rg_error *err)
+{
+    struct env *env = state;
+
+    if (env->job.size == 1)
+        return 0;
+    if (env->server)
+        return rg_server_poll(env->server, ret_rank, err);
+    int r = rg_client_poll(&env->client, ret_rank, err);
+
+    if (r == 0 && !env->client.failed)
+        return 0;
+    if (r != 1) {
+        *ret_rank = 0;
+        if (env->client.failed)
+            rg_error_set(err, ECONNRESET, "%s", env->client.failure.text);
+        else
+            rg_error_set(err, ECONNRESET, RG_BOOT_DIED_TEXT, 0);
+    }
+    return 1;
+}
+
+void rg_env_note(void *state, int level, const char *text)
+{
+    struct env *env = state;
+    char told[RG_ERROR_TEXT_MAX + 16];
+
+    if (level != 0 || env->job.size == 1)
+        return;
+    if (!env->server) {
+        if (rg_conn_alive(&env->client.conn))
+            rg_client_note(&env->client, level, text);
+        return;
+    }
+    snprintf(told, sizeof(told), "%s%s", strncmp(text, "rank", 4) == 0 ? "" : "rank 0: ", text);
+    rg_server_tell(env->server, 0, told);
 }
 
 void rg_env_after_fork(void *state)
@@ -334,7 +394,8 @@ const struct rg_boot_ops rg_boot_env = {
     .fence = rg_env_fence,
     .poll_fd = rg_silent_poll_fd,
     .poll = rg_silent_poll,
-    .note = rg_silent_note,
+    .poll_start = rg_env_poll_start,
+    .note = rg_env_note,
     .close = rg_env_close,
     .after_fork = rg_env_after_fork,
 };

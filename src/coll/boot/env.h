@@ -62,6 +62,8 @@ int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, ui
 /* As in rg_boot_ops. */
 int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err);
+int rg_env_poll_start(void *state, int *ret_rank, struct rg_error *err);
+void rg_env_note(void *state, int level, const char *text);
 void rg_env_close(void *state, bool goodbye);
 void rg_env_after_fork(void *state);
 

@@ -240,7 +240,8 @@ const struct rg_boot_ops rg_boot_rendezvous = {
     .fence = rg_env_fence,
     .poll_fd = rg_silent_poll_fd,
     .poll = rg_silent_poll,
-    .note = rg_silent_note,
+    .poll_start = rg_env_poll_start,
+    .note = rg_env_note,
     .close = rg_env_close,
     .after_fork = rg_env_after_fork,
 };

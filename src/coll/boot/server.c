@@ -15,6 +15,8 @@
 
 #define RUNS_MAX 8
 #define CLOSE_MS 500
+/* So long the ranks that are still to come find rank 0, and hear from it who has died. */
+#define LINGER_MS 5000
 
 /* A connection: a stranger until HELLO, then a rank. */
 struct guest {
@@ -25,6 +27,7 @@ struct guest {
     bool leaving;          /* refused: goes once its answer is out */
     bool goodbye;
     bool arrived;          /* its part of the fence is here */
+    char *note;            /* why it is about to fail, or NULL */
     struct rg_span blob;
     struct guest *next;
 };
@@ -40,10 +43,15 @@ struct rg_server {
     const char *hint;
     struct guest *guests;
     struct guest **ranks;   /* by rank; [0] is always NULL */
+    bool *came;             /* by rank: it was here once */
     uint32_t generation;    /* of fences complete */
     uint64_t deadline_ns;   /* of the fence in progress */
     uint64_t began_ns;
-    int lost_rank;          /* a rank that left after the first fence, or -1 */
+    int lost_rank;          /* the first rank that was lost, or -1, and how */
+    char lost_text[RG_ERROR_TEXT_MAX];
+    uint64_t lost_ns;
+    bool told;              /* to the others */
+    int left_rank;          /* one that has shut down after the first fence, or -1 */
 };
 
 void rg_ranks_format(const bool *missing, int size, struct rg_buf *text)
@@ -83,6 +91,7 @@ static void guest_free(struct guest *guest)
         server->nstrangers--;
     rg_conn_fini(&guest->conn);
     free(guest->blob.data);
+    free(guest->note);
     free(guest);
 }
 
@@ -93,6 +102,13 @@ static int refuse(struct guest *guest, int errnum, const char *text)
     guest->leaving = true;
     return rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields,
                         &failed);
+}
+
+static int send_death(struct guest *guest, int rank, const char *text)
+{
+    struct rg_rankmsg_peer_died died = { (uint32_t) rank, (char *) (uintptr_t) text };
+
+    return rg_conn_send(&guest->conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
 }
 
 static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
@@ -121,10 +137,14 @@ static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
         return refuse(guest, EEXIST, "this rank has already come");
     guest->rank = (int) rank;
     server->ranks[guest->rank] = guest;
+    server->came[guest->rank] = true;
     server->nstrangers--;
     if (server->has_data_key)
         welcome.key = (struct rg_span) { server->data_key, RG_KEY_NBYTES };
-    return rg_conn_send(&guest->conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &welcome);
+    int s = rg_conn_send(&guest->conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &welcome);
+
+    return s < 0 || server->lost_rank < 0 ? s : send_death(guest, server->lost_rank,
+                                                           server->lost_text);
 }
 
 static int on_fence(struct guest *guest, const uint8_t *payload, size_t nbytes)
@@ -149,6 +169,20 @@ static int on_fence(struct guest *guest, const uint8_t *payload, size_t nbytes)
     return 0;
 }
 
+/* The first one is the cause. */
+static int on_note(struct guest *guest, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_note note = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_note_fields, payload, nbytes, &note);
+
+    if (r < 0)
+        return r;
+    if (note.level == 0 && !guest->note)
+        guest->note = rg_steal_ptr(&note.text);
+    rg_codec_clear(rg_rankmsg_note_fields, &note);
+    return 0;
+}
+
 static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
 {
     struct guest *guest = arg;
@@ -161,7 +195,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     case RG_RANKMSG_FENCE:
         return on_fence(guest, payload, nbytes);
     case RG_RANKMSG_NOTE:
-        return 0;
+        return on_note(guest, payload, nbytes);
     case RG_RANKMSG_GOODBYE:
         guest->goodbye = true;
         return 0;
@@ -174,10 +208,12 @@ int rg_server_create(const struct rg_server_options *options, struct rg_server *
 {
     struct rg_server *server = calloc(1, sizeof(*server));
     struct guest **ranks = calloc((size_t) options->size, sizeof(struct guest *));
+    bool *came = calloc((size_t) options->size, sizeof(bool));
 
-    if (!server || !ranks || options->facts_nbytes > sizeof(server->facts)) {
+    if (!server || !ranks || !came || options->facts_nbytes > sizeof(server->facts)) {
         free(server);
         free(ranks);
+        free(came);
         close(options->listen_fd);
         return -ENOMEM;
     }
@@ -195,7 +231,8 @@ int rg_server_create(const struct rg_server_options *options, struct rg_server *
     server->facts_nbytes = options->facts_nbytes;
     server->hint = options->hint;
     server->ranks = ranks;
-    server->lost_rank = -1;
+    server->came = came;
+    server->lost_rank = server->left_rank = -1;
     *ret_server = server;
     return 0;
 }
@@ -257,6 +294,24 @@ static void accept_all(struct rg_server *server)
     }
 }
 
+/* A rank is lost without which the job cannot start, or at which it fails. What it said of another
+ * rank is passed on as it is. */
+static void lose(struct rg_server *server, const struct guest *guest)
+{
+    char *text = server->lost_text;
+
+    if (server->lost_rank >= 0)
+        return;
+    server->lost_rank = guest->rank;
+    server->lost_ns = rg_now_ns();
+    if (guest->note && strncmp(guest->note, "rank ", 5) == 0)
+        snprintf(text, RG_ERROR_TEXT_MAX, "%s", guest->note);
+    else if (guest->note)
+        snprintf(text, RG_ERROR_TEXT_MAX, "rank %d: %s", guest->rank, guest->note);
+    else
+        snprintf(text, RG_ERROR_TEXT_MAX, RG_BOOT_DIED_TEXT, guest->rank);
+}
+
 /* Move what can be moved; free whoever is over. */
 static void serve_guest(struct guest *guest, uint64_t now_ns)
 {
@@ -267,8 +322,10 @@ static void serve_guest(struct guest *guest, uint64_t now_ns)
 
     if (r == 0 && !stale && !answered)
         return;
-    if (guest->rank >= 0 && server->generation > 0 && server->lost_rank < 0)
-        server->lost_rank = guest->rank;
+    if (guest->rank >= 0 && !guest->leaving && !guest->goodbye)
+        lose(server, guest);
+    else if (guest->rank >= 0 && server->generation > 0)
+        server->left_rank = guest->rank;
     guest_free(guest);
 }
 
@@ -382,10 +439,30 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
     return r < 0 ? r : rg_blobs_split(done.blobs.data, done.blobs.nbytes, server->size, ret_blobs);
 }
 
+static bool all_came(const struct rg_server *server)
+{
+    for (int r = 1; r < server->size; r++)
+        if (!server->came[r])
+            return false;
+    return true;
+}
+
+/* Ranks that have not come yet would look for rank 0 until their time is over. */
+static void linger(struct rg_server *server)
+{
+    uint64_t until_ns = server->lost_ns + LINGER_MS * RG_NS_PER_MS;
+
+    server->deadline_ns = until_ns < server->deadline_ns ? until_ns : server->deadline_ns;
+    while (server->generation == 0 && !all_came(server) && rg_now_ns() < server->deadline_ns &&
+           wait_for_work(server) == 0)
+        serve(server);
+    for (struct guest *g = server->guests; g; g = g->next)
+        rg_conn_drain(&g->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+}
+
 int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
                     uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err)
 {
-    char text[RG_ERROR_TEXT_MAX];
     int r = 0;
 
     if (nbytes > RG_RANKMSG_BLOB_MAX)
@@ -395,10 +472,14 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
     server->began_ns = rg_now_ns();
     for (;;) {
         serve(server);
+        if (server->lost_rank < 0 && server->left_rank >= 0) {
+            server->lost_rank = server->left_rank;
+            snprintf(server->lost_text, RG_ERROR_TEXT_MAX, "rank %d has left", server->lost_rank);
+        }
         if (server->lost_rank >= 0) {
-            snprintf(text, sizeof(text), "rank %d has gone", server->lost_rank);
-            fail_all(server, ECONNRESET, text);
-            return rg_error_set(err, ECONNRESET, "%s", text);
+            fail_all(server, ECONNRESET, server->lost_text);
+            linger(server);
+            return rg_error_set(err, ECONNRESET, "%s", server->lost_text);
         }
         if (all_arrived(server))
             break;
@@ -420,6 +501,30 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
     return 0;
 }
 
+void rg_server_tell(struct rg_server *server, int rank, const char *text)
+{
+    if (server->told)
+        return;
+    server->told = true;
+    for (int r = 1; r < server->size; r++) {
+        struct guest *guest = server->ranks[r];
+
+        if (guest && send_death(guest, rank, text) == 0)
+            rg_conn_drain(&guest->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+    }
+}
+
+int rg_server_poll(struct rg_server *server, int *ret_rank, struct rg_error *err)
+{
+    serve(server);
+    if (server->lost_rank < 0)
+        return 0;
+    rg_server_tell(server, server->lost_rank, server->lost_text);
+    *ret_rank = server->lost_rank;
+    rg_error_set(err, ECONNRESET, "%s", server->lost_text);
+    return 1;
+}
+
 void rg_server_destroy(struct rg_server *server)
 {
     if (!server)
@@ -431,6 +536,7 @@ void rg_server_destroy(struct rg_server *server)
     explicit_bzero(server->link_key, sizeof(server->link_key));
     explicit_bzero(server->data_key, sizeof(server->data_key));
     free(server->ranks);
+    free(server->came);
     free(server);
 }
 

@@ -4,8 +4,9 @@
  * It has no thread: it works while rank 0 is in a fence, which is when the others need it.
  *
  * Strangers, garbage, wrong keys and connections that say nothing cost a slot for at most
- * RG_SERVER_HALF_OPEN_MS and never an answer beyond the handshake. A rank that came and left before
- * the first fence was complete may come again.
+ * RG_SERVER_HALF_OPEN_MS and never an answer beyond the handshake. A rank that said GOODBYE before
+ * the first fence was complete may come again. One whose connection ends without it is dead: the
+ * fence ends, and all are told who it was, and what it said last.
  *
  * Thread rule: one thread at a time. rg_server_fence blocks until its deadline.
  */
@@ -39,6 +40,10 @@ int rg_server_create(const struct rg_server_options *options, struct rg_server *
  * all of them learn who is missing: "ranks 2, 5-7 did not come within 300 s". */
 int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
                     uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err);
+/* As rg_boot_ops.poll_start, for rank 0; the other ranks are told, too. */
+int rg_server_poll(struct rg_server *server, int *ret_rank, struct rg_error *err);
+/* Tell the other ranks why rank 0 gives up. */
+void rg_server_tell(struct rg_server *server, int rank, const char *text);
 void rg_server_destroy(struct rg_server *server); /* NULL is fine */
 void rg_server_after_fork(struct rg_server *server);
 

@@ -90,6 +90,20 @@ static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
     return 0;
 }
 
+/* Whoever waits for other members need not wait for the dead. */
+static int poll_start(void *state, int *ret_rank, struct rg_error *err)
+{
+    const struct set_boot *boot = state;
+    struct rg_shared *shared = boot->world->view.shared;
+    int errnum = atomic_load(&shared->aborted);
+
+    (void) ret_rank;
+    if (errnum == 0)
+        return 0;
+    rg_error_set(err, errnum, "%s", shared->abort_text);
+    return -EHOSTDOWN;
+}
+
 static void note(void *state, int level, const char *text)
 {
     (void) state;
@@ -118,6 +132,7 @@ static const struct rg_boot_ops set_ops = {
     .fence = fence,
     .poll_fd = poll_fd,
     .poll = poll_deaths,
+    .poll_start = poll_start,
     .note = note,
     .close = close_set,
     .after_fork = after_fork,

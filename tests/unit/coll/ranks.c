@@ -77,6 +77,7 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
     rank.config.start_timeout_ms = 20000;
     rank.config.fusion_nbytes = 128u << 20;
     rank.config.spin_us = -1;
+    rank.config.silence_ms = 30000;
     setenv_int("RANK", me);
     setenv_int("WORLD_SIZE", n);
     if (!getenv("MASTER_ADDR"))

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 
 #include "base/time.h"
 #include "coll/order.h"
@@ -507,6 +508,7 @@ static void joins_stall_questions_and_shutdown_reach_all(void **state)
 }
 
 static struct rg_order *abandoned[2]; /* kept in sight of the leak checker */
+static atomic_int nopen;
 
 /* What a process that is killed leaves behind: a closed socket and no word. */
 static int run_death(struct place *place)
@@ -517,6 +519,9 @@ static int run_death(struct place *place)
 
     if (bad)
         return bad;
+    atomic_fetch_add(&nopen, 1);
+    while (atomic_load(&nopen) % 3 != 0 && !late(place))
+        rg_sleep_ms(1);
     if (place->me == victim) {
         rg_order_after_fork(order);
         abandoned[victim != 0] = order;
@@ -569,8 +574,8 @@ static void silence_that_lasts_is_a_death(void **state)
     assert_int_equal(sockets_run(3, run_silence, NULL), 0);
 }
 
-/* As run_silence, but the kernel knows that the silent rank, a thread of this process, lives. Rank 2
- * comes late, so that rank 1 hears nothing but heartbeats of rank 0, which is still in init. */
+/* Rank 2 comes late, so that rank 1 hears nothing but heartbeats of rank 0, which is still in init.
+ * Where the kernel sees it, as a thread of this process, rank 1 is silent for as long then. */
 static int run_living(struct place *place)
 {
     struct stream *stream = &streams[place->me];
