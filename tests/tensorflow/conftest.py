@@ -26,12 +26,18 @@ def python_of(name):
     return _pythons[name]
 
 
-def run_ranks(name, np, script, *argv, env=None, expect=0):
+#: How a job may be started.
+LAUNCHERS = {'reigen': [ROOT / '.venv/bin/reigen', 'run'],
+             'horovodrun': [ROOT / '.venv/bin/horovodrun'],
+             'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe']}
+
+
+def run_ranks(name, np, script, *argv, env=None, expect=0, launcher='reigen'):
     """Run a script as np ranks in an environment; its output. The build tree's library is used."""
     script = HERE / 'ranks' / script if not os.path.isabs(script) else script
     done = subprocess.run(
-        [ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', python_of(name), script,
-         *map(str, argv)], capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        [*LAUNCHERS[launcher], '-np', str(np), python_of(name), script, *map(str, argv)],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
         env={**os.environ, 'PYTHONPATH': str(ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
              'TF_CPP_MIN_LOG_LEVEL': '3', 'TF_ENABLE_ONEDNN_OPTS': '0',
              'PYTHONDONTWRITEBYTECODE': '1', 'CUDA_VISIBLE_DEVICES': '', **(env or {})})

@@ -221,7 +221,11 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
 @ops.RegisterGradient('HorovodBroadcast')
 def _broadcast_grad(op, grad):
     averaged = _allreduce(grad, op=Average, **_place(op))
-    return averaged if rank() == op.get_attr('root_rank') else tf.zeros_like(averaged)
+    if rank() == op.get_attr('root_rank'):
+        return averaged
+    # Zeros of a known shape need no allreduce, which a graph would leave out on this rank alone.
+    with tf.control_dependencies([averaged]):
+        return tf.zeros_like(averaged)
 
 
 def broadcast_(variables: Sequence[Any], root_rank: int, name: Optional[str] = None,

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts written for Horovod 0.28 rely on, beyond training: run by two or more ranks."""
+import numpy as np
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+import whole
+
+tf1 = tf.compat.v1
+K = tf.keras
+KERAS_3 = hasattr(K.optimizers.Optimizer, 'stateless_apply')
+
+
+def total():
+    """Of rank + 1, over the ranks."""
+    return hvd.size() * (hvd.size() + 1) / 2
+
+
+# ---------------------------------------------------------------------------- graphs
+
+def in_graph(build):
+    """What a session finds for build()'s tensors, and what a tf.function does."""
+    with tf.Graph().as_default(), tf1.Session() as session:
+        fetched = build()
+        session.run(tf1.global_variables_initializer())
+        found = session.run(fetched)
+    # What a rank left out in the session must not be met by what another does in the function.
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+    return found, [np.asarray(x) for x in tf.function(build)()]
+
+
+def check_gradient_of_a_broadcast_is_reduced_on_all_ranks():
+    """The zeros of ranks that are not the root are known before anything runs; so are what is
+    added to them and what they are multiplied by."""
+    for root in range(hvd.size()):
+        def build(root=root):
+            value = tf.constant([1., 2.]) + 0 * tf.cast(hvd.rank_op(), tf.float32)
+            loss = tf.reduce_sum(hvd.broadcast(value, root) * (hvd.rank() + 1.))
+            gradient, = tf.gradients(loss, value)
+            return [gradient, gradient * 0. + 1., gradient + value]
+
+        want = np.full(2, total() / hvd.size() if hvd.rank() == root else 0.)
+        for found in in_graph(build):
+            np.testing.assert_allclose(found[0], want)
+            np.testing.assert_allclose(found[1], [1, 1])
+            np.testing.assert_allclose(found[2], want + [1, 2])
+
+
+def check_gradients_of_ranks_that_take_no_part():
+    """Rank 0 gives no rows, gets none, or its gradient is known to be nothing."""
+    def build():
+        value = tf.ones([2 * min(hvd.rank(), 1), 3])
+        even = tf.ones([hvd.size() - 1, 2])  # the last rank gets no row
+        losses = [
+            (hvd.allgather(value, name='rows'), value),
+            (hvd.grouped_allgather([value, value], name='group')[1], value),
+            (hvd.reducescatter(even, op=hvd.Sum, name='parts'), even),
+            (hvd.alltoall(value, [0] * (hvd.size() - 1) + [value.shape[0]], name='sent')[0], value),
+            (hvd.allreduce(even, op=hvd.Sum, name='sum') * min(hvd.rank(), 1), even),
+            (hvd.grouped_allreduce([even, even], op=hvd.Sum, name='sums')[0], even)]
+        return [tf.gradients(tf.reduce_sum(y), x)[0] for y, x in losses]
+
+    for rows, group, parts, sent, summed, sums in in_graph(build):
+        assert rows.shape == group.shape == sent.shape == (2 * min(hvd.rank(), 1), 3)
+        assert (rows == 1).all() and (group == 1).all() and (sent == 1).all()
+        assert (parts == hvd.size()).all() and (sums == hvd.size()).all()
+        assert (summed == hvd.size() - 1).all()
+
+
+def check_sync_batch_norm_in_a_graph():
+    if KERAS_3:
+        return  # no layer of Keras 3 runs in a graph of TensorFlow 1
+    with tf.Graph().as_default(), tf1.Session() as session:
+        layer = hvd.SyncBatchNormalization()
+        samples = tf.constant(np.arange(6.).reshape(3, 2) * (hvd.rank() + 1), tf.float32)
+        loss = tf.reduce_sum(layer(samples, training=True) ** 2 * hvd.rank())
+        gradient, = tf.gradients(loss, samples)
+        session.run(tf1.global_variables_initializer())
+        assert np.isfinite(session.run(gradient)).all()
