@@ -77,3 +77,24 @@ def check_sync_batch_norm_in_a_graph():
         gradient, = tf.gradients(loss, samples)
         session.run(tf1.global_variables_initializer())
         assert np.isfinite(session.run(gradient)).all()
+
+
+def check_objects_in_a_graph():
+    for opened in (True, False):
+        with tf.Graph().as_default():
+            if opened:
+                with tf1.Session():
+                    exchange_objects()
+            else:
+                exchange_objects()
+            with tf1.Session() as session:
+                exchange_objects(session=session)
+
+
+def exchange_objects(**options):
+    assert hvd.broadcast_object({'rank': hvd.rank()}, 1, **options) == {'rank': 1}
+    assert hvd.allgather_object('x' * hvd.rank(), **options) == \
+        ['x' * rank for rank in range(hvd.size())]
+    send = hvd.broadcast_object_fn(root_rank=1, **options)
+    for turn in range(2):
+        assert send((turn, hvd.rank())) == (turn, 1)

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
-from horovod.tensorflow.functions import broadcast_object, broadcast_object_fn, broadcast_variables
+from horovod.tensorflow.functions import (broadcast_object, broadcast_object_fn,
+                                          broadcast_variables, default_session)
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 from horovod.tensorflow.util import native
 
@@ -105,7 +106,7 @@ class TensorFlowState(ObjectState):
             else tf.compat.v1.global_variables()
         self.session = session
         if not tf.executing_eagerly() and session is None:
-            self.session = tf.compat.v1.keras.backend.get_session()
+            self.session = default_session()
         self._broadcast_op: Any = None
         self._inputs: Any = None
         self._saved = self._values()

@@ -5,7 +5,7 @@ Objects travel as pickled bytes, inside the job's own collectives only: every by
 came from another rank of this job.
 """
 import pickle
-from typing import Any, Callable, Iterable, List
+from typing import Any, Callable, Iterable, List, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -33,11 +33,29 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int,
     return None if tf.executing_eagerly() else tf.group(*done)
 
 
+def default_session() -> Any:
+    """The session that the code around has opened, else that of Keras 2; None where neither is."""
+    found = tf.compat.v1.get_default_session()
+    if found is None:
+        try:
+            found = tf.compat.v1.keras.backend.get_session()
+        except (AttributeError, ImportError):  # Keras 3 has no sessions.
+            pass
+    return found
+
+
+def evaluate(fetch: Any, session=None, feed: Optional[dict] = None) -> Any:
+    """What run() of the session gives: of the one given, the default one, or else a new one."""
+    session = session or default_session()
+    if session is not None:
+        return session.run(fetch, feed)
+    with tf.compat.v1.Session(graph=fetch.graph) as session:
+        return session.run(fetch, feed)
+
+
 def _value(tensor: tf.Tensor, session) -> np.ndarray:
     """The tensor's value: at once when executed eagerly, else from a session."""
-    if tf.executing_eagerly():
-        return tensor.numpy()
-    return (session or tf.compat.v1.keras.backend.get_session()).run(tensor)
+    return tensor.numpy() if tf.executing_eagerly() else evaluate(tensor, session)
 
 
 def _feed(array: np.ndarray):
@@ -70,12 +88,11 @@ def broadcast_object_fn(root_rank: int = 0, session=None, name: str = None,
     data_out = broadcast(data_in, root_rank, f'{name}.data', process_set=process_set)
 
     def run(obj):
-        own = session or tf.compat.v1.keras.backend.get_session()
         data = _pickled(obj) if process_set.rank() == _place(root_rank, process_set) else b''
-        size = own.run(size_out, {size_in: [len(data)]})
+        size = evaluate(size_out, session, {size_in: [len(data)]})
         buffer = np.zeros(int(size[0]), np.uint8)
         buffer[:len(data)] = np.frombuffer(data, np.uint8)
-        return pickle.loads(own.run(data_out, {data_in: buffer}).tobytes())
+        return pickle.loads(evaluate(data_out, session, {data_in: buffer}).tobytes())
 
     return run
 
