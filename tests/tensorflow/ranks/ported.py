@@ -98,3 +98,76 @@ def exchange_objects(**options):
     send = hvd.broadcast_object_fn(root_rank=1, **options)
     for turn in range(2):
         assert send((turn, hvd.rank())) == (turn, 1)
+
+
+# ---------------------------------------------------------------------------- tapes
+
+def recorded(shared, local, wrap=hvd.DistributedGradientTape, **options):
+    with tf.GradientTape() as tape:
+        loss = shared * (hvd.rank() + 1.) + local * (hvd.rank() + 1.)
+    tape = wrap(tape, **options)
+    return tape, loss
+
+
+def check_tapes_know_local_and_global_gradients():
+    shared, local, mean = tf.Variable(1.), tf.Variable(1.), total() / hvd.size()
+    for scale in (True, False):
+        for generic in (True, False):
+            def both(scale=scale, generic=generic):
+                tape, loss = recorded(shared, local, scale_local_gradients=scale)
+                tape.register_local_source(local)
+                mine, ours = tape.get_local_and_global_gradients(
+                    loss, [shared, local], use_generic_names=generic)
+                assert mine[0][0] is local and ours[0][0] is shared
+                return mine[0][1], ours[0][1]
+
+            for run in (both, tf.function(both)):
+                found, averaged = run()
+                whole.close(found, (hvd.rank() + 1) / (hvd.size() if scale else 1), 'a local one')
+                whole.close(averaged, mean, 'a global one')
+    layer = K.layers.Dense(1, use_bias=False)
+    layer.build((1, 1))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.ones([1, 1]))) * (hvd.rank() + 1.) + shared
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=[layer])
+    mine, ours = tape.get_local_and_global_gradients(loss, [*layer.trainable_weights, shared])
+    whole.close(mine[0][1], (hvd.rank() + 1) / hvd.size(), 'a local layer')
+    assert float(ours[0][1]) == 1
+    try:
+        hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[shared])
+    except ValueError as error:
+        assert 'tf.keras.layers.Layer' in str(error)
+    else:
+        raise AssertionError('a variable was taken for a layer')
+
+
+def check_generic_names_match_differing_graphs():
+    """Each rank has other names and scopes, and no gradient of some variable of its own."""
+    values = [tf.Variable([1., 2.]), tf.Variable(3.), tf.Variable([[4.]])]
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = sum(tf.reduce_sum(v) for v in values) * (hvd.rank() + 1.)
+        with tf.name_scope(f'of_rank_{hvd.rank()}'):
+            return hvd.DistributedGradientTape(tape).gradient(loss, values, None, True)
+
+    for run in (gradients, tf.function(gradients)):
+        for found in run():
+            np.testing.assert_allclose(found, np.full(found.shape, total() / hvd.size()))
+    with tf.GradientTape() as tape:
+        loss = values[0] * 2.
+    found = hvd.DistributedGradientTape(tape).gradient(
+        loss, values[1], None, tf.UnconnectedGradients.ZERO)
+    assert float(found) == 0
+
+
+# ---------------------------------------------------------------------------- the rest
+
+def check_averaged_integers_of_sparse_tensors_are_floats():
+    for dtype, result in ((tf.int32, tf.float64), (tf.int64, tf.float64), (tf.int16, tf.float32)):
+        mine = tf.IndexedSlices(tf.constant([[-75 * (hvd.rank() + 1)]], dtype), tf.constant([0]))
+        for found in (hvd.allreduce(mine), hvd.grouped_allreduce([mine])[0]):
+            assert found.values.dtype == result, found.values.dtype
+            np.testing.assert_allclose(
+                found.values, [[-75 * (rank + 1) / hvd.size()] for rank in range(hvd.size())])
+        assert hvd.allreduce(mine, op=hvd.Sum).values.dtype == dtype

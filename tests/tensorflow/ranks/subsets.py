@@ -29,6 +29,26 @@ def check_tape_reduces_within_the_set():
     assert float(tf.function(gradient)()) == want
 
 
+def check_ranks_outside_the_set_keep_their_gradients():
+    value = tf.Variable(0.)
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = value * float(hvd.rank() + 1)
+        return hvd.DistributedGradientTape(tape, process_set=SETS[1]).gradient(loss, value)
+
+    want = 1 if hvd.rank() == 0 else (hvd.size() + 2) / 2
+    assert float(gradient()) == want
+    assert float(tf.function(gradient)()) == want
+    for passes in (1, 2):
+        value.assign(0.)
+        optimizer = hvd_keras.DistributedOptimizer(K.optimizers.SGD(1.0), process_set=SETS[1],
+                                                   backward_passes_per_step=passes)
+        for _ in range(passes):
+            optimizer.apply_gradients([(tf.constant(hvd.rank() + 1.), value)])
+        assert float(value) == -want * passes, float(value)
+
+
 def check_fit_and_broadcasts_stay_within_the_set():
     K.utils.set_random_seed(hvd.rank())
     net = K.Sequential([K.layers.Input((8,)), K.layers.Dense(2)])
@@ -48,6 +68,7 @@ if __name__ == '__main__':
     hvd.shutdown()
     hvd.init(process_sets=SETS)
     check_tape_reduces_within_the_set()
+    check_ranks_outside_the_set_keep_their_gradients()
     check_fit_and_broadcasts_stay_within_the_set()
     if hvd.rank() == 0:
         print('all good on', hvd.size(), 'ranks', flush=True)

@@ -27,4 +27,6 @@ def local_weights(local_layers: Any) -> list:
         return []
     if not isinstance(local_layers, (list, tuple, set)):
         local_layers = [local_layers]
+    if not all(hasattr(layer, 'trainable_weights') for layer in local_layers):
+        raise ValueError('All local layers must be of tf.keras.layers.Layer type.')
     return [w for layer in local_layers for w in layer.trainable_weights]

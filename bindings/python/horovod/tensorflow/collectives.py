@@ -30,14 +30,13 @@ def ranks_of(process_set: ProcessSet, dtype=None):
 
 
 def divide(value: tf.Tensor, process_set: ProcessSet) -> tf.Tensor:
-    """value / size of the set, in the type of value."""
-    if value.dtype.is_integer:
-        return value // tf.cast(ranks_of(process_set), value.dtype)
+    """value / size of the set; floats for integers, as TensorFlow divides."""
     return value / tf.cast(ranks_of(process_set), value.dtype)
 
 
 def _sparse_allreduce(tensor: tf.IndexedSlices, name: Optional[str], op: int, prescale: float,
-                      postscale: float, process_set: ProcessSet) -> tf.IndexedSlices:
+                      postscale: float, process_set: ProcessSet,
+                      ignore_name_scope: bool = False) -> tf.IndexedSlices:
     """The slices of all ranks, one after the other; those of equal index add up when applied."""
     if op == Adasum:
         raise NotImplementedError(_SPARSE_ADASUM)
@@ -46,8 +45,9 @@ def _sparse_allreduce(tensor: tf.IndexedSlices, name: Optional[str], op: int, pr
     values = tensor.values
     if prescale != 1.0:
         values = values * tf.cast(prescale, values.dtype)
-    values = allgather(values, name=name and f'{name}.values', process_set=process_set)
-    indices = allgather(tensor.indices, name=name and f'{name}.indices', process_set=process_set)
+    place = {'ignore_name_scope': ignore_name_scope, 'process_set': process_set}
+    values = allgather(values, name=name and f'{name}.values', **place)
+    indices = allgather(tensor.indices, name=name and f'{name}.indices', **place)
     if op == Average:
         values = divide(values, process_set)
     if postscale != 1.0:
@@ -69,7 +69,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = '
     if isinstance(tensor, tf.IndexedSlices):
         with _device(device_sparse):
             return _sparse_allreduce(tensor, name, op, prescale_factor, postscale_factor,
-                                     process_set)
+                                     process_set, ignore_name_scope)
     with _device(device_dense):
         compressed, ctx = compression.compress(tf.convert_to_tensor(tensor))
         reduced = _allreduce(compressed, name=name, op=op, prescale_factor=prescale_factor,
@@ -111,7 +111,8 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
     op = handle_average_backwards_compatibility(op, average)
     tensors = list(tensors)
     sparse = {i: allreduce(t, None, device_dense, device_sparse, compression, op, prescale_factor,
-                           postscale_factor, name and f'{name}.{i}', process_set)
+                           postscale_factor, name and f'{name}.{i}', process_set,
+                           ignore_name_scope)
               for i, t in enumerate(tensors) if isinstance(t, tf.IndexedSlices)}
     positions = [i for i in range(len(tensors)) if i not in sparse]
 

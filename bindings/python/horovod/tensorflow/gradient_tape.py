@@ -22,14 +22,29 @@ def _distributed(base: type) -> type:
             """This variable is of this rank only: its gradient is not reduced."""
             self._horovod_local.add(source)
 
-        def gradient(self, target, sources, output_gradients=None, *args, **kwargs):
-            """As tf.GradientTape.gradient(), then reduced over the ranks."""
-            grads = super().gradient(target, sources, output_gradients, *args, **kwargs)
+        def gradient(self, target, sources, output_gradients=None, use_generic_names=False,
+                     **kwargs):
+            """As tf.GradientTape.gradient(), then reduced over the ranks. use_generic_names: know
+            the gradients by their places, for ranks whose graphs have different names."""
+            if isinstance(use_generic_names, tf.UnconnectedGradients):  # tf.GradientTape's fourth
+                kwargs['unconnected_gradients'], use_generic_names = use_generic_names, False
+            grads = super().gradient(target, sources, output_gradients, **kwargs)
             # A gradient may be None or tf.IndexedSlices, both of which nest takes apart: the
             # structure is that of the sources.
             flat = tf.nest.flatten(sources)
-            found = self._horovod_local.apart(_leaves(sources, grads), flat, self._horovod_reduce)
+            reduce = functools.partial(self._horovod_reduce, generic_names=use_generic_names)
+            found = self._horovod_local.apart(_leaves(sources, grads), flat, reduce)
             return tf.nest.pack_sequence_as(sources, found)
+
+        def get_local_and_global_gradients(self, target, sources, output_gradients=None,
+                                           use_generic_names=False):
+            """What gradient() gives, as two lists of (source, gradient): of the sources that are
+            of this rank only, and of all others."""
+            grads = self.gradient(target, sources, output_gradients, use_generic_names)
+            local, shared = [], []
+            for source, grad in zip(tf.nest.flatten(sources), _leaves(sources, grads)):
+                (local if source in self._horovod_local else shared).append((source, grad))
+            return local, shared
 
     Distributed.__name__ = base.__name__
     Distributed.__qualname__ = base.__qualname__
@@ -65,6 +80,7 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = '',
     tape.__dict__.update(gradtape.__dict__)
     tape._horovod_reduce = reducer
     tape._horovod_local = LocalVariables(scale_local_gradients, process_set)
+    tape.process_set, tape.scale_local_gradients = process_set, scale_local_gradients
     return tape
 
 

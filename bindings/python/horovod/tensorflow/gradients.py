@@ -18,7 +18,8 @@ PREDIVIDE_NEEDS_AVERAGE = 'gradient_predivide_factor not supported with op != Av
 
 
 class GradientReducer:
-    """reduce(gradients, variables): gradients combined over the ranks, None where there was none.
+    """reduce(gradients, variables): gradients combined over the ranks, None where there was none; a
+    rank that is not in the process set keeps its own.
 
     In a graph each gradient is reduced as soon as it exists, unless `groups` binds some together;
     executed eagerly, where one operation waits for the other, all go in one group.
@@ -43,27 +44,32 @@ class GradientReducer:
         if isinstance(groups, (list, tuple)):
             self._groups = [{variable_key(v) for v in group} for group in groups]
 
-    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None) -> List:
+    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
+                 generic_names: bool = False) -> List:
+        """generic_names: call them grad_0, grad_1 and so on, whatever the graph calls them."""
         grads = list(grads)
-        if alone(self.process_set.size()):
+        if not self.process_set.included() or alone(self.process_set.size()):
             return grads
         if self.sparse_as_dense:
             grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g
                      for g in grads]
         if not tf.executing_eagerly():
             with tf.name_scope(f'{self.name}_Allreduce'):
-                return self._reduce(grads, variables, None)
-        return self._reduce(grads, variables, f'{self.name}_Allreduce')
+                return self._reduce(grads, variables, None, generic_names)
+        return self._reduce(grads, variables, f'{self.name}_Allreduce', generic_names)
 
-    def _reduce(self, grads, variables, name):
+    def _reduce(self, grads, variables, name, generic_names):
         results: List[Any] = [None] * len(grads)
+        options = dict(self._options, ignore_name_scope=generic_names)
         for number, positions in enumerate(self._bundles(grads, variables)):
             own = name and f'{name}.{number}'
+            if generic_names:
+                # By its place: a rank may lack the gradient of another variable.
+                own = f'grad_{number if self._groups else positions[0]}'
             if len(positions) == 1:
-                reduced = [allreduce(grads[positions[0]], name=own, **self._options)]
+                reduced = [allreduce(grads[positions[0]], name=own, **options)]
             else:
-                reduced = grouped_allreduce([grads[i] for i in positions], name=own,
-                                            **self._options)
+                reduced = grouped_allreduce([grads[i] for i in positions], name=own, **options)
             for i, grad in zip(positions, reduced):
                 results[i] = grad
         return results
