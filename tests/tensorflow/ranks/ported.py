@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+import horovod.keras as hvd_keras
 import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_tfk
 import whole
 
 tf1 = tf.compat.v1
@@ -98,6 +100,162 @@ def exchange_objects(**options):
     send = hvd.broadcast_object_fn(root_rank=1, **options)
     for turn in range(2):
         assert send((turn, hvd.rank())) == (turn, 1)
+
+
+# ---------------------------------------------------------------------------- Keras's functions
+
+def check_keras_functions_give_tensors():
+    mine = np.arange(hvd.size(), dtype=np.float32) + hvd.rank()
+    mean = np.arange(hvd.size()) + (hvd.size() - 1) / 2
+    for module in (hvd_keras, hvd_tfk):
+        def call(module=module):
+            return [module.allreduce(mine, name='reduced'),
+                    module.allreduce(mine, name='summed', op=hvd.Sum),
+                    module.allgather(mine, name='gathered'),
+                    module.broadcast(mine, 1, name='sent'),
+                    module.reducescatter(mine, name='part')]
+
+        with tf.Graph().as_default(), tf1.Session():
+            in_tf1 = call()
+        assert all(isinstance(found, np.ndarray) for found in in_tf1), in_tf1
+        eager, traced = call(), tf.function(call)()
+        for found in (eager, traced, in_tf1):
+            assert found is in_tf1 or all(isinstance(x, tf.Tensor) for x in found), found
+            np.testing.assert_allclose(found[0], mean)
+            np.testing.assert_allclose(found[1], mean * hvd.size())
+            assert found[2].shape == (hvd.size() ** 2,)
+            np.testing.assert_allclose(found[3], np.arange(hvd.size()) + 1)
+            np.testing.assert_allclose(found[4], mean[hvd.rank():hvd.rank() + 1])
+        assert float(module.allreduce(hvd.rank() + 1., average=False)) == total()
+
+
+# ---------------------------------------------------------------------------- optimizers
+
+def optimizers():
+    """Makers of optimizers that take whole steps."""
+    found = [lambda: K.optimizers.SGD(1.0)]
+    if not KERAS_3:
+        found.append(lambda: K.optimizers.legacy.SGD(1.0))
+    return found
+
+
+def applied_in_a_function(optimizer):
+    def apply(pairs):
+        optimizer.apply_gradients(pairs)
+    return tf.function(apply, reduce_retracing=True)
+
+
+def ways():
+    """How a loop of one's own may compute gradients, clip them, and apply them."""
+    def computed(optimizer, value, callable_loss):
+        if callable_loss:
+            return optimizer.compute_gradients(lambda: value * (hvd.rank() + 1.), [value])
+        with tf.GradientTape() as tape:
+            loss = value * (hvd.rank() + 1.)
+        return optimizer.compute_gradients(loss, [value], tape=tape)
+
+    def clipped(pairs):
+        return [(tf.clip_by_value(gradient, -1., 1.), value) for gradient, value in pairs]
+
+    def eager(optimizer, value, callable_loss):
+        def step():
+            pairs = computed(optimizer, value, callable_loss)
+            optimizer.apply_gradients(clipped(pairs))
+            return pairs[0][0]
+        return step
+
+    def in_one(optimizer, value, callable_loss):
+        return tf.function(eager(optimizer, value, callable_loss))
+
+    def first_in_a_function(optimizer, value, callable_loss):
+        gradient = tf.function(lambda: computed(optimizer, value, callable_loss)[0][0])
+
+        def step():
+            found = gradient()
+            optimizer.apply_gradients(clipped([(found, value)]))
+            return found
+        return step
+
+    def second_in_a_function(optimizer, value, callable_loss):
+        apply = applied_in_a_function(optimizer)
+
+        def step():
+            found = computed(optimizer, value, callable_loss)[0][0]
+            apply(clipped([(found, value)]))
+            return found
+        return step
+
+    return [eager, in_one, first_in_a_function, second_in_a_function]
+
+
+def check_compute_gradients_reduces_and_apply_does_not_again():
+    number = 0
+    for optimizer_of in optimizers():
+        for wrap in (hvd_keras.DistributedOptimizer, hvd_tfk.DistributedOptimizer):
+            for way in ways():
+                number += 1
+                value = tf.Variable(0., name=f'value_{number}')
+                optimizer = wrap(optimizer_of(), op=hvd.Sum)
+                getattr(optimizer, 'build', lambda _: None)([value])
+                step = way(optimizer, value, number % 2)
+                for turn in range(1, 4):
+                    assert float(step()) == total(), way
+                    assert float(value) == -turn, (way, float(value))
+                # Gradients that have not been through it are reduced where they are applied.
+                optimizer.apply_gradients([(tf.constant(hvd.rank() + 1.), value)])
+                assert float(value) == -3 - total(), (way, float(value))
+                applied_in_a_function(optimizer)([(tf.constant(hvd.rank() + 1.), value)])
+                assert float(value) == -3 - 2 * total(), (way, float(value))
+
+
+def check_compute_gradients_of_several_passes():
+    for optimizer_of in optimizers():
+        for way in ways()[:2]:
+            value = tf.Variable(0.)
+            optimizer = hvd_tfk.DistributedOptimizer(optimizer_of(), op=hvd.Sum,
+                                                     backward_passes_per_step=2)
+            getattr(optimizer, 'build', lambda _: None)([value])
+            step = way(optimizer, value, False)
+            for turn in range(4):
+                want = 2 * total() if turn % 2 else hvd.rank() + 1
+                assert float(step()) == want, (way, turn)
+                assert float(value) == -((turn + 1) // 2), (way, turn, float(value))
+            assert int(optimizer.iterations) == 4
+
+
+def check_compute_gradients_of_scaled_losses():
+    """A LossScaleOptimizer inside or outside."""
+    scaler = K.mixed_precision.LossScaleOptimizer
+    for optimizer_of in optimizers():
+        makers = [lambda: hvd_tfk.DistributedOptimizer(scaler(optimizer_of()), op=hvd.Sum)]
+        if not KERAS_3:
+            makers.append(lambda: scaler(hvd_tfk.DistributedOptimizer(optimizer_of(), op=hvd.Sum)))
+        for make in makers:
+            value, optimizer = tf.Variable(0.), make()
+            getattr(optimizer, 'build', lambda _: None)([value])
+            for turn in range(1, 3):
+                if hasattr(optimizer, 'compute_gradients'):
+                    pairs = optimizer.compute_gradients(
+                        lambda: value * (hvd.rank() + 1.) / total(), [value])
+                else:
+                    pairs = optimizer._compute_gradients(
+                        lambda: value * (hvd.rank() + 1.) / total(), [value])
+                optimizer.apply_gradients(pairs)
+                np.testing.assert_allclose(float(value), -turn, rtol=1e-6)
+
+
+def check_get_gradients_of_a_graph():
+    if KERAS_3:
+        return
+    with tf.Graph().as_default(), tf1.Session() as session:
+        value = tf1.get_variable('value', initializer=0.)
+        optimizer = hvd_tfk.DistributedOptimizer(K.optimizers.legacy.SGD(1.0), op=hvd.Sum)
+        gradients = optimizer.get_gradients(value * (hvd.rank() + 1.), [value])
+        clipped = [tf.clip_by_value(g, -1., 1.) for g in gradients]
+        step = optimizer.apply_gradients(zip(clipped, [value]))
+        session.run(tf1.global_variables_initializer())
+        assert session.run([gradients[0], step])[0] == total()
+        assert session.run(value) == -1
 
 
 # ---------------------------------------------------------------------------- tapes

@@ -4,6 +4,7 @@
 Keras 3 runs on TensorFlow or on PyTorch; on_tensorflow.py and on_torch.py hold what differs, and
 only the one in use is imported.
 """
+import functools
 import importlib
 from typing import Any, Optional
 
@@ -14,6 +15,7 @@ __all__ = ['CallableList', 'allgather', 'allreduce', 'broadcast', 'broadcast_glo
            'create_distributed_optimizer', 'framework', 'load_model', 'reducescatter']
 
 
+@functools.lru_cache(maxsize=None)
 def framework(backend: Any):
     """The module of the framework that Keras computes with. `backend` is keras.backend."""
     name = backend.backend() if hasattr(backend, 'backend') else 'tensorflow'

@@ -6,10 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
-from horovod.tensorflow.functions import _value, broadcast_variables
+from horovod.tensorflow.functions import broadcast_variables, evaluate
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.gradients import GradientReducer
+from horovod.tensorflow.util import native
 
 Average = hvd.Average
 size, rank = hvd.size, hvd.rank
@@ -19,6 +20,57 @@ Compression = hvd.Compression
 
 def _graph_of_tf1() -> bool:
     return not tf.compat.v1.executing_eagerly_outside_functions()
+
+
+class _Ahead:
+    """Whether the gradients of the next step have been reduced already.
+
+    Both may be in one graph (a tf.function, say), which is known while it is traced, or one of them
+    eager or in another function: a variable tells that when they run.
+    """
+
+    def __init__(self, convert):
+        """convert(gradient): in the form that reduced ones have"""
+        self._convert = convert
+        self._graph: Any = None
+        self._flag: Any = None
+
+    def announce(self) -> None:
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if _graph_of_tf1():
+            return
+        if self._flag is None:
+            with tf.init_scope():
+                self._flag = tf.Variable(False, trainable=False)
+        self._flag.assign(True)
+
+    def _in_this_graph(self) -> bool:
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        while graph is not None and graph is not self._graph:
+            graph = getattr(graph, 'outer_graph', None)
+        return graph is not None
+
+    def take(self, grads: List[Any], reduce) -> List[Any]:
+        """The gradients as they are when that was announced, once, else reduce(gradients)."""
+        if self._in_this_graph():
+            self._graph = None
+            if self._flag is not None:
+                self._flag.assign(False)
+            return grads
+        if self._flag is None or _graph_of_tf1():
+            return reduce(grads)
+        announced = tf.identity(self._flag)
+        self._flag.assign(False)
+        if tf.executing_eagerly():
+            return grads if announced else reduce(grads)
+        present = [i for i, g in enumerate(grads) if g is not None]
+        found = tf.cond(announced, lambda: [self._convert(grads[i]) for i in present],
+                        lambda: [g for g in reduce(grads) if g is not None])
+        found = found if isinstance(found, (list, tuple)) else [found]
+        results = list(grads)
+        for i, grad in zip(present, found):
+            results[i] = grad
+        return results
 
 
 class Combiner:
@@ -34,15 +86,37 @@ class Combiner:
         arguments = (backward_passes_per_step, reducer, sparse_as_dense,
                      average_aggregated_gradients)
         if _graph_of_tf1():
-            self._helper: Any = LocalGradientAggregationHelper(
+            self.helper: Any = LocalGradientAggregationHelper(
                 *arguments, 0, 'keras', process_set, scale_local_gradients, name)
         else:
-            self._helper = LocalGradientAggregationHelperEager(*arguments, process_set,
+            self.helper = LocalGradientAggregationHelperEager(*arguments, process_set,
                                                                scale_local_gradients)
-        self.local = self._helper.local
+        self.local = self.helper.local
+        self._reduce = self.helper.compute_gradients
+        self._ahead = _Ahead(lambda grad: tf.convert_to_tensor(grad) if sparse_as_dense else grad)
 
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
-        return self._helper.compute_gradients(grads, variables)
+        """The gradients, reduced unless reduce_ahead() has done so for this step."""
+        return self._ahead.take(list(grads), lambda own: self._reduce(own, variables))
+
+    def reduce_ahead(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients reduced; the next step takes those that it gets as they are."""
+        found = self._reduce(grads, variables)
+        self._ahead.announce()
+        return found
+
+    @staticmethod
+    def local_gradients(loss: Any, variables: Sequence[Any], tape: Any, scale: Any) -> List[Any]:
+        """This rank's gradients. loss: a tensor that `tape` has recorded, or a function; what that
+        gives is passed through scale()."""
+        if callable(loss):
+            tape = tf.GradientTape() if tape is None else tape
+            with tape:
+                loss = scale(loss())
+        elif tape is None:
+            raise ValueError('compute_gradients() needs the tape that has recorded the loss, or a '
+                             'function that computes it.')
+        return tape.gradient(loss, [native(v) for v in variables])
 
     def prepare_optimizer(self, optimizer: Any, variables: Sequence[Any]) -> None:
         """Make the variables of an optimizer of Keras 2 before a condition is built around it."""
@@ -56,17 +130,18 @@ class Combiner:
 
     def apply_gradients(self, apply, optimizer: Any):
         if _graph_of_tf1():
-            return self._helper.apply_gradients(apply, optimizer, (), optimizer.iterations)
-        return self._helper.apply_gradients(apply, optimizer)
+            return self.helper.apply_gradients(apply, optimizer, (), optimizer.iterations)
+        return self.helper.apply_gradients(apply, optimizer)
 
 
 def broadcast_global_variables(backend: Any, root_rank: int):
     operation = hvd.broadcast_global_variables(root_rank)
-    return backend.get_session().run(operation)
+    return evaluate(operation)
 
 
 def _result(tensor: tf.Tensor):
-    return _value(tensor, None)
+    """The tensor; in a graph of TensorFlow 1 its value."""
+    return evaluate(tensor) if _graph_of_tf1() else tensor
 
 
 def allreduce(value, name=None, average=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -91,8 +166,8 @@ def reducescatter(value, name=None, op=Average):
 def broadcast_now(backend: Any, variables: Iterable[Any], root_rank: int) -> None:
     """Give all ranks root_rank's values, in a session where Keras uses one."""
     operation = broadcast_variables(variables, root_rank)
-    if operation is not None:
-        backend.get_session().run(operation)
+    if _graph_of_tf1():
+        evaluate(operation)
 
 
 def average_metrics(values: Dict[str, float], name: str) -> Dict[str, float]:

@@ -53,8 +53,31 @@ class Combiner:
         self._scale_local = scale_local_gradients
         self._sums: List[Optional[torch.Tensor]] = []
         self._count = 0
+        self._ahead = False
+        self.helper = self
 
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients, reduced unless reduce_ahead() has done so for this step."""
+        if self._ahead:
+            self._ahead = False
+            return list(grads)
+        return self._combine(grads, variables)
+
+    def reduce_ahead(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """The gradients reduced; the next step takes those that it gets as they are."""
+        found = self._combine(grads, variables)
+        self._ahead = True
+        return found
+
+    @staticmethod
+    def local_gradients(loss: Any, variables: Sequence[Any], tape: Any, scale: Any) -> List[Any]:
+        """This rank's gradients. loss: a tensor, or a function; what that gives is passed through
+        scale(). PyTorch needs no tape."""
+        loss = scale(loss()) if callable(loss) else loss
+        return list(torch.autograd.grad(loss, [getattr(v, 'value', v) for v in variables],
+                                        allow_unused=True))
+
+    def _combine(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
         """The gradients of all ranks; with several passes per step, in the last one."""
         if self.passes == 1:
             return self._reduce(list(grads), variables)
@@ -94,7 +117,7 @@ class Combiner:
     @torch.no_grad()
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> List[Any]:
         ranks = self._process_set.size()
-        if ranks == 1:
+        if ranks == 1 or not self._process_set.included():
             return grads
         results = list(grads)
         shared = []
@@ -139,19 +162,19 @@ def allreduce(value, name=None, average=None, op=None, prescale_factor=1.0, post
               compression=Compression.none):
     return hvd.allreduce(_tensor(value), average=average, name=name, op=op,
                          prescale_factor=prescale_factor, postscale_factor=postscale_factor,
-                         compression=compression).numpy()
+                         compression=compression)
 
 
 def allgather(value, name=None):
-    return hvd.allgather(_tensor(value), name=name).numpy()
+    return hvd.allgather(_tensor(value), name=name)
 
 
 def broadcast(value, root_rank, name=None):
-    return hvd.broadcast(_tensor(value), root_rank, name=name).numpy()
+    return hvd.broadcast(_tensor(value), root_rank, name=name)
 
 
 def reducescatter(value, name=None, op=Average):
-    return hvd.reducescatter(_tensor(value), name=name, op=op).numpy()
+    return hvd.reducescatter(_tensor(value), name=name, op=op)
 
 
 @torch.no_grad()

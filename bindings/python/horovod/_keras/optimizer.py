@@ -25,6 +25,24 @@ class Distributed:
         """This variable is of this rank only: its gradient is not reduced."""
         self._horovod.local.add(var)
 
+    @property
+    def _agg_helper(self) -> Any:
+        """What adds up the gradients of several passes; None without backward_passes_per_step."""
+        return self._horovod.helper if self._horovod and self._horovod.passes > 1 else None
+
+    def _ahead(self, grads: Any, variables: Any) -> list:
+        """The gradients reduced now; the next step takes what it is given as it is."""
+        grads = list(grads)
+        return self._horovod.reduce_ahead(grads, list(variables)) if grads else grads
+
+    def _pairs_ahead(self, pairs: Any) -> list:
+        """The same for pairs (gradient, variable)."""
+        pairs = list(pairs)
+        if self._horovod is None:
+            return pairs
+        variables = [v for _, v in pairs]
+        return list(zip(self._ahead([g for g, _ in pairs], variables), variables))
+
 
 def _is_keras_3(optimizer_class: type) -> bool:
     return hasattr(optimizer_class, 'stateless_apply')
@@ -47,8 +65,15 @@ def _subclass_3(base: type) -> type:
         def variables(self):
             return CallableList(super().variables)
 
+        def compute_gradients(self, loss, var_list, tape=None):
+            """Pairs (gradient, variable), reduced over the ranks: the next step takes them, or
+            what has been made of them, as they are. loss: a function, or a tensor and the tape."""
+            grads = self._horovod.local_gradients(loss, var_list, tape, self.scale_loss)
+            return self._pairs_ahead(zip(grads, var_list))
+
         def apply(self, grads, trainable_variables=None):
-            """Reduce the gradients over the ranks, then update the variables."""
+            """Reduce the gradients over the ranks unless compute_gradients() has done so, then
+            update the variables."""
             grads = list(grads)
             if self._horovod is None or not grads:
                 return super().apply(grads, trainable_variables)
@@ -70,8 +95,28 @@ def _subclass_3(base: type) -> type:
 def _subclass_2(base: type) -> type:
     class Optimizer(Distributed, base):
 
+        def compute_gradients(self, loss, var_list, tape=None):
+            """Pairs (gradient, variable), reduced over the ranks: the next step takes them, or
+            what has been made of them, as they are. loss: a function, or a tensor and the tape."""
+            if hasattr(base, 'compute_gradients'):
+                return self._pairs_ahead(super().compute_gradients(loss, var_list, tape))
+            return self._compute_gradients(loss, var_list, None, tape)
+
+        if hasattr(base, '_compute_gradients'):  # the legacy ones
+
+            def _compute_gradients(self, *args, **kwargs):
+                return self._pairs_ahead(super()._compute_gradients(*args, **kwargs))
+
+        if hasattr(base, 'get_gradients'):
+
+            def get_gradients(self, loss, params):
+                """Gradients reduced as those of compute_gradients()."""
+                grads = super().get_gradients(loss, params)
+                return grads if self._horovod is None else self._ahead(grads, params)
+
         def apply_gradients(self, grads_and_vars, *args, **kwargs):
-            """Reduce the gradients over the ranks, then update the variables."""
+            """Reduce the gradients over the ranks unless compute_gradients() has done so, then
+            update the variables."""
             pairs = list(grads_and_vars)
             if self._horovod is None or not pairs:
                 return super().apply_gradients(pairs, *args, **kwargs)
@@ -172,11 +217,12 @@ def _take_out_of_loss_scale(outer: Any) -> bool:
     return True
 
 
-def _watch_loss_scale(module: str, names: tuple, method: str) -> None:
-    """Let the LossScaleOptimizers of a module of Keras take over when they are first applied."""
+def _watch_loss_scale(module: str, names: tuple, methods: tuple) -> None:
+    """Let the LossScaleOptimizers of a module of Keras take over when they are first used."""
     for cls in (getattr(importlib.import_module(module), name, None) for name in names):
-        if cls is not None:
-            setattr(cls, method, _taking_over(getattr(cls, method), method))
+        for method in methods:
+            if hasattr(cls, method):
+                setattr(cls, method, _taking_over(getattr(cls, method), method))
 
 
 def _taking_over(original, method: str):
@@ -212,7 +258,8 @@ def adapt_keras() -> None:
     except (ImportError, AttributeError):
         _adapt_keras_2()
         return
-    _watch_loss_scale('keras.src.optimizers.loss_scale_optimizer', ('LossScaleOptimizer',), 'apply')
+    _watch_loss_scale('keras.src.optimizers.loss_scale_optimizer', ('LossScaleOptimizer',),
+                      ('apply',))
 
     @functools.wraps(supports_jit)
     def model_supports_jit(model):
@@ -230,7 +277,9 @@ def _adapt_keras_2() -> None:
     """It compiles nothing unless it is told to; only float16 needs care."""
     try:
         _watch_loss_scale('keras.src.mixed_precision.loss_scale_optimizer',
-                          ('LossScaleOptimizer', 'LossScaleOptimizerV3'), 'apply_gradients')
+                          ('LossScaleOptimizer', 'LossScaleOptimizerV3'),
+                          ('compute_gradients', '_compute_gradients', 'get_gradients',
+                           'apply_gradients'))
     except ImportError:
         pass
 
