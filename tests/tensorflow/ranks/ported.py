@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts written for Horovod 0.28 rely on, beyond training: run by two or more ranks."""
+import inspect
+
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -329,3 +332,19 @@ def check_averaged_integers_of_sparse_tensors_are_floats():
             np.testing.assert_allclose(
                 found.values, [[-75 * (rank + 1) / hvd.size()] for rank in range(hvd.size())])
         assert hvd.allreduce(mine, op=hvd.Sum).values.dtype == dtype
+
+
+def check_names_and_signatures():
+    assert [list(part) for part in hvd.split_list([1, 2, 3], 2)] == [[1, 2], [3]]
+    assert callable(hvd.gpu_available) and callable(hvd.check_extension)
+    names = list(inspect.signature(hvd_keras.PartialDistributedOptimizer).parameters)
+    assert names[7:12] == ['op', 'groups', 'process_set', 'local_layers', 'scale_local_gradients']
+    layer = keras.layers.Dense(1, use_bias=False)
+    layer.build((1, 1))
+    optimizer = hvd_keras.PartialDistributedOptimizer(
+        keras.optimizers.SGD(1.0), None, '', '', hvd.Compression.none, False, 1.0, hvd.Average,
+        None, hvd.global_process_set, layer, False)
+    weight = layer.trainable_weights[0]
+    weight.assign([[0.]])
+    optimizer.apply_gradients([(tf.constant([[hvd.rank() + 1.]]), weight)])
+    whole.close(weight, [[-hvd.rank() - 1.]], 'a weight of a local layer')

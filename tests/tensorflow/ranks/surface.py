@@ -74,7 +74,8 @@ allreduce(value, name=None, average=None, {SCALE}, op=None, compression=Compress
 KERAS = f"""
 DistributedOptimizer(optimizer, name=None, {DEVICES}, {COMMON}, {DIVIDED}, op=Average, {GROUPS})
 PartialDistributedOptimizer(optimizer, name=None, {DEVICES}, {COMMON}, {DIVIDED}, op=Average, \
-{PASSES}, {AVERAGED}, groups=None, {IN_SET}, local_layers=None, {LOCAL})
+groups=None, {IN_SET}, local_layers=None, {LOCAL})
+allreduce(value, name=None, average=True, {SCALE}, op=None, compression=Compression.none)
 """ + EITHER_KERAS
 
 CALLBACKS = """

@@ -86,10 +86,10 @@ def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None, devi
                                 device_sparse: str = '', compression=Compression.none,
                                 sparse_as_dense: bool = False,
                                 gradient_predivide_factor: float = 1.0, op: int = Average,
+                                groups=None, process_set: ProcessSet = global_process_set,
+                                local_layers=None, scale_local_gradients: bool = True,
                                 backward_passes_per_step: int = 1,
-                                average_aggregated_gradients: bool = False, groups=None,
-                                process_set: ProcessSet = global_process_set, local_layers=None,
-                                scale_local_gradients: bool = True) -> Any:
+                                average_aggregated_gradients: bool = False) -> Any:
     """As DistributedOptimizer; the trainable weights of local_layers are of each rank only."""
     found = DistributedOptimizer(
         optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
@@ -107,26 +107,28 @@ def broadcast_global_variables(root_rank: int):
     return _impl.broadcast_global_variables(keras.backend, root_rank)
 
 
-def allreduce(value: Any, name: Optional[str] = None, average: Optional[bool] = None,
+def allreduce(value: Any, name: Optional[str] = None, average: Optional[bool] = True,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
               op: Optional[int] = None, compression=Compression.none):
-    """Reduce a number, array or tensor over the ranks, and give a NumPy array."""
+    """Reduce a number, array or tensor over the ranks: a tensor, or in a graph of TensorFlow 1 its
+    value. `op` goes before `average`."""
+    average = None if average or op is not None else average
     return _impl.allreduce(keras.backend, value, name, average, prescale_factor, postscale_factor,
                            op, compression)
 
 
 def allgather(value: Any, name: Optional[str] = None):
-    """Concatenate along the first dimension, in the order of ranks; a NumPy array."""
+    """Concatenate along the first dimension, in the order of ranks; as allreduce()."""
     return _impl.allgather(keras.backend, value, name)
 
 
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None):
-    """root_rank's value on every rank, as a NumPy array."""
+    """root_rank's value on every rank; as allreduce()."""
     return _impl.broadcast(keras.backend, value, root_rank, name)
 
 
 def reducescatter(value: Any, name: Optional[str] = None, op: int = Average):
-    """Reduce over the ranks, and keep this rank's rows; a NumPy array."""
+    """Reduce over the ranks, and keep this rank's rows; as allreduce()."""
     return _impl.reducescatter(keras.backend, value, name, op)
 
 

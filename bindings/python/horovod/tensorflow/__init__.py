@@ -17,7 +17,7 @@ import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,
                                          remove_process_set)
-from horovod.common.util import check_extension
+from horovod.common.util import check_extension, gpu_available, split_list
 from horovod.tensorflow.collectives import (allreduce, grouped_allreduce, grouped_reducescatter,
                                             reducescatter)
 from horovod.tensorflow.compression import Compression
@@ -28,12 +28,14 @@ from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregati
 from horovod.tensorflow.gradient_tape import (DistributedGradientTape,
                                               PartialDistributedGradientTape)
 from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook, broadcast_global_variables
-from horovod.tensorflow.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgather,
-                                        alltoall, broadcast, broadcast_, ccl_built,
-                                        check_num_rank_power_of_2, cross_rank, cross_size,
-                                        cuda_built, ddl_built, diagnose, gloo_built, gloo_enabled,
-                                        grouped_allgather, handle_average_backwards_compatibility,
-                                        init, is_homogeneous, is_initialized, join, local_rank,
+from horovod.tensorflow.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, _allreduce,
+                                        _grouped_allreduce, _grouped_reducescatter,
+                                        _reducescatter, allgather, alltoall, broadcast,
+                                        broadcast_, ccl_built, check_num_rank_power_of_2,
+                                        cross_rank, cross_size, cuda_built, ddl_built, diagnose,
+                                        gloo_built, gloo_enabled, grouped_allgather,
+                                        handle_average_backwards_compatibility, init,
+                                        is_homogeneous, is_initialized, join, local_rank,
                                         local_rank_op, local_size, local_size_op, mpi_built,
                                         mpi_enabled, mpi_threads_supported, nccl_built,
                                         process_set_included_op, rank, rank_op, rocm_built,

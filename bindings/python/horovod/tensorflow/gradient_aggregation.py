@@ -82,6 +82,9 @@ class Aggregation:
 class LocalGradientAggregationHelper(Aggregation):
     """For optimizers in a graph of TensorFlow 1."""
 
+    _OPTIMIZER_TYPE_KERAS = 'optimizer_type_keras'
+    _OPTIMIZER_TYPE_LEGACY = 'optimizer_type_legacy'
+
     def __init__(self, backward_passes_per_step: int, allreduce_func: Callable,
                  sparse_as_dense: bool, average_aggregated_gradients: bool, rank: int,
                  optimizer_type: Any, process_set: ProcessSet = global_process_set,

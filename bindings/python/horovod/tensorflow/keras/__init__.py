@@ -75,23 +75,24 @@ def broadcast_global_variables(root_rank: int):
 def allreduce(value: Any, name: Optional[str] = None, average: Optional[bool] = None,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
               op: Optional[int] = None, compression=Compression.none):
-    """Reduce a number, array or tensor over the ranks, and give a NumPy array."""
+    """Reduce a number, array or tensor over the ranks: a tensor, or in a graph of TensorFlow 1 its
+    value."""
     return _impl.allreduce(keras.backend, value, name, average, prescale_factor, postscale_factor,
                            op, compression)
 
 
 def allgather(value: Any, name: Optional[str] = None):
-    """Concatenate along the first dimension, in the order of ranks; a NumPy array."""
+    """Concatenate along the first dimension, in the order of ranks; as allreduce()."""
     return _impl.allgather(keras.backend, value, name)
 
 
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None):
-    """root_rank's value on every rank, as a NumPy array."""
+    """root_rank's value on every rank; as allreduce()."""
     return _impl.broadcast(keras.backend, value, root_rank, name)
 
 
 def reducescatter(value: Any, name: Optional[str] = None, op: int = Average):
-    """Reduce over the ranks, and keep this rank's rows; a NumPy array."""
+    """Reduce over the ranks, and keep this rank's rows; as allreduce()."""
     return _impl.reducescatter(keras.backend, value, name, op)
 
 
