@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts written for Horovod 0.28 rely on, beyond training: run by two or more ranks."""
+import dataclasses
 import inspect
+import os
+import shutil
+import tempfile
+import threading
 
 import keras
 import numpy as np
@@ -10,6 +15,7 @@ import horovod.keras as hvd_keras
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_tfk
 import whole
+from horovod.tensorflow.data import compute_service, compute_worker
 
 tf1 = tf.compat.v1
 K = tf.keras
@@ -348,3 +354,49 @@ def check_names_and_signatures():
     weight.assign([[0.]])
     optimizer.apply_gradients([(tf.constant([[hvd.rank() + 1.]]), weight)])
     whole.close(weight, [[-hvd.rank() - 1.]], 'a weight of a local layer')
+
+
+def check_data_comes_from_a_service():
+    """Its workers run in the same processes here; the reader finds them by the file."""
+    for dispatchers in {1, hvd.size()}:
+        folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)
+        path = os.path.join(folder, 'service.json')
+        worker = threading.Thread(target=compute_worker.main,
+                                  args=(dispatchers, 'compute', path, 60), daemon=True)
+        worker.start()
+        config = compute_service.TfDataServiceConfig.read(path, wait_for_file_creation=True)
+        assert config == config.from_dict(config.to_dict())
+        found = tf.data.Dataset.range(64).batch(8).send_to_data_service(
+            config, hvd.rank(), hvd.size())
+        assert sorted(x for batch in found.as_numpy_iterator() for x in batch) == list(range(64))
+        if hvd.rank() == 0:
+            refuse_strangers(config)
+        # The end comes when the slowest reader is done.
+        with tf.device('/cpu:0'):
+            hvd.allreduce(tf.constant(0.), name=f'read.{dispatchers}')
+        if hvd.rank() == 0:
+            config.compute_client().shutdown()
+        worker.join(60)
+        assert not worker.is_alive()
+        if hvd.rank() == 0:
+            assert os.stat(path).st_mode & 0o077 == 0
+            shutil.rmtree(folder)
+
+
+def refuse_strangers(config):
+    forged = dataclasses.replace(config, key=b'guessed').compute_client()
+    for call in (forged.shutdown, lambda: forged.wait_for_dispatcher_registration(0, 1)):
+        try:
+            call()
+        except ConnectionError:
+            continue
+        raise AssertionError('a stranger was heard')
+    client = config.compute_client()
+    for error, call in (
+            (ValueError, lambda: client.register_dispatcher(0, 'grpc://elsewhere:1')),
+            (IndexError, lambda: client.register_dispatcher(config.dispatchers, 'grpc://x:1'))):
+        try:
+            call()
+        except error:
+            continue
+        raise AssertionError(f'no {error.__name__}')
