@@ -140,6 +140,30 @@ def check_momentum_is_corrected():
         np.testing.assert_allclose(after, before / 2, rtol=1e-5)
 
 
+def check_compute_gradients_on_pytorch():
+    """With TensorFlow: ported.py."""
+    if not TORCH:
+        return
+    total = hvd.size() * (hvd.size() + 1) / 2
+    for passes in (1, 2):
+        value = keras.Variable(0.)
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum,
+                                             backward_passes_per_step=passes)
+        optimizer.build([value])
+        for turn in range(1, 2 * passes + 1):
+            loss = value.value * (hvd.rank() + 1.)
+            (gradient, _), = optimizer.compute_gradients(
+                loss if turn % 2 else lambda: value.value * (hvd.rank() + 1.), [value])
+            reduced = turn % passes == 0
+            assert float(gradient) == (passes * total if reduced else hvd.rank() + 1)
+            optimizer.apply_gradients([(gradient.clamp(-1, 1), value)])
+            assert float(_numpy(value)) == -(turn // passes)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+    optimizer.apply_gradients([(gradient * 0 + hvd.rank() + 1, value)])
+    assert float(_numpy(value)) == -2 - total
+    assert type(hvd.allreduce(1.)).__module__ == 'torch'
+
+
 def _numpy(variable):
     value = getattr(variable, 'value', variable)
     return value.detach().numpy() if TORCH else variable.numpy()
