@@ -49,6 +49,18 @@ def check_ranks_outside_the_set_keep_their_gradients():
         assert float(value) == -want * passes, float(value)
 
 
+def check_unknown_and_foreign_sets():
+    unknown = hvd.ProcessSet([0])
+    unknown.process_set_id = 99
+    foreign = SETS[1] if hvd.rank() == 0 else SETS[0]
+    for process_set, error in ((unknown, ValueError), (foreign, tf.errors.InvalidArgumentError)):
+        try:
+            hvd.allreduce(tf.ones(4), process_set=process_set)
+        except error:
+            continue
+        raise AssertionError(f'{process_set} was taken')
+
+
 def check_fit_and_broadcasts_stay_within_the_set():
     K.utils.set_random_seed(hvd.rank())
     net = K.Sequential([K.layers.Input((8,)), K.layers.Dense(2)])
@@ -69,6 +81,7 @@ if __name__ == '__main__':
     hvd.init(process_sets=SETS)
     check_tape_reduces_within_the_set()
     check_ranks_outside_the_set_keep_their_gradients()
+    check_unknown_and_foreign_sets()
     check_fit_and_broadcasts_stay_within_the_set()
     if hvd.rank() == 0:
         print('all good on', hvd.size(), 'ranks', flush=True)

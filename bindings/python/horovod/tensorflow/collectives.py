@@ -66,6 +66,8 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = '
     Adasum. The input is multiplied by prescale_factor before and postscale_factor after it.
     """
     op = handle_average_backwards_compatibility(op, average)
+    if process_set is not global_process_set:
+        process_set.size()  # ValueError where there is no such set, as in Horovod
     if isinstance(tensor, tf.IndexedSlices):
         with _device(device_sparse):
             return _sparse_allreduce(tensor, name, op, prescale_factor, postscale_factor,
