@@ -340,6 +340,17 @@ def check_averaged_integers_of_sparse_tensors_are_floats():
         assert hvd.allreduce(mine, op=hvd.Sum).values.dtype == dtype
 
 
+def check_averages_of_integers_truncate():
+    mine = np.array([-75, 75, -1, 1, -7, 7]) if hvd.rank() == 0 else np.zeros(6, int)
+    want = np.trunc(np.array([-75, 75, -1, 1, -7, 7]) / hvd.size()).astype(int).tolist()
+    for dtype in (tf.int8, tf.int16, tf.int32, tf.int64):
+        tensor = tf.constant(mine, dtype)
+        for found in (hvd.allreduce(tensor), hvd.grouped_allreduce([tensor, tensor])[1],
+                      tf.function(hvd.allreduce)(tensor), hvd_keras.allreduce(tensor),
+                      hvd.allgather(hvd.reducescatter(tensor))):
+            assert found.dtype == dtype and found.numpy().tolist() == want, (dtype, found, want)
+
+
 def check_names_and_signatures():
     assert [list(part) for part in hvd.split_list([1, 2, 3], 2)] == [[1, 2], [3]]
     assert callable(hvd.gpu_available) and callable(hvd.check_extension)
