@@ -124,8 +124,8 @@ static int not_found(const struct rg_msg_setup *setup, bool openmpi, struct rg_b
 
 static bool stays_here(const struct rg_msg_setup *setup, const char *entry, size_t length)
 {
-    static const char names[] = "REIGEN_AGENT_SOCKET REIGEN_JOB_DIR REIGEN_RSH REIGEN_HOSTFILE "
-                                "PATH HOSTNAME";
+    static const char names[] = "REIGEN_AGENT_SOCKET REIGEN_AGENT_TOKEN REIGEN_JOB_DIR REIGEN_RSH "
+                                "REIGEN_HOSTFILE PATH HOSTNAME";
     rg_autofree char *name = strndup(entry, length);
 
     return !name || rg_str_has_word(names, name) || rg_env_get(&setup->secret_env, name);

@@ -13,12 +13,14 @@
 #include "agent/remote.h"
 #include "base/fd.h"
 #include "base/spawn.h"
+#include "base/time.h"
 
 #define HEADER_NBYTES 6
 #define READ_NBYTES (64u << 10)
 #define READS_PER_TURN 4 /* then others get their turn */
 #define LAST_READS 256
 #define BACKLOG 512
+#define FULL_MS 50 /* until we look again whether somebody has been silent for long enough */
 
 struct rg_rankconn {
     struct rg_rankserver *server;
@@ -26,6 +28,7 @@ struct rg_rankconn {
     struct rg_task *task; /* NULL until a good HELLO */
     struct rg_remote_client *client;
     bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
+    uint64_t since_ns;
     int fd;
     struct rg_io io;
     struct rg_timer timer; /* for the HELLO */
@@ -39,6 +42,7 @@ struct rg_rankserver {
     struct rg_io io;
     struct rg_acceptor acceptor;
     struct rg_timer pause; /* until it makes sense to accept again */
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
     char name[64];
     struct rg_rankconn *conns;
     size_t npending;
@@ -228,6 +232,11 @@ static void on_remote(struct rg_rankconn *conn, const struct rg_rankmsg_remote *
         refuse(conn, "another version of the protocol");
         return;
     }
+    if (msg->token.nbytes != RG_RANK_TOKEN_NBYTES ||
+        sodium_memcmp(msg->token.data, conn->server->token, RG_RANK_TOKEN_NBYTES) != 0) {
+        refuse(conn, "wrong token");
+        return;
+    }
     rg_timer_stop(&conn->timer);
     conn->server->npending--;
     conn->is_client = true;
@@ -376,32 +385,55 @@ static void accept_again(void *arg)
     rg_io_start(&server->io, server->agent->loop, server->fd, RG_IO_READ, accept_ready, server);
 }
 
+static void accept_later(struct rg_rankserver *server, unsigned pause_ms)
+{
+    rg_io_stop(&server->io);
+    rg_timer_start(&server->pause, server->agent->loop, pause_ms, 0, accept_again, server);
+}
+
+/* Whoever connects and says nothing must not keep ranks out. A rank says HELLO at once. */
+static bool make_room(struct rg_rankserver *server)
+{
+    struct rg_rankconn *oldest = NULL;
+
+    if (server->npending < RG_RANKSERVER_PENDING_MAX)
+        return true;
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (!conn->task && !conn->is_client)
+            oldest = conn;
+    }
+    if (rg_now_ns() - oldest->since_ns < RG_RANKSERVER_PATIENCE_MS * RG_NS_PER_MS)
+        return false;
+    hello_late(oldest);
+    return true;
+}
+
 static void accept_ready(void *arg, int events)
 {
     struct rg_rankserver *server = arg;
     bool tell;
-    int fd = rg_accept(&server->acceptor, server->fd, &tell);
 
     (void) events;
+    if (!make_room(server)) {
+        accept_later(server, FULL_MS);
+        return;
+    }
+    int fd = rg_accept(&server->acceptor, server->fd, &tell);
     if (tell)
         rg_agent_note(server->agent, "no free descriptor for a rank's runtime that connects: it "
                                      "waits until there is one (ulimit -n)");
-    if (fd == -EMFILE) {
-        rg_io_stop(&server->io);
-        rg_timer_start(&server->pause, server->agent->loop, RG_ACCEPT_PAUSE_MS, 0, accept_again,
-                       server);
-    }
+    if (fd == -EMFILE)
+        accept_later(server, RG_ACCEPT_PAUSE_MS);
     if (fd < 0)
         return;
-    struct rg_rankconn *conn = NULL;
-    if (is_our_user(fd) && server->npending < RG_RANKSERVER_PENDING_MAX)
-        conn = calloc(1, sizeof(*conn));
+    struct rg_rankconn *conn = is_our_user(fd) ? calloc(1, sizeof(*conn)) : NULL;
     if (!conn) {
         close(fd);
         return;
     }
     conn->server = server;
     conn->fd = fd;
+    conn->since_ns = rg_now_ns();
     conn->next = server->conns;
     if (conn->next)
         conn->next->prev = conn;
@@ -442,6 +474,8 @@ int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_serv
     rg_key_derive(agent->boot.key, "data", server->data_key);
     server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int r = server->fd < 0 ? -errno : bind_random(server);
+    if (r == 0 && getrandom(server->token, sizeof(server->token), 0) != sizeof(server->token))
+        r = -EIO;
     if (r < 0) {
         rg_rankserver_destroy(server);
         return r;
@@ -468,12 +502,18 @@ void rg_rankserver_destroy(struct rg_rankserver *server)
     if (server->fd >= 0)
         close(server->fd);
     explicit_bzero(server->data_key, sizeof(server->data_key));
+    explicit_bzero(server->token, sizeof(server->token));
     free(server);
 }
 
 const char *rg_rankserver_name(const struct rg_rankserver *server)
 {
     return server->name;
+}
+
+const uint8_t *rg_rankserver_token(const struct rg_rankserver *server)
+{
+    return server->token;
 }
 
 /* --- deaths and relays ------------------------------------------------------------------------ */

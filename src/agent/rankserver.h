@@ -3,10 +3,14 @@
  * Where the runtimes of this host's ranks come to: a unix socket in the abstract name space, with a
  * random name that only the ranks are told, whose peers must have our uid and a rank's token
  * (wire/rankmsg.h). It relays fences and notes to the launcher, and tells of deaths. Clients of
- * remote commands (remote.h) come to it too; they need no token.
+ * remote commands (remote.h) come to it too, with the token that all processes of the job here are
+ * given: the name is no secret, since /proc/net/unix shows it to every process of this network name
+ * space, those in containers of the same uid included.
  *
  * A stranger is refused: another uid at once, a wrong token or garbage at the first frame, silence
- * after RG_RANKSERVER_HELLO_MS; at most RG_RANKSERVER_PENDING_MAX of them wait at a time.
+ * after RG_RANKSERVER_HELLO_MS. At most RG_RANKSERVER_PENDING_MAX of them wait at a time; then the
+ * one that has been silent for longest goes after RG_RANKSERVER_PATIENCE_MS, while others wait in
+ * the kernel's queue.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -17,6 +21,7 @@
 
 #define RG_RANKSERVER_HELLO_MS 10000
 #define RG_RANKSERVER_PENDING_MAX 64
+#define RG_RANKSERVER_PATIENCE_MS 300
 
 struct rg_field;
 
@@ -34,6 +39,8 @@ void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_fi
 
 /* What REIGEN_AGENT_SOCKET is: "@reigen-...". Borrowed. */
 const char *rg_rankserver_name(const struct rg_rankserver *server);
+/* What REIGEN_AGENT_TOKEN is the text of. Borrowed, RG_RANK_TOKEN_NBYTES. */
+const uint8_t *rg_rankserver_token(const struct rg_rankserver *server);
 
 /* The link to the launcher is no longer congested: listen to the ranks again. */
 void rg_rankserver_resume(struct rg_rankserver *server);

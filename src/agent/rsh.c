@@ -91,12 +91,16 @@ static int connect_agent(struct rsh *rsh)
 {
     const char *name = getenv("REIGEN_AGENT_SOCKET");
     const char *command = *rsh->args->command ? rsh->args->command : "exec /bin/sh";
-    struct rg_rankmsg_remote msg = { RG_PROTOCOL_VERSION, (char *) rsh->args->host,
-                                     (char *) command };
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
+    struct rg_rankmsg_remote msg = { RG_PROTOCOL_VERSION, { token, sizeof(token) },
+                                     (char *) rsh->args->host, (char *) command };
 
     if (!name || !*name)
         return fail(rsh, "reigen rsh runs commands on the hosts of a job of reigen's, from within "
                          "it; REIGEN_AGENT_SOCKET is not set here");
+    if (rg_rank_token_parse(getenv("REIGEN_AGENT_TOKEN"), token) < 0)
+        return fail(rsh, "REIGEN_AGENT_TOKEN, by which the agent of this host knows the processes "
+                         "of the job, is not in the environment as the agent made it");
     if (strlen(command) > RG_MSG_COMMAND_MAX)
         return fail(rsh, "the command has more than %u bytes", RG_MSG_COMMAND_MAX);
     int r = dial(rsh, name);

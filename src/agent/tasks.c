@@ -102,6 +102,16 @@ static int network_env(const struct rg_agent *agent, unsigned users, struct rg_s
     return r;
 }
 
+static int set_token(struct rg_strv *env, const char *name, const uint8_t *token)
+{
+    char text[RG_RANK_TOKEN_TEXT];
+
+    rg_rank_token_format(token, text);
+    int r = rg_env_set(env, name, text);
+    explicit_bzero(text, sizeof(text));
+    return r;
+}
+
 /* A daemon has been told by its mpirun which networks to use, if any. The job's command matters
  * only where there are lists of networks. */
 static unsigned users_matters(const struct rg_agent *agent, const char *remote,
@@ -134,6 +144,8 @@ int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct
     if (r == 0)
         r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(agent->server));
     if (r == 0)
+        r = set_token(env, "REIGEN_AGENT_TOKEN", rg_rankserver_token(agent->server));
+    if (r == 0)
         r = rg_jobdir_env(&agent->jobdir, env);
     return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, users, env) : r;
 }
@@ -155,19 +167,15 @@ static int set_threads(const struct rg_task *task, struct rg_strv *env)
 
 static int rank_env(const struct rg_task *task, const struct rg_strv *common, struct rg_strv *env)
 {
-    char token[2 * RG_RANK_TOKEN_NBYTES + 1];
     int r = common->count ? rg_strv_add_all(env, common->v) : 0;
 
-    for (size_t i = 0; i < RG_RANK_TOKEN_NBYTES; i++)
-        snprintf(token + 2 * i, 3, "%02x", task->token[i]);
     if (r == 0)
         r = set_entries(env, &task->spec.env);
     if (r == 0)
         r = set_threads(task, env);
     /* Whoever shows the token is that rank; an engine would hand it to all of its own. */
     if (r == 0 && !rg_engine_used(&task->agent->setup))
-        r = rg_env_set(env, "REIGEN_RANK_TOKEN", token);
-    explicit_bzero(token, sizeof(token));
+        r = set_token(env, "REIGEN_RANK_TOKEN", task->token);
     return r;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/rankmsg.h"
 
+#include <sodium.h>
+#include <string.h>
+
 #define FIELD(type, kind, member) { #member, RG_FIELD_##kind, offsetof(struct type, member) }
 #define END { NULL, RG_FIELD_END, 0 }
 
@@ -53,6 +56,7 @@ const struct rg_field rg_rankmsg_note_fields[] = {
 
 const struct rg_field rg_rankmsg_remote_fields[] = {
     FIELD(rg_rankmsg_remote, U32, version),
+    FIELD(rg_rankmsg_remote, SPAN, token),
     FIELD(rg_rankmsg_remote, STR, host),
     FIELD(rg_rankmsg_remote, STR, command),
     END,
@@ -75,3 +79,22 @@ const struct rg_field rg_rankmsg_exit_fields[] = {
     FIELD(rg_rankmsg_exit, STR, text),
     END,
 };
+
+void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text)
+{
+    sodium_bin2hex(ret_text, RG_RANK_TOKEN_TEXT, token, RG_RANK_TOKEN_NBYTES);
+}
+
+int rg_rank_token_parse(const char *text, uint8_t ret_token[RG_RANK_TOKEN_NBYTES])
+{
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
+    size_t length = text ? strlen(text) : 0, nbytes = 0;
+    bool good = length == 2 * sizeof(token) &&
+                sodium_hex2bin(token, sizeof(token), text, length, NULL, &nbytes, NULL) == 0 &&
+                nbytes == sizeof(token);
+
+    if (good)
+        memcpy(ret_token, token, sizeof(token));
+    sodium_memzero(token, sizeof(token));
+    return good ? 0 : -EINVAL;
+}

@@ -31,7 +31,8 @@
 
 #define RG_RANKMSG_PAYLOAD_MAX (4u << 20)
 #define RG_RANKMSG_BLOB_MAX (64u << 10) /* of one rank in a fence */
-#define RG_RANK_TOKEN_NBYTES 16         /* REIGEN_RANK_TOKEN is its hexadecimal text */
+#define RG_RANK_TOKEN_NBYTES 16         /* of either token; the variables hold hexadecimal text */
+#define RG_RANK_TOKEN_TEXT (2 * RG_RANK_TOKEN_NBYTES + 1)
 
 enum rg_rankmsg_type {
     RG_RANKMSG_HELLO = 1,       /* rank -> agent */
@@ -92,6 +93,7 @@ struct rg_rankmsg_note {
 
 struct rg_rankmsg_remote {
     uint32_t version;      /* RG_PROTOCOL_VERSION */
+    struct rg_span token;  /* RG_RANK_TOKEN_NBYTES, of REIGEN_AGENT_TOKEN */
     char *host;            /* as the user wrote it, without user@ */
     char *command;         /* at most RG_MSG_COMMAND_MAX bytes */
 };
@@ -122,5 +124,10 @@ extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];
 extern const struct rg_field rg_rankmsg_credit_fields[];
 extern const struct rg_field rg_rankmsg_exit_fields[];
+
+/* A token as the variable's text and back. ret_text: RG_RANK_TOKEN_TEXT bytes. parse: 0, or -EINVAL
+ * when text (or NULL) is no such text; ret_token is untouched then. */
+void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text);
+int rg_rank_token_parse(const char *text, uint8_t ret_token[RG_RANK_TOKEN_NBYTES]);
 
 #endif

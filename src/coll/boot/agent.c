@@ -44,21 +44,7 @@ static int detect(const struct rg_config *config, struct rg_error *err)
 
 static int read_token(uint8_t token[RG_RANK_TOKEN_NBYTES], struct rg_error *err)
 {
-    const char *text = rg_var("REIGEN_RANK_TOKEN");
-    size_t length = text ? strlen(text) : 0;
-
-    for (size_t i = 0; i < length && length == 2 * RG_RANK_TOKEN_NBYTES; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = strchr(digits, text[i] | 0x20);
-
-        if (!digit || !*digit)
-            length = 0;
-        else if (i % 2 == 0)
-            token[i / 2] = (uint8_t) ((digit - digits) << 4);
-        else
-            token[i / 2] |= (uint8_t) (digit - digits);
-    }
-    if (length != 2 * RG_RANK_TOKEN_NBYTES)
+    if (rg_rank_token_parse(rg_var("REIGEN_RANK_TOKEN"), token) < 0)
         return rg_error_set(err, EINVAL, "REIGEN_RANK_TOKEN is not %d hexadecimal digits: the "
                             "environment was changed after the agent made it",
                             2 * RG_RANK_TOKEN_NBYTES);

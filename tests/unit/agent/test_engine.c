@@ -130,6 +130,7 @@ static void an_engine_is_known_by_what_it_says_and_gets_the_ranks(void **state)
     put_program(dir, "mpirun.openmpi", "echo 'mpirun.openmpi (OpenRTE) 4.1.4'");
     assert_int_equal(rg_env_set(&env, "PATH", dir), 0);
     assert_int_equal(rg_env_set(&env, "REIGEN_JOB_DIR", "/run/j"), 0);
+    assert_int_equal(rg_env_set(&env, "REIGEN_AGENT_TOKEN", "0123"), 0);
     assert_int_equal(rg_env_set(&env, "PLAIN", "p"), 0);
     assert_int_equal(rg_env_set(&env, "SECRET", "s"), 0);
     assert_int_equal(rg_strv_add(&setup.engine_options, "-v"), 0);

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that belong to no job and come to the sockets of one: of the same user and in the same
+network name space, as a container with the host's network has them, but with files and processes of
+their own and without capabilities. docs/security.md has the whole list."""
+import os
+import subprocess
+import sys
+
+import built
+import pytest
+from ranks import SLOWER
+
+ROOT = os.geteuid() == 0
+APART = ['unshare', *([] if ROOT else ['--user', '--map-current-user']), '--mount', '--pid',
+         '--ipc', '--uts', '--fork', '--kill-child', '--mount-proc', 'setpriv', '--no-new-privs',
+         *(['--inh-caps=-all', '--bounding-set=-all'] if ROOT else [])]
+
+COMMON = r'''
+import hashlib, os, socket, struct, sys
+text = lambda s: struct.pack('<I', len(s)) + s
+def frame(kind, payload=b''):
+    return struct.pack('<IH', len(payload), kind) + payload
+def dial(name):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect('\0' + name[1:])
+    return s
+def answer(name, data):
+    s = dial(name)
+    try:
+        s.sendall(data)
+        return s.recv(65536)
+    except ConnectionError:
+        return b''
+name = sys.argv[1]
+assert any(line.endswith(name + '\n') for line in open('/proc/net/unix')), 'not to be seen'
+assert 'REIGEN_AGENT_TOKEN' not in os.environ
+assert not os.path.exists(f'/proc/{sys.argv[2]}'), 'in the pid name space of the job'
+'''
+
+# Each kind of frame, and REMOTE in its forms, with whatever a stranger can make up.
+AGENT_ATTACK = COMMON + r'''
+command = text(b'localhost') + text(f'touch {sys.argv[3]}'.encode())
+remotes = [struct.pack('<I', 1) + command]
+remotes += [struct.pack('<I', 1) + text(token) + command
+            for token in (b'', bytes(15), bytes(16), bytes(17), os.urandom(16))]
+hello = struct.pack('<III', 1, 0, os.getpid())
+cases = [frame(9, r) for r in remotes] + [frame(1, hello + text(bytes(16)))]
+cases += [frame(kind, body) for kind in range(16) for body in (b'', bytes(16), text(bytes(16)))]
+for number, case in enumerate(cases):
+    got = answer(name, case)
+    assert got == b'', (number, got)
+print('refused', len(cases))
+'''
+
+def apart(start, code, *arguments):
+    """A process in other name spaces that runs this program; the test is skipped where the kernel
+    lets us make none."""
+    if subprocess.run([*APART, 'true'], capture_output=True).returncode != 0:
+        pytest.skip('no name spaces of our own here')
+    return start(*APART, sys.executable, '-c', code, *arguments, env=built.environment())
+
+
+@pytest.mark.sanitize
+def test_a_container_with_the_hosts_network_gets_nothing_from_the_agent(start, programs, tmp_path):
+    job = start(programs.reigen, 'run', '-H', 'localhost:1', '--no-tag-output', '--', 'sh', '-c',
+                f'echo $REIGEN_AGENT_SOCKET; while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; '
+                '$REIGEN_RSH localhost echo ours')
+    name = job.stdout.readline().strip()
+    assert name.startswith('@reigen-')
+    stranger = apart(start, AGENT_ATTACK, name, job.pid, tmp_path / 'touched')
+    out, err = stranger.communicate(timeout=60 * SLOWER)
+    assert stranger.returncode == 0 and out.startswith('refused'), err
+    (tmp_path / 'go').touch()
+    out, err = job.communicate(timeout=60 * SLOWER)
+    assert job.returncode == 0 and out == 'ours\n', err
+    assert "refused a stranger on the ranks' socket" in err
+    assert not (tmp_path / 'touched').exists()
+
+
+# 600 connections that say nothing, then a rank.
+CROWD = r'''
+import os, resource, socket, struct
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+def dial():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect('\0' + os.environ['REIGEN_AGENT_SOCKET'][1:]) # waits where its queue is full
+    s.settimeout(60)
+    return s
+crowd = [dial() for _ in range(600)]
+rank = dial()
+token = bytes.fromhex(os.environ['REIGEN_RANK_TOKEN'])
+payload = struct.pack('<IIII', 1, 0, os.getpid(), 16) + token
+rank.sendall(struct.pack('<IH', len(payload), 1) + payload)
+assert struct.unpack('<IH', rank.recv(6))[1] == 2
+rank.sendall(struct.pack('<IH', 0, 8))
+print('welcome')
+'''
+
+
+def test_a_crowd_that_says_nothing_keeps_no_rank_out(reigen):
+    done = reigen('run', '-np', 1, '--no-tag-output', '--', sys.executable, '-c', CROWD)
+    assert (done.returncode, done.stdout) == (0, 'welcome\n'), done.stderr
