@@ -2,13 +2,15 @@
 """Processes that belong to no job and come to the sockets of one: of the same user and in the same
 network name space, as a container with the host's network has them, but with files and processes of
 their own and without capabilities. docs/security.md has the whole list."""
+import hashlib
 import os
 import subprocess
 import sys
 
 import built
+import processes
 import pytest
-from ranks import SLOWER
+from ranks import Rank, SLOWER, free_port, program, rank_environment, state
 
 ROOT = os.geteuid() == 0
 APART = ['unshare', *([] if ROOT else ['--user', '--map-current-user']), '--mount', '--pid',
@@ -53,12 +55,39 @@ for number, case in enumerate(cases):
 print('refused', len(cases))
 '''
 
+JOIN = COMMON + r'''
+facts = bytes.fromhex(sys.argv[3])
+hello = struct.pack('<III', 1, 1, os.getpid()) + text(facts)
+for data in (frame(1, hello), frame(3, struct.pack('<II', 1, 1000) + text(b'x')), frame(8)):
+    got = answer(name, data)
+    assert got == b'', got
+print('refused')
+'''
+
+POSE = r'''
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind('\0' + sys.argv[1][1:])
+s.listen(64)
+print('ready', flush=True)
+while True:
+    visitor = s.accept()[0]
+    print('visitor', len(visitor.recv(65536)), flush=True)
+'''
+
+
 def apart(start, code, *arguments):
     """A process in other name spaces that runs this program; the test is skipped where the kernel
     lets us make none."""
     if subprocess.run([*APART, 'true'], capture_output=True).returncode != 0:
         pytest.skip('no name spaces of our own here')
     return start(*APART, sys.executable, '-c', code, *arguments, env=built.environment())
+
+
+def facts(size, port):
+    words = [size, '127.0.0.1', port, '', '', '']
+    return hashlib.blake2b(b''.join(b'%s\0' % str(w).encode() for w in words),
+                           digest_size=32).hexdigest()
 
 
 @pytest.mark.sanitize
@@ -101,3 +130,61 @@ print('welcome')
 def test_a_crowd_that_says_nothing_keeps_no_rank_out(reigen):
     done = reigen('run', '-np', 1, '--no-tag-output', '--', sys.executable, '-c', CROWD)
     assert (done.returncode, done.stdout) == (0, 'welcome\n'), done.stderr
+
+
+@pytest.mark.sanitize
+def test_a_container_cannot_join_ranks_that_meet_by_rank(start):
+    port = free_port()
+    ranks = [Rank(program('again'), rank_environment(0, 2, port))]
+    name = f'@reigen-{os.geteuid()}-{port + 1}'
+    try:
+        processes.wait_for(lambda: any(line.endswith(name + '\n')
+                                       for line in open('/proc/net/unix')), name)
+        stranger = apart(start, JOIN, name, ranks[0].child.pid, facts(2, port))
+        out, err = stranger.communicate(timeout=60 * SLOWER)
+        assert stranger.returncode == 0 and out == 'refused\n', err
+        ranks.append(Rank(program('again'), rank_environment(1, 2, port)))
+        for rank in ranks:
+            assert rank.wait(30 * SLOWER) == 0, state(ranks)
+        assert 'in another container' in ranks[0].err, state(ranks)
+    finally:
+        for rank in ranks:
+            rank.close()
+
+
+@pytest.mark.sanitize
+def test_a_container_cannot_pose_as_rank_0(start):
+    port = free_port()
+    name = f'@reigen-{os.geteuid()}-{port + 1}'
+    stranger = apart(start, POSE, name)
+    assert stranger.stdout.readline() == 'ready\n', stranger.communicate()
+    ranks = [Rank(program('again'), rank_environment(r, 2, port)) for r in range(2)]
+    try:
+        for rank in ranks:
+            assert rank.wait(30 * SLOWER) == 0, state(ranks)
+        assert f'{name}, where the ranks meet, is held by' in ranks[1].err, state(ranks)
+    finally:
+        for rank in ranks:
+            rank.close()
+    stranger.kill()
+    heard = stranger.communicate()[0].split('\n')
+    assert set(heard) <= {'visitor 0', ''}, heard
+
+
+@pytest.mark.skipif(not ROOT, reason='only root can become another user')
+def test_names_held_by_another_user_are_called_so(start):
+    port = free_port()
+    code = f'import socket\nname = "\\0reigen-{os.geteuid()}-%d"\nheld = []\n' \
+           f'for i in range(16):\n    s = socket.socket(socket.AF_UNIX)\n' \
+           f'    s.bind(name % ({port} + 1 + i))\n    s.listen(8)\n    held.append(s)\n' \
+           'print("ready", flush=True)\ninput()'
+    holder = start('setpriv', '--reuid=65534', '--clear-groups', sys.executable, '-c', code,
+                   stdin=subprocess.PIPE)
+    assert holder.stdout.readline() == 'ready\n', holder.communicate()
+    rank = Rank(program('again'), rank_environment(0, 2, port))
+    try:
+        assert rank.wait(30 * SLOWER) == 3, rank.err
+        assert 'another user (uid 65534)' in rank.lines[-1], rank.lines
+        assert 'choose another MASTER_PORT' in rank.lines[-1], rank.lines
+    finally:
+        rank.close()

@@ -4,8 +4,8 @@
  * rank 0 serves.
  *
  * Who may come: with a key (REIGEN_KEY_FILE) whoever has it, over TCP inside a Noise link; without
- * one, the processes of this user on this host, over an abstract unix socket whose peers' uid both
- * sides check. docs/protocol.md, "Boot by RANK".
+ * one, the processes of this user that see the same files and processes as we do, over an abstract
+ * unix socket of which both sides check the peer (peer.h). docs/protocol.md, "Boot by RANK".
  *
  * While the ranks are wired up a connection that closes is a death, of which rank 0 tells the
  * others. Later this boot sees nothing, and rank 0 has no thread here.
@@ -20,10 +20,12 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/boot/client.h"
+#include "coll/boot/peer.h"
 #include "coll/boot/server.h"
 #include "coll/boot/silent.h"
 #include "coll/boot/single.h"
 #include "coll/boot/vars.h"
+#include "coll/report.h"
 
 #define ATTEMPT_MS 1000
 #define ATTEMPT_MAX_MS 10000
@@ -37,6 +39,7 @@ struct env {
     struct rg_client client;   /* another rank */
     uint64_t silence_ms;
     uint64_t lost_ns;          /* when rank 0, or who was in its place, hung up last */
+    bool stranger_told;
 };
 
 static int detect(const struct rg_config *config, struct rg_error *err)
@@ -110,6 +113,33 @@ static int listen_at(const struct rg_env_job *job, uint16_t port, int *ret_fd)
     return rg_sock_listen_tcp(&address, ret_fd, &bound);
 }
 
+/* A name in the abstract name space can be taken by anybody, for whatever user it is named. */
+static const char *name_holder(uint16_t port, struct rg_error *ret_holder)
+{
+    char name[RG_ENV_NAME_MAX];
+    rg_autoclose int fd = -1;
+
+    rg_env_socket_name(port, name);
+    if (rg_sock_connect_unix(name, &fd) < 0)
+        return "a process that does not answer";
+    return rg_peer_check(fd, ret_holder) < 0 ? ret_holder->text : "another job of yours";
+}
+
+static int no_place(const struct rg_env_job *job, int r, struct rg_error *err)
+{
+    struct rg_error holder = RG_ERROR_INIT;
+    int last_port = job->first_port + job->nports - 1;
+
+    if (job->trust != RG_TRUST_USER || r != -EADDRINUSE)
+        return rg_error_set(err, -r, "no port for the ranks to meet: ports %d-%d: %s",
+                            job->first_port, last_port, strerror(-r));
+    return rg_error_set(err, EADDRINUSE, "no place for the ranks to meet: the abstract unix "
+                        "sockets @reigen-%u-%d to %d are taken, the first by %s; choose another "
+                        "MASTER_PORT, or give all ranks a REIGEN_KEY_FILE",
+                        (unsigned) geteuid(), job->first_port, last_port,
+                        name_holder((uint16_t) job->first_port, &holder));
+}
+
 static int serve(struct env *env, struct rg_error *err)
 {
     struct rg_env_job *job = &env->job;
@@ -118,10 +148,7 @@ static int serve(struct env *env, struct rg_error *err)
     for (int i = 0; i < job->nports && r < 0; i++)
         r = listen_at(job, (uint16_t) (job->first_port + i), &fd);
     if (r < 0)
-        return rg_error_set(err, -r, "no port for the ranks to meet: %s %d-%d: %s",
-                            job->trust == RG_TRUST_USER ? "(abstract unix sockets of) ports"
-                                                        : "ports",
-                            job->first_port, job->first_port + job->nports - 1, strerror(-r));
+        return no_place(job, r, err);
     if (job->trust == RG_TRUST_USER) {
         r = rg_key_generate(job->data_key);
         if (r < 0) {
@@ -131,7 +158,7 @@ static int serve(struct env *env, struct rg_error *err)
     }
     struct rg_server_options options = {
         .listen_fd = fd,
-        .check_uid = job->trust == RG_TRUST_USER,
+        .check_peer = job->trust == RG_TRUST_USER,
         .link_key = job->trust == RG_TRUST_USER ? NULL : job->link_key,
         .job_id = RG_ENV_LINK_JOB,
         .size = job->size,
@@ -147,6 +174,22 @@ static int serve(struct env *env, struct rg_error *err)
     return r < 0 ? rg_error_set(err, -r, "%s", strerror(-r)) : 0;
 }
 
+/* Is rank 0 behind this socket, as far as can be seen? The first that is not is worth a word, as
+ * the search may go on for minutes. */
+static int check_holder(struct env *env, int fd, const char *name, struct rg_error *cause)
+{
+    struct rg_error holder = RG_ERROR_INIT;
+    int r = rg_peer_check(fd, &holder);
+
+    if (r == 0)
+        return 0;
+    if (!env->stranger_told && r != -ESRCH)
+        rg_report(RG_LOG_WARN, "%s, where the ranks meet, is held by %s; if it is rank 0, give all "
+                  "ranks a REIGEN_KEY_FILE", name, holder.text);
+    env->stranger_told |= r != -ESRCH;
+    return rg_error_set(cause, -r, "held by %s", holder.text);
+}
+
 /* One try at one place: 0 welcomed; -errno with cause otherwise. */
 static int try_place(struct env *env, const struct rg_sockaddr *address, const char *name,
                      uint64_t deadline_ns, struct rg_error *cause)
@@ -154,15 +197,14 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
     struct rg_env_job *job = &env->job;
     struct rg_link_options link = { .key = job->link_key, .job_id = RG_ENV_LINK_JOB,
                                     .role = "rank", .initiator = true };
-    uid_t uid;
     int fd, r;
 
     r = address ? rg_sock_connect_tcp(address, &fd) : rg_sock_connect_unix(name, &fd);
     if (r < 0)
         return rg_error_set(cause, -r, "%s", strerror(-r));
-    if (!address && (rg_sock_peer(fd, &uid, NULL) < 0 || uid != geteuid())) {
+    if (!address && (r = check_holder(env, fd, name, cause)) < 0) {
         close(fd);
-        return rg_error_set(cause, EPERM, "held by another user (uid %u)", (unsigned) uid);
+        return r;
     }
     if (address) {
         r = rg_sock_wait(fd, POLLOUT, deadline_ns);

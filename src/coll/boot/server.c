@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/time.h"
+#include "coll/boot/peer.h"
 #include "coll/lobby.h"
 #include "coll/report.h"
 #include "coll/sock.h"
@@ -35,7 +36,7 @@ struct guest {
 struct rg_server {
     int listen_fd, size, nstrangers;
     struct rg_acceptor acceptor;
-    bool check_uid, use_link, has_data_key;
+    bool check_peer, stranger_told, use_link, has_data_key;
     uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
     char job_id[RG_JOB_ID_MAX + 1];
     uint8_t facts[64];
@@ -219,7 +220,7 @@ int rg_server_create(const struct rg_server_options *options, struct rg_server *
     }
     server->listen_fd = options->listen_fd;
     server->size = options->size;
-    server->check_uid = options->check_uid;
+    server->check_peer = options->check_peer;
     server->use_link = options->link_key != NULL;
     server->has_data_key = options->data_key != NULL;
     if (options->link_key)
@@ -273,10 +274,22 @@ static void add_guest(struct rg_server *server, int take_fd)
         drop_oldest_stranger(server);
 }
 
+static bool is_welcome(struct rg_server *server, int fd)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!server->check_peer || rg_peer_check(fd, &err) == 0)
+        return true;
+    if (!server->stranger_told && err.errnum != ESRCH)
+        rg_report(RG_LOG_WARN, "%s came to the place where the ranks meet and was sent away; if it "
+                  "is a rank, give all ranks a REIGEN_KEY_FILE", err.text);
+    server->stranger_told |= err.errnum != ESRCH;
+    return false;
+}
+
 static void accept_all(struct rg_server *server)
 {
     for (;;) {
-        uid_t uid;
         bool tell;
         int fd = rg_accept(&server->acceptor, server->listen_fd, &tell);
 
@@ -284,11 +297,11 @@ static void accept_all(struct rg_server *server)
             rg_report(RG_LOG_WARN, RG_LOBBY_FULL_TEXT);
         if (fd < 0)
             return;
-        if (server->check_uid && (rg_sock_peer(fd, &uid, NULL) < 0 || uid != geteuid())) {
+        if (!is_welcome(server, fd)) {
             close(fd);
             continue;
         }
-        if (!server->check_uid)
+        if (!server->check_peer)
             rg_sock_tune_tcp(fd);
         add_guest(server, fd);
     }

@@ -24,7 +24,7 @@ struct rg_server;
 
 struct rg_server_options {
     int listen_fd;          /* taken */
-    bool check_uid;         /* a unix socket: the peer must be of our uid */
+    bool check_peer;        /* a unix socket: the peer must be one of ours, as peer.h says */
     const uint8_t *link_key;/* Noise inside, with this key; NULL: plain */
     const char *job_id;     /* of the link */
     int size;
