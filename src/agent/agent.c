@@ -80,7 +80,6 @@ static void say_hello(void *arg)
     hello.boot_id = boot_id;
     hello.netns = rg_addresses_netns();
     hello.instance = rg_prober_instance(agent->prober);
-    hello.probe_port = rg_prober_port(agent->prober);
     hello.free_port = rg_prober_free_port();
     rg_addresses_list(&hello.addresses);
     rg_agent_send(agent, RG_MSG_HELLO, &hello);
@@ -137,6 +136,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     agent->has_setup = true;
     agent->credit = agent->setup.output_window;
     start_lease(agent, agent->setup.lease_ms);
+    rg_prober_hush(agent->prober);
     make_jobdir(agent);
 }
 
@@ -179,6 +179,15 @@ static int on_start(struct rg_agent *agent)
 static void on_probed(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us)
 {
     rg_agent_send(arg, RG_MSG_PROBED, &(struct rg_msg_probed){ index, errnum, rtt_us });
+}
+
+static int on_listen(struct rg_agent *agent)
+{
+    if (agent->has_setup || agent->state != RG_AGENT_WAITING)
+        return -EBADMSG;
+    rg_agent_send(agent, RG_MSG_LISTENING,
+                  &(struct rg_msg_listening){ rg_prober_listen(agent->prober) });
+    return 0;
 }
 
 /* Before START: the launcher finds out about this host and its network. */
@@ -230,6 +239,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
             return -EBADMSG;
         return rg_agent_add_task(agent, &msg->rank);
     case RG_MSG_START: return on_start(agent);
+    case RG_MSG_LISTEN: return on_listen(agent);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;

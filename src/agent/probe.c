@@ -21,6 +21,7 @@ struct conn {
     struct conn *next;
     struct rg_prober *prober;
     struct rg_io io;
+    struct rg_timer timer; /* of a visitor */
     struct rg_auth auth;
     int fd;
     bool dialled;         /* by us: outcome is wanted */
@@ -38,8 +39,9 @@ struct rg_prober {
     uint32_t port;
     struct rg_io io;
     struct rg_acceptor acceptor;
-    struct conn *conns;
-    size_t nconns;
+    struct rg_timer pause; /* until there is use in accepting again */
+    struct conn *conns;    /* the latest first */
+    size_t ndials, nvisitors;
     struct rg_timer limit;
     void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us);
     void *arg;
@@ -60,19 +62,23 @@ static void watch(struct conn *conn, int events)
     rg_io_start(&conn->io, conn->prober->loop, conn->fd, events, on_conn, conn);
 }
 
-static struct conn *add_conn(struct rg_prober *prober, int take_fd)
+static struct conn *add_conn(struct rg_prober *prober, bool dialled, int take_fd)
 {
-    struct conn *conn = prober->nconns < RG_PROBE_CONNS_MAX ? calloc(1, sizeof(*conn)) : NULL;
+    size_t *count = dialled ? &prober->ndials : &prober->nvisitors;
+    size_t max = dialled ? RG_PROBE_DIALS_MAX : RG_PROBE_VISITORS_MAX;
+    struct conn *conn = *count < max ? calloc(1, sizeof(*conn)) : NULL;
 
     if (!conn) {
         close(take_fd);
         return NULL;
     }
     conn->prober = prober;
+    conn->dialled = dialled;
     conn->fd = take_fd;
+    conn->start_ns = rg_now_ns();
     conn->next = prober->conns;
     prober->conns = conn;
-    prober->nconns++;
+    ++*count;
     return conn;
 }
 
@@ -83,8 +89,9 @@ static void drop(struct conn *conn)
     while (*at != conn)
         at = &(*at)->next;
     *at = conn->next;
-    conn->prober->nconns--;
+    --*(conn->dialled ? &conn->prober->ndials : &conn->prober->nvisitors);
     rg_io_stop(&conn->io);
+    rg_timer_stop(&conn->timer);
     close(conn->fd);
     rg_auth_wipe(&conn->auth);
     free(conn);
@@ -158,23 +165,62 @@ static void start_auth(struct conn *conn, uint64_t instance)
     rg_auth_start(&conn->auth, conn->dialled, conn->prober->key, label, conn->out, &conn->nout);
 }
 
+static void too_slow(void *arg)
+{
+    drop(arg);
+}
+
+/* Strangers that only hold a place, or a descriptor, must not keep agents out: an agent says all it
+ * has to at once, so whoever has been here longest goes. False: nobody has been here for long. */
+static bool send_oldest_away(struct rg_prober *prober)
+{
+    struct conn *oldest = NULL;
+
+    for (struct conn *conn = prober->conns; conn; conn = conn->next) {
+        if (!conn->dialled)
+            oldest = conn;
+    }
+    if (!oldest || rg_now_ns() - oldest->start_ns < RG_PROBE_PATIENCE_MS * RG_NS_PER_MS)
+        return false;
+    drop(oldest);
+    return true;
+}
+
+static void on_knock(void *arg, int events);
+
+static void open_again(void *arg)
+{
+    struct rg_prober *prober = arg;
+
+    rg_io_start(&prober->io, prober->loop, prober->fd, RG_IO_READ, on_knock, prober);
+}
+
 static void on_knock(void *arg, int events)
 {
     struct rg_prober *prober = arg;
     bool tell;
-    int fd;
 
     (void) events;
-    while ((fd = rg_accept(&prober->acceptor, prober->fd, &tell)) >= 0) {
-        struct conn *conn = add_conn(prober, fd);
+    while (prober->nvisitors < RG_PROBE_VISITORS_MAX || send_oldest_away(prober)) {
+        int fd = rg_accept(&prober->acceptor, prober->fd, &tell);
+        if (fd == -EMFILE) {
+            while (send_oldest_away(prober))
+                ;
+            break;
+        }
+        struct conn *conn = fd < 0 ? NULL : add_conn(prober, false, fd);
         if (!conn)
-            continue;
+            return;
         start_auth(conn, prober->instance);
+        rg_timer_start(&conn->timer, prober->loop, RG_PROBE_VISIT_MS, 0, too_slow, conn);
         watch(conn, RG_IO_READ);
     }
+    /* The socket stays readable: not to be looked at for a while. */
+    rg_io_stop(&prober->io);
+    rg_timer_start(&prober->pause, prober->loop, RG_ACCEPT_PAUSE_MS, 0, open_again, prober);
 }
 
-static int listen_at(int family, uint32_t *ret_port)
+static int bind_at(int family, uint32_t *ret_port)
 {
     union address any = { .sa.sa_family = (sa_family_t) family };
     socklen_t nbytes = family == AF_INET6 ? sizeof(any.in6) : sizeof(any.in);
@@ -185,8 +231,7 @@ static int listen_at(int family, uint32_t *ret_port)
         return -errno;
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, &any.sa, nbytes) < 0 || listen(fd, BACKLOG) < 0 ||
-        getsockname(fd, &any.sa, &nbytes) < 0)
+    if (bind(fd, &any.sa, nbytes) < 0 || getsockname(fd, &any.sa, &nbytes) < 0)
         return -errno;
     *ret_port = ntohs(any.in.sin_port); /* both families have it in the same place */
     return rg_steal_fd(&fd);
@@ -204,13 +249,41 @@ int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober 
         return -ENOSYS;
     }
     rg_key_derive(key, "probe", prober->key);
-    prober->fd = listen_at(AF_INET6, &prober->port);
-    if (prober->fd < 0)
-        prober->fd = listen_at(AF_INET, &prober->port);
-    if (prober->fd >= 0)
-        rg_io_start(&prober->io, loop, prober->fd, RG_IO_READ, on_knock, prober);
+    prober->fd = -1;
     *ret_prober = prober;
     return 0;
+}
+
+uint32_t rg_prober_listen(struct rg_prober *prober)
+{
+    uint32_t port = 0;
+
+    if (prober->fd >= 0)
+        return prober->port;
+    rg_autoclose int fd = bind_at(AF_INET6, &port);
+    if (fd < 0)
+        fd = bind_at(AF_INET, &port);
+    if (fd < 0 || listen(fd, BACKLOG) < 0)
+        return 0;
+    prober->fd = rg_steal_fd(&fd);
+    prober->port = port;
+    open_again(prober);
+    return port;
+}
+
+void rg_prober_hush(struct rg_prober *prober)
+{
+    struct conn *next;
+
+    rg_io_stop(&prober->io);
+    rg_timer_stop(&prober->pause);
+    if (prober->fd >= 0)
+        close(rg_steal_fd(&prober->fd));
+    for (struct conn *conn = prober->conns; conn; conn = next) {
+        next = conn->next;
+        if (!conn->dialled)
+            drop(conn);
+    }
 }
 
 void rg_prober_destroy(struct rg_prober *prober)
@@ -218,24 +291,17 @@ void rg_prober_destroy(struct rg_prober *prober)
     if (!prober)
         return;
     rg_timer_stop(&prober->limit);
-    rg_io_stop(&prober->io);
-    if (prober->fd >= 0)
-        close(prober->fd);
+    rg_prober_hush(prober);
     while (prober->conns)
         drop(prober->conns);
     explicit_bzero(prober->key, sizeof(prober->key));
     free(prober);
 }
 
-uint32_t rg_prober_port(const struct rg_prober *prober)
-{
-    return prober->port;
-}
-
 uint32_t rg_prober_free_port(void)
 {
     uint32_t port = 0;
-    int fd = listen_at(AF_INET, &port);
+    int fd = bind_at(AF_INET, &port);
 
     if (fd >= 0)
         close(fd);
@@ -296,12 +362,10 @@ static int dial(struct rg_prober *prober, uint32_t index, const char *target)
     int fd = socket(address.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    struct conn *conn = add_conn(prober, fd);
+    struct conn *conn = add_conn(prober, true, fd);
     if (!conn)
         return -ENOMEM;
-    conn->dialled = true;
     conn->index = index;
-    conn->start_ns = rg_now_ns();
     start_auth(conn, instance);
     if (connect(fd, &address.sa, sizeof(address)) < 0 && errno != EINPROGRESS) {
         r = -errno;

@@ -3,10 +3,11 @@
  * Who reaches whom: before the ranks start, agents try each other's addresses over TCP, so that the
  * launcher can choose a network that really connects the hosts, or say which two it does not.
  *
- * Each agent listens on one port that the kernel chooses, from HELLO to START. Who connects sends a
- * nonce and gets the listener's proof that it knows the job's key and is the wanted instance (the
- * first two messages of wire/auth.h): on networks with the same address on two machines the wrong
- * one does not count as reached, and a stranger learns nothing.
+ * Each agent listens on one port that the kernel chooses, from LISTEN to SETUP: a few seconds, and
+ * never for a job on one host. Who connects sends a nonce and gets the listener's proof that it
+ * knows the job's key and is the wanted instance (the first two messages of wire/auth.h): on
+ * networks with the same address on two machines the wrong one does not count as reached, and a
+ * stranger learns nothing.
  *
  * Thread rule: the agent's thread; nothing blocks. One object per agent; rg_prober_destroy takes
  * NULL.
@@ -21,14 +22,20 @@
 
 struct rg_prober;
 
-#define RG_PROBE_CONNS_MAX 4096 /* under way in one agent, those of strangers included */
+#define RG_PROBE_DIALS_MAX 4096    /* under way in one agent */
+#define RG_PROBE_VISITORS_MAX 1024 /* the same, of those who call; others wait in the kernel's queue */
+#define RG_PROBE_VISIT_MS 10000    /* how long a visitor may take */
+#define RG_PROBE_PATIENCE_MS 300   /* the same, while others wait for its place or descriptor */
 
-/* Listen, if that is possible: an agent without sockets can still serve a job on one host. key: the
- * job's. 0 or -ENOMEM, -ENOSYS. */
+/* Listens to nobody yet. key: the job's. 0 or -ENOMEM, -ENOSYS. */
 int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober **ret_prober);
 void rg_prober_destroy(struct rg_prober *prober);
-/* For HELLO. Port 0: not listening. */
-uint32_t rg_prober_port(const struct rg_prober *prober);
+/* Listen; again: nothing happens. The port; 0: that is not possible here, and an agent without
+ * sockets can still serve a job on one host. */
+uint32_t rg_prober_listen(struct rg_prober *prober);
+/* Listen no more, and send away who is here. What was dialled goes on. */
+void rg_prober_hush(struct rg_prober *prober);
+/* For HELLO. */
 uint64_t rg_prober_instance(const struct rg_prober *prober);
 /* A TCP port that nobody on this host uses now; 0 when there is no telling. */
 uint32_t rg_prober_free_port(void);

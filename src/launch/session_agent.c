@@ -214,6 +214,7 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     switch (type) {
     case RG_MSG_HELLO: return on_hello(host, &msg->hello);
     case RG_MSG_PONG: session_on_pong(host); return 0;
+    case RG_MSG_LISTENING: return session_on_listening(host, &msg->listening);
     case RG_MSG_PROBED: return session_on_probed(host, &msg->probed);
     case RG_MSG_CLOCK: session_on_clock(host, &msg->clock); return 0;
     case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);

@@ -51,6 +51,7 @@ struct session_host {
     char *boot_id;
     uint64_t netns, instance;
     uint32_t probe_port, free_port;
+    bool listening;               /* LISTENING came */
     uint64_t asked_ns, asked_realtime_ns; /* when INSPECT was sent; 0: it was not */
     char *facts;                  /* of INSPECTED; NULL before it came */
     int64_t clock_ns;             /* its clock minus ours, plus or minus the bound */
@@ -181,6 +182,7 @@ void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hel
  * at the hosts where that is wanted, and start the ranks; or end the job with the reason. One host
  * needs no round trip for it. */
 void session_find_network(struct rg_session *session);
+int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg);
 int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg);
 /* An agent has answered PING. */
 void session_on_pong(struct session_host *host);

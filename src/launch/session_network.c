@@ -20,7 +20,6 @@ void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hel
     host->boot_id = rg_steal_ptr(&take_hello->boot_id);
     host->netns = take_hello->netns;
     host->instance = take_hello->instance;
-    host->probe_port = take_hello->probe_port;
     host->free_port = take_hello->free_port;
 }
 
@@ -241,7 +240,7 @@ static int send_probes(struct rg_session *session)
     return r;
 }
 
-void session_find_network(struct rg_session *session)
+static void probe(struct rg_session *session)
 {
     const struct rg_plan *plan = session->o.plan;
     rg_autofree struct rg_network_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
@@ -249,8 +248,6 @@ void session_find_network(struct rg_session *session)
 
     for (int i = 0; i < plan->nhosts; i++) {
         const struct session_host *host = &session->hosts[i];
-        if (!host->ready)
-            return;
         if (hosts)
             hosts[i] = (struct rg_network_host){ plan->hosts[i].name, host->boot_id, host->netns,
                                                  host->instance, host->probe_port,
@@ -272,6 +269,38 @@ void session_find_network(struct rg_session *session)
     }
     rg_timer_start(&session->network_timer, session->o.loop, HURRY_MS, 0, hurry_due, session);
     decide(session);
+}
+
+/* Nobody listens before all are there, and a job on one host needs no probes. */
+void session_find_network(struct rg_session *session)
+{
+    int nhosts = session->o.plan->nhosts;
+
+    for (int i = 0; i < nhosts; i++) {
+        if (!session->hosts[i].ready)
+            return;
+    }
+    if (nhosts == 1)
+        probe(session);
+    for (int i = 0; nhosts > 1 && i < nhosts; i++)
+        rg_msg_send(session->hosts[i].channel, RG_MSG_LISTEN, NULL);
+}
+
+int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg)
+{
+    struct rg_session *session = host->session;
+
+    if (session->network || host->listening || msg->port > UINT16_MAX)
+        return -EBADMSG;
+    host->listening = true;
+    host->probe_port = msg->port;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!session->hosts[i].listening)
+            return 0;
+    }
+    if (session->state == STATE_STARTING)
+        probe(session);
+    return 0;
 }
 
 const char *session_network_cidr(const struct rg_session *session)

@@ -16,7 +16,7 @@ static const struct rg_field hello_fields[] = {
     FIELD(hello, STR, version), FIELD(hello, U32, pid),     FIELD(hello, U32, uid),
     FIELD(hello, U32, ncores),  FIELD(hello, STR, hostname), FIELD(hello, STR, boot_id),
     FIELD(hello, STRV, addresses), FIELD(hello, U64, netns), FIELD(hello, U64, instance),
-    FIELD(hello, U32, probe_port), FIELD(hello, U32, free_port), END,
+    FIELD(hello, U32, free_port), END,
 };
 
 static const struct rg_field setup_fields[] = {
@@ -106,6 +106,8 @@ static const struct rg_field remote_exit_fields[] = {
     END,
 };
 
+static const struct rg_field listening_fields[] = { FIELD(listening, U32, port), END };
+
 static const struct rg_field probe_fields[] = {
     FIELD(probe, U32, limit_ms), FIELD(probe, STRV, targets), END,
 };
@@ -136,6 +138,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_PROBED, "PROBED", true, probed_fields },
     { RG_MSG_CLOCK, "CLOCK", true, clock_fields },
     { RG_MSG_INSPECTED, "INSPECTED", true, inspected_fields },
+    { RG_MSG_LISTENING, "LISTENING", true, listening_fields },
     { RG_MSG_REMOTE_OPEN, "REMOTE_OPEN", true, remote_open_fields },
     { RG_MSG_REMOTE_DATA, "REMOTE_DATA", true, remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, "REMOTE_CREDIT", true, remote_credit_fields },
@@ -158,6 +161,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_PEER_DIED, "PEER_DIED", false, peer_died_fields },
     { RG_MSG_PROBE, "PROBE", false, probe_fields },
     { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },
+    { RG_MSG_LISTEN, "LISTEN", false, empty_fields },
     { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
     { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },
     { RG_MSG_REMOTE_PUT, "REMOTE_PUT", false, remote_data_fields },

@@ -5,6 +5,8 @@
  *
  *      agent                                   launcher
  *        HELLO            ------------------>             once, when the link is open
+ *                         <------------------  LISTEN     several hosts: open a port for probes
+ *        LISTENING        ------------------>
  *                         <------------------  PROBE      several hosts: who reaches whom
  *        PROBED           ------------------>             per target
  *                         <------------------  SETUP      what all ranks of this host share
@@ -64,6 +66,7 @@ enum rg_msg_type {
     RG_MSG_PROBED = 24,
     RG_MSG_CLOCK = 25,
     RG_MSG_INSPECTED = 26,
+    RG_MSG_LISTENING = 27,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -87,6 +90,7 @@ enum rg_msg_type {
     RG_MSG_PEER_DIED = 46,
     RG_MSG_PROBE = 56,
     RG_MSG_INSPECT = 57,
+    RG_MSG_LISTEN = 58,
     RG_MSG_RELEASE = 47,
     RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
     RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
@@ -107,7 +111,6 @@ struct rg_msg_hello {
     struct rg_strv addresses;/* "ADDRESS/PREFIX INTERFACE", of those that are up; loopback last */
     uint64_t netns;          /* of its network name space, unique on its kernel; 0: not known */
     uint64_t instance;       /* a random number: which agent answers a probe */
-    uint32_t probe_port;     /* TCP, of all its addresses; 0: it cannot listen */
     uint32_t free_port;      /* TCP, that nobody used a moment ago; 0: not known */
 };
 
@@ -241,6 +244,10 @@ struct rg_msg_remote_exit { /* REMOTE_EXIT, REMOTE_ENDED */
     char *text;             /* for the client's stderr: why there is no command; else "" */
 };
 
+struct rg_msg_listening { /* answers LISTEN */
+    uint32_t port;          /* TCP, of all its addresses, until SETUP; 0: it cannot listen */
+};
+
 /* PROBE: try to reach other agents, each target "INSTANCE ADDRESS PORT" (hexadecimal, numeric,
  * decimal). One PROBED answers each, with its place in the list. */
 struct rg_msg_probe {
@@ -288,6 +295,7 @@ union rg_msg {
     struct rg_msg_signal signal;
     struct rg_msg_resize resize;
     struct rg_msg_bye bye;
+    struct rg_msg_listening listening;
     struct rg_msg_probe probe;
     struct rg_msg_probed probed;
     struct rg_msg_clock clock;

@@ -131,6 +131,24 @@ def start_agent(programs, key='00' * 32):
     return child, ours
 
 
+def listening(pid):
+    """The inodes of this process's TCP sockets that listen."""
+    found = set()
+    for table in ('tcp', 'tcp6'):
+        with open(f'/proc/{pid}/net/{table}') as f:
+            found |= {w[9] for w in (line.split() for line in f) if w[3] == '0A'}
+    ours = {os.readlink(e.path) for e in os.scandir(f'/proc/{pid}/fd')}
+    return {inode for inode in found if f'socket:[{inode}]' in ours}
+
+
+def test_agent_listens_on_no_port_until_it_is_told_to(programs):
+    child, link = start_agent(programs)
+    link.recv(1000)  # its first message: all else is set up
+    assert not listening(child.pid)
+    link.close()
+    child.wait(10)
+
+
 @pytest.mark.parametrize('data', [b'\0' * 56, random.Random(1).randbytes(500),
                                   b'SSH-2.0-OpenSSH_9.2\r\n' * 10],
                          ids=['zeros', 'noise', 'ssh'])

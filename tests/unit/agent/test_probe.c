@@ -3,9 +3,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
+#include "base/fd.h"
 #include "unit.h"
+#include "wire/auth.h"
 #include "wire/link.h"
 
 #define TARGETS_MAX 8
@@ -13,6 +17,7 @@
 
 static struct rg_loop *loop;
 static struct rg_prober *ours, *theirs;
+static uint32_t port; /* theirs */
 static uint8_t key[RG_KEY_NBYTES] = { 1, 2, 3 };
 static uint32_t outcomes[TARGETS_MAX];
 static size_t noutcomes, nwanted;
@@ -22,8 +27,11 @@ static int begin(void **state)
     (void) state;
     noutcomes = 0;
     memset(outcomes, 0xff, sizeof(outcomes));
-    return rg_loop_create(&loop) || rg_prober_create(loop, key, &ours) ||
-           rg_prober_create(loop, key, &theirs);
+    if (rg_loop_create(&loop) || rg_prober_create(loop, key, &ours) ||
+        rg_prober_create(loop, key, &theirs))
+        return -1;
+    port = rg_prober_listen(theirs);
+    return port ? 0 : -1;
 }
 
 static int end(void **state)
@@ -73,7 +81,6 @@ static void the_wanted_agent_is_reached_and_another_is_not(void **state)
 {
     rg_autostrv struct rg_strv targets = RG_STRV_INIT;
     unsigned long long instance = rg_prober_instance(theirs);
-    unsigned port = rg_prober_port(theirs);
 
     (void) state;
     rg_strv_addf(&targets, "%016llx 127.0.0.1 %u", instance, port);
@@ -94,7 +101,7 @@ static void agent_of_another_job_is_not_reached(void **state)
     (void) state;
     assert_int_equal(rg_prober_create(loop, other, &stranger), 0);
     rg_strv_addf(&targets, "%016llx 127.0.0.1 %u",
-                 (unsigned long long) rg_prober_instance(stranger), rg_prober_port(stranger));
+                 (unsigned long long) rg_prober_instance(stranger), rg_prober_listen(stranger));
     try_all(&targets, LIMIT_MS);
     assert_int_equal(outcomes[0], EACCES);
     rg_prober_destroy(stranger);
@@ -131,6 +138,125 @@ static void broken_targets_are_invalid(void **state)
         assert_int_equal(outcomes[i], EINVAL);
 }
 
+static void it_listens_when_it_is_told_and_until_it_is_hushed(void **state)
+{
+    rg_autostrv struct rg_strv targets = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_prober_listen(theirs), port);
+    rg_prober_hush(theirs);
+    rg_prober_hush(ours); /* has never listened */
+    rg_strv_addf(&targets, "%016llx 127.0.0.1 %u",
+                 (unsigned long long) rg_prober_instance(theirs), port);
+    try_all(&targets, LIMIT_MS);
+    assert_int_equal(outcomes[0], ECONNREFUSED);
+    assert_int_not_equal(rg_prober_listen(theirs), 0);
+}
+
+#define CROWD 300
+
+static struct rg_child child;
+static struct rg_timer alarm_timer;
+static int child_status;
+
+static void on_child(void *arg, pid_t pid, int status)
+{
+    (void) arg;
+    (void) pid;
+    child_status = status;
+    rg_loop_stop(loop);
+}
+
+static void on_alarm(void *arg)
+{
+    (void) arg;
+    rg_loop_stop(loop);
+}
+
+static int knock(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && connect(fd, (struct sockaddr *) &address, sizeof(address)) == 0 ? fd : -1;
+}
+
+/* The exchange as another agent has it; blocks. */
+static bool is_answered(int fd)
+{
+    uint8_t probe_key[RG_KEY_NBYTES], in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
+    struct rg_auth auth;
+    char label[64];
+    size_t nout;
+
+    rg_key_derive(key, "probe", probe_key);
+    snprintf(label, sizeof(label), "probe %016llx",
+             (unsigned long long) rg_prober_instance(theirs));
+    return rg_auth_start(&auth, true, probe_key, label, out, &nout) == 0 &&
+           rg_write_all(fd, out, nout) == 0 && rg_read_all(fd, in, rg_auth_wanted(&auth)) == 0 &&
+           rg_auth_receive(&auth, in, rg_auth_wanted(&auth), out, &nout) == 0;
+}
+
+/* Another process: CROWD connections that say nothing; on a byte from us, a probe. */
+static _Noreturn void be_a_crowd(int ready_fd, int go_fd)
+{
+    char byte = 0;
+
+    for (int i = 0; i < CROWD; i++) {
+        if (knock() < 0)
+            _exit(2);
+    }
+    if (write(ready_fd, &byte, 1) != 1 || read(go_fd, &byte, 1) != 1)
+        _exit(3);
+    _exit(is_answered(knock()) ? 0 : 4);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (double) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* Without a free descriptor for them all, too. */
+static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
+{
+    struct rlimit limit, low;
+    int ready[2], go[2];
+    char byte;
+
+    (void) state;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    assert_int_equal(rg_pipe(ready), 0);
+    assert_int_equal(rg_pipe(go), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        be_a_crowd(ready[1], go[0]);
+    assert_true(pid > 0);
+    low = limit;
+    low.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    rg_child_start(&child, loop, pid, on_child, NULL);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    double before = cpu_seconds();
+    rg_timer_start(&alarm_timer, loop, 500, 0, on_alarm, NULL);
+    rg_loop_run(loop);
+    assert_int_equal(write(go[1], &byte, 1), 1);
+    rg_loop_run(loop);
+    assert_true(WIFEXITED(child_status));
+    assert_int_equal(WEXITSTATUS(child_status), 0);
+    assert_true(cpu_seconds() - before < 0.5); /* it does not turn in circles */
+    setrlimit(RLIMIT_NOFILE, &limit);
+    rg_child_stop(&child);
+    for (int i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(go[i]);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -139,6 +265,8 @@ int main(void)
         TEST(agent_of_another_job_is_not_reached),
         TEST(closed_port_is_refused_and_a_silent_one_times_out),
         TEST(broken_targets_are_invalid),
+        TEST(it_listens_when_it_is_told_and_until_it_is_hushed),
+        TEST(a_crowd_that_says_nothing_keeps_no_agent_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
