@@ -29,6 +29,16 @@ static void cut_to_fit(char *text, size_t formatted, size_t capacity)
         text[whole_utf8_length(text, capacity - 1)] = '\0';
 }
 
+/* Wherever descriptors run out, the remedy is the same, and the C library's words name none. */
+static const char *remedy(int errnum, const char *text)
+{
+    if (errnum == EMFILE && !strstr(text, "ulimit -n"))
+        return "; raise the limit of open files: ulimit -n";
+    if (errnum == ENFILE && !strstr(text, "fs.file-max"))
+        return "; the whole system has too many open files: sysctl fs.file-max";
+    return "";
+}
+
 static int fill(struct rg_error *err, int errnum, int exit_code, const char *fmt, va_list args)
 {
     if (err) {
@@ -40,6 +50,9 @@ static int fill(struct rg_error *err, int errnum, int exit_code, const char *fmt
             text[0] = '\0';
         else
             cut_to_fit(text, (size_t) n, sizeof(text));
+        const char *more = remedy(errnum, text);
+        if (strlen(text) + strlen(more) < sizeof(text))
+            strcat(text, more);
         memcpy(err->text, text, strlen(text) + 1);
         err->errnum = errnum;
         err->exit_code = exit_code;

@@ -29,7 +29,8 @@ struct rg_error {
 #define RG_ERROR_INIT { 0, 0, "" }
 
 /* Fill err (which may be NULL) and return -errnum, so that `return rg_error_set(...)` reads well.
- * errnum: positive. A text that is too long is cut at the end, never in a UTF-8 sequence. */
+ * errnum: positive. A text that is too long is cut at the end, never in a UTF-8 sequence. With
+ * EMFILE and ENFILE the remedy is put behind a text that does not name it. */
 int rg_error_set(struct rg_error *err, int errnum, const char *fmt, ...) rg_printf(3, 4);
 
 /* As rg_error_set, with the exit code of the documented table. */

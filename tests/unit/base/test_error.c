@@ -15,6 +15,19 @@ static void set_fills_and_returns_the_negative_errno(void **state)
     assert_int_equal(err.exit_code, 127);
 }
 
+static void lack_of_descriptors_comes_with_its_remedy(void **state)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    (void) state;
+    rg_error_set(&err, EMFILE, "pipes: %s", strerror(EMFILE));
+    assert_non_null(strstr(err.text, "; raise the limit of open files: ulimit -n"));
+    rg_error_set_exit(&err, EMFILE, 70, "rank 3: %s", err.text);
+    assert_ptr_equal(strstr(err.text, "ulimit -n"), err.text + strlen(err.text) - 9); /* once */
+    rg_error_set(&err, ENFILE, "pipes");
+    assert_non_null(strstr(err.text, "fs.file-max"));
+}
+
 static void null_error_is_accepted(void **state)
 {
     (void) state;
@@ -86,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(set_fills_and_returns_the_negative_errno),
+        cmocka_unit_test(lack_of_descriptors_comes_with_its_remedy),
         cmocka_unit_test(null_error_is_accepted),
         cmocka_unit_test(prepend_keeps_the_cause),
         cmocka_unit_test(set_may_quote_its_own_text),
