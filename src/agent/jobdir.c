@@ -141,18 +141,6 @@ static bool make_in(const char *root, struct rg_jobdir *dir)
     return false;
 }
 
-static bool choose(struct rg_jobdir *dir)
-{
-    const char *roots[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp",
-                            "/dev/shm" };
-
-    for (size_t i = 0; i < rg_array_len(roots); i++) {
-        if (make_in(roots[i], dir))
-            return true;
-    }
-    return false;
-}
-
 /* An older one of this name is replaced: the directory may have served another try. */
 static int write_file(const struct rg_jobdir *dir, const char *name, struct rg_buf *text)
 {
@@ -201,24 +189,53 @@ static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)
     return write_hosts(dir, hosts);
 }
 
+static int fail(struct rg_jobdir *dir, int r, struct rg_error *err)
+{
+    rg_error_set(err, -r, "the job's directory %s: %s", dir->path, strerror(-r));
+    rg_jobdir_remove(dir);
+    return r;
+}
+
+/* The first that takes the files, too: one that is full may have room for a directory. */
+static int choose(const struct rg_strv *hosts, struct rg_jobdir *dir, struct rg_error *err)
+{
+    const char *roots[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp",
+                            "/dev/shm" };
+    struct rg_error cause = RG_ERROR_INIT;
+
+    for (size_t i = 0; i < rg_array_len(roots); i++) {
+        if (!make_in(roots[i], dir))
+            continue;
+        int r = fill(dir, hosts);
+        if (r == 0)
+            return 0;
+        fail(dir, r, &cause);
+    }
+    return rg_error_set(err, cause.errnum ? cause.errnum : EROFS,
+                        "no directory for the job's files can be made in XDG_RUNTIME_DIR, TMPDIR, "
+                        "/tmp, /var/tmp or /dev/shm%s%s%s: reigen rsh and REIGEN_HOSTFILE are not "
+                        "there; make one of them writable, with room in it",
+                        *cause.text ? " (" : "", cause.text, *cause.text ? ")" : "");
+}
+
 int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_jobdir *ret_dir,
                    struct rg_error *err)
 {
     struct rg_jobdir dir = RG_JOBDIR_INIT;
 
+    int r;
+
     dir.keep = given != NULL;
-    if (given)
+    if (given) {
         snprintf(dir.path, sizeof(dir.path), "%s", given);
-    else if (!choose(&dir))
-        return rg_error_set(err, EROFS, "no directory for the job's files can be made in "
-                            "XDG_RUNTIME_DIR, TMPDIR, /tmp, /var/tmp or /dev/shm: reigen rsh and "
-                            "REIGEN_HOSTFILE are not there; make one of them writable");
-    int r = fill(&dir, hosts);
-    if (r < 0) {
-        rg_error_set(err, -r, "the job's directory %s: %s", dir.path, strerror(-r));
-        rg_jobdir_remove(&dir);
-        return r;
+        r = fill(&dir, hosts);
+        if (r < 0)
+            fail(&dir, r, err);
+    } else {
+        r = choose(hosts, &dir, err);
     }
+    if (r < 0)
+        return r;
     *ret_dir = dir;
     return 0;
 }

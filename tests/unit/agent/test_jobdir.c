@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <utime.h>
 
 #include "agent/jobdir.h"
@@ -127,6 +130,52 @@ static void a_given_one_stays_and_is_emptied(void **state)
     assert_string_equal(dir.path, "");
 }
 
+/* In a mount name space of its own, so that nothing is left of it: 77 where there can be none. */
+static int make_one_where_tmpdir_is_full(void)
+{
+    rg_autofree char *file = rg_strf("%s/full", root), *map = rg_strf("0 %u 1", geteuid());
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+    struct rg_jobdir dir = RG_JOBDIR_INIT;
+    char page[8192] = "";
+    bool is_root = geteuid() == 0;
+
+    if (unshare(CLONE_NEWNS | (is_root ? 0 : CLONE_NEWUSER)) < 0)
+        return 77;
+    rg_autoclose int map_fd = is_root ? -1 : open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+    if (!is_root && rg_write_all(map_fd, map, strlen(map)) < 0)
+        return 77;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", root, "tmpfs", 0, "size=4k") < 0)
+        return 77;
+    rg_autoclose int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (write(fd, page, sizeof(page)) == (ssize_t) sizeof(page))
+        return 2; /* it is not full */
+    unsetenv("XDG_RUNTIME_DIR");
+    setenv("TMPDIR", root, 1);
+    rg_strv_add(&hosts, "a:2");
+    if (rg_jobdir_make(NULL, &hosts, &dir, NULL) < 0)
+        return 3;
+    bool elsewhere = !rg_str_starts(dir.path, root);
+    rg_jobdir_remove(&dir);
+    rg_autofree char *base = rg_strf("%s/reigen-%u", root, geteuid());
+    return !elsewhere ? 4 : access(base, F_OK) == 0 ? 5 : 0;
+}
+
+static void one_that_is_full_is_passed_over(void **state)
+{
+    int status;
+    pid_t pid = fork();
+
+    (void) state;
+    if (pid == 0)
+        _exit(make_one_where_tmpdir_is_full());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_others_put_into_it_goes_too_but_nothing_behind_links,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_a_killed_agent_left_is_swept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_full_is_passed_over, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_given_one_stays_and_is_emptied, set_up, tear_down),
     };
 
