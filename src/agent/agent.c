@@ -447,14 +447,16 @@ static void finish(struct rg_agent *agent)
     if (agent->has_setup)
         rg_codec_clear(rg_msg_find(RG_MSG_SETUP)->fields, &agent->setup);
     free(agent->scratch);
-    explicit_bzero(agent->boot.key, sizeof(agent->boot.key));
 }
 
-int rg_agent_run(const struct rg_agent_boot *boot)
+int rg_agent_run(struct rg_agent_boot *boot)
 {
     struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT };
     int r = prepare(&agent);
 
+    /* Whoever needs it from here on has derived or held its own. */
+    explicit_bzero(agent.boot.key, sizeof(agent.boot.key));
+    explicit_bzero(boot->key, sizeof(boot->key));
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-r));
         return EXIT_INTERNAL;

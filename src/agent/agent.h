@@ -118,8 +118,9 @@ struct rg_agent {
     struct rg_signal signals[5];
 };
 
-/* Run an agent for boot until the launcher is done with it or gone. Returns the exit code. */
-int rg_agent_run(const struct rg_agent_boot *boot);
+/* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
+ * the exit code. */
+int rg_agent_run(struct rg_agent_boot *boot);
 
 /* Send a message to the launcher. A failure ends everything: without the link there is no job. */
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object);

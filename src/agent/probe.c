@@ -33,7 +33,7 @@ struct conn {
 
 struct rg_prober {
     struct rg_loop *loop;
-    uint8_t key[RG_KEY_NBYTES];
+    uint8_t *key; /* rg_key_hold */
     uint64_t instance;
     int fd; /* -1: not listening */
     uint32_t port;
@@ -244,9 +244,12 @@ int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober 
     if (!prober)
         return -ENOMEM;
     prober->loop = loop;
-    if (getrandom(&prober->instance, sizeof(prober->instance), 0) < 0) {
+    prober->key = rg_key_hold(NULL);
+    if (!prober->key || getrandom(&prober->instance, sizeof(prober->instance), 0) < 0) {
+        int r = prober->key ? -ENOSYS : -ENOMEM;
+        rg_key_drop(prober->key);
         free(prober);
-        return -ENOSYS;
+        return r;
     }
     rg_key_derive(key, "probe", prober->key);
     prober->fd = -1;
@@ -294,7 +297,7 @@ void rg_prober_destroy(struct rg_prober *prober)
     rg_prober_hush(prober);
     while (prober->conns)
         drop(prober->conns);
-    explicit_bzero(prober->key, sizeof(prober->key));
+    rg_key_drop(prober->key);
     free(prober);
 }
 

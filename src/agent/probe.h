@@ -23,7 +23,7 @@
 struct rg_prober;
 
 #define RG_PROBE_DIALS_MAX 4096    /* under way in one agent */
-#define RG_PROBE_VISITORS_MAX 1024 /* the same, of those who call; others wait in the kernel's queue */
+#define RG_PROBE_VISITORS_MAX 1024 /* who call us; others wait in the kernel's queue */
 #define RG_PROBE_VISIT_MS 10000    /* how long a visitor may take */
 #define RG_PROBE_PATIENCE_MS 300   /* the same, while others wait for its place or descriptor */
 

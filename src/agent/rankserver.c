@@ -47,7 +47,7 @@ struct rg_rankserver {
     struct rg_rankconn *conns;
     size_t npending;
     bool stranger_told;
-    uint8_t data_key[RG_KEY_NBYTES];
+    uint8_t *data_key; /* rg_key_hold */
 };
 
 static void conn_ready(void *arg, int events);
@@ -129,7 +129,9 @@ static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_f
     rg_buf_put_u32(&conn->out, (uint32_t) rg_buf_nbytes(&payload));
     rg_buf_put_u16(&conn->out, type);
     rg_buf_put(&conn->out, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
-    if (rg_buf_status(&payload) < 0 || rg_buf_status(&conn->out) < 0) {
+    bool failed = rg_buf_status(&payload) < 0 || rg_buf_status(&conn->out) < 0;
+    rg_buf_wipe(&payload);
+    if (failed) {
         conn->doomed = true;
         return;
     }
@@ -170,6 +172,8 @@ static void welcome(struct rg_rankconn *conn)
     };
 
     conn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
+    if (rg_buf_nbytes(&conn->out) == 0)
+        rg_buf_wipe(&conn->out); /* the key was in it */
 }
 
 static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)
@@ -471,15 +475,16 @@ int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_serv
     if (!server)
         return -ENOMEM;
     server->agent = agent;
-    rg_key_derive(agent->boot.key, "data", server->data_key);
+    server->data_key = rg_key_hold(NULL);
     server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int r = server->fd < 0 ? -errno : bind_random(server);
+    int r = server->fd < 0 ? -errno : server->data_key ? bind_random(server) : -ENOMEM;
     if (r == 0 && getrandom(server->token, sizeof(server->token), 0) != sizeof(server->token))
         r = -EIO;
     if (r < 0) {
         rg_rankserver_destroy(server);
         return r;
     }
+    rg_key_derive(agent->boot.key, "data", server->data_key);
     rg_io_start(&server->io, agent->loop, server->fd, RG_IO_READ, accept_ready, server);
     *ret_server = server;
     return 0;
@@ -501,7 +506,7 @@ void rg_rankserver_destroy(struct rg_rankserver *server)
     rg_timer_stop(&server->pause);
     if (server->fd >= 0)
         close(server->fd);
-    explicit_bzero(server->data_key, sizeof(server->data_key));
+    rg_key_drop(server->data_key);
     explicit_bzero(server->token, sizeof(server->token));
     free(server);
 }

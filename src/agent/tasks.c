@@ -274,7 +274,10 @@ static int start_task(struct rg_task *task, const struct rg_strv *common, struct
         .affinity = task->ncpus ? &task->cpus : NULL,
         .nofile = &task->agent->nofile,
     };
-    return rg_spawn(&spawn, &task->pid, err);
+    r = rg_spawn(&spawn, &task->pid, err);
+    for (size_t i = 0; i < env.count; i++) /* tokens, and what came by --share-env */
+        explicit_bzero(env.v[i], strlen(env.v[i]));
+    return r;
 }
 
 static void tell_failure(struct rg_task *task, const struct rg_error *err)

@@ -16,6 +16,13 @@ void rg_buf_fini(struct rg_buf *buf)
     *buf = (struct rg_buf) RG_BUF_INIT;
 }
 
+void rg_buf_wipe(struct rg_buf *buf)
+{
+    if (buf && buf->data)
+        explicit_bzero(buf->data, buf->capacity);
+    rg_buf_fini(buf);
+}
+
 int rg_buf_status(const struct rg_buf *buf)
 {
     return buf->status;

@@ -32,6 +32,8 @@ struct rg_buf {
 
 /* Free the memory and leave an empty buffer; NULL is fine. */
 void rg_buf_fini(struct rg_buf *buf);
+/* The same, for what held a secret: all that was ever in it is overwritten first. NULL is fine. */
+void rg_buf_wipe(struct rg_buf *buf);
 #define rg_autobuf rg_cleanup(rg_buf_fini)
 
 static inline const uint8_t *rg_buf_bytes(const struct rg_buf *buf)

@@ -104,6 +104,11 @@ const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot)
     return &boot->identity;
 }
 
+void rg_boot_forget_key(struct rg_boot *boot)
+{
+    explicit_bzero(boot->identity.key, sizeof(boot->identity.key));
+}
+
 int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_t deadline_ns,
                   struct rg_blob *ret_blobs, struct rg_error *err)
 {

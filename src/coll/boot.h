@@ -91,6 +91,8 @@ int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 const char *rg_boot_name(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
+/* Wipe identity's key: who needs it has it. has_key stays. */
+void rg_boot_forget_key(struct rg_boot *boot);
 int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_t deadline_ns,
                   struct rg_blob *ret_blobs, struct rg_error *err);
 int rg_boot_poll_fd(struct rg_boot *boot);

@@ -322,8 +322,10 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     team->rank = identity->rank;
     team->size = identity->size;
     team->world_ranks = identity->world_ranks;
-    memcpy(team->data_key, identity->key, sizeof(team->data_key));
-    int r = make(&making, config, engine_nbytes, err);
+    team->data_key = rg_key_hold(identity->key);
+    rg_boot_forget_key(boot);
+    int r = team->data_key ? make(&making, config, engine_nbytes, err)
+                           : rg_error_set(err, ENOMEM, "no memory for a key");
 
     making_fini(&making);
     if (r < 0) {
@@ -345,7 +347,7 @@ void rg_team_destroy(struct rg_team *team)
     free(team->node_ranks);
     free(team->leaders);
     free(team->mpi_ranks);
-    explicit_bzero(team->data_key, sizeof(team->data_key));
+    rg_key_drop(team->data_key);
     free(team);
 }
 

@@ -52,7 +52,7 @@ struct rg_team {
     struct rg_bells bells;      /* bell memory lies at the segment's start, owned by team */
     size_t segment_start;       /* first byte after the bells, 4096-aligned: the engine's */
 
-    uint8_t data_key[RG_KEY_NBYTES]; /* authenticates sockets between ranks */
+    uint8_t *data_key;          /* rg_key_hold: authenticates sockets between ranks */
     /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
     char *address;
     struct rg_lobby *lobby;     /* who dials this rank (coll/lobby.h); NULL on one node */

@@ -424,7 +424,8 @@ static int prepare(struct rg_session *session, struct rg_error *err)
     if (!session->hosts || !session->ranks || !session->facts || !session->ends ||
         rg_fence_create(plan->nranks, &session->fence) < 0)
         return rg_error_set(err, ENOMEM, "no memory for %d ranks", plan->nranks);
-    if (rg_key_generate(session->key) < 0)
+    session->key = rg_key_hold(NULL);
+    if (!session->key || rg_key_generate(session->key) < 0)
         return rg_error_set_exit(err, ENOSYS, RG_EXIT_INTERNAL,
                                  "no key for the job: libsodium cannot start");
     for (int i = 0; i < plan->nhosts; i++) {
@@ -529,6 +530,6 @@ void rg_session_destroy(struct rg_session *session)
     free(session->ranks);
     free(session->facts);
     free(session->ends);
-    explicit_bzero(session->key, sizeof(session->key));
+    rg_key_drop(session->key);
     free(session);
 }

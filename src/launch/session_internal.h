@@ -89,7 +89,7 @@ struct rg_session {
     struct rg_session_options o;
     const struct rg_session_ops *ops;
     void *driver_state;
-    uint8_t key[RG_KEY_NBYTES];
+    uint8_t *key; /* rg_key_hold */
     enum session_state state;
     uint64_t start_ns;
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */

@@ -14,6 +14,22 @@ int rg_key_generate(uint8_t ret_key[RG_KEY_NBYTES])
     return rc;
 }
 
+uint8_t *rg_key_hold(const uint8_t *key)
+{
+    uint8_t *held = rg_crypto_init() < 0 ? NULL : sodium_malloc(RG_KEY_NBYTES);
+
+    if (held && key)
+        memcpy(held, key, RG_KEY_NBYTES);
+    else if (held)
+        memset(held, 0, RG_KEY_NBYTES);
+    return held;
+}
+
+void rg_key_drop(uint8_t *key)
+{
+    sodium_free(key);
+}
+
 int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES])
 {
     uint8_t key[RG_KEY_NBYTES];

@@ -41,17 +41,10 @@ struct rg_link {
 };
 
 /* Frames may hold secrets, so what held them in clear is wiped when it is given back. */
-static void wipe_buf(struct rg_buf *buf)
-{
-    if (buf->data)
-        sodium_memzero(buf->data, buf->capacity);
-    rg_buf_fini(buf);
-}
-
 static void give_back_if_large(struct rg_buf *buf)
 {
     if (rg_buf_nbytes(buf) == 0 && buf->capacity > KEEP_CAPACITY)
-        wipe_buf(buf);
+        rg_buf_wipe(buf);
 }
 
 static void put_greeting(struct rg_buf *buf)
@@ -129,8 +122,8 @@ void rg_link_destroy(struct rg_link *link)
     if (!link)
         return;
     sodium_free(link->secrets);
-    wipe_buf(&link->plain);
-    wipe_buf(&link->queue);
+    rg_buf_wipe(&link->plain);
+    rg_buf_wipe(&link->queue);
     rg_buf_fini(&link->in);
     rg_buf_fini(&link->out);
     free(link);
@@ -141,8 +134,8 @@ static void kill_link(struct rg_link *link)
 {
     link->state = DEAD;
     sodium_memzero(link->secrets, sizeof(*link->secrets));
-    wipe_buf(&link->plain);
-    wipe_buf(&link->queue);
+    rg_buf_wipe(&link->plain);
+    rg_buf_wipe(&link->queue);
     rg_buf_fini(&link->in);
     rg_buf_fini(&link->out);
 }
@@ -229,7 +222,7 @@ static int open_link(struct rg_link *link)
     link->state = OPEN;
     int rc = seal(link, NULL, 0, rg_buf_bytes(&link->queue), rg_buf_nbytes(&link->queue));
 
-    wipe_buf(&link->queue);
+    rg_buf_wipe(&link->queue);
     if (rc == 0 && link->options.on_open)
         link->options.on_open(link->options.arg);
     return rc;

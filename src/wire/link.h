@@ -82,6 +82,11 @@ bool rg_link_open(const struct rg_link *link);
 
 /* A fresh random key. 0 or -ENOSYS. */
 int rg_key_generate(uint8_t ret_key[RG_KEY_NBYTES]);
+/* Room for a key that is kept: memory that is guarded, left out of core dumps, and locked where the
+ * system allows it. Holds a copy of key, or zeros when that is NULL; NULL when there is no memory.
+ * rg_key_drop wipes and frees; NULL is fine. */
+uint8_t *rg_key_hold(const uint8_t *key);
+void rg_key_drop(uint8_t *key);
 /* 64 hexadecimal digits to a key (white space around is fine). 0 or -EINVAL. */
 int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES]);
 /* hex: room for 2 * RG_KEY_NBYTES + 1. */

@@ -139,9 +139,11 @@ static int open_agent(const struct rg_config *config, uint64_t deadline_ns, void
     }
     identity.has_key = client->has_key;
     memcpy(identity.key, client->key, sizeof(identity.key));
+    explicit_bzero(client->key, sizeof(client->key));
     if (identity.local_size < 0 && client->local_size > 0)
         identity.local_size = client->local_size;
     *ret_identity = identity;
+    explicit_bzero(identity.key, sizeof(identity.key));
     *ret_state = client;
     return 0;
 }

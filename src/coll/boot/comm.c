@@ -306,6 +306,7 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
     identity.rank = place_in(ranks, n, job->rank);
     snprintf(purpose, sizeof(purpose), "reigen communicator of rank %d", ranks[0]);
     rg_key_derive(job->key, purpose, identity.key);
+    rg_boot_forget_key(*boot);
     memcpy(identity.warning, job->warning, sizeof(identity.warning));
     if (r == 0 && rg_boot_make(&comm->ops, comm, &identity, boot) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");

@@ -46,8 +46,8 @@ void rg_conn_fini(struct rg_conn *conn)
     conn->fd = -1;
     rg_link_destroy(conn->link);
     conn->link = NULL;
-    rg_buf_fini(&conn->in);
-    rg_buf_fini(&conn->out);
+    rg_buf_wipe(&conn->in); /* one of the messages holds a key */
+    rg_buf_wipe(&conn->out);
 }
 
 int rg_conn_send_raw(struct rg_conn *conn, uint16_t type, const void *payload, size_t nbytes)
@@ -72,8 +72,10 @@ int rg_conn_send(struct rg_conn *conn, uint16_t type, const struct rg_field *fie
     rg_codec_encode(fields, object, &payload);
     int r = rg_buf_status(&payload);
 
-    return r < 0 ? r : rg_conn_send_raw(conn, type, rg_buf_bytes(&payload),
-                                        rg_buf_nbytes(&payload));
+    if (r == 0)
+        r = rg_conn_send_raw(conn, type, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
+    rg_buf_wipe(&payload);
+    return r;
 }
 
 static const uint8_t *waiting(struct rg_conn *conn, size_t *ret_nbytes)
@@ -90,6 +92,8 @@ static int flush(struct rg_conn *conn)
         size_t nbytes;
         const uint8_t *bytes = waiting(conn, &nbytes);
 
+        if (nbytes == 0 && !conn->link)
+            rg_buf_wipe(&conn->out);
         if (nbytes == 0)
             return 0;
         ssize_t n = send(conn->fd, bytes, nbytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -119,6 +123,8 @@ static int parse_plain(struct rg_conn *conn)
             conn->on_frame(conn->arg, type, rg_buf_bytes(&conn->in) + HEAD_NBYTES, nbytes);
         rg_buf_consume(&conn->in, HEAD_NBYTES + (size_t) nbytes);
     }
+    if (rg_buf_nbytes(&conn->in) == 0)
+        rg_buf_wipe(&conn->in);
     return conn->frame_error;
 }
 
@@ -152,6 +158,7 @@ int rg_conn_pump(struct rg_conn *conn, struct rg_error *err)
             r = errno == EAGAIN || errno == ENOTCONN ? 1 : -errno;
         else
             r = take(conn, bytes, (size_t) n, err);
+        explicit_bzero(bytes, n > 0 ? (size_t) n : 0);
     }
     if (r > 0)
         r = unsent < 0 ? unsent : flush(conn);

@@ -349,6 +349,9 @@ int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, ui
     if (env->job.rank > 0 && env->client.has_key)
         memcpy(env->job.data_key, env->client.key, RG_KEY_NBYTES);
     tell_identity(env, ret_identity);
+    explicit_bzero(env->client.key, sizeof(env->client.key));
+    explicit_bzero(env->job.link_key, sizeof(env->job.link_key));
+    explicit_bzero(env->job.data_key, sizeof(env->job.data_key));
     *ret_state = env;
     return 0;
 }

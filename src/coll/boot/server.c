@@ -511,6 +511,8 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     server->listen_fd = -1;
+    explicit_bzero(server->link_key, sizeof(server->link_key));
+    explicit_bzero(server->data_key, sizeof(server->data_key));
     return 0;
 }
 

@@ -288,6 +288,9 @@ int slurm_door_open(struct slurm *slurm, struct rg_error *err)
     if (door->fd < 0)
         return rg_error_set_exit(err, -door->fd, RG_EXIT_UNAVAILABLE,
                                  "no port to listen on for the agents: %s", strerror(-door->fd));
+    door->key = rg_key_hold(NULL);
+    if (!door->key)
+        return rg_error_set(err, ENOMEM, "no memory for a key");
     rg_key_derive(slurm->o.key, "dial", door->key);
     watch(slurm);
     return 0;
@@ -304,7 +307,7 @@ void slurm_door_close(struct slurm *slurm)
     if (door->fd >= 0)
         close(door->fd);
     door->fd = -1;
-    explicit_bzero(door->key, sizeof(door->key));
+    rg_key_drop(rg_steal_ptr(&door->key));
 }
 
 /* Loopback and link-local ones lead nowhere from another host. false: not to be used. */

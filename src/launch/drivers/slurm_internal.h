@@ -90,7 +90,7 @@ struct slurm_door {
     struct rg_acceptor acceptor;
     struct slurm_visitor *visitors;
     int nvisitors;
-    uint8_t key[RG_KEY_NBYTES];
+    uint8_t *key; /* rg_key_hold */
 };
 
 struct slurm {

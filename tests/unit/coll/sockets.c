@@ -39,7 +39,8 @@ static void *run_place(void *arg)
 static int make_place(struct world *world, int i, void *arg)
 {
     struct place *place = &world->places[i];
-    struct rg_lobby_options lobby = { .key = place->team.data_key, .rank = i, .size = world->n };
+    uint8_t *key = place->team.data_key = rg_key_hold(NULL);
+    struct rg_lobby_options lobby = { .key = key, .rank = i, .size = world->n };
     struct rg_sockaddr address;
     uint16_t port;
 
@@ -58,7 +59,7 @@ static int make_place(struct world *world, int i, void *arg)
     place->team.addresses = world->address_list;
     place->team.address = world->addresses[i];
     place->team.segment = world;
-    memset(place->team.data_key, 7, sizeof(place->team.data_key));
+    memset(key, 7, RG_KEY_NBYTES);
     rg_sock_parse("127.0.0.1:0", &address);
     if (rg_sock_listen_tcp(&address, &lobby.listen_fd, &port) < 0)
         return 1;
@@ -88,6 +89,7 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
             pthread_join(threads[i], NULL);
     for (int i = 0; i < n; i++) {
         rg_lobby_destroy(world->places[i].team.lobby);
+        rg_key_drop(world->places[i].team.data_key);
         if (first == 0)
             first = world->places[i].result;
     }

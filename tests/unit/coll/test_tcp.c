@@ -145,7 +145,7 @@ static int check_wrong_key(struct place *place)
         while (rg_now_ns() < until_ns && !bad)
             bad |= sockets_check(place, rg_plane_tcp.progress(state, &moved, &err) == 0);
     } else {
-        memset(place->team.data_key, 8, sizeof(place->team.data_key));
+        memset(place->team.data_key, 8, RG_KEY_NBYTES);
         bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
         bad |= sockets_check(place, finish(place, state, &err) == -EACCES);
         bad |= sockets_check(place, strstr(err.text, "rank 1 on here has another key") != NULL);
