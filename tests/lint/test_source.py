@@ -202,3 +202,11 @@ def test_links_in_the_docs_lead_somewhere():
             if file and not re.match(r'[a-z]+:', file) and not (path.parent / file).exists():
                 problems.append(f'{repo.name(path)}: {target}')
     repo.report(problems)
+
+
+def test_the_tests_that_the_page_on_security_names_are_there():
+    tests, text = repo.ROOT / 'tests', repo.read(repo.ROOT / 'docs/security.md')
+    named = re.findall(r'`([a-z]+/[\w/]+\.(?:c|py))::(\w+)`', text)
+    assert len(named) > 20
+    repo.report([f'{file}::{name}' for file, name in named if not (tests / file).exists() or
+                 not re.search(rf'\b{name}\(', repo.read(tests / file))])
