@@ -395,7 +395,15 @@ static void accept_later(struct rg_rankserver *server, unsigned pause_ms)
     rg_timer_start(&server->pause, server->agent->loop, pause_ms, 0, accept_again, server);
 }
 
-/* Whoever connects and says nothing must not keep ranks out. A rank says HELLO at once. */
+/* It has said something that we have not read, as the link to the launcher is congested. */
+static bool has_news(const struct rg_rankconn *conn)
+{
+    char byte;
+
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* Whoever connects and says nothing must not keep ranks out. */
 static bool make_room(struct rg_rankserver *server)
 {
     struct rg_rankconn *oldest = NULL;
@@ -403,10 +411,10 @@ static bool make_room(struct rg_rankserver *server)
     if (server->npending < RG_RANKSERVER_PENDING_MAX)
         return true;
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
-        if (!conn->task && !conn->is_client)
+        if (!conn->task && !conn->is_client && !has_news(conn))
             oldest = conn;
     }
-    if (rg_now_ns() - oldest->since_ns < RG_RANKSERVER_PATIENCE_MS * RG_NS_PER_MS)
+    if (!oldest || rg_now_ns() - oldest->since_ns < RG_RANKSERVER_PATIENCE_MS * RG_NS_PER_MS)
         return false;
     hello_late(oldest);
     return true;

@@ -20,8 +20,8 @@
 #include "agent/agent.h"
 
 #define RG_RANKSERVER_HELLO_MS 10000
-#define RG_RANKSERVER_PENDING_MAX 64
-#define RG_RANKSERVER_PATIENCE_MS 300
+#define RG_RANKSERVER_PENDING_MAX 128
+#define RG_RANKSERVER_PATIENCE_MS 1000 /* a rank says HELLO at once, as far as the load lets it */
 
 struct rg_field;
 
