@@ -55,7 +55,7 @@ static void say_hello(struct fake_agent *agent)
         .version = (char *) "0", .ncores = 2, .hostname = (char *) (agent->index ? "b" : "a"),
         .boot_id = (char *) (one || !agent->index ? "kernel-a" : "kernel-b"),
         .netns = one ? 1 : 1 + (uint64_t) agent->index, .instance = 10 + (uint64_t) agent->index,
-        .probe_port = 4000, .free_port = 5000,
+        .free_port = 5000,
     };
 
     rg_strv_addf(&hello.addresses, "10.0.0.%d/24 eth0", 1 + agent->index);
@@ -106,6 +106,8 @@ static void frame_came(void *arg, uint16_t type, const uint8_t *payload, size_t 
     if (type == RG_MSG_KILL) {
         rg_msg_send(agent->channel, RG_MSG_BYE, &(struct rg_msg_bye){ 0 });
         rg_timer_start(&agent->timer, agent->fake->loop, 0, 0, tell_gone, agent);
+    } else if (type == RG_MSG_LISTEN) {
+        rg_msg_send(agent->channel, RG_MSG_LISTENING, &(struct rg_msg_listening){ 4000 });
     } else if (agent->fake->on_frame) {
         agent->fake->on_frame(agent, type, &msg);
     }
