@@ -64,6 +64,7 @@ struct rg_task {
     bool input_eof_sent;     /* pty: the end-of-file character was written */
     struct rg_rankconn *conn;/* its runtime's connection, or NULL; the server's */
     bool in_runtime;         /* said HELLO and not yet GOODBYE */
+    uint32_t cut_by;         /* by its runtime's word: of CUT_OFF, or RG_MSG_NO_RANK */
     uint32_t fence;          /* the generation of the fence it waits in; 0: none */
 };
 

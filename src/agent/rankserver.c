@@ -198,6 +198,7 @@ static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *ms
     conn->task = task;
     task->conn = conn;
     task->in_runtime = true;
+    task->cut_by = RG_MSG_NO_RANK;
     task->fence = 0;
     welcome(conn);
 }
@@ -273,11 +274,13 @@ static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *dat
         struct rg_rankmsg_hello hello;
         struct rg_rankmsg_fence fence;
         struct rg_rankmsg_note note;
+        struct rg_rankmsg_cut_off cut_off;
     } msg = { 0 };
-    const struct rg_field *fields = type == RG_RANKMSG_HELLO   ? rg_rankmsg_hello_fields
-                                    : type == RG_RANKMSG_FENCE ? rg_rankmsg_fence_fields
-                                    : type == RG_RANKMSG_NOTE  ? rg_rankmsg_note_fields
-                                                               : NULL;
+    const struct rg_field *fields = type == RG_RANKMSG_HELLO     ? rg_rankmsg_hello_fields
+                                    : type == RG_RANKMSG_FENCE   ? rg_rankmsg_fence_fields
+                                    : type == RG_RANKMSG_NOTE    ? rg_rankmsg_note_fields
+                                    : type == RG_RANKMSG_CUT_OFF ? rg_rankmsg_cut_off_fields
+                                                                 : NULL;
 
     if (conn->is_client || (!conn->task && type == RG_RANKMSG_REMOTE)) {
         on_client_frame(conn, type, data, nbytes);
@@ -292,6 +295,8 @@ static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *dat
             on_hello(conn, &msg.hello);
         else if (type == RG_RANKMSG_FENCE)
             on_fence(conn, &msg.fence);
+        else if (type == RG_RANKMSG_CUT_OFF)
+            conn->task->cut_by = msg.cut_off.rank;
         else
             on_note(conn, &msg.note);
         rg_codec_clear(fields, &msg);

@@ -127,6 +127,7 @@ static void task_ended(struct rg_task *task, int status)
     /* First what its runtime still said, then the news to its peers, then the launcher's. */
     rg_rankserver_ended(agent->server, task, status);
     msg.in_runtime = task->in_runtime;
+    msg.cut_by = task->cut_by;
     rg_agent_send(agent, RG_MSG_EXITED, &msg);
     rg_agent_input_flow(agent);
 }

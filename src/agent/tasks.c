@@ -54,6 +54,7 @@ int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
     }
     task->agent = agent;
     task->spec = *take_spec;
+    task->cut_by = RG_MSG_NO_RANK;
     memset(take_spec, 0, sizeof(*take_spec));
     task->pumps[0].fd = task->pumps[1].fd = task->input_fd = -1;
     agent->tasks[agent->ntasks++] = task;

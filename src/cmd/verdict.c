@@ -16,7 +16,8 @@ void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
 {
     switch (end->end) {
     case RG_END_EXIT:
-        rg_buf_printf(text, "exit code %d", end->value);
+        rg_buf_printf(text, "exit code %d%s", end->value,
+                      end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "");
         break;
     case RG_END_SIGNAL:
         rg_buf_printf(text, "signal %d (%s)", end->value, strsignal(end->value));
@@ -33,6 +34,11 @@ void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
     }
     if (end->oom)
         rg_buf_printf(text, ", for lack of memory (the kernel's out-of-memory killer)");
+}
+
+static bool is_ok(const struct rg_rank_end *end)
+{
+    return end->end == RG_END_EXIT && end->value == 0;
 }
 
 /* Last lines come from anywhere: control characters must not steer the terminal. */
@@ -85,8 +91,11 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
     else if (first->engine)
         rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
     else
-        rg_buf_printf(text, "rank %d on %s failed first: ", first->rank, first->host);
+        rg_buf_printf(text, "rank %d on %s %s first: ", first->rank, first->host,
+                      is_ok(first) ? "left" : "failed");
     rg_rank_end_print(first, text);
+    if (is_ok(first))
+        rg_buf_printf(text, ", while others waited for it");
     rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
                   (double) first->at_ns / 1e9);
     if (first->note && *first->note)
@@ -105,11 +114,6 @@ static bool same_end(const struct rg_rank_end *a, const struct rg_rank_end *b)
 {
     return a->end == b->end && a->value == b->value && a->oom == b->oom &&
            a->consequence == b->consequence;
-}
-
-static bool is_ok(const struct rg_rank_end *end)
-{
-    return end->end == RG_END_EXIT && end->value == 0;
 }
 
 /* "ranks 0-1, 3": those that ended as ranks[from] did, from there on. */
@@ -173,9 +177,12 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
     char host[SSHD_HOST_MAX + 1];
     int port;
 
-    bool own = v->first && v->first->end == RG_END_EXIT && v->first->value == code;
+    const struct rg_rank_end *from = v->first ? v->code_of : NULL;
+    bool own = from && from->end == RG_END_EXIT && from->value == code;
 
-    if (own && !take_sshd(v, host, &port))
+    if (own && from != v->first)
+        rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
+    else if (own && !take_sshd(v, host, &port))
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");
     else
@@ -185,7 +192,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
 
 void rg_verdict_print_horovod(const struct rg_verdict *v, struct rg_buf *text)
 {
-    const struct rg_rank_end *first = v->first;
+    /* Who ended with another code than 0. */
+    const struct rg_rank_end *first = v->first ? v->code_of : NULL;
 
     if (v->ok || !first)
         return;

@@ -147,6 +147,15 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text)
     pthread_mutex_unlock(&boot->lock);
 }
 
+void rg_boot_cut_off(struct rg_boot *boot, int rank)
+{
+    if (!boot->ops->cut_off)
+        return;
+    pthread_mutex_lock(&boot->lock);
+    boot->ops->cut_off(boot->state, rank);
+    pthread_mutex_unlock(&boot->lock);
+}
+
 void rg_boot_close(struct rg_boot *boot, bool goodbye)
 {
     if (!boot)

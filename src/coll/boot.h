@@ -60,6 +60,7 @@ struct rg_boot_ops {
      * NULL: as poll. */
     int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
+    void (*cut_off)(void *state, int rank); /* NULL: nobody there asks who failed first */
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
 };
@@ -102,6 +103,10 @@ int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err
  * Never blocks for long; dropped where nobody listens (env boot: level 1 goes to stderr by the
  * caller). */
 void rg_boot_note(struct rg_boot *boot, int level, const char *text);
+/* What this rank was at ended because that rank died or left: if this rank fails now, that one
+ * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
+ * any thread. */
+void rg_boot_cut_off(struct rg_boot *boot, int rank);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

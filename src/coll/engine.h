@@ -157,6 +157,7 @@ struct rg_engine {
     struct rg_engine *world;
     _Atomic bool leaving;         /* what goes wrong now is this set's alone */
     _Atomic bool removed;         /* reigen_process_set_remove */
+    _Atomic bool told_cut_off;    /* engine of all ranks: by whose end operations failed here */
     struct rg_exec *exec;
     struct rg_adasum *adasum;     /* made at its first use */
     struct rg_order *order;       /* leaders of jobs with several nodes */
@@ -269,6 +270,9 @@ void rg_op_unref(struct rg_op *op);
 void rg_op_fini(struct rg_op *op);
 /* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
 int rg_engine_doom(struct rg_engine *engine, const char **ret_text);
+/* An operation fails with this status, or is refused: when it is for another rank's death or
+ * leaving, the launcher is told, once. To be called before anybody can hear of the failure. */
+void rg_engine_cut_off(struct rg_engine *engine, int status);
 
 /* ---- drive.c; all under `drive` */
 /* One round of everything: order, log, exec, chores. True when something moved. */

@@ -45,8 +45,10 @@ int rg_join_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *er
     const char *text = NULL;
     int r = rg_engine_doom(engine, &text);
 
-    if (r < 0)
+    if (r < 0) {
+        rg_engine_cut_off(engine, r);
         return rg_error_set(err, -r, "%s", text);
+    }
     if (atomic_exchange(&engine->joining, true))
         return rg_error_set(err, EEXIST, "%s", rg_name_in_use_text);
     op->mode = RG_ENTRY_STREAM;

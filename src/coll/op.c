@@ -93,6 +93,8 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
 {
     struct rg_record *record = op->record;
 
+    if (status < 0)
+        rg_engine_cut_off(engine, status);
     op->status = status;
     if (__builtin_expect(op->timed, 0))
         rg_timeline_finished(engine, op);
@@ -125,6 +127,32 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
     pthread_mutex_unlock(&engine->lock);
     rg_op_unref(op);
+}
+
+/* Whose death or leaving is it that operations end with status for? -1: nobody's. */
+static int cause_of(const struct rg_engine *engine, int status)
+{
+    const struct rg_shared *shared = engine->view.shared;
+    int aborted = atomic_load(&shared->aborted), rank = -1;
+
+    if (aborted)
+        rank = status == -aborted ? atomic_load(&shared->abort_rank) - 1 : -1;
+    else if (status == -ECANCELED && !atomic_load(&engine->removed) &&
+             !atomic_load(&engine->stopping))
+        rank = (int) atomic_load(&shared->closed_by) - 1;
+    if (rank >= 0)
+        return rg_team_world_rank(engine->team, rank);
+    return aborted && engine->world ? cause_of(engine->world, status) : -1;
+}
+
+void rg_engine_cut_off(struct rg_engine *engine, int status)
+{
+    struct rg_engine *world = engine->world ? engine->world : engine;
+    int rank = cause_of(engine, status);
+
+    if (rank >= 0 && rank != world->team->rank && world->boot &&
+        !atomic_exchange(&world->told_cut_off, true))
+        rg_boot_cut_off(world->boot, rank);
 }
 
 int rg_engine_doom(struct rg_engine *engine, const char **ret_text)

@@ -195,8 +195,10 @@ int rg_op_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err)
 
     if (atomic_load_explicit(&engine->view.shared->attention, memory_order_acquire))
         r = rg_engine_doom(engine, &text);
-    if (r < 0)
+    if (r < 0) {
+        rg_engine_cut_off(engine, r);
         return rg_error_set(err, -r, "%s", text);
+    }
     if (atomic_load_explicit(&engine->joining, memory_order_acquire))
         return rg_error_set(err, EINVAL, "%s: this rank has joined; wait for the join first",
                             op->record->key);

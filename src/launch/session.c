@@ -12,6 +12,7 @@
 
 #define HARD_MS 5000       /* after KILL, for an agent to report its ranks' ends */
 #define TELL_MS 2000       /* after a rank's failure, for the others to make use of the news */
+#define LEAVE_MS 15000     /* for a rank to end that has left the others, and may say why */
 #define NAMED_HOSTS_MAX 8
 
 uint64_t session_elapsed_ns(const struct rg_session *session)
@@ -163,10 +164,28 @@ void session_begin_end(struct rg_session *session)
 void session_end_after_failure(struct rg_session *session)
 {
     for (int i = 0; session->runtime_used && i < session->o.plan->nranks; i++) {
-        if (!session->facts[i].ended)
+        if (!session->facts[i].ended && !session->facts[i].awaited)
             session->facts[i].told = true;
     }
-    end_by(session, SIGTERM, session->runtime_used ? TELL_MS : 0);
+    end_by(session, SIGTERM, session->nawaited        ? LEAVE_MS
+                             : session->runtime_used ? TELL_MS
+                                                     : 0);
+}
+
+void session_await(struct rg_session *session, int rank)
+{
+    struct rg_fact *fact = &session->facts[rank];
+
+    if (session->state != STATE_RUNNING || fact->ended || fact->awaited)
+        return;
+    fact->awaited = true;
+    session->nawaited++;
+}
+
+void session_awaited_ended(struct rg_session *session)
+{
+    if (--session->nawaited == 0 && !session->stopping && rg_timer_active(&session->grace_timer))
+        rg_timer_start(&session->grace_timer, session->o.loop, TELL_MS, 0, tell_due, session);
 }
 
 static void fill_the_unstarted(struct rg_session *session)
@@ -209,6 +228,7 @@ static void give_verdict(void *arg)
     if (verdict.first) {
         int rank = verdict.first->rank;
         verdict.first = &session->ends[rank];
+        verdict.code_of = &session->ends[verdict.code_of->rank];
         verdict.nlast_lines = rg_tail_lines(&session->ranks[rank].tail, session->last_lines);
     }
     verdict.last_lines = session->last_lines;

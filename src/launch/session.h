@@ -42,7 +42,8 @@ struct rg_rank_end {
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
-    /* last report of the rank's runtime ("rank 3 died", "mismatch ..."), or "" */
+    bool in_runtime;      /* its runtime had not been shut down */
+    /* last report of the rank's runtime ("mismatch ..."), or "" */
     const char *note;
     uint64_t at_ns;       /* since the session's start, launcher's clock */
 };
@@ -52,8 +53,10 @@ struct rg_verdict {
     int exit_code;                  /* by the documented table */
     bool ok;                        /* all ranks ended with 0 and nothing was lost */
     const char *cause;              /* one line: "rank 2 on localhost: exit code 7"; "" when ok */
-    /* who failed first, or NULL (a host, a limit, a signal to reigen) */
+    /* who failed first, or NULL (a host, a limit, a signal to reigen); exit code 0: it left while
+     * others waited for it, and so made them fail */
     const struct rg_rank_end *first;
+    const struct rg_rank_end *code_of; /* whose end exit_code tells: first, or one it made fail */
     const char *const *last_lines;  /* first's last lines of output, oldest first */
     size_t nlast_lines;
     const struct rg_rank_end *ends; /* of all ranks that were to run, by rank; plan->nranks */

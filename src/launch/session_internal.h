@@ -99,7 +99,7 @@ struct rg_session {
     struct session_rank *ranks;
     struct rg_fact *facts;     /* by rank */
     struct rg_rank_end *ends;  /* the verdict's copy */
-    int nstarted, nended;
+    int nstarted, nended, nawaited;
 
     char own_cause[RG_CAUSE_MAX];
     int own_exit_code;
@@ -154,6 +154,10 @@ void session_begin_end(struct rg_session *session);
 /* The same because a rank failed. Ranks whose runtimes have been told of it first get TELL_MS to
  * say what they lost and to save what they can: their call has returned with the error already. */
 void session_end_after_failure(struct rg_session *session);
+/* A rank that was cut off by this one's end has failed: before the ranks are stopped, this one gets
+ * LEAVE_MS to end by itself, as its exit code may be the cause; and when it has. */
+void session_await(struct rg_session *session, int rank);
+void session_awaited_ended(struct rg_session *session);
 /* The verdict, from the loop, once nothing is left. */
 void session_check_end(struct rg_session *session);
 /* Send to every agent that is ready. */

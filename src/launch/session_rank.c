@@ -277,8 +277,12 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
         if (!*session->own_cause)
             session->some_failed = true;
+        if (fact->cut_by)
+            session_await(session, fact->cut_by - 1);
         session_end_after_failure(session);
     }
+    if (fact->awaited)
+        session_awaited_ended(session);
     if (session->nended == session->o.plan->nranks) {
         rg_timer_stop(&session->grace_timer);
         session_release(session);
@@ -310,6 +314,9 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     fact->end.end = WIFSIGNALED(status) ? RG_END_SIGNAL : RG_END_EXIT;
     fact->end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     fact->end.oom = msg->oom;
+    fact->end.in_runtime = msg->in_runtime;
+    if (msg->cut_by < (uint32_t) session->o.plan->nranks)
+        fact->cut_by = 1 + (int) msg->cut_by;
     fact->signalled = msg->signalled;
     check_forwarded(session, fact);
     rank_ended(host, rank, status != 0 || msg->in_runtime);

@@ -15,27 +15,6 @@ static bool has_failed(const struct rg_fact *fact)
     return fact->ended && (fact->end.end != RG_END_EXIT || fact->end.value != 0);
 }
 
-/* The rank that a note of "rank N ... died" accuses, or -1. */
-static int accused_by(const char *note)
-{
-    char *rest;
-
-    if (!note || !rg_str_starts(note, "rank ") || !strstr(note, " died"))
-        return -1;
-    long rank = strtol(note + strlen("rank "), &rest, 10);
-    return rest == note + strlen("rank ") || rank < 0 || rank > RG_JOB_RANKS_MAX ? -1 : (int) rank;
-}
-
-static bool accuses_failed(const struct rg_facts *facts, int rank)
-{
-    int other = accused_by(facts->ranks[rank].end.note);
-
-    if (other < 0 || other == rank || other >= facts->nranks)
-        return false;
-    /* One that has not been heard of yet has failed if its peer saw it die. */
-    return !facts->ranks[other].ended || has_failed(&facts->ranks[other]);
-}
-
 /* Stopped by us, whatever came before. */
 static bool was_made_to_end(const struct rg_fact *fact)
 {
@@ -53,11 +32,36 @@ static bool was_made_to_end(const struct rg_fact *fact)
            fact->signalled == SIGKILL;
 }
 
+/* The rank by whose end this one was cut off, or NULL. */
+static struct rg_fact *cut_by(const struct rg_facts *facts, const struct rg_fact *fact)
+{
+    int other = fact->cut_by - 1;
+
+    return other < 0 || other >= facts->nranks || &facts->ranks[other] == fact
+               ? NULL : &facts->ranks[other];
+}
+
+/* This rank's leaving with exit code 0 is why that one failed. A signal after it is no answer to an
+ * error: whoever crashes later has a reason of its own. */
+static bool deserted(const struct rg_fact *fact, const struct rg_fact *victim)
+{
+    return fact->ended && !has_failed(fact) && !was_made_to_end(fact) && has_failed(victim) &&
+           victim->end.end == RG_END_EXIT && !was_made_to_end(victim);
+}
+
+static bool was_cut_off(const struct rg_facts *facts, const struct rg_fact *fact)
+{
+    const struct rg_fact *other = cut_by(facts, fact);
+
+    /* One that has not been heard of yet is on its way out. */
+    return other && (!other->ended || has_failed(other) || deserted(other, fact));
+}
+
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank)
 {
     const struct rg_fact *fact = &facts->ranks[rank];
 
-    return has_failed(fact) && (was_made_to_end(fact) || accuses_failed(facts, rank));
+    return has_failed(fact) && (was_made_to_end(fact) || was_cut_off(facts, fact));
 }
 
 void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
@@ -71,7 +75,10 @@ void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
     text += n;
     nbytes -= (size_t) n;
     switch (end->end) {
-    case RG_END_EXIT: snprintf(text, nbytes, "exit code %d", end->value); break;
+    case RG_END_EXIT:
+        snprintf(text, nbytes, "exit code %d%s", end->value,
+                 end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "");
+        break;
     case RG_END_SIGNAL:
         snprintf(text, nbytes, "signal %d (%s)%s", end->value, strsignal(end->value),
                  end->oom ? ", sent by the kernel because memory ran out" : "");
@@ -110,12 +117,28 @@ static struct rg_fact *find_first(struct rg_facts *facts)
             first = fact;
         if (has_failed(fact) && !was_made_to_end(fact) && earlier(fact, circle))
             circle = fact;
+        struct rg_fact *other = cut_by(facts, fact);
+        if (other && deserted(other, fact) && earlier(other, first))
+            first = other;
     }
     if (!first && circle && !facts->own_first) {
         first = circle;
         first->end.consequence = false;
     }
     return first;
+}
+
+/* The earliest of those that first deserted; it is there, or first would not be first. */
+static struct rg_fact *first_victim(const struct rg_facts *facts, struct rg_fact *first)
+{
+    struct rg_fact *victim = NULL;
+
+    for (int i = 0; i < facts->nranks; i++) {
+        struct rg_fact *fact = &facts->ranks[i];
+        if (cut_by(facts, fact) == first && deserted(first, fact) && earlier(fact, victim))
+            victim = fact;
+    }
+    return victim ? victim : first;
 }
 
 /* Nothing but consequences, and no cause of our own: whoever ended badly first must do. */
@@ -163,15 +186,20 @@ void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
     ret_verdict->ok = true;
     ret_verdict->exit_code = 0;
     ret_verdict->cause = "";
-    ret_verdict->first = NULL;
+    ret_verdict->first = ret_verdict->code_of = NULL;
     if (*facts->own_cause && (facts->own_first || !first) && !script_decides(facts)) {
         judge_own(facts, ret_verdict);
     } else if (first || (first = find_any_failed(facts))) {
+        struct rg_fact *victim = has_failed(first) ? first : first_victim(facts, first);
         rg_verdict_describe(first, cause, RG_CAUSE_MAX);
+        if (victim != first)
+            snprintf(cause + strlen(cause), RG_CAUSE_MAX - strlen(cause),
+                     ", while others waited for it");
         ret_verdict->ok = false;
-        ret_verdict->exit_code = exit_code_of(first);
+        ret_verdict->exit_code = exit_code_of(victim);
         ret_verdict->cause = cause;
         ret_verdict->first = &first->end;
+        ret_verdict->code_of = &victim->end;
     }
     if (ret_verdict->ok && *facts->output_lost) {
         ret_verdict->ok = false;

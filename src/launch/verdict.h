@@ -6,19 +6,18 @@
  *
  *   1. A rank failed when it ended other than by exit code 0.
  *   2. A failure is a consequence when the session had signalled the rank to stop before, or had
- *   told
- *      its runtime of another rank's failure; when its host was lost; when it was not started
- *      because another could not be; or when its runtime's last note says "rank N ... died" of
- *      another rank that failed.
- *   3. First is the earliest failure that is no consequence. When notes accuse each other in a
- *   circle, it is the
- *      earliest of those.
- *   4. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
- *   rank
- *      failed wins; there is no first rank then.
- *   5. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
+ *      told its runtime of another rank's failure; when its host was lost; when it was not started
+ *      because another could not be; or when its runtime said that what it was at was cut off by
+ *      the end of another rank, and that one failed too, or deserted it.
+ *   3. A rank deserts when it ends with exit code 0, and another one that was cut off by its end
+ *      then ends with a code other than 0. That code is the job's.
+ *   4. First is the earliest failure or desertion that is no consequence. When ranks name each
+ *      other in a circle, it is the earliest of those.
+ *   5. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
+ *      rank failed wins; there is no first rank then.
+ *   6. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
  *   is not.
- *   6. Lost output makes 74 of an end that is good otherwise.
+ *   7. Lost output makes 74 of an end that is good otherwise.
  *
  * Thread rule: any.
  */
@@ -36,6 +35,8 @@ struct rg_fact {
     bool ended;
     uint32_t signalled;     /* the last signal that the session sent it before its end, or 0 */
     bool told;              /* its runtime had been told of another rank's end before */
+    int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
+    bool awaited;           /* one that it cut off has failed: its end is waited for */
     int exit_code;          /* NOT_STARTED: of its table */
     const char *text;       /* NOT_STARTED: why; else NULL */
 };
@@ -57,8 +58,8 @@ struct rg_facts {
 /* True when this rank's end is a consequence, as far as is known now. */
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
 
-/* Mark consequences and judge. cause: room for the text. Fills exit_code, ok, cause and first of
- * *ret_verdict (first points into facts); the rest is the session's. */
+/* Mark consequences and judge. cause: room for the text. Fills exit_code, ok, cause, first and
+ * code_of of *ret_verdict (both point into facts); the rest is the session's. */
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict);
 

@@ -46,7 +46,7 @@
 #define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */
 #define RG_MSG_HOST_ALIAS "reigen-host-"   /* and host_index behind it: a name for any host */
 #define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
-#define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host, not of a rank */
+#define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host; EXITED: of nobody */
 #define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
 
 enum rg_msg_type {
@@ -177,6 +177,7 @@ struct rg_msg_exited {
     uint8_t oom;       /* the kernel's out-of-memory killer did it */
     uint32_t signalled;/* the last signal that the launcher sent it before, or 0 */
     uint8_t in_runtime;/* its runtime had not been shut down */
+    uint32_t cut_by;   /* its runtime said: cut off by the end of this rank; or RG_MSG_NO_RANK */
 };
 
 struct rg_msg_fence { /* as in rankmsg.h, relayed */

@@ -54,6 +54,11 @@ const struct rg_field rg_rankmsg_note_fields[] = {
     END,
 };
 
+const struct rg_field rg_rankmsg_cut_off_fields[] = {
+    FIELD(rg_rankmsg_cut_off, U32, rank),
+    END,
+};
+
 const struct rg_field rg_rankmsg_remote_fields[] = {
     FIELD(rg_rankmsg_remote, U32, version),
     FIELD(rg_rankmsg_remote, SPAN, token),

@@ -10,8 +10,9 @@
  * times, a FENCE: every rank of the job sends FENCE(generation, blob) and gets FENCE_DONE with the
  * blobs of all ranks, in order of rank, when the last has sent its own. FENCE_FAILED ends the wait
  * (a rank died, the start timed out, ranks are missing). The agent may send PEER_DIED at any time.
- * NOTE carries a line for the verdict or for the user. Closing the socket without GOODBYE while the
- * process lives means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
+ * NOTE carries a line for the verdict or for the user; CUT_OFF says whose end may become this
+ * rank's. Closing the socket without GOODBYE while the process lives means nothing (fork, exec):
+ * death is the agent's to see (pidfd, SIGCHLD).
  *
  * The connection is made by the process that calls reigen_init, usually the agent's child or a
  * descendant of it (python under a shell); one connection per rank at a time; a new HELLO of a rank
@@ -47,6 +48,7 @@ enum rg_rankmsg_type {
     RG_RANKMSG_DATA = 10,       /* both: of a remote command's stream */
     RG_RANKMSG_CREDIT = 11,     /* both */
     RG_RANKMSG_EXIT = 12,       /* agent -> reigen rsh: the last frame */
+    RG_RANKMSG_CUT_OFF = 13,    /* rank -> agent */
 };
 
 struct rg_rankmsg_hello {
@@ -91,6 +93,12 @@ struct rg_rankmsg_note {
     char *text;
 };
 
+/* What the sender was at has ended because that rank left or died: if the sender fails now, it may
+ * be for that. Once at most in a life of the runtime. */
+struct rg_rankmsg_cut_off {
+    uint32_t rank;
+};
+
 struct rg_rankmsg_remote {
     uint32_t version;      /* RG_PROTOCOL_VERSION */
     struct rg_span token;  /* RG_RANK_TOKEN_NBYTES, of REIGEN_AGENT_TOKEN */
@@ -120,6 +128,7 @@ extern const struct rg_field rg_rankmsg_fence_done_fields[];
 extern const struct rg_field rg_rankmsg_fence_failed_fields[];
 extern const struct rg_field rg_rankmsg_peer_died_fields[];
 extern const struct rg_field rg_rankmsg_note_fields[];
+extern const struct rg_field rg_rankmsg_cut_off_fields[];
 extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];
 extern const struct rg_field rg_rankmsg_credit_fields[];

@@ -2,6 +2,7 @@
 """Jobs without a launcher: each rank a process with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT,
 as torchrun would start it. The programs are those of tests/programs."""
 import os
+import re
 import secrets
 import signal
 import socket
@@ -92,6 +93,19 @@ def program(name):
     path = built.PROGRAMS.build / 'tests/programs' / name
     # gcc's ThreadSanitizer cannot live with the address ranges of some kernels.
     return ['setarch', '-R', path] if built.SANITIZER == 'tsan' else [path]
+
+
+def assert_rank_1_left_first(done, how, code):
+    """What reigen said and returned after tests/programs/leave."""
+    if how == 'signal':
+        expected = f'rank 1 on \\S+ failed first: signal {int(code)} '
+    elif code:
+        expected = f'rank 1 on \\S+ failed first: exit code {code},'
+    else:
+        expected = 'rank 1 on \\S+ left first: exit code 0,.* while others waited for it'
+    assert re.search(expected, done.stderr), done.stderr
+    assert done.returncode == (128 + code if how == 'signal' else code or 5), done.stderr
+    assert re.search(r'died of it: .*exit code 5', done.stderr), done.stderr
 
 
 def rank_environment(rank, size, port, **more):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ranks import DEADLINE, SLOWER, program
+from ranks import DEADLINE, SLOWER, assert_rank_1_left_first, program
 
 
 class Output:
@@ -64,6 +64,24 @@ def test_a_killed_rank_is_named_by_ranks_and_launcher(start, programs, what):
     assert child.wait(30 * SLOWER) == 128 + signal.SIGKILL
     output.reader.join(10)
     assert 'rank 2' in child.stderr.read()
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize('front,planes', [('run', 'shm'), ('run', 'tcp'), ('horovodrun', 'shm')])
+@pytest.mark.parametrize('how,code', [('exit', 3), ('exit', 255), ('exit', 0), ('return', 1),
+                                      ('return', 0), ('signal', signal.SIGKILL)])
+def test_who_left_first_is_named_though_heard_of_last(reigen, how, code, front, planes):
+    done = reigen(front, '-np', '3', '--', 'env', f'REIGEN_PLANES={planes}', *program('leave'), how,
+                  code, timeout=60 * SLOWER)
+    assert_rank_1_left_first(done, how, code)
+
+
+@pytest.mark.parametrize('how', ['exit', 'return'])
+def test_who_left_first_is_named_in_a_world_of_some_ranks(reigen, how):
+    """Ranks of such a world have numbers of their own: 1 of the job is 0 there."""
+    done = reigen('run', '-np', '3', '--', *program('leave'), how, '7', 'some',
+                  timeout=60 * SLOWER)
+    assert_rank_1_left_first(done, how, 7)
 
 
 def test_a_stall_is_seen_by_the_user_of_the_launcher(reigen):

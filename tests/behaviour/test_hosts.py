@@ -10,6 +10,7 @@ import pytest
 
 from built import PROGRAMS, environment
 from processes import assert_gone, children, mark, wait_count
+from ranks import SLOWER, assert_rank_1_left_first, program
 
 # Called as ssh is: options, --, the host, the remote command.
 FAKE = '''#!/bin/sh
@@ -222,3 +223,11 @@ def test_horovodrun_hands_on_the_environment(ssh, start, tmp_path):
     assert lines == ['yes login /there 2 a', 'yes login /there 2 b']
     for line in (tmp_path / 'args').read_text().splitlines():
         assert '-p2222' in line and f'-i{key}' in line and 'accept-new' in line
+
+
+@pytest.mark.parametrize('how,code', [('exit', 3), ('exit', 0), ('return', 1), ('return', 0),
+                                      ('signal', signal.SIGKILL)])
+def test_who_left_first_is_named_though_its_host_is_heard_of_last(ssh, reigen, how, code):
+    done = reigen('run', '-H', 'a:2,b:2', '--env', 'REIGEN_PLANES=tcp', '--', *program('leave'),
+                  how, code, env=ssh(), timeout=60 * SLOWER)
+    assert_rank_1_left_first(done, how, code)

@@ -171,6 +171,11 @@ static void note(void *state, int level, const char *text)
     rg_client_note(state, level, text);
 }
 
+static void cut_off(void *state, int rank)
+{
+    rg_client_cut_off(state, rank);
+}
+
 static void after_fork(void *state)
 {
     struct rg_client *client = state;
@@ -188,6 +193,7 @@ const struct rg_boot_ops rg_boot_agent = {
     .poll_fd = poll_fd,
     .poll = poll_deaths,
     .note = note,
+    .cut_off = cut_off,
     .close = close_agent,
     .after_fork = after_fork,
 };

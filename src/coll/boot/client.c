@@ -238,6 +238,14 @@ void rg_client_note(struct rg_client *client, int level, const char *text)
         rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
 }
 
+void rg_client_cut_off(struct rg_client *client, int rank)
+{
+    struct rg_rankmsg_cut_off cut_off = { (uint32_t) rank };
+
+    if (rg_conn_send(&client->conn, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off) == 0)
+        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+}
+
 void rg_client_fini(struct rg_client *client, bool goodbye)
 {
     if (goodbye && rg_conn_alive(&client->conn) &&

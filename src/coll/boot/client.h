@@ -3,7 +3,8 @@
  * A rank's end of the boot, whoever serves: an agent, or rank 0 of a job started by RANK,
  * WORLD_SIZE and MASTER_ADDR. HELLO and WELCOME, then fences. Messages are those of wire/rankmsg.h.
  *
- * Thread rule: one thread at a time, note excepted. hello and fence block until their deadline.
+ * Thread rule: one thread at a time, for which rg_boot locks. hello and fence block until their
+ * deadline.
  */
 #ifndef RG_COLL_BOOT_CLIENT_H
 #define RG_COLL_BOOT_CLIENT_H
@@ -49,6 +50,7 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
 /* As rg_boot_ops.poll. */
 int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err);
 void rg_client_note(struct rg_client *client, int level, const char *text);
+void rg_client_cut_off(struct rg_client *client, int rank);
 /* goodbye: tell the server first (at most a second). */
 void rg_client_fini(struct rg_client *client, bool goodbye);
 

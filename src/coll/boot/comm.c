@@ -114,6 +114,13 @@ static void note(void *state, int level, const char *text)
     rg_boot_note(comm->boot, level, text);
 }
 
+static void cut_off(void *state, int rank)
+{
+    struct comm *comm = state;
+
+    rg_boot_cut_off(comm->boot, comm->ranks[rank]);
+}
+
 static void comm_free(struct comm *comm)
 {
     free(comm->ranks);
@@ -156,6 +163,7 @@ static const struct rg_boot_ops comm_ops = {
     .poll = poll_deaths,
     .poll_start = poll_start,
     .note = note,
+    .cut_off = cut_off,
     .close = close_comm,
     .after_fork = after_fork,
 };

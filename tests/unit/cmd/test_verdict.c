@@ -25,8 +25,9 @@ static void the_first_is_named_with_host_how_and_last_lines(void **state)
 {
     static const char *const lines[] = { "line one", "Traceback\033[2J" };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    struct rg_verdict v = { .exit_code = 7, .cause = "rank 2", .first = &ends[2], .ends = ends,
-                            .last_lines = lines, .nlast_lines = 2 };
+    struct rg_verdict v = { .exit_code = 7, .cause = "rank 2", .first = &ends[2],
+                            .code_of = &ends[2], .ends = ends, .last_lines = lines,
+                            .nlast_lines = 2 };
 
     (void) state;
     ends[0] = ended(0, RG_END_SIGNAL, SIGTERM, true);
@@ -68,7 +69,8 @@ static void causes_without_a_rank_are_named(void **state)
 static void memory_notes_and_lost_ranks_are_told(void **state)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    struct rg_verdict v = { .exit_code = 137, .cause = "x", .first = &ends[0], .ends = ends };
+    struct rg_verdict v = { .exit_code = 137, .cause = "x", .first = &ends[0],
+                            .code_of = &ends[0], .ends = ends };
 
     (void) state;
     ends[0] = ended(0, RG_END_SIGNAL, SIGKILL, false);
@@ -89,8 +91,9 @@ static void memory_notes_and_lost_ranks_are_told(void **state)
 static const char *print_script(const char *last_line, int code, struct rg_buf *text)
 {
     const char *const lines[] = { "before", last_line };
-    struct rg_verdict v = { .exit_code = code, .cause = "x", .first = &ends[0], .ends = ends,
-                            .last_lines = lines, .nlast_lines = 2 };
+    struct rg_verdict v = { .exit_code = code, .cause = "x", .first = &ends[0],
+                            .code_of = &ends[0], .ends = ends, .last_lines = lines,
+                            .nlast_lines = 2 };
     static const struct rg_plan alone = { .nranks = 1, .np = 1 };
     struct rg_verdict_style style = { .exit_code = code };
 
@@ -116,6 +119,27 @@ static void an_sshd_that_did_not_come_up_is_named_instead_of_the_script(void **s
     assert_contains(print_script("reigen: host n: sshd is", 69, &text), "exit code 69, job.sh's");
 }
 
+static void who_left_others_waiting_is_named_and_whose_the_code_is(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, horovod = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 5, .cause = "x", .first = &ends[1], .code_of = &ends[2],
+                            .ends = ends };
+
+    (void) state;
+    ends[0] = ended(0, RG_END_EXIT, 5, true);
+    ends[1] = ended(1, RG_END_EXIT, 0, false);
+    ends[1].in_runtime = true;
+    ends[2] = ended(2, RG_END_EXIT, 5, true);
+    ends[3] = ended(3, RG_END_EXIT, 0, false);
+    const char *got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_contains(got, "rank 1 on localhost left first: exit code 0, without reigen_shutdown, "
+                         "while others waited for it, after 12.3 s\n");
+    assert_contains(got, "died of it: ranks 0, 2: exit code 5\n");
+    assert_contains(got, "reigen: exit code 5, rank 2's own\n");
+    rg_verdict_print_horovod(&v, &horovod);
+    assert_contains(rg_buf_text(&horovod), "Process name: 2\nExit code: 5\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +147,7 @@ int main(void)
         cmocka_unit_test(a_good_end_says_nothing_unless_asked),
         cmocka_unit_test(causes_without_a_rank_are_named),
         cmocka_unit_test(memory_notes_and_lost_ranks_are_told),
+        cmocka_unit_test(who_left_others_waiting_is_named_and_whose_the_code_is),
         cmocka_unit_test(an_sshd_that_did_not_come_up_is_named_instead_of_the_script),
     };
 

@@ -16,6 +16,7 @@ struct given {
     const char *note;
     bool oom;
     bool told;
+    int cut_by;         /* 1 + that rank */
 };
 
 struct expected {
@@ -39,7 +40,8 @@ struct rule {
 #define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false }
 #define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false }
 #define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false }
-#define ACCUSED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false }
+#define CUT_OFF(code, at, by) { RG_END_EXIT, code, at, 0, NULL, false, false, 1 + (by) }
+#define NOTED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false }
 #define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false }
 #define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false }
 
@@ -58,9 +60,8 @@ static const struct rule rules[] = {
     { "the earlier of two is first",
       { { 0 }, EXITED(1, 20), { 0 }, EXITED(3, 10) },
       "", 0, false, false, "", { 3, 3, "rank 3 on h: exit code 3", "" } },
-    { "heard of later, but accused by those that ended before it",
-      { ACCUSED(1, 5, "rank 3 on h died: signal 9 (Killed)"),
-        ACCUSED(1, 6, "rank 3 on h died: signal 9 (Killed)"), STOPPED(8), DIED(SIGKILL, 7) },
+    { "heard of later, but those that ended before it were cut off by its end",
+      { CUT_OFF(1, 5, 3), CUT_OFF(1, 6, 3), STOPPED(8), DIED(SIGKILL, 7) },
       "", 0, false, false, "", { 137, 3, "rank 3 on h: signal 9 (Killed)", "012" } },
     { "ended with a code of its own after our SIGTERM",
       { GAVE_UP(3), EXITED(2, 2), GAVE_UP(3), GAVE_UP(4) },
@@ -69,17 +70,35 @@ static const struct rule rules[] = {
       { { RG_END_EXIT, 1, 5, 0, NULL, false, true }, EXITED(2, 2),
         { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true }, { 0 } },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "02" } },
-    { "a note that accuses nobody explains nothing away",
-      { ACCUSED(1, 5, "mismatched shapes"), { 0 }, { 0 }, { 0 } },
+    { "a note explains nothing away",
+      { NOTED(1, 5, "rank 3 died of mismatched shapes"), EXITED(2, 6), { 0 }, EXITED(2, 7) },
       "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
-    { "a note that accuses a rank that ended well",
-      { ACCUSED(1, 5, "rank 1 on h died: nobody knows"), { 0 }, { 0 }, { 0 } },
+    { "cut off by one that left with a code of its own, which is heard of last",
+      { CUT_OFF(1, 5, 3), STOPPED(8), CUT_OFF(2, 6, 3), EXITED(200, 7) },
+      "", 0, false, false, "", { 200, 3, "rank 3 on h: exit code 200", "012" } },
+    { "cut off in turn: the first link of the chain",
+      { CUT_OFF(1, 4, 1), CUT_OFF(1, 5, 2), EXITED(9, 6), STOPPED(8) },
+      "", 0, false, false, "", { 9, 2, "rank 2 on h: exit code 9", "013" } },
+    { "cut off by one that left with exit code 0",
+      { CUT_OFF(4, 5, 1), EXITED(0, 3), STOPPED(8), CUT_OFF(3, 4, 1) },
+      "", 0, false, false, "",
+      { 3, 1, "rank 1 on h: exit code 0, while others waited for it", "023" } },
+    { "crashed long after another had left with exit code 0",
+      { { RG_END_SIGNAL, SIGSEGV, 900, 0, NULL, false, false, 2 }, EXITED(0, 3), STOPPED(950),
+        STOPPED(951) },
+      "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "23" } },
+    { "cut off by one that never ended by itself",
+      { CUT_OFF(4, 5, 1), STOPPED(20), STOPPED(21), STOPPED(22) },
+      "", 0, false, false, "", { 4, 0, "rank 0 on h: exit code 4", "123" } },
+    { "cut off by one that ended well after it was told to end",
+      { CUT_OFF(4, 5, 1), { RG_END_EXIT, 0, 20, SIGTERM, NULL, false, false, 0 }, STOPPED(21),
+        STOPPED(22) },
+      "", 0, false, false, "", { 4, 0, "rank 0 on h: exit code 4", "23" } },
+    { "cut off by itself",
+      { CUT_OFF(1, 5, 0), { 0 }, { 0 }, { 0 } },
       "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
-    { "a note that accuses itself",
-      { ACCUSED(1, 5, "rank 0 on h died"), { 0 }, { 0 }, { 0 } },
-      "", 0, false, false, "", { 1, 0, "rank 0 on h: exit code 1", "" } },
-    { "two that accuse each other",
-      { ACCUSED(1, 6, "rank 1 on h died"), ACCUSED(4, 5, "rank 0 on h died"), { 0 }, { 0 } },
+    { "two that were cut off by each other",
+      { CUT_OFF(1, 6, 1), CUT_OFF(4, 5, 0), { 0 }, { 0 } },
       "", 0, false, false, "", { 4, 1, "rank 1 on h: exit code 4", "0" } },
     { "our own limit",
       { STOPPED(5), STOPPED(6), STOPPED(7), GAVE_UP(8) },
@@ -119,6 +138,7 @@ static void fill(const struct rule *rule, struct rg_fact facts[NRANKS])
         facts[i].ended = true;
         facts[i].signalled = given->signalled;
         facts[i].told = given->told;
+        facts[i].cut_by = given->cut_by;
         facts[i].exit_code = given->end == RG_END_NOT_STARTED ? 127 : 0;
         facts[i].text = given->end == RG_END_NOT_STARTED ? "cannot start it" : NULL;
         facts[i].end = (struct rg_rank_end){
@@ -155,6 +175,8 @@ static void check(const struct rule *rule)
     assert_string_equal(verdict.cause, rule->expected.cause);
     assert_string_equal(consequences, rule->expected.consequences);
     assert_int_equal(verdict.ok, rule->expected.exit_code == 0);
+    if (verdict.first && verdict.code_of->end == RG_END_EXIT)
+        assert_int_equal(verdict.code_of->value, verdict.exit_code);
 }
 
 static void rules_hold(void **state)
