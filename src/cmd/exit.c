@@ -54,6 +54,7 @@ int rg_print(const char *text)
 
     if (rc == 0 || rc == -EPIPE)
         return 0;
-    fprintf(stderr, "reigen: cannot write to standard output: %s\n", strerror(-rc));
+    fprintf(stderr, "reigen: cannot write to standard output: %s\n",
+            rc == -EBADF ? "it is closed" : strerror(-rc));
     return RG_EXIT_OUTPUT_LOST;
 }

@@ -57,7 +57,9 @@ static const struct link *find_link(const char *program)
 int main(int argc, char **argv)
 {
     const struct link *link = argc > 0 ? find_link(argv[0]) : NULL;
+    bool open[3];
 
+    rg_stdio_ensure(open);
     if (link) {
         signal(SIGPIPE, SIG_IGN);
         return link->run(argc, argv);

@@ -41,6 +41,8 @@ static void report_lost(struct rg_output *output, int i)
     output->lost[i] = true;
     if (closed)
         snprintf(cause, sizeof cause, "the reader of %s went away", names[i]);
+    else if (e == EBADF)
+        snprintf(cause, sizeof cause, "cannot write to %s: it is closed", names[i]);
     else
         snprintf(cause, sizeof cause, "cannot write to %s: %s", names[i], strerror(e));
     output->o.on_lost(output->o.arg, cause, closed && i == 0);

@@ -48,6 +48,9 @@ struct run {
     bool ended;                /* the session is over */
     bool paused;               /* what the session was told last */
     bool reader_gone;          /* of standard output */
+    bool lost_early, closed_early; /* output, before there was a session; how_lost says how */
+    char how_lost[160];
+    bool judged;               /* the session has given its verdict */
     bool killed;               /* by a second signal: nothing is waited for */
 };
 
@@ -222,6 +225,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     struct run *run = arg;
     const struct rg_request *request = &run->request;
 
+    run->judged = true;
     run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
     rg_status_stop(&run->status);
     rg_input_stop(&run->input);
@@ -276,8 +280,16 @@ static void on_lost(void *arg, const char *cause, bool closed)
 {
     struct run *run = arg;
 
-    if (!run->session || run->ended) {
+    if (!run->session) {
+        snprintf(run->how_lost, sizeof run->how_lost, "%s", cause);
+        run->lost_early = true;
+        run->closed_early |= closed;
+        return;
+    }
+    if (run->judged) {
         run->exit_code = run->exit_code ? run->exit_code : RG_EXIT_OUTPUT_LOST;
+        if (!closed)
+            sayf(run, "reigen: %s\n", cause);
         return;
     }
     rg_session_output_lost(run->session, cause);
@@ -435,6 +447,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)
         return rc;
+    if (run->lost_early)
+        on_lost(run, run->how_lost, run->closed_early);
     /* The script that --submit has made is what runs us. */
     rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
     if (job->pty)

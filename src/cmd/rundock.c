@@ -491,8 +491,12 @@ static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host
     bool stays = rc >= 0 && !docker.signal && (dock->daemon || dock->keepalive);
     if (*id && !stays)
         remove_container(&docker, id);
-    if (stays && dock->daemon)
-        printf("%s\n", id);
+    if (stays && dock->daemon) {
+        rg_autobuf struct rg_buf line = RG_BUF_INIT;
+        rg_buf_printf(&line, "%s\n", id);
+        int lost = rg_print(rg_buf_text(&line));
+        rc = rc ? rc : lost;
+    }
     return rc == 0 && docker.signal ? 128 + docker.signal : rc;
 }
 

@@ -27,6 +27,7 @@
 int rg_submit(const struct rg_request *request, char **argv)
 {
     struct rg_error err = RG_ERROR_INIT;
+    rg_autobuf struct rg_buf line = RG_BUF_INIT;
     char id[RG_SLURM_ID_MAX];
 
     if (rg_slurm_submit(&request->job, argv, id, &err) < 0)
@@ -34,7 +35,8 @@ int rg_submit(const struct rg_request *request, char **argv)
     if (!request->quiet)
         fprintf(stderr, "reigen: submitted as job %s; reigen logs -f %s shows its output\n", id,
                 id);
-    return printf("%s\n", id) < 0 || fflush(stdout) != 0 ? RG_EXIT_OUTPUT_LOST : 0;
+    rg_buf_printf(&line, "%s\n", id);
+    return rg_print(rg_buf_text(&line));
 }
 
 /* --- what Slurm says -------------------------------------------------------------------------- */

@@ -109,6 +109,9 @@ int rg_reopen_nonblock(int fd, int flags)
         return -errno;
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return -EINVAL;
+    int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+    if (mode != O_RDWR && mode != (flags & O_ACCMODE))
+        return -EBADF;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int copy = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
@@ -117,10 +120,15 @@ int rg_reopen_nonblock(int fd, int flags)
 
 void rg_stdio_ensure(bool ret_was_open[3])
 {
-    for (int fd = 0; fd < 3; fd++) {
-        ret_was_open[fd] = fcntl(fd, F_GETFD) >= 0;
-        /* open() returns the lowest free number: exactly this one. */
-        if (!ret_was_open[fd] && open("/dev/null", O_RDWR) < 0)
+    static bool done, was_open[3];
+
+    for (int fd = 0; !done && fd < 3; fd++) {
+        was_open[fd] = fcntl(fd, F_GETFD) >= 0;
+        /* open() returns the lowest free number: exactly this one. Not for writing: what is written
+         * to a descriptor that was closed is lost, and whoever writes must hear of that. */
+        if (!was_open[fd] && open("/dev/null", O_RDONLY) < 0)
             abort();
     }
+    done = true;
+    memcpy(ret_was_open, was_open, sizeof(was_open));
 }

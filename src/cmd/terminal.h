@@ -26,11 +26,12 @@ bool rg_terminal_is_raw(void);
 
 /* A second description of what fd refers to, non-blocking, so that the one shared with other
  * processes keeps its mode: possible for pipes and terminals, through /proc/self/fd. flags:
- * O_RDONLY or O_WRONLY. A new descriptor or -errno. */
+ * O_RDONLY or O_WRONLY. A new descriptor or -errno; -EBADF: fd is not open for that. */
 int rg_reopen_nonblock(int fd, int flags);
 
-/* Make sure that 0, 1 and 2 are open, so that no socket of ours can take their place. ret_was_open
- * tells for each whether it was. */
+/* Make sure that 0, 1 and 2 are open, so that no socket of ours can take their place; writing to
+ * one that was closed fails with EBADF. ret_was_open tells for each whether it was, when this was
+ * called first. */
 void rg_stdio_ensure(bool ret_was_open[3]);
 
 #endif

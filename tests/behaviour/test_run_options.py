@@ -219,6 +219,42 @@ def test_lost_standard_output_is_74(reigen):
     assert done.returncode == 74 and 'No space left on device' in done.stderr
 
 
+# The descriptor that is closed comes first.
+CLOSED = ['sh', '-c', 'n=$1; shift; if [ $n = 1 ]; then exec >&-; else exec 2>&-; fi; exec "$@"',
+          'sh']
+
+
+@pytest.mark.parametrize('place', ['closed', '/dev/full'])
+@pytest.mark.parametrize('arguments', [
+    ['run', '--', 'echo', 'x'], ['run', '-np', 2, '--', 'printf', 'x'],
+    ['run', '--json', '--', 'true'], ['run', '--dry-run', '--', 'true'], ['run', '--help'],
+    ['horovodrun', '-np', 2, 'echo', 'x'], ['horovodrun', '--help'],
+    ['horovodrun', '--check-build'], ['srun-docker', '--help'], ['doctor'], ['jobs'],
+    ['explain', '74'], ['man'], ['completion', 'bash'], ['help'], ['--help'], ['--version'],
+    ['sshconfig', '--help'], ['run-dock-asuser', '--help'], ['rsh', '--help'],
+], ids=lambda arguments: '-'.join(map(str, arguments)))
+def test_whatever_standard_output_does_not_take_is_74(start, programs, arguments, place):
+    closed = CLOSED + ['1'] if place == 'closed' else ['sh', '-c', 'exec "$@" >/dev/full', 'sh']
+    child = start(*closed, programs.reigen, *arguments)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 74, err
+    assert ('it is closed' if place == 'closed' else 'No space left on device') in err
+
+
+@pytest.mark.parametrize('script,code', [('echo x >&2', 74), ('echo x >&2; exit 3', 3),
+                                         ('echo x', 0)])
+def test_a_closed_standard_error_takes_nothing_either(start, programs, script, code):
+    child = start(*CLOSED, 2, programs.reigen, 'run', '-np', 1, '--', 'sh', '-c', script)
+    out, _ = child.communicate(timeout=60)
+    assert (child.returncode, out) == (code, 'x\n' if code == 0 else '')
+
+
+def test_nothing_is_lost_where_nothing_is_written(start, programs):
+    child = start(*CLOSED, 1, programs.reigen, 'run', '--', 'true')
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+
+
 def test_an_unknown_code_and_every_known_one_are_explained(reigen):
     listed = reigen('explain').stdout
     for code in (0, 2, 69, 70, 74, 75, 76, 77, 124, 125, 126, 127):
