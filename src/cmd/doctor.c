@@ -17,6 +17,7 @@
 #include "launch/exitcode.h"
 #include "launch/place.h"
 #include "launch/session.h"
+#include "launch/sizes.h"
 #include "spec/options.h"
 
 #define EXIT_FINDINGS 1
@@ -120,7 +121,10 @@ static const struct rg_session_ops session_ops = {
 static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &doctor->request.job;
-    int r = rg_place_container(job, err);
+    int r = rg_sizes_check(job, err);
+
+    if (r == 0)
+        r = rg_place_container(job, err);
 
     if (r >= 0)
         r = driver->discover(job, err);

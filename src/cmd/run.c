@@ -27,6 +27,7 @@
 #include "launch/place.h"
 #include "launch/registry.h"
 #include "launch/session.h"
+#include "launch/sizes.h"
 #include "spec/options.h"
 
 struct run {
@@ -406,6 +407,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     int rc = strcmp(driver->name, "local") == 0 ? check_cwd(job, err) : 0;
 
     if (rc >= 0)
+        rc = rg_sizes_check(job, err);
+    if (rc >= 0)
         rc = rg_place_container(job, err);
     if (rc >= 0 && driver->acquire && !job->dry_run)
         rc = driver->acquire(job, say_early, run, err);
@@ -413,6 +416,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
         rc = driver->discover(job, err);
     if (rc >= 0)
         rc = rg_plan_make(job, &run->plan, err);
+    if (rc >= 0)
+        rc = rg_sizes_check_plan(&run->plan, job, err);
     if (rc >= 0 && (rc = check_against_plan(job, &run->plan, err)) < 0)
         err->exit_code = RG_EXIT_USAGE;
     return rc;
@@ -557,6 +562,7 @@ int rg_cmd_run(int argc, char **argv)
     bool submitted = getenv(RG_SLURM_SUBMITTED);
     unsetenv(RG_SLURM_SUBMITTED);
     if (request.job.slurm.submit && !submitted && !request.job.dry_run)
-        return rg_submit(&request, argv);
+        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
+                                                       : rg_submit(&request, argv);
     return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

@@ -272,3 +272,28 @@ def test_the_timeout_ends_the_job_with_124(reigen):
 def test_umask_of_files_is_the_callers(reigen, tmp_path):
     reigen('run', '-np', 1, '--output-dir', tmp_path / 'o', 'true', umask=0o077)
     assert stat.S_IMODE((tmp_path / 'o/rank.0/stdout').stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize('given,named', [
+    ({'arguments': ['--', *['true'] * 65537]}, r'words: 65537 are too many, at most 65536'),
+    ({'config': 'command: ["true", {long}]'}, r'words: number 2 has 131072 bytes; .* 131071'),
+    ({'config': 'command: ["true"]\nenv: {{A: {long}}}'}, r'--env: A has 131074 bytes; .* 131071'),
+    ({'arguments': ['--tf-config', '-H', 'host-number-one:4096,host-number-two:4096', 'true']},
+     r'told of the job: TF_CONFIG has \d+ bytes; .* 131071'),
+], ids=['words', 'word', 'variable', 'tf-config'])
+def test_what_no_host_could_be_given_is_refused_before_anything_starts(reigen, tmp_path, given,
+                                                                       named):
+    if 'config' in given:
+        config = tmp_path / 'job.yaml'
+        config.write_text(given['config'].format(long='x' * 131072))
+        done = reigen('run', '--config', config)
+    else:
+        done = reigen('run', *given['arguments'])
+    assert done.returncode == 2, done.stderr
+    assert re.search(named, done.stderr), done.stderr[:500]
+    assert 'failed' not in done.stderr and 'rank 0' not in done.stderr
+
+
+def test_as_many_words_as_are_allowed_arrive(reigen):
+    done = reigen('run', '-np', 1, '--', 'sh', '-c', 'echo $#', *['a'] * (65536 - 3))
+    assert (done.returncode, done.stdout) == (0, f'{65536 - 4}\n'), done.stderr
