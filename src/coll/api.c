@@ -253,6 +253,15 @@ REIGEN_API int reigen_shutdown(void)
     return 0;
 }
 
+/* A process that ends because another rank left, and has not called reigen_shutdown. */
+static __attribute__((destructor)) void end_after_who_left(void)
+{
+    struct rg_runtime *rt = rg_api_runtime();
+
+    if (rt)
+        rg_watch_let_leave(rt->engine);
+}
+
 REIGEN_API int reigen_is_initialized(void)
 {
     return rg_api_runtime() != NULL;

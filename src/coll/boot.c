@@ -156,6 +156,11 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_unlock(&boot->lock);
 }
 
+bool rg_boot_hears_cut_off(const struct rg_boot *boot)
+{
+    return boot->ops->cut_off;
+}
+
 void rg_boot_close(struct rg_boot *boot, bool goodbye)
 {
     if (!boot)

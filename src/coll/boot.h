@@ -107,6 +107,8 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text);
  * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
  * any thread. */
 void rg_boot_cut_off(struct rg_boot *boot, int rank);
+/* Whether anybody listens to that. */
+bool rg_boot_hears_cut_off(const struct rg_boot *boot);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

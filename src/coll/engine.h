@@ -157,7 +157,7 @@ struct rg_engine {
     struct rg_engine *world;
     _Atomic bool leaving;         /* what goes wrong now is this set's alone */
     _Atomic bool removed;         /* reigen_process_set_remove */
-    _Atomic bool told_cut_off;    /* engine of all ranks: by whose end operations failed here */
+    _Atomic int cut_by;           /* engine of all ranks: 1 + by whose end operations failed here */
     struct rg_exec *exec;
     struct rg_adasum *adasum;     /* made at its first use */
     struct rg_order *order;       /* leaders of jobs with several nodes */
@@ -341,6 +341,10 @@ void rg_multi_fini(struct rg_engine *engine);
 void rg_watch_tick(struct rg_engine *engine);
 /* While the engine is made and the leader waits for others. */
 void rg_watch_start(struct rg_engine *engine);
+/* At the end of a process: if operations failed because a rank of this host left, and nobody could
+ * be told so, let that one end first, for at most 2 s. mpirun and torchrun call the first that ends
+ * the cause. */
+void rg_watch_let_leave(struct rg_engine *engine);
 /* Of a process set: what has ended all ranks ends it, and the other way round. Any thread. */
 void rg_watch_follow(struct rg_engine *engine);
 

@@ -150,8 +150,10 @@ void rg_engine_cut_off(struct rg_engine *engine, int status)
     struct rg_engine *world = engine->world ? engine->world : engine;
     int rank = cause_of(engine, status);
 
+    int nobody = 0;
+
     if (rank >= 0 && rank != world->team->rank && world->boot &&
-        !atomic_exchange(&world->told_cut_off, true))
+        atomic_compare_exchange_strong(&world->cut_by, &nobody, 1 + rank))
         rg_boot_cut_off(world->boot, rank);
 }
 

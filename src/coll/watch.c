@@ -5,12 +5,15 @@
  */
 #include <poll.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/time.h"
 #include "coll/engine.h"
 #include "coll/stall.h"
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
+#define LEAVE_WAIT_MS 2000 /* for who has left to end */
 
 static void abort_for(struct rg_engine *engine, int rank, const char *text)
 {
@@ -82,6 +85,28 @@ static void look_at_pidfds(struct rg_engine *engine)
         if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLIN) && !atomic_load(&view->rows[r].left))
             seen_dead(engine, view->ranks[r]);
     }
+}
+
+static bool is_there(int pidfd)
+{
+#ifdef SYS_pidfd_send_signal
+    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+void rg_watch_let_leave(struct rg_engine *engine)
+{
+    int rank = atomic_load(&engine->cut_by) - 1;
+    int pidfd = rank < 0 ? -1 : engine->team->peers[rank].pidfd;
+    uint64_t deadline_ns = rg_now_ns() + LEAVE_WAIT_MS * RG_NS_PER_MS;
+
+    if (pidfd < 0 || !engine->boot || rg_boot_hears_cut_off(engine->boot))
+        return;
+    /* Until its parent has taken note of its end: no signal finds it then, not even as a zombie. */
+    while (rg_now_ns() < deadline_ns && is_there(pidfd))
+        rg_sleep_ms(1);
 }
 
 void rg_watch_follow(struct rg_engine *engine)

@@ -129,3 +129,11 @@ def test_a_stopped_rank_is_not_a_dead_rank():
         time.sleep(0.5)
         ranks[2].kill()
         survivors_name(ranks, 2, time.monotonic())
+
+
+def test_without_a_launcher_of_ours_who_left_ends_before_those_it_cut_off():
+    """mpirun and torchrun take the first process that ends badly for the cause."""
+    with job('leave', 'linger', 7, size=SIZE) as ranks:
+        assert ranks[0].wait(20 * SLOWER) == 5
+        assert ranks[1].child.poll() == 7, state(ranks)
+        assert ranks[2].wait(20 * SLOWER) == 5

@@ -3,6 +3,7 @@
  * usage: leave HOW CODE [some]
  * Rank 1 leaves while the others wait for it in a collective; these end with status 5 on the error.
  * HOW: exit      it shuts down, and ends with status CODE
+ *      linger    the same, with nobody who is made to hear of another end first; 700 ms later
  *      return    it ends with status CODE without a shutdown
  *      signal    it dies of signal CODE
  * some: rank 0 is a world of its own, and the others are one, with numbers that begin at 0.
@@ -38,13 +39,13 @@ static void wait_for_end(int64_t pid)
     sleep_ms(300); /* for the launcher to hear of it, where it can */
 }
 
-static int wait_for_rank_1(void)
+static _Noreturn void wait_for_rank_1(void)
 {
     float x = 0;
 
     say("error %d %s", reigen_allreduce("late", &x, &x, REIGEN_FLOAT32, NULL, 0, NULL),
         reigen_last_error());
-    _exit(5);
+    exit(5);
 }
 
 static void stop_agent_until(int64_t pid)
@@ -93,11 +94,16 @@ int main(int argc, char **argv)
     finish(handle, 0, "broadcast");
     goes_on();
     if (reigen_rank() != leaver)
-        return wait_for_rank_1();
+        wait_for_rank_1();
     sleep_ms(100);
     if (!strcmp(how, "exit")) {
         reigen_shutdown();
         wait_for_end(last);
+        exit(code);
+    }
+    if (!strcmp(how, "linger")) {
+        reigen_shutdown();
+        sleep_ms(700);
         exit(code);
     }
     stop_agent_until(last);

@@ -281,6 +281,8 @@ static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint
     comm->boot = boot;
     comm->ops = comm_ops;
     comm->ops.name = rg_boot_name(boot);
+    if (!rg_boot_hears_cut_off(boot))
+        comm->ops.cut_off = NULL;
     comm->size = rg_boot_identity(boot)->size;
     comm->n = n;
     comm->deadline_ns = deadline_ns;
