@@ -66,10 +66,9 @@ void call_hand_over(struct call *take_call);
 /* Calls that have been handed over and are not done. */
 int calls_in_flight(void);
 
-/* The finisher keeps out of the runtime from the return of pause until resume: for
- * reigen_shutdown, which must run alone. pause blocks for one slice at most. Calls that were handed
- * over before resume have lost their handles, which the next job gives out again: they end as
- * cancelled and the runtime is not asked about them. */
+/* The finisher keeps out of the runtime from the return of pause until resume, for
+ * reigen_shutdown. pause blocks for one slice at most. Calls that were handed over before resume
+ * have lost their handles: they end as cancelled and the runtime is not asked about them. */
 REIGEN_API void reigen_jax_pause(void);
 REIGEN_API void reigen_jax_resume(void);
 

@@ -38,8 +38,8 @@
  * reigen_last_error() gives this thread's last failure in words; reigen_handle_error(handle) the
  * cause of a failed operation.
  *
- * Threads: every function may be called from any thread after reigen_init, except init and
- * shutdown, which must not run at the same time as any other call. Only these block: reigen_init,
+ * Threads: every function may be called from any thread at any time, except init and shutdown in a
+ * function that reigen_on_done calls (-EDEADLK). Only these block: reigen_init,
  * reigen_shutdown, reigen_process_set_add and _remove, reigen_wait, _wait_us and _wait_all, the
  * blocking forms (reigen_allreduce, reigen_broadcast, reigen_barrier), reigen_request_wait, _run
  * and _free, reigen_diagnose, and for a file's sake reigen_timeline_start and _stop; a thread that
@@ -140,9 +140,13 @@ struct reigen_init_options {
  */
 REIGEN_API int reigen_init(const struct reigen_init_options *options);
 
-/* Leave the job. Blocks until the other ranks have been told (at most 5 s). Operations in flight
- * end with -ECANCELED, here and on the other ranks, unless they were complete on all. Does nothing
- * when not initialised. Always 0. */
+/* Leave the job. Blocks until the other ranks have been told (at most 5 s), the functions of
+ * reigen_on_done that run have returned, and no thread is in any other function of this API.
+ * Operations in flight end with -ECANCELED, here and on the other ranks, unless they were complete
+ * on all; threads that wait for them learn of it. Whoever comes later gets -ENOTCONN: from those
+ * that ask whether an operation is done when this is through, so that its buffers are the caller's
+ * again then. Does nothing when not initialised, but wait for another thread's
+ * call of it. 0, or -EDEADLK in a function that reigen_on_done calls. */
 REIGEN_API int reigen_shutdown(void);
 
 REIGEN_API int reigen_is_initialized(void); /* 1 or 0 */
@@ -259,7 +263,7 @@ REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us);
  * not block: look at the operation, release it, submit others; reigen_wait_us for moments. While it
  * runs, what the thread was doing for the runtime stands still. It is called whether or not the
  * handle has been released, and also for operations that reigen_shutdown cancels: then the handle
- * and its results are gone already, and all other functions give -ENOTCONN. 0, -EINVAL or -ENOMEM;
+ * is gone, and all other functions give -ENOTCONN. 0, -EINVAL or -ENOMEM;
  * after an error fn is not called. Several functions may be set for one handle. */
 REIGEN_API int reigen_on_done(reigen_handle handle,
                               void (*fn)(void *arg, reigen_handle handle, int status), void *arg);
@@ -268,7 +272,8 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
  * time is over; else the error of the first one that failed, and all are done. */
 REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms);
 
-/* The result of an operation that allocated it: its memory, valid until release, its shape (into
+/* The result of an operation that allocated it: its memory, valid until release (or, as with the
+ * texts below, until the next init after a shutdown), its shape (into
  * ret_shape, room for REIGEN_NDIM_MAX) and dimensions. -EAGAIN while not done. */
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim);
@@ -346,7 +351,8 @@ REIGEN_API const char *reigen_last_error(void);
 /* "0.1.0" */
 REIGEN_API const char *reigen_version(void);
 /* What the runtime uses, one line per fact ("plane shm: 4 ranks of this host", "boot: agent", ...);
- * valid until shutdown; adding and removing process sets changes what the next call gives. */
+ * valid until an init after shutdown; adding and removing process sets changes what the next call
+ * gives. */
 REIGEN_API const char *reigen_describe(void);
 
 /*

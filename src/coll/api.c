@@ -11,13 +11,42 @@
 #include "coll/timeline.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
+static _Atomic bool ending;       /* shutdown is at it */
+static struct rg_runtime *spare;  /* the one there was before */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* held by init and shutdown */
 static uint64_t generations;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static _Thread_local char last_error[RG_ERROR_TEXT_MAX];
 
-struct rg_runtime *rg_api_runtime(void)
+/* Counted first, then looked at again: either this sees that shutdown has taken the runtime away,
+ * or shutdown sees the count. */
+struct rg_runtime *rg_api_enter(void)
 {
-    return atomic_load_explicit(&the_runtime, memory_order_acquire);
+    struct rg_runtime *rt;
+
+    while ((rt = atomic_load(&the_runtime)) != NULL) {
+        atomic_fetch_add(&rt->users, 1);
+        if (atomic_load(&the_runtime) == rt)
+            break;
+        atomic_fetch_sub(&rt->users, 1);
+    }
+    return rt;
+}
+
+void rg_api_leave(struct rg_runtime *rt)
+{
+    if (rt)
+        atomic_fetch_sub(&rt->users, 1);
+}
+
+int rg_api_over(uint64_t deadline_ns)
+{
+    while (atomic_load(&ending) && !rg_notify_calls()) {
+        if (rg_now_ns() >= deadline_ns)
+            return -EAGAIN;
+        rg_sleep_ms(1);
+    }
+    return rg_api_uninitialised();
 }
 
 int rg_api_fail(const struct rg_error *err)
@@ -57,6 +86,10 @@ static void after_fork(void)
 {
     struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);
 
+    /* Another thread may have been at it. */
+    pthread_mutex_init(&life, NULL);
+    spare = NULL;
+    atomic_store(&ending, false);
     rg_timeline_after_fork();
     if (!rt)
         return;
@@ -71,10 +104,49 @@ static void register_fork(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-static void runtime_free(struct rg_runtime *rt, bool goodbye)
+static struct rg_runtime *runtime_new(void)
 {
-    uint64_t until = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+    struct rg_runtime *rt = spare;
+    size_t start = offsetof(struct rg_runtime, config);
 
+    spare = NULL;
+    if (rt) {
+        rg_handles_fini(&rt->handles);
+        free(rt->describe);
+        while (rt->nold_describes > 0)
+            free(rt->old_describes[--rt->nold_describes]);
+        free(rt->old_describes);
+        memset((char *) rt + start, 0, sizeof(*rt) - start);
+    } else {
+        rt = aligned_alloc(_Alignof(struct rg_runtime), sizeof(*rt));
+        if (!rt)
+            return NULL;
+        memset(rt, 0, sizeof(*rt));
+    }
+    rg_sets_init(&rt->sets);
+    rg_handles_init(&rt->handles);
+    return rt;
+}
+
+/* Calls that wait inside are told that it is over, here and on the other ranks; after until_ns they
+ * do not wait for other ranks any more. */
+static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
+{
+    if (atomic_load(&rt->users) == 0)
+        return;
+    rg_engine_leave(rt->engine);
+    while (atomic_load(&rt->users) > 0) {
+        bool late = rg_now_ns() >= until_ns;
+
+        rg_sets_hurry(&rt->sets, late);
+        rg_engine_hurry(rt->engine, late);
+        rg_sleep_ms(1);
+    }
+}
+
+/* Nobody is inside. */
+static void runtime_end(struct rg_runtime *rt, bool goodbye, uint64_t until)
+{
     rg_sets_leave(&rt->sets, until);
     if (rt->engine)
         rt->engine->leave_until_ns = until;
@@ -84,11 +156,12 @@ static void runtime_free(struct rg_runtime *rt, bool goodbye)
     rg_team_destroy(rt->team);
     if (rt->boot)
         rg_boot_close(rt->boot, goodbye);
-    free(rt->describe);
-    while (rt->nold_describes > 0)
-        free(rt->old_describes[--rt->nold_describes]);
-    free(rt->old_describes);
-    free(rt);
+    spare = rt;
+}
+
+static uint64_t leave_until(void)
+{
+    return rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
 }
 
 static void describe_set(const struct rg_set *set, struct rg_buf *text)
@@ -208,6 +281,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     engine.team = rt->team;
     engine.config = &rt->config;
     engine.boot = rt->boot;
+    engine.handles = &rt->handles;
     engine.deadline_ns = deadline;
     r = rg_engine_create(&engine, &rt->engine, err);
     if (r < 0)
@@ -216,40 +290,64 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
-REIGEN_API int reigen_init(const struct reigen_init_options *options)
+static int start(const struct reigen_init_options *options)
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_runtime *rt;
     int r;
 
-    if (rg_api_runtime())
+    if (atomic_load(&the_runtime))
         return 0;
-    if (options && (options->nranks < 0 || (options->ranks == NULL) != (options->nranks == 0)))
-        return rg_api_failf(EINVAL, "init: ranks and nranks must both be given or neither");
     pthread_once(&fork_once, register_fork);
-    rt = calloc(1, sizeof(*rt));
+    rt = runtime_new();
     if (!rt)
         return rg_api_failf(ENOMEM, "out of memory");
-    rg_sets_init(&rt->sets);
     r = bring_up(rt, options, &err);
     if (r < 0) {
         if (rt->boot)
             rg_boot_note(rt->boot, 0, err.text);
-        runtime_free(rt, false);
+        runtime_end(rt, false, leave_until());
         rg_api_fail(&err);
         return r;
     }
     rt->generation = ++generations;
-    atomic_store_explicit(&the_runtime, rt, memory_order_release);
+    atomic_store(&the_runtime, rt);
     return 0;
+}
+
+REIGEN_API int reigen_init(const struct reigen_init_options *options)
+{
+    int r;
+
+    if (atomic_load(&the_runtime))
+        return 0;
+    if (options && (options->nranks < 0 || (options->ranks == NULL) != (options->nranks == 0)))
+        return rg_api_failf(EINVAL, "init: ranks and nranks must both be given or neither");
+    if (rg_notify_calls())
+        return rg_api_failf(EDEADLK, "reigen_init in a function that reigen_on_done calls");
+    pthread_mutex_lock(&life);
+    r = start(options);
+    pthread_mutex_unlock(&life);
+    return r;
 }
 
 REIGEN_API int reigen_shutdown(void)
 {
-    struct rg_runtime *rt = atomic_exchange(&the_runtime, NULL);
+    struct rg_runtime *rt;
 
-    if (rt)
-        runtime_free(rt, true);
+    if (rg_notify_calls())
+        return rg_api_failf(EDEADLK, "reigen_shutdown in a function that reigen_on_done calls");
+    pthread_mutex_lock(&life);
+    atomic_store(&ending, true);
+    rt = atomic_exchange(&the_runtime, NULL);
+    if (rt) {
+        uint64_t until = leave_until();
+
+        wait_for_users(rt, until);
+        runtime_end(rt, true, until);
+    }
+    atomic_store(&ending, false);
+    pthread_mutex_unlock(&life);
     return 0;
 }
 
@@ -264,56 +362,56 @@ static __attribute__((destructor)) void end_after_who_left(void)
 
 REIGEN_API int reigen_is_initialized(void)
 {
-    return rg_api_runtime() != NULL;
+    return atomic_load(&the_runtime) != NULL;
 }
 
 /* ---- who am I */
 
 REIGEN_API int reigen_rank(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->rank : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_size(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->size : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_local_rank(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->local_rank : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_local_size(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->local_size : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_cross_rank(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->cross_rank : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_cross_size(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->cross_size : rg_api_uninitialised();
 }
 
 REIGEN_API int reigen_is_homogeneous(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     return rt ? rt->team->homogeneous : rg_api_uninitialised();
 }
@@ -335,7 +433,7 @@ REIGEN_API const char *reigen_version(void)
 
 REIGEN_API const char *reigen_describe(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     const char *text;
 
@@ -349,7 +447,7 @@ REIGEN_API const char *reigen_describe(void)
 
 REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     if (!rt)
         return rg_api_uninitialised();

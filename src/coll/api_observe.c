@@ -6,7 +6,7 @@
 
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
 
     if (!rt)
@@ -21,7 +21,9 @@ REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
 
 REIGEN_API int reigen_timeline_stop(void)
 {
-    if (!rg_api_runtime())
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    if (!rt)
         return rg_api_uninitialised();
     rg_timeline_stop();
     return 0;
@@ -29,7 +31,7 @@ REIGEN_API int reigen_timeline_stop(void)
 
 REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     int r;
 
     if (!rt)
@@ -40,7 +42,7 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
 
 REIGEN_API int reigen_planes(char **ret_text)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     char *copy;
 

@@ -8,7 +8,7 @@
 
 static int submit(const struct rg_call *call, reigen_handle *handles)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     struct rg_engine *engine;
     struct rg_set *set;
@@ -30,7 +30,7 @@ static int submit(const struct rg_call *call, reigen_handle *handles)
 /* Submit and wait, without a handle. */
 static int run(struct rg_call *call)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     struct rg_op *op = NULL;
     struct rg_engine *engine;
@@ -158,7 +158,7 @@ REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
 
 REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     reigen_handle handle = 0;
     struct rg_op *op;
@@ -269,12 +269,14 @@ static int unknown(reigen_handle handle)
 
 REIGEN_API int reigen_poll(reigen_handle handle)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
     int tensor, done;
 
-    if (!rt)
-        return rg_api_uninitialised();
+    if (!rt) {
+        done = rg_api_over(0);
+        return done == -EAGAIN ? 0 : done;
+    }
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
@@ -286,8 +288,11 @@ REIGEN_API int reigen_poll(reigen_handle handle)
 static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t deadline_ns)
 {
     int tensor, r;
-    struct rg_op *op = hold(rt, handle, &tensor);
+    struct rg_op *op;
 
+    if (!rt)
+        return rg_api_over(deadline_ns);
+    op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
     r = await(rt, op, deadline_ns);
@@ -302,25 +307,23 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
 
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
-    return rt ? wait_until(rt, handle, rg_api_deadline(timeout_ms)) : rg_api_uninitialised();
+    return wait_until(rt, handle, rg_api_deadline(timeout_ms));
 }
 
 REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     uint64_t us = timeout_us > WAIT_US_MAX ? WAIT_US_MAX : (uint64_t) timeout_us;
 
-    if (!rt)
-        return rg_api_uninitialised();
     return wait_until(rt, handle, timeout_us <= 0 ? 0 : rg_now_ns() + us * 1000);
 }
 
 REIGEN_API int reigen_on_done(reigen_handle handle,
                               void (*fn)(void *arg, reigen_handle handle, int status), void *arg)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_watcher watcher = { .fn = fn, .arg = arg, .handle = handle };
     struct rg_engine *engine;
     struct rg_op *op;
@@ -338,8 +341,10 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
         r = rg_notify_add(engine, op, &watcher);
     else
         await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
-    if (r == 1)
-        fn(arg, handle, op->status);
+    if (r == 1) {
+        watcher.status = op->status;
+        rg_notify_call(&watcher);
+    }
     if (engine)
         rg_set_leave(op->set);
     rg_op_unref(op);
@@ -348,12 +353,12 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
 
 REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     uint64_t deadline_ns = rg_api_deadline(timeout_ms);
     int failure = 0;
 
     if (!rt)
-        return rg_api_uninitialised();
+        return rg_api_over(deadline_ns);
     for (int i = 0; i < n; i++) {
         int r = wait_until(rt, handles[i], deadline_ns);
 
@@ -368,7 +373,7 @@ REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_
 REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
                              int64_t *ret_shape, int *ret_ndim)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
     const struct rg_tensor *t;
     int tensor = 0, r = 0;
@@ -399,7 +404,7 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
 
 REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
     int tensor, r = 0;
 
@@ -422,7 +427,7 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
 
 REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op = NULL;
     const char *text = "";
     int tensor;
@@ -439,7 +444,7 @@ REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 
 REIGEN_API int reigen_release(reigen_handle number)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
@@ -468,7 +473,7 @@ REIGEN_API int reigen_release(reigen_handle number)
 
 REIGEN_API int reigen_release_all(int n, const reigen_handle *handles)
 {
-    if (!rg_api_runtime())
+    if (!reigen_is_initialized())
         return rg_api_uninitialised();
     for (int i = 0; i < n; i++)
         reigen_release(handles[i]);

@@ -15,20 +15,20 @@ struct reigen_request {
     uint64_t generation;
 };
 
-static bool alive(const struct reigen_request *request)
+/* rt: what this thread is in, or NULL. */
+static bool alive(const struct reigen_request *request, const struct rg_runtime *rt)
 {
-    const struct rg_runtime *rt = rg_api_runtime();
-
     return rt && rt == request->rt && rt->generation == request->generation;
 }
 
 /* Into *ret_engine the request's, held until rg_set_leave(request->set). 0, -ENOTCONN, or -ENOENT
  * when its process set is gone. */
-static int enter(const struct reigen_request *request, struct rg_engine **ret_engine)
+static int enter(const struct reigen_request *request, const struct rg_runtime *rt,
+                 struct rg_engine **ret_engine)
 {
     struct rg_engine *engine;
 
-    if (!alive(request))
+    if (!alive(request, rt))
         return rg_api_uninitialised();
     engine = request->set ? rg_set_use(request->set) : request->rt->engine;
     if (!engine)
@@ -68,7 +68,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
                                      struct reigen_request **ret_request)
 {
     static const char placeholder; /* buffers are checked at the start */
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     const void *in = &placeholder;
     void *out = (void *) &placeholder;
@@ -154,8 +154,9 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
 
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out)
 {
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
-    int r = enter(request, &engine);
+    int r = enter(request, rt, &engine);
 
     if (r < 0)
         return r;
@@ -178,11 +179,14 @@ static int await(struct rg_engine *engine, struct reigen_request *request, int t
 
 REIGEN_API int reigen_request_test(struct reigen_request *request)
 {
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
-    int r = enter(request, &engine);
+    int r = enter(request, rt, &engine);
 
     if (r == -ENOENT && rg_op_done(request->op))
         return 1; /* ended by its set's removal, or before */
+    if (r == -ENOTCONN && rg_api_over(0) == -EAGAIN)
+        return 0;
     if (r < 0)
         return r;
     r = rg_engine_wait(engine, request->op, 0) == 0;
@@ -192,11 +196,14 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
 
 REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_ms)
 {
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
-    int r = enter(request, &engine);
+    int r = enter(request, rt, &engine);
 
     if (r == -ENOENT)
         settle(request); /* its buffers are the caller's again */
+    if (r == -ENOTCONN)
+        return rg_api_over(rg_api_deadline(timeout_ms));
     if (r < 0)
         return r;
     r = await(engine, request, timeout_ms);
@@ -207,8 +214,9 @@ REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_m
 REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in, void *out,
                                   int timeout_ms)
 {
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
-    int r = enter(request, &engine);
+    int r = enter(request, rt, &engine);
 
     if (r < 0)
         return r;
@@ -228,12 +236,13 @@ REIGEN_API const char *reigen_request_error(struct reigen_request *request)
 
 REIGEN_API void reigen_request_free(struct reigen_request *request)
 {
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_engine *engine;
     int r;
 
     if (!request)
         return;
-    r = alive(request) ? enter(request, &engine) : -ENOTCONN;
+    r = alive(request, rt) ? enter(request, rt, &engine) : rg_api_over(RG_NEVER_NS);
     if (r == -ENOENT)
         settle(request);
     if (r == 0) {

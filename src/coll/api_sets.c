@@ -44,7 +44,7 @@ struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
 
 REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
@@ -60,7 +60,7 @@ REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
 
 REIGEN_API int reigen_process_set_remove(int id)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
@@ -99,7 +99,7 @@ static int answer_all(const struct rg_runtime *rt, enum question what, int *ret_
 
 static int ask(int id, enum question what, int *ret_ranks, int max)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     const struct rg_set *set;
     int r = -ENOENT;
 
@@ -142,7 +142,7 @@ REIGEN_API int reigen_process_set_ranks(int id, int *ret_ranks, int max)
 
 REIGEN_API int reigen_process_set_ids(int *ret_ids, int max)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
     int n;
 
     if (!rt)

@@ -223,7 +223,7 @@ static void ask(struct rg_engine *engine, struct rg_diagnosis *diagnosis, uint64
             break;
         rg_sleep_ms(ASK_AGAIN_MS);
     } while (rg_now_ns() < deadline_ns && !atomic_load(&engine->view.shared->aborted) &&
-             !atomic_load(&engine->view.shared->closed_by));
+             !atomic_load(&engine->view.shared->closed_by) && !atomic_load(&engine->abandoned));
     pthread_mutex_lock(&engine->lock);
     atomic_store(&engine->diagnosis, NULL);
     pthread_mutex_unlock(&engine->lock);

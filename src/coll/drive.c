@@ -287,7 +287,7 @@ static bool look_closer(struct rg_engine *engine)
 
     if (status == 0)
         return false;
-    if (atomic_load(&engine->view.shared->aborted)) {
+    if (atomic_load(&engine->view.shared->aborted) || atomic_load(&engine->abandoned)) {
         give_up(engine, status, text);
         return true;
     }
@@ -309,7 +309,8 @@ bool rg_engine_drive(struct rg_engine *engine)
         moved |= chores(engine);
     if (atomic_load_explicit(&engine->joining, memory_order_relaxed))
         moved |= rg_join_drive(engine);
-    if (atomic_load_explicit(&engine->view.shared->attention, memory_order_acquire))
+    if (atomic_load_explicit(&engine->view.shared->attention, memory_order_acquire) ||
+        atomic_load_explicit(&engine->abandoned, memory_order_relaxed))
         look_closer(engine);
     if (moved && atomic_load(&engine->nsleepers))
         rg_engine_wake_sleepers(engine);

@@ -35,7 +35,6 @@ static void free_engine(struct rg_engine *engine)
     rg_autotune_destroy(engine->autotune);
     rg_registry_fini(&engine->registry);
     rg_handles_fini(&engine->own_handles);
-    pthread_mutex_destroy(&engine->own_handles.lock);
     rg_stall_destroy(engine->stall);
     free(engine->by_entry);
     if (engine->epoll_fd >= 0)
@@ -58,9 +57,9 @@ static struct rg_engine *new_engine(const struct rg_engine_options *options)
     engine->set = options->set;
     engine->process_set = options->process_set;
     engine->world = options->world;
-    engine->handles = options->world ? options->world->handles : &engine->own_handles;
+    engine->handles = options->handles ? options->handles : &engine->own_handles;
     engine->epoll_fd = -1;
-    pthread_mutex_init(&engine->own_handles.lock, NULL);
+    rg_handles_init(&engine->own_handles);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->drive, NULL);
     engine->by_entry = calloc(RG_ENTRIES_MAX, sizeof(*engine->by_entry));
@@ -178,7 +177,7 @@ int rg_engine_create(const struct rg_engine_options *options, struct rg_engine *
     return 0;
 }
 
-static void announce_leaving(struct rg_engine *engine)
+void rg_engine_leave(struct rg_engine *engine)
 {
     struct rg_view *view = &engine->view;
     uint32_t nobody = 0;
@@ -196,9 +195,7 @@ static void announce_leaving(struct rg_engine *engine)
 /* Carry out what all ranks still rely on. */
 static void drain(struct rg_engine *engine)
 {
-    uint64_t deadline = engine->leave_until_ns
-                            ? engine->leave_until_ns
-                            : rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+    uint64_t deadline = engine->leave_until_ns;
 
     atomic_fetch_add(&engine->nwaiters, 1);
     rg_bell_ring(&engine->team->bells, engine->view.me, true);
@@ -254,18 +251,22 @@ static void cancel_all(struct rg_engine *engine)
         DL_DELETE(engine->chores, op);
         rg_op_unref(op);
     }
-    for (uint32_t i = 0; i < engine->own_handles.capacity; i++) {
-        if (engine->own_handles.table[i].number)
-            rg_op_unref(engine->own_handles.table[i].op);
-    }
 }
 
-/* Of a process set: threads that wait for its operations see that they have ended. */
+void rg_engine_hurry(struct rg_engine *engine, bool late)
+{
+    if (late)
+        atomic_store(&engine->abandoned, true);
+    rg_engine_ring(engine, engine->view.me, true);
+    rg_engine_wake_sleepers(engine);
+}
+
+/* Of a process set: threads that wait for its operations see that they have ended. Those of all
+ * ranks have left before the engine ends. */
 static void wait_for_users(struct rg_engine *engine)
 {
     while (engine->set && rg_set_users(engine->set) > 0) {
-        rg_bell_ring(&engine->team->bells, engine->view.me, true);
-        rg_engine_wake_sleepers(engine);
+        rg_engine_hurry(engine, rg_now_ns() >= engine->leave_until_ns);
         rg_sleep_ms(1);
     }
 }
@@ -278,7 +279,9 @@ void rg_engine_destroy(struct rg_engine *engine)
         rg_watch_follow(engine);
         atomic_store(&engine->leaving, true);
     }
-    announce_leaving(engine);
+    if (engine->leave_until_ns == 0)
+        engine->leave_until_ns = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+    rg_engine_leave(engine);
     drain(engine);
     wait_for_users(engine);
     stop_thread(engine);

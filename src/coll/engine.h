@@ -107,6 +107,7 @@ struct rg_engine_options {
     struct rg_set *set;              /* of a process set, else NULL; borrowed */
     int process_set;                 /* its number, else 0 */
     struct rg_engine *world;         /* of a process set: the engine of all ranks, which watches */
+    struct rg_handles *handles;      /* of the process, borrowed; NULL: its own */
     /* filled in by rg_engine_create when there are several nodes */
     struct rg_order_events *order_events;
     uint64_t deadline_ns;            /* for connecting the leaders */
@@ -158,6 +159,7 @@ struct rg_engine {
     _Atomic bool leaving;         /* what goes wrong now is this set's alone */
     _Atomic bool removed;         /* reigen_process_set_remove */
     _Atomic int cut_by;           /* engine of all ranks: 1 + by whose end operations failed here */
+    _Atomic bool abandoned;       /* what is in flight ends here, whatever the other ranks do */
     struct rg_exec *exec;
     struct rg_adasum *adasum;     /* made at its first use */
     struct rg_order *order;       /* leaders of jobs with several nodes */
@@ -166,7 +168,7 @@ struct rg_engine {
     struct rg_bells comm_bells;
 
     pthread_mutex_t lock;
-    struct rg_handles *handles;   /* of the process: own_handles of the engine of all ranks */
+    struct rg_handles *handles;   /* of the process, or own_handles */
     struct rg_handles own_handles;
     struct rg_op *chores;
     _Atomic int nchores;
@@ -219,8 +221,15 @@ size_t rg_engine_nbytes(int node_size);
  * Collective in that every rank must do so. 0 or -errno. */
 int rg_engine_create(const struct rg_engine_options *options, struct rg_engine **ret_engine,
                      struct rg_error *err);
-/* Leave: announce it, carry out what is in the log, cancel the rest, stop the thread. Blocks, at
- * most RG_LEAVE_TIMEOUT_MS. NULL is fine. */
+/* Announce that this rank leaves: what is not in the log ends with -ECANCELED, on all ranks. Does
+ * not block; threads that wait in the engine drive what is to be carried out, and return. */
+void rg_engine_leave(struct rg_engine *engine);
+/* Have the threads that wait in the engine look whether they may return. late: they may, whether or
+ * not the other ranks come. Any thread. */
+void rg_engine_hurry(struct rg_engine *engine, bool late);
+/* Leave, carry out what is in the log, cancel the rest, stop the thread. Nobody but the users of a
+ * process set (set->users) may be inside. Blocks, at most RG_LEAVE_TIMEOUT_MS, and until the
+ * functions of reigen_on_done that run have returned. NULL is fine. */
 void rg_engine_destroy(struct rg_engine *engine);
 /* Its counters, on top of these. */
 void rg_engine_add_stats(const struct rg_engine *engine, struct reigen_stats *stats);
@@ -300,6 +309,10 @@ void rg_notify_ended_locked(struct rg_engine *engine, struct rg_op *op);
 bool rg_notify_wanted(const struct rg_engine *engine);
 /* Tell them. The caller holds no lock. */
 void rg_notify_flush(struct rg_engine *engine);
+/* Tell one, of an operation that has ended already. */
+void rg_notify_call(const struct rg_watcher *watcher);
+/* This thread is in a function that is being told. */
+bool rg_notify_calls(void);
 
 /* ---- run.c; under `drive` */
 /* Collect the tensors of an allreduce run and start. 1: exec is at work, 0: there is nothing to do,

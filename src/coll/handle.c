@@ -5,7 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/engine.h"
+
 #define INDEX_BITS 20
+
+/* Of the whole process, so that a handle of before shutdown is none of after the next init. */
+static _Atomic int64_t serial;
+
+void rg_handles_init(struct rg_handles *ret_handles)
+{
+    *ret_handles = (struct rg_handles){ .table = NULL };
+    pthread_mutex_init(&ret_handles->lock, NULL);
+}
 
 static int grow(struct rg_handles *handles)
 {
@@ -38,7 +49,7 @@ int rg_handles_add(struct rg_handles *handles, struct rg_op *op, int tensor,
     index = handles->free - 1;
     handle = &handles->table[index];
     handles->free = handle->next;
-    handle->number = ++handles->serial << INDEX_BITS | index;
+    handle->number = (atomic_fetch_add(&serial, 1) + 1) << INDEX_BITS | index;
     handle->op = op;
     handle->tensor = tensor;
     *ret_number = handle->number;
@@ -64,7 +75,12 @@ void rg_handles_remove(struct rg_handles *handles, struct rg_handle *handle)
 
 void rg_handles_fini(struct rg_handles *handles)
 {
+    for (uint32_t i = 0; i < handles->capacity; i++) {
+        if (handles->table[i].number)
+            rg_op_unref(handles->table[i].op);
+    }
     free(handles->table);
     handles->table = NULL;
     handles->capacity = handles->free = 0;
+    pthread_mutex_destroy(&handles->lock);
 }

@@ -31,16 +31,17 @@ struct rg_handles {
     struct rg_handle *table;
     uint32_t capacity;
     uint32_t free; /* index + 1 */
-    int64_t serial;
     pthread_mutex_t lock; /* the callers' */
 };
 
-/* A new handle. 0 or -ENOMEM. */
+void rg_handles_init(struct rg_handles *ret_handles);
+/* A new handle, which holds a reference to op from the caller. 0 or -ENOMEM. */
 int rg_handles_add(struct rg_handles *handles, struct rg_op *op, int tensor,
                    reigen_handle *ret_number);
 /* NULL when unknown; valid until the next add. */
 struct rg_handle *rg_handles_find(struct rg_handles *handles, reigen_handle number);
 void rg_handles_remove(struct rg_handles *handles, struct rg_handle *handle);
+/* Drops the references of the handles that are left. */
 void rg_handles_fini(struct rg_handles *handles);
 
 #endif

@@ -14,6 +14,7 @@
 #include "coll/engine.h"
 
 static _Thread_local bool flushing;
+static _Thread_local int calling; /* depth */
 
 int rg_notify_add(struct rg_engine *engine, struct rg_op *op, const struct rg_watcher *watcher)
 {
@@ -78,6 +79,18 @@ static struct rg_watcher *take(struct rg_engine *engine)
     return w;
 }
 
+void rg_notify_call(const struct rg_watcher *watcher)
+{
+    calling++;
+    watcher->fn(watcher->arg, watcher->handle, watcher->status);
+    calling--;
+}
+
+bool rg_notify_calls(void)
+{
+    return calling > 0;
+}
+
 void rg_notify_flush(struct rg_engine *engine)
 {
     struct rg_watcher *w;
@@ -86,7 +99,7 @@ void rg_notify_flush(struct rg_engine *engine)
         return;
     flushing = true;
     while ((w = take(engine)) != NULL) {
-        w->fn(w->arg, w->handle, w->status);
+        rg_notify_call(w);
         free(w);
     }
     flushing = false;

@@ -174,7 +174,7 @@ int rg_engine_doom(struct rg_engine *engine, const char **ret_text)
         return -ECANCELED;
     }
     by = atomic_load(&shared->closed_by);
-    if (by || atomic_load(&engine->stopping)) {
+    if (by || atomic_load(&engine->stopping) || atomic_load(&engine->abandoned)) {
         snprintf(text, sizeof(text), SHUT_DOWN_TEXT,
                  rg_team_world_rank(engine->team, by ? (int) by - 1 : engine->team->rank));
         *ret_text = text;

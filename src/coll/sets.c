@@ -181,6 +181,21 @@ static void set_free(struct rg_set *set)
     free(set);
 }
 
+void rg_sets_hurry(struct rg_sets *sets, bool late)
+{
+    pthread_mutex_lock(&sets->lock);
+    for (int i = 0; i < sets->nalive; i++) {
+        struct rg_engine *engine = sets->alive[i]->engine;
+
+        if (!engine)
+            continue;
+        if (!atomic_exchange(&engine->leaving, true))
+            rg_engine_leave(engine);
+        rg_engine_hurry(engine, late);
+    }
+    pthread_mutex_unlock(&sets->lock);
+}
+
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
     for (int i = 0; i < sets->nalive; i++) {
@@ -341,6 +356,7 @@ static int wire_up(struct rg_set *set, struct rg_engine *world, struct rg_boot *
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
     struct rg_engine_options options = { .config = world->config, .boot = boot, .set = set,
                                          .process_set = set->id, .world = world,
+                                         .handles = world->handles,
                                          .deadline_ns = deadline };
     int r;
 

@@ -81,6 +81,8 @@ int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boo
                 struct rg_error *err);
 
 void rg_sets_init(struct rg_sets *sets);
+/* rg_engine_leave and rg_engine_hurry for the engines of all sets. Any thread. */
+void rg_sets_hurry(struct rg_sets *sets, bool late);
 /* Leave all sets, waiting for what they have decided until until_ns together; then forget them. */
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns);
 void rg_sets_fini(struct rg_sets *sets);

@@ -54,7 +54,7 @@ uint64_t rg_log_slowest(void *arg)
     struct rg_view *view = &engine->view;
     uint64_t low = UINT64_MAX - 1;
 
-    if (atomic_load(&view->shared->aborted))
+    if (atomic_load(&view->shared->aborted) || atomic_load(&engine->abandoned))
         return UINT64_MAX;
     for (int r = 0; r < view->n; r++) {
         uint64_t at = atomic_load(&view->rows[r].consumed);

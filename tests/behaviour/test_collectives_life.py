@@ -57,3 +57,15 @@ def test_init_and_shutdown_fifty_times(size, env):
     ranks = run('again', 50, 0, 0, limit_ms * SLOWER, size=size, env=env)
     for number, rank in enumerate(ranks):
         assert rank.lines == [f'rank {number} of {size}'] * 50
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize('env', [{}, TCP], ids=['shm', 'tcp'])
+def test_shutdown_while_other_threads_are_in_calls(env):
+    for rank in run('quit', 5, size=3, env=env):
+        assert rank.lines[-1] == 'round 4'
+
+
+def test_shutdown_of_two_hosts_while_other_threads_are_in_calls(tmp_path):
+    with two_hosts(tmp_path) as (env, enter):
+        run('quit', 5, size=4, env=env, enter=enter(4))

@@ -3,17 +3,21 @@
 #include "unit.h"
 
 #include "coll/config.h"
+#include "coll/engine.h"
 #include "coll/handle.h"
 #include "coll/runlog.h"
 #include "coll/shared.h"
 
 static void handles_are_never_given_out_twice(void **state)
 {
-    struct rg_handles handles = { 0 };
+    struct rg_handles handles, later;
     reigen_handle before = 0, h = 0, old[300];
-    struct rg_op *op = (struct rg_op *) &handles;
+    struct rg_op *op = calloc(1, sizeof(*op));
 
     (void) state;
+    assert_non_null(op);
+    atomic_store(&op->refs, 301); /* one is ours */
+    rg_handles_init(&handles);
     for (int i = 0; i < 300; i++) {
         assert_int_equal(rg_handles_add(&handles, op, i, &old[i]), 0);
         assert_int_equal(rg_handles_find(&handles, old[i])->tensor, i);
@@ -29,6 +33,13 @@ static void handles_are_never_given_out_twice(void **state)
     assert_null(rg_handles_find(&handles, 0));
     assert_null(rg_handles_find(&handles, -1));
     rg_handles_fini(&handles);
+    assert_int_equal(atomic_load(&op->refs), 1);
+    /* As after shutdown and init. */
+    rg_handles_init(&later);
+    assert_int_equal(rg_handles_add(&later, op, 0, &h), 0);
+    assert_true(h > before);
+    assert_null(rg_handles_find(&later, old[0]));
+    rg_handles_fini(&later); /* with the last reference */
 }
 
 static uint64_t slowest_of(void *arg)
