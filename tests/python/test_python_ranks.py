@@ -41,6 +41,16 @@ def test_life(all_pass, what, size):
     all_pass(size, 'life.py', what)
 
 
+def test_an_ordinary_end_while_daemon_threads_are_in_calls(start):
+    # By chance, before it was made safe: 139 in one of two.
+    several = [start(2, 'life.py', 'daemons') for _ in range(3)]
+    for ranks in several:
+        assert ranks.wait() == [0, 0], ranks.output()
+        for number in range(2):
+            told = [line for line in ranks.text(number).splitlines() if line.startswith('told')]
+            assert set(told) <= {'told HorovodInternalError', 'told InvalidOperationError'}, told
+
+
 def test_a_dead_rank_is_an_error_on_every_other_within_seconds(start):
     ranks = start(3, 'life.py', 'doomed')
     statuses = ranks.wait(40)

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from reigen._lib import InitOptions, Stats, lib, quick
@@ -21,6 +22,9 @@ EXISTS = -errno.EEXIST
 #: What says that the call was wrong, not that the job has failed.
 _REFUSALS = (-errno.EINVAL, EXISTS, -errno.ENOENT, -errno.ENXIO, -errno.ENOSPC)
 
+#: At most so long the end of the process waits for daemon threads, and how often it looks at them.
+THREADS_END_S, THREADS_LOOK_S = 2.0, 0.1
+
 NOT_INITIALIZED = 'Horovod has not been initialized; use hvd.init().'
 SHUT_DOWN = 'Horovod has been shut down by this rank before the operation was complete.'
 
@@ -34,6 +38,8 @@ failed = False
 
 _lock = threading.Lock()
 _registered = False
+#: Threads that have submitted operations, by ident; cleared with each init.
+_threads: Dict[int, threading.Thread] = {}
 
 
 def last_error() -> str:
@@ -52,6 +58,10 @@ def submission_error(rc: int, text: Optional[str] = None) -> HorovodInternalErro
 
 def operation_error(rc: int, text: str) -> HorovodInternalError:
     """The exception for an operation that failed after its submission (rc < 0)."""
+    if rc == -errno.ENOTCONN:
+        rc = -errno.ECANCELED
+    if rc == -errno.ECANCELED:
+        text = text or SHUT_DOWN
     return HorovodInternalError(text or os.strerror(-rc), -rc)
 
 
@@ -77,6 +87,7 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
         rc, text = interruptible(lambda: lib.reigen_init(ctypes.byref(options)), 'reigen-init')
         if rc < 0:
             raise HorovodInternalError(text or os.strerror(-rc), -rc)
+        _threads.clear()
         if not _registered:
             _registered = True
             atexit.register(_at_exit)
@@ -115,16 +126,48 @@ def shutdown() -> None:
             callback()
 
 
+def note_thread() -> None:
+    """This thread submits operations."""
+    ident = threading.get_ident()
+    if ident not in _threads:
+        _threads[ident] = threading.current_thread()
+
+
+def _let_threads_end() -> None:
+    """The interpreter ends daemon threads wherever they are when it ends itself, and a framework's
+    C++ does not always survive that. Those whose operations have just been ended by an exception
+    get a moment to end by themselves; one that is at the same place twice is left to itself."""
+    places: Dict[int, Tuple[int, int]] = {}
+    deadline = time.monotonic() + THREADS_END_S
+    moving = True
+    while moving and time.monotonic() < deadline:
+        moving = False
+        frames = sys._current_frames()
+        for ident, thread in list(_threads.items()):
+            frame = frames.get(ident)
+            if frame is None or not thread.daemon or not thread.is_alive():
+                continue
+            place = (id(frame), frame.f_lasti)
+            moving = moving or places.get(ident) != place
+            places[ident] = place
+        del frames
+        frame = None
+        if moving:
+            time.sleep(THREADS_LOOK_S)
+
+
 def _at_exit() -> None:
     # A rank that ends by an exception that nobody caught has failed: it is its end that the others
     # are told of, and the launcher sees that it came first.
     if not failed and not hasattr(sys, 'last_value'):
         shutdown()
+        _let_threads_end()
 
 
 def _forked() -> None:
     global _lock
     _lock = threading.Lock()
+    _threads.clear()
     for callback in after_fork:
         callback()
 

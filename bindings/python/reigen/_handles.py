@@ -191,6 +191,7 @@ def help_others() -> None:
 
 def submit(pending: Pending) -> int:
     """Start an operation and give its handle; raises when it is refused."""
+    _core.note_thread()
     pending.handle = handle = next(numbers)
     if pending.slot is not None and deferred and must_defer(pending.slot):
         rc = EXISTS
@@ -257,8 +258,9 @@ def _synchronize_pending(handle: int, pending: Pending) -> Any:
 def _after_shutdown() -> None:
     """Nothing is in flight any more; who asks for an outcome later is told why there is none."""
     ended = Finished(-errno.ECANCELED, _core.SHUT_DOWN, None)
-    for handle in table:
-        table[handle] = (None, ended, None)
+    for handle in list(table):
+        if handle in table:
+            table[handle] = (None, ended, None)
     orphans.clear()
     deferred.clear()
 

@@ -126,7 +126,7 @@ def output(handle: int) -> Tuple[int, int, Tuple[int, ...]]:
     rc = quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), shape,
                              ctypes.byref(ndim))
     if rc < 0:
-        raise RuntimeError(f'reigen_output: error {-rc}')
+        raise _core.operation_error(rc, '')
     return address.value or 0, nbytes.value, tuple(shape[:ndim.value])
 
 
@@ -135,7 +135,7 @@ def received_splits(handle: int, size: int) -> List[int]:
     splits = (ctypes.c_int32 * size)()
     rc = quick.reigen_received_splits(handle, splits, size)
     if rc < 0:
-        raise RuntimeError(f'reigen_received_splits: error {-rc}')
+        raise _core.operation_error(rc, '')
     return list(splits)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -161,6 +162,28 @@ def dropped():
     assert total() == hvd.size()
 
 
+def daemons():
+    """An ordinary end while daemon threads are in calls: no word is said of it but theirs."""
+    hvd.init()
+    began = [0]
+
+    def reduce_for_ever(number):
+        small, large, part = torch.ones(10), torch.ones(50000), torch.ones(2 + hvd.rank(), 3)
+        while True:
+            hvd.allreduce(small, name=f'small{number}')
+            hvd.allreduce(large, name=f'large{number}')
+            hvd.allgather(part, name=f'part{number}')
+            hvd.synchronize(hvd.allreduce_async(small, name=f'later{number}'))
+            began[0] += 1
+
+    threading.excepthook = lambda args: print('told', args.exc_type.__name__, flush=True)
+    for number in range(4):
+        threading.Thread(target=reduce_for_ever, args=(number,), daemon=True).start()
+    while began[0] < 8:
+        time.sleep(0.01)
+    hvd.barrier()
+
+
 def counters():
     """reigen.stats and describe; requests make room for others."""
     hvd.init()
@@ -177,4 +200,4 @@ def counters():
 
 if __name__ == '__main__':
     {f.__name__: f for f in (again, uneven, workers, stalled, doomed, raising,
-                             dropped, counters)}[sys.argv[1]]()
+                             dropped, daemons, counters)}[sys.argv[1]]()

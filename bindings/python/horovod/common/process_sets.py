@@ -211,7 +211,7 @@ def is_process_set_included(process_set_id: int = 0) -> bool:
 
 
 def _invalidate() -> None:
-    for process_set in _registered.values():
+    for process_set in list(_registered.values()):
         process_set.process_set_id = None
     _registered.clear()
 

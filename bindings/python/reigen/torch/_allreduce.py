@@ -7,7 +7,8 @@ rank in the same order, and so find their requests too.
 """
 import ctypes
 import itertools
-from typing import Any, Dict, Iterator, Optional
+import sys
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -67,6 +68,19 @@ class Request:
 
 
 _requests: Dict[Any, Request] = {}
+#: Taken out of _requests, and not freed yet as another thread may be about to use them.
+_gone: List[Request] = []
+
+
+def _free_gone() -> None:
+    """Free those that nothing but their list refers to."""
+    for _ in range(len(_gone)):
+        request = _gone.pop(0)
+        # Ours, and that of the call.
+        if sys.getrefcount(request) > 2:
+            _gone.append(request)
+        else:
+            request.free()
 
 
 class _Pending(_handles.Pending):
@@ -135,10 +149,12 @@ def _create(key, tensor: torch.Tensor) -> Request:
 
 
 def _make_room() -> None:
-    for key, request in list(_requests.items())[:CACHE_MAX // 4]:
+    for key in list(_requests)[:CACHE_MAX // 4]:
+        request = _requests[key]
         if not request.handle and request.idle():
-            del _requests[key]
-            request.free()
+            _gone.append(_requests.pop(key))
+    request = None
+    _free_gone()
 
 
 def _retire(request: Request) -> bool:
@@ -225,28 +241,22 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
     return handle
 
 
-def _before_shutdown() -> None:
-    """Free what is idle; what is in flight is ended by the runtime first."""
-    for request in _requests.values():
-        if request.idle():
-            request.free()
-
-
 def _after_shutdown() -> None:
-    for request in _requests.values():
-        request.free()
-    _requests.clear()
+    """What was in flight has been ended by the runtime."""
+    while _requests:
+        _gone.append(_requests.popitem()[1])
+    _free_gone()
     _forget_turns()
 
 
 def _after_fork() -> None:
     """In the child the requests are not ours to free."""
-    for request in _requests.values():
+    for request in (*_requests.values(), *_gone):
         request.ptr = 0
     _requests.clear()
+    _gone.clear()
     _forget_turns()
 
 
-_core.before_shutdown.append(_before_shutdown)
 _core.after_shutdown.append(_after_shutdown)
 _core.after_fork.append(_after_fork)

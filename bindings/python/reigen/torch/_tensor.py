@@ -5,7 +5,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 import torch
 
-from reigen import _lib
+from reigen import _core, _lib
 
 #: torch's element types, with the numbers of enum reigen_dtype.
 CODES = {torch.uint8: 0, torch.int8: 1, torch.int16: 3, torch.int32: 4, torch.int64: 5,
@@ -84,7 +84,7 @@ def output_of(handle: int, dtype: torch.dtype) -> torch.Tensor:
     rc = _lib.quick.reigen_output(handle, ctypes.byref(address), ctypes.byref(nbytes), shape,
                                   ctypes.byref(ndim))
     if rc < 0:
-        raise RuntimeError(f'reigen_output: error {-rc}')
+        raise _core.operation_error(rc, '')
     return from_memory(address.value, nbytes.value, shape[:ndim.value], dtype)
 
 
@@ -94,5 +94,5 @@ def splits_of(handle: int, count: int) -> torch.Tensor:
     pointer = ctypes.cast(splits.data_ptr(), ctypes.POINTER(ctypes.c_int32))
     rc = _lib.quick.reigen_received_splits(handle, pointer, count)
     if rc < 0:
-        raise RuntimeError(f'reigen_received_splits: error {-rc}')
+        raise _core.operation_error(rc, '')
     return splits
