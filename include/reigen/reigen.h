@@ -87,7 +87,8 @@ enum reigen_dtype {
 
 /*
  * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating
- * types in at least float32, integers by floor division. bool: SUM and MAX are "or", PRODUCT and
+ * types in at least float32, integers by division that
+ * truncates (-75 / 2 is -37). bool: SUM and MAX are "or", PRODUCT and
  * MIN "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are accumulated in
  * float32 and rounded once per hop. ADASUM (allreduce only; float16, bfloat16, float32, float64;
  * any number of ranks) adds what is orthogonal and averages what is parallel: docs/operations.md;

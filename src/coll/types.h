@@ -41,11 +41,11 @@ enum rg_coll_kind {
     RG_COLL_REDUCESCATTERV, /* in: sum of counts; out: the reduced part me, counts[me] elements */
 };
 
-/* result = post * floor_div?(reduction of (pre * in), divisor): scaling folded into the reduction
- * so that it costs no pass of its own. */
+/* result = post * (reduction of (pre * in)) / divisor: scaling folded into the reduction so that it
+ * costs no pass of its own. Integers are truncated, after pre and at the end. */
 struct rg_scale {
     double pre, post; /* 1.0: none */
-    int64_t divisor;  /* integer averages: floor division of the sum; else 1 */
+    int64_t divisor;  /* integer averages: what the sum is divided by; else 1 */
 };
 
 struct rg_coll {

@@ -130,18 +130,21 @@ static int64_t wrapped(int dtype, uint64_t x)
 }
 
 /* Truncated, and held at the type's limits. */
-static int64_t scaled(int dtype, int64_t x, double factor)
+static int64_t held(int dtype, double v)
 {
     int nbits = (int) dtype_nbytes(dtype) * 8;
     bool is_signed = dtype != REIGEN_UINT8 && dtype != REIGEN_UINT16;
     double above = ldexp(1.0, is_signed ? nbits - 1 : nbits), below = is_signed ? -above : 0.0;
-    double v = trunc((double) x * factor);
 
-    if (factor == 1.0)
-        return x;
+    v = trunc(v);
     if (v >= above)
         return nbits == 64 ? INT64_MAX : (int64_t) above - 1;
     return v < below ? (int64_t) below : (int64_t) v;
+}
+
+static int64_t scaled(int dtype, int64_t x, double factor)
+{
+    return factor == 1.0 ? x : held(dtype, (double) x * factor);
 }
 
 static int64_t combine_integers(int dtype, int op, int64_t a, int64_t b)
@@ -160,11 +163,6 @@ static int64_t combine_integers(int dtype, int op, int64_t a, int64_t b)
     }
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 static void check_integers(const struct reduction *red, void *const *blocks, size_t first, size_t n,
                            const void *got, const char *what)
 {
@@ -178,9 +176,13 @@ static void check_integers(const struct reduction *red, void *const *blocks, siz
         for (int r = 1; r < red->nranks; r++)
             want = combine_integers(dtype, red->op, want,
                                     scaled(dtype, integer_at(dtype, blocks[r], i), pre));
-        if (red->op == REIGEN_AVERAGE)
-            want = floor_div(want, red->nranks);
-        want = scaled(dtype, want, post);
+        /* Truncated once; without a factor also where double is not exact. */
+        if (red->op == REIGEN_AVERAGE && post == 1.0)
+            want /= red->nranks;
+        else if (red->op == REIGEN_AVERAGE)
+            want = held(dtype, (double) want * post / red->nranks);
+        else
+            want = scaled(dtype, want, post);
         if (integer_at(dtype, got, i) != want)
             fail("%s: element %zu is %lld, not %lld", what, first + i,
                  (long long) integer_at(dtype, got, i), (long long) want);

@@ -21,7 +21,7 @@ enum { RG_KERNEL_SUM, RG_KERNEL_MIN, RG_KERNEL_MAX, RG_KERNEL_PRODUCT, RG_KERNEL
 typedef void (*rg_combine_fn)(void *dst, const void *a, const void *b, size_t n);
 /* acc[i] = pre * src[i], converted to the accumulator type. */
 typedef void (*rg_load_fn)(void *acc, const void *src, size_t n, double pre);
-/* dst[i] = post * floordiv(acc[i], divisor), rounded to the element type. */
+/* dst[i] = post * acc[i] / divisor, rounded (integers: truncated) to the element type. */
 typedef void (*rg_store_fn)(void *dst, const void *acc, size_t n, const struct rg_scale *scale);
 /* dst[i] = post * (srcs[0][i] + srcs[1][i] + ...), 2 to 4 sources, in their order. */
 typedef void (*rg_sum_fn)(void *dst, const void *const *srcs, size_t n, double post);

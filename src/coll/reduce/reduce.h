@@ -17,7 +17,7 @@
 
 #define RG_REDUCE_SOURCES_MAX 1024
 
-/* dst[i] = post * floordiv(op over k of (pre * srcs[k][i]), divisor) for i < count. dst may equal
+/* dst[i] = post * (op over k of (pre * srcs[k][i])) / divisor for i < count. dst may equal
  * one of srcs (same start); otherwise they must not overlap. 1 <= nsrcs <= RG_REDUCE_SOURCES_MAX; a
  * NULL source counts as zeros. Alignment: any. Factors are applied in the type of accumulation
  * (float32; float64 for float64), to integers in double, truncated and held at the type's limits;

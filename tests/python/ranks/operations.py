@@ -43,7 +43,7 @@ def check_sum_min_max_product_of_all_types():
             same(mine, kept)
 
 
-def check_average_divides_and_floors_integers():
+def check_average_divides_and_truncates_integers():
     for dtype in FLOATS:
         parts = everyones((40,), dtype)
         mean = (torch.stack([p.double() for p in parts]).sum(0) / hvd.size()).to(dtype)
@@ -51,12 +51,15 @@ def check_average_divides_and_floors_integers():
     for dtype in INTEGERS:
         parts = everyones((40,), dtype)
         total = torch.stack([p.long() for p in parts]).sum(0)
-        floored = torch.div(total, hvd.size(), rounding_mode='floor').to(dtype)
-        same(hvd.allreduce(parts[hvd.rank()], op=hvd.Average), floored)
+        truncated = torch.div(total, hvd.size(), rounding_mode='trunc').to(dtype)
+        same(hvd.allreduce(parts[hvd.rank()], op=hvd.Average), truncated)
     negative = torch.tensor([-1 - hvd.rank(), -7], dtype=torch.int32)
     total = torch.tensor([-hvd.size() * (hvd.size() + 1) // 2, -7 * hvd.size()])
+    if hvd.size() == 2:
+        mine = torch.tensor([-37 - hvd.rank()], dtype=torch.int32)
+        assert hvd.allreduce(mine).item() == -37  # of -75
     same(hvd.allreduce(negative),
-         torch.div(total, hvd.size(), rounding_mode='floor').to(torch.int32))
+         torch.div(total, hvd.size(), rounding_mode='trunc').to(torch.int32))
 
 
 def check_bool_is_or_and_and():

@@ -147,7 +147,12 @@ static int scale_and_average(struct rank *rank)
     for (int r = 0; r < n; r++)
         sum += -1 - r;
     check(reigen_allreduce("i", ints, ints, REIGEN_INT32, shape, 1, &o) == 0);
-    check(ints[0] == (int) floor((double) sum / n) && ints[1] == 7);
+    check(ints[0] == (int) trunc((double) sum / n) && ints[1] == 7);
+    /* The factor and the average are one division, truncated once: 7 n / n, not 3 n. */
+    int32_t odd[] = { 7, -7 };
+    o.postscale = 2.5;
+    check(reigen_allreduce("o", odd, odd, REIGEN_INT32, shape, 1, &o) == 0);
+    check(odd[0] == 17 && odd[1] == -17);
     o.prescale = 0.5;
     o.postscale = 4;
     double d[] = { me, 1 };

@@ -164,17 +164,20 @@ static int64_t combine_int(int dtype, int op, int64_t a, int64_t b)
     return get_int(dtype, (const char *) &r);
 }
 
-static int64_t scale_int(int dtype, int64_t v, double factor)
+static int64_t hold_int(int dtype, double x)
 {
     static const double low[] = { 0, -128, 0, -32768, -0x1p31, -0x1p63 };
     static const double high[] = { 255, 127, 65535, 32767, 0x1p31 - 1, 0x1p63 };
-    double x = trunc((double) v * factor);
 
-    if (factor == 1.0)
-        return v;
+    x = trunc(x);
     return x <= low[dtype]    ? (int64_t) low[dtype]
            : x >= high[dtype] ? (dtype == REIGEN_INT64 ? INT64_MAX : (int64_t) high[dtype])
                               : (int64_t) x;
+}
+
+static int64_t scale_int(int dtype, int64_t v, double factor)
+{
+    return factor == 1.0 ? v : hold_int(dtype, (double) v * factor);
 }
 
 static void reference(int dtype, int op, char *dst, const char *const *srcs, int nsrcs, size_t i,
@@ -207,9 +210,10 @@ static void reference(int dtype, int op, char *dst, const char *const *srcs, int
         r = k == 0 ? x : combine_int(dtype, op, r, x);
     }
     if (dtype != REIGEN_BOOL) {
-        if (scale->divisor > 1)
-            r = r / scale->divisor - (r % scale->divisor < 0);
-        r = scale_int(dtype, r, scale->post);
+        if (scale->post == 1.0)
+            r /= scale->divisor;
+        else
+            r = hold_int(dtype, (double) r * scale->post / (double) scale->divisor);
     }
     memcpy(dst + at, &r, rg_dtype_nbytes(dtype));
 }
