@@ -87,12 +87,11 @@ enum reigen_dtype {
 
 /*
  * Reductions, with Horovod's numbers. AVERAGE divides the sum by the number of ranks: floating
- * types in at least float32, integers by division that
- * truncates (-75 / 2 is -37). bool: SUM and MAX are "or", PRODUCT and
- * MIN "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are accumulated in
- * float32 and rounded once per hop. ADASUM (allreduce only; float16, bfloat16, float32, float64;
- * any number of ranks) adds what is orthogonal and averages what is parallel: docs/operations.md;
- * each tensor of a group by itself.
+ * types in at least float32, integers truncated (-75 / 2 is -37). bool: SUM and MAX are "or",
+ * PRODUCT and MIN "and"; AVERAGE is refused. Integers wrap around. float16 and bfloat16 are
+ * accumulated in float32 and rounded once per hop. ADASUM (allreduce only; float16, bfloat16,
+ * float32, float64; any number of ranks) adds what is orthogonal and averages what is parallel:
+ * docs/operations.md; each tensor of a group by itself.
  */
 enum reigen_op {
     REIGEN_AVERAGE = 0,

@@ -254,7 +254,6 @@ static bool put_other(struct rg_engine *engine, struct rg_buf *ranks, struct rg_
 static int put_all(struct rg_engine *engine, struct rg_diagnosis *diagnosis, char **ret_json)
 {
     rg_autobuf struct rg_buf ranks = RG_BUF_INIT, pending = RG_BUF_INIT, out = RG_BUF_INIT;
-    const struct rg_shared *shared = engine->view.shared;
     bool complete = true;
     char *json;
 
@@ -269,8 +268,8 @@ static int put_all(struct rg_engine *engine, struct rg_diagnosis *diagnosis, cha
     rg_buf_printf(&out, "{\"rank\":%d,\"size\":%d,\"nodes\":%d,\"complete\":%s,\"failure\":",
                   rg_team_world_rank(engine->team, engine->team->rank), engine->team->size,
                   engine->team->nnodes, complete ? "true" : "false");
-    if (atomic_load(&shared->aborted))
-        rg_json_put_text(&out, shared->abort_text);
+    if (rg_view_aborted(&engine->view))
+        rg_json_put_text(&out, rg_view_abort_text(&engine->view));
     else
         rg_buf_printf(&out, "null");
     rg_buf_printf(&out, ",\"ranks\":[%s],\"pending\":[%s]}", rg_buf_text(&ranks),

@@ -182,7 +182,7 @@ void rg_engine_leave(struct rg_engine *engine)
     struct rg_view *view = &engine->view;
     uint32_t nobody = 0;
 
-    atomic_store(&view->rows[view->me].left, 1);
+    atomic_store(&view->rows[view->me].left, RG_LEFT_BEGUN);
     if (view->nnodes == 1) {
         atomic_compare_exchange_strong(&view->shared->closed_by, &nobody,
                                        1 + (uint32_t) engine->team->rank);
@@ -192,25 +192,27 @@ void rg_engine_leave(struct rg_engine *engine)
     rg_engine_ring_all(engine, true);
 }
 
-/* Carry out what all ranks still rely on. */
-static void drain(struct rg_engine *engine)
+/* Carry out what all ranks still rely on. False when others did not come in time. */
+static bool drain(struct rg_engine *engine)
 {
-    uint64_t deadline = engine->leave_until_ns;
+    bool drained = false;
 
     atomic_fetch_add(&engine->nwaiters, 1);
     rg_bell_ring(&engine->team->bells, engine->view.me, true);
     pthread_mutex_lock(&engine->drive);
-    while (rg_now_ns() < deadline) {
+    for (;;) {
         bool moved = rg_engine_drive(engine);
 
-        if (engine->exec_dead || atomic_load(&engine->view.shared->aborted) ||
-            (engine->run.nitems == 0 && rg_runlog_ended(&engine->view.log, engine->position)))
+        drained = engine->exec_dead || atomic_load(&engine->view.shared->aborted) ||
+                  (engine->run.nitems == 0 && rg_runlog_ended(&engine->view.log, engine->position));
+        if (drained || rg_now_ns() >= engine->leave_until_ns)
             break;
         if (!moved)
             rg_engine_doze(engine, NULL, 10000);
     }
     pthread_mutex_unlock(&engine->drive);
     atomic_fetch_sub(&engine->nwaiters, 1);
+    return drained;
 }
 
 static void stop_thread(struct rg_engine *engine)
@@ -273,8 +275,12 @@ static void wait_for_users(struct rg_engine *engine)
 
 void rg_engine_destroy(struct rg_engine *engine)
 {
+    struct rg_row *row;
+    bool drained, abandoned;
+
     if (!engine)
         return;
+    row = &engine->view.rows[engine->view.me];
     if (engine->world) {
         rg_watch_follow(engine);
         atomic_store(&engine->leaving, true);
@@ -282,13 +288,16 @@ void rg_engine_destroy(struct rg_engine *engine)
     if (engine->leave_until_ns == 0)
         engine->leave_until_ns = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
     rg_engine_leave(engine);
-    drain(engine);
+    drained = drain(engine);
     wait_for_users(engine);
     stop_thread(engine);
     cancel_all(engine);
     rg_notify_flush(engine);
     rg_timeline_detach(engine);
+    abandoned = atomic_load(&engine->abandoned);
     free_engine(engine);
+    if (drained && !abandoned)
+        atomic_store(&row->left, RG_LEFT_DONE);
 }
 
 void rg_engine_add_stats(const struct rg_engine *engine, struct reigen_stats *stats)

@@ -195,14 +195,12 @@ static int offer(struct rg_engine *engine, const struct rg_run_item *item)
 /* What one node's ranks know, the other leaders learn once. */
 static void announce(struct rg_engine *engine)
 {
-    struct rg_shared *shared = engine->view.shared;
-
-    if (atomic_load(&shared->aborted) && !engine->told_death) {
-        int rank = atomic_load(&shared->abort_rank) - 1;
+    if (rg_view_aborted(&engine->view) && !engine->told_death) {
+        int rank = rg_view_abort_rank(&engine->view);
 
         engine->told_death = true;
         rg_order_announce_death(engine->order, rank < 0 ? engine->team->rank : rank,
-                                shared->abort_text);
+                                rg_view_abort_text(&engine->view));
     }
     if (!engine->told_shutdown) {
         for (int r = 0; r < engine->view.n; r++) {

@@ -161,11 +161,11 @@ int rg_engine_doom(struct rg_engine *engine, const char **ret_text)
 {
     static _Thread_local char text[RG_ERROR_TEXT_MAX];
     struct rg_shared *shared = engine->view.shared;
-    int aborted = atomic_load(&shared->aborted);
+    int aborted = rg_view_aborted(&engine->view);
     uint32_t by;
 
     if (aborted) {
-        *ret_text = shared->abort_text;
+        *ret_text = rg_view_abort_text(&engine->view);
         return -aborted;
     }
     if (atomic_load(&engine->removed)) {

@@ -15,7 +15,9 @@ static size_t pages(size_t nbytes)
 }
 
 /* Offsets of the parts, in order; the last is the whole. */
-enum { SHARED, ROWS, PLACES, BELLS, LOG, READY, ERRORS, ENTRIES, BLOCKS, ARENAS, END, NPARTS };
+enum {
+    SHARED, ROWS, PLACES, BELLS, LOG, READY, ABORTS, ERRORS, ENTRIES, BLOCKS, ARENAS, END, NPARTS
+};
 
 static void layout(int n, size_t offsets[NPARTS])
 {
@@ -27,6 +29,7 @@ static void layout(int n, size_t offsets[NPARTS])
         [BELLS] = r * sizeof(struct rg_bell),
         [LOG] = rg_runlog_nbytes(),
         [READY] = rg_runlog_nbytes(),
+        [ABORTS] = r * RG_ERROR_TEXT_MAX,
         [ERRORS] = (size_t) RG_ENTRIES_MAX * 2 * RG_ERROR_TEXT_MAX,
         [ENTRIES] = (size_t) RG_ENTRIES_MAX * sizeof(struct rg_entry),
         [BLOCKS] = RG_BLOCKS_NBYTES,
@@ -96,6 +99,7 @@ int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *t
         .rows = (struct rg_row *) (base + at[ROWS]),
         .places = (struct rg_place *) (base + at[PLACES]),
         .comm_bells = (struct rg_bell *) (base + at[BELLS]),
+        .abort_texts = (char(*)[RG_ERROR_TEXT_MAX]) (base + at[ABORTS]),
         .errors = (char(*)[2][RG_ERROR_TEXT_MAX]) (base + at[ERRORS]),
         .entries = (struct rg_entry *) (base + at[ENTRIES]),
         .blocks = base + at[BLOCKS],
@@ -183,13 +187,34 @@ void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nb
 
 bool rg_view_abort(struct rg_view *view, int errnum, int rank, const char *text)
 {
+    static pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER; /* of this process: its text */
     struct rg_shared *shared = view->shared;
+    uint64_t none = 0, cause = (uint64_t) errnum | (uint64_t) view->me << 16 |
+                               (uint64_t) (uint32_t) (1 + rank) << 32;
+    bool first = false;
 
-    if (atomic_exchange(&shared->abort_claim, 1))
-        return false;
-    snprintf(shared->abort_text, sizeof(shared->abort_text), "%s", text);
-    atomic_store(&shared->abort_rank, 1 + rank);
-    atomic_store(&shared->aborted, errnum);
-    atomic_fetch_or(&shared->attention, RG_ATTENTION_ABORTED);
-    return true;
+    pthread_mutex_lock(&mine);
+    if (!atomic_load(&shared->aborted)) {
+        snprintf(view->abort_texts[view->me], RG_ERROR_TEXT_MAX, "%s", text);
+        /* Before the cause: whoever sees it too early looks closer once more. */
+        atomic_fetch_or(&shared->attention, RG_ATTENTION_ABORTED);
+        first = atomic_compare_exchange_strong(&shared->aborted, &none, cause);
+    }
+    pthread_mutex_unlock(&mine);
+    return first;
+}
+
+int rg_view_aborted(const struct rg_view *view)
+{
+    return (int) (atomic_load(&view->shared->aborted) & 0xffff);
+}
+
+int rg_view_abort_rank(const struct rg_view *view)
+{
+    return (int) (atomic_load(&view->shared->aborted) >> 32) - 1;
+}
+
+const char *rg_view_abort_text(const struct rg_view *view)
+{
+    return view->abort_texts[atomic_load(&view->shared->aborted) >> 16 & 0xffff];
 }

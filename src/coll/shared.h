@@ -3,14 +3,17 @@
  * The engine's part of a node's segment: what the ranks of a node know in common. No pointers in
  * here; struct rg_view holds this process's addresses of it.
  *
- *     [rg_shared][rows][places][comm bells][log][ready ring][error texts][entries]
+ *     [rg_shared][rows][places][comm bells][log][ready ring][abort texts][error texts][entries]
  *     [block arena][inline arenas]
  *
  * Most of it is address space only: the kernel gives memory to what is touched.
  *
  * Who writes what: a rank writes its own row, its own places and its own inline arena; everything
  * else is written under `mutex`, or is atomic. `mutex` is robust: a rank that dies in it ends the
- * job, it hangs nobody.
+ * job, it hangs nobody. A rank may be killed between any two stores. So whoever waits for another
+ * rank looks at `aborted` again and again, which every rank of the node may set when it finds one
+ * dead, by one compare-and-swap; and it sleeps for a moment at most, as a ringer may have died
+ * before it woke anybody.
  *
  * An operation's life here: every rank *announces* the epoch of its entry (its place), and when
  * all have (or have joined) the operation has *arrived*. Epochs of one entry are equal on all
@@ -72,10 +75,17 @@ struct rg_entry {
     char key[RG_KEY_MAX];
 };
 
+/* Has it called reigen_shutdown? */
+enum rg_left {
+    RG_LEFT_NOT = 0,
+    RG_LEFT_BEGUN = 1, /* the others may still need it for what is in the log */
+    RG_LEFT_DONE = 2,  /* its end is no death any more */
+};
+
 /* A rank's own line. */
 struct rg_row {
     _Alignas(128) _Atomic uint32_t joined; /* supplies zeros until all have joined */
-    _Atomic uint32_t left;       /* has called reigen_shutdown */
+    _Atomic uint32_t left;       /* enum rg_left */
     _Atomic uint32_t last_id;    /* the entry it announced last ... */
     _Atomic uint64_t nsubmitted; /* ... as its n-th operation */
     _Atomic uint64_t consumed;   /* position in the log */
@@ -98,10 +108,9 @@ struct rg_shared {
     pthread_mutex_t mutex;
     _Atomic uint32_t attention; /* RG_ATTENTION_*: look closer */
     _Atomic uint32_t timed;     /* ranks that write a timeline */
-    _Atomic int aborted;        /* 0, or the errno that everything in flight ends with */
-    _Atomic uint32_t abort_claim;
-    _Atomic int abort_rank;     /* 1 + who died, 0: nobody in particular */
-    char abort_text[RG_ERROR_TEXT_MAX];
+    /* 0, or why everything in flight ends, in one word: the errno, << 16 the member whose text says
+     * so, << 32 1 + the rank that died (0: nobody in particular). */
+    _Atomic uint64_t aborted;
     _Atomic uint32_t closed_by; /* 1 + the rank that called reigen_shutdown first */
     _Atomic uint32_t joined_count;
     _Atomic uint32_t drained_count; /* ranks that have nothing left to do before the round ends */
@@ -120,6 +129,7 @@ struct rg_view {
     struct rg_place *places;    /* [node rank][entry] */
     struct rg_bell *comm_bells; /* by node rank: where communication threads sleep */
     struct rg_runlog log, ready;
+    char (*abort_texts)[RG_ERROR_TEXT_MAX]; /* by node rank: what each would have all end with */
     char (*errors)[2][RG_ERROR_TEXT_MAX]; /* by entry and parity */
     struct rg_entry *entries;
     char *blocks;
@@ -160,5 +170,9 @@ void rg_pool_give(struct rg_pool *pool, char *base, uint64_t offset, uint64_t nb
 /* The first caller's cause stands: everything in flight on this node ends with -errnum and text;
  * rank: who died, or -1. Rings nobody. True for that first caller. Any thread. */
 bool rg_view_abort(struct rg_view *view, int errnum, int rank, const char *text);
+/* That errnum, or 0; and once it is not 0, the others. */
+int rg_view_aborted(const struct rg_view *view);
+int rg_view_abort_rank(const struct rg_view *view);
+const char *rg_view_abort_text(const struct rg_view *view);
 
 #endif

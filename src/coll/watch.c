@@ -21,11 +21,17 @@ static void abort_for(struct rg_engine *engine, int rank, const char *text)
     rg_engine_ring_all(engine, true);
 }
 
+/* One that is still leaving may not die yet: others may wait for its part of what is in the log. */
+static bool has_left(const struct rg_view *view, int r)
+{
+    return atomic_load(&view->rows[r].left) == RG_LEFT_DONE;
+}
+
 static bool left(const struct rg_engine *engine, int rank)
 {
     for (int r = 0; r < engine->view.n; r++) {
         if (engine->view.ranks[r] == rank)
-            return atomic_load(&engine->view.rows[r].left) != 0;
+            return has_left(&engine->view, r);
     }
     return false;
 }
@@ -80,9 +86,9 @@ static void look_at_pidfds(struct rg_engine *engine)
     for (int r = 0; r < view->n; r++) {
         struct pollfd pfd = { engine->team->peers[view->ranks[r]].pidfd, POLLIN, 0 };
 
-        if (r == view->me || pfd.fd < 0 || atomic_load(&view->rows[r].left))
+        if (r == view->me || pfd.fd < 0 || has_left(view, r))
             continue;
-        if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLIN) && !atomic_load(&view->rows[r].left))
+        if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLIN) && !has_left(view, r))
             seen_dead(engine, view->ranks[r]);
     }
 }
@@ -112,17 +118,17 @@ void rg_watch_let_leave(struct rg_engine *engine)
 void rg_watch_follow(struct rg_engine *engine)
 {
     struct rg_engine *world = engine->world;
-    struct rg_shared *all = world->view.shared, *own = engine->view.shared;
-    int rank = atomic_load(&own->abort_rank) - 1;
+    const struct rg_view *all = &world->view, *own = &engine->view;
 
-    if (atomic_load(&all->aborted)) {
-        if (!atomic_load(&own->aborted) &&
-            rg_view_abort(&engine->view, atomic_load(&all->aborted), -1, all->abort_text))
+    if (rg_view_aborted(all)) {
+        if (!rg_view_aborted(own) &&
+            rg_view_abort(&engine->view, rg_view_aborted(all), -1, rg_view_abort_text(all)))
             rg_engine_ring_all(engine, true);
-    } else if (atomic_load(&own->aborted) && !atomic_load(&own->closed_by) &&
+    } else if (rg_view_aborted(own) && !atomic_load(&own->shared->closed_by) &&
                !atomic_load(&engine->leaving)) {
-        rg_view_abort(&world->view, atomic_load(&own->aborted),
-                      rg_team_world_rank(engine->team, rank), own->abort_text);
+        rg_view_abort(&world->view, rg_view_aborted(own),
+                      rg_team_world_rank(engine->team, rg_view_abort_rank(own)),
+                      rg_view_abort_text(own));
         rg_engine_ring_all(world, true);
     }
 }

@@ -4,6 +4,8 @@
 #include "api_check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 /* ---- names, handles, order */
@@ -416,6 +418,102 @@ static void a_death_is_an_error_on_all_others_within_five_seconds(void **state)
     assert_int_equal(ranks_run(3, ranks_port(), bereaved, NULL), 0);
 }
 
+/* Rank 1 stays in its shutdown, where it does nothing for the others, and ends there. */
+struct stuck {
+    _Atomic int threads, ready;
+};
+
+static void stay(void *arg, reigen_handle handle, int status)
+{
+    struct stuck *stuck = arg;
+
+    (void) handle;
+    (void) status;
+    atomic_fetch_add(&stuck->threads, 1);
+    for (;;)
+        pause();
+}
+
+static void *stay_in_a_wait(void *arg)
+{
+    static float x;
+    int64_t shape[] = { 1 };
+    reigen_handle h = 0;
+
+    check(reigen_allreduce_async("s2", &x, &x, REIGEN_FLOAT32, shape, 1, NULL, &h) == 0);
+    check(reigen_on_done(h, stay, arg) == 0);
+    reigen_wait(h, -1);
+    return NULL;
+}
+
+static void *end_soon(void *arg)
+{
+    (void) arg;
+    while (reigen_is_initialized())
+        rg_sleep_ms(1);
+    rg_sleep_ms(100);
+    _exit(0);
+}
+
+static void die_in_shutdown(struct stuck *stuck, float *large, const int64_t *many)
+{
+    float x = 1;
+    int64_t shape[] = { 1 };
+    reigen_handle h = 0;
+    pthread_t thread;
+
+    check(reigen_allreduce_async("l", large, large, REIGEN_FLOAT32, many, 1, NULL, &h) == 0);
+    check(reigen_allreduce_async("s1", &x, &x, REIGEN_FLOAT32, shape, 1, NULL, &h) == 0);
+    check(reigen_on_done(h, stay, stuck) == 0);
+    while (atomic_load(&stuck->threads) < 1) /* the communication thread */
+        rg_sleep_ms(1);
+    check(pthread_create(&thread, NULL, stay_in_a_wait, stuck) == 0);
+    while (atomic_load(&stuck->threads) < 2)
+        rg_sleep_ms(1);
+    atomic_store(&stuck->ready, 1);
+    while (atomic_load(&stuck->ready) < 2)
+        rg_sleep_ms(1);
+    check(pthread_create(&thread, NULL, end_soon, NULL) == 0);
+    reigen_shutdown();
+}
+
+static int dead_in_shutdown(struct rank *rank)
+{
+    struct stuck *stuck = rank->arg;
+    float x = 1, *large = buffer(50000);
+    int64_t shape[] = { 1 }, many[] = { 50000 };
+    reigen_handle h = 0;
+
+    check(reigen_init(NULL) == 0);
+    if (rank->me == 1) {
+        die_in_shutdown(stuck, large, many);
+        return 1;
+    }
+    check(reigen_allreduce("s1", &x, &x, REIGEN_FLOAT32, shape, 1, NULL) == 0);
+    check(reigen_allreduce("s2", &x, &x, REIGEN_FLOAT32, shape, 1, NULL) == 0);
+    while (atomic_load(&stuck->ready) < 1)
+        rg_sleep_ms(1);
+    /* All have submitted it, so it is to be carried out; and rank 1 never will. */
+    check(reigen_allreduce_async("l", large, large, REIGEN_FLOAT32, many, 1, NULL, &h) == 0);
+    atomic_store(&stuck->ready, 2);
+    check(reigen_wait(h, 30000) == -ECONNRESET);
+    check(strstr(reigen_handle_error(h), "rank 1") != NULL);
+    reigen_shutdown();
+    free(large);
+    return bad;
+}
+
+static void a_death_in_shutdown_is_an_error_on_who_waits_for_that_rank(void **state)
+{
+    struct stuck *stuck = mmap(NULL, sizeof(*stuck), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    (void) state;
+    assert_true(stuck != MAP_FAILED);
+    assert_int_equal(ranks_run(2, ranks_port(), dead_in_shutdown, stuck), 0);
+    munmap(stuck, sizeof(*stuck));
+}
+
 static int with_children(struct rank *rank)
 {
     float x = 1;
@@ -514,6 +612,7 @@ int main(void)
         cmocka_unit_test(shutdown_and_init_again_work_any_number_of_times),
         cmocka_unit_test(one_ranks_shutdown_cancels_what_others_wait_for),
         cmocka_unit_test(a_death_is_an_error_on_all_others_within_five_seconds),
+        cmocka_unit_test(a_death_in_shutdown_is_an_error_on_who_waits_for_that_rank),
         cmocka_unit_test(a_forked_child_counts_as_uninitialised),
         cmocka_unit_test(between_nodes_it_is_all_the_same),
         cmocka_unit_test(wrong_arguments_are_refused),

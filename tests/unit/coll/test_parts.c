@@ -2,6 +2,10 @@
 /* The engine's parts by themselves: handles, the log, blocks of memory, the variables. */
 #include "unit.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
 #include "coll/config.h"
 #include "coll/engine.h"
 #include "coll/handle.h"
@@ -40,6 +44,55 @@ static void handles_are_never_given_out_twice(void **state)
     assert_true(h > before);
     assert_null(rg_handles_find(&later, old[0]));
     rg_handles_fini(&later); /* with the last reference */
+}
+
+/* A view of node rank `me` of n. */
+static void open_view(struct rg_view *view, void *memory, struct rg_team *team, int *ranks, int me,
+                      int n)
+{
+    for (int i = 0; i < n; i++)
+        ranks[i] = i;
+    *team = (struct rg_team){ .rank = me, .size = n, .node_rank = me, .node_size = n,
+                              .node_ranks = ranks, .nnodes = 1 };
+    assert_int_equal(rg_view_open(view, memory, team), 0);
+}
+
+/* A page that nobody may read kills the rank in the midst of it, as SIGKILL might. */
+static void a_rank_that_dies_while_it_ends_all_hinders_nobody(void **state)
+{
+    size_t nbytes = rg_view_nbytes(2);
+    void *memory = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const char *unreadable = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rg_view view;
+    struct rg_team team;
+    int ranks[2], status = 0;
+    pid_t pid;
+
+    (void) state;
+    assert_true(memory != MAP_FAILED && unreadable != MAP_FAILED);
+    open_view(&view, memory, &team, ranks, 0, 2);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        open_view(&view, memory, &team, ranks, 1, 2);
+        rg_view_abort(&view, EIO, 0, unreadable);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(rg_view_aborted(&view), 0);
+    assert_true(rg_view_abort(&view, ECONNRESET, 1, "rank 1 died"));
+    assert_int_equal(rg_view_aborted(&view), ECONNRESET);
+    assert_int_equal(rg_view_abort_rank(&view), 1);
+    assert_string_equal(rg_view_abort_text(&view), "rank 1 died");
+    assert_true(atomic_load(&view.shared->attention) & RG_ATTENTION_ABORTED);
+    /* The first cause stands. */
+    assert_false(rg_view_abort(&view, EIO, -1, "another"));
+    assert_int_equal(rg_view_aborted(&view), ECONNRESET);
+    assert_string_equal(rg_view_abort_text(&view), "rank 1 died");
+    munmap(memory, nbytes);
 }
 
 static uint64_t slowest_of(void *arg)
@@ -209,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(handles_are_never_given_out_twice),
+        cmocka_unit_test(a_rank_that_dies_while_it_ends_all_hinders_nobody),
         cmocka_unit_test(the_log_goes_round_and_keeps_its_order),
         cmocka_unit_test(a_closed_log_takes_nothing_and_ends),
         cmocka_unit_test(blocks_come_back_and_do_not_overlap),
