@@ -494,6 +494,11 @@ int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, i
     return order->coordinator ? rg_decider_missing(order->decider, name, ret_nodes, max) : 0;
 }
 
+bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err)
+{
+    return order->coordinator && rg_decider_crossed(order->decider, before_ns, err);
+}
+
 void rg_order_stall_reply(struct rg_order *order, const char *text)
 {
     struct rg_order_frame frame = { .type = RG_ORDER_STALL_REPLY, .text = text };

@@ -5,7 +5,11 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "base/time.h"
+#include "coll/crossed.h"
 #include "coll/signature.h"
+
+#define OTHER_MAX 1024 /* longer than any key */
 
 struct record {
     char *name;
@@ -17,7 +21,8 @@ struct record {
     /* The operation in flight. */
     bool active, queued;
     struct rg_signature sig;
-    int first_node;            /* whose signature sig is */
+    int first_node;            /* whose signature sig is ... */
+    uint64_t since_ns;         /* ... and when it came */
     bool *offered;             /* by node */
     char *error;
     UT_hash_handle hh;
@@ -195,6 +200,48 @@ static int shown(const struct rg_decider *decider, int node)
     return decider->options.world_ranks ? decider->options.world_ranks[rank] : rank;
 }
 
+static bool waits_since(const struct record *record, uint64_t before_ns)
+{
+    return record && record->active && !record->queued && record->since_ns < before_ns;
+}
+
+/* The first node that has offered a and not b; -1: none. */
+static int offered_only(const struct rg_decider *decider, const struct record *a,
+                        const struct record *b)
+{
+    for (int i = 0; i < decider->options.nnodes; i++)
+        if (a->offered[i] && !b->offered[i] && !decider->joined[i])
+            return i;
+    return -1;
+}
+
+bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, struct rg_error *err)
+{
+    struct record *a, *next;
+
+    HASH_ITER(hh, decider->records, a, next)
+    {
+        const char *name = rg_crossed_name(a->name);
+
+        for (int kind = a->sig.kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
+            char other[OTHER_MAX];
+            struct record *b;
+            int x, y;
+
+            snprintf(other, sizeof(other), "%s.%s", rg_kind_name(kind), name);
+            HASH_FIND_STR(decider->records, other, b);
+            if (!waits_since(a, before_ns) || !waits_since(b, before_ns))
+                continue;
+            x = offered_only(decider, a, b);
+            y = offered_only(decider, b, a);
+            if (x >= 0 && y >= 0)
+                return rg_signature_compare(name, &a->sig, shown(decider, x), &b->sig,
+                                            shown(decider, y), err) < 0;
+        }
+    }
+    return false;
+}
+
 static int offer(struct rg_decider *decider, int node, struct record *record,
                  const struct rg_signature *sig, const char *text)
 {
@@ -210,6 +257,7 @@ static int offer(struct rg_decider *decider, int node, struct record *record,
         record->active = true;
         record->sig = *sig;
         record->first_node = node;
+        record->since_ns = rg_now_ns();
     } else if (rg_signature_compare(record->name, &record->sig,
                                     shown(decider, record->first_node), sig,
                                     shown(decider, node), &err) < 0) {

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/time.h"
+#include "coll/crossed.h"
 #include "coll/diagnose.h"
 #include "coll/engine.h"
 
@@ -408,6 +409,7 @@ void rg_stall_tick(struct rg_engine *engine)
             stall->next_ms *= 2;
     }
     pthread_mutex_unlock(&stall->lock);
+    rg_crossed_look(engine, now, reporter);
 }
 
 void rg_stall_drive(struct rg_engine *engine)
@@ -416,6 +418,7 @@ void rg_stall_drive(struct rg_engine *engine)
     uint64_t longest_ms = atomic_load(&stall->asked_ms);
 
     rg_diagnose_drive(engine);
+    rg_crossed_drive(engine);
     if (longest_ms == 0)
         return;
     atomic_store(&stall->asked_ms, 0);

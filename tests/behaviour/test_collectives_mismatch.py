@@ -2,10 +2,11 @@
 """Ranks that mean different things by one name all get Horovod's sentence with both ranks in it,
 and the job goes on."""
 import re
+from contextlib import ExitStack
 
 import pytest
 
-from ranks import run, two_hosts
+from ranks import job, run, two_hosts
 
 IN_USE = ('Requested to allreduce, allgather, or broadcast a tensor with the same name as another '
           'tensor that is currently being processed.  If you want to request another tensor, use a '
@@ -112,3 +113,49 @@ def test_mismatches_are_told_on_every_rank_over_tcp(size):
 def test_mismatches_are_told_on_every_rank_of_two_hosts(tmp_path):
     with two_hosts(tmp_path) as (env, enter):
         check(run('mismatch', size=4, env=env, enter=enter(4)))
+
+
+KINDS = {'blocking': ('ALLREDUCE', 'ALLGATHER'), 'waited': ('REDUCESCATTER', 'BROADCAST'),
+         'group': ('ALLREDUCE', 'ALLGATHER'), 'request': ('ALLREDUCE', 'BROADCAST')}
+
+
+def crossed_text(one, rank_one, other, rank_other):
+    return (rf'Mismatched operations: One rank did an {one}, but another rank did an {other}\. '
+            rf'\(rank {rank_one}: {one}, rank {rank_other}: {other}\)')
+
+
+def says_crossed(line, kinds, ranks):
+    (one, other), (a, b) = kinds, ranks
+    return re.search(crossed_text(one, a, other, b), line) or \
+        re.search(crossed_text(other, b, one, a), line)
+
+
+def test_ranks_that_wait_in_other_kinds_of_one_name_are_told_both():
+    with ExitStack() as stack:
+        jobs = {case: stack.enter_context(job('crossed', case, size=2))
+                for case in (*KINDS, 'late')}
+        jobs['set'] = stack.enter_context(job('crossed', 'set', size=3))
+        for case, ranks in jobs.items():
+            for rank in ranks:
+                assert rank.wait(60) == 0, (case, rank.lines, rank.err)
+                if case == 'late':
+                    assert rank.lines == ['well']
+                elif case == 'set':
+                    assert says_crossed(rank.lines[0], KINDS['blocking'], (1, 2)), rank.lines
+                    assert 'x: ' in rank.lines[0]
+                else:
+                    assert says_crossed(rank.lines[0], KINDS[case], (0, 1)), (case, rank.lines)
+                    assert 'x: ' in rank.lines[0] or case == 'group'
+
+
+def test_hosts_that_wait_in_other_kinds_of_one_name_are_told_both(tmp_path):
+    with two_hosts(tmp_path) as (env, enter):
+        with ExitStack() as stack:
+            jobs = {case: stack.enter_context(job('crossed', case, size=2, env=env,
+                                                  enter=enter(2)))
+                    for case in ('blocking', 'request', 'late')}
+            for case, ranks in jobs.items():
+                for rank in ranks:
+                    assert rank.wait(60) == 0, (case, rank.lines, rank.err)
+                    assert rank.lines == ['well'] if case == 'late' else \
+                        says_crossed(rank.lines[0], KINDS[case], (0, 1)), (case, rank.lines)
