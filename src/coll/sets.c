@@ -150,15 +150,17 @@ int rg_set_users(const struct rg_set *set)
 static int make_room(struct rg_sets *sets)
 {
     size_t n = (size_t) (sets->nalive + sets->npast) + 1;
-    struct rg_set **alive, **past = realloc(sets->past, n * sizeof(*past));
+    struct rg_set **alive, **past;
 
+    pthread_mutex_lock(&sets->lock); /* others read the table */
+    past = realloc(sets->past, n * sizeof(*past));
     if (past)
         sets->past = past;
     alive = past ? realloc(sets->alive, n * sizeof(*alive)) : NULL;
-    if (!alive)
-        return -ENOMEM;
-    sets->alive = alive;
-    return 0;
+    if (alive)
+        sets->alive = alive;
+    pthread_mutex_unlock(&sets->lock);
+    return alive ? 0 : -ENOMEM;
 }
 
 static void end_engine(struct rg_set *set)

@@ -170,7 +170,8 @@ static int announce(struct rg_engine *engine, struct rg_op *op)
     op->slot = record->slot;
     op->slot_nbytes = record->slot_nbytes;
     op->seen = 0;
-    atomic_store_explicit(&row->last_id, record->id + 1, memory_order_relaxed);
+    /* Whoever tells of it reads its key. */
+    atomic_store_explicit(&row->last_id, record->id + 1, memory_order_release);
     atomic_store_explicit(&row->nsubmitted,
                           atomic_load_explicit(&row->nsubmitted, memory_order_relaxed) + 1,
                           memory_order_relaxed);
