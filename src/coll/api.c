@@ -354,7 +354,7 @@ REIGEN_API int reigen_shutdown(void)
 /* A process that ends because another rank left, and has not called reigen_shutdown. */
 static __attribute__((destructor)) void end_after_who_left(void)
 {
-    struct rg_runtime *rt = rg_api_runtime();
+    rg_inside struct rg_runtime *rt = rg_api_enter();
 
     if (rt)
         rg_watch_let_leave(rt->engine);

@@ -118,15 +118,14 @@ static void on_died(void *arg, int rank, const char *text)
 static int on_waiting(void *arg, int *ret_rank, struct rg_error *err)
 {
     struct rg_engine *engine = arg;
-    struct rg_shared *shared = engine->view.shared;
 
     rg_watch_start(engine);
-    int errnum = atomic_load(&shared->aborted);
+    int errnum = rg_view_aborted(&engine->view);
 
     if (errnum == 0)
         return 0;
-    *ret_rank = atomic_load(&shared->abort_rank) - 1;
-    return rg_error_set(err, errnum, "%s", shared->abort_text);
+    *ret_rank = rg_view_abort_rank(&engine->view);
+    return rg_error_set(err, errnum, "%s", rg_view_abort_text(&engine->view));
 }
 
 static void on_shutdown(void *arg, int rank)

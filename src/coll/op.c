@@ -132,14 +132,13 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
 /* Whose death or leaving is it that operations end with status for? -1: nobody's. */
 static int cause_of(const struct rg_engine *engine, int status)
 {
-    const struct rg_shared *shared = engine->view.shared;
-    int aborted = atomic_load(&shared->aborted), rank = -1;
+    int aborted = rg_view_aborted(&engine->view), rank = -1;
 
     if (aborted)
-        rank = status == -aborted ? atomic_load(&shared->abort_rank) - 1 : -1;
+        rank = status == -aborted ? rg_view_abort_rank(&engine->view) : -1;
     else if (status == -ECANCELED && !atomic_load(&engine->removed) &&
-             !atomic_load(&engine->stopping))
-        rank = (int) atomic_load(&shared->closed_by) - 1;
+             !atomic_load(&engine->stopping) && !atomic_load(&engine->abandoned))
+        rank = (int) atomic_load(&engine->view.shared->closed_by) - 1;
     if (rank >= 0)
         return rg_team_world_rank(engine->team, rank);
     return aborted && engine->world ? cause_of(engine->world, status) : -1;
@@ -148,9 +147,7 @@ static int cause_of(const struct rg_engine *engine, int status)
 void rg_engine_cut_off(struct rg_engine *engine, int status)
 {
     struct rg_engine *world = engine->world ? engine->world : engine;
-    int rank = cause_of(engine, status);
-
-    int nobody = 0;
+    int rank = cause_of(engine, status), nobody = 0;
 
     if (rank >= 0 && rank != world->team->rank && world->boot &&
         atomic_compare_exchange_strong(&world->cut_by, &nobody, 1 + rank))

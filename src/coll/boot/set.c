@@ -94,13 +94,13 @@ static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
 static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
     const struct set_boot *boot = state;
-    struct rg_shared *shared = boot->world->view.shared;
-    int errnum = atomic_load(&shared->aborted);
+    const struct rg_view *world = &boot->world->view;
+    int errnum = rg_view_aborted(world);
 
     (void) ret_rank;
     if (errnum == 0)
         return 0;
-    rg_error_set(err, errnum, "%s", shared->abort_text);
+    rg_error_set(err, errnum, "%s", rg_view_abort_text(world));
     return -EHOSTDOWN;
 }
 
