@@ -16,8 +16,11 @@
  *      reigen_release(h);
  *      reigen_shutdown();
  *
- * Names: a name identifies one operation in flight; using it again before it has finished is an
- * error on this rank (the operation in flight goes on). NULL gives the n-th unnamed operation of
+ * Names: a name identifies one operation, from its submission until its submitter has seen its end:
+ * by reigen_wait, a reigen_poll that gives 1, or the call that reigen_on_done asks for. Using it
+ * again before is an error (the operation goes on), on every rank that does so, no matter which
+ * rank is ahead. A handle that is released unseen frees its name when the operation has ended,
+ * which this rank cannot know: do not use that name again soon. NULL gives the n-th unnamed operation of
  * this kind on each rank the same name, so unnamed operations are matched by their order. Names
  * live in one name space per operation kind, as "allreduce.grad", and are at most REIGEN_NAME_MAX
  * bytes.
@@ -28,7 +31,7 @@
  * Errors: functions return 0 or a positive result, else a negative errno:
  *      -EINVAL     a wrong argument here, or a mismatch between the ranks (type, shape, operation,
  *                  reduction, root, factors); the job can go on
- *      -EEXIST     the name is in use by an operation in flight on this rank; the job can go on
+ *      -EEXIST     the name is in use on this rank (see above); the job can go on
  *      -ENOTCONN   not initialised
  *      -ECONNRESET another rank died: only reigen_shutdown is useful now
  *      -ECANCELED  shut down, by this rank or another, before the operation was complete
@@ -245,7 +248,8 @@ REIGEN_API int reigen_barrier(void);
 
 /* ------------------------------------------------------------------ handles */
 
-/* 1 done (or failed), 0 not yet, -EINVAL unknown handle. Drives progress a little; never blocks. */
+/* 1 done (or failed), 0 not yet, -EINVAL unknown handle. Never blocks. When not yet, it drives
+ * progress a little, for the next call to tell of. */
 REIGEN_API int reigen_poll(reigen_handle handle);
 
 /* Wait until done, at most timeout_ms (-1: without limit), driving the transfer. 0 (join: 1 + last
@@ -253,7 +257,8 @@ REIGEN_API int reigen_poll(reigen_handle handle);
  * called again after any result; the handle stays until reigen_release. */
 REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms);
 
-/* The same with a limit in microseconds: 0 as reigen_poll, but with reigen_wait's result. */
+/* The same with a limit in microseconds; 0: it drives progress a little, and tells what came of
+ * it. */
 REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us);
 
 /* Have fn called when the operation is done: once, with `arg`, the handle and the operation's
@@ -325,14 +330,15 @@ REIGEN_API int reigen_process_set_ids(int *ret_ids, int max);
 struct reigen_request;
 
 /* An allreduce (kind REIGEN_ALLREDUCE) or broadcast of this name and shape. Local; nothing is sent.
- * One start may be in flight at a time. Freed by reigen_request_free, before reigen_shutdown
+ * One start may be in flight at a time; the next one is possible when the end of this one has been
+ * seen. Freed by reigen_request_free, before reigen_shutdown
  * or after it; after it (and after another init) every other call but reigen_request_error gives
  * -ENOTCONN. */
 REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, const int64_t *shape,
                                      int ndim, const struct reigen_options *options,
                                      struct reigen_request **ret_request);
-/* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when in
- * flight. */
+/* Submit with these buffers. As reigen_allreduce_async, without a handle. -EEXIST when the last
+ * start's end has not been seen, or another operation has the name. */
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out);
 /* As reigen_poll and reigen_wait. */
 REIGEN_API int reigen_request_test(struct reigen_request *request);

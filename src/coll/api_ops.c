@@ -245,7 +245,7 @@ static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_
     return op;
 }
 
-/* As rg_engine_wait, by the engine of the operation's process set. One whose set is gone is done,
+/* As rg_engine_wait, by the engine of the operation's process set; the caller learns of the end. One whose set is gone is done,
  * or will be in a moment, as its removal ends it. */
 static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
 {
@@ -258,6 +258,8 @@ static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
         return rg_op_done(op) ? 0 : -EAGAIN;
     }
     r = rg_engine_wait(engine, op, deadline_ns);
+    if (r == 0)
+        rg_op_seen(op);
     rg_set_leave(op->set);
     return r;
 }
@@ -267,20 +269,36 @@ static int unknown(reigen_handle handle)
     return rg_api_failf(EINVAL, "handle %lld is not known", (long long) handle);
 }
 
+/* Bring it on a little, without telling of its end. */
+static void look(struct rg_runtime *rt, struct rg_op *op)
+{
+    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+
+    if (!engine)
+        return;
+    rg_engine_wait(engine, op, 0);
+    rg_set_leave(op->set);
+}
+
 REIGEN_API int reigen_poll(reigen_handle handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_op *op;
-    int tensor, done;
+    int tensor, r;
+    bool done;
 
     if (!rt) {
-        done = rg_api_over(0);
-        return done == -EAGAIN ? 0 : done;
+        r = rg_api_over(0);
+        return r == -EAGAIN ? 0 : r;
     }
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    done = await(rt, op, 0) == 0;
+    done = rg_op_done(op);
+    if (done)
+        await(rt, op, 0); /* its end has been seen */
+    else
+        look(rt, op);
     rg_op_unref(op);
     return done;
 }
@@ -341,6 +359,8 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
         r = rg_notify_add(engine, op, &watcher);
     else
         await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
+    if (r == 1 && engine)
+        rg_op_seen(op);
     if (r == 1) {
         watcher.status = op->status;
         rg_notify_call(&watcher);
@@ -448,6 +468,7 @@ REIGEN_API int reigen_release(reigen_handle number)
     struct rg_engine *engine;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
+    bool last = false;
 
     if (!rt)
         return rg_api_uninitialised();
@@ -455,6 +476,7 @@ REIGEN_API int reigen_release(reigen_handle number)
     handle = rg_handles_find(rt->engine->handles, number);
     if (handle) {
         op = handle->op;
+        last = --op->nhandles == 0;
         rg_handles_remove(rt->engine->handles, handle);
     }
     pthread_mutex_unlock(&rt->engine->handles->lock);
@@ -464,6 +486,8 @@ REIGEN_API int reigen_release(reigen_handle number)
     if (engine) {
         if (!rg_op_try(engine, op) && op->mode == RG_ENTRY_INLINE)
             rg_op_make_chore(engine, op); /* nobody else will look at it */
+        if (last)
+            rg_op_drop_name(engine, op);
         rg_notify_flush(engine);
         rg_set_leave(op->set);
     }

@@ -110,11 +110,13 @@ static int in_use(const struct reigen_request *request)
     return rg_api_failf(EEXIST, "%s (%s)", rg_name_in_use_text, request->op->record->key);
 }
 
-/* The record is held by another operation, perhaps one that has arrived already. */
-static int claim_slowly(struct rg_engine *engine, struct rg_op *op)
+/* Where the record is held by another operation, that one has perhaps arrived already. */
+static int claim(struct rg_engine *engine, struct rg_op *op)
 {
     int r;
 
+    if (rg_record_take(op->record, op))
+        return 0;
     pthread_mutex_lock(&engine->lock);
     r = rg_record_claim(engine, op->record, op);
     pthread_mutex_unlock(&engine->lock);
@@ -124,16 +126,17 @@ static int claim_slowly(struct rg_engine *engine, struct rg_op *op)
 static int start(struct rg_engine *engine, struct reigen_request *request, const void *in,
                  void *out, bool waits)
 {
-    struct rg_op *op = request->op, *none = NULL;
+    struct rg_op *op = request->op;
     struct rg_error err = RG_ERROR_INIT;
     int r;
 
     if (op->nbytes && (!in || !out) &&
         (op->kind == REIGEN_ALLREDUCE || (op->root == engine->team->rank ? !in : !out)))
         return rg_api_failf(EINVAL, "a buffer is NULL");
-    if (!rg_op_try(engine, op) || (!atomic_compare_exchange_strong(&op->record->op, &none, op) &&
-                                   claim_slowly(engine, op) < 0))
+    if (atomic_load_explicit(&op->holds_name, memory_order_relaxed) || !rg_op_done(op) ||
+        claim(engine, op) < 0)
         return in_use(request);
+    rg_op_hold_name(op);
     op->one.in = in;
     op->one.out = out;
     op->waits = waits;
@@ -145,6 +148,7 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
     if (r < 0) {
         op->status = r;
         op->text = strdup(err.text);
+        rg_op_seen(op);
         atomic_store(&op->record->op, NULL);
         atomic_store(&op->state, RG_OP_DONE);
         return rg_api_fail(&err);
@@ -172,6 +176,7 @@ static int await(struct rg_engine *engine, struct reigen_request *request, int t
 
     if (r < 0)
         return r;
+    rg_op_seen(op);
     if (op->status < 0)
         rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
     return op->status;
@@ -189,7 +194,11 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
         return 0;
     if (r < 0)
         return r;
-    r = rg_engine_wait(engine, request->op, 0) == 0;
+    r = rg_op_done(request->op);
+    if (r)
+        rg_op_seen(request->op);
+    else
+        rg_engine_wait(engine, request->op, 0);
     rg_set_leave(request->set);
     return r;
 }
@@ -247,6 +256,7 @@ REIGEN_API void reigen_request_free(struct reigen_request *request)
         settle(request);
     if (r == 0) {
         rg_engine_wait(engine, request->op, RG_NEVER_NS);
+        rg_op_seen(request->op);
         pthread_mutex_lock(&engine->lock);
         request->op->record->pins--;
         pthread_mutex_unlock(&engine->lock);

@@ -364,6 +364,7 @@ static void unclaim(struct rg_engine *engine, struct rg_op *op)
     for (int i = 0; i < op->record->nmembers; i++)
         atomic_store(&op->record->members[i]->op, NULL);
     atomic_store(&op->record->op, NULL);
+    rg_op_seen(op);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -416,8 +417,13 @@ static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg
         return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
     }
     /* The reference that rg_call_make gave is the first handle's. */
-    if (handles)
+    if (handles) {
         atomic_fetch_add(&op->refs, call->n - 1);
+        op->nhandles = call->n;
+    }
+    /* The runtime's own names do not come again. */
+    if (handles && call->names && call->names[0])
+        rg_op_hold_name(op);
     return 0;
 }
 

@@ -51,6 +51,7 @@ struct rg_watcher {
     void *arg;
     reigen_handle handle;
     int status;
+    struct rg_op *op;     /* referenced */
     struct rg_watcher *next;
 };
 
@@ -72,6 +73,9 @@ struct rg_op {
     int status;           /* once DONE: 0, 1 + last rank of a join, or -errno ... */
     char *text;           /* ... and its cause, owned; NULL: none, or out of memory */
     struct rg_record *record;
+    _Atomic bool holds_name; /* its record is taken until its end has been seen: rg_op_seen */
+    bool dropped;         /* holds_name, and no handle is left to see its end; under the lock */
+    int nhandles;         /* left; under the handles' lock */
     uint64_t epoch;
     /* inline: copied from the record, which may change before this ends */
     uint64_t slot, slot_nbytes;
@@ -243,8 +247,11 @@ void rg_engine_after_fork(struct rg_engine *engine);
 int rg_op_post(struct rg_engine *engine, struct rg_op *op, struct rg_error *err);
 /* Try to announce a queued operation again; by the driver. */
 void rg_op_retry(struct rg_engine *engine, struct rg_op *op);
-/* Claim a record for op; what was in flight is finished first if it can be. 0 or -EEXIST. */
+/* Claim a record for op; what was in flight and holds no name is finished first if it can be. 0 or
+ * -EEXIST. */
 int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op);
+/* The same where nothing is in flight and the name is free, else false; without a lock. */
+bool rg_record_take(struct rg_record *record, struct rg_op *op);
 /* The same with `lock` held; wakes nobody. */
 void rg_op_make_chore_locked(struct rg_engine *engine, struct rg_op *op);
 /* Put an operation under the driver's eyes; wakes whoever must look. Any lock but `lock` may be
@@ -277,6 +284,15 @@ bool rg_op_claim(struct rg_op *op);
  * reference. */
 void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const char *text);
 void rg_op_unref(struct rg_op *op);
+/* From now on the record's name is the operation's until somebody has seen its end, so that a rank
+ * which uses it again too early is told so whether the others have come or not. By who has claimed
+ * the record, before the operation is posted. */
+void rg_op_hold_name(struct rg_op *op);
+/* It is DONE (or was never posted), and its submitter knows: the name is free again. The engine is
+ * there still; any lock may be held. */
+void rg_op_seen(struct rg_op *op);
+/* Nobody will look at it any more: the name is free as soon as it is DONE. */
+void rg_op_drop_name(struct rg_engine *engine, struct rg_op *op);
 void rg_op_fini(struct rg_op *op);
 /* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
 int rg_engine_doom(struct rg_engine *engine, const char **ret_text);

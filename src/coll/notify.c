@@ -24,9 +24,11 @@ int rg_notify_add(struct rg_engine *engine, struct rg_op *op, const struct rg_wa
     if (!copy)
         return -ENOMEM;
     *copy = *watcher;
+    copy->op = op;
     pthread_mutex_lock(&engine->lock);
     done = rg_op_done(op);
     if (!done) {
+        atomic_fetch_add(&op->refs, 1);
         copy->next = op->watchers;
         op->watchers = copy;
     }
@@ -99,6 +101,8 @@ void rg_notify_flush(struct rg_engine *engine)
         return;
     flushing = true;
     while ((w = take(engine)) != NULL) {
+        rg_op_seen(w->op);
+        rg_op_unref(w->op);
         rg_notify_call(w);
         free(w);
     }

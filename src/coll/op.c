@@ -75,6 +75,46 @@ void rg_op_unref(struct rg_op *op)
     free(op);
 }
 
+void rg_op_hold_name(struct rg_op *op)
+{
+    for (int i = 0; i < op->record->nmembers; i++)
+        atomic_store_explicit(&op->record->members[i]->taken, true, memory_order_relaxed);
+    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
+    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
+}
+
+void rg_op_seen(struct rg_op *op)
+{
+    struct rg_record *record = op->record;
+
+    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+        return;
+    /* Several threads may wait for one handle: once it is free the name may be another's. */
+    if (op->persistent)
+        atomic_store_explicit(&op->holds_name, false, memory_order_relaxed);
+    else if (!atomic_exchange(&op->holds_name, false))
+        return;
+    for (int i = 0; i < record->nmembers; i++)
+        atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);
+    atomic_store_explicit(&record->taken, false, memory_order_release);
+}
+
+void rg_op_drop_name(struct rg_engine *engine, struct rg_op *op)
+{
+    bool done = rg_op_done(op);
+
+    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+        return;
+    if (!done) {
+        pthread_mutex_lock(&engine->lock);
+        op->dropped = true;
+        done = rg_op_done(op);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (done)
+        rg_op_seen(op);
+}
+
 /* A mismatch is one between the ranks of a process set; a death or a shutdown is everybody's. */
 static void set_text(const struct rg_engine *engine, struct rg_op *op, int status,
                      const char *text)
@@ -114,7 +154,7 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
     /* A persistent operation may be started again the moment its record is free and it is DONE. */
     if (op->persistent) {
         if (record)
-            atomic_store_explicit(&record->op, NULL, memory_order_relaxed);
+            atomic_store_explicit(&record->op, NULL, memory_order_release);
         atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
         return;
     }
@@ -125,6 +165,8 @@ void rg_op_finish(struct rg_engine *engine, struct rg_op *op, int status, const 
     if (op->watchers)
         rg_notify_ended_locked(engine, op);
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
+    if (op->dropped)
+        rg_op_seen(op);
     pthread_mutex_unlock(&engine->lock);
     rg_op_unref(op);
 }

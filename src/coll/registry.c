@@ -444,7 +444,7 @@ static void record_free(struct rg_registry *registry, struct rg_record *record)
 
 static bool idle(const struct rg_record *record)
 {
-    return record->pins == 0 && atomic_load(&record->op) == NULL;
+    return record->pins == 0 && atomic_load(&record->op) == NULL && !atomic_load(&record->taken);
 }
 
 /* Second chance: a record that was used since the last sweep is kept once. */

@@ -29,6 +29,7 @@ struct rg_op;
 struct rg_record {
     UT_hash_handle hh;
     _Atomic(struct rg_op *) op; /* the operation in flight, or NULL */
+    _Atomic bool taken;    /* by an operation whose end its submitter has not seen yet */
     uint32_t id;           /* entry, while held */
     uint32_t version;      /* of the entry as this rank knows it; 0: look again */
     uint64_t digest;       /* of this rank's last signature */

@@ -240,12 +240,27 @@ void rg_op_retry(struct rg_engine *engine, struct rg_op *op)
         rg_op_finish(engine, op, r, text ? text : "cannot be submitted");
 }
 
-int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op)
+bool rg_record_take(struct rg_record *record, struct rg_op *op)
 {
     struct rg_op *other = NULL;
 
-    if (atomic_compare_exchange_strong(&record->op, &other, op))
+    if (!atomic_compare_exchange_strong(&record->op, &other, op))
+        return false;
+    if (!atomic_load_explicit(&record->taken, memory_order_relaxed))
+        return true;
+    atomic_store(&record->op, NULL);
+    return false;
+}
+
+int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op)
+{
+    struct rg_op *other;
+
+    if (rg_record_take(record, op))
         return 0;
+    other = atomic_load(&record->op);
+    if (atomic_load(&record->taken) || !other)
+        return -EEXIST;
     /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a
      * request's. */
     if (other->persistent) {
@@ -257,8 +272,7 @@ int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct r
         rg_op_unref(other);
         pthread_mutex_lock(&engine->lock);
     }
-    other = NULL;
-    return atomic_compare_exchange_strong(&record->op, &other, op) ? 0 : -EEXIST;
+    return rg_record_take(record, op) ? 0 : -EEXIST;
 }
 
 const char rg_name_in_use_text[] = NAME_IN_USE_TEXT;

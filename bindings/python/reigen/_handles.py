@@ -29,6 +29,8 @@ table: Dict[int, Tuple[Any, Any, Any]] = {}
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
 orphans: List[Any] = []
+#: Handles whose synchronize() was interrupted: perhaps nobody will ask for them again.
+interrupted: List[int] = []
 #: Called while something is waited for, when it has not come at once: what this rank still owes to
 #: the others may be what they wait for.
 while_waiting: List[Callable[[], None]] = []
@@ -50,6 +52,9 @@ class Pending:
         """Not 0 when wait() would return at once."""
         return 1
 
+    def seen(self) -> None:
+        """poll() has told that it is done: its name may be used again."""
+
     def wait(self, timeout_ms: int) -> int:
         """AGAIN when not done in time; else the operation's outcome, 0 or more on success."""
         return 0
@@ -62,7 +67,7 @@ class Pending:
         """What synchronize() gives back; called once, after success."""
 
     def release(self) -> None:
-        """Forget the operation in C; called once it is done."""
+        """Forget the operation in C; called once it is done, or nobody will wait for it."""
 
 
 class Finished(Pending):
@@ -137,6 +142,9 @@ class Deferred(Pending):
         start_deferred()
         return self.pending.test() if self.started else 0
 
+    def seen(self) -> None:
+        self.pending.seen()
+
     def wait(self, timeout_ms: int) -> int:
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
@@ -197,6 +205,8 @@ def submit(pending: Pending) -> int:
         rc = EXISTS
     else:
         rc = pending.start()
+        if rc == EXISTS and interrupted and _look_again():
+            rc = pending.start()
     if rc == EXISTS and pending.slot is not None:
         pending = Deferred(pending)
         with _deferring:
@@ -207,13 +217,42 @@ def submit(pending: Pending) -> int:
     return handle
 
 
+def _look_again() -> bool:
+    """What was interrupted and has ended meanwhile gives its name free; True when something did."""
+    ended = [handle for handle in interrupted if handle not in table or poll(handle)]
+    interrupted[:] = [handle for handle in interrupted if handle not in ended]
+    return bool(ended)
+
+
+def forget(handle: int) -> None:
+    """Nobody will synchronise: the name is free once the operation has ended."""
+    entry = table.pop(handle, None)
+    if entry is None:
+        return
+    orphans.append(entry)
+    request, pending, _ = entry
+    if request is None:
+        pending.release()
+    else:
+        request.handle = 0
+
+
 def poll(handle: int) -> bool:
-    """True when synchronize(handle) would not block. Unknown handles: ValueError."""
+    """True when synchronize(handle) would not block; the name is free again then.
+
+    It tells what was known before the call, and only then looks for news: right after a submission
+    it is False. Unknown handles: ValueError.
+    """
     entry = table.get(handle)
     if entry is None:
         raise ValueError(f'{handle} is not the handle of an operation in flight.')
     request, pending, _ = entry
-    if (_request_test(request.ptr) if request is not None else pending.test()) != 0:
+    if request is not None:
+        if _request_test(request.ptr) != 0:
+            request.seen()
+            return True
+    elif pending.test() != 0:
+        pending.seen()
         return True
     help_others()
     return False
@@ -230,10 +269,14 @@ def synchronize(handle: int) -> Any:
     request, result, _ = entry
     if request is None:
         return _synchronize_pending(handle, result)
-    rc = _request_wait(request.ptr, SLICE_MS)
-    while rc == AGAIN:
-        help_others()
+    try:
         rc = _request_wait(request.ptr, SLICE_MS)
+        while rc == AGAIN:
+            help_others()
+            rc = _request_wait(request.ptr, SLICE_MS)
+    except BaseException:
+        interrupted.append(handle)
+        raise
     del table[handle]
     request.handle = 0
     if rc < 0:
@@ -242,10 +285,14 @@ def synchronize(handle: int) -> Any:
 
 
 def _synchronize_pending(handle: int, pending: Pending) -> Any:
-    rc = pending.wait(SLICE_MS)
-    while rc == AGAIN:
-        help_others()
+    try:
         rc = pending.wait(SLICE_MS)
+        while rc == AGAIN:
+            help_others()
+            rc = pending.wait(SLICE_MS)
+    except BaseException:
+        interrupted.append(handle)
+        raise
     del table[handle]
     try:
         if rc < 0:
@@ -262,6 +309,7 @@ def _after_shutdown() -> None:
         if handle in table:
             table[handle] = (None, ended, None)
     orphans.clear()
+    interrupted.clear()
     deferred.clear()
 
 
@@ -270,6 +318,7 @@ def _after_fork() -> None:
     _deferring = threading.RLock()
     table.clear()
     orphans.clear()
+    interrupted.clear()
     deferred.clear()
 
 

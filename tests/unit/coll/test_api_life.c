@@ -4,9 +4,11 @@
 #include "api_check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- names, handles, order */
 
@@ -44,6 +46,94 @@ static void a_name_in_flight_is_refused_and_goes_on(void **state)
 {
     (void) state;
     assert_int_equal(ranks_run(3, ranks_port(), names, NULL), 0);
+}
+
+/* All ranks are beyond the operation's end, which this one has not seen. */
+static void is_taken_until_seen(const char *name, float *a, int64_t count)
+{
+    struct reigen_options sum = REIGEN_OPTIONS_INIT;
+    const void *ins[] = { a, a };
+    void *outs[] = { a, a };
+    int64_t shape[] = { count };
+    const int64_t *shapes[] = { shape, shape };
+    const char *names[] = { name, "other" };
+    const int ndims[] = { 1, 1 };
+    reigen_handle h = 0, i = 0, both[2];
+    int r;
+
+    sum.op = REIGEN_SUM;
+    for (int turn = 0; turn < 3; turn++) {
+        check(reigen_allreduce_async(name, a, a, REIGEN_FLOAT32, shape, 1, &sum, &h) == 0);
+        check(reigen_barrier() == 0);
+        check(reigen_allreduce_async(name, a, a, REIGEN_FLOAT32, shape, 1, &sum, &i) == -EEXIST);
+        check(reigen_allreduce(name, a, a, REIGEN_FLOAT32, shape, 1, &sum) == -EEXIST);
+        check(reigen_grouped_async(REIGEN_ALLREDUCE, 2, names, ins, outs, REIGEN_FLOAT32, shapes,
+                                   ndims, &sum, both) == -EEXIST);
+        while (turn == 0 && reigen_poll(h) == 0)
+            sched_yield();
+        check(turn != 1 || reigen_wait(h, -1) == 0);
+        check(turn != 2 || reigen_release(h) == 0);
+        check(turn == 2 || reigen_allreduce(name, a, a, REIGEN_FLOAT32, shape, 1, &sum) == 0);
+        check(turn == 2 || reigen_release(h) == 0);
+    }
+    /* It was released, perhaps before its end. */
+    check(reigen_barrier() == 0);
+    while ((r = reigen_allreduce(name, a, a, REIGEN_FLOAT32, shape, 1, &sum)) == -EEXIST)
+        sched_yield();
+    check(r == 0);
+    check(reigen_grouped_async(REIGEN_ALLREDUCE, 2, names, ins, outs, REIGEN_FLOAT32, shapes,
+                               ndims, &sum, both) == 0);
+    check(reigen_barrier() == 0);
+    check(reigen_allreduce(name, a, a, REIGEN_FLOAT32, shape, 1, &sum) == -EEXIST);
+    check(reigen_allreduce("other", a, a, REIGEN_FLOAT32, shape, 1, &sum) == -EEXIST);
+    check(reigen_wait_all(2, both, -1) == 0 && reigen_release_all(2, both) == 0);
+    check(reigen_allreduce("other", a, a, REIGEN_FLOAT32, shape, 1, &sum) == 0);
+}
+
+static void told(void *arg, reigen_handle handle, int status)
+{
+    atomic_store((_Atomic int *) arg, handle > 0 && status == 0 ? 1 : -1);
+}
+
+static int taken(struct rank *rank)
+{
+    static const size_t counts[] = { 1, 300, 100000 };
+
+    (void) rank;
+    check(reigen_init(NULL) == 0);
+    for (size_t c = 0; c < rg_array_len(counts); c++) {
+        int64_t shape[] = { (int64_t) counts[c] };
+        float *a = buffer(counts[c]);
+        struct reigen_request *q = NULL;
+        _Atomic int ended = 0;
+        reigen_handle h = 0;
+
+        is_taken_until_seen("t", a, shape[0]);
+        check(reigen_allreduce_async("t", a, a, REIGEN_FLOAT32, shape, 1, NULL, &h) == 0);
+        check(reigen_on_done(h, told, (void *) &ended) == 0);
+        check(reigen_barrier() == 0);
+        for (int ms = 0; !atomic_load(&ended) && ms < 60000; ms++)
+            usleep(1000);
+        check(atomic_load(&ended) == 1);
+        check(reigen_request_create(REIGEN_ALLREDUCE, "t", REIGEN_FLOAT32, shape, 1, NULL, &q) == 0);
+        check(reigen_request_start(q, a, a) == 0 && reigen_barrier() == 0);
+        check(reigen_request_start(q, a, a) == -EEXIST);
+        check(reigen_allreduce("t", a, a, REIGEN_FLOAT32, shape, 1, NULL) == -EEXIST);
+        while (reigen_request_test(q) == 0)
+            sched_yield();
+        check(reigen_release(h) == 0);
+        check(reigen_request_run(q, a, a, -1) == 0);
+        reigen_request_free(q);
+        free(a);
+    }
+    reigen_shutdown();
+    return bad;
+}
+
+static void a_name_is_taken_until_its_end_has_been_seen(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), taken, NULL), 0);
 }
 
 enum { SHUFFLED = 60 };
@@ -602,6 +692,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_in_flight_is_refused_and_goes_on),
+        cmocka_unit_test(a_name_is_taken_until_its_end_has_been_seen),
         cmocka_unit_test(ranks_may_submit_and_wait_in_any_order),
         cmocka_unit_test(ever_new_names_do_not_fill_anything_up),
         cmocka_unit_test(requests_can_be_started_again_and_again),

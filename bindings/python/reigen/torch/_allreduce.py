@@ -59,7 +59,12 @@ class Request:
         return _lib.quick.reigen_request_error(self.ptr).decode('utf-8', 'replace')
 
     def idle(self) -> bool:
-        return _lib.quick.reigen_request_test(self.ptr) != 0
+        # The first look may bring the end, of which the second one tells.
+        test = _lib.quick.reigen_request_test
+        return test(self.ptr) != 0 or test(self.ptr) != 0
+
+    def seen(self) -> None:
+        _retire(self)
 
     def free(self) -> None:
         if self.ptr:
@@ -102,15 +107,22 @@ class _Pending(_handles.Pending):
 
     def start(self) -> int:
         self._request = request = _requests.get(self._key) or _create(self._key, self._in)
-        if request.handle and not _retire(request):
+        # A name is its operation's until somebody has waited for it; a turn ends by itself.
+        if request.handle and (self.slot is None or not _retire(request)):
             return EXISTS
         rc = _start(request.ptr, self._address, self._buffer.data_ptr())
+        if rc == EXISTS and not request.handle and request.idle():  # nobody waits for that start
+            rc = _start(request.ptr, self._address, self._buffer.data_ptr())
         if rc == 0:
             request.handle = self.handle
         return rc
 
     def test(self) -> int:
         return _lib.quick.reigen_request_test(self._request.ptr)
+
+    def seen(self) -> None:
+        if self._request.handle == self.handle:
+            _retire(self._request)
 
     def wait(self, timeout_ms: int) -> int:
         return _lib.lib.reigen_request_wait(self._request.ptr, timeout_ms)
@@ -201,7 +213,7 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
 
 def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
     """The rest of allreduce() where the first slice did not end well."""
-    if rc == EXISTS and isinstance(key[0], int):
+    if rc == EXISTS:
         return _handles.synchronize(_handles.submit(_Pending(key, tensor, out)))
     started = rc == AGAIN
     while rc == AGAIN:
@@ -210,7 +222,7 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
     if rc == 0:
         return out
     text = request.error()
-    if started or (text and rc != EXISTS):
+    if started or text:
         raise _core.operation_error(rc, text)
     raise _core.submission_error(rc)
 
@@ -232,7 +244,7 @@ def allreduce_async(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Opt
         out = _empty_like(tensor)
     rc = _start(request.ptr, tensor.data_ptr(), out.data_ptr())
     if rc:
-        if rc == EXISTS and isinstance(key[0], int):
+        if rc == EXISTS:
             return _handles.submit(_Pending(key, tensor, out))
         raise _core.submission_error(rc)
     handle = next(_numbers)

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 
 from reigen import _core, _handles, _lib
-from reigen._core import AGAIN
+from reigen._core import AGAIN, EXISTS
 from reigen._handles import Operation
 from reigen._operations import set_size
 from reigen.torch import _tensor
@@ -21,6 +21,8 @@ GROUPS_MAX = 256
 _STRIDED = torch.strided
 #: By kind and process set: how many groups without a name there have been.
 _unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
+#: By turn: the group that has it.
+_turns: Dict[Any, '_Group'] = {}
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:
@@ -184,6 +186,19 @@ class _Group(_handles.Pending):
         self._handles = (ctypes.c_int64 * self._count)()
 
     def start(self) -> int:
+        rc = self._submit()
+        if self.slot is None:
+            return rc
+        if rc == EXISTS:
+            # Perhaps nobody waits for the last one. The first look may bring its end.
+            last = _turns.get(self.slot)
+            if last is not None and (last.test() or last.test()):
+                rc = self._submit()
+        if rc == 0:
+            _turns[self.slot] = self
+        return rc
+
+    def _submit(self) -> int:
         pointers = ctypes.c_void_p * self._count
         ins = outs = pointers(*[t.data_ptr() for t in self._ins])
         if self._buffers is not self._ins:
@@ -215,6 +230,8 @@ class _Group(_handles.Pending):
 
     def release(self) -> None:
         _lib.quick.reigen_release_all(self._count, self._handles)
+        if self.slot is not None and _turns.get(self.slot) is self:
+            del _turns[self.slot]
 
 
 class _Parts(_handles.Pending):
@@ -288,6 +305,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
 
 def _forget() -> None:
     _unnamed_groups.clear()
+    _turns.clear()
     _layouts.clear()
 
 
