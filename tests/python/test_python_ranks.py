@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python packages between several ranks of this host."""
+import os
 import signal
+import subprocess
 import time
 
 import pytest
+
+import jobs
 
 
 @pytest.mark.parametrize('size', [1, 2, 3])
@@ -19,6 +23,18 @@ def test_failures_are_errors_on_every_rank_and_the_job_goes_on(all_pass, size):
 @pytest.mark.parametrize('size', [1, 2, 3])
 def test_training_equals_one_process_with_all_batches(all_pass, size):
     all_pass(size, 'training.py')
+
+
+@pytest.mark.parametrize('size, turns', [(2, 40), (3, 100), (4, 20)])
+def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(size, turns):
+    done = subprocess.run(
+        [jobs.ROOT / '.venv/bin/horovodrun', '-np', str(size), jobs.python(),
+         jobs.HERE / 'ranks/suite.py', str(turns)], capture_output=True, text=True, timeout=300,
+        check=False, stdin=subprocess.DEVNULL, env={
+            **os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python'), 'OMP_NUM_THREADS': '1',
+            'REIGEN_LIBRARY': jobs.library(), 'PYTHONDONTWRITEBYTECODE': '1'})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(f'{turns} turns') == size
 
 
 def test_process_sets_are_jobs_within_the_job(all_pass):

@@ -19,11 +19,15 @@ def torch2():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run_ranks(np, *argv, timeout=200):
-    site = subprocess.run([ROOT / '.venv/bin/python', '-c',
+def site():
+    """Where the packages are installed."""
+    return subprocess.run([ROOT / '.venv/bin/python', '-c',
                            'import sysconfig; print(sysconfig.get_path("purelib"))'],
                           capture_output=True, text=True, check=True).stdout.strip()
-    env = {**os.environ, 'PYTHONPATH': site, 'OMP_NUM_THREADS': '1'}
+
+
+def run_ranks(np, *argv, timeout=200):
+    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1'}
     done = subprocess.run([ROOT / '.venv/bin/reigen', 'run', '-np', str(np), '--', PYTHON, *argv],
                           capture_output=True, text=True, timeout=timeout, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,6 +47,22 @@ def test_what_holds_with_torch_1_holds_with_torch_2(program):
     run_ranks(2, ROOT / f'tests/python/ranks/{program}.py')
 
 
+@pytest.mark.parametrize('launcher', ['horovodrun', 'mpirun'])
+@pytest.mark.parametrize('np', [2, 3, 4])
+@pytest.mark.parametrize('version', [1, 2])
+def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(launcher, np, version):
+    commands = {'horovodrun': [ROOT / '.venv/bin/horovodrun'],
+                'mpirun': ['mpirun', '--allow-run-as-root', '--oversubscribe',
+                           '-x', 'PYTHONPATH', '-x', 'OMP_NUM_THREADS']}
+    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1'}
+    done = subprocess.run(
+        [*commands[launcher], '-np', str(np), PYTHON if version == 2 else '/usr/bin/python3',
+         ROOT / 'tests/python/ranks/suite.py'], capture_output=True, text=True, timeout=400,
+        env=env, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count('100 turns') == np
+
+
 def test_example_trains_with_torch_2(tmp_path):
     output = run_ranks(2, ROOT / 'examples/pytorch_mnist.py', '--epochs', '1', '--out', tmp_path)
     accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', output)]
@@ -59,10 +79,7 @@ def test_ranks_of_torchrun_meet(tmp_path):
                       'boot = reigen.describe().splitlines()[0]\n'
                       'os.write(1, f"{hvd.rank()} {hvd.size()} {hvd.local_rank()} {s[0]} {boot}'
                       '\\n".encode())\n')
-    site = subprocess.run([ROOT / '.venv/bin/python', '-c',
-                           'import sysconfig; print(sysconfig.get_path("purelib"))'],
-                          capture_output=True, text=True, check=True).stdout.strip()
-    env = {**os.environ, 'PYTHONPATH': site, 'OMP_NUM_THREADS': '1', 'PMI_FD': '99',
+    env = {**os.environ, 'PYTHONPATH': site(), 'OMP_NUM_THREADS': '1', 'PMI_FD': '99',
            'PMI_RANK': '0', 'PMI_SIZE': '2'}
     done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--standalone',
                            '--nproc_per_node', '3', script], capture_output=True, text=True,

@@ -86,6 +86,63 @@ def check_a_name_in_use_is_refused():
     goes_on()
 
 
+#: Each submits under the name 'taken'.
+ASYNC = {
+    'allreduce': lambda t: hvd.allreduce_async(t, name='taken'),
+    'allreduce_': lambda t: hvd.allreduce_async_(t, name='taken'),
+    'allgather': lambda t: hvd.allgather_async(t, name='taken'),
+    'broadcast': lambda t: hvd.broadcast_async(t, root_rank=0, name='taken'),
+    'alltoall': lambda t: hvd.alltoall_async(t, name='taken'),
+    'reducescatter': lambda t: hvd.reducescatter_async(t, name='taken'),
+    'group': lambda t: hvd.grouped_allreduce_async([t, t], name='taken'),
+    'sparse': lambda t: hvd.sparse_allreduce_async(t.to_sparse(), 'taken', hvd.Sum),
+}
+
+
+def check_a_name_is_taken_on_every_rank_until_its_end_is_seen():
+    for kind, start in ASYNC.items():
+        for rows in (1, 400):
+            tensor = torch.ones(rows * hvd.size(), 17)
+            for turn in range(3):
+                handle = start(tensor)
+                if turn:  # it has ended everywhere, which changes nothing
+                    hvd.barrier()
+                for _ in range(2):
+                    error = checks.raises(HorovodInternalError, lambda: start(tensor), 'same name')
+                    assert isinstance(error, ValueError), kind
+                if callable(handle):
+                    handle()
+                    continue
+                if turn == 2:
+                    while not hvd.poll(handle):
+                        pass
+                    second = start(tensor)
+                    hvd.synchronize(second)
+                hvd.synchronize(handle)
+    goes_on()
+
+
+def check_poll_is_false_right_after_a_submission():
+    for rows in (1, 5000):
+        for turn in range(3):
+            hvd.barrier()
+            assert not hvd.poll(hvd.allreduce_async(torch.ones(2), name=f'polled.{rows}.{turn}'))
+            hvd.barrier()
+            # Last of all ranks: it could be carried out at once.
+            handles = [hvd.allreduce_async(torch.ones(rows)) for _ in range(3)]
+            while not all([hvd.poll(handle) for handle in handles]):
+                pass
+            assert hvd.synchronize(handles[2])[0] == 1
+
+
+def check_unnamed_operations_need_no_synchronize():
+    for _ in range(300):
+        hvd.allreduce_async_(torch.ones(3))
+        hvd.grouped_allreduce_async_([torch.ones(3), torch.ones(2)])
+        hvd.allgather_async(torch.ones(1))
+    goes_on()
+
+
 def check_group_fails_as_a_whole():
     tensors = [torch.ones(3), torch.ones(4 if odd() else 5), torch.ones(6)]
     checks.raises(HorovodInternalError, lambda: hvd.grouped_allreduce(tensors, name='bad_group'))

@@ -361,6 +361,91 @@ def check_sparse_gradients():
         identical(model)
 
 
+def check_sparse_as_dense_gives_step_sparse_gradients():
+    """SparseAdam takes no others. The odd ranks have no gradient at first, or none at all."""
+    for odd_ranks_join_at in (0, 1, 3):
+        torch.manual_seed(0)
+        model = nn.Embedding(10, 4, sparse=True)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(list(model.parameters()), 0.1),
+                                             named_parameters=model.named_parameters(),
+                                             sparse_as_dense=True)
+        before = model.weight.detach().clone()
+        for step in range(3):
+            optimizer.zero_grad()
+            model.weight.grad = None
+            if hvd.rank() % 2 == 0 or step >= odd_ranks_join_at:
+                model(torch.tensor([hvd.rank(), 5])).sum().backward()
+            optimizer.synchronize()
+            assert model.weight.grad.is_sparse and model.weight.grad.sparse_dim() == 1
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        identical(model)
+        moved = (model.weight != before).any(dim=1).nonzero().flatten().tolist()
+        coming = [r for r in range(hvd.size()) if r % 2 == 0 or odd_ranks_join_at < 3]
+        assert moved == sorted({*coming, 5}), moved
+
+
+def check_optimizer_tells_what_it_is():
+    model = build()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), op=hvd.Sum, sparse_as_dense=True)
+    # Libraries know it by the module of its class.
+    assert type(optimizer).__module__ == optimizer.__module__ == 'horovod.torch.optimizer'
+    assert type(optimizer).__name__ == 'SGD' and isinstance(optimizer, torch.optim.SGD)
+    assert (optimizer.op, optimizer.gradient_predivide_factor) == (hvd.Sum, 1.0)
+    assert optimizer.sparse_as_dense is True and optimizer.backward_passes_per_step == 1
+    assert optimizer.process_set is hvd.global_process_set
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), gradient_predivide_factor=2.0)
+    assert (optimizer.op, optimizer.gradient_predivide_factor) == (hvd.Average, 2.0)
+    assert optimizer.sparse_as_dense is False
+    adasum = hvd.DistributedOptimizer(sgd(model.parameters()), op=hvd.Adasum)
+    assert type(adasum).__module__ == 'horovod.torch.optimizer'
+
+
+def check_broadcast_of_a_new_optimizer_leaves_gradients_of_zeros():
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
+            self.moving = nn.Parameter(torch.ones(3))
+            self.table = nn.Embedding(4, 2, sparse=True)
+    model = Part()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1),
+                                         named_parameters=model.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, 0, model)
+    assert model.fixed.grad is None
+    assert torch.equal(hvd.broadcast(model.moving.grad, 0), torch.zeros(3))
+    assert model.table.weight.grad.is_sparse
+    table = nn.Embedding(4, 2, sparse=True)
+    optimizer = torch.optim.SparseAdam(list(table.parameters()))
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert table.weight.grad.is_sparse and table.weight.grad.to_dense().sum() == 0
+    # Where one rank has trained, no gradient is made up on the others.
+    model = build()
+    optimizer = adam(model.parameters())
+    if hvd.rank() == 0:
+        model(torch.rand(2, 6)).sum().backward()
+        optimizer.step()
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    assert (next(model.parameters()).grad is None) == (hvd.rank() > 0)
+    assert len(optimizer.state) == len(list(model.parameters()))
+
+
+def check_an_optimizer_that_is_dropped_leaves_its_names():
+    model = build()
+    for _ in range(3):
+        optimizer = hvd.DistributedOptimizer(sgd(model.parameters()),
+                                             named_parameters=model.named_parameters())
+        optimizer._send_all()
+        hvd.barrier()
+        del optimizer
+        hvd.barrier()
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()),
+                                         named_parameters=model.named_parameters())
+    model(torch.rand(2, 6)).sum().backward()
+    optimizer.step()
+    identical(model)
+
+
 def check_optimizer_keeps_its_class_state_and_scheduler():
     model = build()
     inner = adam(model.parameters())

@@ -31,6 +31,7 @@ class DistributedAdasumOptimizer(torch.optim.Optimizer):
         self._compression = compression
         self.backward_passes_per_step = passes
         self.process_set = process_set
+        self.op = Adasum
         self._names = names
         self._named = []
         #: Where the parameters were before the last step.

@@ -65,21 +65,39 @@ def _put_tensors(value: Any, tensors: dict) -> Any:
     return value
 
 
+def _make_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> None:
+    """Zeros for the parameters that have no gradient."""
+    sparse = {id(module.weight) for module in (model.modules() if model is not None else ())
+              if isinstance(module, torch.nn.Embedding) and module.sparse}
+    takes_sparse = isinstance(optimizer, torch.optim.SparseAdam)
+    for group in optimizer.param_groups:
+        for param in group['params']:
+            if param.requires_grad and param.grad is None:
+                zeros = torch.zeros_like(param, requires_grad=False)
+                param.grad = (zeros.to_sparse(1) if takes_sparse or id(param) in sparse
+                              else zeros)
+
+
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int,
                               model: Optional[torch.nn.Module] = None,
                               process_set: ProcessSet = global_process_set) -> None:
     """Give every rank root_rank's optimizer state: learning rates and the like, and all tensors.
 
     The optimizers may be in different states before: new ranks have none, others have trained.
-    model is accepted and not needed. Raises ValueError for LBFGS.
+    Before the first step of all of them parameters without a gradient get one of zeros, as in
+    Horovod; a sparse one where the optimizer or the model's embeddings want that. Raises ValueError
+    for LBFGS.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError('cannot broadcast torch.optim.LBFGS state')
     tensors: List[torch.Tensor] = []
     skeleton = None
+    fresh = not optimizer.state
     if rank() == root_rank:
         skeleton = _take_tensors(optimizer.state_dict(), tensors)
     skeleton = broadcast_object(skeleton, root_rank, 'reigen.optimizer_state', process_set)
+    if fresh and not skeleton['state']:
+        _make_gradients(optimizer, model)
     if rank() == root_rank:
         state = None
     else:

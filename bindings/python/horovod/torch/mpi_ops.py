@@ -13,7 +13,8 @@ from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import (ProcessSet, add_process_set, check, global_process_set,
                                          remove_process_set)
-from horovod.common.util import get_average_backwards_compatibility_fun, num_rank_is_power_2
+from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,
+                                 gpu_available, num_rank_is_power_2)
 from reigen import torch as _core
 from reigen._handles import poll, synchronize
 from reigen.torch import _allreduce
@@ -224,8 +225,9 @@ def __getattr__(name: str):
 __all__ = ['Adasum', 'Average', 'HorovodInternalError', 'Max', 'Min', 'Product', 'Sum',
            'add_process_set', 'allgather_async', 'allreduce_', 'allreduce_async',
            'allreduce_async_', 'alltoall_async', 'barrier', 'broadcast_', 'broadcast_async',
-           'broadcast_async_', 'ccl_built', 'cross_rank', 'cross_size', 'cuda_built', 'ddl_built',
-           'global_process_set', 'gloo_built', 'gloo_enabled', 'grouped_allgather_async',
+           'broadcast_async_', 'ccl_built', 'check_installed_version', 'cross_rank', 'cross_size',
+           'cuda_built', 'ddl_built', 'global_process_set', 'gloo_built', 'gloo_enabled',
+           'gpu_available', 'grouped_allgather_async',
            'grouped_allreduce_', 'grouped_allreduce_async', 'grouped_allreduce_async_',
            'grouped_reducescatter_async', 'init', 'is_homogeneous', 'is_initialized', 'join',
            'local_rank', 'local_size', 'mpi_built', 'mpi_enabled', 'mpi_threads_supported',

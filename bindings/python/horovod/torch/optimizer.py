@@ -52,7 +52,8 @@ BUCKET_COUNT = 512
 class _Slot:
     """A parameter, and where the reduction of its gradient stands."""
 
-    __slots__ = ('param', 'name', 'left', 'pending', 'sent', 'group', 'hook', 'keep', 'sparse')
+    __slots__ = ('param', 'name', 'left', 'pending', 'sent', 'group', 'hook', 'keep', 'sparse',
+                 'sparse_dim', 'dense')
 
     def __init__(self, param: torch.Tensor, name: Optional[str], passes: int):
         self.param = param
@@ -63,7 +64,9 @@ class _Slot:
         self.group: Optional[_Group] = None
         self.hook: Any = None
         self.keep: Any = None
-        self.sparse = False      # its gradient has been sparse
+        self.sparse = False      # its gradient has been sparse ...
+        self.sparse_dim = 1      # ... in so many dimensions
+        self.dense = False       # made dense for its journey: step() gets a sparse one
 
 
 class _Group:
@@ -89,6 +92,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     _slots: List[_Slot] = []
     _groups: List[_Group] = []
     backward_passes_per_step = 1
+    op = Average
+    gradient_predivide_factor = 1.0
+    sparse_as_dense = False
 
     def _hvd_setup(self, named_parameters, compression, passes, op, predivide, groups,
                    sparse_as_dense, process_set):
@@ -96,9 +102,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._compression = compression
         # What else a compressor makes of tensors cannot be known: each travels alone.
         self._same_shapes = compression in (NoneCompressor, FP16Compressor)
-        self._hvd_op = op
+        self.op = op
+        self.gradient_predivide_factor = predivide
         self._hvd_scales = (1.0 / predivide, predivide) if predivide != 1.0 else (1.0, 1.0)
-        self._sparse_as_dense = sparse_as_dense
+        self.sparse_as_dense = sparse_as_dense
         self.backward_passes_per_step = passes
         self.process_set = process_set
         params = [p for group in self.param_groups for p in group['params'] if p.requires_grad]
@@ -115,7 +122,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._hooked and not self._early:
             _late.add(self)
         # The model lives longer than its optimizer where it gets another one.
-        weakref.finalize(self, _unregister, self._slots).atexit = False
+        weakref.finalize(self, _unregister, self._slots, self._groups).atexit = False
 
     def _watch(self, slots: List[_Slot]) -> None:
         for slot in slots if self._hooked else ():
@@ -133,6 +140,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._slots += slots
         self._groups += _make_buckets(slots[::-1])
         self._watch(slots)
+
+    @property
+    def _takes_sparse(self) -> bool:
+        """The user's optimizer takes no dense gradients."""
+        return isinstance(self, torch.optim.SparseAdam)
 
     @property
     def _active(self) -> bool:
@@ -195,40 +207,42 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         """True when the gradient is sparse, and has been sent. Makes one where there is none."""
         param = slot.param
         grad = param.grad
-        if grad is None:
-            if slot.sparse:
-                grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype)
-            else:
-                param.grad = torch.zeros_like(param)
-                return False
-        elif not grad.is_sparse:
+        if grad is not None and not grad.is_sparse:
             return False
-        if self._sparse_as_dense:
+        if grad is None and (self.sparse_as_dense or not slot.sparse):
+            param.grad = torch.zeros_like(param)
+            slot.dense = self.sparse_as_dense and (slot.sparse or self._takes_sparse)
+            return False
+        if grad is None:
+            grad = torch.sparse_coo_tensor(size=param.shape, dtype=param.dtype)
+        slot.sparse = True
+        if self.sparse_as_dense:
+            slot.sparse_dim = grad.sparse_dim()
+            slot.dense = True
             param.grad = grad.to_dense()
             return False
-        slot.sparse = True
-        slot.pending = sparse_allreduce_async(grad, slot.name, self._hvd_op,
+        slot.pending = sparse_allreduce_async(grad, slot.name, self.op,
                                               process_set=self.process_set)
         return True
 
     def _reduce(self, group: _Group, members: List[_Slot], grads: List[torch.Tensor]) -> int:
         prescale, postscale = self._hvd_scales
         if group.name is not None:
-            return grouped_allreduce_async_(grads, None, group.name, self._hvd_op, prescale,
+            return grouped_allreduce_async_(grads, None, group.name, self.op, prescale,
                                             postscale, self.process_set)
         if len(members) == 1:
-            return allreduce_async_(grads[0], None, members[0].name, self._hvd_op, prescale,
+            return allreduce_async_(grads[0], None, members[0].name, self.op, prescale,
                                     postscale, self.process_set)
         if len({grad.dtype for grad in grads}) > 1 or not self._same_shapes:
             for slot, grad in zip(members, grads):
-                slot.pending = allreduce_async_(grad, None, slot.name, self._hvd_op, prescale,
+                slot.pending = allreduce_async_(grad, None, slot.name, self.op, prescale,
                                                 postscale, self.process_set)
             return 0
         bucket = group.bucket
         if bucket is None or not bucket.fits(grads):
             names = [slot.name for slot in members]
             bucket = group.bucket = Bucket(names, [grad.shape for grad in grads], grads[0].dtype,
-                                           self._hvd_op, prescale, postscale,
+                                           self.op, prescale, postscale,
                                            self.process_set.process_set_id)
         return bucket.start(grads)
 
@@ -284,12 +298,15 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 result = self._compression.decompress(*slot.sent)
                 with torch.no_grad():
                     slot.param.grad.copy_(result)
+            if slot.dense:
+                slot.param.grad = slot.param.grad.to_sparse(slot.sparse_dim)
 
     def _reset(self) -> None:
         passes = self.backward_passes_per_step
         for slot in self._slots:
             slot.left = passes
             slot.pending = slot.sent = None
+            slot.dense = False
         for group in self._groups:
             group.pending = None
             group.left = len(group.slots)
@@ -365,7 +382,11 @@ def _register(slot: _Slot, hook) -> None:
     slot.hook = slot.keep.register_hook(hook)
 
 
-def _unregister(slots: List[_Slot]) -> None:
+def _unregister(slots: List[_Slot], groups: List[_Group]) -> None:
+    # Nobody will wait for what is on its way; the next optimizer uses the same names.
+    for handle in [group.pending for group in groups] + [slot.pending for slot in slots]:
+        if handle and not callable(handle):
+            _handles.forget(handle)
     for slot in slots:
         if slot.hook is not None:
             slot.hook.remove()
@@ -485,7 +506,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     op: Average or Sum. gradient_predivide_factor: divide by it before the sum, and by size / it
         afterwards; with Average only.
     groups: a number of groups, or lists of parameters, whose gradients are reduced together.
-    sparse_as_dense: make sparse gradients dense before they are reduced.
+    sparse_as_dense: make sparse gradients dense before they are reduced, and sparse again then.
 
     It has further synchronize(), skip_synchronize() and set_backward_passes_per_step(n).
     Raises ValueError for arguments that do not fit together.
@@ -512,8 +533,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
 def _derive(optimizer: torch.optim.Optimizer, base: type):
     """The optimizer as an instance of a new class: `base` before its own one."""
     original = optimizer.__class__
+    # The module is what programs know a distributed optimizer by.
     cls = type(original.__name__, (base, original),
-               {'__doc__': original.__doc__, '__module__': original.__module__})
+               {'__doc__': original.__doc__, '__module__': __name__})
     made = cls.__new__(cls)
     torch.optim.Optimizer.__init__(made, optimizer.param_groups, optimizer.defaults)
     # Its state, its step hooks and what its class has added; but not `step`, where a scheduler has

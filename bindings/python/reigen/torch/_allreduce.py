@@ -107,8 +107,8 @@ class _Pending(_handles.Pending):
 
     def start(self) -> int:
         self._request = request = _requests.get(self._key) or _create(self._key, self._in)
-        # A name is its operation's until somebody has waited for it; a turn ends by itself.
-        if request.handle and (self.slot is None or not _retire(request)):
+        # A turn ends by itself; a name is its operation's until somebody has waited for it.
+        if self.slot is not None and request.handle and not _retire(request):
             return EXISTS
         rc = _start(request.ptr, self._address, self._buffer.data_ptr())
         if rc == EXISTS and not request.handle and request.idle():  # nobody waits for that start
