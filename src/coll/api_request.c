@@ -110,6 +110,21 @@ static int in_use(const struct reigen_request *request)
     return rg_api_failf(EEXIST, "%s (%s)", rg_name_in_use_text, request->op->record->key);
 }
 
+/* As rg_op_hold_name and rg_op_seen; a request has no members, and one thread at a time. */
+static inline void hold(struct rg_op *op)
+{
+    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
+    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
+}
+
+static inline void seen(struct rg_op *op)
+{
+    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&op->holds_name, false, memory_order_relaxed);
+    atomic_store_explicit(&op->record->taken, false, memory_order_release);
+}
+
 /* Where the record is held by another operation, that one has perhaps arrived already. */
 static int claim(struct rg_engine *engine, struct rg_op *op)
 {
@@ -136,7 +151,7 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
     if (atomic_load_explicit(&op->holds_name, memory_order_relaxed) || !rg_op_done(op) ||
         claim(engine, op) < 0)
         return in_use(request);
-    rg_op_hold_name(op);
+    hold(op);
     op->one.in = in;
     op->one.out = out;
     op->waits = waits;
@@ -148,7 +163,7 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
     if (r < 0) {
         op->status = r;
         op->text = strdup(err.text);
-        rg_op_seen(op);
+        seen(op);
         atomic_store(&op->record->op, NULL);
         atomic_store(&op->state, RG_OP_DONE);
         return rg_api_fail(&err);
@@ -176,7 +191,7 @@ static int await(struct rg_engine *engine, struct reigen_request *request, int t
 
     if (r < 0)
         return r;
-    rg_op_seen(op);
+    seen(op);
     if (op->status < 0)
         rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
     return op->status;
@@ -196,7 +211,7 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
         return r;
     r = rg_op_done(request->op);
     if (r)
-        rg_op_seen(request->op);
+        seen(request->op);
     else
         rg_engine_wait(engine, request->op, 0);
     rg_set_leave(request->set);
@@ -256,7 +271,7 @@ REIGEN_API void reigen_request_free(struct reigen_request *request)
         settle(request);
     if (r == 0) {
         rg_engine_wait(engine, request->op, RG_NEVER_NS);
-        rg_op_seen(request->op);
+        seen(request->op);
         pthread_mutex_lock(&engine->lock);
         request->op->record->pins--;
         pthread_mutex_unlock(&engine->lock);

@@ -251,7 +251,17 @@ void rg_op_retry(struct rg_engine *engine, struct rg_op *op);
  * -EEXIST. */
 int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op);
 /* The same where nothing is in flight and the name is free, else false; without a lock. */
-bool rg_record_take(struct rg_record *record, struct rg_op *op);
+static inline bool rg_record_take(struct rg_record *record, struct rg_op *op)
+{
+    struct rg_op *other = NULL;
+
+    if (!atomic_compare_exchange_strong(&record->op, &other, op))
+        return false;
+    if (!atomic_load_explicit(&record->taken, memory_order_relaxed))
+        return true;
+    atomic_store(&record->op, NULL);
+    return false;
+}
 /* The same with `lock` held; wakes nobody. */
 void rg_op_make_chore_locked(struct rg_engine *engine, struct rg_op *op);
 /* Put an operation under the driver's eyes; wakes whoever must look. Any lock but `lock` may be

@@ -90,9 +90,7 @@ void rg_op_seen(struct rg_op *op)
     if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
         return;
     /* Several threads may wait for one handle: once it is free the name may be another's. */
-    if (op->persistent)
-        atomic_store_explicit(&op->holds_name, false, memory_order_relaxed);
-    else if (!atomic_exchange(&op->holds_name, false))
+    if (!atomic_exchange(&op->holds_name, false))
         return;
     for (int i = 0; i < record->nmembers; i++)
         atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);

@@ -240,18 +240,6 @@ void rg_op_retry(struct rg_engine *engine, struct rg_op *op)
         rg_op_finish(engine, op, r, text ? text : "cannot be submitted");
 }
 
-bool rg_record_take(struct rg_record *record, struct rg_op *op)
-{
-    struct rg_op *other = NULL;
-
-    if (!atomic_compare_exchange_strong(&record->op, &other, op))
-        return false;
-    if (!atomic_load_explicit(&record->taken, memory_order_relaxed))
-        return true;
-    atomic_store(&record->op, NULL);
-    return false;
-}
-
 int rg_record_claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op)
 {
     struct rg_op *other;
