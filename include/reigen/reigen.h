@@ -20,10 +20,10 @@
  * by reigen_wait, a reigen_poll that gives 1, or the call that reigen_on_done asks for. Using it
  * again before is an error (the operation goes on), on every rank that does so, no matter which
  * rank is ahead. A handle that is released unseen frees its name when the operation has ended,
- * which this rank cannot know: do not use that name again soon. NULL gives the n-th unnamed operation of
- * this kind on each rank the same name, so unnamed operations are matched by their order. Names
- * live in one name space per operation kind, as "allreduce.grad", and are at most REIGEN_NAME_MAX
- * bytes.
+ * which this rank cannot know: do not use that name again soon. NULL gives the n-th unnamed
+ * operation of this kind on each rank the same name, so unnamed operations are matched by their
+ * order. Names live in one name space per operation kind, as "allreduce.grad", and are at most
+ * REIGEN_NAME_MAX bytes.
  *
  * Tensors: dense, row-major, shape in elements, at most REIGEN_NDIM_MAX dimensions. Buffers are
  * borrowed from submission until the handle is done. In place (out == in) is allowed where said.

@@ -245,8 +245,8 @@ static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_
     return op;
 }
 
-/* As rg_engine_wait, by the engine of the operation's process set; the caller learns of the end. One whose set is gone is done,
- * or will be in a moment, as its removal ends it. */
+/* As rg_engine_wait, by the engine of the operation's process set; the caller learns of the end. An
+ * operation whose set is gone is done, or will be in a moment, as its removal ends it. */
 static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
 {
     struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;

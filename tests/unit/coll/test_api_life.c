@@ -115,7 +115,8 @@ static int taken(struct rank *rank)
         for (int ms = 0; !atomic_load(&ended) && ms < 60000; ms++)
             usleep(1000);
         check(atomic_load(&ended) == 1);
-        check(reigen_request_create(REIGEN_ALLREDUCE, "t", REIGEN_FLOAT32, shape, 1, NULL, &q) == 0);
+        check(reigen_request_create(REIGEN_ALLREDUCE, "t", REIGEN_FLOAT32, shape, 1, NULL, &q) ==
+              0);
         check(reigen_request_start(q, a, a) == 0 && reigen_barrier() == 0);
         check(reigen_request_start(q, a, a) == -EEXIST);
         check(reigen_allreduce("t", a, a, REIGEN_FLOAT32, shape, 1, NULL) == -EEXIST);
