@@ -3,6 +3,7 @@
 dumps, or nowhere. What only passes through is wiped."""
 import hashlib
 import secrets
+import sys
 
 import built
 import processes
@@ -46,10 +47,19 @@ def derived(key, purpose):
     return hashlib.blake2b(purpose, key=key, digest_size=32).digest()
 
 
+# In the agent's place: puts down what the agent is about to read, and leaves it unread.
+WRAPPER = '''#!{python}
+import os, socket, sys
+with socket.socket(fileno=os.dup(0)) as boot, open({boot!r}, 'wb') as copy:
+    copy.write(boot.recv(4096, socket.MSG_PEEK))
+os.execv({agent!r}, [{agent!r}, *sys.argv[1:]])
+'''
+
+
 def test_launcher_agent_and_ranks_keep_no_copy_of_the_key(start, programs, tmp_path):
     wrapper = tmp_path / 'agent'
-    wrapper.write_text(f'#!/bin/sh\ncat > {tmp_path}/boot\n'
-                       f'exec {programs.agent} "$@" < {tmp_path}/boot\n')
+    wrapper.write_text(WRAPPER.format(python=sys.executable, boot=str(tmp_path / 'boot'),
+                                      agent=str(programs.agent)))
     wrapper.chmod(0o755)
     job = start(programs.reigen, 'run', '-np', 2, '--no-tag-output', '--', *program('victim'),
                 'wait', env=built.environment(REIGEN_AGENT=wrapper))
@@ -58,7 +68,8 @@ def test_launcher_agent_and_ranks_keep_no_copy_of_the_key(start, programs, tmp_p
     words = (tmp_path / 'boot').read_text().split()
     key = bytes.fromhex(words[words.index('key') + 1])
     agent = processes.agent_of(job.pid)
-    for pid in (job.pid, agent, *(int(line[1]) for line in ready)):
+    guard = processes.parent(agent)
+    for pid in (job.pid, guard, agent, *(int(line[1]) for line in ready)):
         assert not copies(pid, key=key, data=derived(key, b'data')), (pid, agent)
     job.terminate()
     job.communicate(timeout=30 * SLOWER)
