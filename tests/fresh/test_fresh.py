@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # The tests under sanitizers need nothing that the others do not; they would double the time.
 COMMANDS = '''make demo
-make check ARGS='lint unit behaviour install'
+make check ARGS='lint behaviour install'
 make wheel
 python3 -m venv --system-site-packages /opt/try
 /opt/try/bin/pip install build/dist/*.whl
