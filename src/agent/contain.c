@@ -85,6 +85,13 @@ static int take_lines(struct rg_contain *contain, char *text, struct rg_error *e
     return r;
 }
 
+/* The agent inside has it, or there will be none. */
+static void forget_key(struct rg_contain *contain)
+{
+    explicit_bzero(contain->key, sizeof(contain->key));
+    rg_buf_wipe(&contain->lines);
+}
+
 /* One byte at a time at the end: what comes after the empty line is the kit's, or the link's. */
 static int read_lines(struct rg_contain *contain, struct rg_error *err)
 {
@@ -92,6 +99,9 @@ static int read_lines(struct rg_contain *contain, struct rg_error *err)
     size_t have = 0;
     int r = text ? 0 : -ENOMEM;
 
+    /* Room for all of it: growing would leave copies of the key behind. */
+    if (!rg_buf_reserve(&contain->lines, LINES_MAX))
+        r = -ENOMEM;
     while (r == 0 && !(have >= 2 && memcmp(text + have - 2, "\n\n", 2) == 0)) {
         ssize_t n = have == LINES_MAX ? 0 : read(0, text + have, 1);
         if (n < 0 && errno == EINTR)
@@ -213,6 +223,7 @@ static int hand_over(struct running *run, struct rg_error *err)
     close(1);
     close(rg_steal_fd(&contain->listen_fd));
     unlink(rg_contain_socket(contain, path, sizeof(path)));
+    forget_key(contain);
     run->linked = true;
     return 0;
 }
@@ -590,9 +601,7 @@ int rg_contain_main(void)
     int signal_fd = watch_signals();
     int r = contain_job(&contain, signal_fd, &linked, &err);
 
-    explicit_bzero(contain.key, sizeof(contain.key));
-    if (rg_buf_nbytes(&contain.lines))
-        explicit_bzero(contain.lines.data, contain.lines.end);
+    forget_key(&contain);
     rg_contain_remove_dir(&contain);
     if (r == 0)
         return 0;

@@ -461,10 +461,25 @@ class Canary(Running):
         self.ranks = 2
 
 
+def memory(process):
+    """What it can write to, as a core dump would have it."""
+    data = b''
+    with open(process / 'mem', 'rb', 0) as f:
+        for words in (line.split() for line in (process / 'maps').read_text().splitlines()):
+            if words[1].startswith('rw'):
+                begin, end = (int(x, 16) for x in words[0].split('-'))
+                f.seek(begin)
+                data += f.read(end - begin)
+    return data
+
+
 def test_no_secret_is_seen_from_outside(hosts):
     canary = secrets.token_hex(12)
     node = hosts[1]
     with Canary(node, canary) as job:
+        for each in hosts.nodes:
+            held, = (pid for pid, line in each.processes().items() if 'agent contain' in line)
+            assert not re.search(rb'key [0-9a-f]{64}', memory(each.path('/proc') / str(held)))
         for each in hosts.nodes:
             seen = each.docker('inspect', *each.containers())
             assert canary not in seen

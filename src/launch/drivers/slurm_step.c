@@ -46,9 +46,7 @@ static void close_input(struct slurm_step *step)
 {
     rg_io_stop(&step->writer);
     close_fd(&step->in_fd);
-    if (rg_buf_nbytes(&step->out)) /* the key may be in it */
-        explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), rg_buf_nbytes(&step->out));
-    rg_buf_fini(&step->out);
+    rg_buf_wipe(&step->out); /* the key may be in it */
 }
 
 static void close_streams(struct slurm_step *step)
@@ -197,7 +195,7 @@ static void on_writable(void *arg, int events)
             return;
         }
         if (n < 0) { /* nobody reads any more; srun's end will tell */
-            rg_buf_clear(&step->out);
+            rg_buf_wipe(&step->out);
             break;
         }
         explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), (size_t) n);
@@ -234,10 +232,8 @@ static void send_boot(struct slurm_step *step)
     bool bare = !slurm_contains(slurm->o.job);
 
     step->sent_boot = true;
-    rg_key_format(slurm->o.key, key);
-    rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nkey %s\nplace $SLURMD_NODENAME\n",
-                  RG_PROTOCOL_VERSION, slurm->o.plan->job_id, key);
-    explicit_bzero(key, sizeof(key));
+    rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nplace $SLURMD_NODENAME\n",
+                  RG_PROTOCOL_VERSION, slurm->o.plan->job_id);
     if (slurm->o.job->slurm.announce)
         rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
     rg_buf_printf(&step->out, "link dial ");
@@ -253,7 +249,11 @@ static void send_boot(struct slurm_step *step)
         fail_all(step, E2BIG, "the container's description is too long");
         return;
     }
-    rg_buf_printf(&step->out, "\n");
+    /* Last, and into room that is there: a buffer that grows would leave a copy of it behind. */
+    rg_buf_reserve(&step->out, sizeof(key) + sizeof("key \n\n"));
+    rg_key_format(slurm->o.key, key);
+    rg_buf_printf(&step->out, "key %s\n\n", key);
+    explicit_bzero(key, sizeof(key));
     send_out(step);
 }
 

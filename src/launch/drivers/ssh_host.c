@@ -43,9 +43,7 @@ static void close_streams(struct ssh_host *host)
     if (host->err_fd >= 0)
         close(host->err_fd);
     host->fd = host->err_fd = -1;
-    if (rg_buf_nbytes(&host->out)) /* the key may be in it */
-        explicit_bzero((uint8_t *) rg_buf_bytes(&host->out), rg_buf_nbytes(&host->out));
-    rg_buf_fini(&host->out);
+    rg_buf_wipe(&host->out); /* the key may be in it */
 }
 
 static void leave_window(struct ssh_host *host, enum ssh_state state)
@@ -313,7 +311,7 @@ static void on_writable(void *arg, int events)
             return;
         }
         if (n < 0) { /* nobody reads any more; the process's end will tell */
-            rg_buf_clear(&host->out);
+            rg_buf_wipe(&host->out);
             break;
         }
         explicit_bzero((uint8_t *) rg_buf_bytes(&host->out), (size_t) n);
@@ -375,10 +373,8 @@ static void send_boot(struct ssh_host *host)
 {
     char key[2 * RG_KEY_NBYTES + 1];
 
-    rg_key_format(host->ssh->o.key, key);
-    rg_buf_printf(&host->out, "reigen-agent %d\njob %s\nkey %s\nlink stdio\n", RG_PROTOCOL_VERSION,
-                  host->ssh->o.plan->job_id, key);
-    explicit_bzero(key, sizeof(key));
+    rg_buf_printf(&host->out, "reigen-agent %d\njob %s\nlink stdio\n", RG_PROTOCOL_VERSION,
+                  host->ssh->o.plan->job_id);
     if (!host->ssh->o.job->container.image)
         rg_buf_printf(&host->out, "guard on\n");
     if (!host->direct && !host->ssh->o.job->container.image)
@@ -387,7 +383,11 @@ static void send_boot(struct ssh_host *host)
         fail(host, E2BIG, "the container's description is too long");
         return;
     }
-    rg_buf_printf(&host->out, "\n");
+    /* Last, and into room that is there: a buffer that grows would leave a copy of it behind. */
+    rg_buf_reserve(&host->out, sizeof(key) + sizeof("key \n\n"));
+    rg_key_format(host->ssh->o.key, key);
+    rg_buf_printf(&host->out, "key %s\n\n", key);
+    explicit_bzero(key, sizeof(key));
     send_out(host);
 }
 
