@@ -26,7 +26,7 @@
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
 #define READ_NBYTES (64u << 10)
 #define WRITE_NBYTES 4096        /* what a pipe that polls writable takes at once */
-#define RETRIES 600              /* of an agent that has too many strangers at its door, 12 s */
+#define RETRIES 100              /* of an agent that has too many strangers at its door, 2 s */
 #define RETRY_MS 20
 
 struct rsh {
@@ -339,7 +339,8 @@ int rg_rsh_main(int argc, char **argv)
     }
     remark_on_user(&rsh);
     int r = run(&rsh);
-    /* Sent away before anything was done: too many are at the agent's door. */
+    /* Sent away before anything was done: too slow while many are at the agent's door, or not
+     * known there, which it tells nobody. */
     for (int i = 0; r == -2 && !rsh.accepted && i < RETRIES; i++) {
         reset(&rsh);
         rg_sleep_ms(RETRY_MS);
@@ -347,7 +348,9 @@ int rg_rsh_main(int argc, char **argv)
     }
     if (r < 0)
         r = fail(&rsh, rsh.accepted ? "the agent of this host has ended, and the command with it"
-                                    : "the agent of this host has too many strangers at its door");
+                                    : "the agent of this host hangs up: REIGEN_AGENT_TOKEN is not "
+                                      "this host's of this job, or too many strangers are at the "
+                                      "agent's door");
     reset(&rsh);
     return r;
 }

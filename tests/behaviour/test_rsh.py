@@ -137,6 +137,11 @@ def test_outside_a_job_it_says_so(start, programs, how):
     assert 'from within' in err
 
 
+def test_a_token_of_another_job_is_named(script):
+    done = script('REIGEN_AGENT_TOKEN=00112233445566778899aabbccddeeff $REIGEN_RSH 127.0.0.2 true')
+    assert done.returncode == 255 and 'REIGEN_AGENT_TOKEN is not' in done.stderr, done.stderr
+
+
 def test_bytes_pass_unchanged_both_ways(script, tmp_path):
     data = os.urandom(1 << 20) * 20
     (tmp_path / 'in').write_bytes(data)
