@@ -130,6 +130,41 @@ static void a_given_one_stays_and_is_emptied(void **state)
     assert_string_equal(dir.path, "");
 }
 
+/* Where the directory of jobs would be, and the next place. */
+static void assert_passed_over(const char *next)
+{
+    struct rg_strv hosts = RG_STRV_INIT;
+    struct rg_jobdir dir = RG_JOBDIR_INIT;
+
+    assert_int_equal(rg_jobdir_make(NULL, &hosts, &dir, NULL), 0);
+    assert_true(rg_str_starts(dir.path, next));
+    rg_jobdir_remove(&dir);
+}
+
+static void one_that_is_not_ours_alone_is_passed_over(void **state)
+{
+    rg_autofree char *base = rg_strf("%s/reigen-%u", root, geteuid());
+    rg_autofree char *next = rg_strf("%s/next", root);
+
+    (void) state;
+    assert_int_equal(mkdir(next, 0700), 0);
+    setenv("TMPDIR", next, 1);
+    assert_int_equal(mkdir(base, 0700), 0);
+    assert_int_equal(chmod(base, 0777), 0);
+    assert_passed_over(next);
+    if (geteuid() == 0) {
+        assert_int_equal(chmod(base, 0700), 0);
+        assert_int_equal(chown(base, 65534, 65534), 0);
+        assert_passed_over(next);
+    }
+    assert_int_equal(rmdir(base), 0);
+    assert_int_equal(symlink(next, base), 0);
+    assert_passed_over(next);
+    unlink(base);
+    unsetenv("TMPDIR");
+    assert_int_equal(rmdir(next), 0);
+}
+
 /* In a mount name space of its own, so that nothing is left of it: 77 where there can be none. */
 static int make_one_where_tmpdir_is_full(void)
 {
@@ -184,6 +219,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_others_put_into_it_goes_too_but_nothing_behind_links,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_a_killed_agent_left_is_swept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_not_ours_alone_is_passed_over, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_full_is_passed_over, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_given_one_stays_and_is_emptied, set_up, tear_down),
     };
