@@ -222,9 +222,12 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
                    struct rg_error *err)
 {
     struct rg_jobdir dir = RG_JOBDIR_INIT;
-
     int r;
 
+    if (access("/proc/self/exe", F_OK) < 0)
+        return rg_error_set(err, ENOENT, "/proc is not mounted here: reigen rsh and "
+                            "REIGEN_HOSTFILE are not there, and processes that ranks leave behind "
+                            "are not found; mount it");
     dir.keep = given != NULL;
     if (given) {
         snprintf(dir.path, sizeof(dir.path), "%s", given);

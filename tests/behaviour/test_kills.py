@@ -67,9 +67,11 @@ def test_the_guard_alone_killed_is_a_lost_host(start, programs):
     child = start(programs.reigen, 'run', '-np', 2, '--', 'sh', '-c', f'sleep 100; : {word}')
     agent = processes.agent_of(child.pid)
     processes.wait_count(word, 3)
-    os.kill(processes.parent(agent), 9)
+    guard = processes.parent(agent)
+    os.kill(guard, 9)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 76, err
+    assert f"its agent's guard (process {guard}) ended: signal 9 (Killed)" in err
     assert not processes.with_word(word) and processes.state(agent) == 'X'
 
 

@@ -294,6 +294,18 @@ def test_what_no_host_could_be_given_is_refused_before_anything_starts(reigen, t
     assert 'failed' not in done.stderr and 'rank 0' not in done.stderr
 
 
+def test_without_proc_it_says_what_is_missing(start, programs):
+    apart = ['unshare', *([] if os.geteuid() == 0 else ['-r']), '--mount', 'sh', '-c',
+             'mount -t tmpfs none /proc && exec "$@"', 'sh']
+    if subprocess.run([*apart, 'true'], capture_output=True, check=False).returncode:
+        pytest.skip('no mount name space: unshare is refused')
+    plain = {k: v for k, v in environment().items() if k != 'REIGEN_AGENT'}
+    for env, code in ((plain, 69), ({**plain, 'REIGEN_AGENT': str(programs.agent)}, 0)):
+        child = start(*apart, programs.reigen, 'run', '-np', 1, '--', 'true', env=env)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == code and '/proc is not mounted here' in err, err
+
+
 def test_as_many_words_as_are_allowed_arrive(reigen):
     done = reigen('run', '-np', 1, '--', 'sh', '-c', 'echo $#', *['a'] * (65536 - 3))
     assert (done.returncode, done.stdout) == (0, f'{65536 - 4}\n'), done.stderr

@@ -32,7 +32,12 @@ int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  "REIGEN_AGENT is %s, which is no program", named);
     }
-    dir[n > 0 ? n : 0] = '\0';
+    if (n < 0)
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "/proc is not mounted here, so it is not known where this program "
+                                 "and reigen-agent beside it lie: mount it, or set REIGEN_AGENT to "
+                                 "that one's path");
+    dir[n] = '\0';
     char *slash = strrchr(dir, '/');
     if (slash)
         *slash = '\0';

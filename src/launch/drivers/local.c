@@ -163,7 +163,8 @@ static void agent_ended(void *arg, pid_t pid, int status)
     if (told && !agent->stopped)
         rg_error_set(&agent->err, ECHILD, "%s", report);
     else
-        rg_error_set(&agent->err, ECHILD, "its agent (process %d) ended: %s%s", (int) pid,
+        rg_error_set(&agent->err, ECHILD, "its agent%s (process %d) ended: %s%s",
+                     WIFSIGNALED(status) ? "'s guard" : "", (int) pid,
                      rg_status_text(status, how, sizeof(how)),
                      agent->stopped ? ", sent by reigen" : "");
     if (status == 0 || kill_left_behind(agent->local) == 0) {

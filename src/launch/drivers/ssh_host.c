@@ -182,8 +182,9 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
     if (guard && !host->stopped)
         rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
     else if (host->direct)
-        rg_error_set(&host->err, ECHILD, "%s (process %d) ended: %s%s", ours, (int) host->pid, how,
-                     host->stopped ? ", sent by reigen" : "");
+        rg_error_set(&host->err, ECHILD, "%s%s (process %d) ended: %s%s", ours,
+                     WIFSIGNALED(status) && !host->ssh->o.job->container.image ? "'s guard" : "",
+                     (int) host->pid, how, host->stopped ? ", sent by reigen" : "");
     else if (host->stopped)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
     else if (WIFSIGNALED(status))
