@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -50,27 +49,15 @@ static void look_at(struct search *search, const char *text)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* A text that people write, without its comments; an empty one for anything else. A fifo or device
- * must not even be opened. */
+/* A text that people write, without its comments; an empty one for anything else. */
 static void read_text(const char *path, struct rg_buf *text)
 {
-    struct stat st;
+    rg_autofree char *all = NULL;
+    size_t nbytes;
 
-    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > RG_USER_FILE_MAX)
+    if (rg_read_regular(path, true, RG_USER_FILE_MAX, &all, &nbytes) < 0 ||
+        memchr(all, '\0', nbytes))
         return;
-    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > RG_USER_FILE_MAX)
-        return;
-    rg_autofree char *all = malloc((size_t) st.st_size + 1);
-    size_t used = 0;
-    for (ssize_t n = 1; all && n > 0 && used < (size_t) st.st_size; used += (size_t) n) {
-        n = read(fd, all + used, (size_t) st.st_size - used);
-        if (n < 0)
-            return;
-    }
-    if (!all || memchr(all, '\0', used))
-        return;
-    all[used] = '\0';
     for (char *line = all, *end; *line; line = end) {
         end = line + strcspn(line, "\n");
         end += *end == '\n';

@@ -114,14 +114,10 @@ static int read_to_end(int fd, size_t max_nbytes, char **data, size_t *nbytes)
     }
 }
 
-int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
+static int read_text(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
 {
     rg_autofree char *data = NULL;
     size_t nbytes = 0;
-    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
     int rc = read_to_end(fd, max_nbytes, &data, &nbytes);
 
     if (rc < 0)
@@ -131,6 +127,31 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
         *ret_nbytes = nbytes;
     *ret_data = rg_steal_ptr(&data);
     return 0;
+}
+
+int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
+{
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : read_text(fd, max_nbytes, ret_data, ret_nbytes);
+}
+
+int rg_read_regular(const char *path, bool follow, size_t max_nbytes, char **ret_data,
+                    size_t *ret_nbytes)
+{
+    struct stat st;
+
+    if (fstatat(AT_FDCWD, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    if (st.st_size > (off_t) max_nbytes)
+        return -EFBIG;
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                                         (follow ? 0 : O_NOFOLLOW));
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) ? read_text(fd, max_nbytes, ret_data, ret_nbytes) : -EINVAL;
 }
 
 static int make_one(const char *path, mode_t mode, struct rg_error *err)

@@ -320,27 +320,6 @@ static void remove_all(const char *path)
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A file of the image's that docker has copied; NULL where it is none. A link that an image has in
- * its place leads to a file of this host, and a fifo nowhere. */
-static char *read_copied(const char *path)
-{
-    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
-        return NULL;
-    rg_autofree char *text = malloc((size_t) st.st_size + 1);
-    size_t used = 0;
-    for (ssize_t n = 1; text && n > 0 && used < (size_t) st.st_size; used += (size_t) n) {
-        n = read(fd, text + used, (size_t) st.st_size - used);
-        if (n < 0)
-            return NULL;
-    }
-    if (text)
-        text[used] = '\0';
-    return rg_steal_ptr(&text);
-}
-
 static int write_text(const char *path, const char *text, struct rg_error *err)
 {
     remove_all(path);
@@ -405,11 +384,11 @@ static int add_users(struct docker *docker, const struct rg_rundock_host *host, 
     rg_autofree char *image_group = rg_strf("%s:/etc/group", id);
     if (!from || !to || !image_passwd || !image_group)
         return no_memory(err);
-    /* An image may have neither. */
+    /* An image may have neither, or in its place a link that leads to a file of this host. */
     if (copy(docker, image_passwd, p.passwd) == 0)
-        old_passwd = read_copied(p.passwd);
+        rg_read_regular(p.passwd, false, FILE_MAX, &old_passwd, NULL);
     if (copy(docker, image_group, p.group) == 0)
-        old_group = read_copied(p.group);
+        rg_read_regular(p.group, false, FILE_MAX, &old_group, NULL);
     if (rg_rundock_users(host, old_passwd, old_group, &passwd, &group) < 0)
         return no_memory(err);
     rc = write_text(p.passwd, passwd, err);

@@ -93,6 +93,32 @@ static void whole_file_is_read_up_to_its_cap(void **state)
     assert_ptr_equal(untouched, (char *) 1);
 }
 
+static void nothing_but_a_regular_file_is_opened(void **state)
+{
+    rg_autofree char *path = rg_strf("%s/plain", (char *) *state);
+    rg_autofree char *link = rg_strf("%s/link", (char *) *state);
+    rg_autofree char *fifo = rg_strf("%s/fifo", (char *) *state);
+    rg_autofree char *text = NULL, *untouched = NULL;
+    size_t nbytes;
+
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_int_equal(rg_write_all(fd, "a\0b", 3), 0);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(rg_read_regular(link, true, 3, &text, &nbytes), 0);
+    assert_int_equal(nbytes, 3);
+    assert_memory_equal(text, "a\0b", 4);
+    assert_int_equal(rg_read_regular(link, false, 3, &untouched, &nbytes), -EINVAL);
+    assert_int_equal(rg_read_regular(path, false, 2, &untouched, &nbytes), -EFBIG);
+    assert_int_equal(rg_read_regular(fifo, true, 3, &untouched, NULL), -EINVAL);
+    assert_int_equal(rg_read_regular(*state, true, 3, &untouched, NULL), -EINVAL);
+    assert_int_equal(rg_read_regular("/nonexistent", true, 3, &untouched, NULL), -ENOENT);
+    assert_null(untouched);
+    unlink(path);
+    unlink(link);
+    unlink(fifo);
+}
+
 static void files_without_a_size_are_read(void **state)
 {
     rg_autofree char *text = NULL;
@@ -185,6 +211,7 @@ int main(void)
         cmocka_unit_test(pipes_and_pairs_close_on_exec),
         cmocka_unit_test(read_all_reports_an_early_end),
         cmocka_unit_test_setup_teardown(whole_file_is_read_up_to_its_cap, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(nothing_but_a_regular_file_is_opened, make_dir, remove_dir),
         cmocka_unit_test(files_without_a_size_are_read),
         cmocka_unit_test_setup_teardown(large_file_is_read_whole, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(directories_are_made_with_parents, make_dir, remove_dir),
