@@ -16,7 +16,7 @@
  *   5. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
  *      rank failed wins; there is no first rank then.
  *   6. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
- *   is not.
+ *      is not.
  *   7. Lost output makes 74 of an end that is good otherwise.
  *
  * Thread rule: any.
