@@ -73,6 +73,14 @@ static bool are_crossed(struct rg_engine *engine, const struct waiting *a, const
     return true;
 }
 
+static bool is_node_blocked(const struct rg_engine *engine, uint64_t now)
+{
+    for (int r = 0; r < engine->view.n; r++)
+        if (!is_blocked(engine, r, now))
+            return false;
+    return true;
+}
+
 /* What has waited long for ranks of this node. */
 static int find_waiting(struct rg_engine *engine, struct waiting *found, uint64_t now)
 {
@@ -108,16 +116,20 @@ void rg_crossed_look(struct rg_engine *engine, uint64_t now_ns, bool reporter)
                 return;
         }
     }
-    if (engine->order && engine->team->node == 0 && is_blocked(engine, engine->view.me, now_ns))
-        atomic_store(&engine->crossed_due, true);
+    if (engine->order)
+        atomic_store(&engine->looked, is_node_blocked(engine, now_ns) ? RG_LOOKED_BLOCKED
+                                                                      : RG_LOOKED_MOVES);
 }
 
 void rg_crossed_drive(struct rg_engine *engine)
 {
     struct rg_error err = RG_ERROR_INIT;
+    bool blocked;
 
-    if (atomic_load_explicit(&engine->crossed_due, memory_order_relaxed) &&
-        atomic_exchange(&engine->crossed_due, false) &&
-        rg_order_crossed(engine->order, rg_now_ns() - CROSSED_NS, &err))
+    if (atomic_load_explicit(&engine->looked, memory_order_relaxed) == RG_LOOKED_NOT)
+        return;
+    blocked = atomic_exchange(&engine->looked, RG_LOOKED_NOT) == RG_LOOKED_BLOCKED;
+    rg_order_blocked(engine->order, blocked);
+    if (blocked && rg_order_crossed(engine->order, rg_now_ns() - CROSSED_NS, &err))
         end_all(engine, &err);
 }

@@ -207,7 +207,7 @@ struct rg_engine {
     _Atomic bool stopping;
     uint64_t leave_until_ns;      /* for rg_engine_destroy; 0: RG_LEAVE_TIMEOUT_MS */
     struct rg_stall *stall;
-    _Atomic bool crossed_due;     /* coordinator: the driver is to look at the nodes; crossed.h */
+    _Atomic int looked;           /* leader: enum rg_looked, for the driver; crossed.h */
     _Atomic(struct rg_diagnosis *) diagnosis; /* under way; diagnose.h */
     struct rg_tuning tuning;      /* equal on all ranks at any place of the log */
     struct rg_autotune *autotune; /* rank 0 of all ranks, when it is asked for; else NULL */

@@ -44,6 +44,7 @@ struct rg_order {
     struct rg_known *known;      /* leader */
     bool gathering;              /* coordinator: leaders are missing */
     bool shut;                   /* on_shutdown was called */
+    bool blocked;                /* what rg_order_blocked was told last */
     uint64_t silence_ns;         /* of a peer whose process we do not see: it is dead */
     struct rg_error died;        /* the first death that was told */
     uint64_t called_ns, checked_ns;
@@ -227,6 +228,9 @@ static int on_leader_frame(struct rg_order *order, struct peer *peer,
         return rg_decider_evicted(order->decider, frame->id);
     case RG_ORDER_STALL_REPLY:
         order->events.on_stall_reply(order->events.arg, peer->node, frame->text);
+        return 0;
+    case RG_ORDER_BLOCKED:
+        rg_decider_blocked(order->decider, peer->node, frame->flags != 0);
         return 0;
     default:
         return -EBADMSG;
@@ -494,6 +498,17 @@ int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, i
     return order->coordinator ? rg_decider_missing(order->decider, name, ret_nodes, max) : 0;
 }
 
+void rg_order_blocked(struct rg_order *order, bool blocked)
+{
+    struct rg_order_frame frame = { .type = RG_ORDER_BLOCKED, .flags = blocked };
+
+    if (order->coordinator)
+        rg_decider_blocked(order->decider, 0, blocked);
+    else if (blocked != order->blocked)
+        say(order, &order->peers[0], &frame);
+    order->blocked = blocked;
+}
+
 bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err)
 {
     return order->coordinator && rg_decider_crossed(order->decider, before_ns, err);
@@ -713,10 +728,7 @@ int rg_order_create(struct rg_team *team, const struct rg_config *config,
                     struct rg_order **ret_order, struct rg_error *err)
 {
     struct rg_order *order = calloc(1, sizeof(*order));
-    struct rg_error unheard = RG_ERROR_INIT;
     int r;
-
-    err = err ? err : &unheard;
 
     if (!order)
         return rg_error_set(err, ENOMEM, "out of memory");

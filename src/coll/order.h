@@ -83,8 +83,10 @@ void rg_order_stall_query(struct rg_order *order);
 /* Coordinator: the nodes that have neither offered this operation nor joined, at most max of them;
  * returns how many there are. 0 elsewhere, and when no node has offered it. For stall reports. */
 int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
-/* At the coordinator: two nodes have each offered an operation of one name, of different kinds,
- * and lack the other's; both since before that time. True and err, which says which. */
+/* Whether all ranks of this node wait, and submit nothing; the coordinator hears of a change. */
+void rg_order_blocked(struct rg_order *order, bool blocked);
+/* At the coordinator: two blocked nodes have each offered an operation of one name, of different
+ * kinds, and lack the other's; both since before that time. True and err, which says which. */
 bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err);
 void rg_order_stall_reply(struct rg_order *order, const char *text);
 void rg_order_destroy(struct rg_order *order, int timeout_ms);

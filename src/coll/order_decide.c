@@ -41,6 +41,7 @@ struct rg_decider {
     struct record **by_id;     /* [0] is not used */
     uint32_t nids, ids_capacity, nnumbered;
     bool *joined;              /* by node */
+    bool *blocked;             /* by node */
     int njoined;
     struct item *queue;
     size_t queue_from, queue_to, queue_capacity;
@@ -54,10 +55,12 @@ int rg_decider_create(const struct rg_decider_options *options, struct rg_decide
 {
     struct rg_decider *decider = calloc(1, sizeof(*decider));
 
-    if (decider)
-        decider->joined = calloc((size_t) options->nnodes, sizeof(bool));
-    if (!decider || !decider->joined) {
-        free(decider);
+    if (!decider)
+        return -ENOMEM;
+    decider->joined = calloc((size_t) options->nnodes, sizeof(bool));
+    decider->blocked = calloc((size_t) options->nnodes, sizeof(bool));
+    if (!decider->joined || !decider->blocked) {
+        rg_decider_destroy(decider);
         return -ENOMEM;
     }
     decider->options = *options;
@@ -85,6 +88,7 @@ void rg_decider_destroy(struct rg_decider *decider)
         record_free(decider, record);
     free(decider->by_id);
     free(decider->joined);
+    free(decider->blocked);
     free(decider->queue);
     free(decider);
 }
@@ -205,14 +209,19 @@ static bool waits_since(const struct record *record, uint64_t before_ns)
     return record && record->active && !record->queued && record->since_ns < before_ns;
 }
 
-/* The first node that has offered a and not b; -1: none. */
+/* The first blocked node that has offered a and not b; -1: none. */
 static int offered_only(const struct rg_decider *decider, const struct record *a,
                         const struct record *b)
 {
     for (int i = 0; i < decider->options.nnodes; i++)
-        if (a->offered[i] && !b->offered[i] && !decider->joined[i])
+        if (decider->blocked[i] && a->offered[i] && !b->offered[i] && !decider->joined[i])
             return i;
     return -1;
+}
+
+void rg_decider_blocked(struct rg_decider *decider, int node, bool blocked)
+{
+    decider->blocked[node] = blocked;
 }
 
 bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, struct rg_error *err)

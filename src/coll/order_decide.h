@@ -58,6 +58,8 @@ int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame
 /* The nodes that an operation in flight waits for: at most max of them in ret_nodes; returns how
  * many there are. 0: nobody has offered it. */
 int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max);
+/* As rg_order_blocked, of this node. */
+void rg_decider_blocked(struct rg_decider *decider, int node, bool blocked);
 /* As rg_order_crossed. */
 bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns,
                         struct rg_error *err);

@@ -133,12 +133,12 @@ def says_crossed(line, kinds, ranks):
 def test_ranks_that_wait_in_other_kinds_of_one_name_are_told_both():
     with ExitStack() as stack:
         jobs = {case: stack.enter_context(job('crossed', case, size=2))
-                for case in (*KINDS, 'late')}
+                for case in (*KINDS, 'late', 'half')}
         jobs['set'] = stack.enter_context(job('crossed', 'set', size=3))
         for case, ranks in jobs.items():
             for rank in ranks:
                 assert rank.wait(60) == 0, (case, rank.lines, rank.err)
-                if case == 'late':
+                if case in ('late', 'half'):
                     assert rank.lines == ['well']
                 elif case == 'set':
                     assert says_crossed(rank.lines[0], KINDS['blocking'], (1, 2)), rank.lines
@@ -153,9 +153,9 @@ def test_hosts_that_wait_in_other_kinds_of_one_name_are_told_both(tmp_path):
         with ExitStack() as stack:
             jobs = {case: stack.enter_context(job('crossed', case, size=2, env=env,
                                                   enter=enter(2)))
-                    for case in ('blocking', 'request', 'late')}
+                    for case in ('blocking', 'request', 'late', 'half')}
             for case, ranks in jobs.items():
                 for rank in ranks:
                     assert rank.wait(60) == 0, (case, rank.lines, rank.err)
-                    assert rank.lines == ['well'] if case == 'late' else \
+                    assert rank.lines == ['well'] if case in ('late', 'half') else \
                         says_crossed(rank.lines[0], KINDS[case], (0, 1)), (case, rank.lines)

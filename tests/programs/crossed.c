@@ -3,7 +3,8 @@
  * usage: crossed CASE
  * The last rank does another kind of operation by the name in which the others wait: says "TEXT" of
  * the error that this rank got. Then all join the job anew, and it goes on. CASE: blocking, waited,
- * group, request, set (three ranks), or late, where none waits and both come in the end.
+ * group, request, set (three ranks), or one where both come in the end: late, where none waits, and
+ * half, where all but the last rank do.
  */
 #include "program.h"
 
@@ -85,7 +86,7 @@ static int set(void)
                  : reigen_allreduce("x", zeros, results, REIGEN_FLOAT64, shape, 1, &options);
 }
 
-static int late(void)
+static int come_late(bool waits)
 {
     reigen_handle first, second;
 
@@ -96,12 +97,24 @@ static int late(void)
                                             i ? &second : &first)
                    : reigen_allgather_async("x", zeros, REIGEN_FLOAT64, shape, 1, NULL,
                                             i ? &second : &first), 0, "one of two");
-        if (i == 0)
+        if (i == 0 && waits && !odd())
+            expect(reigen_wait(first, -1), 0, "the first");
+        else if (i == 0)
             sleep_ms(7000);
     }
     finish(first, 0, "the first");
     finish(second, 0, "the second");
     return 0;
+}
+
+static int late(void)
+{
+    return come_late(false);
+}
+
+static int half(void)
+{
+    return come_late(true);
 }
 
 int main(int argc, char **argv)
@@ -110,7 +123,8 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } cases[] = { { "blocking", blocking }, { "waited", waited }, { "group", group },
-                  { "request", request },   { "set", set },       { "late", late } };
+                  { "request", request },   { "set", set },       { "late", late },
+                  { "half", half } };
 
     if (argc != 2)
         fail("which case?");
