@@ -57,7 +57,7 @@ struct rg_boot_ops {
      * it the job, text in err; other -errno: the boot's own connection is lost. */
     int (*poll)(void *state, int *ret_rank, struct rg_error *err);
     /* As poll, while the ranks are being wired up and nobody has left: a boot may see more then.
-     * NULL: as poll. */
+     * -EHOSTDOWN: err's errnum is why there is no job any more. NULL: as poll. */
     int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
     void (*cut_off)(void *state, int rank); /* NULL: nobody there asks who failed first */

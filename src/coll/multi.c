@@ -118,14 +118,17 @@ static void on_died(void *arg, int rank, const char *text)
 static int on_waiting(void *arg, int *ret_rank, struct rg_error *err)
 {
     struct rg_engine *engine = arg;
+    const char *text = NULL;
+    int r;
 
     rg_watch_start(engine);
-    int errnum = rg_view_aborted(&engine->view);
-
-    if (errnum == 0)
+    r = rg_engine_doom(engine, &text);
+    if (r == 0 && engine->world)
+        r = rg_engine_doom(engine->world, &text);
+    if (r == 0)
         return 0;
     *ret_rank = rg_view_abort_rank(&engine->view);
-    return rg_error_set(err, errnum, "%s", rg_view_abort_text(&engine->view));
+    return rg_error_set(err, -r, "%s", text);
 }
 
 static void on_shutdown(void *arg, int rank)

@@ -35,8 +35,8 @@ int rg_vigil_look(const struct rg_team *team, struct rg_boot *boot, struct rg_er
     int r = rg_boot_poll_start(boot, &rank, &cause);
 
     if (r == 1 || r == -EHOSTDOWN) {
-        rg_error_set(err, r == 1 ? ECONNRESET : EHOSTDOWN, "%s", cause.text);
-        return r == 1 ? -ECONNRESET : r;
+        *err = cause;
+        return -cause.errnum;
     }
     for (int i = 0; i < team->size; i++)
         if (i != team->rank && rg_process_ended(team->peers[i].pid))

@@ -20,8 +20,8 @@
 bool rg_process_ended(pid_t pid);
 /* A descriptor for a process, close-on-exec and the caller's, or -1. */
 int rg_pidfd_open(pid_t pid);
-/* While team's ranks are all still in init: 0, or -ECONNRESET with who died; -EHOSTDOWN: the
- * launcher is gone. */
+/* While team's ranks are all still being wired up: 0; -ECONNRESET with who died; -EHOSTDOWN: the
+ * launcher is gone; of a process set, what has ended all ranks (-ECANCELED: a shutdown). */
 int rg_vigil_look(const struct rg_team *team, struct rg_boot *boot, struct rg_error *err);
 
 #endif

@@ -90,17 +90,17 @@ static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
     return 0;
 }
 
-/* Whoever waits for other members need not wait for the dead. */
+/* Whoever waits for other members waits in vain once the world has failed or is left. */
 static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
     const struct set_boot *boot = state;
-    const struct rg_view *world = &boot->world->view;
-    int errnum = rg_view_aborted(world);
+    const char *text = NULL;
+    int r = rg_engine_doom(boot->world, &text);
 
     (void) ret_rank;
-    if (errnum == 0)
+    if (r == 0)
         return 0;
-    rg_error_set(err, errnum, "%s", rg_view_abort_text(world));
+    rg_error_set(err, -r, "%s", text);
     return -EHOSTDOWN;
 }
 

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "coll/api.h"
 #include "coll/members.h"
+#include "coll/vigil.h"
 
 #define check(condition)                                                              \
     ((condition) ? 0                                                                  \
@@ -277,6 +278,51 @@ static void a_death_ends_everything_in_flight(void **state)
     run(3, aborted);
 }
 
+/* In vain, for a member of a process set that is being made: why. */
+static int look_in_vain(struct member *member, void (*end)(struct rg_engine *engine), int expected,
+                        const char *text)
+{
+    uint8_t key[RG_KEY_NBYTES] = { 1 };
+    int ranks[] = { 0 }, bad = 0;
+    struct rg_set set = { .id = 1, .ranks = ranks, .nranks = 1 };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_boot *boot = NULL;
+    struct rg_engine *engine;
+
+    member->team.data_key = key;
+    engine = open_engine(member);
+    check(rg_set_boot(engine, &set, &boot, &err) == 0);
+    check(rg_vigil_look(&member->team, boot, &err) == 0);
+    end(engine);
+    check(rg_vigil_look(&member->team, boot, &err) == expected);
+    check(err.errnum == -expected && strstr(err.text, text));
+    rg_boot_close(boot, true);
+    rg_engine_destroy(engine);
+    return bad;
+}
+
+static void fail_job(struct rg_engine *engine)
+{
+    rg_view_abort(&engine->view, EINVAL, -1, "crossed");
+}
+
+static int wiring_in_failure(struct member *member)
+{
+    return look_in_vain(member, fail_job, -EINVAL, "crossed");
+}
+
+static int wiring_in_shutdown(struct member *member)
+{
+    return look_in_vain(member, rg_engine_leave, -ECANCELED, "shut down");
+}
+
+static void who_makes_a_process_set_hears_why_there_is_no_job_any_more(void **state)
+{
+    (void) state;
+    run(1, wiring_in_failure);
+    run(1, wiring_in_shutdown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +332,7 @@ int main(void)
         cmocka_unit_test(joined_ranks_finish_what_they_had_in_flight),
         cmocka_unit_test(a_rank_that_leaves_cancels_what_waits_for_it),
         cmocka_unit_test(a_death_ends_everything_in_flight),
+        cmocka_unit_test(who_makes_a_process_set_hears_why_there_is_no_job_any_more),
     };
 
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
