@@ -168,7 +168,8 @@ REIGEN_API int reigen_is_homogeneous(void); /* 1 when all hosts have equally man
  * Each returns 0 and *ret_handle, or a negative errno with nothing submitted. All ranks must submit
  * the same name with matching arguments; until the last has, the operation waits (and is reported
  * as stalled after REIGEN_STALL_SECONDS, 10 s by default). When a rank dies all others get
- * -ECONNRESET within 5 s. */
+ * -ECONNRESET within 5 s; when its host or the network to it goes silent, after
+ * REIGEN_SILENCE_SECONDS, 30 s by default. */
 
 /* Reduce element by element over all ranks; every rank gets the same bits. out has in's shape; out
  * == in is allowed. */
