@@ -7,6 +7,13 @@ A handle is an int. The table holds for each (request, result, keep):
     keep     what must stay alive until then, as C borrows its memory
 or (None, pending, None) for all other operations, whose `Pending` knows what to do.
 
+Names: C keeps an operation's name until its end has been seen. A program may never wait for an
+operation, and use the name again in its next step, when it has waited for something else; it may
+synchronize the first one later still. So an unseen operation holds its name against those that come
+before this rank's next wait, whatever it is for: they are refused. Those that come after it start
+as soon as the first one has ended. Which of both it is depends on this rank's own calls alone, not
+on what the others have done meanwhile, so that all ranks of one program decide alike.
+
 Threads: everything here runs under the GIL, and a wait in C gives it up.
 """
 import collections
@@ -15,7 +22,7 @@ import errno
 import itertools
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from reigen import _core
 from reigen._core import AGAIN, EXISTS, SLICE_MS
@@ -24,13 +31,20 @@ from reigen._lib import lib, quick
 _request_wait = lib.reigen_request_wait
 _request_test = quick.reigen_request_test
 
+#: C's numbers of the kinds of operations.
+ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER = 0, 1, 2, 5, 7
+
 table: Dict[int, Tuple[Any, Any, Any]] = {}
+#: The outcomes of operations whose names have been used again, until somebody asks for them.
+told: Dict[int, 'Finished'] = {}
 #: The next handle.
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
 orphans: List[Any] = []
-#: Handles whose synchronize() was interrupted: perhaps nobody will ask for them again.
-interrupted: List[int] = []
+#: Handles that nobody will ask for.
+forgotten: Set[int] = set()
+#: Handles below were submitted before this rank's last wait ended.
+_waited = 0
 #: Called while something is waited for, when it has not come at once: what this rank still owes to
 #: the others may be what they wait for.
 while_waiting: List[Callable[[], None]] = []
@@ -41,6 +55,8 @@ class Pending:
 
     #: Where operations without a name share names in turn: which of these names this one uses.
     slot: Any = None
+    #: (kind, process set, names) of one that has names of its own.
+    known: Any = None
     #: Its handle, set before start() is called.
     handle = 0
 
@@ -88,11 +104,11 @@ class Finished(Pending):
 
 class Operation(Pending):
     """One operation of C. submit(ret_handle) starts it; finish(handle, rc) makes its result; keep
-    is what C borrows until then."""
+    is what C borrows until then; known: see Pending."""
 
     def __init__(self, submit: Callable[[Any], int], finish: Callable[[int, int], Any],
-                 keep: Any = None):
-        self._submit, self._finish, self._keep = submit, finish, keep
+                 keep: Any = None, known: Any = None):
+        self._submit, self._finish, self._keep, self.known = submit, finish, keep, known
         self._handle = ctypes.c_int64()
 
     def start(self) -> int:
@@ -117,7 +133,7 @@ class Operation(Pending):
 # ---------------------------------------------------------------------------- deferred starts
 
 class Deferred(Pending):
-    """An operation whose turn at a shared name has not come yet.
+    """An operation whose turn at a name has not come yet.
 
     Operations without a name take turns at a fixed set of names, so that the runtime knows them
     again. One that comes while the last user of its name is in flight must not wait here (the other
@@ -127,11 +143,12 @@ class Deferred(Pending):
     def __init__(self, pending: Pending):
         self.pending: Pending = pending
         self.slot = pending.slot
+        self.known = pending.known
         self.handle = pending.handle
         self.started = False
 
     def start(self) -> int:
-        rc = self.pending.start()
+        rc = _start(self.pending)
         if rc != EXISTS:
             self.started = True
             if rc < 0:
@@ -168,23 +185,39 @@ class Deferred(Pending):
 deferred: Deque[Deferred] = collections.deque()
 #: Held while `deferred` changes: starting an operation gives up the GIL.
 _deferring = threading.RLock()
+#: Under it: start_deferred() runs.
+_starting = False
 
 
 def start_deferred() -> None:
     """Start, in their order, those whose names have become free."""
-    blocked = set()
+    global _starting
     with _deferring:
-        for _ in range(len(deferred)):
-            waiting = deferred.popleft()
-            if waiting.slot in blocked or waiting.start() == EXISTS:
-                blocked.add(waiting.slot)
-                deferred.append(waiting)
+        # A start looks at others, which may be among those that wait.
+        if not _starting:
+            _starting = True
+            try:
+                _start_in_order()
+            finally:
+                _starting = False
 
 
-def must_defer(slot: Any) -> bool:
+def _start_in_order() -> None:
+    blocked = set()
+    for _ in range(len(deferred)):
+        waiting = deferred.popleft()
+        turn = waiting.slot or waiting.known
+        if turn in blocked or waiting.start() == EXISTS:
+            blocked.add(turn)
+            deferred.append(waiting)
+
+
+def must_defer(pending: Pending) -> bool:
+    """Another one waits for the same turn or name."""
     with _deferring:
         start_deferred()
-        return any(waiting.slot == slot for waiting in deferred)
+        return any(waiting.slot == pending.slot if pending.slot is not None
+                   else _share(waiting.known, pending.known) for waiting in deferred)
 
 
 def help_others() -> None:
@@ -201,13 +234,8 @@ def submit(pending: Pending) -> int:
     """Start an operation and give its handle; raises when it is refused."""
     _core.note_thread()
     pending.handle = handle = next(numbers)
-    if pending.slot is not None and deferred and must_defer(pending.slot):
-        rc = EXISTS
-    else:
-        rc = pending.start()
-        if rc == EXISTS and interrupted and _look_again():
-            rc = pending.start()
-    if rc == EXISTS and pending.slot is not None:
+    rc = EXISTS if deferred and must_defer(pending) else _start(pending)
+    if rc == EXISTS and (pending.slot is not None or _may_follow(pending)):
         pending = Deferred(pending)
         with _deferring:
             deferred.append(pending)
@@ -217,24 +245,85 @@ def submit(pending: Pending) -> int:
     return handle
 
 
-def _look_again() -> bool:
-    """What was interrupted and has ended meanwhile gives its name free; True when something did."""
-    ended = [handle for handle in interrupted if handle not in table or poll(handle)]
-    interrupted[:] = [handle for handle in interrupted if handle not in ended]
-    return bool(ended)
+def waited() -> None:
+    """This rank's wait for something has ended."""
+    global _waited
+    _waited = next(numbers)
 
 
 def forget(handle: int) -> None:
-    """Nobody will synchronise: the name is free once the operation has ended."""
-    entry = table.pop(handle, None)
-    if entry is None:
-        return
-    orphans.append(entry)
-    request, pending, _ = entry
-    if request is None:
-        pending.release()
+    """Nobody will synchronise: whoever uses the name next starts when this one has ended."""
+    if handle in table:
+        forgotten.add(handle)
+        waited()
+
+
+def known(kind: int, process_set: int, name: Optional[str]) -> Any:
+    """Pending.known of an operation that is no group."""
+    return None if name is None else (kind, process_set, (str(name),))
+
+
+def _share(one: Any, other: Any) -> bool:
+    """Two `known`s have a name in common."""
+    return (one is not None and other is not None and one[:2] == other[:2]
+            and not set(one[2]).isdisjoint(other[2]))
+
+
+def _last_of(known: Any, started: bool) -> Optional[int]:
+    """The handle of the newest operation with one of these names, of those whose end has not been
+    seen; started: and that C has been given."""
+    for handle, (request, pending, _) in reversed(list(table.items())):
+        holder = pending if request is None else request
+        if _share(holder.known, known) and not (
+                started and isinstance(holder, Deferred) and not holder.started):
+            return handle
+    return None
+
+
+def _may_follow(pending: Pending) -> bool:
+    """The last operation of this name is from before this rank's last wait."""
+    last = None if pending.known is None else _last_of(pending.known, False)
+    return last is not None and last < _waited
+
+
+def _start(pending: Pending) -> int:
+    """pending.start(), after what was submitted under its names before this rank's last wait."""
+    rc = pending.start()
+    while rc == EXISTS and pending.known is not None:
+        last = _last_of(pending.known, True)
+        if last is None or last >= _waited or not _settle(last):
+            break
+        rc = pending.start()
+    return rc
+
+
+def _settle(handle: int) -> bool:
+    """Where the operation has ended, keep its outcome for whoever asks for it later, and let others
+    have its name."""
+    request, pending, _ = table[handle]
+    if request is not None:
+        if request.idle():
+            request.seen()
+        return handle not in table
+    # The first look may bring the end, of which the second one tells.
+    if not (pending.test() or pending.test()):
+        return False
+    rc = pending.wait(0)
+    text = pending.error() if rc < 0 else ''
+    result = pending.result(rc) if rc >= 0 else None
+    pending.release()
+    if handle in table:
+        tell(handle, Finished(rc, text, result))
+    return True
+
+
+def tell(handle: int, outcome: Finished) -> None:
+    """The operation is over, with this outcome, and its name may be another's."""
+    del table[handle]
+    if handle in forgotten:
+        forgotten.discard(handle)
     else:
-        request.handle = 0
+        told[handle] = outcome
 
 
 def poll(handle: int) -> bool:
@@ -244,6 +333,8 @@ def poll(handle: int) -> bool:
     it is False. Unknown handles: ValueError.
     """
     entry = table.get(handle)
+    if entry is None and handle in told:
+        return True
     if entry is None:
         raise ValueError(f'{handle} is not the handle of an operation in flight.')
     request, pending, _ = entry
@@ -265,7 +356,7 @@ def synchronize(handle: int) -> Any:
     """
     entry = table.get(handle)
     if entry is None:
-        return None
+        return _ask(handle)
     request, result, _ = entry
     if request is None:
         return _synchronize_pending(handle, result)
@@ -275,10 +366,13 @@ def synchronize(handle: int) -> Any:
             help_others()
             rc = _request_wait(request.ptr, SLICE_MS)
     except BaseException:
-        interrupted.append(handle)
+        waited()  # perhaps nobody will ask for it again
         raise
-    del table[handle]
+    if table.pop(handle, None) is None:
+        return _ask(handle)
     request.handle = 0
+    if table:
+        waited()
     if rc < 0:
         raise _core.operation_error(rc, request.error())
     return result
@@ -291,15 +385,29 @@ def _synchronize_pending(handle: int, pending: Pending) -> Any:
             help_others()
             rc = pending.wait(SLICE_MS)
     except BaseException:
-        interrupted.append(handle)
+        waited()  # perhaps nobody will ask for it again
         raise
-    del table[handle]
+    if table.pop(handle, None) is None:
+        return _ask(handle)
+    if table:
+        waited()
     try:
         if rc < 0:
             raise _core.operation_error(rc, pending.error())
         return pending.result(rc)
     finally:
         pending.release()
+
+
+def _ask(handle: int) -> Any:
+    """synchronize() where the outcome is known, or the handle is not."""
+    outcome = told.pop(handle, None)
+    if outcome is None:
+        return None
+    rc = outcome.wait(0)
+    if rc < 0:
+        raise _core.operation_error(rc, outcome.error())
+    return outcome.result(rc)
 
 
 def _after_shutdown() -> None:
@@ -309,16 +417,18 @@ def _after_shutdown() -> None:
         if handle in table:
             table[handle] = (None, ended, None)
     orphans.clear()
-    interrupted.clear()
+    forgotten.clear()
     deferred.clear()
 
 
 def _after_fork() -> None:
-    global _deferring
+    global _deferring, _starting
     _deferring = threading.RLock()
+    _starting = False
     table.clear()
+    told.clear()
     orphans.clear()
-    interrupted.clear()
+    forgotten.clear()
     deferred.clear()
 
 

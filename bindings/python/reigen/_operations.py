@@ -62,7 +62,8 @@ def allreduce(source: Memory, target: int, name: Optional[str], options: Options
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allreduce_async(
             _name(name), source.address, target, source.dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep))
+            ctypes.byref(options), ret_handle), finish, keep,
+        _handles.known(_handles.ALLREDUCE, options.process_set, name)))
 
 
 def broadcast(source: Memory, target: int, name: Optional[str], options: Options, finish: Finish,
@@ -72,7 +73,8 @@ def broadcast(source: Memory, target: int, name: Optional[str], options: Options
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_broadcast_async(
             _name(name), source.address, target, source.dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep))
+            ctypes.byref(options), ret_handle), finish, keep,
+        _handles.known(_handles.BROADCAST, options.process_set, name)))
 
 
 def allgather(source: Memory, name: Optional[str], options: Options, finish: Finish,
@@ -82,7 +84,8 @@ def allgather(source: Memory, name: Optional[str], options: Options, finish: Fin
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allgather_async(
             _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep))
+            ctypes.byref(options), ret_handle), finish, keep,
+        _handles.known(_handles.ALLGATHER, options.process_set, name)))
 
 
 def reducescatter(source: Memory, name: Optional[str], options: Options, finish: Finish,
@@ -92,7 +95,8 @@ def reducescatter(source: Memory, name: Optional[str], options: Options, finish:
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_reducescatter_async(
             _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
-            ctypes.byref(options), ret_handle), finish, keep))
+            ctypes.byref(options), ret_handle), finish, keep,
+        _handles.known(_handles.REDUCESCATTER, options.process_set, name)))
 
 
 def alltoall(source: Memory, splits: Optional[Sequence[int]], name: Optional[str],
@@ -104,7 +108,8 @@ def alltoall(source: Memory, splits: Optional[Sequence[int]], name: Optional[str
         lambda ret_handle: lib.reigen_alltoall_async(
             _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
             None if rows is None else ctypes.addressof(rows), 0 if rows is None else len(rows),
-            ctypes.byref(options), ret_handle), finish, keep))
+            ctypes.byref(options), ret_handle), finish, keep,
+        _handles.known(_handles.ALLTOALL, options.process_set, name)))
 
 
 def barrier(options: Options) -> int:
@@ -150,8 +155,11 @@ class _Group(_handles.Pending):
         self._kind, self._count, self._options = kind, len(sources), options
         self._finish, self._keep = finish, keep
         count, pointers = self._count, ctypes.c_void_p * len(sources)
-        self._names = None if name is None else (ctypes.c_char_p * count)(
-            *[f'{name}_{i + 1}of{count}'.encode() for i in range(count)])
+        self._names = None
+        if name is not None:
+            names = [f'{name}_{i + 1}of{count}' for i in range(count)]
+            self._names = (ctypes.c_char_p * count)(*[n.encode() for n in names])
+            self.known = (kind, options.process_set, tuple(names))
         self._ins = pointers(*[source.address for source in sources])
         self._outs = None if targets is None else pointers(*targets)
         self._dtype = sources[0].dtype
@@ -193,7 +201,8 @@ class _Parts(_handles.Pending):
 
     def wait(self, timeout_ms: int) -> int:
         for _, handle in self._parts:
-            if _handles.table[handle][1].wait(timeout_ms) == _core.AGAIN:
+            entry = _handles.table.get(handle)
+            if entry is not None and entry[1].wait(timeout_ms) == _core.AGAIN:
                 return _core.AGAIN
         return 0
 

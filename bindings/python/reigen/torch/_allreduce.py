@@ -49,11 +49,12 @@ def _forget_turns() -> None:
 class Request:
     """A persistent request of the runtime. handle: who started it and has not synchronised."""
 
-    __slots__ = ('ptr', 'handle')
+    __slots__ = ('ptr', 'handle', 'known')
 
-    def __init__(self, ptr: int):
+    def __init__(self, ptr: int, known: Any):
         self.ptr = ptr
         self.handle = 0
+        self.known = known    # as _handles.Pending's
 
     def error(self) -> str:
         return _lib.quick.reigen_request_error(self.ptr).decode('utf-8', 'replace')
@@ -93,7 +94,10 @@ class _Pending(_handles.Pending):
 
     def __init__(self, key, tensor, out):
         self._key = key
-        self.slot = (key[0], key[-1]) if isinstance(key[0], int) else None
+        if isinstance(key[0], int):
+            self.slot = (key[0], key[-1])
+        else:
+            self.known = _handles.known(_handles.ALLREDUCE, key[-1], key[0])
         self._out = out
         self._in = _tensor.row_major(tensor)
         self._address, self._code, _ = _tensor.describe(self._in)
@@ -156,7 +160,9 @@ def _create(key, tensor: torch.Tensor) -> Request:
                                         ctypes.byref(options), ctypes.byref(ptr))
     if rc < 0:
         raise _core.submission_error(rc)
-    request = _requests[key] = Request(ptr.value)
+    known = _handles.known(_handles.ALLREDUCE, process_set,
+                           None if isinstance(name, int) else name)
+    request = _requests[key] = Request(ptr.value, known)
     return request
 
 
@@ -181,7 +187,7 @@ def _retire(request: Request) -> bool:
         text = request.error() if rc < 0 else ''
         if owner is None:
             result = result.result(rc) if rc == 0 else None
-        _table[handle] = (None, _handles.Finished(rc, text, result), None)
+        _handles.tell(handle, _handles.Finished(rc, text, result))
     return True
 
 
@@ -203,6 +209,8 @@ def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[
     try:
         rc = _run(request.ptr, tensor.data_ptr(), out.data_ptr(), SLICE_MS)
         if rc == 0:
+            if _table:
+                _handles.waited()
             return out
         return _finish(request, rc, key, tensor, out)
     except BaseException:
@@ -219,6 +227,7 @@ def _finish(request: Request, rc: int, key, tensor, out) -> torch.Tensor:
     while rc == AGAIN:
         _handles.help_others()
         rc = _lib.lib.reigen_request_wait(request.ptr, SLICE_MS)
+    _handles.waited()
     if rc == 0:
         return out
     text = request.error()

@@ -27,6 +27,7 @@ class Bucket:
         self._layout = _operations.Layout(names, shapes)
         self._options = _lib.Options(op, 0, prescale, postscale)
         self._options.process_set = process_set_id or 0
+        self.known = (_operations.ALLREDUCE, process_set_id or 0, self._layout.labels)
         self._pointers = (ctypes.c_void_p * self.count)
         self.handles = (ctypes.c_int64 * self.count)()
 
@@ -49,6 +50,7 @@ class Bucket:
 class _Started(_handles.Pending):
     def __init__(self, bucket: Bucket, tensors: List[torch.Tensor]):
         self._bucket, self._tensors = bucket, tensors
+        self.known = bucket.known
         self._dense = [tensor if tensor.is_cpu and tensor.is_contiguous()
                        else _checked(tensor) for tensor in tensors]
 

@@ -8,11 +8,10 @@ import torch
 
 from reigen import _core, _handles, _lib
 from reigen._core import AGAIN, EXISTS
-from reigen._handles import Operation
+from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER, Operation
 from reigen._operations import set_size
 from reigen.torch import _tensor
 
-ALLREDUCE, ALLGATHER, REDUCESCATTER = 0, 1, 7
 #: Names that groups without a name take turns at.
 GROUP_RING = 16
 #: Layouts of groups that are kept.
@@ -42,7 +41,8 @@ def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_se
                                                ctypes.byref(options), ret_handle)
 
     return _handles.submit(Operation(
-        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
+        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source,
+        _handles.known(ALLGATHER, process_set, name)))
 
 
 def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
@@ -69,7 +69,8 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
                 out.copy_(target)
         return out
 
-    return _handles.submit(Operation(submit, finish, (source, target)))
+    return _handles.submit(Operation(submit, finish, (source, target),
+                                      _handles.known(_handles.BROADCAST, process_set, name)))
 
 
 def _splits(splits: Any) -> Optional[torch.Tensor]:
@@ -104,7 +105,8 @@ def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str]
         return (_tensor.output_of(handle, source.dtype),
                 _tensor.splits_of(handle, set_size(process_set)))
 
-    return _handles.submit(Operation(submit, finish, (source, rows)))
+    return _handles.submit(Operation(submit, finish, (source, rows),
+                                      _handles.known(_handles.ALLTOALL, process_set, name)))
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
@@ -121,7 +123,8 @@ def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, pres
                                                    ctypes.byref(options), ret_handle)
 
     return _handles.submit(Operation(
-        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source))
+        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source,
+        _handles.known(REDUCESCATTER, process_set, name)))
 
 
 def barrier_async(process_set: int = 0) -> int:
@@ -145,6 +148,7 @@ class Layout:
     def __init__(self, names: Sequence[str], shapes: Sequence[torch.Size]):
         count = len(shapes)
         self.shapes = list(shapes)
+        self.labels = tuple(names)
         self._arrays = [(ctypes.c_int64 * len(shape))(*shape) for shape in shapes]
         self.names = (ctypes.c_char_p * count)(*[name.encode() for name in names])
         self.pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, self._arrays))
@@ -183,6 +187,8 @@ class _Group(_handles.Pending):
         self._dtype = first.dtype
         _, self._code, _ = _tensor.describe(self._ins[0])
         self._layout = _layout(kind, name, first.dtype, [t.shape for t in tensors])
+        if slot is None:
+            self.known = (kind, options.process_set, self._layout.labels)
         self._handles = (ctypes.c_int64 * self._count)()
 
     def start(self) -> int:
@@ -245,7 +251,8 @@ class _Parts(_handles.Pending):
 
     def wait(self, timeout_ms: int) -> int:
         for _, handle in self._parts:
-            if _handles.table[handle][1].wait(timeout_ms) == AGAIN:
+            entry = _handles.table.get(handle)
+            if entry is not None and entry[1].wait(timeout_ms) == AGAIN:
                 return AGAIN
         return 0
 
