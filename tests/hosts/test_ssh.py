@@ -190,6 +190,13 @@ def test_what_login_shells_write_does_no_harm(hosts):
     two.write('.bashrc', 'echo welcome; echo reigen; printf "no newline"; echo; echo oops >&2\n')
     done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '--', 'hostname')
     assert done.stdout == 'node2\n', done.stderr
+    for title in (r'printf "\033]0;alice@node2\007"', r'printf "\377\000\200\001 reigen-boot "',
+                  'head -c 10000 /dev/zero | tr "\\0" x'):
+        two.write('.bashrc', title + '\n')
+        two.run(['rm', '-rf', '.cache/reigen'])
+        for _ in range(2):  # the second time the agent is there
+            done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', '--', 'hostname')
+            assert done.stdout == 'node2\n', (title, done.stderr)
     two.write('.bashrc', 'yes chatter | head -c 3000000\n')
     done = reigen(hosts[1], '-H', 'node2:1', '--', 'hostname')
     assert done.returncode == 69 and 'says much' in done.stderr
@@ -197,6 +204,35 @@ def test_what_login_shells_write_does_no_harm(hosts):
     done = reigen(hosts[1], '-H', 'node2:1', '--', 'hostname')
     two.run(['rm', '.bashrc'])
     assert done.returncode == 69 and 'the quota is used up' in done.stderr
+
+
+def test_start_file_that_does_not_end_is_named_with_what_it_said(hosts):
+    """Each login of its own kind, at once: what waits, reads, or becomes another program."""
+    own = f'{HOME}/.bashrc'
+    wrong = [(hosts[2], 'alice', own, 'printf "loading modules"; sleep 1234', 'loading modules'),
+             (hosts[3], 'alice', own, 'echo shall I go on? >&2; cat >/dev/null', 'shall I go on?'),
+             (hosts[2], 'root', '/root/.bashrc', 'exec sleep 1234', 'has said nothing')]
+    jobs = []
+    for node, user, name, text, _ in wrong:
+        node.write(name, text + '\n', user=user)
+        jobs.append(start(hosts[1], '--start-timeout', '40', '-H', f'{user}@{node.name}:1',
+                          '--', 'true', user=user))
+    try:
+        began = time.monotonic()
+        for (node, *_, says), job in zip(wrong, jobs):
+            _, err = job.communicate(timeout=READY)
+            assert job.returncode == 124, err
+            for word in (f'host {node.name}: connecting by ssh: nothing moved for 10 s', says,
+                         'start file'):
+                assert word in err, err
+        assert time.monotonic() - began < 35  # and not --start-timeout
+    finally:
+        for (node, _, name, *_), job in zip(wrong, jobs):
+            job.kill_all()
+            job.communicate()
+            node.run(['rm', '-f', name], user='root')
+            # as it does with any program that ssh was to run
+            node.run(['sh', '-c', 'pkill -f "sleep 1234"; pkill cat'], user='root')
 
 
 @pytest.mark.parametrize('shell', ['dash', 'zsh', 'fish', 'tcsh', 'bsd-csh'])

@@ -383,28 +383,37 @@ static void take_line(struct slurm_step *step, struct slurm_host *host,
     }
 }
 
+/* What stands behind these words of ours in the line, which then ends there; what a task's prolog
+ * wrote without a newline may stand before them. NULL: it does not have them. */
+static char *find_ours(char *text, size_t length, const char *words)
+{
+    char *at = memmem(text, length, words, strlen(words));
+
+    if (at)
+        text[length - 1] = '\0';
+    return at ? at + strlen(words) : NULL;
+}
+
 /* "12: TEXT", with its newline. */
 static void take_task_line(struct slurm_step *step, char *text, size_t length)
 {
     struct rg_preamble_line line;
-    char *end;
+    char *end, *words;
     long task = strtol(text, &end, 10);
 
     if (end == text || end[0] != ':' || end[1] != ' ' || task < 0 || task >= step->nhosts)
         return;
     end += 2;
     length -= (size_t) (end - text);
-    if (rg_str_starts(end, OURS "at ")) {
-        end[length - 1] = '\0';
-        take_at(step, (int) task, end + strlen(OURS "at "));
+    if ((words = find_ours(end, length, OURS "at "))) {
+        take_at(step, (int) task, words);
         return;
     }
     struct slurm_host *host = step->tasks[task];
     if (!host || host->gone)
         return;
-    if (rg_str_starts(end, OURS "end ")) {
-        end[length - 1] = '\0';
-        take_end(host, end + strlen(OURS "end "));
+    if ((words = find_ours(end, length, OURS "end "))) {
+        take_end(host, words);
         return;
     }
     int r = rg_preamble_feed(host->preamble, end, length, &line);

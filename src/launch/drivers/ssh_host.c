@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -23,6 +24,10 @@
 #define CONTAIN_TERM_MS 8000    /* for contain to remove its container */
 #define CWD_MAX 1023            /* what an agent takes */
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
+#define STEP_SHARE 4            /* of --start-timeout: for one step of a start */
+#define STEP_MIN_MS 10000
+#define STEP_MAX_MS 120000
+#define STEP_MS 75000           /* without --start-timeout */
 
 static void drain(struct ssh_host *host);
 
@@ -62,6 +67,7 @@ static void tell_gone(void *arg)
     struct ssh_host *host = arg;
 
     rg_timer_stop(&host->timer);
+    rg_timer_stop(&host->step);
     rg_timer_stop(&host->sweeper);
     leave_window(host, SSH_GONE);
     host->ssh->o.events->on_gone(host->ssh->o.arg, host->index, &host->err);
@@ -125,16 +131,16 @@ static void wait_for_another_try(struct ssh_host *host, const char *why)
     leave_window(host, SSH_WAITING);
 }
 
-/* What ssh and the host said last. */
+/* What ssh and the host said: first, and last. */
 static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbytes)
 {
-    rg_preamble_quote(host->err_lines, buf, nbytes);
+    char more[RG_PREAMBLE_QUOTE_MAX];
+
+    rg_preamble_quote_all(host->err_lines, buf, nbytes);
     size_t n = strlen(buf);
-    if (*host->preamble->noise && n + 3 < nbytes) {
-        if (n)
-            n += (size_t) snprintf(buf + n, nbytes - n, "; ");
-        rg_preamble_quote(host->preamble, buf + n, nbytes - n);
-    }
+    rg_preamble_quote_all(host->preamble, more, sizeof(more));
+    if (*more && n < nbytes)
+        snprintf(buf + n, nbytes - n, "%s%s", n ? "; " : "", more);
     return buf;
 }
 
@@ -144,20 +150,20 @@ static void explain_killed_client(struct ssh_host *host, const char *how, const 
 {
     rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
                       "the ssh client that led to it (process %d, on this computer) ended%s: "
-                      "%s%s%s%s", (int) host->pid, when, how,
+                      "%s%s%s%.600s", (int) host->pid, when, how,
                       host->stopped ? ", sent by reigen" : "", *said ? ": " : "", said);
 }
 
 static void explain_start(struct ssh_host *host, int status, const char *how,
                           enum ssh_retry *ret_retry)
 {
-    char said[2 * RG_PREAMBLE_NOISE_MAX + 4];
+    char said[2 * RG_PREAMBLE_QUOTE_MAX];
     struct ssh_explanation e;
 
     quote_all(host, said, sizeof(said));
     if (host->direct) {
         rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
-                          "reigen-agent ended before it was ready: %s%s%s", how,
+                          "reigen-agent ended before it was ready: %s%s%.600s", how,
                           *said ? ": " : "", said);
         return;
     }
@@ -217,6 +223,7 @@ static void process_ended(void *arg, pid_t pid, int status)
     host->pid = 0;
     close_streams(host);
     rg_timer_stop(&host->timer);
+    rg_timer_stop(&host->step);
     if (!host->stopped && (retry == SSH_RETRY_ON ||
                            (retry == SSH_RETRY_FEW && host->tries < FEW_TRIES))) {
         char why[RG_ERROR_TEXT_MAX + 16];
@@ -248,6 +255,7 @@ void ssh_host_stop(struct ssh_host *host)
     if (host->state == SSH_GONE || host->stopped)
         return;
     host->stopped = true;
+    rg_timer_stop(&host->step);
     if (!host->pid) {
         if (!rg_timer_active(&host->sweeper)) {
             if (!host->err.errnum)
@@ -272,6 +280,7 @@ void ssh_host_fini(struct ssh_host *host)
 
     rg_child_stop(&host->child);
     rg_timer_stop(&host->timer);
+    rg_timer_stop(&host->step);
     rg_timer_stop(&host->sweeper);
     close_streams(host);
     if (host->pid) {
@@ -291,6 +300,65 @@ static void fail(struct ssh_host *host, int errnum, const char *text)
         rg_error_set_exit(&host->err, errnum, RG_EXIT_UNAVAILABLE, "%s", text);
     rg_io_stop(&host->reader);
     send_signal(host, SIGKILL);
+}
+
+/* --- patience with each step ------------------------------------------------------------------ */
+
+static uint64_t step_ms(const struct ssh_host *host)
+{
+    uint64_t ms = host->ssh->o.job->start_timeout_ms / STEP_SHARE;
+
+    if (!host->ssh->o.job->start_timeout_ms)
+        return STEP_MS;
+    return ms < STEP_MIN_MS ? STEP_MIN_MS : ms > STEP_MAX_MS ? STEP_MAX_MS : ms;
+}
+
+/* Somebody may be typing a password. */
+static bool asks(const struct ssh_host *host)
+{
+    const struct rg_strv *options = &host->ssh->o.job->ssh_options;
+
+    for (size_t i = 0; i < options->count; i++) {
+        if (strcasecmp(options->v[i], "BatchMode=no") == 0)
+            return true;
+    }
+    return false;
+}
+
+static void step_due(void *arg)
+{
+    struct ssh_host *host = arg;
+    char said[2 * RG_PREAMBLE_QUOTE_MAX];
+    const char *step = "connecting by ssh", *remedy = "", *last;
+
+    if (host->said_ready) {
+        step = "starting the agent";
+    } else if (host->got_agent) {
+        step = rg_buf_nbytes(&host->out) ? "sending the agent" : "installing the agent";
+    } else {
+        remedy = ". Does a start file of its login shell wait, or read its input? ssh HOST true "
+                 "must end by itself";
+    }
+    quote_all(host, said, sizeof(said));
+    size_t length = strlen(said);
+    last = length > 300 ? said + length - 300 : said;
+    rg_error_set_exit(&host->err, ETIMEDOUT, RG_EXIT_TIMEOUT,
+                      "%s: nothing moved for %.6g s%s%s%s", step, (double) step_ms(host) / 1000.0,
+                      *said ? "; what it said last: " : "; it has said nothing", last, remedy);
+    fail(host, ETIMEDOUT, host->err.text);
+}
+
+/* A step has begun, or gone on. What start files write is no step. A container's image may have to
+ * be fetched, which takes as long as it takes. */
+static void moved(struct ssh_host *host)
+{
+    bool contains = host->ssh->o.job->container.image && host->said_ready;
+
+    if (host->state != SSH_STARTING || contains || host->err.errnum || host->stopped ||
+        (asks(host) && !host->got_agent && !host->said_ready))
+        rg_timer_stop(&host->step);
+    else
+        rg_timer_start(&host->step, host->ssh->o.loop, step_ms(host), 0, step_due, host);
 }
 
 /* --- what we send ----------------------------------------------------------------------------- */
@@ -317,6 +385,7 @@ static void on_writable(void *arg, int events)
         }
         explicit_bzero((uint8_t *) rg_buf_bytes(&host->out), (size_t) n);
         rg_buf_consume(&host->out, (size_t) n);
+        moved(host);
     }
     rg_io_stop(&host->writer);
 }
@@ -440,6 +509,7 @@ static void take_link(struct ssh_host *host)
         return;
     }
     rg_io_stop(&host->reader);
+    rg_timer_stop(&host->step);
     leave_window(host, SSH_LINKED);
     int fd = rg_steal_fd(&host->fd);
     host->ssh->o.events->on_connected(host->ssh->o.arg, host->index, fd, fd);
@@ -487,8 +557,11 @@ static bool read_some(struct ssh_host *host)
     if (n <= 0)
         return false;
     int r = rg_preamble_feed(host->preamble, bytes, (size_t) n, &line);
-    if (r > 0)
+    if (r > 0) {
         take_line(host, &line);
+        if (line.kind != RG_PREAMBLE_NOISE)
+            moved(host);
+    }
     else if (r == -EMSGSIZE)
         fail(host, EMSGSIZE, "it says much, but no agent of ours is to be heard; do its login "
                              "shell's start files write to standard output?");
@@ -645,6 +718,7 @@ int ssh_host_start(struct ssh_host *host, struct rg_error *err)
     rg_child_start(&host->child, loop, host->pid, process_ended, host);
     rg_io_start(&host->reader, loop, host->fd, RG_IO_READ, on_output, host);
     rg_io_start(&host->err_reader, loop, host->err_fd, RG_IO_READ, on_errors, host);
+    moved(host);
     if (host->direct) {
         host->said_ready = true; /* it reads its lines, and nothing stands between */
         send_boot(host);

@@ -48,6 +48,7 @@ struct ssh_host {
     int err_fd;            /* its standard error */
     struct rg_io reader, writer, err_reader;
     struct rg_timer timer; /* another try, or patience with its end */
+    struct rg_timer step;  /* until something of the start has to move */
     struct rg_timer sweeper;
     uint64_t sweep_deadline_ns;
     struct rg_preamble *preamble; /* while there is a process */
@@ -105,11 +106,11 @@ enum ssh_retry { SSH_RETRY_NO, SSH_RETRY_FEW, SSH_RETRY_ON };
 struct ssh_explanation {
     int exit_code;
     enum ssh_retry retry;
-    char text[768]; /* cause and remedy */
+    char text[RG_ERROR_TEXT_MAX]; /* cause and remedy */
 };
 
-/* What a connection that brought no agent failed of. said: ssh's last lines, and the host's,
- * joined; how: "exit code 255". */
+/* What a connection that brought no agent failed of. said: ssh's first and last lines, and the
+ * host's, joined by "; "; how: "exit code 255". */
 void ssh_explain(const char *host, int port, const char *said, const char *how,
                  struct ssh_explanation *ret_explanation);
 

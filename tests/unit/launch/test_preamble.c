@@ -117,9 +117,82 @@ static void broken_lines_and_endless_ones_are_refused(void **state)
     assert_int_equal(r, -EMSGSIZE);
 }
 
+/* Start files that set a terminal's title write no newline; others write what they like. */
+static void our_words_are_found_behind_anything_in_the_same_line(void **state)
+{
+    static const char title[] = "\033]0;alice@node2\007";
+    static const char binary[] = "\0\377\200\001reigen-boo reigen-boot";
+    static const char wrong[] = "reigen reigen-boot up reigen-boot ";
+    static char longer[3 * RG_PREAMBLE_LINE_MAX + 17];
+    const struct {
+        const char *bytes;
+        size_t nbytes;
+    } before[] = {
+        { title, sizeof(title) - 1 },    { binary, sizeof(binary) - 1 },
+        { wrong, sizeof(wrong) - 1 },    { longer, sizeof(longer) },
+        { longer, RG_PREAMBLE_LINE_MAX - 5 }, { longer, RG_PREAMBLE_LINE_MAX },
+    };
+    static const char ours[] = "reigen-boot need agent x86_64\r\n";
+    static const size_t steps[] = { 1, 7, 4096 };
+
+    (void) state;
+    memset(longer, 'x', sizeof(longer));
+    for (size_t i = 0; i < rg_array_len(before) * rg_array_len(steps); i++) {
+        static char text[sizeof(longer) + sizeof(ours)];
+        struct rg_preamble preamble = { .length = 0 };
+        struct rg_preamble_line line = { .kind = RG_PREAMBLE_NOISE };
+        size_t n = before[i / 3].nbytes, step = steps[i % 3];
+        int r = 0;
+        memcpy(text, before[i / 3].bytes, n);
+        memcpy(text + n, ours, sizeof(ours) - 1);
+        n += sizeof(ours) - 1;
+        for (size_t at = 0; at < n; at += step) {
+            assert_int_equal(r, 0);
+            r = rg_preamble_feed(&preamble, text + at, n - at < step ? n - at : step, &line);
+        }
+        assert_int_equal(r, 1);
+        assert_int_equal(line.kind, RG_PREAMBLE_NEED_AGENT);
+        assert_string_equal(line.text, "x86_64");
+    }
+}
+
+static void the_first_words_and_the_last_ones_are_quoted(void **state)
+{
+    struct rg_preamble preamble = { .length = 0 };
+    char quote[RG_PREAMBLE_QUOTE_MAX], line[64];
+    struct heard heard;
+
+    (void) state;
+    assert_string_equal(rg_preamble_quote_all(&preamble, quote, sizeof(quote)), "");
+    assert_int_equal(listen(&preamble, "one\ntwo\n\033]0;title", 5, &heard), 0);
+    assert_string_equal(rg_preamble_quote_all(&preamble, quote, sizeof(quote)),
+                        "one; two;  ]0;title");
+    assert_int_equal(listen(&preamble, "\n", 5, &heard), 0);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(line, sizeof(line), "line %d", i);
+        rg_preamble_keep(&preamble, line);
+    }
+    rg_preamble_quote_all(&preamble, quote, sizeof(quote));
+    assert_int_equal(strncmp(quote, "one; two;  ]0;title; line 0; line 1; ", 37), 0);
+    assert_contains(quote, "; ...; line ");
+    assert_contains(quote, "; line 998; line 999");
+    /* Nothing twice where all of it has room. */
+    memset(&preamble, 0, sizeof(preamble));
+    for (int i = 0; i < 100; i++) {
+        snprintf(line, sizeof(line), "line %d", i);
+        rg_preamble_keep(&preamble, line);
+    }
+    rg_preamble_quote_all(&preamble, quote, sizeof(quote));
+    assert_null(strstr(quote, "..."));
+    assert_ptr_equal(strstr(quote, "line 90;"), strstr(strstr(quote, "line 89;"), "line 90;"));
+    assert_null(strstr(strstr(quote, "line 90;") + 1, "line 90;"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(our_words_are_found_behind_anything_in_the_same_line),
+        cmocka_unit_test(the_first_words_and_the_last_ones_are_quoted),
         cmocka_unit_test(every_line_is_understood_however_the_bytes_are_cut),
         cmocka_unit_test(what_is_not_ours_is_kept_for_a_message_without_what_steers_terminals),
         cmocka_unit_test(broken_lines_and_endless_ones_are_refused),
