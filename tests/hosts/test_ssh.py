@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from bed import Cluster, Node
+from bed.node import wait_until
 from built import PROGRAMS
 
 HOME = Node.home()
@@ -155,6 +156,35 @@ def test_failed_connection_is_told_with_its_cause_and_remedy(hosts, options, cod
     assert done.returncode == code
     for word in says:
         assert word in done.stderr, done.stderr
+
+
+def test_changed_host_key_is_named_as_a_possible_man_in_the_middle(hosts):
+    two, folder = hosts[2], hosts.folder
+    other = folder / 'other_key'
+    subprocess.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f', other], check=True,
+                   timeout=60)
+    config = (folder / 'sshd_config').read_text()
+    (folder / 'other_config').write_text(
+        config.replace(str(folder / 'host_key'), str(other)).replace('Port 22\n', 'Port 2222\n')
+        .replace('/run/sshd.pid', '/run/other.pid'))
+    shown = subprocess.run(['ssh-keygen', '-lf', other], capture_output=True, text=True,
+                           check=True).stdout.split()[1]
+    daemon = two.popen(['/usr/sbin/sshd', '-D', '-f', folder / 'other_config'], user='root',
+                       stderr=subprocess.DEVNULL)
+    key = (folder / 'host_key.pub').read_text()
+    known = hosts[1].write('known', f'# a list\n[node2]:2222 {key}')
+    try:
+        wait_until(lambda: two.pid_in('/run/other.pid'), READY, 'the other sshd')
+        done = reigen(hosts[1], '--ssh-port', '2222', '--ssh-option', f'UserKnownHostsFile={known}',
+                      '-H', 'node2:1', '--', 'true')
+        assert done.returncode == 77, done.stderr
+        for word in ('host node2', 'REMOTE HOST IDENTIFICATION HAS CHANGED', 'man in the middle',
+                     shown, f'{known}:2', f"ssh-keygen -f '{known}' -R '[node2]:2222'"):
+            assert word in done.stderr, done.stderr
+        assert 'accept-new' not in done.stderr
+    finally:
+        daemon.kill_all()
+        daemon.wait(READY)
 
 
 def test_host_that_does_not_answer_is_named_when_the_time_is_over(hosts):

@@ -16,7 +16,35 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
           SSH_RETRY_NO },
         { "Host key verification failed.", "accept-new", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
         { "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @; Host key verification failed.",
-          "ssh-keygen -R h", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+          "ssh-keygen -R 'h'", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "No ED25519 host key is known for h and you have requested strict checking.; Host key "
+          "verification failed.", "not known here", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "@       WARNING: REVOKED HOST KEY DETECTED!               @; The ED25519 host key for "
+          "[h]:22 is marked as revoked.; This could mean that a stolen key is being used to; "
+          "impersonate this host.; ED25519 host key for [h]:22 was revoked and you have requested "
+          "strict checking.; Host key verification failed.", "stolen it",
+          RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "sign_and_send_pubkey: signing failed for ED25519 \"/h/.ssh/id\" from agent: agent "
+          "refused operation; alice@h: Permission denied (publickey).", "ssh-add -l",
+          RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "Load key \"/h/.ssh/id\": bad permissions; alice@h: Permission denied (publickey).",
+          "chmod 600", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "Load key \"/h/.ssh/id\": incorrect passphrase supplied to decrypt private key; "
+          "alice@h: Permission denied (publickey).", "ssh-add it", RG_EXIT_NO_PERMISSION,
+          SSH_RETRY_NO },
+        { "alice@h: Permission denied (publickey,password,keyboard-interactive).",
+          "asks for no password", RG_EXIT_NO_PERMISSION, SSH_RETRY_NO },
+        { "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures; "
+          "Disconnected from 10.0.0.1 port 22", "IdentitiesOnly", RG_EXIT_NO_PERMISSION,
+          SSH_RETRY_NO },
+        { "/h/.ssh/config: line 3: Bad configuration option: colour; /h/.ssh/config: terminating, "
+          "1 bad configuration options", "your ssh configuration", RG_EXIT_USAGE, SSH_RETRY_NO },
+        { "Bad owner or permissions on /h/.ssh/config", "chmod 600", RG_EXIT_NO_PERMISSION,
+          SSH_RETRY_NO },
+        { "ssh: connect to host h port 22: No route to host", "is the host up",
+          RG_EXIT_UNAVAILABLE, SSH_RETRY_FEW },
+        { "ssh: Could not resolve hostname h: Temporary failure in name resolution",
+          "no name server", RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
         { "ssh: Could not resolve hostname h: Name or service not known", "is the name right",
           RG_EXIT_UNAVAILABLE, SSH_RETRY_NO },
         { "ssh: connect to host h port 22: Connection timed out", "firewall", RG_EXIT_UNAVAILABLE,
@@ -56,6 +84,67 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
         ssh_explain("h", 2222, cases[i].said, "exit code 255", &e);
         assert_contains(e.text, "2222");
     }
+}
+
+/* All of it, as OpenSSH 9.2 says it; the lines, not what is quoted of them. */
+static void a_changed_host_key_is_named_as_what_it_may_be(void **state)
+{
+    static const char bars[] = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
+    static const char *const lines[] = {
+        bars, "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @", bars,
+        "IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!",
+        "Someone could be eavesdropping on you right now (man-in-the-middle attack)!",
+        "It is also possible that a host key has just been changed.",
+        "The fingerprint for the ED25519 key sent by the remote host is",
+        "SHA256:2nfWVk4oTB2f8YvSarZo87H8xFUHjGd1XthS5eqGwyY.",
+        "Please contact your system administrator.",
+        "Add correct host key in /h/alice/.ssh/known_hosts to get rid of this message.",
+        "Offending RSA key in /h/alice/.ssh/known_hosts:17",
+        "  remove with:", "  ssh-keygen -f \"/h/alice/.ssh/known_hosts\" -R \"[h]:2222\"",
+        "Host key for [h]:2222 has changed and you have requested strict checking.",
+        "Host key verification failed.",
+    };
+    static const char *const says[] = {
+        "REMOTE HOST IDENTIFICATION HAS CHANGED", "man in the middle", "its administrator",
+        "(ED25519 SHA256:2nfWVk4oTB2f8YvSarZo87H8xFUHjGd1XthS5eqGwyY)",
+        "/h/alice/.ssh/known_hosts:17",
+        "ssh-keygen -f '/h/alice/.ssh/known_hosts' -R '[h]:2222'",
+    };
+    struct rg_preamble preamble = { .length = 0 };
+    char said[RG_PREAMBLE_QUOTE_MAX];
+    struct ssh_explanation e;
+
+    (void) state;
+    rg_preamble_keep(&preamble, "Welcome to the jump host");
+    for (size_t i = 0; i < rg_array_len(lines); i++)
+        rg_preamble_keep(&preamble, lines[i]);
+    for (int i = 0; i < 100; i++) /* of the jump host's, say */
+        rg_preamble_keep(&preamble, "debug1: something else that fills the room of the last lines");
+    ssh_explain("h", 2222, rg_preamble_quote_all(&preamble, said, sizeof(said)), "exit code 255",
+                &e);
+    assert_int_equal(e.exit_code, RG_EXIT_NO_PERMISSION);
+    assert_int_equal(e.retry, SSH_RETRY_NO);
+    for (size_t i = 0; i < rg_array_len(says); i++)
+        assert_contains(e.text, says[i]);
+    assert_null(strstr(e.text, "accept-new"));
+    assert_null(strstr(e.text, "not known"));
+    /* What a shell would take for more than a name is not handed on to be pasted. */
+    ssh_explain("h", 0, "REMOTE HOST IDENTIFICATION HAS CHANGED; Offending RSA key in /a'b:1; "
+                        "Host key for x;reboot has changed", "exit code 255", &e);
+    assert_contains(e.text, "ssh-keygen -R 'h'");
+}
+
+static void a_long_message_is_quoted_where_it_tells_the_cause(void **state)
+{
+    char said[3000];
+    struct ssh_explanation e;
+
+    (void) state;
+    memset(said, 'b', sizeof(said)); /* a banner */
+    snprintf(said + 2000, 900, "; alice@h: Permission denied (publickey).");
+    ssh_explain("h", 0, said, "exit code 255", &e);
+    assert_contains(e.text, "failed: ...; alice@h: Permission denied (publickey). --");
+    assert_contains(e.text, "ssh-copy-id h");
 }
 
 struct made {
@@ -176,6 +265,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_ssh_have_a_cause_and_a_remedy),
+        cmocka_unit_test(a_changed_host_key_is_named_as_what_it_may_be),
+        cmocka_unit_test(a_long_message_is_quoted_where_it_tells_the_cause),
         cmocka_unit_test(the_remote_command_reads_alike_in_every_login_shell),
         cmocka_unit_test(options_reach_ssh_with_the_users_first),
         cmocka_unit_test(hosts_without_slots_have_one_unless_they_are_this_computer_alone),
