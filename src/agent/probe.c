@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 
 #include "base/fd.h"
@@ -21,7 +22,7 @@ struct conn {
     struct conn *next;
     struct rg_prober *prober;
     struct rg_io io;
-    struct rg_timer timer; /* of a visitor */
+    struct rg_timer timer; /* of a visitor; of a call's load, while nothing moves */
     struct rg_auth auth;
     int fd;
     bool dialled;         /* by us: outcome is wanted */
@@ -29,7 +30,11 @@ struct conn {
     uint64_t start_ns, connected_ns;
     uint8_t in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
     size_t nin, nout, nsent;
+    bool loaded, answered; /* the load has begun; the listener's own has */
+    size_t put, take;      /* bytes of load still to send and to read */
 };
+
+static uint8_t load[RG_PROBE_LOAD]; /* zeros, in no file */
 
 struct rg_prober {
     struct rg_loop *loop;
@@ -109,28 +114,104 @@ static void finish(struct conn *conn, int errnum)
         prober->on_probed(prober->arg, index, (uint32_t) errnum, errnum ? 0 : (uint32_t) rtt_us);
 }
 
-/* 0: more to come; 1: this side has all it wants; -errno. */
-static int advance(struct conn *conn)
+/* The next three: 1 when nothing is left to do, 0: the socket has no room or no bytes, -errno. */
+static int send_out(struct conn *conn)
 {
-    while (conn->nsent < conn->nout) {
-        ssize_t n = send(conn->fd, conn->out + conn->nsent, conn->nout - conn->nsent, MSG_NOSIGNAL);
+    while (conn->nsent < conn->nout || conn->put) {
+        bool message = conn->nsent < conn->nout;
+        ssize_t n = send(conn->fd, message ? conn->out + conn->nsent : load,
+                         message ? conn->nout - conn->nsent : conn->put, MSG_NOSIGNAL);
         if (n < 0)
             return errno == EAGAIN ? 0 : -errno;
-        conn->nsent += (size_t) n;
+        if (message)
+            conn->nsent += (size_t) n;
+        else
+            conn->put -= (size_t) n;
     }
-    if (!conn->dialled && conn->nout)
-        return 1;
+    conn->nsent = conn->nout = 0;
+    return 1;
+}
+
+static int read_message(struct conn *conn)
+{
     for (size_t wanted = rg_auth_wanted(&conn->auth); conn->nin < wanted;) {
         ssize_t n = recv(conn->fd, conn->in + conn->nin, wanted - conn->nin, 0);
         if (n <= 0)
             return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
         conn->nin += (size_t) n;
     }
-    conn->nsent = conn->nout = 0;
-    int r = rg_auth_receive(&conn->auth, conn->in, conn->nin, conn->out, &conn->nout);
-    if (r < 0 || conn->dialled)
-        return r < 0 ? r : 1;
-    return advance(conn); /* a listener's answer; it goes no deeper */
+    size_t nbytes = conn->nin;
+    conn->nin = 0;
+    int r = rg_auth_receive(&conn->auth, conn->in, nbytes, conn->out, &conn->nout);
+    return r < 0 ? r : 1;
+}
+
+static int read_load(struct conn *conn)
+{
+    uint8_t bytes[4096];
+
+    while (conn->take) {
+        ssize_t n = recv(conn->fd, bytes, conn->take < sizeof(bytes) ? conn->take : sizeof(bytes),
+                         0);
+        if (n <= 0)
+            return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
+        conn->take -= (size_t) n;
+    }
+    return 1;
+}
+
+/* The byte goes alone, so that it comes where large packets do not. */
+static void begin_load(struct conn *conn)
+{
+    if (!conn->loaded) {
+        conn->loaded = true;
+        conn->put = conn->dialled ? RG_PROBE_LOAD : 0;
+        conn->take = conn->dialled ? RG_PROBE_LOAD + 1 : RG_PROBE_LOAD;
+    } else {
+        conn->answered = true;
+        conn->out[0] = 1;
+        conn->nout = 1;
+        conn->put = RG_PROBE_LOAD;
+    }
+}
+
+/* 0: more to come; 1: this side has all it wants; -errno. */
+static int advance(struct conn *conn)
+{
+    for (;;) {
+        int r = send_out(conn);
+        if (r > 0 && rg_auth_wanted(&conn->auth))
+            r = read_message(conn);
+        else if (r > 0 && conn->take)
+            r = read_load(conn);
+        else if (r > 0 && (!conn->loaded || (!conn->dialled && !conn->answered)))
+            begin_load(conn);
+        else if (r > 0)
+            return 1;
+        if (r <= 0)
+            return r;
+    }
+}
+
+/* What we sent is not acknowledged, which needs nobody who is busy; or the byte came, and what was
+ * sent with it did not. */
+static bool is_swallowed(const struct conn *conn)
+{
+    int nunacked = 0;
+
+    if (!conn->loaded)
+        return false;
+    if (conn->take <= RG_PROBE_LOAD)
+        return true;
+    return ioctl(conn->fd, TIOCOUTQ, &nunacked) == 0 && nunacked > 0;
+}
+
+static void stalled(void *arg)
+{
+    struct conn *conn = arg;
+
+    if (is_swallowed(conn))
+        finish(conn, EMSGSIZE);
 }
 
 static void on_conn(void *arg, int events)
@@ -149,10 +230,14 @@ static void on_conn(void *arg, int events)
         conn->connected_ns = rg_now_ns();
     }
     int r = advance(conn);
-    if (r != 0)
+    if (r != 0) {
         finish(conn, r < 0 ? -r : 0);
-    else
-        watch(conn, conn->nsent < conn->nout ? RG_IO_WRITE : RG_IO_READ);
+        return;
+    }
+    watch(conn, conn->nsent < conn->nout || conn->put ? RG_IO_WRITE : RG_IO_READ);
+    if (conn->dialled && conn->loaded)
+        rg_timer_start(&conn->timer, conn->prober->loop, RG_PROBE_STALL_MS, RG_PROBE_STALL_MS,
+                       stalled, conn);
 }
 
 /* --- listening -------------------------------------------------------------------------------- */
@@ -170,14 +255,15 @@ static void too_slow(void *arg)
     drop(arg);
 }
 
-/* Strangers that only hold a place, or a descriptor, must not keep agents out: an agent says all it
- * has to at once, so whoever has been here longest goes. False: nobody has been here for long. */
+/* Strangers that only hold a place, or a descriptor, must not keep agents out: an agent proves
+ * itself at once, so whoever has been here longest without goes. False: nobody has been here for
+ * long. */
 static bool send_oldest_away(struct rg_prober *prober)
 {
     struct conn *oldest = NULL;
 
     for (struct conn *conn = prober->conns; conn; conn = conn->next) {
-        if (!conn->dialled)
+        if (!conn->dialled && !rg_auth_done(&conn->auth))
             oldest = conn;
     }
     if (!oldest || rg_now_ns() - oldest->start_ns < RG_PROBE_PATIENCE_MS * RG_NS_PER_MS)
@@ -326,7 +412,7 @@ static void limit_due(void *arg)
     for (; conn; conn = next) {
         next = conn->next;
         if (conn->dialled)
-            finish(conn, ETIMEDOUT);
+            finish(conn, is_swallowed(conn) ? EMSGSIZE : ETIMEDOUT);
     }
 }
 

@@ -4,10 +4,14 @@
  * launcher can choose a network that really connects the hosts, or say which two it does not.
  *
  * Each agent listens on one port that the kernel chooses, from LISTEN to SETUP: a few seconds, and
- * never for a job on one host. Who connects sends a nonce and gets the listener's proof that it
- * knows the job's key and is the wanted instance (the first two messages of wire/auth.h): on
- * networks with the same address on two machines the wrong one does not count as reached, and a
- * stranger learns nothing.
+ * never for a job on one host. Both sides prove that they know the job's key, and the listener that
+ * it is the wanted instance (wire/auth.h): on networks with the same address on two machines the
+ * wrong one does not count as reached, and a stranger learns nothing.
+ *
+ * Then who called sends RG_PROBE_LOAD zeros, and when they have come, the listener a byte and as
+ * many: several full packets each way. Where hosts are set to larger packets than the network
+ * between them carries and nothing tells them so, a connection opens, and stalls with the first of
+ * these: EMSGSIZE.
  *
  * Thread rule: the agent's thread; nothing blocks. One object per agent; rg_prober_destroy takes
  * NULL.
@@ -25,7 +29,10 @@ struct rg_prober;
 #define RG_PROBE_DIALS_MAX 4096    /* under way in one agent */
 #define RG_PROBE_VISITORS_MAX 1024 /* who call us; others wait in the kernel's queue */
 #define RG_PROBE_VISIT_MS 10000    /* how long a visitor may take */
-#define RG_PROBE_PATIENCE_MS 300   /* the same, while others wait for its place or descriptor */
+#define RG_PROBE_PATIENCE_MS 300   /* the same for one that has not proven itself, while others
+                                      wait for its place or descriptor */
+#define RG_PROBE_LOAD 32768        /* bytes each way: packets of any MTU but loopback's */
+#define RG_PROBE_STALL_MS 4000     /* without progress: the kernel has sent again some times */
 
 /* Listens to nobody yet. key: the job's. 0 or -ENOMEM, -ENOSYS. */
 int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober **ret_prober);
@@ -41,9 +48,9 @@ uint64_t rg_prober_instance(const struct rg_prober *prober);
 uint32_t rg_prober_free_port(void);
 
 /* Try the targets of a PROBE, all at once. on_probed is called once for each, perhaps before this
- * returns; errnum 0: reached, with the round trip of the connection. A target that is not of the
- * form "INSTANCE ADDRESS PORT" gives EINVAL. Targets under way from an earlier call go on.
- * on_probed must not destroy the prober. */
+ * returns; errnum 0: reached, with the round trip of the connection; EMSGSIZE: small packets pass
+ * there and back, large ones do not. A target that is not of the form "INSTANCE ADDRESS PORT" gives
+ * EINVAL. Targets under way from an earlier call go on. on_probed must not destroy the prober. */
 void rg_prober_try(struct rg_prober *prober, const struct rg_strv *targets, uint32_t limit_ms,
                    void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us),
                    void *arg);

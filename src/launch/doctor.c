@@ -47,6 +47,7 @@ struct judge {
     int host;                /* -1: the job */
     const struct rg_doctor_host *h;
     const char *facts;
+    int reach_errnum;        /* of the pairs that do not reach each other: EMSGSIZE, or the last */
     bool failed;             /* out of memory */
 };
 
@@ -284,23 +285,72 @@ static void judge_disks(struct judge *j)
     }
 }
 
+static bool has_address(const struct rg_doctor_host *host, const char *address)
+{
+    size_t n = strlen(address);
+
+    for (size_t i = 0; i < host->addresses->count; i++) {
+        if (strncmp(host->addresses->v[i], address, n) == 0 && host->addresses->v[i][n] == '/')
+            return true;
+    }
+    return false;
+}
+
+/* Where a name of the job's leads that leads elsewhere: appended to wrong. */
+static void judge_name(const struct judge *j, const char *name, const char *address,
+                       struct rg_buf *wrong)
+{
+    const struct rg_doctor_input *input = j->input;
+    const char *before = rg_buf_nbytes(wrong) ? "; " : "";
+    struct rg_net_address numeric;
+    int host = 0, other = 0;
+
+    while (host < input->nhosts && strcmp(input->hosts[host].name, name) != 0)
+        host++;
+    if (host == input->nhosts || rg_net_address_parse(name, &numeric) == 0)
+        return;
+    if (rg_str_starts(address, "127.") || strcmp(address, "::1") == 0) {
+        rg_buf_printf(wrong, "%s%s is %s, %s", before, name, address, host == j->host
+                      ? "by which no other host reaches this one" : "which is this host itself");
+        return;
+    }
+    if (has_address(&input->hosts[host], address))
+        return;
+    while (other < input->nhosts && !has_address(&input->hosts[other], address))
+        other++;
+    rg_buf_printf(wrong, "%s%s is %s, which is %s", before, name, address,
+                  other < input->nhosts ? input->hosts[other].name : "no address of that host");
+}
+
+#define NAMES_REMEDY                                                                              \
+    "in DNS or /etc/hosts (containers: --container-option --add-host=NAME:ADDRESS): Reigen needs " \
+    "no names, but some programs resolve them"
+
 static void judge_names(struct judge *j)
 {
-    rg_autobuf struct rg_buf unknown = RG_BUF_INIT;
+    rg_autobuf struct rg_buf unknown = RG_BUF_INIT, wrong = RG_BUF_INIT;
+    bool several = j->input->nhosts > 1 &&
+                   !(j->input->network && rg_network_is_one_place(j->input->network));
     char value[RG_FACT_MAX];
     int count = 0;
 
     for (; rg_fact_find(j->facts, "resolve", count, value); count++) {
         char *blank = strchr(value, ' ');
-        if (blank && strcmp(blank, " -") == 0)
-            rg_buf_printf(&unknown, "%s%.*s", rg_buf_nbytes(&unknown) ? ", " : "",
-                          (int) (blank - value), value);
+        if (!blank)
+            continue;
+        *blank = '\0';
+        if (strcmp(blank + 1, "-") == 0)
+            rg_buf_printf(&unknown, "%s%s", rg_buf_nbytes(&unknown) ? ", " : "", value);
+        else if (several)
+            judge_name(j, value, blank + 1, &wrong);
     }
     if (rg_buf_nbytes(&unknown))
-        add(j, "names", RG_FINDING_WARN, "Reigen needs no names; for programs that resolve them "
-            "give the hosts entries in DNS or /etc/hosts (containers: --container-option "
-            "--add-host=NAME:ADDRESS)", "cannot be resolved: %s", rg_buf_text(&unknown));
-    else if (count)
+        add(j, "names", RG_FINDING_WARN, "give the hosts entries " NAMES_REMEDY,
+            "cannot be resolved: %s", rg_buf_text(&unknown));
+    if (rg_buf_nbytes(&wrong))
+        add(j, "names", RG_FINDING_WARN, "correct their entries " NAMES_REMEDY, "%s",
+            rg_buf_text(&wrong));
+    if (count && !rg_buf_nbytes(&unknown) && !rg_buf_nbytes(&wrong))
         add(j, "names", RG_FINDING_OK, "", "%d host name%s can be resolved", count,
             count == 1 ? "" : "s");
 }
@@ -408,6 +458,11 @@ static void judge_alike(struct judge *j, const char *check, const char *fact)
     "open TCP between the hosts, ports from 1024 on (the kernel chooses them); or take another " \
     "network: --network-interface; containers: --network host"
 
+static const char *reach_remedy(int errnum)
+{
+    return errnum == EMSGSIZE ? RG_NETWORK_MTU_REMEDY : REACH_REMEDY;
+}
+
 /* Whether the host has an address in the network of an address of another host. */
 static bool shares_net(const struct rg_doctor_host *host, const struct rg_net_address *address)
 {
@@ -429,9 +484,10 @@ static void judge_closed(struct judge *j, const struct rg_network_probe *probe)
     if (rg_net_address_parse(probe->address, &address) < 0 ||
         !shares_net(&j->input->hosts[probe->from], &address))
         return;
-    add(j, "reach", RG_FINDING_WARN, REACH_REMEDY, "%s cannot reach %s at %s (%s): %s; another "
-        "network is open", j->input->hosts[probe->from].name, j->input->hosts[probe->to].name,
-        probe->address, probe->interface, rg_network_explain(probe->errnum));
+    add(j, "reach", RG_FINDING_WARN, reach_remedy(probe->errnum),
+        "%s cannot reach %s at %s (%s): %s; another network is open",
+        j->input->hosts[probe->from].name, j->input->hosts[probe->to].name, probe->address,
+        probe->interface, rg_network_explain(probe->errnum));
 }
 
 /* Tries of one pair stand together. Returns where the next pair begins. */
@@ -441,6 +497,7 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     rg_autobuf struct rg_buf tried = RG_BUF_INIT;
     bool reached = false;
     size_t i = first;
+    int errnum = 0;
 
     for (; i < count && all[i].from == all[first].from && all[i].to == all[first].to; i++) {
         if (all[i].state == RG_PROBE_REACHED) {
@@ -449,11 +506,15 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
             *most = all[i].rtt_us > *most ? all[i].rtt_us : *most;
             continue;
         }
+        if (errnum != EMSGSIZE)
+            errnum = all[i].errnum;
         rg_buf_printf(&tried, "%s%s (%s): %s", rg_buf_nbytes(&tried) ? "; " : "", all[i].address,
                       all[i].interface, rg_network_explain(all[i].errnum));
     }
+    if (!reached && j->reach_errnum != EMSGSIZE)
+        j->reach_errnum = errnum;
     if (!reached && (*nfailed)++ < PAIRS_MAX)
-        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "%s cannot reach %s: %s",
+        add(j, "reach", RG_FINDING_FAIL, reach_remedy(errnum), "%s cannot reach %s: %s",
             j->input->hosts[all[first].from].name, j->input->hosts[all[first].to].name,
             rg_buf_text(&tried));
     for (size_t k = first; reached && k < i; k++)
@@ -481,6 +542,20 @@ static int judge_reach(struct judge *j)
     return nfailed;
 }
 
+/* Two names that lead to one machine: it gets the ranks of both, and the other one none. */
+static void judge_places(struct judge *j)
+{
+    const struct rg_network *network = j->input->network;
+
+    for (int h = 0; h < j->input->nhosts; h++) {
+        int first = rg_network_place(network, h);
+        if (first != h)
+            add(j, "names", RG_FINDING_WARN, "do both names lead where they should (ssh HOST "
+                "hostname)? The machine gets the ranks of both", "%s and %s are one machine",
+                j->input->hosts[first].name, j->input->hosts[h].name);
+    }
+}
+
 static void judge_network(struct judge *j)
 {
     const struct rg_network *network = j->input->network;
@@ -488,8 +563,10 @@ static void judge_network(struct judge *j)
 
     if (j->input->nhosts == 1 || !network)
         return;
+    if (!rg_network_is_one_place(network))
+        judge_places(j);
     if (j->input->network_err && j->input->network_err->errnum)
-        add(j, "network", RG_FINDING_FAIL, REACH_REMEDY, "%s",
+        add(j, "network", RG_FINDING_FAIL, reach_remedy(j->reach_errnum), "%s",
             nfailed ? "none connects all hosts" : j->input->network_err->text);
     else if (rg_network_is_one_place(network))
         add(j, "network", RG_FINDING_OK, "", "all hosts are this one machine");

@@ -445,6 +445,11 @@ bool rg_network_is_one_place(const struct rg_network *network)
     return network->one_place;
 }
 
+int rg_network_place(const struct rg_network *network, int host)
+{
+    return network->hosts[host].place;
+}
+
 int rg_network_probes(const struct rg_network *network, int from, struct rg_strv *targets)
 {
     const struct place_host *host = &network->hosts[from];
@@ -576,6 +581,7 @@ static int no_network(const struct rg_network *network, struct rg_error *err)
 {
     rg_autobuf struct rg_buf tried = RG_BUF_INIT;
     const struct rg_network_probe *worst = NULL;
+    bool large = false;
     int r = no_addresses(network, err);
 
     if (r < 0)
@@ -586,17 +592,19 @@ static int no_network(const struct rg_network *network, struct rg_error *err)
             continue;
         if (!worst)
             worst = probe;
-        if (probe->from == worst->from && probe->to == worst->to)
-            rg_buf_printf(&tried, "%s%s (%s): %s", rg_buf_nbytes(&tried) ? "; " : "",
-                          probe->address, probe->interface, rg_network_explain(probe->errnum));
+        if (probe->from != worst->from || probe->to != worst->to)
+            continue;
+        large = large || probe->errnum == EMSGSIZE;
+        rg_buf_printf(&tried, "%s%s (%s): %s", rg_buf_nbytes(&tried) ? "; " : "",
+                      probe->address, probe->interface, rg_network_explain(probe->errnum));
     }
     if (!worst)
         return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                                  "no network connects all hosts; " REMEDY);
     return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                             "host %s cannot reach host %s: it tried %.500s. To remedy it, " REMEDY,
+                             "host %s cannot reach host %s: it tried %.500s. To remedy it, %s",
                              network->hosts[worst->from].name, network->hosts[worst->to].name,
-                             rg_buf_text(&tried));
+                             rg_buf_text(&tried), large ? RG_NETWORK_MTU_REMEDY : REMEDY);
 }
 
 static int decide_routed(struct rg_network *network, struct rg_error *err)
@@ -662,6 +670,8 @@ const char *rg_network_explain(int errnum)
     case ENETUNREACH: return "no route to this network";
     case EACCES: case ECONNRESET: case EPROTO:
         return "another machine or program answers at this address";
+    case EMSGSIZE: return "small packets pass, large ones do not: its MTU is larger than what the "
+                          "network between them carries";
     case EPERM: return "a firewall of the host itself forbids it";
     default: return strerror(errnum);
     }

@@ -64,6 +64,9 @@ void rg_network_destroy(struct rg_network *network); /* NULL is fine */
 /* True when all hosts are one place: there is nothing to try or to choose. */
 bool rg_network_is_one_place(const struct rg_network *network);
 
+/* The first host that is the same machine: itself, unless two hosts of the job are one. */
+int rg_network_place(const struct rg_network *network, int host);
+
 /* The targets of host from, for its PROBE: "INSTANCE ADDRESS PORT" each, appended. 0 or -ENOMEM. */
 int rg_network_probes(const struct rg_network *network, int from, struct rg_strv *targets);
 /* The outcome of from's target of this index. 0; -EBADMSG when there is none, or it was told. */
@@ -83,6 +86,12 @@ const char *rg_network_cidr(const struct rg_network *network);
 /* The host's address and interface in it; for one place its loopback address and "". */
 const char *rg_network_address(const struct rg_network *network, int host);
 const char *rg_network_interface(const struct rg_network *network, int host);
+
+/* One for which the hosts' packets are larger than the network between them carries. */
+#define RG_NETWORK_MTU_REMEDY                                                                     \
+    "set the hosts' interfaces to the MTU of what is between them, as root: ip link set dev "     \
+    "INTERFACE mtu 1500 (ping -M do -s 8972 ADDRESS shows whether 9000 pass), or name another "   \
+    "network with --network-interface"
 
 /* What an errno of a try means, for people: "no answer: a firewall ...". Static. */
 const char *rg_network_explain(int errnum);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Firewalls of simulated hosts, for as long as a block lasts."""
+"""Firewalls and switches of simulated hosts, for as long as a block lasts."""
 from contextlib import contextmanager
 
 
@@ -13,3 +13,17 @@ def closed(node, interface='+', way='DROP'):
         yield
     finally:
         node.run(['iptables', '-D', *rule], user='root', check=True)
+
+
+@contextmanager
+def narrow(cluster, interface):
+    """All nodes send packets of 9000 bytes there, and the switch between them lets 1500 through:
+    it drops what is larger, and tells nobody. The kernel must cut packets itself for it."""
+    def set_all(mtu, segments):
+        for node in cluster.nodes:
+            cluster.ip(node, [f'link set {interface} mtu {mtu} gso_max_segs {segments}'])
+    set_all(9000, 1)
+    try:
+        yield
+    finally:
+        set_all(1500, 65535)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from built import PROGRAMS
-from firewall import closed
+from firewall import closed, narrow
 
 TIMEOUT = 90
 HOSTS = 'node1:1,node2:1'
@@ -57,6 +57,37 @@ def test_small_shm_and_blocked_port_are_found_and_explained(two):
     assert '--network-interface' in remedy and 'ports' in remedy
     assert len(of(found, 'reach')) == 1  # the other direction is open
     assert of(found, 'network')[0][0] == 'fail'
+
+
+def test_network_that_swallows_large_packets_is_found(two):
+    with narrow(two, 'eth1'):
+        found = of(doctor(two), 'reach')
+        assert {f[0] for f in found} == {'warn', 'ok'}
+        bad = [f for f in found if f[0] == 'warn']
+        assert 'node1 cannot reach node2 at 10.78.0.2 (eth1): small packets pass' in bad[0][3]
+        assert 'ip link set dev' in bad[0][4]
+        found = doctor(two, '--network-interface', 'eth1', code=1)
+        assert [f[0] for f in of(found, 'reach')] == ['fail', 'fail']
+        assert 'mtu' in of(found, 'network')[0][4]
+
+
+@pytest.mark.parametrize('line, says', [
+    ('127.0.1.1 node2', 'node2 is 127.0.1.1, by which no other host reaches this one'),
+    ('10.77.0.2 node1', 'node1 is 10.77.0.2, which is node2'),
+    ('127.0.0.1 node1', 'node1 is 127.0.0.1, which is this host itself'),
+])
+def test_name_that_leads_elsewhere_is_found(two, line, says):
+    hosts = two.folder / 'etc/hosts'
+    own = two.folder / 'hosts-of-node2'
+    own.write_text(line + '\n' + hosts.read_text())
+    node = two[2]
+    node.run(['mount', '--bind', own, '/etc/hosts'], user='root', check=True)
+    try:
+        level, host, _, value, remedy = of(doctor(two), 'names', 'node2')[0]
+        assert (level, host, value) == ('warn', 'node2', says) and '/etc/hosts' in remedy
+        assert of(doctor(two), 'names', 'node1')[0][0] == 'ok'
+    finally:
+        node.run(['umount', '/etc/hosts'], user='root', check=True)
 
 
 def test_limits_of_containers_and_memory_of_other_processes(two):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which network connects the hosts of a job, by itself and as the user says, and what happens when
 none does. Every host has docker0 with the same address, as Docker makes it."""
+import time
+
 import pytest
 from built import PROGRAMS
-from firewall import closed
+from firewall import closed, narrow
 
 TIMEOUT = 60
 NAMES = ('REIGEN_NETWORK', 'NCCL_SOCKET_IFNAME', 'GLOO_SOCKET_IFNAME', 'MASTER_ADDR')
@@ -85,6 +87,21 @@ def test_hosts_that_do_not_reach_each_other_are_refused_before_the_start(two, wa
     assert why in done.stderr
     assert '--network-interface' in done.stderr
     assert not two[1].path('started').exists() and not two[2].path('started').exists()
+
+
+def test_network_that_swallows_large_packets_is_refused_or_passed_over(two):
+    with narrow(two, 'eth1'):
+        began = time.monotonic()
+        done = reigen(two, '--network-interface', 'eth1', '--', 'touch', 'started')
+        assert done.returncode == 69
+        for word in ('host node1 cannot reach host node2', '10.78.0.2 (eth1)',
+                     'small packets pass, large ones do not', 'MTU', 'ip link set dev'):
+            assert word in done.stderr, done.stderr
+        assert time.monotonic() - began < 25
+        assert not two[1].path('started').exists()
+        assert variables(two)[0]['REIGEN_NETWORK'] == '10.77.0.0/16'
+    # The same network serves as soon as its switch lets them pass.
+    assert variables(two, '--network-interface', 'eth1')[1]['MASTER_ADDR'] == '10.78.0.1'
 
 
 def test_containers_on_networks_of_their_own_are_refused_with_the_remedy(two):

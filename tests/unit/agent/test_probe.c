@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -121,6 +122,67 @@ static void closed_port_is_refused_and_a_silent_one_times_out(void **state)
     assert_int_equal(outcomes[1], ETIMEDOUT);
     close(closed);
     close(silent);
+}
+
+static int fake_fd;
+static size_t fake_says; /* bytes of the load's answer */
+static pid_t fake_pid;
+
+/* An agent of the job's that proves itself, reads the load, and says so much of its own. */
+static _Noreturn void be_an_agent(unsigned long long instance)
+{
+    uint8_t probe_key[RG_KEY_NBYTES], in[RG_AUTH_MESSAGE_MAX], out[RG_AUTH_MESSAGE_MAX];
+    static uint8_t bytes[RG_PROBE_LOAD + 1];
+    struct rg_auth auth;
+    char label[64];
+    size_t nout;
+
+    rg_key_derive(key, "probe", probe_key);
+    snprintf(label, sizeof(label), "probe %016llx", instance);
+    int fd = accept(fake_fd, NULL, NULL);
+    rg_auth_start(&auth, false, probe_key, label, out, &nout);
+    while (rg_auth_wanted(&auth) > 0) {
+        size_t wanted = rg_auth_wanted(&auth);
+        if (rg_read_all(fd, in, wanted) < 0 || rg_auth_receive(&auth, in, wanted, out, &nout) < 0 ||
+            rg_write_all(fd, out, nout) < 0)
+            _exit(1);
+    }
+    if (rg_read_all(fd, bytes, RG_PROBE_LOAD) < 0 || rg_write_all(fd, bytes, fake_says) < 0)
+        _exit(2);
+    pause();
+    _exit(0);
+}
+
+/* What a network does to large packets is tried on hosts; here, what is made of it. */
+static void who_proves_itself_must_also_answer_the_load(void **state)
+{
+    static const struct {
+        size_t says;
+        uint32_t errnum;
+    } cases[] = {
+        { RG_PROBE_LOAD + 1, 0 },
+        { 1, EMSGSIZE },              /* the byte came, and nothing that was sent with it */
+        { RG_PROBE_LOAD, EMSGSIZE },
+        { 0, ETIMEDOUT },             /* it is busy: its kernel has what we sent */
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        rg_autostrv struct rg_strv targets = RG_STRV_INIT;
+        rg_strv_addf(&targets, "%016x 127.0.0.1 %d", 5, listen_silently(&fake_fd));
+        assert_int_equal(listen(fake_fd, 1), 0);
+        fake_says = cases[i].says;
+        noutcomes = 0;
+        memset(outcomes, 0xff, sizeof(outcomes));
+        fake_pid = fork();
+        if (fake_pid == 0)
+            be_an_agent(5);
+        try_all(&targets, cases[i].errnum ? 1000 : LIMIT_MS);
+        kill(fake_pid, SIGKILL);
+        waitpid(fake_pid, NULL, 0);
+        close(fake_fd);
+        assert_int_equal(outcomes[0], cases[i].errnum);
+    }
 }
 
 static void broken_targets_are_invalid(void **state)
@@ -264,6 +326,7 @@ int main(void)
         TEST(the_wanted_agent_is_reached_and_another_is_not),
         TEST(agent_of_another_job_is_not_reached),
         TEST(closed_port_is_refused_and_a_silent_one_times_out),
+        TEST(who_proves_itself_must_also_answer_the_load),
         TEST(broken_targets_are_invalid),
         TEST(it_listens_when_it_is_told_and_until_it_is_hushed),
         TEST(a_crowd_that_says_nothing_keeps_no_agent_out),

@@ -261,6 +261,8 @@ static void network_that_is_closed_beside_an_open_one_is_told(void **state)
         { 0, 0, RG_FINDING_OK, "" },
         { 0, ETIMEDOUT, RG_FINDING_WARN, "b cannot reach a at 10.1.0.1 (eth1): no answer" },
         { ECONNREFUSED, ETIMEDOUT, RG_FINDING_FAIL, "b cannot reach a: 10.0.0.1 (eth0): refused" },
+        { 0, EMSGSIZE, RG_FINDING_WARN, "(eth1): small packets pass, large ones do not" },
+        { EMSGSIZE, ETIMEDOUT, RG_FINDING_FAIL, "(eth0): small packets pass, large ones do not" },
     };
 
     (void) state;
@@ -273,11 +275,80 @@ static void network_that_is_closed_beside_an_open_one_is_told(void **state)
         if (f) {
             assert_int_equal(f->level, cases[i].level);
             assert_non_null(strstr(f->value, cases[i].value));
+            bool large = cases[i].over_eth0 == EMSGSIZE || cases[i].over_eth1 == EMSGSIZE;
+            assert_int_equal(strstr(f->remedy, "ip link set dev") != NULL, large);
         }
         rg_network_destroy(network);
         rg_strv_fini(&lists[0]);
         rg_strv_fini(&lists[1]);
     }
+}
+
+static void names_that_lead_elsewhere_are_told(void **state)
+{
+    static const struct {
+        const char *facts, *value; /* of b */
+    } cases[] = {
+        { "resolve a 10.0.0.1\nresolve b 10.1.0.2\n", NULL },
+        { "resolve a 10.0.0.2\nresolve b 10.0.0.2\n", "a is 10.0.0.2, which is b" },
+        { "resolve a 127.0.1.1\n", "a is 127.0.1.1, which is this host itself" },
+        { "resolve b 127.0.1.1\n", "b is 127.0.1.1, by which no other host" },
+        { "resolve b ::1\n", "b is ::1, by which no other host" },
+        { "resolve a 192.0.2.9\n", "a is 192.0.2.9, which is no address of that host" },
+        { "resolve a 10.0.0.22\nresolve b 10.0.0\n", "b is 10.0.0, which is no address" },
+        { "resolve other 192.0.2.9\nresolve 10.9.9.9 127.0.0.1\n", NULL },
+    };
+    struct rg_strv lists[2] = { RG_STRV_INIT, RG_STRV_INIT };
+    struct rg_network *network = connect_hosts(lists, 0, 0);
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        hosts[1].facts = with(cases[i].facts);
+        const struct rg_finding *f = bad("names");
+        assert_int_equal(f != NULL, cases[i].value != NULL);
+        if (f && !strstr(f->value, cases[i].value))
+            fail_msg("%s is not in: %s", cases[i].value, f->value);
+    }
+    /* Alone, a host may call itself what it likes. */
+    hosts[0].facts = with("resolve a 127.0.1.1\n");
+    input.nhosts = 1;
+    assert_null(bad("names"));
+    rg_network_destroy(network);
+    rg_strv_fini(&lists[0]);
+    rg_strv_fini(&lists[1]);
+}
+
+static void two_names_of_one_machine_are_told(void **state)
+{
+    static const char *const at[] = { "10.0.0.1/24 eth0", "10.0.0.2/24 eth0", "10.0.0.2/24 eth0" };
+    static const char *const names[] = { "a", "b", "c" };
+    struct rg_doctor_host three[3];
+    struct rg_network_host from[3];
+    struct rg_strv lists[3] = { RG_STRV_INIT, RG_STRV_INIT, RG_STRV_INIT }, any = RG_STRV_INIT;
+    struct rg_network *network;
+
+    (void) state;
+    for (int h = 0; h < 3; h++) {
+        rg_strv_add(&lists[h], at[h]);
+        three[h] = hosts[0];
+        three[h].name = names[h];
+        three[h].addresses = &lists[h];
+        from[h] = (struct rg_network_host){ names[h], h ? "b" : "a", 7, 7, 4000, &lists[h] };
+    }
+    assert_int_equal(rg_network_create(from, 3, &any, true, &network, NULL), 0);
+    input = (struct rg_doctor_input){ .hosts = three, .nhosts = 3, .network = network };
+    rg_findings_fini(&findings);
+    assert_int_equal(rg_doctor_judge(&input, &findings), 0);
+    const struct rg_finding *f = NULL;
+    for (size_t i = 0; i < findings.count; i++) {
+        if (strcmp(findings.v[i].check, "names") == 0 && findings.v[i].level == RG_FINDING_WARN)
+            f = &findings.v[i];
+    }
+    assert_non_null(f);
+    assert_string_equal(f->value, "b and c are one machine");
+    rg_network_destroy(network);
+    for (int h = 0; h < 3; h++)
+        rg_strv_fini(&lists[h]);
 }
 
 static void nonsense_is_no_fact(void **state)
@@ -312,6 +383,8 @@ int main(void)
         TEST(requirements_name_host_value_and_remedy),
         TEST(what_is_required_must_be_usable),
         TEST(network_that_is_closed_beside_an_open_one_is_told),
+        TEST(names_that_lead_elsewhere_are_told),
+        TEST(two_names_of_one_machine_are_told),
         TEST(what_is_required_and_missing_is_a_finding),
         TEST(nonsense_is_no_fact),
     };
