@@ -126,7 +126,7 @@ void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
 /* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
 void slurm_step_end(struct slurm_step *step);
-/* Take bytes of its standard output; a line that is too long is cut. */
+/* Take bytes of its standard output; of a line that is too long the end counts. */
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* The same, of its standard error: its own words and those of tasks. */
 void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);

@@ -14,6 +14,7 @@
 #include "spec/hostlist.h"
 #include "spec/slurm.h"
 
+#define LABEL_MAX 16 /* of srun: "12: " */
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
 #define CWD_MAX 1023
@@ -421,11 +422,23 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
         take_line(step, host, &line);
 }
 
+/* The line is full: half of it goes, but srun's label at its beginning. What we wait for stands at
+ * its end, and is short. */
+static void make_room(struct slurm_step *step)
+{
+    const char *colon = memchr(step->line, ':', LABEL_MAX);
+    size_t label = colon ? (size_t) (colon - step->line) + 2 : 0;
+
+    step->nline -= sizeof(step->line) / 2;
+    memmove(step->line + label, step->line + label + sizeof(step->line) / 2, step->nline - label);
+}
+
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes)
 {
     for (size_t i = 0; i < nbytes; i++) {
-        if (step->nline < sizeof(step->line) - 1)
-            step->line[step->nline++] = bytes[i];
+        if (step->nline == sizeof(step->line) - 1)
+            make_room(step);
+        step->line[step->nline++] = bytes[i];
         if (bytes[i] != '\n')
             continue;
         step->line[step->nline - 1] = '\n';

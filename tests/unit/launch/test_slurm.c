@@ -195,6 +195,41 @@ static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **stat
     rg_loop_destroy(slurm.o.loop);
 }
 
+/* A task's prolog may write what it likes, and no newline. */
+static void our_words_are_found_behind_what_a_prolog_writes(void **state)
+{
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    static char longer[20000];
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
+    struct slurm_host *tasks[3] = { NULL };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    step.nhosts = 3;
+    step.tasks = tasks;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+    }
+    static const char said[] = "0: \033]0;title\007\0reigen-slurm at node2 12.0\n"
+                               "2: reigen-slurm at node3 12.0\n";
+    slurm_step_take(&step, said, sizeof(said) - 1);
+    memset(longer, 'x', sizeof(longer));
+    slurm_step_take(&step, "1: ", 3);
+    slurm_step_take(&step, longer, sizeof(longer));
+    slurm_step_take(&step, "reigen-slurm at node1 12.0\n", 27);
+    assert_int_equal(hosts[0].task, 1);
+    assert_int_equal(hosts[1].task, 0);
+    assert_int_equal(hosts[2].task, 2);
+    rg_loop_destroy(slurm.o.loop);
+}
+
 /* --- the door --------------------------------------------------------------------------------- */
 
 struct caller {
@@ -352,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
         cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
         cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
+        cmocka_unit_test(our_words_are_found_behind_what_a_prolog_writes),
         cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
         cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
         cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
