@@ -61,6 +61,9 @@ struct rg_driver_ops {
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
      * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
     const char *(*stopping)(void *state, bool by_root);
+    /* NULL, or: what a host whose agent is not there yet has said last, for a message; "" when it
+     * was nothing. Into buf, which is returned. */
+    const char *(*said)(void *state, int host, char *buf, size_t nbytes);
     /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
     void (*stop)(void *state, int host);
     /* Free everything; agents that still run are ended, hard. No event follows. */

@@ -14,6 +14,7 @@
 #define TELL_MS 2000       /* after a rank's failure, for the others to make use of the news */
 #define LEAVE_MS 15000     /* for a rank to end that has left the others, and may say why */
 #define NAMED_HOSTS_MAX 8
+#define LATE_SAID_MAX 200 /* bytes that a host said last, in a message */
 
 uint64_t session_elapsed_ns(const struct rg_session *session)
 {
@@ -289,10 +290,14 @@ static void start_due(void *arg)
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
         bool late = session->state == STATE_RUNNING ? !all_started_on(host) : !host->ready;
+        char said[LATE_SAID_MAX] = "";
         if (!late || nlate++ >= NAMED_HOSTS_MAX)
             continue;
-        rg_buf_printf(&who, "%s%s (%s%s%s)", nlate > 1 ? ", " : "", session->o.plan->hosts[i].name,
+        rg_buf_printf(&who, "%s%s (%s%s%s", nlate > 1 ? ", " : "", session->o.plan->hosts[i].name,
                       phase_word(host), *host->reason ? ": " : "", host->reason);
+        if (!host->channel && session->o.driver->said && session->driver_state)
+            session->o.driver->said(session->driver_state, i, said, sizeof(said));
+        rg_buf_printf(&who, "%s%s)", *said ? "; it said last: " : "", said);
     }
     if (!nlate)
         rg_buf_printf(&who, session->network_done ? "hosts are still being looked at"

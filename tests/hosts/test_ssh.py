@@ -256,6 +256,9 @@ def test_start_file_that_does_not_end_is_named_with_what_it_said(hosts):
                          'start file'):
                 assert word in err, err
         assert time.monotonic() - began < 35  # and not --start-timeout
+        done = reigen(hosts[1], '--start-timeout', '4', '-H', 'node3:1', '--', 'true')
+        assert done.returncode == 124
+        assert 'it said last: shall I go on?)' in done.stderr, done.stderr
     finally:
         for (node, _, name, *_), job in zip(wrong, jobs):
             job.kill_all()

@@ -186,6 +186,13 @@ static void give_up(void *arg)
 
 #define GIVE_UP_MS 3000
 
+static const char *said(void *state, int index, char *buf, size_t nbytes)
+{
+    struct slurm *slurm = state;
+
+    return rg_preamble_quote(slurm->hosts[index].preamble, buf, nbytes);
+}
+
 static void stop(void *state, int index)
 {
     struct slurm *slurm = state;
@@ -361,6 +368,7 @@ const struct rg_driver_ops rg_driver_slurm = {
     .discover = discover,
     .start = start,
     .stopping = stopping,
+    .said = said,
     .stop = stop,
     .destroy = destroy,
 };

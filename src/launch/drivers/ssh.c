@@ -159,6 +159,13 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
+static const char *said(void *state, int host, char *buf, size_t nbytes)
+{
+    struct ssh *ssh = state;
+
+    return ssh_host_said(&ssh->hosts[host], buf, nbytes);
+}
+
 static void stop(void *state, int host)
 {
     struct ssh *ssh = state;
@@ -170,6 +177,7 @@ const struct rg_driver_ops rg_driver_ssh = {
     .name = "ssh",
     .discover = discover,
     .start = start,
+    .said = said,
     .stop = stop,
     .destroy = destroy,
 };

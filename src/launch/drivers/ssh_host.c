@@ -26,6 +26,7 @@
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
 #define STEP_SHARE 4            /* of --start-timeout: for one step of a start */
 #define STEP_MIN_MS 10000
+#define STEP_SAID_MAX 300
 #define STEP_MAX_MS 120000
 #define STEP_MS 75000           /* without --start-timeout */
 
@@ -141,6 +142,17 @@ static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbyt
     rg_preamble_quote_all(host->preamble, more, sizeof(more));
     if (*more && n < nbytes)
         snprintf(buf + n, nbytes - n, "%s%s", n ? "; " : "", more);
+    return buf;
+}
+
+const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes)
+{
+    char said[2 * RG_PREAMBLE_QUOTE_MAX] = "";
+
+    if (host->preamble && host->err_lines)
+        quote_all(host, said, sizeof(said));
+    size_t length = strlen(said);
+    snprintf(buf, nbytes, "%s", length < nbytes ? said : said + length - (nbytes - 1));
     return buf;
 }
 
@@ -328,8 +340,8 @@ static bool asks(const struct ssh_host *host)
 static void step_due(void *arg)
 {
     struct ssh_host *host = arg;
-    char said[2 * RG_PREAMBLE_QUOTE_MAX];
-    const char *step = "connecting by ssh", *remedy = "", *last;
+    char said[STEP_SAID_MAX];
+    const char *step = "connecting by ssh", *remedy = "";
 
     if (host->said_ready) {
         step = "starting the agent";
@@ -339,12 +351,10 @@ static void step_due(void *arg)
         remedy = ". Does a start file of its login shell wait, or read its input? ssh HOST true "
                  "must end by itself";
     }
-    quote_all(host, said, sizeof(said));
-    size_t length = strlen(said);
-    last = length > 300 ? said + length - 300 : said;
+    ssh_host_said(host, said, sizeof(said));
     rg_error_set_exit(&host->err, ETIMEDOUT, RG_EXIT_TIMEOUT,
                       "%s: nothing moved for %.6g s%s%s%s", step, (double) step_ms(host) / 1000.0,
-                      *said ? "; what it said last: " : "; it has said nothing", last, remedy);
+                      *said ? "; what it said last: " : "; it has said nothing", said, remedy);
     fail(host, ETIMEDOUT, host->err.text);
 }
 

@@ -84,6 +84,8 @@ void ssh_advance(struct ssh *ssh);
 
 /* Start its process. 0 or -errno: this host can never be started. */
 int ssh_host_start(struct ssh_host *host, struct rg_error *err);
+/* What ssh and the host said last, while an agent is waited for; into buf, which is returned. */
+const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes);
 /* End it, by force; tell_gone follows. */
 void ssh_host_stop(struct ssh_host *host);
 /* Let go of everything; a process that still runs is ended. No event follows. */
