@@ -29,7 +29,7 @@ static void walk(const uint8_t *data, size_t nbytes, size_t step, struct seen *s
 {
     static struct rg_preamble preamble;
     struct rg_preamble_line line;
-    char quote[RG_PREAMBLE_NOISE_MAX];
+    char quote[RG_PREAMBLE_NOISE_MAX], all[RG_PREAMBLE_QUOTE_MAX];
 
     memset(&preamble, 0, sizeof(preamble));
     while (seen->taken < nbytes && seen->count < LINES_MAX) {
@@ -51,6 +51,9 @@ static void walk(const uint8_t *data, size_t nbytes, size_t step, struct seen *s
     }
     must(strlen(rg_preamble_quote(&preamble, quote, sizeof(quote))) < sizeof(quote));
     must(strlen(preamble.noise) <= RG_PREAMBLE_NOISE_MAX);
+    must(strlen(preamble.head) <= RG_PREAMBLE_HEAD_MAX);
+    for (const char *p = rg_preamble_quote_all(&preamble, all, sizeof(all)); *p; p++)
+        must((unsigned char) *p >= 0x20 && *p != 0x7f && p < all + sizeof(all));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
