@@ -70,6 +70,13 @@ def join_of_one(turn):
         hvd.join()
 
 
+def unnamed_handle_dropped(turn):
+    """The names that operations without one share come round while nobody has seen its end."""
+    hvd.allreduce_async(torch.ones(5))
+    for size in range(130):
+        assert hvd.allreduce(torch.ones(6 + size % 3), op=hvd.Sum)[5] == hvd.size()
+
+
 def join_with_handles_dropped(turn):
     hvd.allreduce_async(torch.ones(5), name='dropped')
     hvd.allgather_async(torch.ones(5), name='dropped')
@@ -92,7 +99,7 @@ CALLS = [
     duplicate_of(lambda t: hvd.alltoall_async(t, name='duplicate')),
     duplicate_of(lambda t: hvd.grouped_allreduce_async([t, t], name='duplicate')),
     mismatch_of_shapes, mismatch_of_types, mismatch_of_operations, mismatch_of_roots,
-    join_of_one, join_with_handles_dropped, right, right, right,
+    join_of_one, join_with_handles_dropped, unnamed_handle_dropped, right, right, right,
 ]
 
 

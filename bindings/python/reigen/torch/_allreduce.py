@@ -115,6 +115,8 @@ class _Pending(_handles.Pending):
         if self.slot is not None and request.handle and not _retire(request):
             return EXISTS
         rc = _start(request.ptr, self._address, self._buffer.data_ptr())
+        if rc == EXISTS and self.slot is not None:
+            _retire_turn(self.slot)
         if rc == EXISTS and not request.handle and request.idle():  # nobody waits for that start
             rc = _start(request.ptr, self._address, self._buffer.data_ptr())
         if rc == 0:
@@ -189,6 +191,13 @@ def _retire(request: Request) -> bool:
             result = result.result(rc) if rc == 0 else None
         _handles.tell(handle, _handles.Finished(rc, text, result))
     return True
+
+
+def _retire_turn(slot) -> None:
+    """The name of this turn belongs to an operation of another shape or type, perhaps."""
+    for key, request in list(_requests.items()):
+        if request.handle and (key[0], key[-1]) == slot:
+            _retire(request)
 
 
 def allreduce(tensor: torch.Tensor, out: Optional[torch.Tensor], name: Optional[str], op: int,
