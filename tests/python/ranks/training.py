@@ -397,7 +397,15 @@ def check_optimizer_tells_what_it_is():
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), gradient_predivide_factor=2.0)
     assert (optimizer.op, optimizer.gradient_predivide_factor) == (hvd.Average, 2.0)
     assert optimizer.sparse_as_dense is False
-    adasum = hvd.DistributedOptimizer(sgd(model.parameters()), op=hvd.Adasum)
+    # By name, all ranks know the same parameters.
+    names = optimizer._parameter_names
+    assert len(set(names.values())) == len(names) == len(list(model.parameters()))
+    assert all(known == set(names.values()) for known in hvd.allgather_object(set(names.values())))
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    assert optimizer._parameter_names == {p: name for name, p in model.named_parameters()}
+    adasum = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(),
+                                      op=hvd.Adasum)
+    assert adasum._parameter_names == optimizer._parameter_names
     assert type(adasum).__module__ == 'horovod.torch.optimizer'
 
 

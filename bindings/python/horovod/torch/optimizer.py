@@ -142,6 +142,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._watch(slots)
 
     @property
+    def _parameter_names(self) -> Dict[torch.Tensor, str]:
+        """As Horovod's: what tests and tools compare between ranks."""
+        return {p: self._names[id(p)] for group in self.param_groups for p in group['params']
+                if id(p) in self._names}
+
+    @property
     def _takes_sparse(self) -> bool:
         """The user's optimizer takes no dense gradients."""
         return isinstance(self, torch.optim.SparseAdam)
