@@ -191,6 +191,16 @@ REIGEN_API void reigen_tensorflow_reset(void)
     pthread_mutex_unlock(&unnamed.lock);
 }
 
+REIGEN_API void reigen_tensorflow_joined(void)
+{
+    pthread_mutex_lock(&unnamed.lock);
+    for (int i = 0; i < unnamed.n; i++) {
+        if (unnamed.counts[i].process_set == 0)
+            unnamed.counts[i] = (struct count){ .process_set = 0 };
+    }
+    pthread_mutex_unlock(&unnamed.lock);
+}
+
 /* ---- life */
 
 static void read_attrs(struct kernel *kernel, TF_OpKernelConstruction *ctx, TF_Status *status)

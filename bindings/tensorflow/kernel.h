@@ -103,5 +103,7 @@ REIGEN_API const char *reigen_tensorflow_failure(void);
 /* Begin again with the first of the names that operations without one take turns at: when the job
  * is left, so that all ranks of the next one begin alike. */
 REIGEN_API void reigen_tensorflow_reset(void);
+/* A join has ended: all ranks count the world's runs without a name from the start again. */
+REIGEN_API void reigen_tensorflow_joined(void);
 
 #endif

@@ -334,6 +334,7 @@ static int put_results(struct run *run, int status)
     case REIGEN_BROADCAST:
         return 0;
     case REIGEN_JOIN:
+        reigen_tensorflow_joined();
         put_output(run, 0, TF_INT32, NULL, 0, &last, sizeof(last));
         return 0;
     default:

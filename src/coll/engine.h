@@ -179,7 +179,7 @@ struct rg_engine {
     struct rg_watcher *ended, *last_ended; /* not called yet, first to last; under the lock */
     _Atomic int nended;
     _Atomic(struct rg_op *) *by_entry; /* stream operations posted, by entry */
-    uint64_t unnamed[REIGEN_REDUCESCATTER + 1];
+    uint64_t unnamed[REIGEN_REDUCESCATTER + 1]; /* the next number, by kind; under the lock */
 
     pthread_mutex_t drive;
     uint64_t position;            /* in the log */

@@ -7,6 +7,9 @@
  */
 #include "coll/engine.h"
 
+/* Operations without a name are counted from the round's number times this one after a join. */
+#define UNNAMED_IN_ROUND 1000000u
+
 /* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
  * before the end of the round is put behind it. */
 static void arrive(struct rg_engine *engine)
@@ -116,17 +119,28 @@ static void drain(struct rg_engine *engine)
         rg_engine_ring_all(engine, true);
 }
 
+/* The ranks that joined first have counted fewer operations without a name: after the round they
+ * all count from the same number again, one that none has used. With the engine's lock held. */
+static void level_unnamed(struct rg_engine *engine, uint64_t round)
+{
+    for (size_t kind = 0; kind < rg_array_len(engine->unnamed); kind++)
+        engine->unnamed[kind] = round * UNNAMED_IN_ROUND;
+}
+
 bool rg_join_drive(struct rg_engine *engine)
 {
     struct rg_shared *shared = engine->view.shared;
     struct rg_op *op = NULL;
+    uint64_t round;
 
     if (engine->join_consumed && !busy(engine))
         drain(engine);
     pthread_mutex_lock(&engine->lock);
-    if (atomic_load(&shared->join_round) != engine->join_round) {
+    round = atomic_load(&shared->join_round);
+    if (engine->join && round != engine->join_round) {
         op = engine->join;
         engine->join = NULL;
+        level_unnamed(engine, round);
     }
     pthread_mutex_unlock(&engine->lock);
     if (!op)

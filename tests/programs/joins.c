@@ -76,6 +76,17 @@ static void reduce_group(int op, int step)
     }
 }
 
+/* All ranks, of which those that joined first have submitted fewer without a name. */
+static void gather_without_name(void)
+{
+    int64_t shape[] = { 1 };
+    reigen_handle handle;
+
+    expect(reigen_allgather_async(NULL, in, REIGEN_FLOAT32, shape, 1, NULL, &handle), 0, "gather");
+    finish(handle, 0, "gather after a join");
+    expect(reigen_barrier(), 0, "barrier after a join");
+}
+
 static void refused_beside_joined(int step)
 {
     int64_t shape[] = { reigen_size() };
@@ -83,7 +94,7 @@ static void refused_beside_joined(int step)
 
     if (step == 0 || nactive(step) == reigen_size())
         return;
-    expect(reigen_allgather_async("g", in, REIGEN_FLOAT32, shape, 1, NULL, &handle), 0, "gather");
+    expect(reigen_allgather_async(NULL, in, REIGEN_FLOAT32, shape, 1, NULL, &handle), 0, "gather");
     if (reigen_wait(handle, -1) != -EINVAL)
         fail("an allgather beside a joined rank did not fail");
     expect_text(reigen_handle_error(handle), "Allgather is not supported with Join at this time");
@@ -111,6 +122,7 @@ static void epoch(int epoch)
         reduce_group(REIGEN_SUM, step);
         reduce_group(REIGEN_ADASUM, step);
         refused_beside_joined(step);
+        expect(reigen_barrier(), 0, "barrier");
     }
     expect(reigen_join_async(&handle), 0, "join");
     int r = reigen_wait(handle, -1);
@@ -121,6 +133,7 @@ static void epoch(int epoch)
     /* Nobody who has data for longer joins earlier. */
     expect(r, reigen_size(), "the last rank to join, plus one,");
     goes_on();
+    gather_without_name();
 }
 
 /* A host that has joined takes names up, and forgets them. */

@@ -33,6 +33,10 @@ before_shutdown: List[Callable[[], None]] = []
 after_shutdown: List[Callable[[], None]] = []
 after_fork: List[Callable[[], None]] = []
 
+#: Called when this rank has synchronised a join, at which all ranks count the operations of the
+#: world that have no name from the start again: those that joined first have counted fewer.
+after_join: List[Callable[[], None]] = []
+
 #: Set by who ends this process because it has failed: it then goes without shutdown().
 failed = False
 

@@ -121,7 +121,14 @@ def barrier(options: Options) -> int:
 
 def join() -> int:
     """This rank has no more data; the result is the rank that joined last."""
-    return _handles.submit(_handles.Operation(lib.reigen_join_async, lambda handle, rc: rc - 1))
+    return _handles.submit(_handles.Operation(lib.reigen_join_async, joined))
+
+
+def joined(handle: int, rc: int) -> int:
+    """The rank that joined last, of a join that has ended."""
+    for callback in _core.after_join:
+        callback()
+    return rc - 1
 
 
 def output(handle: int) -> Tuple[int, int, Tuple[int, ...]]:

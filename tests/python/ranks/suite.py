@@ -70,6 +70,30 @@ def join_of_one(turn):
         hvd.join()
 
 
+def unnamed(size, joined):
+    """One operation of each kind, all without a name, over as many ranks."""
+    assert hvd.allreduce(torch.ones(5), op=hvd.Sum)[0] == size
+    assert hvd.grouped_allreduce([torch.ones(2), torch.ones(3)], op=hvd.Sum)[1][0] == size
+    hvd.barrier()
+    for call in (lambda: hvd.allgather(torch.ones(3)), lambda: hvd.reducescatter(torch.ones(9)),
+                 lambda: hvd.alltoall(torch.ones(hvd.size())),
+                 lambda: hvd.grouped_allgather([torch.ones(3)] * 2),
+                 lambda: hvd.broadcast(torch.ones(3), root_rank=0)):
+        if joined:
+            fails(call, 'Join')
+        else:
+            call()
+
+
+def join_while_others_go_on_without_names(turn):
+    for first in range(hvd.size()):
+        hvd.allreduce_async(torch.ones(5))
+        for step in range(turn % 3 + 1 if hvd.rank() != first else 0):
+            unnamed(hvd.size() - 1, True)
+        hvd.join()
+        unnamed(hvd.size(), False)
+
+
 def unnamed_handle_dropped(turn):
     """The names that operations without one share come round while nobody has seen its end."""
     hvd.allreduce_async(torch.ones(5))
@@ -99,7 +123,8 @@ CALLS = [
     duplicate_of(lambda t: hvd.alltoall_async(t, name='duplicate')),
     duplicate_of(lambda t: hvd.grouped_allreduce_async([t, t], name='duplicate')),
     mismatch_of_shapes, mismatch_of_types, mismatch_of_operations, mismatch_of_roots,
-    join_of_one, join_with_handles_dropped, unnamed_handle_dropped, right, right, right,
+    join_of_one, join_with_handles_dropped, join_while_others_go_on_without_names,
+    unnamed_handle_dropped, right, right, right,
 ]
 
 

@@ -261,8 +261,11 @@ def check_join(r, n):
     for i in range(3 + r):
         there = sum(1 for k in range(n) if i < 3 + k)
         same(step(tf.ones([4])), [there] * 4)
+        same(ops._allreduce(tf.ones([4])), [there] * 4)
     assert 0 <= int(ops.join()) < n
     same(step(tf.ones([4])), [n] * 4)
+    # Those that joined first have counted fewer operations without a name.
+    same(ops._allreduce(tf.ones([4])), [n] * 4)
 
 
 def check_sets(r, n):

@@ -57,6 +57,7 @@ def load() -> Any:
     # All ranks of the next job count the operations without a name from the same number.
     _core.after_shutdown.append(kernels.reigen_tensorflow_reset)
     _core.after_fork.append(kernels.reigen_tensorflow_reset)
+    _core.after_join.append(kernels.reigen_tensorflow_joined)
     for kind in _UNORDERED:
         words = re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()
         _functions[kind] = getattr(library, words)

@@ -288,5 +288,10 @@ def _after_fork() -> None:
     _forget_turns()
 
 
+def _after_join() -> None:
+    _unnamed[0] = itertools.count()
+
+
+_core.after_join.append(_after_join)
 _core.after_shutdown.append(_after_shutdown)
 _core.after_fork.append(_after_fork)

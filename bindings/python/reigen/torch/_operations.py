@@ -9,7 +9,7 @@ import torch
 from reigen import _core, _handles, _lib
 from reigen._core import AGAIN, EXISTS
 from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER, Operation
-from reigen._operations import set_size
+from reigen._operations import joined, set_size
 from reigen.torch import _tensor
 
 #: Names that groups without a name take turns at.
@@ -137,7 +137,7 @@ def barrier_async(process_set: int = 0) -> int:
 
 def join_async() -> int:
     """This rank has no more data. The result is the rank that joined last."""
-    return _handles.submit(Operation(_lib.lib.reigen_join_async, lambda handle, rc: rc - 1))
+    return _handles.submit(Operation(_lib.lib.reigen_join_async, joined))
 
 
 # ---------------------------------------------------------------------------- groups
@@ -316,5 +316,11 @@ def _forget() -> None:
     _layouts.clear()
 
 
+def _count_anew() -> None:
+    for key in [key for key in _unnamed_groups if key[1] == 0]:
+        del _unnamed_groups[key]
+
+
+_core.after_join.append(_count_anew)
 _core.after_shutdown.append(_forget)
 _core.after_fork.append(_forget)
