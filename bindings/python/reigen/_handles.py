@@ -182,6 +182,9 @@ class Deferred(Pending):
         self.pending.release()
 
 
+#: The latest handle that has been asked for by poll.
+_polled = 0
+
 deferred: Deque[Deferred] = collections.deque()
 #: Held while `deferred` changes: starting an operation gives up the GIL.
 _deferring = threading.RLock()
@@ -329,14 +332,21 @@ def tell(handle: int, outcome: Finished) -> None:
 def poll(handle: int) -> bool:
     """True when synchronize(handle) would not block; the name is free again then.
 
-    It tells what was known before the call, and only then looks for news: right after a submission
-    it is False. Unknown handles: ValueError.
+    It tells what was known before the call, and only then looks for news. Right after a submission
+    it is False, even where another thread has carried out the operation meanwhile. Unknown
+    handles: ValueError.
     """
+    global _polled
     entry = table.get(handle)
     if entry is None and handle in told:
         return True
     if entry is None:
         raise ValueError(f'{handle} is not the handle of an operation in flight.')
+    if handle > _polled:
+        _polled = handle
+        if handle == next(reversed(table)):
+            help_others()
+            return False
     request, pending, _ = entry
     if request is not None:
         if _request_test(request.ptr) != 0:

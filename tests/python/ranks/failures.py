@@ -176,6 +176,13 @@ def check_poll_is_false_right_after_a_submission():
             while not all([hvd.poll(handle) for handle in handles]):
                 pass
             assert hvd.synchronize(handles[2])[0] == 1
+            # The runtime's own thread, or a rank that comes later, may carry it out meanwhile.
+            handle = hvd.reducescatter_async(torch.ones(hvd.size() * rows))
+            time.sleep(0.05)
+            assert not hvd.poll(handle)
+            while not hvd.poll(handle):
+                pass
+            hvd.synchronize(handle)
 
 
 def check_unnamed_operations_need_no_synchronize():
