@@ -139,8 +139,8 @@ int rg_guard_enter(enum rg_guard how, void *boot_secret, size_t nbytes)
     sigset_t signals, before;
     pid_t parent = getpid();
 
-    /* An emulator of another processor may not know it. Then what the agent leaves goes to whoever is
-     * the next subreaper, the launcher on its own computer, as without a guard. */
+    /* An emulator of another processor may not know it. Then what the agent leaves goes to the next
+     * subreaper, the launcher on its own computer, as without a guard. */
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
