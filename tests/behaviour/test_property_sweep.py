@@ -77,6 +77,6 @@ def test_a_sample_of_all_operations_is_exact():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800 * SLOWER)
-def test_ten_minutes_of_all_operations_are_exact():
-    cases = sweep(seconds(560), 8)
+def test_minutes_of_all_operations_are_exact():
+    cases = sweep(seconds(240), 8)
     assert all(cases[k, t] for k in KINDS for t in TYPES), cases
