@@ -6,7 +6,7 @@ all:        ## build everything, and install it into .venv (the default)
 	@tools/build.sh
 demo:       ## train four ranks on handwritten digits, about a minute; result in build/demo/
 	@tools/demo.sh
-check:      ## every fast test, with the sanitizers: under ten minutes
+check:      ## every fast test, with the sanitizers: under twenty minutes
 	@tools/check.sh check $(ARGS)
 check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)
