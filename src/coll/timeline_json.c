@@ -41,11 +41,32 @@ static struct rg_buf *next(struct rg_trace *trace)
     return &trace->text;
 }
 
-/* The batch over the tail of the file, with a tail of its own. A batch that does not go in whole is
- * taken out again. */
+/* How many bytes of the batch's whole events lie in its first nbytes, with room for the tail: each
+ * event begins with ",\n", and no text in JSON holds a line's end. */
+static size_t whole_events(const char *batch, size_t nbytes)
+{
+    if (nbytes < strlen(TAIL))
+        return 0;
+    for (size_t n = nbytes - strlen(TAIL); n > 0; n--)
+        if (batch[n] == ',' && batch[n + 1] == '\n')
+            return n;
+    return 0;
+}
+
+/* The file ends after what is whole, so that it stays readable; the place of the tail is there
+ * already. */
+static void end_after(struct rg_trace *trace, off_t offset)
+{
+    if (ftruncate(trace->fd, offset) < 0 || pwrite(trace->fd, TAIL, strlen(TAIL), offset) < 0)
+        trace->offset = 0;
+}
+
+/* The batch over the tail of the file, with a tail of its own. Of a batch that does not go in whole,
+ * the events that fit stay. */
 static int write_batch(struct rg_trace *trace)
 {
     size_t nbytes = rg_buf_nbytes(&trace->text), length;
+    const char *batch;
     ssize_t n;
 
     if (trace->status < 0 || nbytes == 0)
@@ -54,15 +75,14 @@ static int write_batch(struct rg_trace *trace)
     length = rg_buf_nbytes(&trace->text);
     trace->status = rg_buf_status(&trace->text);
     if (trace->status == 0) {
+        batch = (const char *) rg_buf_bytes(&trace->text);
         do
-            n = pwrite(trace->fd, rg_buf_bytes(&trace->text), length, trace->offset);
+            n = pwrite(trace->fd, batch, length, trace->offset);
         while (n < 0 && errno == EINTR);
         if (n != (ssize_t) length) {
             trace->status = n < 0 ? -errno : -ENOSPC;
-            /* The place of the old tail is there already. */
-            if (trace->offset && (ftruncate(trace->fd, trace->offset) < 0 ||
-                                  pwrite(trace->fd, TAIL, strlen(TAIL), trace->offset) < 0))
-                trace->offset = 0;
+            if (trace->offset)
+                end_after(trace, trace->offset + (off_t) (n < 0 ? 0 : whole_events(batch, n)));
         } else {
             trace->offset += (off_t) nbytes;
         }

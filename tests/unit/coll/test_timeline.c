@@ -3,10 +3,12 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/time.h"
 #include "coll/json.h"
@@ -117,6 +119,37 @@ static void a_full_disk_leaves_what_was_there(void **state)
     assert_null(trace);
 }
 
+/* A limit on the size of files stands for the disk, in the middle of one large batch. */
+static void a_disk_that_fills_up_keeps_each_whole_event(void **state)
+{
+    struct rlimit before, limit;
+    struct rg_trace *trace = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+    char path[64], *text;
+    rg_autoclose int fd = temporary(path);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    int r, nevents;
+
+    (void) state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    for (int nbytes = 4096; nbytes < 4096 + 200; nbytes++) {
+        assert_int_equal(rg_trace_open(path, "test", &trace, &err), 0);
+        for (int i = 0; i < 200; i++)
+            put(trace, RG_TRACE_NEGOTIATE, "N", rg_now_ns());
+        limit = (struct rlimit){ (rlim_t) nbytes, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        r = rg_trace_close(trace);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(r, -ENOSPC);
+        text = read_all(fd);
+        nevents = count(text, "\"ph\":");
+        assert_true(nevents > 20);
+        assert_int_equal(count(text, ",\n{"), nevents - 1);
+        assert_string_equal(text + strlen(text) - 4, "}\n]\n");
+    }
+    signal(SIGXFSZ, handler);
+}
+
 enum { THREADS = 4, EVENTS = 30000 };
 
 static void *pusher(void *arg)
@@ -168,6 +201,7 @@ int main(void)
         cmocka_unit_test(names_become_valid_json_whatever_they_hold),
         cmocka_unit_test(spans_nest_whatever_is_missing),
         cmocka_unit_test(a_full_disk_leaves_what_was_there),
+        cmocka_unit_test(a_disk_that_fills_up_keeps_each_whole_event),
         cmocka_unit_test(what_is_dropped_is_counted),
     };
 
