@@ -16,8 +16,12 @@ bench:      ## measure against Open MPI, gloo and Horovod; writes docs/benchmark
 	@tools/bench.sh $(ARGS)
 install:    ## make install PREFIX=/usr/local [DESTDIR=]
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHONDIR='$(PYTHONDIR)' tools/install.sh
-wheel:      ## build/dist/*.whl, for every Python 3.8 and later
-	@tools/wheel.sh $(ARGS)
+uninstall:  ## make uninstall PREFIX=/usr/local: remove what make install put there
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' tools/install.sh --uninstall
+deb:        ## build/dist/*.deb, a package for this Debian or Ubuntu
+	@REIGEN_PROJECT_URL='$(URL)' tools/deb.sh
+wheel:      ## build/dist/*.whl, for every Python 3.8 and later (URL=the project's address)
+	@REIGEN_PROJECT_URL='$(URL)' tools/wheel.sh $(ARGS)
 agents:     ## build/agents/: the agent for hosts of the other architecture
 	@tools/build.sh --quiet
 	@/usr/bin/python3 tools/cross.py $(if $(filter aarch64,$(shell uname -m)),x86_64,aarch64)
@@ -26,4 +30,4 @@ clean:      ## remove build/, build-*/ and .venv/
 help:       ## print this
 	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
 
-.PHONY: all demo check check-all fresh bench install wheel agents clean help
+.PHONY: all demo check check-all fresh bench install uninstall deb wheel agents clean help

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that one purpose needs and this machine lacks.
 #
-# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|bench
+# usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|deb|bench
 #
 # Says what it installs; says nothing when nothing is missing (one dpkg-query, some 30 ms). As root,
 # or through sudo. Where there is no apt it names the packages and goes on, since the same things
@@ -24,6 +24,8 @@ hosts='iproute2 iptables iputils-ping util-linux procps docker.io runc podman cr
 slurm='slurm-wlm munge libpmix-dev'
 # A Debian with nothing: tools/fresh.sh.
 fresh='debootstrap util-linux git'
+# make deb: which packages a program needs.
+deb='dpkg-dev'
 bench='cmake libopenmpi-dev openmpi-bin ca-certificates'
 # To compile Horovod against Debian's PyTorch.
 bench="$bench libtorch-dev pybind11-dev python3-dev python3-pip python3-wheel python3-setuptools
@@ -43,13 +45,14 @@ fi
 case ${1-} in
 build | demo) want="$build $torch" ;;
 check) want="$build $torch $check" ;;
-check-all) want="$build $torch $check $check_all $hosts $slurm $fresh" ;;
+check-all) want="$build $torch $check $check_all $hosts $slurm $fresh $deb" ;;
 hosts) want="$build $torch $check $hosts" ;;
 slurm) want="$build $torch $check $hosts $slurm" ;;
 fresh) want="$fresh" ;;
+deb) want="$build $deb" ;;
 bench) want="$build $torch $bench" ;;
 *)
-    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|bench' >&2
+    echo 'usage: tools/deps.sh [--list] build|demo|check|check-all|hosts|slurm|fresh|deb|bench' >&2
     exit 2
     ;;
 esac

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the wheels: reigen, and horovod, which only says that reigen is one.
 
-usage: tools/pack.py [--out DIR] [--build DIR]
+usage: tools/pack.py [--out DIR] [--build DIR] [--url URL]
 
 The objects are those of the ordinary build. They are linked once more by zig, which knows the
 symbols of every glibc, against GLIBC; what they need of libsodium, libev, libfyaml and jansson goes
@@ -35,6 +35,9 @@ PYTHON = ROOT / 'bindings/python'
 GLIBC = '2.28'
 #: Libraries that go in as .a; zig has the others.
 STATIC = ('ev', 'sodium', 'fyaml', 'jansson')
+#: What package indexes link to, below the address of the repository.
+PAGES = {'Homepage': '', 'Documentation': '/tree/HEAD/docs', 'Source': '', 'Issues': '/issues',
+         'Changelog': '/blob/HEAD/CHANGELOG.md'}
 Files = Dict[str, Tuple[bytes, int]]
 
 
@@ -201,9 +204,13 @@ def others(info: str, own: str) -> Files:
     return files
 
 
-def metadata(name: str, own: str, theirs: str) -> bytes:
-    text = (PYTHON / 'metadata' / name).read_text()
-    return text.replace('@VERSION@', own).replace('@HOROVOD_VERSION@', theirs).encode()
+def metadata(name: str, own: str, theirs: str, url: str) -> bytes:
+    """The template, and links into the project's repository, where url names one."""
+    text = (PYTHON / 'metadata' / name).read_text().rstrip('\n') + '\n'
+    text = text.replace('@VERSION@', own).replace('@HOROVOD_VERSION@', theirs)
+    for label, path in PAGES.items() if url else ():
+        text += f'Project-URL: {label}, {url.rstrip("/")}{path}\n'
+    return text.encode()
 
 
 def write_wheel(out: Path, name: str, version: str, tag: str, files: Files) -> Path:
@@ -231,15 +238,16 @@ def write_wheel(out: Path, name: str, version: str, tag: str, files: Files) -> P
 
 # ---------------------------------------------------------------------------- the wheels
 
-def write_horovod(out: Path) -> Path:
+def write_horovod(out: Path, url: str) -> Path:
     """The distribution horovod: no files of its own, only the need for reigen."""
     own, theirs = versions()
     info = f'horovod-{theirs}.dist-info'
     return write_wheel(out, 'horovod', theirs, 'py3-none-any',
-                       {f'{info}/METADATA': (metadata('horovod', own, theirs), 0o644)})
+                       {f'{info}/METADATA': (metadata('horovod', own, theirs, url),
+                                              0o644)})
 
 
-def write_reigen(out: Path, build: Path) -> Path:
+def write_reigen(out: Path, build: Path, url: str) -> Path:
     own, theirs = versions()
     data, info = f'reigen-{own}.data', f'reigen-{own}.dist-info'
     # A directory of its own, as two may be at it; zig's cache is shared.
@@ -247,7 +255,7 @@ def write_reigen(out: Path, build: Path) -> Path:
         compiled, linked = programs(build, Path(work), data)
         major, minor = needed_glibc(linked)
     files = {**python_files(), **compiled, **data_files(build, data)}
-    files[f'{info}/METADATA'] = (metadata('reigen', own, theirs), 0o644)
+    files[f'{info}/METADATA'] = (metadata('reigen', own, theirs, url), 0o644)
     files[f'{info}/LICENSE'] = ((ROOT / 'LICENSE').read_bytes(), 0o644)
     files.update(others(info, own))
     tag = f'py3-none-manylinux_{major}_{minor}_{platform.machine()}'
@@ -258,11 +266,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description='Write the wheels of reigen and horovod.')
     parser.add_argument('--out', type=Path, default=ROOT / 'build/dist')
     parser.add_argument('--build', type=Path, default=ROOT / 'build')
+    parser.add_argument('--url', default=os.environ.get('REIGEN_PROJECT_URL', ''),
+                        help="the address of the project's repository, for the metadata")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for old in [*args.out.glob('reigen-*.whl'), *args.out.glob('horovod-*.whl')]:
         old.unlink()
-    for path in (write_reigen(args.out, args.build.resolve()), write_horovod(args.out)):
+    for path in (write_reigen(args.out, args.build.resolve(), args.url),
+                 write_horovod(args.out, args.url)):
         print(f'{os.path.relpath(path)}  {path.stat().st_size / 1024:.0f} KiB')
 
 
@@ -274,7 +285,7 @@ def build_wheel(wheel_directory: str, config_settings=None, metadata_directory=N
     if not (build / 'build.ninja').exists():
         subprocess.run(['meson', 'setup', str(build), str(ROOT), '-Dtests=disabled'], check=True)
     subprocess.run(['ninja', '-C', str(build), '--quiet'], check=True)
-    made = write_reigen(build, build)
+    made = write_reigen(build, build, os.environ.get('REIGEN_PROJECT_URL', ''))
     target = Path(wheel_directory) / made.name
     shutil.move(str(made), str(target))
     return target.name

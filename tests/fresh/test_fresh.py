@@ -14,13 +14,18 @@ COMMANDS = r'''make demo
 make check ARGS='lint install'
 /usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests \
     tests/behaviour/test_{agent,helper_scripts,kills,run_help,run_options,strangers}.py
-make wheel
+make wheel deb
 python3 -m venv --system-site-packages /opt/try
 /opt/try/bin/pip install build/dist/*.whl
 cp -r examples /srv/examples
 cd /srv/examples && . /opt/try/bin/activate
 horovodrun -np 2 python pytorch_mnist.py --epochs 1
-reigen doctor'''
+reigen doctor
+deactivate
+apt-get install -y /src/reigen/build/dist/*.deb >/dev/null
+reigen run -np 2 -- python3 -c 'import horovod, reigen; print(reigen.__file__)'
+apt-get purge -y reigen >/dev/null
+test -z "$(find /usr -name '*reigen*')"'''
 
 
 @pytest.mark.timeout(2400)
@@ -32,5 +37,6 @@ def test_every_command_of_the_readme_works_where_nothing_is_installed():
     assert done.returncode == 0, done.stdout[-8000:]
     passed = [int(n) for n in re.findall(r'^(\d+) passed(?: in|, 0 failed)', done.stdout, re.M)]
     assert len(passed) == 2 and passed[0] > 30 and passed[1] > 100, passed
+    assert done.stdout.count('/usr/lib/python3/dist-packages/reigen/__init__.py\n') == 2
     parameters = re.findall(r'parameters: identical to the bit on all (\d) ranks', done.stdout)
     assert parameters == ['4', '2']

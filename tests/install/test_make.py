@@ -149,6 +149,52 @@ def test_destdir_is_put_before_the_prefix(tmp_path):
     assert (tmp_path / 'opt/reigen/bin/reigen').exists()
 
 
+def test_uninstall_removes_what_install_put_there_and_nothing_else(make, tmp_path):
+    prefix = tmp_path / 'a place'
+    (prefix / 'bin').mkdir(parents=True)
+    (prefix / 'bin/other').write_text('of somebody else')
+    for _ in range(2):
+        status, output = make(ROOT, 'install', f'PREFIX={prefix}')
+        assert status == 0, output
+    # What an older version had, and what python makes of the packages.
+    manifest = prefix / 'share/reigen/installed'
+    old = prefix / 'share/reigen/old'
+    old.write_text('of the version before')
+    manifest.write_text(manifest.read_text() + f'file {old}\n')
+    site = next(prefix.glob('lib/python*/*-packages'))
+    assert run('python3', '-c', 'import horovod', env={'PATH': '/usr/bin', 'PYTHONPATH': str(site)}
+               ).returncode == 0
+    status, output = make(ROOT, 'install', f'PREFIX={prefix}')
+    assert status == 0 and not old.exists(), output
+    status, output = make(ROOT, 'uninstall', f'PREFIX={prefix}')
+    assert status == 0, output
+    assert [str(p.relative_to(prefix)) for p in prefix.rglob('*')] == ['bin', 'bin/other']
+    status, output = make(ROOT, 'uninstall', f'PREFIX={prefix}')
+    assert status != 0 and 'nothing to remove' in output
+
+
+def test_an_installation_that_was_cut_off_can_be_removed(make, tmp_path):
+    """The list is there before the first file is; here a folder stands in the way of a program."""
+    prefix = tmp_path / 'opt'
+    (prefix / 'bin/reigen').mkdir(parents=True)
+    status, output = make(ROOT, 'install', f'PREFIX={prefix}')
+    assert status != 0 and (prefix / 'bin/reigen-agent').exists(), output
+    (prefix / 'bin/reigen').rmdir()
+    status, output = make(ROOT, 'uninstall', f'PREFIX={prefix}')
+    assert status == 0, output
+    assert [str(p.relative_to(prefix)) for p in prefix.rglob('*')] == ['bin']
+
+
+def test_python_m_reigen_is_the_program(tmp_path):
+    done = run(ROOT / '.venv/bin/python', '-m', 'reigen', 'version', cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, 'reigen 0.1.0\n'), done.stderr
+    done = run(ROOT / '.venv/bin/python', '-m', 'reigen', 'run', '--', 'sh', '-c', 'exit 3')
+    assert done.returncode == 3
+    done = run(ROOT / '.venv/bin/python', '-m', 'reigen', 'version',
+               env={**os.environ, 'REIGEN_LAUNCHER': '/nowhere'})
+    assert done.returncode == 1 and done.stderr.startswith('python -m reigen: REIGEN_LAUNCHER is')
+
+
 @pytest.mark.parametrize('arguments, says', [((), 'usage'), (('PREFIX=here',), 'absolute')])
 def test_install_without_a_usable_prefix_is_refused(make, arguments, says):
     status, output = make(ROOT, 'install', *arguments)

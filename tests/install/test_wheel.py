@@ -56,6 +56,20 @@ def test_the_same_build_gives_the_same_bytes(wheels, tmp_path):
         assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes(), wheel.name
 
 
+def test_the_metadata_links_to_the_project_where_it_has_an_address(wheels, tmp_path):
+    def links(wheel):
+        with zipfile.ZipFile(wheel) as archive:
+            name = next(n for n in archive.namelist() if n.endswith('/METADATA'))
+            return re.findall('^Project-URL: (.*)$', archive.read(name).decode(), re.M)
+
+    assert links(wheels[0]) == []
+    done = run('make', 'wheel', f'ARGS=--out {tmp_path}', 'URL=https://example.org/r/', cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+    for wheel in tmp_path.glob('*.whl'):
+        found = dict(line.split(', ') for line in links(wheel))
+        assert found['Homepage'] == 'https://example.org/r' and len(found) == 5
+
+
 def test_records_are_right(wheels):
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
