@@ -4,8 +4,11 @@ import math
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 70, 170, 40, 50
-COLOURS = ['#8a8f98', '#d1495b', '#3d6fb6', '#5fa8a0', '#b0883a', '#7b2d8b']
+#: Of each curve, on a light page and on a dark one.
+COLOURS = [('#70757e', '#a3a9b3'), ('#d1495b', '#f08a97'), ('#3d6fb6', '#7fabea'),
+           ('#3f8c84', '#7cc7bf'), ('#97701f', '#d9b469'), ('#7b2d8b', '#cf8be0')]
 EMPHASISED = 'Reigen'
+LABEL_WIDTH = 54
 
 
 def size_name(nbytes):
@@ -48,21 +51,35 @@ def grid(x, y, sizes, low, high):
                      f'y1="{y(power):.1f}" y2="{y(power):.1f}"/>')
         parts.append(text(LEFT - 8, y(power) + 4, time_name(power), 'end'))
         power *= 10
-    for index, nbytes in enumerate(sizes):
-        if index % max(1, round(len(sizes) / 8)) == 0:
+    # From the right, as the largest sizes are the closest to each other in most tables.
+    free = WIDTH
+    for nbytes in reversed(sizes):
+        if x(nbytes) + LABEL_WIDTH / 2 <= free:
             parts.append(text(x(nbytes), HEIGHT - BOTTOM + 20, size_name(nbytes)))
+            free = x(nbytes) - LABEL_WIDTH / 2
     return parts
 
 
 def labels(ends):
     """The names of the curves at their right ends, moved apart where they would overlap."""
     parts, last = [], -1e9
-    for y, name, colour in sorted(ends):
+    for y, name, index in sorted(ends):
         y = max(y, last + 15)
         last = y
         weight = 'font-weight="bold"' if name.startswith(EMPHASISED) else ''
-        parts.append(text(WIDTH - RIGHT + 10, y + 4, name, 'start', f'fill="{colour}" {weight}'))
+        parts.append(text(WIDTH - RIGHT + 10, y + 4, name, 'start', f'class="f{index}" {weight}'))
     return parts
+
+
+def style():
+    """The colours; a page's own theme says which."""
+    def rules(dark):
+        lines = [f'.c{i}{{stroke:{c[dark]}}}.f{i}{{fill:{c[dark]}}}' for i, c in enumerate(COLOURS)]
+        return f'text{{fill:{("#4d535c", "#b9c0ca")[dark]}}}' + ''.join(lines)
+
+    return ('<style>text{font:12px sans-serif}.grid{stroke:#9996;stroke-width:1}'
+            f'polyline{{fill:none}}{rules(0)}'
+            f'@media(prefers-color-scheme:dark){{{rules(1)}}}</style>')
 
 
 def curves(title, data):
@@ -76,17 +93,14 @@ def curves(title, data):
     parts = grid(x, y, sizes, low, high)
     ends = []
     for index, (name, curve) in enumerate(data.items()):
-        colour = COLOURS[index % len(COLOURS)]
+        index %= len(COLOURS)
         path = ' '.join(f'{x(s):.1f},{y(t):.1f}' for s, t in curve)
         width = 3 if name.startswith(EMPHASISED) else 1.5
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" '
-                     f'stroke-width="{width}"/>')
-        parts += [f'<circle cx="{x(s):.1f}" cy="{y(t):.1f}" r="{width}" fill="{colour}"/>'
+        parts.append(f'<polyline points="{path}" class="c{index}" stroke-width="{width}"/>')
+        parts += [f'<circle cx="{x(s):.1f}" cy="{y(t):.1f}" r="{width}" class="f{index}"/>'
                   for s, t in curve]
-        ends.append((y(curve[-1][1]), name, colour))
-    style = ('<style>text{font:12px sans-serif}text:not([fill]){fill:#7a7f87}'
-             '.grid{stroke:#9994;stroke-width:1}</style>')
+        ends.append((y(curve[-1][1]), name, index))
     body = '\n'.join(parts + labels(ends))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'role="img">\n<title>{escape(title)}</title>\n{style}\n'
+            f'role="img">\n<title>{escape(title)}</title>\n{style()}\n'
             f'{text((LEFT + WIDTH - RIGHT) / 2, 22, title)}\n{body}\n</svg>\n')

@@ -82,7 +82,12 @@ svg{display:block;width:100%;height:auto;overflow:visible}
 text{fill:var(--soft);font:12px system-ui,sans-serif;font-variant-numeric:tabular-nums}
 .grid{stroke:var(--line)}.a{stroke:var(--a)}.b{stroke:var(--b)}.line{fill:none;stroke-width:2.2;
 stroke-linejoin:round;stroke-linecap:round}.dot{fill:var(--paper);stroke-width:2.2}
-.fa{fill:var(--a)}.fb{fill:var(--b)}.strong{fill:var(--ink);font-weight:600}
+.fa{background:var(--a)}.fb{background:var(--b)}
+.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:9px 14px;font-size:14px;
+align-items:center;font-variant-numeric:tabular-nums}.bars b{font-weight:600}
+.bars span{color:var(--soft)}
+.bar{display:flex;gap:2px;height:22px}.bar i{border-radius:2px;min-width:1px}
+code{overflow-wrap:anywhere}
 @media(max-width:640px){.two{grid-template-columns:1fr}dl{grid-template-columns:1fr 1fr;gap:16px 0}}
 '''
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 400, 220, 44, 26, 10
@@ -130,26 +135,29 @@ def smooth(points, weight=0.8):
 
 
 def rank_bars(ranks):
+    """A row per rank, which stays readable on a narrow screen."""
     longest = max(rank['seconds'] for rank in ranks)
-    height, left, right = 34, 62, 92
-    room = 860 - left - right
-    parts = [f'<svg viewBox="0 0 860 {height * len(ranks)}" role="img">']
-    for row, rank in enumerate(ranks):
-        top = row * height + 5
-        communicating = rank['communicating']
-        computing = max(rank['seconds'] - communicating, 0)
-        a, b = (room * value / longest for value in (computing, communicating))
-        parts.append(
-            f'<text class="strong" x="0" y="{top + 16}">rank {rank["rank"]}</text>'
-            f'<rect class="fa" x="{left}" y="{top}" width="{a:.1f}" height="23" rx="2"/>'
-            f'<rect class="fb" x="{left + a + 2:.1f}" y="{top}" width="{max(b - 2, 1):.1f}" '
-            f'height="23" rx="2"><title>{communicating:.2f} s</title></rect>'
-            f'<text x="{left + a + b + 10:.1f}" y="{top + 16}">{computing:.1f} + '
-            f'{communicating:.1f} s</text>')
-    return ''.join(parts) + '</svg>'
+    rows = []
+    for rank in ranks:
+        waiting = rank['communicating']
+        computing = max(rank['seconds'] - waiting, 0)
+        widths = [100 * value / longest for value in (computing, waiting)]
+        rows.append(f'<b>rank {rank["rank"]}</b><div class="bar">'
+                    f'<i class="fa" style="width:{widths[0]:.1f}%"></i>'
+                    f'<i class="fb" style="width:{widths[1]:.1f}%"></i></div>'
+                    f'<span>{computing:.1f} + {waiting:.1f} s</span>')
+    return f'<div class="bars">{"".join(rows)}</div>'
 
 
-def page(report, command):
+def sharing(nranks, ncores):
+    """What the time for communication means where ranks outnumber cores; else nothing."""
+    if nranks <= ncores:
+        return ''
+    return (f'{nranks} ranks share {ncores} core{"s" if ncores > 1 else ""} here: much of the time '
+            'for communication is waiting for a core, not moving data.')
+
+
+def page(report, command, seconds, ncores):
     epochs, ranks = report['epochs'], report['ranks']
     last, count = epochs[-1], len(epochs)
     rate = sum(rank['images_per_second'] for rank in ranks) / len(ranks)
@@ -168,7 +176,7 @@ def page(report, command):
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Reigen: {report['size']} rank{plural} reading digits</title><style>{STYLE}</style><main>
 <h1>{report['size']} rank{plural} learned to read digits</h1>
-<p>In {report['seconds']:.0f} seconds, with PyTorch {html.escape(report['torch'])} and gradients
+<p>In {seconds:.0f} seconds, with PyTorch {html.escape(report['torch'])} and gradients
 averaged by Reigen after every step.</p>
 <dl>{''.join(f'<div><dt>{name}</dt><dd>{value}</dd></div>' for name, value in facts)}</dl>
 <div class="two">
@@ -178,9 +186,11 @@ averaged by Reigen after every step.</p>
 <span style="color:var(--a)">&#9644;</span> test, by epoch</p>
 {chart([('b', steps, False), ('a', tested, True)], count, 0, top, lambda v: f'{v:.1f}')}</section>
 </div>
-<section><h2>Where the time went</h2><p><span style="color:var(--a)">&#9632;</span> computing &ensp;
+<section><h2>Where the time of training went</h2>
+<p><span style="color:var(--a)">&#9632;</span> computing &ensp;
 <span style="color:var(--b)">&#9632;</span> waiting for other ranks and reducing</p>
-{rank_bars(ranks)}</section>
+{rank_bars(ranks)}
+<p style="margin-top:10px">{sharing(report['size'], ncores)}</p></section>
 <p style="margin-top:34px;font-size:13px"><code>{html.escape(command)}</code></p>
 </main></html>
 '''
@@ -208,10 +218,13 @@ def main():
     with open(report_path, encoding='utf-8') as file:
         report = json.load(file)
     target = os.path.join(args.out, 'index.html')
+    seconds, ncores = time.time() - started, len(os.sched_getaffinity(0))
     shown = ' '.join(['reigen run -np', str(args.np), '-- python examples/pytorch_mnist.py', *rest])
     with open(target, 'w', encoding='utf-8') as file:
-        file.write(page(report, shown))
-    print(f'{time.time() - started:.0f} s; curves and times: {target}\n{final}')
+        file.write(page(report, shown, seconds, ncores))
+    print(f'{seconds:.0f} s; curves and times: {target}\n{final}')
+    if sharing(args.np, ncores):
+        print(sharing(args.np, ncores))
     return 0
 
 

@@ -49,6 +49,16 @@ def short(name):
     return name if len(name) < 25 else name[:23] + '…'
 
 
+#: Words and lines take their colours from the theme of the page.
+STYLE = '''<style>
+.paper{fill:#fff}.ink{fill:#2b2f36}.soft{fill:#5d6674}.dark{fill:#23272e}.light{fill:#fff}
+.rank{fill:#c0392b}line.grid{stroke:#e6e8ec}line.rank{stroke:#c0392b;stroke-width:1.2}
+.stripe{fill:#2b2f36;fill-opacity:.03}
+@media(prefers-color-scheme:dark){.paper{fill:#14181e}.ink{fill:#e6e9ee}.soft{fill:#9aa4b2}
+.rank{fill:#ff8a7a}line.grid{stroke:#2f3742}line.rank{stroke:#ff8a7a}.stripe{fill:#fff}}
+</style>'''
+
+
 class Picture:
     """The parts of the SVG, and the scale of time."""
 
@@ -61,12 +71,13 @@ class Picture:
         return LEFT + (ms - self.begin) / self.length * (WIDTH - LEFT - RIGHT)
 
     def add(self, element, text=None, **attributes):
-        words = ' '.join(f'{k.replace("_", "-")}="{v}"' for k, v in attributes.items())
+        words = ' '.join(f'{k.rstrip("_").replace("_", "-")}="{v}"'
+                         for k, v in attributes.items())
         body = f'>{html.escape(text)}</{element}>' if text is not None else '/>'
         self.parts.append(f'<{element} {words}{body}')
 
-    def text(self, x, y, text, size=12, fill='#2b2f36', anchor='start', weight='normal'):
-        self.add('text', text, x=f'{x:.1f}', y=f'{y:.1f}', font_size=size, fill=fill,
+    def text(self, x, y, text, size=12, colour='ink', anchor='start', weight='normal'):
+        self.add('text', text, x=f'{x:.1f}', y=f'{y:.1f}', font_size=size, class_=colour,
                  text_anchor=anchor, font_weight=weight)
 
     def bar(self, begin, end, y, height, colour, label=''):
@@ -75,8 +86,8 @@ class Picture:
         self.add('rect', x=f'{left:.2f}', y=y, width=f'{width:.2f}', height=height, rx=2,
                  fill=colour)
         if width > 6.4 * len(label) + 6:
-            fill = '#2b2f36' if colour == COLOURS['QUEUE'] else '#ffffff'
-            self.text(left + width / 2, y + height - 4, label, 10, fill, 'middle')
+            on_bar = 'dark' if colour == COLOURS['QUEUE'] else 'light'
+            self.text(left + width / 2, y + height - 4, label, 10, on_bar, 'middle')
 
 
 def draw_frame(picture, title):
@@ -86,16 +97,16 @@ def draw_frame(picture, title):
         picture.add('rect', x=x, y=43, width=12, height=12, rx=2, fill=COLOURS[name])
         picture.text(x + 18, 53, words, 12)
         x += 40 + 6.4 * len(words)
-    picture.text(x, 53, '│', 12, '#c0392b')
+    picture.text(x, 53, '│', 12, 'rank')
     picture.text(x + 12, 53, 'a rank comes')
     step = next(s for s in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 1e9)
                 if picture.length / s <= 12)
     bottom = TOP + ROW * len(picture.rows)
     for i in range(int(picture.length / step + 1e-9) + 1):
         x = picture.x(picture.begin + i * step)
-        picture.add('line', x1=f'{x:.1f}', x2=f'{x:.1f}', y1=TOP - 8, y2=bottom, stroke='#e6e8ec')
-        picture.text(x, bottom + 18, f'{i * step:g}', 11, '#6b7280', 'middle')
-    picture.text(WIDTH - RIGHT, bottom + 36, 'milliseconds', 11, '#6b7280', 'end')
+        picture.add('line', x1=f'{x:.1f}', x2=f'{x:.1f}', y1=TOP - 8, y2=bottom, class_='grid')
+        picture.text(x, bottom + 18, f'{i * step:g}', 11, 'soft', 'middle')
+    picture.text(WIDTH - RIGHT, bottom + 36, 'milliseconds', 11, 'soft', 'end')
 
 
 def draw(names, spans, ranks, begin, length, title):
@@ -109,10 +120,9 @@ def draw(names, spans, ranks, begin, length, title):
     for number, lane in enumerate(rows):
         y = TOP + ROW * number
         if number % 2 == 0:
-            picture.add('rect', x=0, y=y, width=WIDTH, height=ROW, fill='#2b2f36',
-                        fill_opacity='0.025')
+            picture.add('rect', x=0, y=y, width=WIDTH, height=ROW, class_='stripe')
         picture.text(LEFT - 12, y + 21, short(names[lane]), 12, anchor='end')
-        picture.text(LEFT - 12, y + 36, names[lane].split('.')[0], 10, '#6b7280', 'end')
+        picture.text(LEFT - 12, y + 36, names[lane].split('.')[0], 10, 'soft', 'end')
         for each, depth, name, start, end in spans:
             if each == lane and end > begin and start < begin + length:
                 label = name if depth == 0 else name.replace('REIGEN_', '')
@@ -121,9 +131,10 @@ def draw(names, spans, ranks, begin, length, title):
         for each, rank, when in ranks:
             if each == lane and begin <= when < begin + length:
                 x = picture.x(when)
-                picture.add('line', x1=f'{x:.1f}', x2=f'{x:.1f}', y1=y + 3, y2=y + 40,
-                            stroke='#c0392b', stroke_width='1.2')
-                picture.text(x + 2, y + 40, rank, 9, '#c0392b')
+                picture.add('line', x1=f'{x:.1f}', x2=f'{x:.1f}', y1=y + 3, y2=y + 45,
+                            class_='rank')
+                # Below the bars, so that it covers no label of theirs.
+                picture.text(x + 2, y + 45, rank, 8, 'rank')
     return picture
 
 
@@ -143,7 +154,7 @@ def main():
     with open(args.out, 'w', encoding='utf-8') as out:
         out.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {picture.height}" '
                   f'width="{WIDTH}" height="{picture.height}" font-family="sans-serif">\n'
-                  f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
+                  f'{STYLE}\n<rect width="100%" height="100%" class="paper"/>\n'
                   + '\n'.join(picture.parts) + '\n</svg>\n')
 
 
