@@ -155,9 +155,13 @@ static void find_directories(struct rg_contain *contain)
     if (!contain->container.user && host->uid != 0 && *contain->home && may_mount(contain->home) &&
         is_directory(contain->home))
         host->home = contain->home;
-    if (!cwd || *cwd != '/' || !is_directory(cwd))
+    if (!cwd || *cwd != '/')
         return;
-    if (may_mount(cwd))
+    if (!is_directory(cwd))
+        rg_contain_say("note there is no directory %s here: ranks start in the image's working "
+                       "directory. Go to one that all hosts have, or mount one and name it by "
+                       "--cwd", cwd);
+    else if (may_mount(cwd))
         host->cwd = cwd;
     else if (cwd[1])
         rg_contain_say("note %s is a directory of the system and is not mounted; the ranks start "

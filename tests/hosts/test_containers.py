@@ -106,9 +106,11 @@ def test_ranks_are_the_caller_with_name_groups_home_and_directory(hosts):
 
 def test_a_directory_that_a_host_lacks_is_the_images(hosts):
     hosts[1].run(['mkdir', '-p', 'here-only'], check=True)
-    out = ran(hosts[1], '--no-tag-output', *TWO, '--image', 'base', '--', 'sh', '-c',
-              'echo $REIGEN_RANK $PWD', cwd=f'{HOME}/here-only')
-    assert sorted(out.splitlines()) == [f'0 {HOME}/here-only', '1 /']
+    done = reigen(hosts[1], '--no-tag-output', *TWO, '--image', 'base', '--', 'sh', '-c',
+                  'echo $REIGEN_RANK $PWD', cwd=f'{HOME}/here-only')
+    assert sorted(done.stdout.splitlines()) == [f'0 {HOME}/here-only', '1 /'], done.stderr
+    assert done.stderr.count('there is no directory') == 1, done.stderr
+    assert f'node2: there is no directory {HOME}/here-only here: ranks start in' in done.stderr
 
 
 def test_an_empty_image_is_enough_for_any_user_without_rights(hosts):
