@@ -138,6 +138,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     start_lease(agent, agent->setup.lease_ms);
     rg_prober_hush(agent->prober);
     make_jobdir(agent);
+    rg_packages_setup(agent);
 }
 
 static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
@@ -240,6 +241,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         return rg_agent_add_task(agent, &msg->rank);
     case RG_MSG_START: return on_start(agent);
     case RG_MSG_LISTEN: return on_listen(agent);
+    case RG_MSG_KIT: return rg_packages_data(agent, &msg->data.data);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
@@ -435,6 +437,7 @@ static void finish(struct rg_agent *agent)
     rg_rankserver_destroy(agent->server);
     rg_remote_clients_fini(agent);
     rg_jobdir_remove(&agent->jobdir);
+    rg_packages_fini(&agent->packages);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);

@@ -26,6 +26,7 @@
 #include "agent/boot.h"
 #include "agent/jobdir.h"
 #include "agent/oom.h"
+#include "agent/packages.h"
 #include "base/loop.h"
 #include "wire/msg.h"
 #include "wire/rankmsg.h"
@@ -99,6 +100,7 @@ struct rg_agent {
     struct rg_prober *prober;   /* until START */
     struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_jobdir jobdir;   /* from SETUP on */
+    struct rg_packages packages; /* likewise */
     struct rg_remote *remotes; /* remote commands that run here; remote.h */
     struct rg_remote_client **clients; /* by number; NULL: free. Those whose client is here. */
     uint32_t nclients;         /* slots */

@@ -74,6 +74,14 @@ struct rg_contain_child {
 
 /* --- contain_dir.c: directories -------------------------------------------------------------- */
 
+/* A directory, made if it is missing, that is ours alone, can be written, and lets programs run. */
+bool rg_contain_is_good(const char *path);
+/* Remove kits there that nobody has used for long, and half-made ones. */
+void rg_contain_sweep_kits(const char *base);
+/* Unpack a kit (container/kit.h) under a name that is ours alone, then give it its own; it is no
+ * error when that one is there by then. 0 or -errno; nothing stays under the first name. */
+int rg_contain_keep_kit(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+                        struct rg_error *err);
 /* Find the base directory, the first of $XDG_RUNTIME_DIR/reigen, /var/tmp/reigen-UID,
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);

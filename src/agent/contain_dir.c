@@ -12,6 +12,7 @@
 
 #include "agent/contain.h"
 #include "base/fd.h"
+#include "container/kit.h"
 
 #define TREE_DEPTH_MAX 64
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
@@ -32,7 +33,7 @@ static bool is_ours(const char *path)
            (st.st_mode & 022) == 0 && access(path, W_OK) == 0;
 }
 
-static bool is_good(const char *path)
+bool rg_contain_is_good(const char *path)
 {
     struct statvfs fs;
 
@@ -68,17 +69,17 @@ int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
 
     /* The home comes last: on a network's disk a daemon that runs as root may not enter it. */
     if (runtime && *runtime == '/' && snprintf(base, max, "%s/reigen", runtime) < (int) max &&
-        is_good(base))
+        rg_contain_is_good(base))
         return 0;
     for (int i = 0; i < 2; i++) {
         snprintf(base, max, "%s/reigen-%u", i == 0 ? "/var/tmp" : "/tmp", uid);
-        if (is_good(base))
+        if (rg_contain_is_good(base))
             return 0;
     }
     if (home && *home == '/' && snprintf(base, max, "%s/.cache", home) < (int) max) {
         mkdir(base, 0700);
         snprintf(base, max, "%s/.cache/reigen", home);
-        if (is_good(base))
+        if (rg_contain_is_good(base))
             return 0;
     }
     return rg_error_set_exit(err, EACCES, 77,
@@ -117,6 +118,17 @@ void rg_contain_remove_dir(struct rg_contain *contain)
     if (*contain->dir)
         rg_contain_remove_tree(contain->dir);
     *contain->dir = '\0';
+}
+
+int rg_contain_keep_kit(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+                        struct rg_error *err)
+{
+    int r = rg_kit_unpack(data, nbytes, fresh, err);
+
+    if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
+        r = rg_error_set(err, errno, "%s: %s", path, strerror(errno));
+    rg_contain_remove_tree(fresh);
+    return r;
 }
 
 /* --- what others have left behind ------------------------------------------------------------ */
@@ -163,17 +175,30 @@ static void sweep_old(const char *path, const char *name)
         rg_contain_remove_tree(path);
 }
 
+void rg_contain_sweep_kits(const char *base)
+{
+    DIR *list = opendir(base);
+    char dir[PATH_MAX];
+
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        if (snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name) < (int) sizeof(dir))
+            sweep_old(dir, entry->d_name);
+    }
+    if (list)
+        closedir(list);
+}
+
 void rg_contain_sweep(struct rg_contain *contain)
 {
     DIR *list = opendir(contain->base);
     char dir[PATH_MAX], lock[PATH_MAX + 8];
 
+    rg_contain_sweep_kits(contain->base);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         const char *name = entry->d_name;
         if (strcmp(name, contain->name) == 0 ||
             snprintf(dir, sizeof(dir), "%s/%s", contain->base, name) >= (int) sizeof(dir))
             continue;
-        sweep_old(dir, name);
         if (!rg_str_starts(name, "reigen-"))
             continue;
         snprintf(lock, sizeof(lock), "%s/lock", dir);

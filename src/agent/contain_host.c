@@ -221,14 +221,9 @@ static int fetch_kit(const struct rg_container_place *place, const char *path,
     int r = rg_read_all(0, data, place->kit_nbytes);
     if (r < 0)
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
-    /* Two jobs may do this at once: whoever comes second finds the name taken. */
+    /* Two jobs may do this at once. */
     rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    r = fresh ? rg_kit_unpack(data, place->kit_nbytes, fresh, err) : -ENOMEM;
-    if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-        r = rg_error_set(err, errno, "%s: %s", path, strerror(errno));
-    if (fresh)
-        rg_contain_remove_tree(fresh);
-    return r;
+    return fresh ? rg_contain_keep_kit(data, place->kit_nbytes, fresh, path, err) : -ENOMEM;
 }
 
 /* See inside.c. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's first steps within a container. Contract: contain.h. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include <sys/un.h>
 
 #include "agent/contain.h"
+#include "agent/packages.h"
 #include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */
@@ -49,48 +49,13 @@ static int receive(int conn_fd, int fds[NFDS], struct rg_error *err)
 
 /* --- our Python packages --------------------------------------------------------------------- */
 
-static bool has_package(const char *site)
-{
-    static const char *const names[] = { "horovod", "reigen" };
-    char path[PATH_MAX];
-
-    for (size_t i = 0; i < rg_array_len(names); i++) {
-        if (snprintf(path, sizeof(path), "%s/%s", site, names[i]) < (int) sizeof(path) &&
-            access(path, F_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The packages of the Python that this directory of PATH holds: ../lib/python3*\/ beside it. */
-static bool prefix_has_package(const char *bin, size_t length)
-{
-    char lib[PATH_MAX], site[PATH_MAX + 300];
-    bool found = false;
-
-    if (snprintf(lib, sizeof(lib), "%.*s/../lib", (int) length, bin) >= (int) sizeof(lib))
-        return false;
-    DIR *dir = opendir(lib);
-    for (struct dirent *entry; !found && dir && (entry = readdir(dir));) {
-        if (!rg_str_starts(entry->d_name, "python"))
-            continue;
-        snprintf(site, sizeof(site), "%s/%s/site-packages", lib, entry->d_name);
-        found = has_package(site);
-        snprintf(site, sizeof(site), "%s/%s/dist-packages", lib, entry->d_name);
-        found = found || has_package(site);
-    }
-    if (dir)
-        closedir(dir);
-    return found;
-}
-
 static bool image_has_package(void)
 {
     const char *path = getenv("PATH");
 
     for (const char *dir = path ? path : ""; *dir;) {
         size_t n = strcspn(dir, ":");
-        if (n > 0 && prefix_has_package(dir, n))
+        if (n > 0 && rg_packages_in_prefix(dir, n))
             return true;
         dir += n + (dir[n] == ':');
     }

@@ -148,6 +148,8 @@ int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct
         r = set_token(env, "REIGEN_AGENT_TOKEN", rg_rankserver_token(agent->server));
     if (r == 0)
         r = rg_jobdir_env(&agent->jobdir, env);
+    if (r == 0)
+        r = rg_packages_env(agent, env);
     return r == 0 ? rg_engine_env(&agent->setup, agent->jobdir.path, users, env) : r;
 }
 

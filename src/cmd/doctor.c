@@ -124,7 +124,7 @@ static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, st
     int r = rg_sizes_check(job, err);
 
     if (r == 0)
-        r = rg_place_container(job, err);
+        r = rg_place_job(job, strcmp(driver->name, "local") != 0, err);
 
     if (r >= 0)
         r = driver->discover(job, err);

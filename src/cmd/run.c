@@ -404,12 +404,13 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
 {
     struct rg_job *job = &run->request.job;
     /* Elsewhere the directory need not be here. */
-    int rc = strcmp(driver->name, "local") == 0 ? check_cwd(job, err) : 0;
+    bool here = strcmp(driver->name, "local") == 0;
+    int rc = here ? check_cwd(job, err) : 0;
 
     if (rc >= 0)
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
-        rc = rg_place_container(job, err);
+        rc = rg_place_job(job, !here, err);
     if (rc >= 0 && driver->acquire && !job->dry_run)
         rc = driver->acquire(job, say_early, run, err);
     if (rc >= 0)

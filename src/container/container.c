@@ -24,6 +24,7 @@ void rg_container_fini(struct rg_container *container)
     free(container->network);
     free(container->user);
     free(container->place.cwd);
+    free(container->place.kit_error);
     free(container->place.term);
     free(container->place.launcher);
     free(container->place.kit_digest);

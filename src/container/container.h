@@ -32,6 +32,7 @@ struct rg_container_place {
     char *launcher;      /* HOST:PID:START, a label: whose container it is */
     char *kit_digest;    /* the archive of our Python packages, see kit.h; NULL: none */
     uint64_t kit_nbytes; /* of that archive */
+    char *kit_error;     /* why there is none, though it was wanted; or NULL. Stays here */
 };
 
 struct rg_container {

@@ -165,24 +165,32 @@ int rg_place_pack_kit(const struct rg_container_place *place, struct rg_buf *buf
 static int find_kit(struct rg_container *container, struct rg_error *err)
 {
     rg_cleanup(rg_kit_files_fini) struct rg_kit_files files = { RG_STRV_INIT, RG_STRV_INIT };
+    struct rg_error cause = RG_ERROR_INIT;
 
     if (container->inject == RG_INJECT_NO)
         return 0;
-    int r = list_files(&files, err);
-    if (r < 0 && container->inject == RG_INJECT_AUTO)
-        return 0;
+    int r = list_files(&files, &cause);
     if (r == 0 && (r = describe(&files, &container->place)) < 0)
-        rg_error_set(err, -r, "Reigen's Python packages: %s", strerror(-r));
-    return r < 0 ? rg_error_prepend(err, "--inject-runtime") : 0;
+        rg_error_set(&cause, -r, "Reigen's Python packages: %s", strerror(-r));
+    if (r == 0)
+        return 0;
+    free(container->place.kit_error);
+    container->place.kit_error = strdup(cause.text);
+    if (container->inject == RG_INJECT_AUTO)
+        return 0;
+    if (err)
+        *err = cause;
+    return rg_error_prepend(err, "--inject-runtime");
 }
 
-int rg_place_container(struct rg_job *job, struct rg_error *err)
+int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err)
 {
     struct rg_container_place *place = &job->container.place;
     char cwd[PATH_MAX];
 
     if (!job->container.image)
-        return 0;
+        return elsewhere || job->container.inject == RG_INJECT_YES ? find_kit(&job->container, err)
+                                                                   : 0;
     free(place->launcher);
     place->launcher = rg_place_launcher(0);
     free(place->term);

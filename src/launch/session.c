@@ -289,7 +289,8 @@ static void start_due(void *arg)
 
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
-        bool late = session->state == STATE_RUNNING ? !all_started_on(host) : !host->ready;
+        bool late = session->state == STATE_RUNNING ? !all_started_on(host)
+                                                    : !host->ready || host->wants_kit;
         char said[LATE_SAID_MAX] = "";
         if (!late || nlate++ >= NAMED_HOSTS_MAX)
             continue;
@@ -551,6 +552,7 @@ void rg_session_destroy(struct rg_session *session)
     rg_fence_destroy(session->fence);
     session_remotes_fini(session);
     rg_network_destroy(session->network);
+    rg_buf_fini(&session->kit);
     free(session->hosts);
     free(session->ranks);
     free(session->facts);

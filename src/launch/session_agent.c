@@ -220,6 +220,7 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);
     case RG_MSG_INPUT_CREDIT: return on_input_credit(host, msg->bytes.nbytes);
     case RG_MSG_INPUT_CLOSED: host->input_closed = true; return 0;
+    case RG_MSG_KIT_WANTED: return session_on_kit_wanted(host, msg->bytes.nbytes);
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))
             return -EBADMSG;

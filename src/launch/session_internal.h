@@ -5,6 +5,7 @@
  *   session.c         life: creation, states, limits, signals, the end
  *   session_agent.c   one host's agent: its link and what it says
  *   session_network.c which network connects the hosts; what they are like
+ *   session_kit.c     our Python packages for hosts that lack them
  *   session_rank.c    ranks: set-up, ends, fences
  *   session_output.c  output: delivery, credit, back-pressure
  *   session_input.c   standard input
@@ -63,6 +64,8 @@ struct session_host {
     size_t nversion;
     struct session_remote **clients; /* remote commands that were asked for there, by number */
     uint32_t nclients;            /* slots */
+    bool wants_kit;               /* it has not said yet that it needs no more */
+    size_t kit_sent;              /* bytes of it */
     bool takes_input, input_closed;
     uint64_t input_credit;
     bool input_eof_sent;
@@ -117,6 +120,8 @@ struct rg_session {
     struct rg_error network_err;   /* why none connects the hosts */
     struct rg_timer network_timer;
     size_t nprobes;                /* tries whose outcome is not known */
+    int nkits;                     /* hosts that have not said that they need no more of the kit */
+    struct rg_buf kit;             /* empty before the first host wanted it */
     bool network_hurry, network_done;
     bool network_refusing;         /* none connects the hosts, if all of them still live */
     struct session_remote **remotes; /* by number; NULL: free */
@@ -192,9 +197,20 @@ int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg
 void session_on_pong(struct session_host *host);
 void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg);
 int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg);
+/* All hosts have SETUP, and the kit where they want it: go on. Else nothing happens. */
+void session_set_up(struct rg_session *session);
 /* For SETUP; "": not known. */
 const char *session_network_cidr(const struct rg_session *session);
 const char *session_network_interface(const struct session_host *host);
+
+/* --- session_kit.c ---------------------------------------------------------------------------- */
+
+/* Whether SETUP speaks of a kit: there is one, and no `contain` that mounts it. */
+bool session_has_kit(const struct rg_session *session);
+/* Before SETUP: from here on all hosts are waited for, if there is a kit. */
+void session_kit_begin(struct rg_session *session);
+/* An agent said how much it takes. 0, or -EBADMSG: it broke the rules. */
+int session_on_kit_wanted(struct session_host *host, uint64_t nbytes);
 
 /* --- session_rank.c --------------------------------------------------------------------------- */
 

@@ -170,9 +170,15 @@ static void decided(struct rg_session *session)
         refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
+    session_kit_begin(session);
     for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
         session_send_setup(&session->hosts[i]);
-    if (session->state != STATE_STARTING || !all_linked(session))
+    session_set_up(session);
+}
+
+void session_set_up(struct rg_session *session)
+{
+    if (session->state != STATE_STARTING || session->nkits || !all_linked(session))
         return;
     if (session->o.doctor || session->o.job->require.count)
         inspect(session);

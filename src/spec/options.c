@@ -113,8 +113,8 @@ static const struct rg_option options[] = {
      "Give the containers the host's InfiniBand devices, and unlimited locked memory.",
      rg_apply_ibdevices},
     {"inject-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_BOOL, NULL, NULL, NULL,
-     "Put Reigen's own Python packages, reigen and horovod, before the image's. The default is to "
-     "do so where the image has none.",
+     "Put Reigen's own Python packages, reigen and horovod, before those of the image or host. The "
+     "default is to do so where it has none; on this computer without an image: never.",
      rg_apply_inject_runtime},
     {"no-inject-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_NONE, NULL, NULL, NULL,
      "Never do so.", rg_apply_no_inject_runtime},

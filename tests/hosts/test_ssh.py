@@ -107,6 +107,66 @@ def test_environment_is_the_hosts_own_plus_what_is_named(hosts):
         assert sorted(done.stdout.splitlines()) == [f'0 {says}', f'1 {threads}'], done.stderr
 
 
+IMPORT = ('import os, reigen, horovod; reigen.init(); '
+          'print(reigen.rank(), *reigen.allgather_object(os.uname()[1]), reigen.__file__)')
+
+
+def test_our_python_packages_come_with_the_job_and_stay_for_the_next(hosts):
+    kits = []
+    for _ in range(2):
+        done = reigen(hosts[1], '--no-tag-output', '-H', 'node1:1,node2:1,node3:1', '--', 'python3',
+                      '-c', IMPORT)
+        assert done.returncode == 0, done.stderr
+        for rank, line in enumerate(sorted(done.stdout.splitlines())):
+            assert re.fullmatch(rf'{rank} node1 node2 node3 {HOME}/.cache/reigen/kit-\w+-\w+'
+                                '/reigen/__init__.py', line), done.stdout
+        found = [p for n in hosts.nodes for p in n.path('.cache/reigen').glob('kit-*')]
+        kits.append([(p.name, (p / 'reigen/__init__.py').stat().st_ino) for p in found])
+    assert len(kits[0]) == 3 and kits[0] == kits[1], kits
+    done = reigen(hosts[1], '-H', 'node2:1,node3:1', '--engine', 'script', '--', 'sh', '-c',
+                  'reigen-rsh node3 python3 -c "\'import horovod; print(horovod.__file__)\'"')
+    assert done.returncode == 0 and '/kit-' in done.stdout, done.stderr
+
+
+def test_a_hosts_own_packages_go_before_those_that_come_with_the_job(hosts):
+    two = hosts[2]
+    two.run(['python3', '-m', 'venv', '--without-pip', 'own'], check=True)
+    two.write('own/lib/python3.11/site-packages/horovod/__init__.py', '')
+    show = 'import horovod, os; print(horovod.__file__, os.environ.get("PYTHONPATH"))'
+    mine = f'{HOME}/own/lib/python3.11/site-packages/horovod/__init__.py'
+
+    def run(*words):
+        done = reigen(hosts[1], '--no-tag-output', '-H', 'node2:1', *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert run('--', f'{HOME}/own/bin/python', '-c', show) == [mine, 'None']
+    assert not list(two.path('.cache/reigen').glob('kit-*'))
+    assert run('--', 'sh', '-c', f". own/bin/activate; exec python -c '{show}'")[0] == mine
+    assert '/kit-' in run('--inject-runtime', '--', f'{HOME}/own/bin/python', '-c', show)[0]
+    done = reigen(hosts[1], '-H', 'node2:1', '--no-inject-runtime', '--', 'python3', '-c', show)
+    assert "No module named 'horovod'" in done.stderr
+    two.run(['rm', '-rf', 'own'], check=True)
+
+
+def test_why_our_packages_cannot_be_used_is_in_the_error_of_the_import(hosts):
+    one = hosts[1]
+    for change, why in (('sys.version_info = (3, 7)', 'they need Python 3.8 or later'),
+                        ('os.confstr = int', 'they need glibc')):
+        done = reigen(one, '-H', 'node2:1', '--', 'python3', '-c',
+                      f'import os, sys; {change}; import horovod.torch')
+        assert done.returncode == 1 and 'ImportError: horovod is not installed for ' in done.stderr
+        assert f'on node2, and the packages that came with the job cannot be used here: {why}' in \
+            done.stderr
+    one.run(['mkdir', '-p', 'alone/bin'], check=True)
+    for program in (PROGRAMS.reigen, PROGRAMS.agent):
+        one.run(['cp', program, 'alone/bin'], check=True)
+    done = one.run(['alone/bin/reigen', 'run', '-H', 'node2:1', '--', 'python3', '-c',
+                    'import reigen'])
+    one.run(['rm', '-rf', 'alone'], check=True)
+    assert done.returncode == 1 and "Reigen's Python packages are neither below" in done.stderr
+
+
 def test_exit_code_input_and_signals_are_those_of_the_rank(hosts):
     done = reigen(hosts[1], '-H', 'node2:1', '--', 'sh', '-c', 'cat; exit 7', input='typed\n')
     assert done.returncode == 7 and 'typed' in done.stdout

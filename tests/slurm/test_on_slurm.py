@@ -81,6 +81,12 @@ def test_containers_on_the_nodes(slurm):
         r: [f'node{r + 1}', 'alice', '/home/alice'] for r in range(3)}
 
 
+def test_our_python_packages_come_with_the_job(slurm):
+    script = 'import horovod, reigen; reigen.init(); print(reigen.rank(), horovod.__file__)'
+    told = lines(run(slurm, inside=['-N2', '-n2'], command=['python3', '-c', script]))
+    assert sorted(told) == [0, 1] and all('/.cache/reigen/kit-' in file for file, in told.values())
+
+
 def test_the_agent_travels_where_the_nodes_lack_it(slurm):
     """A launcher and an agent in a place that only the login node has. The components of a
     heterogeneous job have tasks of the same numbers, and one home."""
