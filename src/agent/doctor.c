@@ -303,7 +303,8 @@ static void put_mpi(void)
                   n > 0 ? text : "?");
 }
 
-/* Looked up, not imported: importing takes seconds. */
+/* Looked up, not imported: importing takes seconds. But Horovod is: only so is known whether
+ * packages that came with the job can be used (agent/packages.h). */
 static void put_python(void)
 {
     static const char script[] =
@@ -318,6 +319,11 @@ static void put_python(void)
         "  found = u.find_spec(p)\n"
         " except Exception:\n"
         "  continue\n"
+        " if p == 'horovod' and found:\n"
+        "  try:\n"
+        "   import horovod, reigen\n"
+        "  except ImportError as e:\n"
+        "   if type(e) is ImportError: print('no-horovod', e); continue\n"
         " for name in (p, p + '-cpu', p + '-gpu', 'reigen') if found else ():\n"
         "  try:\n"
         "   print('package', p, version(name)); break\n"

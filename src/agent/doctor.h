@@ -20,6 +20,7 @@
  *      resolve NAME ADDRESS | resolve NAME -
  *      mpi PATH TEXT                   the first line of mpirun --version
  *      python PATH VERSION             package NAME VERSION | package NAME ?
+ *      no-horovod TEXT                 why that Python cannot import it though it is there
  *      end                             all was looked at
  *
  * Thread rule: main thread of a process of its own; blocks, for each program that it runs at most

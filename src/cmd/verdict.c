@@ -72,6 +72,19 @@ static bool take_sshd(const struct rg_verdict *v, char ret_host[SSHD_HOST_MAX + 
                   ret_port) == 2;
 }
 
+/* Of a Python to which nobody has brought our packages. */
+static void print_missing_packages(const struct rg_verdict *v, struct rg_buf *text)
+{
+    for (size_t i = 0; i < v->nlast_lines; i++) {
+        if (strstr(v->last_lines[i], "No module named 'horovod") ||
+            strstr(v->last_lines[i], "No module named 'reigen")) {
+            rg_buf_printf(text, "  that Python has no Horovod of Reigen's: install Reigen for it, "
+                                "or start the job by reigen run --inject-runtime\n");
+            return;
+        }
+    }
+}
+
 static void print_first(const struct rg_verdict *v, const struct rg_verdict_style *style,
                         struct rg_buf *text)
 {
@@ -108,6 +121,7 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         put_shown(text, v->last_lines[i]);
         rg_buf_printf(text, "%s\n", style->colour ? PLAIN : "");
     }
+    print_missing_packages(v, text);
 }
 
 static bool same_end(const struct rg_rank_end *a, const struct rg_rank_end *b)

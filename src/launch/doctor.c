@@ -268,7 +268,10 @@ static void judge_software(struct judge *j)
             rg_buf_printf(&list, ", %s%s%s", packages[i], *version == '?' ? "" : " ",
                           *version == '?' ? "" : version);
     }
-    add(j, "python", RG_FINDING_OK, "", "%s%s", value, rg_buf_text(&list));
+    bool broken = rg_fact_find(j->facts, "no-horovod", 0, version);
+    add(j, "python", warn_if(broken), "scripts that import it fail: install Reigen for that Python "
+        "(pip install), or use another host or image; without Horovod nothing is wrong", "%s%s%s%s",
+        value, rg_buf_text(&list), broken ? ". No horovod: " : "", broken ? version : "");
 }
 
 static void judge_disks(struct judge *j)

@@ -44,6 +44,20 @@ static void the_first_is_named_with_host_how_and_last_lines(void **state)
     assert_null(strchr(got, '\033'));
 }
 
+static void missing_packages_of_ours_lead_to_the_option_that_brings_them(void **state)
+{
+    const char *lines[] = { "ModuleNotFoundError: No module named 'horovod.torch'" };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, other = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 1, .cause = "rank 0", .first = &ends[0],
+                            .code_of = &ends[0], .last_lines = lines, .nlast_lines = 1 };
+
+    (void) state;
+    ends[0] = ended(0, RG_END_EXIT, 1, false);
+    assert_contains(print(&v, (struct rg_verdict_style){ 0 }, &text), "run --inject-runtime\n");
+    lines[0] = "ModuleNotFoundError: No module named 'numpy'";
+    assert_null(strstr(print(&v, (struct rg_verdict_style){ 0 }, &other), "--inject-runtime"));
+}
+
 static void a_good_end_says_nothing_unless_asked(void **state)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -144,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_named_with_host_how_and_last_lines),
+        cmocka_unit_test(missing_packages_of_ours_lead_to_the_option_that_brings_them),
         cmocka_unit_test(a_good_end_says_nothing_unless_asked),
         cmocka_unit_test(causes_without_a_rank_are_named),
         cmocka_unit_test(memory_notes_and_lost_ranks_are_told),

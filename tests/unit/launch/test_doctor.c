@@ -96,6 +96,7 @@ static void each_fact_warns_with_a_remedy_that_fits(void **state)
         { "rdma m 4: ACTIVE\nrdma-devices 1\nmemlock 65536\n", "memlock", "64 KiB",
           "--ulimit=memlock", "limits.conf" },
         { "gpu 2\n", "gpu", "2 device files", "nvidia-smi", "nvidia-smi" },
+        { "no-horovod musl\n", "python", "No horovod: musl", "install Reigen", "install Reigen" },
         { "resolve a 10.0.0.1\nresolve b -\n", "names", "b", "--add-host", "/etc/hosts" },
     };
 
