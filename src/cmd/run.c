@@ -196,14 +196,16 @@ static void on_rank_ended(void *arg, const struct rg_rank_end *end)
 static void on_note(void *arg, int rank, const char *text)
 {
     struct run *run = arg;
+    rg_autobuf struct rg_buf lines = RG_BUF_INIT;
 
+    rg_verdict_indent(text, &lines);
     if (run->request.job.json) {
         rg_event_note(&run->event, rank, text);
         send_event(run);
     } else if (!run->request.quiet && rank >= 0) {
-        sayf(run, "reigen: rank %d: %s\n", rank, text);
+        sayf(run, "reigen: rank %d: %s\n", rank, rg_buf_text(&lines));
     } else if (!run->request.quiet) {
-        sayf(run, "reigen: %s\n", text);
+        sayf(run, "reigen: %s\n", rg_buf_text(&lines));
     }
 }
 

@@ -36,6 +36,15 @@ void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
         rg_buf_printf(text, ", for lack of memory (the kernel's out-of-memory killer)");
 }
 
+void rg_verdict_indent(const char *lines, struct rg_buf *text)
+{
+    for (const char *p = lines; *p; p++) {
+        rg_buf_put(text, p, 1);
+        if (*p == '\n')
+            rg_buf_printf(text, "  ");
+    }
+}
+
 static bool is_ok(const struct rg_rank_end *end)
 {
     return end->end == RG_END_EXIT && end->value == 0;
@@ -111,8 +120,11 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         rg_buf_printf(text, ", while others waited for it");
     rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
                   (double) first->at_ns / 1e9);
-    if (first->note && *first->note)
-        rg_buf_printf(text, "  its runtime reported: %s\n", first->note);
+    if (first->note && *first->note) {
+        rg_buf_printf(text, "  its runtime reported: ");
+        rg_verdict_indent(first->note, text);
+        rg_buf_printf(text, "\n");
+    }
     /* Why an sshd failed was one line, which has just been shown. */
     for (size_t i = 0; i < v->nlast_lines && !style->quiet && !port; i++) {
         if (i == 0)

@@ -27,6 +27,9 @@ void rg_verdict_print(const struct rg_verdict *verdict, const struct rg_plan *pl
  * for other ends. The exit code of a rank that a signal n killed is 128 + n, as a shell's. */
 void rg_verdict_print_horovod(const struct rg_verdict *verdict, struct rg_buf *text);
 
+/* Append the lines; all but the first stand a little to the right. */
+void rg_verdict_indent(const char *lines, struct rg_buf *text);
+
 /* "exit code 7", "signal 9 (Killed)", "could not be started: No such file or directory": appended.
  */
 void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text);

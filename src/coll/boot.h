@@ -99,7 +99,8 @@ int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_
 int rg_boot_poll_fd(struct rg_boot *boot);
 int rg_boot_poll(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
 int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
-/* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see.
+/* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see,
+ * 2: the same, said for the whole job.
  * Never blocks for long; dropped where nobody listens (env boot: level 1 goes to stderr by the
  * caller). */
 void rg_boot_note(struct rg_boot *boot, int level, const char *text);

@@ -163,6 +163,7 @@ struct rg_engine {
     _Atomic bool leaving;         /* what goes wrong now is this set's alone */
     _Atomic bool removed;         /* reigen_process_set_remove */
     _Atomic int cut_by;           /* engine of all ranks: 1 + by whose end operations failed here */
+    _Atomic bool told_stall;      /* engine of all ranks: the launcher knows that a stall ends it */
     _Atomic bool abandoned;       /* what is in flight ends here, whatever the other ranks do */
     struct rg_exec *exec;
     struct rg_adasum *adasum;     /* made at its first use */
@@ -307,7 +308,8 @@ void rg_op_fini(struct rg_op *op);
 /* What everything in flight ends with, if the node's segment says so: 0 or -errno and the text. */
 int rg_engine_doom(struct rg_engine *engine, const char **ret_text);
 /* An operation fails with this status, or is refused: when it is for another rank's death or
- * leaving, the launcher is told, once. To be called before anybody can hear of the failure. */
+ * leaving, or for a stall, the launcher is told, once. To be called before anybody can hear of the
+ * failure. */
 void rg_engine_cut_off(struct rg_engine *engine, int status);
 
 /* ---- drive.c; all under `drive` */

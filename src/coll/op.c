@@ -192,6 +192,10 @@ void rg_engine_cut_off(struct rg_engine *engine, int status)
     if (rank >= 0 && rank != world->team->rank && world->boot &&
         atomic_compare_exchange_strong(&world->cut_by, &nobody, 1 + rank))
         rg_boot_cut_off(world->boot, rank);
+    /* Whichever rank the verdict names, it has the cause. */
+    if (status == -ETIMEDOUT && rg_view_aborted(&engine->view) == ETIMEDOUT && world->boot &&
+        !atomic_exchange(&world->told_stall, true))
+        rg_boot_note(world->boot, 0, rg_view_abort_text(&engine->view));
 }
 
 int rg_engine_doom(struct rg_engine *engine, const char **ret_text)

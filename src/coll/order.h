@@ -54,7 +54,7 @@ struct rg_order_events {
     void (*on_stall_query)(void *arg);
     /* At the coordinator: a node has offered this operation; may be NULL. */
     void (*on_offered)(void *arg, int node, const char *name);
-    /* At the coordinator: what a node answered (text, one line per tensor and rank). */
+    /* At the coordinator: what a node answered, or said unasked (stall_facts.h). */
     void (*on_stall_reply)(void *arg, int node, const char *text);
     void *arg;
 };

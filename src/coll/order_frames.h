@@ -15,7 +15,7 @@
  *      JOIN          leader       rank            all ranks of my node have joined, this one last
  *      DIED          both         rank, text      a rank is dead
  *      SHUTDOWN      both         rank            a rank leaves; to leaders in order with decisions
- *      STALL_REPLY   leader       text            what my node waits for, and JSON (diagnose.h)
+ *      STALL_REPLY   leader       text            stall_facts.h, and JSON (diagnose.h)
  *      GOODBYE       both         -               I close; this is no death
  *      DECIDED_NEW   coordinator  id, flags,      run it; id is its number from now on, 0: it has
  *                                 name,           none; text: it fails, do not run it

@@ -10,8 +10,13 @@
 #include "coll/crossed.h"
 #include "coll/diagnose.h"
 #include "coll/engine.h"
+#include "coll/stall_facts.h"
 
-#define NAMES_SHOWN 6
+#define OPS_MAX 256
+#define BLOCKED_NS (4 * RG_NS_PER_S)
+#define GATHER_NS RG_NS_PER_S /* for other leaders to answer */
+#define TOLD_SLACK_MS 3000
+#define LEADER_MS 4000 /* for the coordinator to end the job */
 #define TICK_NS RG_NS_PER_S
 #define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long does not report */
 
@@ -24,19 +29,23 @@ struct activity {
     uint64_t nsubmitted, since_ns;
 };
 
+/* At the coordinator, under the drive lock: a report that waits for the other leaders' answers. */
+struct gathering {
+    uint64_t deadline_ns; /* 0: there is none */
+    uint64_t longest_ms;
+    char **answers; /* by node; owned */
+    int nnodes, nanswers;
+};
+
 struct rg_stall {
     pthread_mutex_t lock;
     struct seen seen[RG_ENTRIES_MAX];
     struct activity *ranks; /* of the node */
     uint64_t looked_ns;
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
-    _Atomic uint64_t asked_ms; /* coordinator: the driver is to report a wait so long; 0: nothing */
-};
-
-/* What the ranks of another node owe, as far as the coordinator knows. */
-struct absence {
-    int count;
-    struct rg_buf names;
+    _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
+    struct gathering gathering;
+    uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
 
 int rg_stall_create(struct rg_stall **ret_stall)
@@ -50,11 +59,20 @@ int rg_stall_create(struct rg_stall **ret_stall)
     return 0;
 }
 
+static void drop_gathered(struct gathering *gathering)
+{
+    for (int node = 0; node < gathering->nnodes; node++)
+        free(gathering->answers[node]);
+    free(gathering->answers);
+    *gathering = (struct gathering){ 0 };
+}
+
 void rg_stall_destroy(struct rg_stall *stall)
 {
     if (!stall)
         return;
     pthread_mutex_destroy(&stall->lock);
+    drop_gathered(&stall->gathering);
     free(stall->ranks);
     free(stall);
 }
@@ -149,161 +167,159 @@ void rg_process_look(pid_t pid, struct rg_process *ret_process)
         snprintf(ret_process->where, sizeof(ret_process->where), "%s", wchan);
 }
 
-static void tell_process(struct rg_buf *out, pid_t pid)
+static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
 {
     struct rg_process process;
 
-    if (pid <= 0)
+    rg_buf_printf(out, "on %s: ", peer->host[0] ? peer->host : "this host");
+    if (peer->pid <= 0) {
+        rg_buf_printf(out, "its process cannot be seen from here");
         return;
-    rg_process_look(pid, &process);
-    rg_buf_printf(out, "process %d is %s", (int) pid, process.word);
+    }
+    rg_process_look(peer->pid, &process);
+    rg_buf_printf(out, "process %d is %s", (int) peer->pid, process.word);
     if (process.where[0])
         rg_buf_printf(out, " in %s", process.where);
 }
 
-static void tell_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint64_t now)
+/* For who.detail; NULL: no memory. */
+static char *describe_rank(struct rg_engine *engine, int r, uint64_t now)
 {
     const struct rg_view *view = &engine->view;
-    const struct rg_team_peer *peer = &engine->team->peers[view->ranks[r]];
     uint32_t last = atomic_load(&view->rows[r].last_id);
-    const struct rg_stall *stall = engine->stall;
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
-    rg_buf_printf(out, "\nRank %d on %s: ", rg_view_shown_rank(view, r),
-                  peer->host[0] ? peer->host : "this host");
-    tell_process(out, peer->pid);
+    tell_process(&out, &engine->team->peers[view->ranks[r]]);
     if (last == 0)
-        rg_buf_printf(out, "; it has submitted nothing yet");
+        rg_buf_printf(&out, "; it has called nothing yet");
     else
-        rg_buf_printf(out, "; it last submitted %s, about %llu s ago", view->entries[last - 1].key,
-                      (unsigned long long) (age_ns(now, stall->ranks[r].since_ns) / RG_NS_PER_S));
+        rg_buf_printf(&out, "; it called %s last, about %llu s ago", view->entries[last - 1].key,
+                      (unsigned long long) (age_ns(now, engine->stall->ranks[r].since_ns) /
+                                            RG_NS_PER_S));
+    return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
 }
 
-/* "2: [allreduce.a, allreduce.b]" for each rank of this node that others wait for. */
-static void tell_missing(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
-                         uint64_t than_ms, bool *ret_missing)
+/* A thread of the rank waits, and it calls nothing. */
+static bool is_blocked(const struct rg_engine *engine, int r, uint64_t now)
+{
+    uint64_t since = atomic_load(&engine->view.rows[r].waits_ns);
+    uint64_t limit = engine->config->stall_ms * RG_NS_PER_MS / 2;
+
+    limit = limit > BLOCKED_NS ? BLOCKED_NS : limit;
+    return since && age_ns(now, since) >= limit &&
+           age_ns(now, engine->stall->ranks[r].since_ns) >= limit;
+}
+
+static void note_op(struct rg_engine *engine, struct rg_stall_facts *facts, uint32_t id,
+                    uint64_t now)
 {
     const struct rg_view *view = &engine->view;
-    const struct rg_stall *stall = engine->stall;
-    uint32_t nentries = atomic_load(&view->shared->nentries);
+    const struct seen *seen = &engine->stall->seen[id];
+    struct rg_stall_op *op = rg_stall_facts_op(facts, view->entries[id].key);
+
+    if (!op)
+        return;
+    if (seen->epoch)
+        op->age_ms = age_ns(now, seen->since_ns) / RG_NS_PER_MS;
+    if (seen->offered && age_ns(now, seen->offered_ns) / RG_NS_PER_MS > op->age_ms)
+        op->age_ms = age_ns(now, seen->offered_ns) / RG_NS_PER_MS;
+    for (int r = 0; r < view->n; r++) {
+        bool owes = seen->epoch && rg_view_owes(view, r, id, seen->epoch);
+
+        op->states[view->ranks[r]] = atomic_load(&view->rows[r].joined) ? RG_STALL_JOINED
+                                     : owes                            ? RG_STALL_OWES
+                                                                       : RG_STALL_CALLED;
+    }
+}
+
+/* What is known of this node's ranks. Under the lock, after a look. */
+static void collect(struct rg_engine *engine, struct rg_stall_facts *facts, uint64_t now)
+{
+    const struct rg_view *view = &engine->view;
 
     for (int r = 0; r < view->n; r++) {
-        int shown = 0;
+        struct rg_stall_who *who = &facts->who[view->ranks[r]];
 
-        for (uint32_t id = 0; id < nentries; id++) {
-            const struct seen *seen = &stall->seen[id];
+        who->blocked = is_blocked(engine, r, now);
+        free(who->detail);
+        who->detail = describe_rank(engine, r, now);
+    }
+    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
+        const struct seen *seen = &engine->stall->seen[id];
 
-            if (!seen->epoch || age_ns(now, seen->since_ns) < than_ms * RG_NS_PER_MS ||
-                !rg_view_owes(view, r, id, seen->epoch))
+        if ((seen->epoch || seen->offered) && facts->nops < OPS_MAX)
+            note_op(engine, facts, id, now);
+    }
+}
+
+/* --- several nodes: the coordinator asks the other leaders first ------------------------------- */
+
+/* The ranks of a node, ascending; how many. */
+static int ranks_of(const struct rg_team *team, int node, int *ret_ranks)
+{
+    int n = 0;
+
+    for (int rank = 0; rank < team->size; rank++) {
+        if (team->peers[rank].node == node)
+            ret_ranks[n++] = rank;
+    }
+    return n;
+}
+
+/* A node that said nothing of an operation: all its ranks have called it where their leader has
+ * offered it, else none has. */
+static void guess(struct rg_engine *engine, struct rg_stall_facts *facts, int *nodes)
+{
+    const struct rg_team *team = engine->team;
+
+    for (int i = 0; i < facts->nops; i++) {
+        struct rg_stall_op *op = &facts->ops[i];
+        int n = rg_order_missing(engine->order, op->name, nodes, team->nnodes);
+
+        for (int rank = 0; rank < team->size; rank++) {
+            bool offered = n > 0;
+
+            if (op->states[rank] != RG_STALL_UNKNOWN)
                 continue;
-            if (shown < NAMES_SHOWN && shown == 0)
-                rg_buf_printf(out, "\n%d: [%s", rg_view_shown_rank(view, r),
-                              view->entries[id].key);
-            else if (shown < NAMES_SHOWN)
-                rg_buf_printf(out, ", %s", view->entries[id].key);
-            shown++;
+            for (int k = 0; k < n && k < team->nnodes; k++)
+                offered = offered && nodes[k] != team->peers[rank].node;
+            op->states[rank] = offered ? RG_STALL_CALLED : RG_STALL_OWES;
         }
-        if (shown)
-            rg_buf_printf(out, "%s]", shown > NAMES_SHOWN ? " ..." : "");
-        ret_missing[r] = shown > 0;
     }
 }
 
-static void tell_offered(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
-                         uint64_t than_ms)
+static void collect_nodes(struct rg_engine *engine, struct rg_stall_facts *facts)
 {
-    const struct rg_view *view = &engine->view;
-    int shown = 0;
+    const struct rg_team *team = engine->team;
+    struct gathering *gathering = &engine->stall->gathering;
+    rg_autofree int *list = calloc((size_t) team->size + (size_t) team->nnodes, sizeof(*list));
 
-    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
-        const struct seen *seen = &engine->stall->seen[id];
+    for (int node = 0; list && node < team->nnodes; node++) {
+        int n = ranks_of(team, node, list);
 
-        if (!seen->offered || age_ns(now, seen->offered_ns) < than_ms * RG_NS_PER_MS)
+        if (node == team->node)
             continue;
-        if (shown < NAMES_SHOWN)
-            rg_buf_printf(out, "%s%s", shown ? ", " : "\nWaiting for ranks of other hosts: [",
-                          view->entries[id].key);
-        shown++;
-    }
-    if (shown)
-        rg_buf_printf(out, "%s]", shown > NAMES_SHOWN ? " ..." : "");
-}
-
-static void note_absence(struct absence *absence, const char *key)
-{
-    if (absence->count < NAMES_SHOWN)
-        rg_buf_printf(&absence->names, "%s%s", absence->count ? ", " : "", key);
-    absence->count++;
-}
-
-/* By node: what has been offered here and is missing there. At the coordinator, under the drive
- * lock. */
-static void find_absences(struct rg_engine *engine, struct absence *absences, int *nodes,
-                          uint64_t now, uint64_t than_ms)
-{
-    const struct rg_view *view = &engine->view;
-
-    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
-        const struct seen *seen = &engine->stall->seen[id];
-        int n;
-
-        if (!seen->offered || age_ns(now, seen->offered_ns) < than_ms * RG_NS_PER_MS)
+        if (gathering->answers[node]) {
+            rg_stall_facts_take(facts, list, n, gathering->answers[node]);
             continue;
-        n = rg_order_missing(engine->order, view->entries[id].key, nodes, view->nnodes);
-        for (int i = 0; i < n && i < view->nnodes; i++)
-            note_absence(&absences[nodes[i]], view->entries[id].key);
+        }
+        for (int k = 0; k < n; k++) {
+            rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+            tell_process(&out, &team->peers[list[k]]);
+            facts->who[list[k]].detail = strdup(rg_buf_text(&out));
+        }
     }
+    if (list)
+        guess(engine, facts, list);
 }
 
-static void tell_absence(const struct rg_team *team, struct rg_buf *out,
-                         struct absence *absences)
+/* So long a wait ends the job. */
+static bool ends_job(const struct rg_engine *engine, uint64_t longest_ms)
 {
-    for (int rank = 0; rank < team->size; rank++) {
-        struct absence *absence = &absences[team->peers[rank].node];
+    const struct rg_config *config = engine->config;
 
-        if (absence->count)
-            rg_buf_printf(out, "\n%d: [%s%s]", rg_team_world_rank(team, rank),
-                          rg_buf_text(&absence->names),
-                          absence->count > NAMES_SHOWN ? " ..." : "");
-    }
-    for (int rank = 0; rank < team->size; rank++) {
-        const struct rg_team_peer *peer = &team->peers[rank];
-
-        if (!absences[peer->node].count || peer->pid <= 0)
-            continue;
-        rg_buf_printf(out, "\nRank %d on %s: ", rg_team_world_rank(team, rank), peer->host);
-        tell_process(out, peer->pid);
-    }
-}
-
-/* The ranks of other nodes; a node that has not offered an operation owes it with all its ranks, as
- * far as can be told from here. */
-static void tell_nodes(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
-                       uint64_t than_ms)
-{
-    size_t n = (size_t) engine->view.nnodes;
-    rg_autofree struct absence *absences = calloc(n, sizeof(*absences));
-    rg_autofree int *nodes = calloc(n, sizeof(*nodes));
-
-    if (!absences || !nodes)
-        return;
-    find_absences(engine, absences, nodes, now, than_ms);
-    tell_absence(engine->team, out, absences);
-    for (size_t i = 0; i < n; i++)
-        rg_buf_fini(&absences[i].names);
-}
-
-static void tell_all(struct rg_engine *engine, struct rg_buf *out, uint64_t now, uint64_t than_ms)
-{
-    bool *missing = calloc((size_t) engine->view.n, sizeof(*missing));
-
-    if (!missing)
-        return;
-    tell_missing(engine, out, now, than_ms, missing);
-    for (int r = 0; r < engine->view.n; r++) {
-        if (missing[r])
-            tell_rank(engine, out, r, now);
-    }
-    free(missing);
+    return config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms;
 }
 
 /* " (process set 3)", or nothing. */
@@ -315,44 +331,62 @@ static const char *name_set(const struct rg_engine *engine, char *text, size_t r
     return text;
 }
 
-/* nodes: at the coordinator, under the drive lock: the other nodes too. */
-static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, bool nodes)
+/* What is to be said. all: of the other nodes too, as far as they have answered. */
+static void put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+                       uint64_t longest_ms, bool all)
 {
-    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    struct rg_stall_facts facts;
+    bool last = ends_job(engine, longest_ms);
+    uint64_t than_ms = engine->config->stall_ms / 2;
+    unsigned long long seconds = longest_ms / 1000;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
     char set[40];
 
-    rg_buf_printf(&out,
-                  "One or more tensors were submitted to be reduced, gathered or broadcasted by "
-                  "subset of ranks and are waiting for remainder of ranks for more than %llu "
-                  "seconds. The others may be slow, stopped, or not about to submit them at all."
-                  "%s\n"
-                  "Missing ranks:",
-                  (unsigned long long) (longest_ms / 1000),
-                  name_set(engine, set, sizeof(set)));
-    tell_all(engine, &out, now, engine->config->stall_ms);
-    if (nodes)
-        tell_nodes(engine, &out, now, engine->config->stall_ms);
-    /* The launcher shows notes; saying it on standard error too would show it twice. */
-    if (!engine->boot || strcmp(rg_boot_name(engine->boot), "agent") != 0)
-        rg_report(RG_LOG_WARN, "%s", rg_buf_text(&out));
-    if (engine->boot)
-        rg_boot_note(engine->boot, 1, rg_buf_text(&out));
+    name_set(engine, set, sizeof(set));
+    if (rg_stall_facts_init(&facts, engine->team->size, engine->team->world_ranks) == 0) {
+        collect(engine, &facts, now);
+        if (all)
+            collect_nodes(engine, &facts);
+    }
+    if (last)
+        rg_buf_printf(out, "One or more rank is stalled for longer than %llu seconds. Will "
+                      "shutdown.%s\n", seconds, set);
+    else
+        rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
+    rg_stall_facts_tell(&facts, than_ms, out);
+    rg_stall_facts_list(&facts, than_ms, &list);
+    if (!last)
+        rg_buf_printf(out,
+                      "In Horovod's words: One or more tensors were submitted to be reduced, "
+                      "gathered or broadcasted by subset of ranks and are waiting for remainder "
+                      "of ranks for more than %llu seconds.\nMissing ranks:%s",
+                      seconds, rg_buf_text(&list));
+    rg_stall_facts_fini(&facts);
 }
 
-static void give_up(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+/* One report for the job; the last one ends it. */
+static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, bool all)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
-    char set[40];
+    rg_autofree char *text = NULL;
 
-    rg_buf_printf(&out,
-                  "One or more rank is stalled for longer than %llu seconds. Will shutdown.%s\n"
-                  "Missing ranks:",
-                  (unsigned long long) (longest_ms / 1000), name_set(engine, set, sizeof(set)));
-    tell_all(engine, &out, now, engine->config->stall_shutdown_ms);
-    tell_offered(engine, &out, now, engine->config->stall_shutdown_ms);
-    if (rg_view_abort(&engine->view, ETIMEDOUT, -1, rg_buf_text(&out)) && engine->boot)
-        rg_boot_note(engine->boot, 0, rg_buf_text(&out));
-    rg_engine_ring_all(engine, true);
+    put_report(engine, &out, now, longest_ms, all);
+    text = strdup(rg_buf_text(&out));
+    if (!text)
+        return;
+    for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
+        text[length - 1] = '\0';
+    if (ends_job(engine, longest_ms)) {
+        if (rg_view_abort(&engine->view, ETIMEDOUT, -1, text) && engine->boot)
+            rg_boot_note(engine->boot, 0, text);
+        rg_engine_ring_all(engine, true);
+        return;
+    }
+    /* The launcher shows notes; saying it on standard error too would show it twice. */
+    if (!engine->boot || strcmp(rg_boot_name(engine->boot), "agent") != 0)
+        rg_report(RG_LOG_WARN, "%s", text);
+    if (engine->boot)
+        rg_boot_note(engine->boot, 2, text);
 }
 
 /* The lowest rank of the node that is not stopped itself. */
@@ -367,7 +401,7 @@ static bool is_reporter(const struct rg_view *view, uint64_t now)
     return true;
 }
 
-/* A leader that is not the coordinator speaks for its own node only. */
+/* A rank that speaks for a leader which is stopped speaks for its own node only. */
 static bool owes_anything(const struct rg_engine *engine, uint64_t now)
 {
     for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
@@ -377,6 +411,28 @@ static bool owes_anything(const struct rg_engine *engine, uint64_t now)
             return true;
     }
     return false;
+}
+
+/* Something has waited for too long: at a leader its driver goes on, so that the job hears of it
+ * once. Under the lock. */
+static void act(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+{
+    struct rg_stall *stall = engine->stall;
+    uint64_t patience_ms = engine->order ? LEADER_MS : 0;
+
+    if (ends_job(engine, longest_ms) &&
+        longest_ms >= engine->config->stall_shutdown_ms + patience_ms) {
+        report(engine, now, longest_ms, false);
+        return;
+    }
+    if (!ends_job(engine, longest_ms) && longest_ms < stall->next_ms)
+        return;
+    if (engine->order)
+        atomic_store(&stall->asked_ms, longest_ms);
+    else if (owes_anything(engine, now))
+        report(engine, now, longest_ms, false);
+    while (stall->next_ms && stall->next_ms <= longest_ms)
+        stall->next_ms *= 2;
 }
 
 void rg_stall_tick(struct rg_engine *engine)
@@ -394,38 +450,99 @@ void rg_stall_tick(struct rg_engine *engine)
     if (!stall->ranks)
         stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
     longest_ms = stall->ranks ? look(stall, &engine->view, now) : 0;
-    if (config->stall_ms == 0 || longest_ms < config->stall_ms) {
+    if (config->stall_ms == 0 || longest_ms < config->stall_ms || !reporter)
         stall->next_ms = config->stall_ms;
-    } else if (!reporter) {
-        stall->next_ms = config->stall_ms;
-    } else if (config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms) {
-        give_up(engine, now, longest_ms);
-    } else if (longest_ms >= stall->next_ms) {
-        if (engine->order && engine->team->node == 0)
-            atomic_store(&stall->asked_ms, longest_ms);
-        else if (owes_anything(engine, now))
-            report(engine, now, longest_ms, false);
-        while (stall->next_ms && stall->next_ms <= longest_ms)
-            stall->next_ms *= 2;
-    }
+    else
+        act(engine, now, longest_ms);
     pthread_mutex_unlock(&stall->lock);
     rg_crossed_look(engine, now, reporter);
+}
+
+/* To the coordinator; due_ms: unasked, as something has waited so long here. Under the drive
+ * lock. */
+static void answer(struct rg_engine *engine, uint64_t due_ms)
+{
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+    struct rg_stall *stall = engine->stall;
+    struct rg_stall_facts facts;
+
+    if (due_ms) {
+        rg_buf_printf(&out, "due %llu\n", (unsigned long long) due_ms);
+        rg_order_stall_reply(engine->order, rg_buf_text(&out));
+        return;
+    }
+    pthread_mutex_lock(&stall->lock);
+    if (!stall->ranks)
+        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
+    if (stall->ranks && rg_stall_facts_init(&facts, engine->team->size, NULL) == 0) {
+        collect(engine, &facts, rg_now_ns());
+        rg_stall_facts_put(&facts, engine->view.ranks, engine->view.n, &out);
+        rg_stall_facts_fini(&facts);
+    }
+    pthread_mutex_unlock(&stall->lock);
+    rg_diagnose_answer(engine, &out);
+    rg_order_stall_reply(engine->order, rg_buf_text(&out));
+}
+
+/* Another leader may have seen the same as this one a moment ago. */
+static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longest_ms)
+{
+    return stall->told_ms && longest_ms + TOLD_SLACK_MS >= stall->told_ms &&
+           age_ns(now, stall->told_ns) < stall->told_ms * RG_NS_PER_MS / 4 * 3;
+}
+
+static void gather(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+{
+    struct gathering *gathering = &engine->stall->gathering;
+
+    if (gathering->deadline_ns ||
+        (was_told(engine->stall, now, longest_ms) && !ends_job(engine, longest_ms)))
+        return;
+    gathering->answers = calloc((size_t) engine->team->nnodes, sizeof(char *));
+    if (!gathering->answers)
+        return;
+    gathering->nnodes = engine->team->nnodes;
+    gathering->nanswers = 0;
+    gathering->longest_ms = longest_ms;
+    gathering->deadline_ns = now + GATHER_NS;
+    rg_order_stall_query(engine->order);
+}
+
+static void tell_gathered(struct rg_engine *engine, uint64_t now)
+{
+    struct rg_stall *stall = engine->stall;
+    struct gathering *gathering = &stall->gathering;
+
+    if (!gathering->deadline_ns ||
+        (gathering->nanswers < engine->team->nnodes - 1 && now < gathering->deadline_ns))
+        return;
+    pthread_mutex_lock(&stall->lock);
+    if (!stall->ranks)
+        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
+    if (stall->ranks)
+        report(engine, now, gathering->longest_ms, true);
+    pthread_mutex_unlock(&stall->lock);
+    stall->told_ms = gathering->longest_ms;
+    stall->told_ns = now;
+    drop_gathered(gathering);
 }
 
 void rg_stall_drive(struct rg_engine *engine)
 {
     struct rg_stall *stall = engine->stall;
-    uint64_t longest_ms = atomic_load(&stall->asked_ms);
+    uint64_t longest_ms;
 
     rg_diagnose_drive(engine);
     rg_crossed_drive(engine);
-    if (longest_ms == 0)
+    if (stall->gathering.deadline_ns)
+        tell_gathered(engine, rg_now_ns());
+    if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
-    atomic_store(&stall->asked_ms, 0);
-    pthread_mutex_lock(&stall->lock);
-    report(engine, rg_now_ns(), longest_ms, true);
-    pthread_mutex_unlock(&stall->lock);
-    rg_order_stall_query(engine->order);
+    longest_ms = atomic_exchange(&stall->asked_ms, 0);
+    if (engine->team->node == 0)
+        gather(engine, rg_now_ns(), longest_ms);
+    else
+        answer(engine, longest_ms);
 }
 
 void rg_stall_look(struct rg_engine *engine)
@@ -501,27 +618,32 @@ int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch
 
 void rg_stall_answer(struct rg_engine *engine)
 {
-    rg_autobuf struct rg_buf out = RG_BUF_INIT;
-    struct rg_stall *stall = engine->stall;
+    answer(engine, 0);
+}
 
-    pthread_mutex_lock(&stall->lock);
-    if (!stall->ranks)
-        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    if (stall->ranks)
-        tell_all(engine, &out, rg_now_ns(), engine->config->stall_ms / 2);
-    pthread_mutex_unlock(&stall->lock);
-    rg_diagnose_answer(engine, &out);
-    rg_order_stall_reply(engine->order, rg_buf_text(&out));
+/* "due 12000", from who was not asked. */
+static bool take_due(struct rg_engine *engine, const char *text)
+{
+    unsigned long long longest_ms;
+
+    if (sscanf(text, "due %llu\n", &longest_ms) != 1)
+        return false;
+    if (longest_ms >= engine->config->stall_ms)
+        gather(engine, rg_now_ns(), longest_ms);
+    return true;
 }
 
 void rg_stall_heard(struct rg_engine *engine, int node, const char *text)
 {
-    const char *answer = strchr(text, RG_DIAGNOSE_MARK);
-    int nbytes = (int) (answer ? (size_t) (answer - text) : strlen(text));
+    struct gathering *gathering = &engine->stall->gathering;
+    const char *mark = strchr(text, RG_DIAGNOSE_MARK);
 
-    if (answer && rg_diagnose_heard(engine, node, answer + 1))
+    if (take_due(engine, text))
         return;
-    if (nbytes > 0)
-        rg_report(RG_LOG_WARN, "what the ranks of host %s wait for:%.*s",
-                  engine->team->peers[engine->team->leaders[node]].host, nbytes, text);
+    if (mark)
+        rg_diagnose_heard(engine, node, mark + 1);
+    if (!gathering->deadline_ns || gathering->answers[node])
+        return;
+    gathering->answers[node] = strndup(text, mark ? (size_t) (mark - text) : strlen(text));
+    gathering->nanswers++;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stalls: operations that some ranks have submitted and others have not. Every rank looks at every
- * entry once per tick, and the lowest one of a node that is not stopped itself speaks. What waits
- * for longer than the configured time is reported to the launcher, or on standard error where
- * there is none, with the ranks that are missing, what they owe, and where they are; again at
- * doubling intervals.
+ * entry once per tick, and the lowest one of a node that is not stopped itself speaks. On several
+ * nodes it is the coordinator who speaks for all, after it has asked the other leaders; a leader
+ * who finds something tells it so. What waits for longer than the configured time is reported to
+ * the launcher, or on standard error where there is none, with the ranks that are missing, what
+ * they owe, and where they are; again at doubling intervals.
  *
  * Thread rule: rg_stall_tick by the communication thread; the functions of several nodes under
  * the drive lock. All share one small lock inside. Reads a few files of /proc when it reports,
@@ -48,8 +49,9 @@ struct rg_process {
 };
 void rg_process_look(pid_t pid, struct rg_process *ret_process);
 
-/* Several nodes, at the coordinator: write the report that a tick found due, with what the other
- * nodes owe, and ask their leaders for more. Under the drive lock. */
+/* Several nodes, at a leader: what a tick found due is told to the coordinator; there, the other
+ * leaders are asked, and the report is written when they have answered, or a second later. Under
+ * the drive lock. */
 void rg_stall_drive(struct rg_engine *engine);
 
 /* Several nodes, at a leader: an entry's epoch was offered to the other nodes; it was decided (0

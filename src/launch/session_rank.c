@@ -366,9 +366,10 @@ void session_on_note(struct session_host *host, const struct rg_msg_note *msg)
     const char *text = msg->text ? msg->text : "";
 
     if (msg->rank == RG_MSG_NO_RANK || msg->level != 0) {
+        bool of_job = msg->rank == RG_MSG_NO_RANK || msg->level > 1;
+
         if (session->ops->on_note)
-            session->ops->on_note(session->o.arg,
-                                  msg->rank == RG_MSG_NO_RANK ? -1 : (int) msg->rank, text);
+            session->ops->on_note(session->o.arg, of_job ? -1 : (int) msg->rank, text);
         return;
     }
     struct session_rank *rank = &session->ranks[msg->rank];

@@ -90,3 +90,16 @@ def test_a_stall_is_seen_by_the_user_of_the_launcher(reigen):
     assert result.returncode == 0, result.stderr
     assert re.search(r'Missing ranks:', result.stdout + result.stderr), result.stderr
     assert 'allreduce.grad.0' in result.stdout + result.stderr
+
+
+def test_a_deadlock_is_the_verdict_in_the_words_of_the_report(reigen):
+    done = reigen('run', '-np', '2', '--env', 'REIGEN_STALL_SECONDS=1',
+                  '--env', 'REIGEN_STALL_SHUTDOWN_SECONDS=5', '--', *program('late'), 'apart',
+                  timeout=60 * SLOWER)
+    assert done.returncode == 5, done.stderr
+    said, verdict = done.stderr.split(' failed first: exit code 5')
+    words = 'Rank 0 has not called allgather.acc; it waits in allreduce.loss.'
+    assert words in said and 'This is a deadlock: ranks 0 and 1 wait for each other' in said, said
+    assert 'reigen: ranks have waited' in said and 'reigen: rank 0: ' not in said, said
+    cause = verdict.split('its last lines')[0]
+    assert 'its runtime reported: One or more rank is stalled' in cause and words in cause, cause

@@ -5,6 +5,7 @@ import errno
 import re
 import signal
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -84,6 +85,32 @@ def test_a_stalled_host_is_reported(tmp_path):
             rank.wait_line('done')
         assert re.search(r'Missing ranks:\s+3: \[.*allreduce\.grad\.0.*\]', reports(ranks)), \
             reports(ranks)
+
+
+#: Two ranks of the first host and one of the second wait in an allreduce, the last one elsewhere.
+APART = ['Ranks 0-2 have not called allgather.acc; they wait in allreduce.loss.',
+         'Rank 3 has not called allreduce.loss; it waits in allgather.acc.',
+         'This is a deadlock: ranks 0-3 wait for each other']
+
+
+@pytest.mark.parametrize('hosts', [1, 2])
+def test_a_deadlock_is_told_once_for_the_job_and_by_what_it_ends(tmp_path, hosts):
+    limits = {'REIGEN_STALL_SECONDS': 2, 'REIGEN_STALL_SHUTDOWN_SECONDS': 8 * SLOWER}
+    with two_hosts(tmp_path) if hosts == 2 else nullcontext(({}, lambda n: None)) as (env, enter), \
+            job('late', 'apart', size=4, env={**limits, **env}, enter=enter(4)) as ranks:
+        until_reported(ranks)
+        first = [r.lines[:] for r in ranks]
+        errors = [rank.wait_line('error', 40 * SLOWER) for rank in ranks]
+        text = reports(ranks)
+    told = [int(n) for n in re.findall(r'waited for others for more than (\d+) s', text)]
+    assert told and told == sorted(set(told)) and len(told) <= 3, text
+    assert all(b >= 2 * a - 1 for a, b in zip(told, told[1:])), text
+    assert all(line in text for line in APART), text
+    assert re.search(r'Missing ranks:\s+0: \[allgather\.acc\]\s+1: ', text), text
+    assert not any('error' in line for lines in first for line in lines), first
+    assert all('Will shutdown' in error for error in errors), errors
+    for rank in ranks:
+        assert all(any(line.startswith(a) for line in rank.lines) for a in APART), rank.lines
 
 
 def test_no_report_without_a_stall_or_when_switched_off():

@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: late MILLISECONDS|stop
+ * usage: late MILLISECONDS|stop|apart
  * The last rank comes to three allreduces late, by this time, or after it has stopped itself and
- * somebody has continued it. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
+ * somebody has continued it; apart: it waits in an allgather, while the others wait in an
+ * allreduce. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
  */
 #include "program.h"
 
 #include <signal.h>
+
+/* Each waits for what the others never call; how that ends. */
+static int apart(void)
+{
+    const int64_t shape[] = { 1 };
+    float in = 1, out;
+    reigen_handle handle;
+
+    if (reigen_rank() < reigen_size() - 1)
+        return reigen_allreduce("loss", &in, &out, REIGEN_FLOAT32, NULL, 0, NULL);
+    int r = reigen_allgather_async("acc", &in, REIGEN_FLOAT32, shape, 1, NULL, &handle);
+
+    return r < 0 ? r : reigen_wait(handle, -1);
+}
 
 int main(int argc, char **argv)
 {
@@ -17,6 +32,13 @@ int main(int argc, char **argv)
     begin();
     goes_on();
     say("ready %d", (int) getpid());
+    if (argc > 1 && !strcmp(argv[1], "apart")) {
+        int status = apart();
+
+        say("error %d %s", status, reigen_last_error());
+        reigen_shutdown();
+        return 5;
+    }
     if (reigen_rank() == reigen_size() - 1 && argc > 1) {
         if (!strcmp(argv[1], "stop"))
             raise(SIGSTOP);
