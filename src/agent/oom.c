@@ -10,20 +10,28 @@
 
 #define CGROUP_FILE_MAX (64u << 10)
 
-static bool read_counter(const char *path, uint64_t *ret_count)
+/* The number after this word at the beginning of a line. */
+static bool read_number(const char *path, const char *word, uint64_t *ret_number)
 {
     rg_autofree char *text = NULL;
 
     if (!*path || rg_read_file(path, CGROUP_FILE_MAX, &text, NULL) < 0)
         return false;
     for (char *line = text; line && *line; line = strchr(line, '\n')) {
+        char *end;
+
         line += *line == '\n';
-        if (rg_str_starts(line, "oom_kill ")) {
-            *ret_count = strtoull(line + strlen("oom_kill "), NULL, 10);
-            return true;
-        }
+        if (!rg_str_starts(line, word))
+            continue;
+        *ret_number = strtoull(line + strlen(word), &end, 10);
+        return end > line + strlen(word);
     }
     return false;
+}
+
+static bool read_counter(const char *path, uint64_t *ret_count)
+{
+    return read_number(path, "oom_kill ", ret_count);
 }
 
 /* In a container the group's path is often that of the host while the mount shows only our own
@@ -32,6 +40,7 @@ static bool try_group(struct rg_oom *oom, const char *root, const char *group, c
 {
     int n = snprintf(oom->path, sizeof(oom->path), "%s%s/%s", root, group, file);
 
+    oom->nmount = strlen(root);
     if (n > 0 && (size_t) n < sizeof(oom->path) && read_counter(oom->path, &oom->nkills))
         return true;
     n = snprintf(oom->path, sizeof(oom->path), "%s/%s", root, file);
@@ -82,4 +91,57 @@ bool rg_oom_happened(struct rg_oom *oom)
         return false;
     oom->nkills++;
     return true;
+}
+
+/* --- the limit -------------------------------------------------------------------------------- */
+
+/* "2 GiB", "1.5 GiB", "300 KiB" */
+static void format_size(uint64_t nbytes, char *text, size_t room)
+{
+    static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
+    double size = (double) nbytes / 1024;
+    size_t unit = 0;
+
+    for (; size >= 1024 && unit + 1 < rg_array_len(units); unit++)
+        size /= 1024;
+    snprintf(text, room, "%.4g %s", size, units[unit]);
+}
+
+/* The smallest limit from the group upwards, and the length of the path of who has it. */
+static uint64_t find_limit(const struct rg_oom *oom, const char *file, size_t *ret_length)
+{
+    const char *slash = strrchr(oom->path, '/');
+    uint64_t least = UINT64_MAX, limit;
+
+    for (size_t length = slash ? (size_t) (slash - oom->path) : 0; length >= oom->nmount && length;) {
+        rg_autofree char *path = rg_strf("%.*s/%s", (int) length, oom->path, file);
+
+        if (path && read_number(path, "", &limit) && limit < least) {
+            least = limit;
+            *ret_length = length;
+        }
+        do
+            length--;
+        while (length && oom->path[length] != '/');
+    }
+    return least;
+}
+
+void rg_oom_limit(const struct rg_oom *oom, char *text, size_t nbytes)
+{
+    bool old = strstr(oom->path, "memory.oom_control") != NULL;
+    size_t length = oom->nmount;
+    uint64_t limit = find_limit(oom, old ? "memory.limit_in_bytes" : "memory.max", &length);
+    char size[32];
+
+    if (limit >= INT64_MAX / 2) { /* version 1 writes a huge number */
+        snprintf(text, nbytes, "no limit is set: all of the host's memory was in use");
+        return;
+    }
+    format_size(limit, size, sizeof(size));
+    if (length == oom->nmount)
+        snprintf(text, nbytes, "limit %s of this container", size);
+    else
+        snprintf(text, nbytes, "limit %s of the control group %.*s", size,
+                 (int) (length - oom->nmount), oom->path + oom->nmount);
 }

@@ -10,16 +10,24 @@
 #define RG_AGENT_OOM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#define RG_OOM_TEXT_MAX 640 /* bytes of what rg_oom_limit writes */
 
 struct rg_oom {
     char path[512];  /* the file with the counter, or "" */
+    size_t nmount;   /* length of its part that is the mount's */
     uint64_t nkills; /* when we last looked */
 };
 
 /* Find the counter of this process' control group. cgroup_file and mount are "/proc/self/cgroup"
  * and "/sys/fs/cgroup"; tests give others. */
 void rg_oom_init(struct rg_oom *oom, const char *cgroup_file, const char *mount);
+
+/* What the limit is, into text: "limit 2 GiB of the control group /job_7"; where none is set,
+ * that all of the host's memory was in use. */
+void rg_oom_limit(const struct rg_oom *oom, char *text, size_t nbytes);
 
 /* True when the counter has grown since rg_oom_init or the last call that returned true; it is then
  * counted down by one, so that each kill explains one death. */

@@ -106,22 +106,43 @@ void rg_agent_abandon(struct rg_agent *agent)
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
+/* A shell, mpirun or another program between us and the process that was killed makes an exit code
+ * of it, 137 or any other but 0. */
 static bool was_oom(struct rg_task *task, int status)
 {
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && task->signalled != SIGKILL &&
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0 && task->cut_by == RG_MSG_NO_RANK;
+
+    return (killed || failed) && task->signalled != SIGKILL &&
            rg_oom_happened(&task->agent->oom);
+}
+
+/* Of a process whose end no rank's explains: a rank goes on without it, or it belonged to an mpirun
+ * on another host. */
+static void tell_oom(struct rg_agent *agent)
+{
+    char limit[RG_OOM_TEXT_MAX];
+
+    if (!rg_oom_happened(&agent->oom))
+        return;
+    rg_oom_limit(&agent->oom, limit, sizeof(limit));
+    rg_agent_note(agent, "a process on this host was killed because memory ran out (%s)", limit);
 }
 
 static void task_ended(struct rg_task *task, int status)
 {
     struct rg_agent *agent = task->agent;
+    char limit[RG_OOM_TEXT_MAX] = "";
     struct rg_msg_exited msg = {
         .rank = task->spec.rank,
         .status = status,
         .oom = was_oom(task, status),
         .signalled = task->signalled,
+        .memory = limit,
     };
 
+    if (msg.oom)
+        rg_oom_limit(&agent->oom, limit, sizeof(limit));
     task->ended = true;
     rg_task_input_close(task);
     /* First what its runtime still said, then the news to its peers, then the launcher's. */
@@ -187,6 +208,7 @@ void rg_agent_sweep(struct rg_agent *agent)
         return;
     }
     rg_timer_stop(&agent->sweep_timer);
+    tell_oom(agent);
     if (!rg_process_has_children())
         agent->nleft = 0;
     rg_agent_pump(agent);

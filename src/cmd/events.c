@@ -132,6 +132,7 @@ void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *e)
     json_object_set_new(o, "how", json_string(how[e->end]));
     json_object_set_new(o, "value", json_integer(e->value));
     json_object_set_new(o, "oom", json_boolean(e->oom));
+    json_object_set_new(o, "memory", e->memory && *e->memory ? any_string(e->memory) : json_null());
     json_object_set_new(o, "consequence", json_boolean(e->consequence));
     json_object_set_new(o, "note", any_string(e->note));
     json_object_set_new(o, "after", json_real((double) e->at_ns / 1e9));

@@ -29,8 +29,8 @@ void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int 
 /* "output": rank, stream ("stdout", "stderr"), text (or base64, where the bytes are not UTF-8),
  * newline, continued. */
 void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line);
-/* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, consequence,
- * note, after. */
+/* "rank-ended": rank, host, how ("exit", "signal", "not-started", "lost"), value, oom, memory,
+ * consequence, note, after. */
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
 /* "note": rank (or null), text. */
 void rg_event_note(struct rg_buf *text, int rank, const char *note);

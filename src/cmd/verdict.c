@@ -32,8 +32,12 @@ void rg_rank_end_print(const struct rg_rank_end *end, struct rg_buf *text)
         rg_buf_printf(text, "lost with its host");
         break;
     }
-    if (end->oom)
-        rg_buf_printf(text, ", for lack of memory (the kernel's out-of-memory killer)");
+    if (end->oom && end->end == RG_END_EXIT)
+        rg_buf_printf(text, ", after one of its processes was killed because memory ran out");
+    else if (end->oom)
+        rg_buf_printf(text, ", because memory ran out");
+    if (end->oom && end->memory && *end->memory)
+        rg_buf_printf(text, " (%s)", end->memory);
 }
 
 void rg_verdict_indent(const char *lines, struct rg_buf *text)
@@ -120,6 +124,9 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         rg_buf_printf(text, ", while others waited for it");
     rg_buf_printf(text, "%s, after %.1f s\n", style->colour ? PLAIN : "",
                   (double) first->at_ns / 1e9);
+    if (first->oom)
+        rg_buf_printf(text, "  Let it use less memory (fewer ranks on a host, a smaller batch), or "
+                            "give it more: --mem of Slurm, --memory of a container.\n");
     if (first->note && *first->note) {
         rg_buf_printf(text, "  its runtime reported: ");
         rg_verdict_indent(first->note, text);

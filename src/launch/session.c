@@ -543,6 +543,7 @@ void rg_session_destroy(struct rg_session *session)
         rg_tail_fini(&session->ranks[i].tail);
         free(session->ranks[i].note);
         free(session->ranks[i].text);
+        free(session->ranks[i].memory);
     }
     for (size_t i = 0; i < session->secret_env.count; i++)
         explicit_bzero(session->secret_env.v[i], strlen(session->secret_env.v[i]));

@@ -40,7 +40,8 @@ struct rg_rank_end {
     const char *engine;   /* what "rank 0" really is, such as "mpirun"; borrowed. NULL: a rank */
     enum rg_end end;
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
-    bool oom;             /* the kernel's out-of-memory killer did it */
+    bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
+    const char *memory;   /* ... and which limit that was; "" or NULL: not known */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
     bool in_runtime;      /* its runtime had not been shut down */
     /* last report of the rank's runtime ("mismatch ..."), or "" */

@@ -75,6 +75,7 @@ struct session_rank {
     struct rg_tail tail;
     char *note;          /* the runtime's last; end.note points here */
     char *text;          /* why it could not be started */
+    char *memory;        /* end.memory */
     bool started;        /* STARTED or NOT_STARTED came */
     bool stream_ended[2];
     uint32_t signalled;  /* the last signal that we asked its agent to send */

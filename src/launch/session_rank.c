@@ -318,6 +318,9 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     fact->end.end = WIFSIGNALED(status) ? RG_END_SIGNAL : RG_END_EXIT;
     fact->end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     fact->end.oom = msg->oom;
+    if (msg->oom && msg->memory && !session->ranks[rank].memory)
+        session->ranks[rank].memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
+    fact->end.memory = session->ranks[rank].memory;
     fact->end.in_runtime = msg->in_runtime;
     if (msg->cut_by < (uint32_t) session->o.plan->nranks)
         fact->cut_by = 1 + (int) msg->cut_by;

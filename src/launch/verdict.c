@@ -76,12 +76,13 @@ void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
     nbytes -= (size_t) n;
     switch (end->end) {
     case RG_END_EXIT:
-        snprintf(text, nbytes, "exit code %d%s", end->value,
-                 end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "");
+        snprintf(text, nbytes, "exit code %d%s%s", end->value,
+                 end->value == 0 && end->in_runtime ? ", without reigen_shutdown" : "",
+                 end->oom ? ", after one of its processes was killed because memory ran out" : "");
         break;
     case RG_END_SIGNAL:
         snprintf(text, nbytes, "signal %d (%s)%s", end->value, strsignal(end->value),
-                 end->oom ? ", sent by the kernel because memory ran out" : "");
+                 end->oom ? ", because memory ran out" : "");
         break;
     case RG_END_NOT_STARTED:
         snprintf(text, nbytes, "%s", fact->text && *fact->text ? fact->text : "not started");

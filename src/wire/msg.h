@@ -182,10 +182,11 @@ struct rg_msg_data { /* INPUT: to all ranks that take input. KIT: the archive's 
 struct rg_msg_exited {
     uint32_t rank;
     int32_t status;    /* waitpid's */
-    uint8_t oom;       /* the kernel's out-of-memory killer did it */
+    uint8_t oom;       /* the kernel's out-of-memory killer ended it, or a process of its group */
     uint32_t signalled;/* the last signal that the launcher sent it before, or 0 */
     uint8_t in_runtime;/* its runtime had not been shut down */
     uint32_t cut_by;   /* its runtime said: cut off by the end of this rank; or RG_MSG_NO_RANK */
+    char *memory;      /* with oom: what the limit is; else "" */
 };
 
 struct rg_msg_fence { /* as in rankmsg.h, relayed */

@@ -3,7 +3,9 @@
 import os
 import random
 import signal
+import sys
 import time
+from pathlib import Path
 
 import processes
 import pytest
@@ -198,3 +200,42 @@ def test_two_jobs_side_by_side_do_not_touch_each_other(start, programs):
     assert jobs[1].poll() is None
     jobs[1].send_signal(signal.SIGKILL)
     processes.assert_gone(words[1])
+
+
+@pytest.fixture
+def memory_limit():
+    """Become a member of a control group that may have 64 MiB."""
+    for parent, name in (('/sys/fs/cgroup', 'memory.max'),
+                         ('/sys/fs/cgroup/memory', 'memory.limit_in_bytes')):
+        group = Path(parent, f'reigen-test-{processes.mark()}')
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / name).exists():
+            break
+        group.rmdir()
+    else:
+        pytest.skip('no control group with a limit of memory can be made here')
+    (group / name).write_text('64M')
+    yield lambda: (group / 'cgroup.procs').write_text(str(os.getpid()))
+    deadline = time.monotonic() + 20
+    while (group / 'cgroup.procs').read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    group.rmdir()
+
+
+EATER = f'{sys.executable} -c "x = bytearray(200 << 20)"'
+
+
+@pytest.mark.parametrize('rank,code,said', [
+    (f'exec {EATER}', 137, 'signal 9 (Killed), because memory ran out (limit 64 MiB of '),
+    (f'{EATER}; exit $?', 137, 'exit code 137, after one of its processes was killed because '
+     'memory ran out (limit 64 MiB of '),
+    (f'{EATER} || exit 3', 3, 'exit code 3, after one of its processes was killed because '),
+    (f'{EATER}; exit 0', 0, 'a process on this host was killed because memory ran out (limit 64 M'),
+])
+def test_who_is_killed_as_memory_runs_out_is_told_so(reigen, memory_limit, rank, code, said):
+    done = reigen('run', '-np', '1', '--', 'sh', '-c', rank, preexec_fn=memory_limit)
+    assert done.returncode == code and said in done.stderr, done.stderr
+    assert code == 0 or 'give it more: --mem of Slurm' in done.stderr, done.stderr

@@ -211,9 +211,9 @@ def test_ends_of_ranks_are_told_as_on_a_bare_host(hosts):
 
 def test_an_end_for_lack_of_memory_is_named(hosts):
     done = reigen(hosts[1], '-np', '1', '--image', 'base', '--container-option=--memory=48m',
-                  '--container-option=--memory-swap=48m', '--', 'python3', '-c',
-                  'x = bytearray(200 << 20); print(len(x))')
-    assert done.returncode == 137 and 'memory' in done.stderr, done.stderr
+                  '--container-option=--memory-swap=48m', '--', 'sh', '-c',
+                  'python3 -c "x = bytearray(200 << 20); print(len(x))"; exit $?')
+    assert done.returncode == 137 and 'memory ran out (limit 48 MiB' in done.stderr, done.stderr
 
 
 def test_the_container_goes_with_its_last_rank(hosts):

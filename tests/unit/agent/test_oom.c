@@ -99,6 +99,36 @@ static void without_a_counter_the_answer_is_no(void **state)
     assert_false(rg_oom_happened(&oom));
 }
 
+static void the_nearest_limit_that_can_be_meant_is_named(void **state)
+{
+    struct rg_oom oom;
+    char text[RG_OOM_TEXT_MAX];
+
+    (void) state;
+    write_file("cgroup", "0::/job/step\n");
+    write_file("fs/job/step/memory.events", "oom_kill 0\n");
+    write_file("fs/job/step/memory.max", "max\n");
+    start(&oom);
+    rg_oom_limit(&oom, text, sizeof(text));
+    assert_string_equal(text, "no limit is set: all of the host's memory was in use");
+    write_file("fs/job/memory.max", "1610612736\n");
+    rg_oom_limit(&oom, text, sizeof(text));
+    assert_string_equal(text, "limit 1.5 GiB of the control group /job");
+    write_file("fs/job/step/memory.max", "67108864\n");
+    rg_oom_limit(&oom, text, sizeof(text));
+    assert_string_equal(text, "limit 64 MiB of the control group /job/step");
+
+    write_file("cgroup", "4:memory:/docker/1\n");
+    write_file("fs/memory/memory.oom_control", "oom_kill 0\n");
+    write_file("fs/memory/memory.limit_in_bytes", "2147483648\n");
+    start(&oom);
+    rg_oom_limit(&oom, text, sizeof(text));
+    assert_string_equal(text, "limit 2 GiB of this container");
+    write_file("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    rg_oom_limit(&oom, text, sizeof(text));
+    assert_contains(text, "no limit is set");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +137,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(version_1_counter_is_found_among_others, make_dir,
                                         remove_dir),
         cmocka_unit_test_setup_teardown(mount_of_a_container_shows_only_its_own_part, make_dir,
+                                        remove_dir),
+        cmocka_unit_test_setup_teardown(the_nearest_limit_that_can_be_meant_is_named, make_dir,
                                         remove_dir),
         cmocka_unit_test_setup_teardown(without_a_counter_the_answer_is_no, make_dir, remove_dir),
     };

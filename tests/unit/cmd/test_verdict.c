@@ -89,12 +89,14 @@ static void memory_notes_and_lost_ranks_are_told(void **state)
     (void) state;
     ends[0] = ended(0, RG_END_SIGNAL, SIGKILL, false);
     ends[0].oom = true;
+    ends[0].memory = "limit 2 GiB of x";
     ends[0].note = "stalled for 10 s";
     ends[1] = ended(1, RG_END_LOST, 0, true);
     ends[2] = ended(2, RG_END_EXIT, 3, false);
     ends[3] = ended(3, RG_END_NOT_STARTED, ENOENT, true);
     const char *got = print(&v, (struct rg_verdict_style){ .colour = true }, &text);
-    assert_contains(got, "signal 9 (Killed), for lack of memory");
+    assert_contains(got, "signal 9 (Killed), because memory ran out (limit 2 GiB of x)");
+    assert_contains(got, "or give it more: --mem of Slurm");
     assert_contains(got, "its runtime reported: stalled for 10 s");
     assert_contains(got, "also failed: rank 2: exit code 3");
     assert_contains(got, "died of it: rank 1: lost with its host");

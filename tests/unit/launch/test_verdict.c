@@ -56,7 +56,7 @@ static const struct rule rules[] = {
     { "memory ran out",
       { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false }, { 0 }, { 0 } },
       "", 0, false, false, "",
-      { 137, 1, "rank 1 on h: signal 9 (Killed), sent by the kernel because memory ran out", "" } },
+      { 137, 1, "rank 1 on h: signal 9 (Killed), because memory ran out", "" } },
     { "the earlier of two is first",
       { { 0 }, EXITED(1, 20), { 0 }, EXITED(3, 10) },
       "", 0, false, false, "", { 3, 3, "rank 3 on h: exit code 3", "" } },
