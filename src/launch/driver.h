@@ -61,6 +61,10 @@ struct rg_driver_ops {
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
      * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
     const char *(*stopping)(void *state, bool by_root);
+    /* NULL, or: at the end of a job whose ranks were killed, or an agent or the launcher told to
+     * stop: whether the platform did it, why, and the exit code for that; NULL: it did not, or
+     * nobody knows. Blocks for 3 s at most. Borrowed until destroy. */
+    const char *(*ending)(void *state, int *ret_exit_code);
     /* NULL, or: what a host whose agent is not there yet has said last, for a message; "" when it
      * was nothing. Into buf, which is returned. */
     const char *(*said)(void *state, int host, char *buf, size_t nbytes);

@@ -16,8 +16,10 @@ static const struct rg_exit_info table[] = {
      false},
     {RG_EXIT_UNAVAILABLE, "unavailable",
      "The platform or a host was not available before the start.",
-     "The message names the host. Check its name, and that reigen-agent stands beside reigen.",
-     true},
+     "The message names the host and the remedy: a wrong name, a program that is not installed "
+     "there, a refused login. Run again once that is repaired; unchanged only where it says that a "
+     "host or a service is busy or starting.",
+     false},
     {RG_EXIT_INTERNAL, "internal", "A fault of reigen's own, or no memory.",
      "Run again with --verbose --verbose and report what it prints.", false},
     {RG_EXIT_OUTPUT_LOST, "output-lost", "Output could not be written.",
@@ -25,8 +27,11 @@ static const struct rg_exit_info table[] = {
      "closed "
      "standard output. Make room and run again.",
      false},
-    {RG_EXIT_PREEMPTED, "preempted", "The platform took the hosts away for another job.",
-     "Run again, from the last checkpoint.", true},
+    {RG_EXIT_PREEMPTED, "ended-outside",
+     "The job was ended from outside: cancelled, out of time, or preempted.",
+     "The verdict says by what. Cancelled (scancel, or its container was stopped): it is somebody's "
+     "wish. Time limit: ask for more time (--time), and go on from the last checkpoint. Preempted "
+     "or requeued: run it again, unchanged, from the last checkpoint.", false},
     {RG_EXIT_HOST_LOST, "host-lost", "A host, or the agent on it, was lost while the job ran.",
      "The verdict names the host. Run again, from the last checkpoint; without that host if it "
      "stays "
@@ -35,10 +40,14 @@ static const struct rg_exit_info table[] = {
     {RG_EXIT_NO_PERMISSION, "no-permission", "The system refused what the job needs.",
      "The message names the file or the right. Get it, or run as a user who has it.", false},
     {RG_EXIT_TIMEOUT, "timeout", "Not ready within --start-timeout, or longer than --timeout.",
-     "The message says which, and which host was waited for. Give more time or find what is slow.",
-     true},
+     "The message says which, and which host was waited for. Give more time or find what is slow; "
+     "unchanged, it helps to try again only where a host was busy for a while.",
+     false},
     {RG_EXIT_CONTAINER, "container", "The container runtime failed.",
-     "The message carries what it said.", true},
+     "The message names the host, what the runtime said, and the remedy: a wrong name of the image, "
+     "a registry that wants a login, no right to use the runtime, an option that it does not know, "
+     "a full disk. Run again once that is repaired; unchanged only where a registry or the daemon "
+     "did not answer.", false},
     {RG_EXIT_NOT_EXECUTABLE, "not-executable", "The command was found but cannot be executed.",
      "Make it executable (chmod +x), or name its interpreter: python train.py.", false},
     {RG_EXIT_NOT_FOUND, "not-found", "The command was not found.",

@@ -15,7 +15,7 @@ enum rg_exit {
     RG_EXIT_UNAVAILABLE = 69,  /* platform or host unavailable before the start */
     RG_EXIT_INTERNAL = 70,     /* a fault of ours */
     RG_EXIT_OUTPUT_LOST = 74,  /* output could not be written */
-    RG_EXIT_PREEMPTED = 75,    /* preempted: try again */
+    RG_EXIT_PREEMPTED = 75,    /* ended from outside: cancelled, out of time, preempted */
     RG_EXIT_HOST_LOST = 76,    /* a host or its agent was lost: try again */
     RG_EXIT_NO_PERMISSION = 77,
     RG_EXIT_TIMEOUT = 124,     /* not ready in time, or --timeout */

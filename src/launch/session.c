@@ -202,6 +202,59 @@ static void fill_the_unstarted(struct rg_session *session)
     }
 }
 
+void session_note_stopped(struct rg_session *session)
+{
+    const char *dot = strstr(session->own_cause, ". ");
+
+    session->nstopped = dot ? (size_t) (dot - session->own_cause) + 2 : 0;
+}
+
+/* By a signal that platforms use; a shell makes an exit code of it. */
+static bool was_killed(const struct rg_rank_end *end)
+{
+    int signo = end->end == RG_END_SIGNAL ? end->value : end->value - RG_EXIT_SIGNAL;
+
+    return (end->end == RG_END_SIGNAL || end->end == RG_END_EXIT) &&
+           (signo == SIGKILL || signo == SIGTERM) && !end->oom;
+}
+
+/* Every rank that failed was killed, or is gone with its host. */
+static bool all_were_killed(const struct rg_session *session)
+{
+    bool some = false;
+
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        const struct rg_rank_end *end = &session->facts[i].end;
+        bool well = (end->end == RG_END_EXIT && end->value == 0) || end->end == RG_END_NOT_STARTED;
+
+        if (!well && end->end != RG_END_LOST && !was_killed(end))
+            return false;
+        some |= !well;
+    }
+    return some;
+}
+
+/* What stopped the agents, or killed the ranks, in the platform's own words. */
+static void ask_platform(struct rg_session *session)
+{
+    const struct rg_driver_ops *driver = session->o.driver;
+    bool told = session->nstopped > 0;
+    bool free = !*session->own_cause || session->own_exit_code == RG_EXIT_PREEMPTED ||
+                session->own_exit_code == RG_EXIT_HOST_LOST;
+    bool killed = free && !session->user_signo && all_were_killed(session);
+    int code = RG_EXIT_PREEMPTED;
+
+    if (!driver->ending || !session->driver_state || !(told || killed))
+        return;
+    const char *why = driver->ending(session->driver_state, &code);
+    if (!why)
+        return;
+    snprintf(session->own_cause + session->nstopped, sizeof(session->own_cause) - session->nstopped,
+             "%s", why);
+    session->own_exit_code = code;
+    session->own_first |= killed;
+}
+
 static void give_verdict(void *arg)
 {
     struct rg_session *session = arg;
@@ -212,6 +265,7 @@ static void give_verdict(void *arg)
         return;
     session->state = STATE_ENDED;
     fill_the_unstarted(session);
+    ask_platform(session);
     struct rg_facts facts = {
         .ranks = session->facts,
         .nranks = nranks,
@@ -347,6 +401,7 @@ bool rg_session_evict(struct rg_session *session)
         return false;
     if (!*session->own_cause) {
         session_set_cause(session, RG_EXIT_PREEMPTED, "reigen was told to stop. %s", why);
+        session_note_stopped(session);
         session->own_first = session->own_first || session_failed_by(session, SIGTERM);
         session->own_is_signal = session_is_script(session);
     }

@@ -174,6 +174,7 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
                       session->o.plan->hosts[host->index].name, msg->signo, stopping ? ". " : "",
                       stopping ? stopping(session->driver_state, false) : "");
     if (!known) {
+        session_note_stopped(session);
         session->own_first = session->own_first || session_failed_by(session, msg->signo);
         session->own_is_signal = session_is_script(session);
     }

@@ -108,6 +108,7 @@ struct rg_session {
     char own_cause[RG_CAUSE_MAX];
     int own_exit_code;
     bool own_first, own_is_signal;
+    size_t nstopped;           /* bytes of own_cause in front of why the platform stops it; or 0 */
     bool some_failed;
     bool runtime_used;         /* the ranks have met: their runtimes hear of deaths */
     int user_signo;            /* SIGINT or SIGTERM that reigen got, or 0 */
@@ -220,6 +221,8 @@ void session_send_setup(struct session_host *host);
 void session_on_started(struct session_host *host, const struct rg_msg_started *msg);
 void session_on_not_started(struct session_host *host, const struct rg_msg_not_started *msg);
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg);
+/* own_cause says that something was told to stop: at the end the platform may know more. */
+void session_note_stopped(struct rg_session *session);
 void session_on_note(struct session_host *host, const struct rg_msg_note *msg);
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
 /* Whoever stops an agent, or us, often signals all processes of the host: whether ranks that failed

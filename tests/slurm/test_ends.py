@@ -175,15 +175,20 @@ def test_a_sudden_death_ends_all_of_the_job(tracked, way, which):
         raise
 
 
-def test_a_cancelled_step_ends_the_job_in_its_containers(tracked):
-    """scancel of a step is SIGKILL for all that Slurm knows of it: containers are not among it."""
-    job = start(tracked.head, ways(tracked)['contained'])
+@pytest.mark.parametrize('way,what', [('bare', 'step'), ('contained', 'step'), ('bare', 'job')])
+def test_what_is_cancelled_ends_with_its_containers_and_is_told_as_that(tracked, way, what):
+    """scancel of a step is SIGKILL for all that Slurm knows of it: containers are not among it; of
+    bare ranks an agent may tell before it is killed, too."""
+    job = start(tracked.head, ways(tracked)[way])
     try:
         wait_up(job)
-        tracked.head.run(['scancel', *[s for s in tracked.steps() if s.endswith('.0')]])
+        tracked.head.run(['scancel', *([s for s in tracked.steps() if s.endswith('.0')]
+                                       if what == 'step' else map(str, tracked.squeue()))])
         seconds_until_gone(tracked.nodes)
         done = end(job)
-        assert done.returncode == 75 and 'scancel' in done.stderr, (done.returncode, done.stderr)
+        assert done.returncode == 75, (done.returncode, done.stderr)
+        assert 'Slurm ends it: the job or its step was cancelled (scancel)' in done.stderr, done
+        assert '(ended-outside)' in done.stderr and 'time limit' not in done.stderr, done.stderr
     except BaseException:
         end_all(tracked, job)
         raise
@@ -210,7 +215,8 @@ def test_ranks_may_save_when_the_job_is_cancelled(tracked, way):
         tracked.head.run(['scancel', *map(str, tracked.squeue())])
         done = end(job)
         assert done.stdout.count('saved') == NRANKS, done.stdout + done.stderr
-        assert done.returncode == 75 and 'Slurm' in done.stderr, done
+        assert done.returncode == 75 and 'cancelled (scancel)' in done.stderr, done
+        assert 'time limit' not in done.stderr and 'preempt' not in done.stderr, done.stderr
         seconds_until_gone(tracked.nodes)
         tracked.wait_idle()
     except BaseException:

@@ -368,6 +368,7 @@ const struct rg_driver_ops rg_driver_slurm = {
     .discover = discover,
     .start = start,
     .stopping = stopping,
+    .ending = slurm_ending,
     .said = said,
     .stop = stop,
     .destroy = destroy,

@@ -73,10 +73,10 @@ static int wait_asked(pid_t pid, uint64_t deadline_ns)
     }
 }
 
-int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
+int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms)
 {
     rg_autoclose int fd = -1;
-    uint64_t deadline_ns = rg_now_ns() + ASK_MS * RG_NS_PER_MS;
+    uint64_t deadline_ns = rg_now_ns() + ms * RG_NS_PER_MS;
     char surplus[512];
     size_t have = 0;
     pid_t pid;
@@ -101,6 +101,11 @@ int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
     }
     ret_text[have] = '\0';
     return wait_asked(pid, deadline_ns);
+}
+
+int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
+{
+    return slurm_ask_within(argv, ret_text, nbytes, ASK_MS);
 }
 
 bool rg_slurm_counts_gpus(const char *node)

@@ -5,6 +5,7 @@
  *
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
+ *   slurm_ending.c   why Slurm ended the job
  *   slurm_door.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
@@ -133,6 +134,15 @@ void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t n
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 
+/* --- slurm_ending.c --------------------------------------------------------------------------- */
+
+/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
+ * in slurm->ending if that is one; the first stands. */
+void slurm_ending_said(struct slurm *slurm, const char *text);
+void slurm_ending_noted(struct slurm *slurm, const char *shown);
+/* driver.h */
+const char *slurm_ending(void *state, int *ret_exit_code);
+
 /* --- slurm_door.c ----------------------------------------------------------------------------- */
 
 /* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
@@ -159,6 +169,8 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 /* What to do about it; "" where that is not known. */
 const char *slurm_remedy(const char *complaint);
+/* As rg_slurm_ask, for at most so long. */
+int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
 
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 

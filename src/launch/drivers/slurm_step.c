@@ -473,30 +473,6 @@ static void on_output(void *arg, int events)
 
 /* --- what srun says, and the tasks' standard error -------------------------------------------- */
 
-/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT
- * ***" */
-static void take_ending(struct slurm_step *step, const char *text)
-{
-    static const struct {
-        const char *needle, *why;
-        int exit_code;
-    } endings[] = {
-        { "DUE TO TIME LIMIT", "the job's time limit is reached", RG_EXIT_PREEMPTED },
-        { "DUE TO PREEMPTION", "the job is preempted by another one", RG_EXIT_PREEMPTED },
-        { "DUE TO NODE FAILURE", "a node of the job has failed", RG_EXIT_HOST_LOST },
-        { "DUE TO JOB REQUEUE", "the job goes back into the queue", RG_EXIT_PREEMPTED },
-        { "CANCELLED AT", "the job or its step was cancelled (scancel)", RG_EXIT_PREEMPTED },
-    };
-
-    for (size_t i = 0; i < rg_array_len(endings) && !*step->slurm->ending && !step->force; i++) {
-        if (!strstr(text, "***") || !strstr(text, endings[i].needle))
-            continue;
-        snprintf(step->slurm->ending, sizeof(step->slurm->ending), "Slurm ends it: %s",
-                 endings[i].why);
-        step->slurm->ending_code = endings[i].exit_code;
-    }
-}
-
 /* "Task launch for StepId=3.0 failed on node n[1-2]: Communication connection failure": the other
  * tasks are cancelled for it, which is then not the cause. */
 static void take_launch_failure(struct slurm_step *step, const char *text)
@@ -573,7 +549,8 @@ static void take_error_line(struct slurm_step *step, const char *text)
     struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->tasks[task]
                                                                            : NULL;
 
-    take_ending(step, text);
+    if (!step->force)
+        slurm_ending_said(step->slurm, text);
     take_launch_failure(step, text);
     take_task_end(step, text);
     if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {

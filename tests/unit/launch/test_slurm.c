@@ -379,9 +379,48 @@ static void the_door_is_at_a_port_that_srun_may_use(void **state)
     rg_loop_destroy(slurm.o.loop);
 }
 
+static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **state)
+{
+    static const struct {
+        const char *said, *noted, *why;
+        int code;
+    } cases[] = {
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 DUE TO TIME LIMIT ***", "",
+          "time limit is reached; ask for more time", 75 },
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 ***", " JobState=TIMEOUT ",
+          "cancelled (scancel)", 75 },
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 DUE TO NODE FAILURE ***", "",
+          "a node of the job has failed", 76 },
+        { "srun: CANCELLED AT", " JobState=COMPLETING Reason=TimeLimit ", "time limit", 75 },
+        { "", " JobState=COMPLETING Reason=None PreemptTime=2026-01-01T00:00:00 ", "preempted", 75 },
+        { "", " JobState=COMPLETING Reason=None PreemptTime=None ", "or a node was set down", 75 },
+        { "", " JobState=CANCELLED Reason=None ", "cancelled (scancel)", 75 },
+        { "", " JobState=NODE_FAIL Reason=NodeDown ", "a node of the job has failed", 76 },
+        { "", " JobState=RUNNING Reason=None PreemptTime=None ", "", 0 },
+        { "", "slurm_load_jobs error: Invalid job id specified\n", "", 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct slurm slurm = { .nsteps = 0 };
+        int code = 0;
+
+        slurm_ending_said(&slurm, cases[i].said);
+        slurm_ending_noted(&slurm, cases[i].noted);
+        const char *why = slurm_ending(&slurm, &code);
+
+        assert_int_equal(code, cases[i].code);
+        if (*cases[i].why)
+            assert_contains(why, cases[i].why);
+        else
+            assert_null(why);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(why_slurm_ends_a_job_is_known_by_its_words_or_its_record),
         cmocka_unit_test(sruns_options_are_not_taken_from_our_own_job),
         cmocka_unit_test(defaults_for_slurms_programs_stay_unless_they_harm),
         cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
