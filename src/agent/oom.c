@@ -113,7 +113,9 @@ static uint64_t find_limit(const struct rg_oom *oom, const char *file, size_t *r
     const char *slash = strrchr(oom->path, '/');
     uint64_t least = UINT64_MAX, limit;
 
-    for (size_t length = slash ? (size_t) (slash - oom->path) : 0; length >= oom->nmount && length;) {
+    size_t length = slash ? (size_t) (slash - oom->path) : 0;
+
+    while (length >= oom->nmount && length) {
         rg_autofree char *path = rg_strf("%.*s/%s", (int) length, oom->path, file);
 
         if (path && read_number(path, "", &limit) && limit < least) {

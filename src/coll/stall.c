@@ -252,7 +252,7 @@ static void collect(struct rg_engine *engine, struct rg_stall_facts *facts, uint
     }
 }
 
-/* --- several nodes: the coordinator asks the other leaders first ------------------------------- */
+/* --- several nodes: the coordinator asks the other leaders first ------------------------------ */
 
 /* The ranks of a node, ascending; how many. */
 static int ranks_of(const struct rg_team *team, int node, int *ret_ranks)

@@ -60,7 +60,8 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
 
 /* For people, of operations that have waited so long: "Rank 0 has not called allgather.acc; it
  * waits in allreduce.loss.", a line for each kind of rank; a line that says "deadlock" where ranks
- * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing: nobody is missing. */
+ * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing:
+ * nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
 /* For programs, as Horovod writes it: "\n0: [allgather.acc]" for each missing rank. */
 void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);

@@ -38,7 +38,17 @@ static const struct rg_container_symptom symptoms[] = {
     { "dial tcp", 125,
       "the image is not on this host, and its registry cannot be reached: check its name, or load "
       "it on this host" },
+    { "toomanyrequests", 125,
+      "the registry lets this address fetch no more for now: log in (docker login), try again "
+      "later, or load the image on this host" },
+    { "unauthorized", 125,
+      "no registry has this image for you: check its name, log in (docker login), or load it on "
+      "this host" },
+    { "x509: ", 125, "the certificate of the image's registry is not trusted on this host" },
+    { "name unknown", 125, "the registry has no image of this name: check it" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
+    { "failed to resolve reference", 125,
+      "the registry has no such tag of the image: check its name" },
     { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
     { "No such image", 125, "the image is not on this host: --pull missing fetches it" },
     { "unknown flag: --pull", 125, "this Docker is too old: 20.10 is the first that will do" },

@@ -34,6 +34,14 @@ static const struct rg_container_symptom symptoms[] = {
     { "dial tcp", 125,
       "the image is not on this host, and its registry cannot be reached: check its name, or load "
       "it on this host" },
+    { "toomanyrequests", 125,
+      "the registry lets this address fetch no more for now: log in (podman login), try again "
+      "later, or load the image on this host" },
+    { "unauthorized", 125,
+      "no registry has this image for you: check its name, log in (podman login), or load it on "
+      "this host" },
+    { "x509: ", 125, "the certificate of the image's registry is not trusted on this host" },
+    { "name unknown", 125, "the registry has no image of this name: check it" },
     { "manifest unknown", 125, "the registry has no such tag of the image: check its name" },
     { "requested access to the resource is denied", 125,
       "no registry has this image for you: check its name, log in (podman login), or load it on "

@@ -29,9 +29,10 @@ static const struct rg_exit_info table[] = {
      false},
     {RG_EXIT_PREEMPTED, "ended-outside",
      "The job was ended from outside: cancelled, out of time, or preempted.",
-     "The verdict says by what. Cancelled (scancel, or its container was stopped): it is somebody's "
-     "wish. Time limit: ask for more time (--time), and go on from the last checkpoint. Preempted "
-     "or requeued: run it again, unchanged, from the last checkpoint.", false},
+     "The verdict says by what. Cancelled (scancel, or its container was stopped): it is "
+     "somebody's wish. Time limit: ask for more time (--time), and go on from the last "
+     "checkpoint. Preempted or requeued: run it again, unchanged, from the last checkpoint.",
+     false},
     {RG_EXIT_HOST_LOST, "host-lost", "A host, or the agent on it, was lost while the job ran.",
      "The verdict names the host. Run again, from the last checkpoint; without that host if it "
      "stays "
@@ -44,10 +45,11 @@ static const struct rg_exit_info table[] = {
      "unchanged, it helps to try again only where a host was busy for a while.",
      false},
     {RG_EXIT_CONTAINER, "container", "The container runtime failed.",
-     "The message names the host, what the runtime said, and the remedy: a wrong name of the image, "
-     "a registry that wants a login, no right to use the runtime, an option that it does not know, "
-     "a full disk. Run again once that is repaired; unchanged only where a registry or the daemon "
-     "did not answer.", false},
+     "The message names the host, what the runtime said, and the remedy: a wrong name of the "
+     "image, a registry that wants a login, no right to use the runtime, an option that it does "
+     "not know, a full disk. Run again once that is repaired; unchanged only where a registry or "
+     "the daemon did not answer.",
+     false},
     {RG_EXIT_NOT_EXECUTABLE, "not-executable", "The command was found but cannot be executed.",
      "Make it executable (chmod +x), or name its interpreter: python train.py.", false},
     {RG_EXIT_NOT_FOUND, "not-found", "The command was not found.",

@@ -56,8 +56,8 @@ static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
     facts.who[1].blocked = true;
     assert_told(&facts, "Ranks 0 and 2 have not called allreduce.y; they wait in allreduce.x.\n"
                         "Rank 1 has not called allreduce.x; it waits in allreduce.y.\n"
-                        "This is a deadlock: ranks 0-2 wait for each other, and none of them can go "
-                        "on. All ranks must call the same operations: look for a branch that "
+                        "This is a deadlock: ranks 0-2 wait for each other, and none of them can "
+                        "go on. All ranks must call the same operations: look for a branch that "
                         "differs between ranks.\n");
     /* All wait, in the end for the last one, who is not in. */
     set(&facts, "allreduce.x", 5000, "woo");

@@ -504,6 +504,13 @@ static void failures_are_explained(void **state)
         { &rg_container_docker,
           "docker: Got permission denied while trying to connect to the Docker daemon socket at "
           "unix:///var/run/docker.sock: ...\nSee 'docker run --help'.\n", 77, "group docker" },
+        { &rg_container_docker, "docker: Error response from daemon: failed to resolve reference "
+          "\"docker.io/library/python:3.99\": docker.io/library/python:3.99: not found", 125,
+          "no such tag of the image" },
+        { &rg_container_docker, "Error response from daemon: Head \"https://x/v2/a\": "
+          "unauthorized: authentication required", 125, "log in (docker login)" },
+        { &rg_container_podman, "Error: initializing source: reading manifest: toomanyrequests: x",
+          125, "try again later" },
         { &rg_container_docker, "docker: Cannot connect to the Docker daemon at unix:///x. Is it?",
           69, "systemctl start docker" },
         { &rg_container_docker, "docker: error during connect: Post \"http://%2Fvar%2Frun%2F"

@@ -392,7 +392,7 @@ static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **stat
         { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 DUE TO NODE FAILURE ***", "",
           "a node of the job has failed", 76 },
         { "srun: CANCELLED AT", " JobState=COMPLETING Reason=TimeLimit ", "time limit", 75 },
-        { "", " JobState=COMPLETING Reason=None PreemptTime=2026-01-01T00:00:00 ", "preempted", 75 },
+        { "", " JobState=COMPLETING Reason=None PreemptTime=2026-01-01T0:00 ", "preempted", 75 },
         { "", " JobState=COMPLETING Reason=None PreemptTime=None ", "or a node was set down", 75 },
         { "", " JobState=CANCELLED Reason=None ", "cancelled (scancel)", 75 },
         { "", " JobState=NODE_FAIL Reason=NodeDown ", "a node of the job has failed", 76 },
