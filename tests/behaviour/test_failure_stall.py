@@ -5,7 +5,6 @@ import errno
 import re
 import signal
 import time
-from contextlib import nullcontext
 
 import pytest
 
@@ -93,17 +92,16 @@ APART = ['Ranks 0-2 have not called allgather.acc; they wait in allreduce.loss.'
          'This is a deadlock: ranks 0-3 wait for each other']
 
 
-@pytest.mark.parametrize('hosts', [1, 2])
-def test_a_deadlock_is_told_once_for_the_job_and_by_what_it_ends(tmp_path, hosts):
-    limits = {'REIGEN_STALL_SECONDS': 2, 'REIGEN_STALL_SHUTDOWN_SECONDS': 8 * SLOWER}
-    with two_hosts(tmp_path) if hosts == 2 else nullcontext(({}, lambda n: None)) as (env, enter), \
+def test_a_deadlock_is_told_once_for_the_job_and_by_what_it_ends(tmp_path):
+    limits = {**QUICK, 'REIGEN_STALL_SHUTDOWN_SECONDS': 5 * SLOWER}
+    with two_hosts(tmp_path) as (env, enter), \
             job('late', 'apart', size=4, env={**limits, **env}, enter=enter(4)) as ranks:
         until_reported(ranks)
         first = [r.lines[:] for r in ranks]
         errors = [rank.wait_line('error', 40 * SLOWER) for rank in ranks]
         text = reports(ranks)
     told = [int(n) for n in re.findall(r'waited for others for more than (\d+) s', text)]
-    assert told and told == sorted(set(told)) and len(told) <= 3, text
+    assert told and told == sorted(set(told)), text
     assert all(b >= 2 * a - 1 for a, b in zip(told, told[1:])), text
     assert all(line in text for line in APART), text
     assert re.search(r'Missing ranks:\s+0: \[allgather\.acc\]\s+1: ', text), text
