@@ -514,7 +514,7 @@ static int add_nodes(struct rg_slurm_allocation *a, const struct rg_strv *names,
         return rg_error_set(err, ENOMEM, "out of memory");
     a->nodes = nodes;
     for (size_t i = 0; i < names->count; i++) {
-        nodes[a->nnodes] = (struct rg_slurm_node){ strdup(names->v[i]), 0, 0, group };
+        nodes[a->nnodes] = (struct rg_slurm_node){ .name = strdup(names->v[i]), .group = group };
         if (!nodes[a->nnodes++].name)
             return rg_error_set(err, ENOMEM, "out of memory");
     }
@@ -701,6 +701,75 @@ int rg_slurm_allocation_read(const struct rg_strv *env, enum rg_slurm_scope scop
     return 0;
 }
 
+/* --- GPUs that differ from node to node ------------------------------------------------------- */
+
+static bool asks_as_a_whole(const char *text)
+{
+    static const char *const names[] = { "TresPerJob=", "TresPerTask=", "TresPerSocket=" };
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        const char *value = strstr(text, names[i]);
+        size_t length = value ? strcspn(value, " \n") : 0;
+        if (value && memmem(value, length, "gpu", 3))
+            return true;
+    }
+    return false;
+}
+
+/* "Nodes=node[1-2] CPU_IDs=0 Mem=0 GRES=gpu:3(IDX:0-2)": true, with the names and the number. */
+static bool read_share(char *line, struct rg_strv *ret_names, int *ret_ngpus)
+{
+    char *nodes = line + strspn(line, " \t"), *gres = strstr(nodes, " GRES=");
+
+    if (!rg_str_starts(nodes, "Nodes="))
+        return false;
+    nodes += strlen("Nodes=");
+    nodes[strcspn(nodes, " ")] = '\0';
+    *ret_ngpus = gres ? rg_slurm_gres_gpus(gres + strlen(" GRES=")) : 0;
+    return rg_slurm_nodes("Nodes", nodes, ret_names, NULL) == 0;
+}
+
+/* Names stand in the order of the nodes, so that the search goes on where it last found one. */
+static size_t put_share(const struct rg_slurm_allocation *a, const struct rg_strv *names,
+                        int ngpus, size_t k, int *counts)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        for (size_t tries = 0; tries < a->nnodes; tries++, k = (k + 1) % a->nnodes) {
+            if (strcmp(a->nodes[k].name, names->v[i]) != 0)
+                continue;
+            counts[k] = ngpus;
+            break;
+        }
+    }
+    return k;
+}
+
+bool rg_slurm_spread_gpus(struct rg_slurm_allocation *allocation, const char *text)
+{
+    rg_autofree char *copy = strdup(text);
+    rg_autofree int *counts = calloc(allocation->nnodes + 1, sizeof *counts);
+    size_t k = 0;
+    int ngpus;
+
+    if (!copy || !counts || !asks_as_a_whole(text))
+        return false;
+    for (size_t i = 0; i < allocation->nnodes; i++)
+        counts[i] = -1;
+    for (char *line, *rest = copy; (line = strsep(&rest, "\n"));) {
+        rg_autostrv struct rg_strv names = RG_STRV_INIT;
+        if (read_share(line, &names, &ngpus))
+            k = put_share(allocation, &names, ngpus, k, counts);
+    }
+    for (size_t i = 0; i < allocation->nnodes; i++) {
+        if (counts[i] < 0)
+            return false;
+    }
+    for (size_t i = 0; i < allocation->nnodes; i++)
+        allocation->nodes[i].ngpus = counts[i];
+    allocation->gpus_by_node = true;
+    return true;
+}
+
 int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_scope scope,
                    size_t i)
 {
@@ -710,7 +779,7 @@ int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_s
     if (scope == RG_SLURM_JOB && allocation->tasks_asked)
         n = node->ntasks;
     if (!n)
-        n = allocation->gpus_per_node;
+        n = allocation->gpus_by_node ? node->ngpus : allocation->gpus_per_node;
     if (!n)
         n = node->ncpus / allocation->cpus_per_task;
     return n < 1 ? 1 : n > RG_JOB_SLOTS_MAX ? RG_JOB_SLOTS_MAX : n;

@@ -55,6 +55,7 @@ struct rg_slurm_node {
     int ntasks; /* that the layout puts there; 0: not told */
     int ncpus;  /* of the node that the job holds; 0: not told */
     int group;  /* component of a heterogeneous job, else 0 */
+    int ngpus;  /* that the job has there; see gpus_by_node */
 };
 
 /* What part of what Slurm holds for us is meant. */
@@ -78,6 +79,7 @@ struct rg_slurm_allocation {
     bool tasks_asked;            /* the user told the number of tasks (-n, --ntasks-per-node) */
     struct rg_strv gpus;         /* see rg_slurm_gpus; as seen from this process's node */
     int gpus_per_node;           /* how many, by name or by SLURM_GPUS_ON_NODE; 0: none known */
+    bool gpus_by_node;           /* the nodes' ngpus are known: rg_slurm_spread_gpus */
 };
 
 #define RG_AUTO_SLURM_ALLOCATION rg_cleanup(rg_slurm_allocation_fini)
@@ -95,9 +97,15 @@ int rg_slurm_allocation_read(const struct rg_strv *env, enum rg_slurm_scope scop
                              struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
 
 /* How many ranks node i holds: for RG_SLURM_JOB the tasks the user asked for come first; then the
- * GPUs of a node; then its CPUs divided by the CPUs per task; at least 1. */
+ * GPUs of that node; then its CPUs divided by the CPUs per task; at least 1. */
 int rg_slurm_slots(const struct rg_slurm_allocation *allocation, enum rg_slurm_scope scope,
                    size_t i);
+
+/* Where a job has asked for GPUs as a whole (--gpus), by the task or by the socket, its nodes may
+ * have different numbers of them: put them into allocation->nodes, and set gpus_by_node. text is
+ * what `scontrol --details show job` says. True where it did; false, and nothing changed, where
+ * the job has asked for GPUs by the node or for none, or the text leaves out a node. */
+bool rg_slurm_spread_gpus(struct rg_slurm_allocation *allocation, const char *text);
 
 /* The GPUs this process may use, by the names a container runtime takes (indices or UUIDs of this
  * node). What Slurm gave (SLURM_STEP_GPUS, else SLURM_JOB_GPUS) bounds them; where those are parts

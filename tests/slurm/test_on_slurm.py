@@ -277,6 +277,19 @@ def test_bare_ranks_see_the_gpus_that_slurm_gave(slurm):
     assert lines(done) == {0: ['0']}
 
 
+@pytest.mark.parametrize('inside,counts', [(['-N3', '--gpus=4'], [1, 1, 2]),
+                                           (['-N2', '--gpus=4'], [2, 2])])
+def test_gpus_that_were_asked_for_as_a_whole_are_all_there(slurm, inside, counts):
+    """A rank for each, on nodes with different numbers of them too, and each rank sees its
+    node's. srun's own step would be refused, or have one GPU less than the job."""
+    done = run(slurm, inside=inside, command=['sh', '-c', 'echo $REIGEN_RANK $SLURMD_NODENAME '
+                                              '$CUDA_VISIBLE_DEVICES'])
+    told = list(lines(done).values())
+    seen = {node: gpus.split(',') for node, gpus in told}
+    assert sorted(len(gpus) for gpus in seen.values()) == counts, done.stdout
+    assert all([node for node, _ in told].count(node) == len(seen[node]) for node in seen), told
+
+
 # ------------------------------------------------------------------------------ without one
 
 @pytest.mark.parametrize('image', [(), ('--image', 'base')])

@@ -225,6 +225,16 @@ def test_two_steps_of_one_job_have_their_own_gpus_at_the_same_time(slurm):
     assert told[0] == told[1] and told[2] == told[3], told
 
 
+def test_nodes_with_different_numbers_of_gpus_have_a_slot_for_each(slurm):
+    """While the script's own step has them all."""
+    script = write_script(slurm, 'echo $hostlist $np $NVIDIA_VISIBLE_DEVICES')
+    done = run(slurm, script, srun=('-N3', '--gpus=4'))
+    hosts, np, gpus = done.stdout.split()
+    slots = [int(host.split(':')[1]) for host in hosts.split(',')]
+    assert sorted(slots) == [1, 1, 2] and np == '4', done.stdout
+    assert len(gpus.strip(',').split(',')) == slots[0], done.stdout
+
+
 @pytest.mark.parametrize('gpu,who', [('0', 'NV_GPU asks for GPU 0'), ('1', 'host node2: NV_GPU')])
 def test_a_gpu_that_only_one_node_has_ends_the_job_on_both(slurm, gpu, who):
     """Another job has node1's first GPU, so that this one gets the second there."""

@@ -117,8 +117,10 @@ static int discover(struct rg_job *job, struct rg_error *err)
     }
     if (scope == RG_SLURM_JOB)
         ask_gpus(&allocation);
-    if (scope == RG_SLURM_STEP || !allocation.tasks_asked)
+    if (scope == RG_SLURM_STEP || !allocation.tasks_asked) {
         rg_slurm_count_gpus(&env, &allocation);
+        rg_slurm_ask_spread(&env, false, &allocation);
+    }
     return job->nhosts ? check_named(job, &allocation, scope, err)
                        : add_nodes(job, &allocation, scope, err);
 }
@@ -264,11 +266,12 @@ static int find_agents(struct slurm *slurm, struct rg_error *err)
     return r;
 }
 
-/* A component of a heterogeneous job has nodes of its own, and gets its own srun. */
-static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group)
+/* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
+ * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
+static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group, int ngpus)
 {
     for (int i = 0; i < slurm->nsteps; i++) {
-        if (slurm->steps[i].group == group)
+        if (slurm->steps[i].group == group && slurm->steps[i].ngpus == ngpus)
             return &slurm->steps[i];
     }
     if (slurm->nsteps == SLURM_STEPS_MAX)
@@ -276,6 +279,7 @@ static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int 
     struct slurm_step *step = &slurm->steps[slurm->nsteps++];
     step->slurm = slurm;
     step->group = group;
+    step->ngpus = ngpus;
     step->in_fd = step->out_fd = step->err_fd = -1;
     snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
     return step;
@@ -293,12 +297,14 @@ static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocat
         host->task = -1;
         host->name = slurm->o.plan->hosts[i].name;
         host->preamble = calloc(1, sizeof(*host->preamble));
-        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1);
+        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
+                              allocation->gpus_by_node && node >= 0
+                                  ? allocation->nodes[node].ngpus : -1);
         if (!host->preamble)
             return rg_error_set(err, ENOMEM, "out of memory");
         if (!host->step)
-            return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job",
-                                SLURM_STEPS_MAX);
+            return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job, or "
+                                            "numbers of GPUs on its nodes", SLURM_STEPS_MAX);
         host->step->nhosts++;
     }
     return 0;
@@ -323,6 +329,8 @@ static int prepare(struct slurm *slurm, struct rg_error *err)
     RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
     int r = rg_slurm_allocation_read(&env, scope_of(&env), &allocation, err);
 
+    if (r == 0)
+        rg_slurm_ask_spread(&env, true, &allocation); /* the agents' step has them all */
     if (r == 0)
         r = assign(slurm, &allocation, err);
     if (r == 0)

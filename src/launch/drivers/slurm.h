@@ -55,5 +55,11 @@ bool rg_slurm_counts_gpus(const char *node);
  * allocation->gpus_per_node, for all. Nothing happens where this process is on no node of the
  * allocation. env is what the allocation was read from. Blocks while nvidia-smi and sinfo run. */
 void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation);
+/* Ask scontrol how many GPUs each node has, where they may differ (rg_slurm_spread_gpus), for which
+ * env, what the allocation was read from, shows signs. Unless `whole`, nothing is changed where
+ * this process has not all GPUs that the job has here, by its step or by choice. Blocks as
+ * rg_slurm_ask. */
+void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
+                         struct rg_slurm_allocation *allocation);
 
 #endif

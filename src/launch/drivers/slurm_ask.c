@@ -14,6 +14,7 @@
 
 #define ASK_MS 10000
 #define ANSWER_MAX 8192
+#define DETAILS_MAX (1u << 20) /* of a job on 10,000 nodes */
 
 extern char **environ;
 
@@ -135,6 +136,43 @@ void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *
     if (count > 0 && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && *text &&
         strlen(text) + 1 < sizeof(text) && !rg_slurm_gres_names_gpus(text))
         allocation->gpus_per_node = count;
+}
+
+/* salloc's shell has the first ones of these, processes on the nodes the others. */
+static bool may_be_spread(const struct rg_strv *env)
+{
+    static const char *const signs[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
+                                         "SLURM_GPUS_PER_SOCKET", "SLURM_STEP_GPUS",
+                                         "SLURM_JOB_GPUS" };
+
+    for (size_t i = 0; i < rg_array_len(signs); i++) {
+        if (rg_env_get(env, signs[i]))
+            return true;
+    }
+    return false;
+}
+
+/* A step may have asked for some of them only, which is seen on this node; elsewhere the only ones
+ * that are known are those that the user has chosen. */
+static bool has_all_here(const struct rg_slurm_allocation *allocation)
+{
+    for (size_t i = 0; allocation->node && i < allocation->nnodes; i++) {
+        if (strcmp(allocation->nodes[i].name, allocation->node) == 0)
+            return allocation->nodes[i].ngpus == allocation->gpus_per_node;
+    }
+    return allocation->gpus.count == 0;
+}
+
+void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
+                         struct rg_slurm_allocation *allocation)
+{
+    rg_autofree char *text = may_be_spread(env) ? malloc(DETAILS_MAX) : NULL;
+    char *argv[] = { (char *) "scontrol", (char *) "--details", (char *) "show", (char *) "job",
+                     allocation->job_id, NULL };
+
+    if (text && rg_slurm_ask(argv, text, DETAILS_MAX) == 0 &&
+        rg_slurm_spread_gpus(allocation, text) && !whole)
+        allocation->gpus_by_node = has_all_here(allocation);
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */

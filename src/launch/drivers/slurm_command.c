@@ -65,6 +65,18 @@ static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)
     return r < 0 ? r : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
 }
 
+/* What srun takes without one of these differs: of --gpus=6 on two nodes one has a single GPU. And
+ * it refuses --gpus-per-node for one node that has more than another. */
+static int add_gpus(const struct slurm_step *step, struct rg_strv *argv)
+{
+    if (step->ngpus < 0)
+        return 0;
+    if (step->ngpus == 0)
+        return rg_strv_add(argv, "--gres=none");
+    return rg_strv_addf(argv, step->nhosts == 1 ? "--gpus=%d" : "--gpus-per-node=%d",
+                        step->ngpus);
+}
+
 bool slurm_contains(const struct rg_job *job)
 {
     return job->container.image && !rg_container_by_slurm(&job->container);
@@ -120,6 +132,8 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
         r = rg_strv_addf(argv, "--ntasks=%d", step->nhosts);
     if (r == 0)
         r = add_nodes(step, argv);
+    if (r == 0)
+        r = add_gpus(step, argv);
     if (r == 0 && step->slurm->o.job->container.image && !slurm_contains(step->slurm->o.job))
         r = add_pyxis(step->slurm, argv);
     slurm_command_script(step->slurm, &script);

@@ -33,7 +33,7 @@
 #include "wire/link.h"
 
 #define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
-#define SLURM_STEPS_MAX 32 /* components of a heterogeneous job */
+#define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
 #define SLURM_ADDRESSES_MAX 7 /* so that all fit into RG_AGENT_BOOT_DIAL_MAX */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
@@ -63,6 +63,7 @@ struct slurm_step {
     char job_id[SLURM_ID_MAX];  /* of the allocation */
     int group;                  /* component of a heterogeneous job; -1: it is none */
     char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
+    int ngpus;                  /* of each of its nodes; -1: Slurm knows best */
     int nhosts;
     struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
     pid_t pid;                  /* 0: no process */

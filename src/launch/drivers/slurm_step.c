@@ -118,6 +118,8 @@ static const struct {
     { "Invalid node name", "the allocation has no such node" },
     { "Requested node configuration is not available",
       "the allocation does not have these nodes, or not what --slurm-option asks for" },
+    { "Insufficient GRES", "another step has the GPUs, or Slurm has spread them over the nodes as "
+      "it does not give them to a step; ask for them by the node (--gpus-per-node)" },
     { "Access/permission denied", "Slurm does not let you use this allocation" },
     { "Unable to contact slurm controller", "slurmctld does not answer; sinfo tells more" },
     { "Socket timed out", "slurmctld or a node does not answer in time; sinfo tells more" },

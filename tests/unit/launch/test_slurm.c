@@ -88,7 +88,8 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
 {
     RG_AUTO_JOB struct rg_job job;
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
-    struct slurm_step steps[2] = { { .nhosts = 2, .group = -1 }, { .nhosts = 1, .group = 1 } };
+    struct slurm_step steps[2] = { { .nhosts = 2, .group = -1, .ngpus = -1 },
+                                   { .nhosts = 1, .group = 1, .ngpus = 3 } };
     struct slurm_host hosts[3] = { { .name = "a", .step = &steps[0] },
                                    { .name = "b", .step = &steps[1] },
                                    { .name = "c", .step = &steps[0] } };
@@ -112,6 +113,15 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     rg_strv_fini(&argv);
     assert_int_equal(slurm_command_make(&steps[1], &argv), 0);
     assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
+    assert_true(has(&argv, "--gpus=3"));
+    rg_strv_fini(&argv);
+    steps[0].ngpus = 2;
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--gpus-per-node=2"));
+    rg_strv_fini(&argv);
+    steps[0].ngpus = 0;
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--gres=none"));
 }
 
 /* --- what srun says --------------------------------------------------------------------------- */

@@ -166,6 +166,33 @@ static void gpus_of_the_allocation_give_the_slots_unless_tasks_were_asked_for(vo
     assert_int_equal(rg_slurm_slots(&b, RG_SLURM_JOB, 1), 1);
 }
 
+static void gpus_of_the_whole_job_are_counted_on_each_node(void **state)
+{
+    static const char said[] =
+        "JobId=12 JobName=x\n   TresPerNode=gres:nic:1\n   JOB_GRES=gpu:a:6,gpu:b:1\n"
+        "     Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:a:3(IDX:0,1,2)\n"
+        "     Nodes=n3 CPU_IDs=0 Mem=0 GRES=gpu:b:1(IDX:0),nic:1(IDX:0)\n     NodeList=n[1-3]\n";
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]", "SLURM_JOB_CPUS_PER_NODE=8(x3)");
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation a = { 0 };
+    rg_autofree char *whole = rg_strf("%s   TresPerJob=gres:gpu:7\n", said);
+    rg_autofree char *by_task = rg_strf("   TresPerTask=cpu=1,gres/gpu=1\n%s", said);
+    rg_autofree char *cut = strdup(whole);
+
+    (void) state;
+    strstr(cut, "Nodes=n3")[0] = 'X';
+    assert_int_equal(rg_slurm_allocation_read(&env, RG_SLURM_JOB, &a, NULL), 0);
+    assert_false(rg_slurm_spread_gpus(&a, said)); /* by the node */
+    assert_false(rg_slurm_spread_gpus(&a, cut));
+    assert_false(rg_slurm_spread_gpus(&a, ""));
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 0), 8);
+    assert_true(rg_slurm_spread_gpus(&a, by_task));
+    assert_true(rg_slurm_spread_gpus(&a, whole));
+    assert_true(a.gpus_by_node && a.nodes[0].ngpus == 3 && a.nodes[1].ngpus == 3);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 1), 3);
+    assert_int_equal(rg_slurm_slots(&a, RG_SLURM_JOB, 2), 1);
+}
+
 static void components_of_a_heterogeneous_job_stand_one_after_the_other(void **state)
 {
     rg_autostrv struct rg_strv env =
@@ -375,6 +402,7 @@ int main(void)
         cmocka_unit_test(what_is_no_allocation_or_step_is_told_with_a_remedy),
         cmocka_unit_test(gpus_are_those_that_slurm_gave_and_the_user_chose_among),
         cmocka_unit_test(gpus_are_counted_in_a_list_of_resources),
+        cmocka_unit_test(gpus_of_the_whole_job_are_counted_on_each_node),
         cmocka_unit_test(whether_slurm_counts_gpus_and_how_many_there_are_is_read),
         cmocka_unit_test(parts_of_gpus_go_by_their_names),
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
