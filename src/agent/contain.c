@@ -427,6 +427,11 @@ static int run_once(struct running *run, struct rg_error *err)
     }
     if (run->gone)
         return 0;
+    if (contain->container.name && strstr(run->child.said, "is already in use")) {
+        r = rg_contain_explain_name(contain, run->program, err);
+        if (r == -EEXIST)
+            return r;
+    }
     return is_missing(run) ? -ENODATA : rg_container_explain(run->ops, run->child.said, err);
 }
 

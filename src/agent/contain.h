@@ -128,6 +128,14 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
  * them; ours has all of the job's. Waits for these tasks, a few seconds at most. 0 or -ENOMEM. */
 int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_env);
 
+/* --- contain_name.c -------------------------------------------------------------------------- */
+
+/* The runtime has said that container.name is in use: tell whose container has it and what to do.
+ * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err untouched,
+ * where there is none (any more) or it cannot be asked. */
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err);
+
 /* --- contain_child.c ------------------------------------------------------------------------- */
 
 /* Start argv in a session of its own; it is told to end (SIGTERM) when we die. all: hear its

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,6 +13,7 @@
 #include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */
+#define STACK_NBYTES (64u << 20)
 
 static int call(const char *path, struct rg_error *err)
 {
@@ -78,6 +80,18 @@ static void offer_packages(void)
         setenv("PYTHONPATH", value, 1);
 }
 
+/* Docker's containers have 8 MiB by default, of which recursive programs and MPI's Fortran parts run
+ * out. What was set higher stays, and what may not be had so high is what may be had. */
+static void raise_stack_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur >= STACK_NBYTES)
+        return;
+    limit.rlim_cur = limit.rlim_max < STACK_NBYTES ? limit.rlim_max : STACK_NBYTES;
+    setrlimit(RLIMIT_STACK, &limit);
+}
+
 int rg_inside_enter(const char *path, int first_fd, int *ret_fd, struct rg_error *err)
 {
     int fds[NFDS];
@@ -100,6 +114,7 @@ int rg_inside_enter(const char *path, int first_fd, int *ret_fd, struct rg_error
     if (dup3(high[3], first_fd, O_CLOEXEC) < 0 || dup3(high[NFDS], first_fd + 1, O_CLOEXEC) < 0)
         return rg_error_set(err, errno, "descriptors of the agent: %s", strerror(errno));
     offer_packages();
+    raise_stack_limit();
     *ret_fd = first_fd + 1;
     return first_fd + 1;
 }

@@ -139,7 +139,8 @@ static int find_caller(struct caller *c, struct rg_error *err)
         .uid = getuid(), .gid = getgid(), .groups = c->groups,
         .ngroups = ngroups > 0 ? (size_t) ngroups : 0, .user = c->user, .home = c->home,
         .cwd = c->cwd, .gpus = c->gpus, .cpus = c->cpus,
-        .socket_gid = socket_gid, .terminal = isatty(0) && isatty(1) };
+        .socket_gid = socket_gid, .terminal = isatty(0) && isatty(1),
+        .infiniband = access("/dev/infiniband", F_OK) == 0 };
     return rc;
 }
 
@@ -270,8 +271,9 @@ static int explain(struct docker *docker, const struct rg_rundock *dock,
                                  "the group docker");
     if (try_docker(docker, taken) == 0)
         return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
-                                 WHAT ": there is a container %s already: remove it (docker rm -f "
-                                 "%s), or give another --dockname", name, name);
+                                 WHAT ": there is a container %s already: if it is yours, enter "
+                                 "it (docker exec -it %s bash) or remove it (docker rm -f %s); or "
+                                 "give another --dockname", name, name, name);
     if (!has_image(docker, dock->container))
         return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  WHAT ": --container=%s: the image is not on this computer, and "
@@ -519,6 +521,8 @@ int rg_cmd_run_dock_asuser(int argc, char **argv)
         return rg_script_help(WHAT);
     if (rc == 0)
         rc = find_caller(&caller, &err);
+    if (rc == 0 && dock.ibdevices && !dock.devices.count && !caller.host.infiniband)
+        fprintf(stderr, "reigen: " WHAT ": --ibdevices: this computer has no /dev/infiniband\n");
     if (rc == 0 && rg_rundock_create(&dock, &caller.host, &words) < 0)
         rc = no_memory(&err);
     if (rc == 0 && dock.dry_run)

@@ -33,8 +33,10 @@ struct rg_rundock {
     const char *bashinit;
     const char *net;
     struct rg_strv envlist, datamnts, dockopts;
+    struct rg_strv devices; /* --ibdevices=THESE */
     struct rg_strv command; /* --dockcmd's words, then the arguments that are no options of ours */
     bool keepalive, daemon, dockindock, privileged, noninteractive, dry_run, help;
+    bool ibdevices;      /* all InfiniBand devices, or these */
     bool userdefault;    /* the image's user, and no home */
     bool nvidia_runtime; /* GPUs by docker's --runtime=nvidia */
 };
@@ -52,6 +54,7 @@ struct rg_rundock_host {
     const char *cpus;    /* that the caller may use, "0-3,8", where those are not all; or NULL */
     int64_t socket_gid;  /* whose group RG_RUNDOCK_SOCKET is; -1: there is none */
     bool terminal;       /* standard input and output are one */
+    bool infiniband;     /* /dev/infiniband is here */
 };
 
 void rg_rundock_fini(struct rg_rundock *dock);

@@ -11,8 +11,9 @@
 #define SOCKET RG_RUNDOCK_SOCKET
 
 /* How a value is kept: as it is (an empty NAME: as if nothing had been said, for scripts that hand
- * on variables which may be empty), as words of a shell, or as a list with commas. */
-enum kind { FLAG, TEXT, NAME, WORDS, LIST };
+ * on variables which may be empty), as words of a shell, or as a list with commas; DEVICES may have
+ * none, which only --name=value gives. */
+enum kind { FLAG, TEXT, NAME, WORDS, LIST, DEVICES };
 
 struct option {
     const char *name;
@@ -50,6 +51,9 @@ static const struct option options[] = {
     { "bashinit", "FILE", NAME, FIELD(bashinit), "@file",
       "What the session's bash reads at its start. Default: nothing; the ~/.bashrc there is the "
       "host's." },
+    { "ibdevices", "DEVICE,...", DEVICES, FIELD(devices), NULL,
+      "Give the container this computer's InfiniBand devices, all or these, and the right to lock "
+      "memory." },
     { "dockindock", NULL, FLAG, FIELD(dockindock), NULL,
       "Mount docker's socket, which gives the container all of the host." },
     { "privileged", NULL, FLAG, FIELD(privileged), NULL,
@@ -72,6 +76,7 @@ bool rg_rundock_option(size_t i, struct rg_script_option *ret_option)
     if (i >= rg_array_len(options))
         return false;
     *ret_option = (struct rg_script_option){ .name = options[i].name, .arg = options[i].arg,
+                                             .optional = options[i].kind == DEVICES,
                                              .completes = options[i].completes,
                                              .help = options[i].help };
     return true;
@@ -82,6 +87,7 @@ void rg_rundock_fini(struct rg_rundock *dock)
     rg_strv_fini(&dock->envlist);
     rg_strv_fini(&dock->datamnts);
     rg_strv_fini(&dock->dockopts);
+    rg_strv_fini(&dock->devices);
     rg_strv_fini(&dock->command);
 }
 
@@ -98,6 +104,20 @@ static int add_list(struct rg_strv *list, const char *value)
     return 0;
 }
 
+static int keep_devices(struct rg_rundock *dock, const char *value, struct rg_error *err)
+{
+    int rc = add_list(&dock->devices, value ? value : "");
+
+    dock->ibdevices = true;
+    for (size_t i = 0; rc == 0 && i < dock->devices.count; i++)
+        if (!rg_str_starts(dock->devices.v[i], "/dev/"))
+            rc = rg_error_set(err, EINVAL,
+                              "run-dock-asuser --ibdevices: \"%.200s\" is not a device; give for "
+                              "example --ibdevices=/dev/infiniband/uverbs0, or no value for all",
+                              dock->devices.v[i]);
+    return rc;
+}
+
 static int keep(struct rg_rundock *dock, const struct option *o, const char *value,
                 struct rg_error *err)
 {
@@ -108,6 +128,8 @@ static int keep(struct rg_rundock *dock, const struct option *o, const char *val
         *(bool *) field = true;
         return 0;
     }
+    if (o->kind == DEVICES)
+        return keep_devices(dock, value, err);
     if (o->kind == WORDS) {
         rg_strv_fini(field);
         return rg_srundocker_split(what ? what : o->name, value, field, err);
@@ -164,7 +186,7 @@ static int parse_one(struct rg_rundock *dock, struct rg_strv *args, char *const 
         return take_argument(dock, args, argv[*i], err);
     if (o->kind == FLAG && value)
         return rg_error_set(err, EINVAL, "run-dock-asuser --%s takes no value", o->name);
-    if (o->kind != FLAG && !value) {
+    if (o->kind != FLAG && o->kind != DEVICES && !value) {
         value = argv[++*i];
         /* Only docker's options and commands may be what ours look like. */
         if (!value || (o->kind != WORDS && find(value, &other)))
@@ -296,6 +318,20 @@ static int add_gpus(const struct rg_rundock *dock, const struct rg_rundock_host 
     return rg_strv_addf(argv, "--gpus=\"device=%s\"", host->gpus);
 }
 
+/* All of them come with unlimited locked memory, where they are. */
+static int add_ibdevices(const struct rg_rundock *dock, const struct rg_rundock_host *host,
+                         struct rg_strv *argv)
+{
+    bool all = dock->ibdevices && !dock->devices.count && host->infiniband;
+    int rc = all ? rg_strv_add(argv, "--device=/dev/infiniband") : 0;
+
+    for (size_t i = 0; rc == 0 && i < dock->devices.count; i++)
+        rc = rg_strv_addf(argv, "--device=%s", dock->devices.v[i]);
+    if (rc == 0 && (all || dock->devices.count))
+        rc = rg_strv_add(argv, "--cap-add=IPC_LOCK");
+    return rc == 0 && all && !dock->privileged ? rg_strv_add(argv, "--ulimit=memlock=-1") : rc;
+}
+
 static int add_settings(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                         struct rg_strv *argv)
 {
@@ -315,6 +351,7 @@ static int add_settings(const struct rg_rundock *dock, const struct rg_rundock_h
     /* Without these rights docker may not be able to. */
     if (rc == 0 && dock->privileged)
         rc = rg_strv_add(argv, "--ulimit=memlock=-1");
+    rc = rc < 0 ? rc : add_ibdevices(dock, host, argv);
     for (size_t i = 0; rc == 0 && i < dock->envlist.count; i++)
         rc = rg_strv_addf(argv, "--env=%s", dock->envlist.v[i]);
     if (rc == 0 && dock->entrypoint)

@@ -4,6 +4,8 @@
 
 #include "container/runtimes.h"
 
+#define UNKNOWN "--dockopts or --container-option has an option that docker run does not know"
+
 static const struct rg_container_symptom symptoms[] = {
     { "permission denied while trying to connect to the Docker daemon", 77,
       "you may not use Docker here: have the user added to the group docker and log in again, or "
@@ -17,7 +19,8 @@ static const struct rg_container_symptom symptoms[] = {
       "docker), and run again. A process containerd-shim may stay here, which only root can end; "
       "plain docker run leaves it too" },
     { "is already in use by container", 125,
-      "a container of this name is there already: remove it with docker rm --force" },
+      "a container of this name is there already: give another --dockname, or remove it (docker rm "
+      "--force)" },
     { "no space left on device", 125,
       "the disk that holds Docker's images and containers is full: docker system prune" },
     { "could not select device driver", 125,
@@ -52,6 +55,8 @@ static const struct rg_container_symptom symptoms[] = {
     { "unable to find user", 125, "--user: the image has no such user; give UID:GID" },
     { "No such image", 125, "the image is not on this host: --pull missing fetches it" },
     { "unknown flag: --pull", 125, "this Docker is too old: 20.10 is the first that will do" },
+    { "unknown flag: ", 125, UNKNOWN },
+    { "unknown shorthand flag: ", 125, UNKNOWN },
     { "Requested CPUs are not available", 125,
       "the container is to have the CPUs that we may use, which Docker's daemon does not have: see "
       "what it is limited to, or name others with --container-option --cpuset-cpus=LIST" },

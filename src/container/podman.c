@@ -4,6 +4,8 @@
 
 #include "container/runtimes.h"
 
+#define UNKNOWN "--dockopts or --container-option has an option that podman run does not know"
+
 static const struct rg_container_symptom symptoms[] = {
     { "cannot find UID/GID for user", 77,
       "Podman has no range of user ids for this user: an administrator adds one to /etc/subuid and "
@@ -15,7 +17,10 @@ static const struct rg_container_symptom symptoms[] = {
       "user name spaces are forbidden on this host: an administrator allows them (sysctl "
       "user.max_user_namespaces), or takes Docker" },
     { "is already in use", 125,
-      "a container of this name is there already: remove it with podman rm --force" },
+      "a container of this name is there already: give another --dockname, or remove it (podman rm "
+      "--force)" },
+    { "unknown flag: ", 125, UNKNOWN },
+    { "unknown shorthand flag: ", 125, UNKNOWN },
     { "no space left on device", 125,
       "the disk that holds Podman's images and containers is full: make room (podman system "
       "prune)" },

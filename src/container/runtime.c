@@ -50,8 +50,14 @@ char *rg_container_devices(const char *gpus)
  * stand behind the cause. */
 static bool is_aside(const char *line)
 {
-    return rg_str_starts(line, "See 'docker") || rg_str_starts(line, "Run 'docker") ||
-           rg_str_starts(line, "time=\"") || rg_str_starts(line, "WARNING:");
+    static const char *const asides[] = { "See 'docker", "Run 'docker", "See 'podman", "Usage:",
+                                          "time=\"", "WARNING:" };
+
+    for (size_t i = 0; i < rg_array_len(asides); i++) {
+        if (rg_str_starts(line, asides[i]))
+            return true;
+    }
+    return false;
 }
 
 /* The last line that is not empty, and rather none of these. */

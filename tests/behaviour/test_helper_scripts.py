@@ -365,6 +365,19 @@ def test_values_that_scripts_leave_empty_say_nothing(docker):
     assert created(docker, *said) == plain
 
 
+def test_infiniband_devices_are_an_option_and_no_word_of_the_command(docker):
+    told = created(docker, '--ibdevices=/dev/infiniband/uverbs0,/dev/null', '--dockcmd=x')
+    assert told[-2:] == ['IMG', 'x'], told
+    assert {'--device=/dev/infiniband/uverbs0', '--device=/dev/null',
+            '--cap-add=IPC_LOCK'} <= set(told), told
+    told = created(docker, '--ibdevices', '--noninteractive', './job.sh')
+    assert told[-2:] == ['IMG', './job.sh'], told
+    assert ('--device=/dev/infiniband' in told) == Path('/dev/infiniband').exists(), told
+    start, _, _ = docker
+    refused = end(start('--container=IMG', '--ibdevices=mlx5_0'))
+    assert refused.returncode == 2 and 'is not a device' in refused.stderr, refused
+
+
 def test_published_ports_need_docker_s_own_network(docker):
     assert '--network=host' in created(docker)
     for ports in ('-p 8888:80', '-p8888:80', '-P'):

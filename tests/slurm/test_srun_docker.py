@@ -45,7 +45,8 @@ def test_the_script_finds_hosts_ranks_and_variables(slurm):
 
 
 def test_mounts_size_of_memory_and_name_of_the_container_are_as_asked_for(slurm):
-    script = write_script(slurm, 'df -k /dev/shm | tail -n 1; ls -d /srv/data; touch up; '
+    script = write_script(slurm, 'df -k /dev/shm | tail -n 1; ls -d /srv/data; '
+                                 'echo stack $(ulimit -s); touch up; '
                                  'while ! test -e go; do sleep 0.1; done')
     for node in slurm.nodes:
         node.run(['mkdir', '-p', '/srv/data'], user='root', check=True)
@@ -56,12 +57,17 @@ def test_mounts_size_of_memory_and_name_of_the_container_are_as_asked_for(slurm)
     try:
         wait_for((home / 'up').exists, 'script')
         assert [node.containers() for node in slurm.nodes[:2]] == [['mine']] * 2
+        said = refused(slurm, script, '--dockname=mine', srun=('-N1', '-w', 'node2'))
+        assert 'your job ' in said and 'squeue --me' in said and 'rm --force' not in said, said
         (home / 'go').touch()
         done = end(job)
     finally:
+        if job.poll() is None:
+            job.kill_all()
         slurm.head.run(['rm', '-f', 'up', 'go'])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1] == str(33 * 1024) and '/srv/data' in done.stdout, done.stdout
+    assert 'stack 65536\n' in done.stdout, done.stdout
     for node in slurm.nodes:
         node.run(['rmdir', '/srv/data'], user='root')
 

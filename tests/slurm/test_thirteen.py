@@ -62,6 +62,8 @@ def test_3_a_node_whose_container_does_not_start_ends_the_job(slurm, why):
             node.docker('rm', 'taken')
     assert done.returncode != 0 and 'here' not in done.stdout
     assert 'node2' in done.stderr and time.monotonic() - since < 30, done.stderr
+    if why == 'name in use':
+        assert "none of Reigen's" in done.stderr and 'rm --force taken' in done.stderr
 
 
 def test_3_a_node_whose_docker_hangs_ends_the_job_when_it_must_have_started(slurm):

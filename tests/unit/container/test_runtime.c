@@ -518,6 +518,13 @@ static void failures_are_explained(void **state)
           "the Docker daemon ended while" },
         { &rg_container_docker, "docker: Error: Conflict. The container name \"/x\" is already in "
           "use by container \"1\".", 125, "docker rm --force" },
+        { &rg_container_docker, "unknown flag: --nosuch\n\nUsage:  docker run [OPTIONS] IMAGE\n\n"
+          "Run 'docker run --help' for more information\n", 125, "docker: unknown flag: --nosuch" },
+        { &rg_container_docker, "invalid argument \"x\" for \"--memory\" flag: invalid size: 'x'\n"
+          "\nUsage:  docker run [OPTIONS]\n\nRun 'docker run --help' for more information\n", 125,
+          "flag: invalid size: 'x'" },
+        { &rg_container_podman, "Error: unknown flag: --nosuch\nSee 'podman run --help'\n", 125,
+          "podman: Error: unknown flag: --nosuch" },
         { &rg_container_docker, "write /x: no space left on device", 125, "docker system prune" },
         { &rg_container_docker, "first\nsomething new\nSee 'docker run --help'.\n", 125,
           "something new" },
