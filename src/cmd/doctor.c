@@ -21,6 +21,7 @@
 #include "spec/options.h"
 
 #define EXIT_FINDINGS 1
+#define TRIES_MAX 4 /* with ever fewer hosts, as long as some of them cannot be started */
 
 struct doctor {
     struct rg_request request;
@@ -30,7 +31,10 @@ struct doctor {
     struct rg_status status;
     struct rg_signal signals[2];
     struct rg_buf text;  /* what will be printed */
-    bool examined;
+    struct rg_doctor_unstarted *unstarted; /* hosts that were left out */
+    int nunstarted;
+    bool examined, again, signalled;
+    int ntries;
     int exit_code;
 };
 
@@ -64,15 +68,18 @@ static void on_output(void *arg, int rank, int stream, const uint8_t *data, size
     (void) arg, (void) rank, (void) stream, (void) data, (void) nbytes;
 }
 
-static void on_examined(void *arg, const struct rg_doctor_input *found)
+static void on_examined(void *arg, const struct rg_doctor_input *examined)
 {
     struct doctor *doctor = arg;
     const struct rg_job *job = &doctor->request.job;
+    struct rg_doctor_input with = *examined, *found = &with;
     rg_cleanup(rg_findings_fini) struct rg_findings findings = { NULL, 0 };
 
     rg_status_stop(&doctor->status);
     doctor->examined = true;
     doctor->exit_code = RG_EXIT_INTERNAL;
+    with.unstarted = doctor->unstarted;
+    with.nunstarted = doctor->nunstarted;
     if (rg_doctor_judge(found, &findings) < 0)
         return;
     doctor->exit_code = 0;
@@ -89,12 +96,78 @@ static void on_examined(void *arg, const struct rg_doctor_input *found)
         rg_doctor_print_plain(found, &findings, &doctor->text);
 }
 
+/* --- hosts that cannot be started ------------------------------------------------------------- */
+
+static void drop_host(struct rg_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (strcmp(job->hosts[i].name, name) != 0)
+            continue;
+        free(job->hosts[i].name);
+        free(job->hosts[i].user);
+        job->nhosts--;
+        memmove(&job->hosts[i], &job->hosts[i + 1], (job->nhosts - i) * sizeof(*job->hosts));
+        return;
+    }
+}
+
+static bool note_unstarted(struct doctor *doctor, const char *name, const char *cause)
+{
+    struct rg_doctor_unstarted one = { strdup(name), strdup(cause) };
+    struct rg_doctor_unstarted *more =
+        realloc(doctor->unstarted, (size_t) (doctor->nunstarted + 1) * sizeof(*more));
+
+    if (more)
+        doctor->unstarted = more;
+    if (!more || !one.name || !one.cause) {
+        free(one.name);
+        free(one.cause);
+        return false;
+    }
+    more[doctor->nunstarted++] = one;
+    return true;
+}
+
+/* Those that cannot be started are findings like others, and must not hide what the rest is like:
+ * take them out. False: none is known, or no other is left. */
+static bool leave_out(struct doctor *doctor)
+{
+    struct rg_job *job = &doctor->request.job;
+    const struct rg_plan *plan = &doctor->plan;
+    int nleft = 0, nknown = doctor->nunstarted;
+
+    for (int i = 0; i < plan->nhosts; i++)
+        nleft += !rg_session_unstarted(doctor->session, i);
+    if (nleft == 0 || nleft == plan->nhosts)
+        return false;
+    for (int i = 0; i < plan->nhosts; i++) {
+        const char *cause = rg_session_unstarted(doctor->session, i);
+        if (cause && !note_unstarted(doctor, plan->hosts[i].name, cause))
+            return false;
+        if (cause)
+            drop_host(job, plan->hosts[i].name);
+    }
+    job->np = 0; /* as many as were planned on these */
+    for (size_t k = job->nhosts; k-- > 0;) {
+        int i = 0;
+        while (i < plan->nhosts && strcmp(plan->hosts[i].name, job->hosts[k].name) != 0)
+            i++;
+        if (i < plan->nhosts)
+            job->hosts[k].nslots = plan->hosts[i].nplanned;
+        else
+            drop_host(job, job->hosts[k].name);
+    }
+    return doctor->nunstarted > nknown;
+}
+
 static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct doctor *doctor = arg;
 
     rg_status_stop(&doctor->status);
-    if (!doctor->examined) {
+    doctor->again = !doctor->examined && !doctor->signalled &&
+                    doctor->ntries < TRIES_MAX && leave_out(doctor);
+    if (!doctor->examined && !doctor->again) {
         doctor->exit_code = verdict->exit_code ? verdict->exit_code : RG_EXIT_INTERNAL;
         fprintf(stderr, "reigen: %s\n", verdict->cause);
     }
@@ -105,6 +178,7 @@ static void on_signal(void *arg, int signo)
 {
     struct doctor *doctor = arg;
 
+    doctor->signalled = true;
     rg_session_signal(doctor->session, signo);
 }
 
@@ -151,6 +225,20 @@ static int start(struct doctor *doctor, const struct rg_driver_ops *driver, stru
     return r;
 }
 
+/* What belongs to one look at the hosts. */
+static void release(struct doctor *doctor)
+{
+    for (size_t i = 0; i < rg_array_len(doctor->signals); i++)
+        rg_signal_stop(&doctor->signals[i]);
+    rg_session_destroy(doctor->session);
+    rg_status_fini(&doctor->status);
+    rg_plan_fini(&doctor->plan);
+    rg_loop_destroy(doctor->loop);
+    doctor->session = NULL;
+    doctor->loop = NULL;
+    doctor->status = (struct rg_status){ 0 };
+}
+
 static int examine(struct doctor *doctor)
 {
     const struct rg_driver_ops *driver = rg_driver_choose(&doctor->request.job);
@@ -160,24 +248,31 @@ static int examine(struct doctor *doctor)
         return rg_fail(&err, "doctor");
     for (size_t i = 0; i < doctor->request.notes.count && !doctor->request.quiet; i++)
         fprintf(stderr, "reigen: %s\n", doctor->request.notes.v[i]);
-    if (rg_loop_create(&doctor->loop) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "doctor");
-    if (start(doctor, driver, &err) < 0)
-        return rg_fail(&err, "doctor");
-    rg_loop_run(doctor->loop);
+    do {
+        if (doctor->ntries++) {
+            release(doctor);
+            if (rg_plan_make(&doctor->request.job, &doctor->plan, &err) < 0)
+                return rg_fail(&err, "doctor");
+        }
+        if (rg_loop_create(&doctor->loop) < 0)
+            return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "doctor");
+        if (start(doctor, driver, &err) < 0)
+            return rg_fail(&err, "doctor");
+        rg_loop_run(doctor->loop);
+    } while (doctor->again);
     int code = rg_print(rg_buf_text(&doctor->text));
     return code ? code : doctor->exit_code;
 }
 
 static void finish(struct doctor *doctor)
 {
-    for (size_t i = 0; i < rg_array_len(doctor->signals); i++)
-        rg_signal_stop(&doctor->signals[i]);
-    rg_session_destroy(doctor->session);
-    rg_status_fini(&doctor->status);
+    release(doctor);
+    for (int i = 0; i < doctor->nunstarted; i++) {
+        free(doctor->unstarted[i].name);
+        free(doctor->unstarted[i].cause);
+    }
+    free(doctor->unstarted);
     rg_buf_fini(&doctor->text);
-    rg_plan_fini(&doctor->plan);
-    rg_loop_destroy(doctor->loop);
     rg_request_fini(&doctor->request);
 }
 

@@ -11,6 +11,8 @@
 
 static const char *host_name(const struct rg_doctor_input *found, int host)
 {
+    if (host >= found->nhosts)
+        return found->unstarted[host - found->nhosts].name;
     return host < 0 ? "-" : found->hosts[host].name;
 }
 
@@ -52,6 +54,17 @@ static json_t *list_hosts(const struct rg_doctor_input *found)
                             (double) host->clock_ns / 1e6, "clock_bound_ms",
                             (double) host->clock_bound_ns / 1e6));
     }
+    return list;
+}
+
+static json_t *list_unstarted(const struct rg_doctor_input *found)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < found->nunstarted; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o}", "name",
+                                              any_string(found->unstarted[i].name), "cause",
+                                              any_string(found->unstarted[i].cause)));
     return list;
 }
 
@@ -104,9 +117,10 @@ void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_f
 
     for (size_t i = 0; i < findings->count; i++)
         ok = ok && findings->v[i].level != RG_FINDING_FAIL;
-    json_t *all = json_pack("{s:i, s:b, s:s, s:o, s:o, s:o}", "schema", RG_DOCTOR_SCHEMA, "ok", ok,
-                            "network", found->network ? rg_network_cidr(found->network) : "",
-                            "hosts", list_hosts(found), "findings",
+    json_t *all = json_pack("{s:i, s:b, s:s, s:o, s:o, s:o, s:o}", "schema", RG_DOCTOR_SCHEMA,
+                            "ok", ok, "network", found->network ? rg_network_cidr(found->network) : "",
+                            "hosts", list_hosts(found), "unstarted", list_unstarted(found),
+                            "findings",
                             list_findings(found, findings), "reach", list_tries(found));
     if (!all || json_dump_callback(all, append, text, JSON_INDENT(2)) < 0)
         text->status = text->status ? text->status : -ENOMEM;

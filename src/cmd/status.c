@@ -35,6 +35,11 @@ static void put_fitting(struct rg_buf *text, const char *line, int columns)
         rg_buf_printf(text, "%.*s" MORE, (int) short_nbytes, line);
 }
 
+static bool is_ready(const struct rg_status_host *host)
+{
+    return host->phase >= RG_PHASE_READY && host->phase != RG_PHASE_LOST;
+}
+
 static void show(void *arg)
 {
     struct rg_status *status = arg;
@@ -43,13 +48,13 @@ static void show(void *arg)
     int ready = 0, named = 0;
 
     for (int h = 0; h < status->plan->nhosts; h++)
-        ready += status->hosts[h].phase >= RG_PHASE_READY;
+        ready += is_ready(&status->hosts[h]);
     rg_buf_printf(&line, "reigen: %d of %d host%s ready after %.0f s", ready,
                   status->plan->nhosts, status->plan->nhosts == 1 ? "" : "s",
                   (double)(rg_now_ns() - status->since_ns) / 1e9);
     for (int h = 0; h < status->plan->nhosts && named < NAMED_MAX; h++) {
         const struct rg_status_host *host = &status->hosts[h];
-        if (host->phase >= RG_PHASE_READY)
+        if (is_ready(host))
             continue;
         rg_buf_printf(&line, "%s %s %s%s%s%s", named++ ? "," : ";", status->plan->hosts[h].name,
                       rg_phase_name(host->phase), *host->reason ? " (" : "", host->reason,

@@ -584,6 +584,11 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
 
     for (int i = 0; i < input->nhosts; i++)
         judge_host(&j, i);
+    for (int i = 0; i < input->nunstarted; i++) {
+        j.host = input->nhosts + i;
+        add(&j, "start", RG_FINDING_FAIL, "repair it, or leave the host out", "%s",
+            input->unstarted[i].cause);
+    }
     j.host = -1;
     judge_network(&j);
     judge_alike(&j, "mpi", "mpi");

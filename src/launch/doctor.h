@@ -29,6 +29,12 @@ struct rg_doctor_host {
     uint64_t clock_bound_ns;          /* give or take */
 };
 
+/* A host that could not be started. */
+struct rg_doctor_unstarted {
+    char *name;
+    char *cause; /* with its remedy */
+};
+
 /* All of it borrowed. */
 struct rg_doctor_input {
     const struct rg_doctor_host *hosts;
@@ -36,13 +42,15 @@ struct rg_doctor_input {
     bool contained;                     /* the ranks run in containers: remedies name options */
     const struct rg_network *network;   /* all outcomes are known; NULL: was not looked at */
     const struct rg_error *network_err; /* errnum 0: a network connects the hosts */
+    const struct rg_doctor_unstarted *unstarted; /* those that are not among hosts */
+    int nunstarted;
     const struct rg_strv *required;     /* what of it is missing is a finding; NULL: nothing */
 };
 
 enum rg_finding_level { RG_FINDING_OK, RG_FINDING_WARN, RG_FINDING_FAIL };
 
 struct rg_finding {
-    int host;             /* index; -1: of the job */
+    int host;             /* index; from nhosts on: of those not started; -1: of the job */
     enum rg_finding_level level;
     char check[32];       /* "shm": one word, stable */
     char *value;          /* "64.0 MiB": one line */

@@ -341,6 +341,8 @@ static void start_due(void *arg)
     rg_autobuf struct rg_buf who = RG_BUF_INIT;
     int nlate = 0;
 
+    if (session->state == STATE_STARTING && session->unstarted_exit_code)
+        session_blame_unstarted(session);
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
         bool late = session->state == STATE_RUNNING ? !all_started_on(host)
@@ -577,7 +579,7 @@ static void stop_timers(struct rg_session *session)
     struct rg_timer *const timers[] = {
         &session->fence_timer, &session->start_timer, &session->job_timer, &session->grace_timer,
         &session->hard_timer,  &session->tick_timer,  &session->end_timer,
-        &session->network_timer, &session->engine_timer,
+        &session->network_timer, &session->engine_timer, &session->others_timer,
     };
 
     for (size_t i = 0; i < rg_array_len(timers); i++)

@@ -6,7 +6,9 @@
  *
  *      PLANNED -> STARTING (agents) -> READY (all said hello) -> RUNNING -> ENDING -> ENDED
  *
- * Any failure before RUNNING leads to ENDING with its cause. A rank that ends with a code other
+ * Any failure before RUNNING leads to ENDING with its cause; when a host cannot be started, the
+ * others have 12 s to come or to fail, so that one cause names all that fail (the doctor waits
+ * until it is known of all). A rank that ends with a code other
  * than 0 or by a signal leads to ENDING: the other ranks get SIGTERM and, after the grace time,
  * SIGKILL. Ranks that use our runtime have been told of the failure by then, as an error of what
  * they were doing, and get 2 s before the SIGTERM to report and save what they can. It is linked
@@ -53,7 +55,8 @@ struct rg_rank_end {
 struct rg_verdict {
     int exit_code;                  /* by the documented table */
     bool ok;                        /* all ranks ended with 0 and nothing was lost */
-    const char *cause;              /* one line: "rank 2 on localhost: exit code 7"; "" when ok */
+    const char *cause;              /* "rank 2 on localhost: exit code 7"; "" when ok; of hosts
+                                     * that could not be started one line each, without an end */
     /* who failed first, or NULL (a host, a limit, a signal to reigen); exit code 0: it left while
      * others waited for it, and so made them fail */
     const struct rg_rank_end *first;
@@ -105,6 +108,9 @@ struct rg_session_options {
 int rg_session_create(const struct rg_session_options *options, struct rg_session **ret_session,
                       struct rg_error *err);
 void rg_session_destroy(struct rg_session *session); /* NULL is fine; ends what still runs, hard */
+
+/* Why this host could not be started; NULL: it could, or it is not known. Borrowed. */
+const char *rg_session_unstarted(const struct rg_session *session, int host);
 
 /* Bytes for the ranks that get standard input; NULL and 0: end of file. Returns the bytes taken
  * (fewer, even 0, when buffers are full: on_input_ready in ops is not needed, poll again after 10

@@ -8,6 +8,7 @@
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
 #define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */
+#define OTHERS_MS 12000  /* for the other hosts to come or fail, when one cannot be started */
 
 static void set_lost(struct session_host *host, const char *how);
 
@@ -39,6 +40,55 @@ void session_host_finish(struct session_host *host)
     session_check_end(host->session);
 }
 
+/* --- hosts that cannot be started ------------------------------------------------------------- */
+
+/* Whether it can still turn out soon that it cannot be started. An image takes its time. */
+static bool is_open(const struct session_host *host)
+{
+    return !host->ready && !host->lost &&
+           (host->phase != RG_PHASE_PULLING || host->session->o.doctor);
+}
+
+static void others_due(void *arg)
+{
+    struct rg_session *session = arg;
+
+    if (session->state != STATE_STARTING || !session->unstarted_exit_code)
+        return;
+    session_blame_unstarted(session);
+    session_begin_end(session);
+}
+
+/* One host has failed, so the job has; but who repairs it wants to know of all that fail. The
+ * doctor waits for all that can be known. */
+void session_settle_start(struct rg_session *session)
+{
+    if (session->state != STATE_STARTING || !session->unstarted_exit_code)
+        return;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!is_open(&session->hosts[i]))
+            continue;
+        if (!session->o.doctor && !rg_timer_active(&session->others_timer))
+            rg_timer_start(&session->others_timer, session->o.loop, OTHERS_MS, 0, others_due,
+                           session);
+        return;
+    }
+    others_due(session);
+}
+
+static void fail_start(struct session_host *host, int exit_code, const char *how)
+{
+    struct rg_session *session = host->session;
+
+    host->unstarted = strdup(how);
+    if (!session->unstarted_exit_code)
+        session->unstarted_exit_code = exit_code;
+    session_set_phase(host, RG_PHASE_LOST, how);
+    session_lose_ranks(host);
+    session_host_finish(host);
+    session_settle_start(session);
+}
+
 static void set_lost(struct session_host *host, const char *how)
 {
     struct rg_session *session = host->session;
@@ -51,6 +101,10 @@ static void set_lost(struct session_host *host, const char *how)
     host->lost = true;
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
+    if (before && !host->ready) {
+        fail_start(host, exit_code, how);
+        return;
+    }
     session_set_cause(session, exit_code, "host %s: %s", name, how);
     session_set_phase(host, RG_PHASE_LOST, how);
     session_lose_ranks(host);
@@ -148,6 +202,7 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
         return 0;
     }
     session_set_phase(host, RG_PHASE_READY, "");
+    session_settle_start(host->session);
     session_find_network(host->session);
     return 0;
 }
@@ -293,6 +348,8 @@ static void on_phase(void *arg, int index, int phase, const char *reason)
     struct rg_session *session = arg;
 
     session_set_phase(&session->hosts[index], (enum rg_host_phase) phase, reason);
+    if (phase == RG_PHASE_PULLING)
+        session_settle_start(session);
 }
 
 static void on_driver_note(void *arg, int index, const char *note)
@@ -346,6 +403,7 @@ void session_host_fini(struct session_host *host)
     rg_strv_fini(&host->addresses);
     free(host->boot_id);
     free(host->facts);
+    free(host->unstarted);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));
 }

@@ -4,6 +4,7 @@
  *
  *   session.c         life: creation, states, limits, signals, the end
  *   session_agent.c   one host's agent: its link and what it says
+ *   session_start.c   hosts that cannot be started, all in one message
  *   session_network.c which network connects the hosts; what they are like
  *   session_kit.c     our Python packages for hosts that lack them
  *   session_rank.c    ranks: set-up, ends, fences
@@ -44,6 +45,7 @@ struct session_host {
     bool gone;                    /* the driver said so, or it will not any more */
     bool lost;                    /* gone, without BYE */
     struct rg_error gone_err;
+    char *unstarted;              /* why it could not be started; else NULL */
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
     uint64_t npings, npongs;      /* sent, and answered */
@@ -110,6 +112,7 @@ struct rg_session {
     bool own_first, own_is_signal;
     size_t nstopped;           /* bytes of own_cause in front of why the platform stops it; or 0 */
     bool some_failed;
+    int unstarted_exit_code;   /* of the first host that could not be started; 0: none */
     bool runtime_used;         /* the ranks have met: their runtimes hear of deaths */
     int user_signo;            /* SIGINT or SIGTERM that reigen got, or 0 */
     bool stopping;             /* ranks were signalled to end: the grace time runs */
@@ -138,7 +141,7 @@ struct rg_session {
 
     struct rg_fence *fence;
     struct rg_timer fence_timer, start_timer, job_timer, grace_timer, hard_timer, tick_timer,
-        end_timer;
+        end_timer, others_timer;
     uint64_t tick_ms;
 
     struct session_chunk *chunks, **chunks_end;
@@ -178,12 +181,20 @@ extern const struct rg_driver_events session_driver_events;
 /* Its ranks and output are over, one way or the other: close the link, let the driver clear up. */
 void session_host_finish(struct session_host *host);
 void session_host_fini(struct session_host *host);
+/* When a host could not be started, and no other one can still turn out so soon: end the job. */
+void session_settle_start(struct rg_session *session);
 /* All agents are ready and fit: the ranks are told to start. */
 void session_start_ranks(struct rg_session *session);
 /* The heartbeat of all hosts. */
 void session_tick(void *arg);
 /* True when its agent has come and its link stands; else its loss is told soon. */
 bool session_is_linked(const struct session_host *host);
+
+/* --- session_start.c -------------------------------------------------------------------------- */
+
+/* Make all hosts that could not be started the job's cause, one line each, and say what is known of
+ * the others. */
+void session_blame_unstarted(struct rg_session *session);
 
 /* --- session_network.c ------------------------------------------------------------------------ */
 

@@ -53,7 +53,7 @@ struct rg_facts {
     const char *output_lost; /* "" or why */
 };
 
-#define RG_CAUSE_MAX 1024
+#define RG_CAUSE_MAX 4096 /* of the hosts that cannot be started, each has a line */
 
 /* True when this rank's end is a consequence, as far as is known now. */
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import socket
 import struct
 import termios
 
@@ -34,6 +35,25 @@ def test_json_names_what_the_plain_form_names(reigen):
     assert found['schema'] == 1 and found['ok'] is True and found['reach'] == []
     assert [f['check'] for f in found['findings']] == \
         [line.split('\t')[2] for line in plain.stdout.splitlines()]
+
+
+def test_a_bad_host_does_not_hide_what_the_others_are_like(reigen):
+    """In all three: by two names this computer is two hosts. The bad one has a port without sshd."""
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        hosts = ('-H', 'localhost,nobody@127.0.0.1,127.0.0.2', '--ssh-port',
+                 taken.getsockname()[1])
+        plain = doctor(reigen, *hosts)
+        told = doctor(reigen, *hosts, '--json').stdout
+    found = json.loads(told)
+    assert plain.returncode == 1, plain
+    lines = [line.split('\t') for line in plain.stdout.splitlines()]
+    bad = [line for line in lines if line[1] == '127.0.0.1']
+    assert [line[:1] + line[2:3] for line in bad] == [['fail', 'start']], bad
+    assert 'Connection refused' in bad[0][3] and bad[0][4], bad
+    assert {line[1] for line in lines if line[2] == 'memory'} == {'localhost', '127.0.0.2'}, lines
+    assert found['ok'] is False and [h['name'] for h in found['unstarted']] == ['127.0.0.1']
+    assert [h['name'] for h in found['hosts']] == ['localhost', '127.0.0.2']
 
 
 def test_requirements_are_met_or_named(reigen):

@@ -255,6 +255,14 @@ def test_host_that_does_not_answer_is_named_when_the_time_is_over(hosts):
         assert 'node3 (starting: connecting by ssh)' in done.stderr, done.stderr
         # It may be late by itself, on a loaded machine.
         assert 'node2 (ready' not in done.stderr and 'node2 (running' not in done.stderr
+        # Nor is it waited for as long as TCP would; all that fail, and all that do not, are told.
+        done = reigen(hosts[1], '-q', '--ssh-option', 'ConnectTimeout=3', '-H',
+                      'node2:1,node3:1,nosuch:1', '--', 'true')
+        assert done.returncode == 69, done.stderr
+        said = done.stderr.splitlines()
+        assert 'host node3: ssh failed: connect to host node3 port 22: Connection timed' in said[0]
+        assert said[1].startswith('  host nosuch: ssh failed: Could not resolve'), said
+        assert said[2] == '  reached: node2', said
     finally:
         hosts[3].unblock(22)
 

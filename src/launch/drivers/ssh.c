@@ -68,6 +68,8 @@ static int find_agents(struct ssh *ssh, bool some_remote, struct rg_error *err)
 
     if (r < 0 || !some_remote)
         return r;
+    if (!ssh_config_says(&ssh->o.job->ssh_options, "ConnectTimeout"))
+        ssh->connect_s = RG_SSH_CONNECT_S;
     for (size_t i = 0; i < SSH_MACHINES; i++)
         nfound += rg_agent_file_load(machines[i], &ssh->agents[i], &cause) == 0;
     if (nfound == 0) {

@@ -37,6 +37,8 @@ static int add_options(const struct ssh_host *host, struct rg_strv *argv)
         r = rg_strv_addf(argv, "-l%s", host->user);
     for (size_t i = 0; r == 0 && i < rg_array_len(always); i++)
         r = rg_strv_addf(argv, "-o%s", always[i]);
+    if (r == 0 && host->ssh->connect_s)
+        r = rg_strv_addf(argv, "-oConnectTimeout=%d", host->ssh->connect_s);
     return r;
 }
 

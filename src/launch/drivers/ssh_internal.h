@@ -6,6 +6,7 @@
  *   ssh.c          the driver: hosts, the queue, stopping
  *   ssh_host.c     one host, from its process to its link, and that one's end
  *   ssh_command.c  ssh's command line, and the scripts that run on hosts
+ *   ssh_config.c   what the user's ssh configuration speaks of
  *   ssh_explain.c  what ssh's messages mean, and what to do about them
  *
  * Thread rule: the loop's thread.
@@ -72,6 +73,7 @@ struct ssh {
     struct rlimit nofile;  /* of our children: before we raised our own */
     char cwd[PATH_MAX];    /* ours, where ranks run where it is there */
     struct rg_strv notes;  /* that were shown */
+    int connect_s;         /* ConnectTimeout for ssh; 0: the user's configuration says it */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
 
@@ -100,6 +102,12 @@ int ssh_command_make(const struct ssh_host *host, struct rg_strv *argv);
 void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text);
 /* The answer to `need agent`: a line of script that takes the agent's bytes, which follow. */
 void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text);
+
+/* --- ssh_config.c ----------------------------------------------------------------------------- */
+
+/* Whether these options for ssh, or else its configuration files (the user's and the system's, or
+ * that of an option -F), set this keyword for any host. Blocks: reads the files. */
+bool ssh_config_says(const struct rg_strv *options, const char *keyword);
 
 /* --- ssh_explain.c ---------------------------------------------------------------------------- */
 

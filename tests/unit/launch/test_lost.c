@@ -37,6 +37,7 @@ struct fake {
     struct fake_agent agents[NHOSTS];
     struct rg_timer timer, watchdog;
     bool one_place;
+    const char *refusals[NHOSTS]; /* why an agent never comes; NULL: it does */
     /* what they do, by test */
     void (*on_open)(struct fake_agent *agent);
     void (*on_frame)(struct fake_agent *agent, uint16_t type, const union rg_msg *msg);
@@ -119,6 +120,16 @@ static void closed(void *arg, const struct rg_error *err)
     (void) arg, (void) err;
 }
 
+static void never_comes(void *arg)
+{
+    struct fake_agent *agent = arg;
+    struct rg_error err = RG_ERROR_INIT;
+
+    agent->gone = true;
+    rg_error_set_exit(&err, EHOSTUNREACH, 69, "%s", agent->fake->refusals[agent->index]);
+    agent->fake->driver.events->on_gone(agent->fake->driver.arg, agent->index, &err);
+}
+
 /* --- the driver ------------------------------------------------------------------------------- */
 
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
@@ -132,7 +143,12 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     for (int i = 0; i < NHOSTS; i++) {
         struct fake_agent *agent = &fake->agents[i];
         int fds[2];
-        *agent = (struct fake_agent){ .fake = fake, .index = i };
+        *agent = (struct fake_agent){ .fake = fake, .index = i, .raw_fd = -1 };
+        if (fake->refusals[i]) { /* one after the other */
+            rg_timer_start(&agent->timer, fake->loop, 1 + LATE_MS * (uint64_t) i, 0, never_comes,
+                           agent);
+            continue;
+        }
         assert_int_equal(rg_socketpair(fds), 0);
         agent->raw_fd = dup(fds[1]);
         struct rg_channel_options channel = {
@@ -348,6 +364,37 @@ static void an_agent_that_is_killed_in_the_middle_of_a_message_is_the_cause(void
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static void all_hosts_that_cannot_be_started_are_told_at_once(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->refusals[0] = "no sshd";
+    fake->refusals[1] = "no such name";
+    run(fake);
+    assert_string_equal(fake->cause, "host a: no sshd\n  host b: no such name");
+    assert_int_equal(fake->exit_code, RG_EXIT_UNAVAILABLE);
+}
+
+static void hosts_that_fail_alike_have_one_line(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->refusals[0] = "ssh a says no to a";
+    fake->refusals[1] = "ssh b says no to b";
+    run(fake);
+    assert_string_equal(fake->cause, "hosts a, b: ssh a says no to a");
+}
+
+static void a_host_that_cannot_be_started_does_not_hide_the_healthy_ones(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->refusals[0] = "no sshd";
+    run(fake);
+    assert_string_equal(fake->cause, "host a: no sshd\n  reached: b");
+    assert_int_equal(fake->exit_code, RG_EXIT_UNAVAILABLE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +403,9 @@ int main(void)
         TEST(an_agent_that_is_killed_before_its_setup_is_the_cause),
         TEST(an_agent_that_is_killed_while_it_is_sent_its_setup_is_the_cause),
         TEST(an_agent_that_is_killed_in_the_middle_of_a_message_is_the_cause),
+        TEST(all_hosts_that_cannot_be_started_are_told_at_once),
+        TEST(hosts_that_fail_alike_have_one_line),
+        TEST(a_host_that_cannot_be_started_does_not_hide_the_healthy_ones),
     };
 
     signal(SIGPIPE, SIG_IGN);

@@ -226,6 +226,56 @@ static void options_reach_ssh_with_the_users_first(void **state)
     rg_job_fini(&made.job);
 }
 
+static void put_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static bool config_says(const char *text)
+{
+    char dir[] = "/tmp/reigen-test-XXXXXX", path[64], more[64], line[160];
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/config", dir);
+    snprintf(more, sizeof(more), "%s/more", dir);
+    snprintf(line, sizeof(line), "%s\nInclude \"%s\"\n", strcmp(text, "there") ? text : "", more);
+    put_file(path, line);
+    put_file(more, strcmp(text, "there") ? "Host *\n" : "Host x\n  connecttimeout=7\n");
+    assert_int_equal(rg_strv_addf(&options, "-F%s", path), 0);
+    bool says = ssh_config_says(&options, "ConnectTimeout");
+    unlink(path);
+    unlink(more);
+    rmdir(dir);
+    return says;
+}
+
+static void a_host_that_does_not_answer_has_ten_seconds_unless_the_user_says_otherwise(void **state)
+{
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+    struct made made;
+
+    (void) state;
+    rg_job_init(&made.job);
+    make(&made);
+    made.ssh.connect_s = RG_SSH_CONNECT_S;
+    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_true(has(&made, "-oConnectTimeout=10"));
+    rg_strv_fini(&made.argv);
+    rg_job_fini(&made.job);
+    assert_false(config_says("Host *\n  Port 22\n# ConnectTimeout 3"));
+    assert_true(config_says("Host a\n\tConnectTimeout 3"));
+    assert_true(config_says("there"));
+    assert_int_equal(rg_strv_add(&options, "-Fnone"), 0);
+    assert_false(ssh_config_says(&options, "ConnectTimeout"));
+    assert_int_equal(rg_strv_add(&options, "connecttimeout=3"), 0);
+    assert_true(ssh_config_says(&options, "ConnectTimeout"));
+}
+
 static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(void **state)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -269,6 +319,8 @@ int main(void)
         cmocka_unit_test(a_long_message_is_quoted_where_it_tells_the_cause),
         cmocka_unit_test(the_remote_command_reads_alike_in_every_login_shell),
         cmocka_unit_test(options_reach_ssh_with_the_users_first),
+        cmocka_unit_test(
+            a_host_that_does_not_answer_has_ten_seconds_unless_the_user_says_otherwise),
         cmocka_unit_test(hosts_without_slots_have_one_unless_they_are_this_computer_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
