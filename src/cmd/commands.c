@@ -3,12 +3,14 @@
 
 #include <stddef.h>
 
+#include "cmd/args.h"
 #include "cmd/exit.h"
 
 int rg_cmd_version(int argc, char **argv)
 {
-    (void) argc, (void) argv;
-    return rg_print("reigen " RG_VERSION "\n");
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 0);
+
+    return n < 0 ? -1 - n : rg_print("reigen " RG_VERSION "\n");
 }
 
 const struct rg_command rg_commands[] = {

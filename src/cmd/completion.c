@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/completion.h"
 #include "cmd/exit.h"
@@ -248,9 +249,16 @@ int rg_cmd_completion(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    if (argc != 2)
+    static const char *const shells[] = { "bash", "zsh", "fish", NULL };
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+    char guess[96];
+
+    if (n < 0)
+        return -1 - n;
+    if (n == 0)
         return rg_fail_usage("completion", "completion needs the shell's name: bash, zsh or fish");
     if (rg_completion_print(&text, argv[1]) == -ENOENT)
-        return rg_fail_usage("completion", "completion %s: give bash, zsh or fish", argv[1]);
+        return rg_fail_usage("completion", "completion %.80s: give bash, zsh or fish%s", argv[1],
+                             rg_args_guess(argv[1], shells, guess));
     return rg_print(rg_buf_text(&text));
 }

@@ -313,6 +313,21 @@ static bool is_planes(const char *argument)
     return strcmp(argument, "--planes") == 0 || strcmp(argument, "-planes") == 0;
 }
 
+/* What is near to an option of ours is not near to any of reigen run's, which would be named. */
+static int refuse_misspelt(char **argv, struct rg_error *err)
+{
+    static const char *const own[] = { "planes", NULL };
+
+    for (char **arg = argv + 1; *arg && strcmp(*arg, "--") != 0; arg++) {
+        const char *name = *arg + strspn(*arg, "-");
+        if (**arg == '-' && !is_planes(*arg) && !rg_option_find(name) && rg_str_nearest(name, own))
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "unknown option %.80s; did you mean --%s?", *arg,
+                                     rg_str_nearest(name, own));
+    }
+    return 0;
+}
+
 /* The options of reigen run, one of our own, and a stand-in for the command: none is run. */
 static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg_error *err)
 {
@@ -332,7 +347,13 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
         r = rg_strv_add(&with, "true");
     if (r < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
-    r = rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+    r = refuse_misspelt(argv, err);
+    if (r == 0)
+        r = rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+    if (r == 0 && !doctor->request.help && doctor->request.job.command.count > 1)
+        r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                              "doctor: it runs no command and takes options only; leave out: %.80s",
+                              doctor->request.job.command.v[0]);
     if (r == 0 && planes && use_planes_command(&doctor->request.job) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
     *ret_planes = planes;

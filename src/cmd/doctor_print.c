@@ -118,7 +118,8 @@ void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_f
     for (size_t i = 0; i < findings->count; i++)
         ok = ok && findings->v[i].level != RG_FINDING_FAIL;
     json_t *all = json_pack("{s:i, s:b, s:s, s:o, s:o, s:o, s:o}", "schema", RG_DOCTOR_SCHEMA,
-                            "ok", ok, "network", found->network ? rg_network_cidr(found->network) : "",
+                            "ok", ok, "network",
+                            found->network ? rg_network_cidr(found->network) : "",
                             "hosts", list_hosts(found), "unstarted", list_unstarted(found),
                             "findings",
                             list_findings(found, findings), "reach", list_tries(found));

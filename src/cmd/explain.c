@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/help.h"
@@ -43,12 +44,14 @@ int rg_cmd_explain(int argc, char **argv)
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     int64_t code;
 
-    if (argc > 2)
-        return rg_fail_usage("explain", "explain %s %s: give one code", argv[1], argv[2]);
-    if (argc == 2 && rg_parse_int("CODE", argv[1], 0, 255, &code, NULL) < 0)
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+
+    if (n < 0)
+        return -1 - n;
+    if (n && rg_parse_int("CODE", argv[1], 0, 255, &code, NULL) < 0)
         return rg_fail_usage("explain", "explain %s: an exit code is a number from 0 to 255",
                              argv[1]);
-    if (argc == 2)
+    if (n)
         explain_one((int) code, &text);
     else
         explain_all(&text);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/terminal.h"
@@ -180,10 +181,25 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *sc
         rg_buf_printf(text, "  %.*s\n", (int) strcspn(p, "\n"), p);
 }
 
+static int no_command(const char *name)
+{
+    const char *words[RG_COMMANDS_MAX + 1];
+    char guess[96];
+    size_t n = 0;
+
+    for (const struct rg_command *c = rg_commands; c->name && n < RG_COMMANDS_MAX; c++)
+        words[n++] = c->name;
+    words[n] = NULL;
+    return rg_fail_usage(NULL, "help %.80s: no such command%s", name,
+                         rg_args_guess(name, words, guess));
+}
+
 int rg_cmd_help(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
+    if (argc > 2)
+        return rg_fail_usage(NULL, "help: %.80s is one argument too many", argv[2]);
     if (argc > 1 && strcmp(argv[1], "run") == 0) {
         rg_help_run(&text, rg_help_columns());
         return rg_print(rg_buf_text(&text));
@@ -202,7 +218,7 @@ int rg_cmd_help(int argc, char **argv)
         return rg_print(rg_buf_text(&text));
     }
     if (argc > 1)
-        return rg_fail_usage(NULL, "help %s: no such command", argv[1]);
+        return no_command(argv[1]);
     rg_help_reigen(&text, rg_help_columns());
     return rg_print(rg_buf_text(&text));
 }

@@ -56,6 +56,7 @@ static const struct link *find_link(const char *program)
 
 int main(int argc, char **argv)
 {
+    static const char *const own[] = { "help", "version", NULL };
     const struct link *link = argc > 0 ? find_link(argv[0]) : NULL;
     bool open[3];
 
@@ -73,6 +74,9 @@ int main(int argc, char **argv)
         return rg_cmd_help(1, argv);
     if (is_any(argv[1], "--version", "-V", "-version"))
         return rg_cmd_version(1, argv);
+    if (argv[1][0] == '-' && rg_str_nearest(argv[1] + strspn(argv[1], "-"), own))
+        return rg_fail_usage(NULL, "unknown option %.80s; did you mean --%s?", argv[1],
+                             rg_str_nearest(argv[1] + strspn(argv[1], "-"), own));
     if (argv[1][0] == '-')
         return rg_fail_usage(NULL,
                              "unknown option %.80s; options of a job stand after the command: "

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/help.h"
@@ -350,21 +351,25 @@ int rg_manual_print(struct rg_buf *text, const char *page)
 
 static int no_page(const char *name)
 {
+    char guess[96];
     rg_autobuf struct rg_buf names = RG_BUF_INIT;
 
     for (size_t i = 0; rg_manual_pages[i]; i++)
         rg_buf_printf(&names, "%s%s", !i ? "" : rg_manual_pages[i + 1] ? ", " : " or ",
                       rg_manual_pages[i]);
-    return rg_fail_usage("man", "man %.80s: no such page; give %s", name, rg_buf_text(&names));
+    return rg_fail_usage("man", "man %.80s: no such page; give %s%s", name,
+                         rg_buf_text(&names), rg_args_guess(name, rg_manual_pages, guess));
 }
 
 int rg_cmd_man(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    if (argc > 2)
-        return rg_fail_usage("man", "man %s %s: give one page", argv[1], argv[2]);
-    if (rg_manual_print(&text, argc == 2 ? argv[1] : "reigen") == -ENOENT)
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+
+    if (n < 0)
+        return -1 - n;
+    if (rg_manual_print(&text, n ? argv[1] : "reigen") == -ENOENT)
         return no_page(argv[1]);
     return rg_print(rg_buf_text(&text));
 }

@@ -67,6 +67,23 @@ static const char *option_value(char **argv, int *i, const char *name)
     return argv[*i + 1] ? argv[++*i] : NULL;
 }
 
+static int unknown(const char *word, struct rg_error *err)
+{
+    static const char *const words[] = { "port", "dir", "foreground", "help", NULL };
+    bool lacks = strcmp(word, "-p") == 0 || strcmp(word, "--port") == 0 ||
+                 strcmp(word, "--dir") == 0;
+    rg_autofree char *name = strndup(word, strcspn(word, "="));
+    const char *bare = name ? name + strspn(name, "-") : "";
+    const char *near = *word == '-' ? rg_str_nearest(bare, words) : NULL;
+
+    if (*word != '-')
+        return rg_error_set(err, EINVAL, "sshd %.80s: it takes options only", word);
+    if (lacks)
+        return rg_error_set(err, EINVAL, "sshd %.80s: its value is missing", word);
+    return rg_error_set(err, EINVAL, "sshd %.80s: unknown option%s%s%s", word,
+                        near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
+}
+
 static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
 {
     for (int i = 1; i < argc; i++) {
@@ -85,7 +102,7 @@ static int parse(int argc, char **argv, struct sshd *s, struct rg_error *err)
                 return rc;
             s->port = (int) port;
         } else {
-            return rg_error_set(err, EINVAL, "sshd %s: unknown option or missing value", word);
+            return unknown(word, err);
         }
     }
     if (s->port == 22)

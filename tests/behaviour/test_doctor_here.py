@@ -38,7 +38,7 @@ def test_json_names_what_the_plain_form_names(reigen):
 
 
 def test_a_bad_host_does_not_hide_what_the_others_are_like(reigen):
-    """In all three: by two names this computer is two hosts. The bad one has a port without sshd."""
+    """By several names this computer is several hosts. The bad one has a port without sshd."""
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         hosts = ('-H', 'localhost,nobody@127.0.0.1,127.0.0.2', '--ssh-port',

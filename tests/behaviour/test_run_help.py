@@ -26,6 +26,34 @@ def test_help_goes_to_standard_output_and_errors_point_to_it(reigen):
     assert reigen().returncode == 2
 
 
+def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
+    for words, said in (
+            ('doctro', 'unknown command doctro; did you mean doctor?'),
+            ('--versoin', 'unknown option --versoin; did you mean --version?'),
+            ('run --gpsu 1 x', 'unknown option --gpsu; did you mean --gpus?'),
+            ('doctor --gpsu 1', 'unknown option --gpsu; did you mean --gpus?'),
+            ('doctor --planse', 'unknown option --planse; did you mean --planes?'),
+            ('doctor -np 1 x', 'doctor: it runs no command and takes options only; leave out: x'),
+            ('horovodrun --verbsoe -np 1 x', 'unknown flag --verbsoe; did you mean --verbose?'),
+            ('srun-docker --containr=x', 'did you mean --container?'),
+            ('run-dock-asuser --containr=x', 'did you mean --container?'),
+            ('sshconfig --hots=x', 'unknown option; did you mean --hosts?'),
+            ('sshd --prot 3', 'sshd --prot: unknown option; did you mean --port?'),
+            ('sshd x', 'sshd x: it takes options only'),
+            ('explain 1 2', 'explain: 2 is one argument too many'),
+            ('explain --hepl', 'explain: unknown option --hepl; did you mean --help?'),
+            ('man reigen-rn', 'did you mean reigen-run?'),
+            ('man a b', 'man: b is one argument too many'),
+            ('completion bsh', 'did you mean bash?'),
+            ('completion bash zsh', 'completion: zsh is one argument too many'),
+            ('version x', 'version x: it takes no arguments'),
+            ('help rnu', 'help rnu: no such command; did you mean run?'),
+            ('help run x', 'help: x is one argument too many')):
+        done = reigen(*words.split())
+        assert (done.returncode, done.stdout) == (2, ''), (words, done)
+        assert said in done.stderr, (words, done.stderr)
+
+
 def test_the_version_is_printed(reigen):
     for args in (['version'], ['--version'], ['run', '--version']):
         assert reigen(*args).stdout.startswith('reigen 0.')

@@ -197,7 +197,7 @@ def test_hosts_that_start_at_once_agree_on_the_keys(bare):
 @pytest.mark.parametrize('options, env, code, text', [
     (['-p', '22'], None, 2, 'give a port that only these hosts use'),
     (['-p', '0'], None, 2, 'sshd -p 0'),
-    (['-p'], None, 2, 'sshd -p: unknown option or missing value'),
+    (['-p'], None, 2, 'sshd -p: its value is missing'),
     (['--nonsense'], None, 2, 'sshd --nonsense: unknown option'),
     (['-p', '99'], None, 77, 'cannot listen on port 99'),
     ([], {'REIGEN_SSHD': '/no/sshd'}, 69, '/no/sshd is not here; install OpenSSH'),
