@@ -32,6 +32,12 @@ static void make_job_id(char *id, size_t nbytes)
     snprintf(id, nbytes, "r-%s-%08x", date, random);
 }
 
+/* --ranks-per-host is said for all hosts. */
+static int slots_of(const struct rg_job *job, size_t host)
+{
+    return job->ranks_per_host ? job->ranks_per_host : job->hosts[host].nslots;
+}
+
 /* Each job rank's index into job->hosts, by slot or dealt round; surplus ranks go on from the
  * front. */
 static void deal(const struct rg_job *job, int nranks, int *host_of)
@@ -43,7 +49,7 @@ static void deal(const struct rg_job *job, int nranks, int *host_of)
     while (used && rank < nranks) {
         int before = rank;
         for (size_t h = 0; h < job->nhosts && rank < nranks; h++) {
-            int room = over ? job->hosts[h].nslots : job->hosts[h].nslots - used[h];
+            int room = over ? slots_of(job, h) : slots_of(job, h) - used[h];
             int take = job->map == RG_MAP_NODE ? (room > 0) : room;
             for (; take > 0 && rank < nranks; take--, used[h]++)
                 host_of[rank++] = (int) h;
@@ -59,7 +65,7 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
     int64_t slots = 0;
 
     for (size_t i = 0; i < job->nhosts; i++)
-        slots += job->hosts[i].nslots;
+        slots += slots_of(job, i);
     if (slots <= 0)
         return rg_error_set_exit(err, EINVAL, 2, "no slots on any host; give some, such as "
                                  "-H localhost:4");
@@ -70,6 +76,13 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
                                  "%lld slots; say with -np how many ranks to run, at "
                                  "most %d",
                                  (long long)slots, RG_JOB_RANKS_MAX);
+    if (nranks > slots && !job->oversubscribe && job->ranks_per_host)
+        return rg_error_set_exit(err, EINVAL, 2,
+                                 "-np %d: --ranks-per-host %d on %zu host%s leaves room for only "
+                                 "%lld; run fewer ranks, or give --ranks-per-host %d",
+                                 job->np, job->ranks_per_host, job->nhosts,
+                                 job->nhosts == 1 ? "" : "s", (long long)slots,
+                                 (job->np + (int)job->nhosts - 1) / (int)job->nhosts);
     if (nranks > slots && !job->oversubscribe)
         return rg_error_set_exit(
             err, EINVAL, 2,
@@ -103,7 +116,7 @@ static int fill_hosts(const struct rg_job *job, const int *host_of, struct rg_pl
         *host = (struct rg_plan_host){
             .name = strdup(job->hosts[h].name),
             .user = job->hosts[h].user ? strdup(job->hosts[h].user) : NULL,
-            .nslots = job->hosts[h].nslots,
+            .nslots = slots_of(job, h),
             .first_rank_index = first,
             .nranks = index - first,
             .nplanned = index - first,

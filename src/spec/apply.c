@@ -86,6 +86,32 @@ APPLY(np)
     return rc;
 }
 
+APPLY(ranks_per_host)
+{
+    static const char *const guesses[] = { "auto", "gpu", "cpu" };
+    int64_t n;
+
+    for (size_t i = 0; i < rg_array_len(guesses); i++)
+        if (strcmp(value, guesses[i]) == 0)
+            return rg_error_set(err, EINVAL, "%s %s: give a number; reigen doctor shows the cores "
+                                "and the GPUs of each host", what, value);
+    int rc = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.ranks_per_host = (int) n;
+    return rc;
+}
+
+APPLY(max_restarts)
+{
+    int64_t n;
+    int rc = rg_parse_int(what, value, 0, RG_JOB_RESTARTS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.max_restarts = (int) n;
+    return rc;
+}
+
 /* The command line's hosts replace the file's; several options add up. */
 static void begin_hosts(struct rg_request *request)
 {
@@ -124,8 +150,8 @@ APPLY(map_by)
     if (!object)
         return no_memory(err);
     if (strcmp(object, "ppr") == 0)
-        return rg_error_set(err, EINVAL, "%s %s: give the ranks of each host as slots, such as "
-                            "-H localhost:4", what, value);
+        return rg_error_set(err, EINVAL, "%s %s: use --ranks-per-host N, and --bind-to for what "
+                            "each is bound to", what, value);
     int i = choose(what, object, words, err);
 
     if (i < 0)

@@ -19,6 +19,7 @@
     X(env) X(share_env) X(cwd) X(tf_config)                                            \
     X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)        \
     X(stdin) X(pty)                                                                    \
+    X(ranks_per_host) X(max_restarts)                                                  \
     X(timeout) X(start_timeout) X(grace) X(lease)                                      \
     X(config) X(dry_run) X(display_map) X(report_bindings)                             \
     X(verbose) X(quiet) X(help) X(version)                                             \

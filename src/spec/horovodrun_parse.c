@@ -4,6 +4,7 @@
 
 #include "spec/apply.h"
 #include "spec/horovodrun_apply.h"
+#include "spec/launchers.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
@@ -38,7 +39,8 @@ struct walk {
     int argc;
     char *const *argv;
     int next;                           /* the argument to look at */
-    const struct rg_hvd_option *option; /* what was found there */
+    struct rg_request *request;         /* for flags that are not horovodrun's; NULL: only look */
+    const struct rg_hvd_option *option; /* what was found there; NULL: no flag of horovodrun's */
     char *pair;                         /* owned: two values as one */
     const char *value;
     char what[NAME_MAX_LEN + 4];        /* the flag as the user wrote it */
@@ -93,17 +95,19 @@ static int find_shortened(const char *arg, const char *name,
     return 0;
 }
 
-static int unknown_flag(const char *arg, const char *name, struct rg_error *err)
+static int unknown_flag(const char *arg, struct rg_error *err)
 {
+    rg_autofree char *name = strdup(arg + 1 + (arg[1] == '-'));
     static const size_t many = 160;
     rg_autofree char(*pool)[NAME_MAX_LEN] = calloc(many, sizeof *pool);
     rg_autofree const char **words = calloc(many + 1, sizeof *words);
     struct names names = { 0 };
 
-    if (!pool || !words)
+    if (!pool || !words || !name)
         return rg_error_set(err, ENOMEM, "out of memory");
     for (size_t n = 0; n < many && next_name(&names); n++)
         words[n] = strcpy(pool[n], names.name);
+    name[strcspn(name, "=")] = '\0';
     const char *near = rg_str_nearest(name, words);
 
     if (near)
@@ -154,13 +158,13 @@ static int find_flag(struct walk *walk, const char *arg, const char **ret_attach
     walk->option = rg_hvd_option_find(name);
     if (!walk->option && arg[1] == '-')
         rc = find_shortened(arg, name, &walk->option, err);
-    if (rc == 0 && !walk->option && arg[1] != '-' && strchr(ATTACHED, arg[1])) {
+    /* -ppn2 is no port. */
+    bool port = arg[1] == 'p' && arg[2] && !strchr("0123456789", arg[2]);
+    if (rc == 0 && !walk->option && arg[1] != '-' && strchr(ATTACHED, arg[1]) && !port) {
         walk->option = rg_hvd_option_find((char[]){ arg[1], '\0' });
         *ret_attached = arg + 2;
         n = 1;
     }
-    if (rc == 0 && !walk->option)
-        rc = unknown_flag(arg, name, err);
     snprintf(walk->what, sizeof walk->what, "%.*s", (int) (text + n - arg), arg);
     return rc;
 }
@@ -180,6 +184,11 @@ static int next_flag(struct walk *walk, struct rg_error *err)
     walk->next++;
     int rc = find_flag(walk, arg, &attached, err);
 
+    if (rc == 0 && !walk->option) {
+        walk->next--;
+        rc = rg_request_take_flag(walk->request, walk->argc, walk->argv, &walk->next, err);
+        return rc ? rc : unknown_flag(arg, err);
+    }
     rc = rc < 0 ? rc : take_value(walk, attached, err);
     return rc < 0 ? rc : 1;
 }
@@ -202,7 +211,7 @@ static int walk_flags(struct rg_horovodrun *run, bool early, struct walk *walk,
     int rc;
 
     while ((rc = next_flag(walk, err)) > 0) {
-        if (is_early(walk->option) != early)
+        if (!walk->option || is_early(walk->option) != early)
             continue;
         rc = rg_hvd_apply(run, walk->option, walk->what, walk->value, err);
         if (rc < 0)
@@ -268,13 +277,15 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
         return rg_error_set(err, ENOMEM, "out of memory");
     int rc = read_environment(run, err);
 
+    rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
     rc = rc < 0 ? rc : check_elastic(run, err);
     rc = rc < 0 ? rc : rg_hvd_finish_remote(run, err);
-    if (rc == 0 && !job->np && !job->nhosts && !rg_horovodrun_is_elastic(run))
+    if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host &&
+        !rg_horovodrun_is_elastic(run))
         return rg_error_set(err, EINVAL, "-np is missing: say how many ranks to run, for example "
                             "horovodrun -np 4 python train.py");
     /* Who names no hosts but a number of ranks means that number. */
-    if (job->np && !job->nhosts)
+    if (job->np && !job->nhosts && !job->ranks_per_host)
         job->oversubscribe = true;
     return rc < 0 ? rc : rg_job_check(job, err);
 }
@@ -299,6 +310,8 @@ int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
 {
     struct walk early = { .argc = argc, .argv = argv, .next = 1 };
     struct walk walk = early;
+
+    walk.request = &run->request;
     int rc = parse(run, &early, &walk, err);
 
     free(early.pair);

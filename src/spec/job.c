@@ -192,7 +192,8 @@ static int check_slurm(const struct rg_job *job, struct rg_error *err)
         { "--nodes", slurm->nodes > 0 }, { "--nodelist", slurm->nodelist },
         { "--exclude", slurm->exclude }, { "--partition", slurm->partition },
         { "--gres", slurm->gres }, { "--time", slurm->time }, { "--account", slurm->account },
-        { "--slurm-option", slurm->options.count > 0 }, { "--submit", slurm->submit },
+        { slurm->options.count ? slurm->options.v[0] : "", slurm->options.count > 0 },
+        { "--submit", slurm->submit },
     };
 
     for (size_t i = 0; i < rg_array_len(options); i++) {

@@ -19,6 +19,7 @@
 #define RG_JOB_RANKS_MAX 65536
 #define RG_JOB_HOSTS_MAX 16384
 #define RG_JOB_SLOTS_MAX 4096 /* of one host */
+#define RG_JOB_RESTARTS_MAX 1000
 #define RG_START_TIMEOUT_MS 300000
 #define RG_GRACE_MS 5000
 #define RG_LEASE_MS 30000
@@ -66,6 +67,7 @@ struct rg_job {
     char *title;            /* what messages call an engine's program; NULL: by command[0] */
     char *cwd;              /* NULL: the caller's */
     int np;                 /* ranks; 0: all slots */
+    int ranks_per_host;     /* instead of every host's slots; 0: not told */
     /* where */
     struct rg_host *hosts; /* in the user's order, names unique; none: localhost */
     size_t nhosts;
@@ -93,6 +95,7 @@ struct rg_job {
     uint64_t timeout_ms;       /* of the whole job; 0: none */
     uint64_t start_timeout_ms; /* for all ranks to be started */
     uint64_t grace_ms;         /* between SIGTERM and SIGKILL */
+    int max_restarts;          /* of the whole job, after a failure */
     uint64_t lease_ms;         /* silence after which an agent ends its ranks */
     /* its input and output */
     char *output_dir;        /* NULL: none; else <dir>/rank.<r>/{stdout,stderr} */

@@ -18,6 +18,9 @@ static const struct rg_option options[] = {
      rg_apply_hosts},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
      "Read the hosts from FILE, one per line: HOST slots=N or HOST:N.", rg_apply_hostfile},
+    {"ranks-per-host", "ppn", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
+     "Run at most N ranks on each host, however many slots it has; without -np, N on each.",
+     rg_apply_ranks_per_host},
     {"map-by", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "HOW", NULL, "slot node",
      "slot (the default) fills one host after the other; node deals the ranks out in turn.",
      rg_apply_map_by},
@@ -172,6 +175,10 @@ static const struct rg_option options[] = {
     {"start-timeout", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "Give up when not all ranks have started after TIME. The default is 300 s.",
      rg_apply_start_timeout},
+    {"max-restarts", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "N", NULL, NULL,
+     "When the job fails, start all of it again, N times at most; each cause is told. Ranks find "
+     "in REIGEN_RESTART how often that was. The default is 0.",
+     rg_apply_max_restarts},
     {"grace", NULL, NULL, RG_GROUP_TIME, RG_FILE_SCALAR, "TIME", NULL, NULL,
      "Leave ranks that are told to end TIME before they are killed. The default is 5 s.",
      rg_apply_grace},
@@ -244,7 +251,7 @@ const char *rg_option_group_title(enum rg_option_group group)
         "Input",
         "Time",
         "Reigen itself",
-        "Accepted from mpirun",
+        "Accepted from mpirun; other launchers' flags: see docs/launchers.md",
     };
     return titles[group];
 }

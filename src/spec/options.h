@@ -5,7 +5,8 @@
  * that a value means and is refused the same wherever it stands.
  *
  * Syntax: an option has one dash or two; its value follows as the next argument or after '='
- * (`-np 4`, `--np 4`, `-np=4`). Names are never abbreviated, so that a new option cannot change
+ * (`-np 4`, `--np 4`, `-np=4`). What is no option may be a flag of another launcher
+ * (spec/launchers.h). Names are never abbreviated, so that a new option cannot change
  * what an old script means; what is almost a name is answered with "did you mean". This is what
  * getopt_long_only would parse, without its abbreviations and its global state. Parsing stops at
  * `--` or at the first argument that is no option: there the command begins.
@@ -36,6 +37,8 @@ struct rg_request {
     /* Where hosts and output filters came from, so that options replace what the file said. */
     bool hosts_from_file;
     bool in_file;         /* the handlers are reading the job file now */
+    /* Other launchers' flags whose meaning depends on the rest (spec/launchers.h); 0: not given */
+    int per_host_or_nodes, nnodes;
 };
 
 enum rg_option_group {
@@ -46,7 +49,7 @@ enum rg_option_group {
     RG_GROUP_INPUT,
     RG_GROUP_TIME,
     RG_GROUP_REIGEN, /* about reigen itself */
-    RG_GROUP_MPIRUN, /* accepted from mpirun's command lines */
+    RG_GROUP_MPIRUN, /* accepted from mpirun's command lines; more: spec/launchers.h */
     RG_GROUP_COUNT
 };
 
@@ -97,5 +100,11 @@ void rg_request_fini(struct rg_request *request);
  */
 int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
                      struct rg_error *err);
+
+/* For other command lines that take these options, too: argv[*next], which begins with a dash, is
+ * an option of ours or a flag of another launcher. 1: it is, *next is behind it and its values, and
+ * the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
+int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
+                         struct rg_error *err);
 
 #endif

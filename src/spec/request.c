@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "spec/apply.h"
+#include "spec/horovodrun.h"
 #include "spec/jobfile.h"
+#include "spec/launchers.h"
 #include "spec/options.h"
 
 #define NAME_MAX_LEN 64
@@ -29,13 +31,17 @@ struct walk {
     int argc;
     char *const *argv;
     int next;                       /* the argument to look at */
-    const struct rg_option *option; /* what was found there */
-    const char *value;
+    const struct rg_option *option; /* what was found there, or */
+    const struct rg_foreign *foreign;
+    const char *value, *second;
     char what[NAME_MAX_LEN + 4];    /* the option as the user wrote it */
 };
 
 static int unknown_option(const char *arg, const char *name, struct rg_error *err)
 {
+    if (strlen(name) > 2 && rg_hvd_option_find(name))
+        return rg_error_set(err, EINVAL, "%.80s: a flag of horovodrun's; write reigen horovodrun "
+                            "instead of reigen run; it takes the options of both", arg);
     const char *words[256];
     char pool[2048];
     size_t count, n = 0, used = 0;
@@ -73,26 +79,58 @@ static int unknown_option(const char *arg, const char *name, struct rg_error *er
                         arg);
 }
 
-static int take_value(struct walk *walk, const char *inline_value, struct rg_error *err)
+static int too_few(const struct walk *walk, int nvalues, struct rg_error *err)
 {
     const struct rg_option *o = walk->option;
 
-    if (!o->arg && inline_value)
+    return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s%s", walk->what,
+                        nvalues == 2 ? "two values" : "a value", walk->what,
+                        o ? o->arg : nvalues == 2 ? "NAME" : "VALUE", nvalues == 2 ? " " : "",
+                        nvalues < 2 ? "" : o ? o->arg2 : "VALUE");
+}
+
+static int take_value(struct walk *walk, const char *inline_value, struct rg_error *err)
+{
+    const struct rg_option *o = walk->option;
+    int nvalues = !o ? walk->foreign->nvalues : !o->arg ? 0 : o->arg2 ? 2 : 1;
+
+    if (!nvalues && inline_value)
         return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, inline_value,
                             walk->what);
-    if (!o->arg) {
-        walk->value = "true";
+    walk->value = o ? "true" : NULL;
+    if (!nvalues)
         return 0;
-    }
-    int wanted = (inline_value ? 0 : 1) + (o->arg2 ? 1 : 0);
+    int wanted = nvalues - (inline_value ? 1 : 0);
 
     if (walk->next + wanted > walk->argc)
-        return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s%s", walk->what,
-                            o->arg2 ? "two values" : "a value", walk->what, o->arg,
-                            o->arg2 ? " " : "", o->arg2 ? o->arg2 : "");
+        return too_few(walk, nvalues, err);
     walk->value = inline_value ? inline_value : walk->argv[walk->next];
+    walk->second = nvalues == 2 ? walk->argv[walk->next + wanted - 1] : NULL;
     walk->next += wanted;
     return 0;
+}
+
+/* Take what was found at walk->next. 1 or -EINVAL. */
+static int take_flag(struct walk *walk, const struct rg_flag *flag, struct rg_error *err)
+{
+    const char *arg = walk->argv[walk->next++];
+
+    walk->option = flag->option;
+    walk->foreign = flag->foreign;
+    snprintf(walk->what, sizeof walk->what, "%.*s", (int) flag->name_nbytes, arg);
+    /* What is refused is refused whatever follows it. */
+    if (flag->foreign && !flag->foreign->option && !flag->foreign->apply)
+        return rg_foreign_apply(NULL, flag->foreign, walk->what, NULL, NULL, err);
+    int rc = take_value(walk, flag->attached, err);
+
+    return rc < 0 ? rc : 1;
+}
+
+static int apply(struct rg_request *request, const struct walk *walk, struct rg_error *err)
+{
+    if (walk->option)
+        return walk->option->apply(request, walk->what, walk->value, err);
+    return rg_foreign_apply(request, walk->foreign, walk->what, walk->value, walk->second, err);
 }
 
 /* 1 and walk's option and value; 0 where the command begins; -EINVAL. */
@@ -108,19 +146,32 @@ static int next_option(struct walk *walk, struct rg_error *err)
     }
     if (arg[0] != '-' || !arg[1])
         return 0;
+    struct rg_flag flag;
+
+    if (rg_flag_find(arg, &flag))
+        return take_flag(walk, &flag, err);
     const char *text = arg + (arg[1] == '-' ? 2 : 1);
     size_t n = strcspn(text, "=");
     char name[NAME_MAX_LEN] = "";
 
     if (n < sizeof name)
         memcpy(name, text, n);
-    walk->option = rg_option_find(name);
-    if (!walk->option)
-        return unknown_option(arg, name, err);
-    snprintf(walk->what, sizeof walk->what, "%.*s", (int) (text + n - arg), arg);
-    walk->next++;
-    int rc = take_value(walk, text[n] ? text + n + 1 : NULL, err);
+    return unknown_option(arg, name, err);
+}
 
+int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
+                         struct rg_error *err)
+{
+    struct walk walk = { .argc = argc, .argv = argv, .next = *next };
+    struct rg_flag flag;
+
+    if (!rg_flag_find(argv[*next], &flag))
+        return 0;
+    int rc = take_flag(&walk, &flag, err);
+
+    *next = walk.next;
+    if (rc > 0 && request)
+        rc = apply(request, &walk, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -132,11 +183,12 @@ static int walk_options(struct rg_request *request, bool config_only, struct wal
     int rc;
 
     while ((rc = next_option(walk, err)) > 0) {
-        bool early = walk->option == config || strcmp(walk->option->name, "help") == 0 ||
-                     strcmp(walk->option->name, "version") == 0;
+        const struct rg_option *o = walk->option;
+        bool early = o && (o == config || strcmp(o->name, "help") == 0 ||
+                           strcmp(o->name, "version") == 0);
         if (early != config_only)
             continue;
-        rc = walk->option->apply(request, walk->what, walk->value, err);
+        rc = apply(request, walk, err);
         if (rc < 0)
             return rc;
     }
@@ -179,10 +231,13 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = job->on && strcmp(job->on, "slurm") == 0;
-    if (job->np && !job->nhosts && !others && job->bind != RG_BIND_CORE)
-        job->oversubscribe = true;
-    int rc = check_caller_env(request, err);
+    int rc = rg_foreign_settle(request, err);
 
+    if (rc < 0)
+        return rc;
+    if (job->np && !job->nhosts && !others && !job->ranks_per_host && job->bind != RG_BIND_CORE)
+        job->oversubscribe = true;
+    rc = check_caller_env(request, err);
     if (rc == 0)
         rc = rg_request_settle_container(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);

@@ -132,6 +132,8 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
         r = rg_strv_addf(argv, "--nodes=%d", slurm->nodes);
     if (r == 0 && job->np)
         r = rg_strv_addf(argv, "--ntasks=%d", job->np);
+    if (r == 0 && job->ranks_per_host)
+        r = rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
     if (r == 0 && job->nhosts)
         r = add_hosts(job, argv);
     if (r == 0)

@@ -59,6 +59,51 @@ static void parsing_stops_at_the_command(void **state)
     rg_request_fini(&request);
 }
 
+static void must_fail(const char *line, const char *says)
+{
+    struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (parse_line(line, &request, &err) == 0)
+        fail_msg("%s: accepted", line);
+    assert_contains(err.text, says);
+    assert_int_equal(err.exit_code, 2);
+    rg_request_fini(&request);
+}
+
+static void flags_of_other_launchers_mean_the_same(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    must_parse("--nproc_per_node=3 --max_restarts 2 -N4 x", &request);
+    assert_int_equal(request.job.ranks_per_host, 4);
+    assert_int_equal(request.job.max_restarts, 2);
+    assert_false(request.job.oversubscribe);
+    rg_request_fini(&request);
+    must_parse("-N 2 --on slurm --mem 1g -A team -J t --exclusive -n8 x", &request);
+    assert_int_equal(request.job.slurm.nodes, 2);
+    assert_int_equal(request.job.ranks_per_host, 0);
+    assert_string_equal(request.job.slurm.account, "team");
+    assert_int_equal(request.job.slurm.options.count, 3);
+    assert_string_equal(request.job.slurm.options.v[0], "--mem=1g");
+    assert_string_equal(request.job.slurm.options.v[1], "--job-name=t");
+    assert_string_equal(request.job.slurm.options.v[2], "--exclusive");
+    rg_request_fini(&request);
+    must_parse("-genv A b -genvlist C,D=e --nnodes 2 -Ha:1,b:2 --launcher ssh x", &request);
+    assert_string_equal(request.job.env.v[0], "A=b");
+    assert_int_equal(request.job.nhosts, 2);
+    assert_string_equal(request.job.on, "ssh");
+    rg_request_fini(&request);
+    must_fail("--nnodes 3 -H a,b x", "2 hosts are named");
+    must_fail("--node_rank=1 x", "reigen starts all nodes itself, from one command");
+    must_fail("-genv A", "-genv needs two values: -genv NAME VALUE");
+    must_fail("--mem=1g x", "--mem=1g is for Slurm");
+    must_fail("-np4x x", "unknown option -np4x");
+    must_fail("--standalone=1 x", "--standalone takes no value");
+    must_fail("--cycle-time-ms 1 x", "a flag of horovodrun's");
+}
+
 static void every_name_and_alias_is_unique_and_found(void **state)
 {
     size_t count;
@@ -227,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_spelling_of_np_means_the_same),
         cmocka_unit_test(parsing_stops_at_the_command),
+        cmocka_unit_test(flags_of_other_launchers_mean_the_same),
         cmocka_unit_test(every_name_and_alias_is_unique_and_found),
         cmocka_unit_test(mpiruns_command_lines_are_accepted),
         cmocka_unit_test(mca_is_noted_once_and_ignored),
