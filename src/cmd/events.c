@@ -148,6 +148,18 @@ void rg_event_note(struct rg_buf *text, int rank, const char *note)
     end(text, o);
 }
 
+void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
+                      const struct rg_job *job, const struct rg_verdict *failure)
+{
+    json_t *o = begin("restart");
+
+    json_object_set_new(o, "restart", json_integer(restart->count));
+    json_object_set_new(o, "of", json_integer(job->max_restarts));
+    json_object_set_new(o, "exit_code", json_integer(failure->exit_code));
+    json_object_set_new(o, "cause", any_string(failure->cause));
+    end(text, o);
+}
+
 void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
 {
     json_t *o = begin("verdict"), *lines = json_array();

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "cmd/lines.h"
+#include "cmd/restart.h"
 #include "launch/plan.h"
 #include "launch/session.h"
 
@@ -34,6 +35,9 @@ void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *end);
 /* "note": rank (or null), text. */
 void rg_event_note(struct rg_buf *text, int rank, const char *note);
+/* "restart": restart (1, 2, ...), of, exit_code and cause of the failure before it. */
+void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
+                      const struct rg_job *job, const struct rg_verdict *failure);
 /* "verdict": exit_code, ok, cause, first (a rank or null), last_lines, seconds. */
 void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict);
 

@@ -29,10 +29,12 @@ static char *path_of(const struct rg_outfiles *files, int rank, int stream)
     return rg_strf("%s/rank.%0*d/%s", files->dir, files->width, rank, stream_names[stream - 1]);
 }
 
-static int open_file(struct rg_outfiles *files, int rank, int stream, struct rg_error *err)
+static int open_file(struct rg_outfiles *files, int rank, int stream, bool append,
+                     struct rg_error *err)
 {
     rg_autofree char *path = path_of(files, rank, stream);
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    int how = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+    int fd = path ? open(path, how, 0666) : -1;
 
     if (fd < 0) {
         int e = path ? errno : ENOMEM;
@@ -43,7 +45,7 @@ static int open_file(struct rg_outfiles *files, int rank, int stream, struct rg_
     return 0;
 }
 
-static int open_rank(struct rg_outfiles *files, int rank, struct rg_error *err)
+static int open_rank(struct rg_outfiles *files, int rank, bool append, struct rg_error *err)
 {
     rg_autofree char *dir = rg_strf("%s/rank.%0*d", files->dir, files->width, rank);
 
@@ -57,11 +59,12 @@ static int open_rank(struct rg_outfiles *files, int rank, struct rg_error *err)
             err->exit_code = exit_code_of(-rc);
         return rc;
     }
-    rc = open_file(files, rank, 1, err);
-    return rc < 0 ? rc : open_file(files, rank, 2, err);
+    rc = open_file(files, rank, 1, append, err);
+    return rc < 0 ? rc : open_file(files, rank, 2, append, err);
 }
 
-int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, struct rg_error *err)
+int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, bool append,
+                     struct rg_error *err)
 {
     char number[16];
     int rc = 0;
@@ -80,7 +83,7 @@ int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, str
     for (int i = 0; i < 2 * nranks; i++)
         files->fds[i] = -1;
     for (int r = 0; rc == 0 && r < nranks; r++)
-        rc = open_rank(files, r, err);
+        rc = open_rank(files, r, append, err);
     if (rc < 0)
         rg_outfiles_fini(files);
     return rc;

@@ -9,6 +9,7 @@
 #ifndef RG_CMD_OUTFILES_H
 #define RG_CMD_OUTFILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,9 +22,10 @@ struct rg_outfiles {
     int *fds;  /* 2 * rank + (stream - 1); -1: closed */
 };
 
-/* Make the directories and open all files. 0, or -errno with err, which names the path: exit_code
- * 2, 74 for a full disk, 77 without permission. */
-int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, struct rg_error *err);
+/* Make the directories and open all files; append: behind what is in them already. 0, or -errno
+ * with err, which names the path: exit_code 2, 74 for a full disk, 77 without permission. */
+int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, bool append,
+                     struct rg_error *err);
 /* Write all of it. 0, or -errno with err, which names the file; the file is closed then and later
  * bytes for it are dropped (0). */
 int rg_outfiles_write(struct rg_outfiles *files, int rank, int stream, const uint8_t *data,

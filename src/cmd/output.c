@@ -84,7 +84,8 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     int rc = output->lines ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 
     if (rc == 0 && job->output_dir) {
-        rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, err);
+        rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
+                              err);
         output->has_files = rc == 0;
     }
     if (rc < 0) {

@@ -34,6 +34,7 @@ struct rg_output_options {
     int nranks;
     int out_fd, err_fd;       /* borrowed, usually 1 and 2 */
     bool out_colour, err_colour;
+    bool append;              /* to the files of --output-dir, which an earlier start has made */
     void (*on_pause)(void *arg, bool pause);
     /* Output was lost, once per place. closed: the reader of standard output went away, nothing is
      * broken. */

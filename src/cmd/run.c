@@ -15,6 +15,7 @@
 #include "cmd/help.h"
 #include "cmd/input.h"
 #include "cmd/output.h"
+#include "cmd/restart.h"
 #include "cmd/run.h"
 #include "cmd/signals.h"
 #include "cmd/status.h"
@@ -41,6 +42,7 @@ struct run {
     struct rg_status status;
     struct rg_signals signals;
     struct rg_input input;
+    struct rg_restart restart;
     struct rg_buf event;       /* one JSON line */
     struct rg_buf last_words;  /* the verdict, until all output is out */
     char *registered;          /* the job's file, see launch/registry.h; or NULL */
@@ -53,6 +55,7 @@ struct run {
     char how_lost[160];
     bool judged;               /* the session has given its verdict */
     bool killed;               /* by a second signal: nothing is waited for */
+    bool again;                /* the job has failed and is to be started again */
 };
 
 static void say(void *arg, const char *text)
@@ -209,6 +212,19 @@ static void on_note(void *arg, int rank, const char *text)
     }
 }
 
+/* A failure that is not the end, and the end after such failures. */
+static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
+{
+    if (run->again && run->request.job.json) {
+        rg_event_restart(&run->event, &run->restart, &run->request.job, verdict);
+        send_event(run);
+    }
+    if (run->again)
+        rg_restart_print_next(&run->restart, &run->request.job, &run->last_words);
+    else if (!run->request.quiet || !verdict->ok)
+        rg_restart_print_all(&run->restart, verdict->ok, &run->last_words);
+}
+
 /* All ranks' output is out: now the verdict, which is to be read last. */
 static void speak_last(struct run *run)
 {
@@ -234,7 +250,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     rg_input_stop(&run->input);
     rg_terminal_restore();
     rg_output_finish(run->output);
-    if (request->job.json) {
+    run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &request->job, verdict);
+    if (request->job.json && !run->again) {
         struct rg_verdict told = *verdict;
         told.exit_code = run->exit_code;
         rg_event_verdict(&run->event, &told);
@@ -250,7 +267,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                       RG_EXIT_OUTPUT_LOST);
     else
         rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
-    if (run->horovod)
+    tell_restarts(run, verdict);
+    if (run->horovod && !run->again)
         rg_verdict_print_horovod(verdict, &run->last_words);
     run->ended = true;
     if (rg_output_drained(run->output) || run->killed)
@@ -318,6 +336,7 @@ static void forward_signal(void *arg, int signo)
 {
     struct run *run = arg;
 
+    run->restart.stopped |= signo == SIGINT || signo == SIGTERM;
     /* The ranks are gone and only a slow reader is waited for: who asks to end means us. */
     if (run->ended && (signo == SIGINT || signo == SIGTERM))
         rg_loop_stop(run->loop);
@@ -329,6 +348,7 @@ static bool evict(void *arg)
 {
     struct run *run = arg;
 
+    run->restart.stopped = true;
     return !run->ended && rg_session_evict(run->session);
 }
 
@@ -336,7 +356,7 @@ static void kill_job(void *arg, int signo)
 {
     struct run *run = arg;
 
-    run->killed = true;
+    run->killed = run->restart.stopped = true;
     if (run->ended)
         rg_loop_stop(run->loop);
     else
@@ -432,7 +452,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     const struct rg_output_options output = {
         .loop = run->loop, .job = job, .nranks = run->plan.nranks, .out_fd = 1, .err_fd = 2,
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
-        .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
+        .append = run->restart.count > 0, .on_pause = on_pause, .on_lost = on_lost,
+        .on_drained = on_drained, .arg = run,
     };
     int rc = rg_output_create(&output, &run->output, err);
 
@@ -458,38 +479,53 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     if (run->lost_early)
         on_lost(run, run->how_lost, run->closed_early);
     /* The script that --submit has made is what runs us. */
-    rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
+    if (!run->signals.loop)
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
     if (job->pty)
         send_size(run); /* before the terminal is made */
     return 0;
 }
 
-static void finish(struct run *run)
+/* What belongs to one start of the job. */
+static void finish_start(struct run *run)
 {
     rg_terminal_restore();
-    if (run->signals.loop)
-        rg_signals_stop(&run->signals);
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
+    run->session = NULL;
+    rg_registry_remove(run->registered);
+    run->registered = NULL;
+    rg_status_fini(&run->status);
+    rg_output_destroy(run->output);
+    run->output = NULL;
+    rg_plan_fini(&run->plan);
+}
+
+static void finish(struct run *run)
+{
+    if (run->signals.loop)
+        rg_signals_stop(&run->signals);
+    finish_start(run);
     const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
     if (driver && driver->release)
         driver->release();
-    rg_registry_remove(run->registered);
-    rg_status_fini(&run->status);
-    rg_output_destroy(run->output);
+    rg_restart_fini(&run->restart);
     rg_buf_fini(&run->event);
     rg_buf_fini(&run->last_words);
-    rg_plan_fini(&run->plan);
     rg_loop_destroy(run->loop);
     rg_request_fini(&run->request);
 }
 
-static void say_notes(struct run *run)
+static void say_notes(const struct run *run)
+{
+    for (size_t i = 0; i < run->request.notes.count && !run->request.quiet; i++)
+        fprintf(stderr, "reigen: %s\n", run->request.notes.v[i]);
+}
+
+static void say_map(const struct run *run)
 {
     rg_autobuf struct rg_buf map = RG_BUF_INIT;
 
-    for (size_t i = 0; i < run->request.notes.count && !run->request.quiet; i++)
-        fprintf(stderr, "reigen: %s\n", run->request.notes.v[i]);
     if (!run->request.display_map && !run->request.report_bindings)
         return;
     rg_plan_print(&run->plan, &run->request.job, &map);
@@ -514,21 +550,44 @@ static int print_help(void)
     return rg_print(rg_buf_text(&text));
 }
 
+/* On the same hosts, with a name, a key and ports of its own. */
+static int start_again(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    finish_start(run);
+    run->again = run->ended = run->judged = run->paused = run->lost_early = false;
+    int rc = rg_restart_prepare(&run->restart, &run->request.job);
+
+    if (rc < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    rc = rg_plan_make(&run->request.job, &run->plan, err);
+    return rc < 0 ? rc : start(run, driver, err);
+}
+
 static int run_job(struct run *run)
 {
     const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
     struct rg_error err = RG_ERROR_INIT;
 
+    say_notes(run);
     if (prepare(run, driver, &err) < 0)
         return rg_fail(&err, run->command);
-    say_notes(run);
+    say_map(run);
     if (run->request.job.dry_run)
         return print_dry_run(run);
     if (rg_loop_create(&run->loop) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+    if (rg_restart_prepare(&run->restart, &run->request.job) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (start(run, driver, &err) < 0)
         return rg_fail(&err, run->command);
     rg_loop_run(run->loop);
+    while (run->again && !run->restart.stopped) {
+        if (start_again(run, driver, &err) < 0)
+            return rg_fail(&err, run->command);
+        rg_loop_run(run->loop);
+    }
+    if (run->again)
+        fprintf(stderr, "reigen: it is not started again: it was told to end\n");
     return run->exit_code;
 }
 
