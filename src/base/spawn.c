@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -198,32 +199,93 @@ static const char *find_path(char *const *envp)
     return DEFAULT_PATH;
 }
 
+static bool in_path(const char *path, const char *name)
+{
+    for (size_t n; *path; path += n + (path[n] == ':')) {
+        char file[PATH_MAX];
+        n = strcspn(path, ":");
+        int length = snprintf(file, sizeof(file), "%.*s/%s", (int) n, path, name);
+        if (n && length < (int) sizeof(file) && access(file, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What runs files of such a name, or NULL. */
+static const char *interpreter_of(const struct rg_spawn *spec)
+{
+    static const char *const known[][2] = {
+        { ".py", "python" }, { ".sh", "sh" }, { ".bash", "bash" }, { ".pl", "perl" },
+        { ".rb", "ruby" }, { ".R", "Rscript" }, { ".jl", "julia" }, { ".lua", "lua" },
+    };
+    const char *path = find_path(spec->envp ? spec->envp : environ);
+    const char *dot = strrchr(spec->argv[0], '.');
+
+    for (size_t i = 0; dot && i < rg_array_len(known); i++) {
+        if (strcmp(dot, known[i][0]) != 0)
+            continue;
+        bool debian = i == 0 && !in_path(path, "python") && in_path(path, "python3");
+        return debian ? "python3" : known[i][1];
+    }
+    return NULL;
+}
+
+/* The type of the file that the name means without PATH; 0: there is none. */
+static mode_t type_of(const struct rg_spawn *spec)
+{
+    rg_autoclose int dir = open(spec->cwd ? spec->cwd : ".", O_PATH | O_CLOEXEC);
+    struct stat st;
+
+    return dir >= 0 && fstatat(dir, spec->argv[0], &st, 0) == 0 ? st.st_mode & S_IFMT : 0;
+}
+
+static int explain_not_found(const struct rg_spawn *spec, struct rg_error *err)
+{
+    const char *name = spec->argv[0], *interpreter = interpreter_of(spec);
+    mode_t type = type_of(spec);
+
+    if (strchr(name, '/') || (interpreter && !type))
+        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND, "cannot start %s: no such file%s%s",
+                                 name, spec->cwd ? "; the working directory is " : "",
+                                 spec->cwd ? spec->cwd : "");
+    if (interpreter && S_ISREG(type))
+        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                                 "cannot start %s: not found in PATH; did you mean %s %s?", name,
+                                 interpreter, name);
+    return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                             "cannot start %s: not found in PATH; give its path, or ./%s%s", name,
+                             name, S_ISDIR(type) ? " (which is a directory here)" : "");
+}
+
+static int explain_not_executable(const struct rg_spawn *spec, int errnum, struct rg_error *err)
+{
+    const char *name = spec->argv[0], *interpreter = interpreter_of(spec);
+    const char *why = errnum == ENOEXEC ? "neither a program for this machine nor a script with a "
+                                          "#! line"
+                                        : "not executable (permission denied)";
+
+    if (S_ISDIR(type_of(spec)))
+        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+                                 "cannot start %s: it is a directory; give a program's name", name);
+    if (interpreter)
+        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+                                 "cannot start %s: %s; did you mean %s %s?", name, why, interpreter,
+                                 name);
+    return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+                             "cannot start %s: %s; %sname its interpreter in front of it", name,
+                             why, errnum == ENOEXEC ? "" : "chmod +x it, or ");
+}
+
 static int explain_exec(const struct rg_spawn *spec, int errnum, struct rg_error *err)
 {
     const char *name = spec->argv[0];
 
     switch (errnum) {
     case ENOENT:
-    case ENOTDIR:
-        if (strchr(name, '/'))
-            return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
-                                     "cannot start %s: no such file%s%s", name,
-                                     spec->cwd ? "; the working directory is " : "",
-                                     spec->cwd ? spec->cwd : "");
-        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
-                                 "cannot start %s: not found in PATH; give its path, or ./%s", name,
-                                 name);
+    case ENOTDIR: return explain_not_found(spec, err);
     case EACCES:
-    case EPERM:
-        return rg_error_set_exit(err, EACCES, EXIT_NOT_EXECUTABLE,
-                                 "cannot start %s: not executable (permission denied); chmod +x "
-                                 "it, or name its interpreter in front of it",
-                                 name);
-    case ENOEXEC:
-        return rg_error_set_exit(err, ENOEXEC, EXIT_NOT_EXECUTABLE,
-                                 "cannot start %s: neither a program for this machine nor a script "
-                                 "with a #! line; name its interpreter in front of it",
-                                 name);
+    case EPERM: return explain_not_executable(spec, EACCES, err);
+    case ENOEXEC: return explain_not_executable(spec, ENOEXEC, err);
     case E2BIG:
         return rg_error_set_exit(err, E2BIG, EXIT_NOT_EXECUTABLE,
                                  "cannot start %s: its arguments and environment are too large",

@@ -42,7 +42,8 @@ def test_the_last_exit_code_counts_and_every_cause_is_told(reigen, command, tmp_
 
 
 def test_events_tell_of_a_restart_and_of_one_verdict(reigen, tmp_path):
-    done = reigen('run', '-np', 2, '--cwd', tmp_path, '--max-restarts', 2, '--json', 'sh', '-c', FLAKY)
+    done = reigen('run', '-np', 2, '--cwd', tmp_path, '--max-restarts', 2, '--json', 'sh', '-c',
+                  FLAKY)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0
     told = [e['event'] for e in events if e['event'] in ('start', 'restart', 'verdict')]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 
@@ -153,7 +154,7 @@ def test_hosts_that_are_not_this_computer_are_refused_with_on_local(reigen, tmp_
     (['run', '-H', 'localhost:2', '-np', '3', 'true'], 2, 'only 2 slots'),
     (['run', 'no-such-program-here'], 127, 'no-such-program-here'),
     (['run', '/etc/passwd'], 126, 'chmod +x'),
-    (['run', '/'], 126, '/'),
+    (['run', '/'], 126, 'cannot start /: it is a directory'),
     (['explain', 'x'], 2, 'explain x'),
     (['completion', 'csh'], 2, 'csh'),
     (['man', 'nosuch'], 2, 'nosuch'),
@@ -163,6 +164,26 @@ def test_wrong_use_is_answered_with_value_remedy_and_code(reigen, args, code, sa
     assert done.returncode == code
     assert says in done.stderr and done.stderr.startswith('reigen: ')
     assert done.stdout == ''
+
+
+def test_a_script_without_its_interpreter_is_answered_with_it(reigen, tmp_path):
+    (tmp_path / 'train.py').write_text('print("hello")')
+    (tmp_path / 'folder').mkdir()
+    os.symlink('/bin/true', tmp_path / 'prog')
+    python = 'python' if shutil.which('python') else 'python3'
+    for command in (['run'], ['horovodrun']):
+        for name, code, says in (
+                ('train.py', 127, f'not found in PATH; did you mean {python} train.py?'),
+                ('./train.py', 126, f'(permission denied); did you mean {python} ./train.py?'),
+                (tmp_path / 'train.py', 126, f'did you mean {python} {tmp_path}/train.py?'),
+                ('nosuch.py', 127, 'cannot start nosuch.py: no such file'),
+                ('./folder', 126, 'cannot start ./folder: it is a directory'),
+                ('prog', 127, 'not found in PATH; give its path, or ./prog')):
+            done = reigen(*command, '-np', 2, '--cwd', tmp_path, name, '--epochs', '4')
+            assert done.returncode == code and says in done.stderr, done.stderr
+    (tmp_path / 'train.py').chmod(0o755)  # but it has no #! line
+    done = reigen('run', '--cwd', tmp_path, './train.py')
+    assert f'did you mean {python} ./train.py?' in done.stderr and done.returncode == 126
 
 
 def test_mpiruns_command_lines_run_with_reigen_run(reigen):

@@ -126,8 +126,10 @@ static void program_that_may_not_run_is_126(void **state)
     (void) state;
     spec.argv = ARGV(make_file("data", "#!/bin/sh\n", 0600));
     check_failure(&spec, EACCES, 126, "not executable");
+    spec.argv = ARGV(make_file("run.sh", "#!/bin/sh\n", 0600));
+    check_failure(&spec, EACCES, 126, "did you mean sh ");
     spec.argv = ARGV(dir);
-    check_failure(&spec, EACCES, 126, "not executable");
+    check_failure(&spec, EACCES, 126, "is a directory");
     spec.argv = ARGV(make_file("text", "no interpreter\n", 0700));
     check_failure(&spec, ENOEXEC, 126, "#! line");
 }
