@@ -141,16 +141,19 @@ static void put_horovod_time(struct rg_buf *text)
     rg_buf_printf(text, "%s", date);
 }
 
+/* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
 static void put_time(struct rg_buf *text)
 {
     uint64_t now = rg_wall_ns();
     time_t seconds = (time_t) (now / RG_NS_PER_S);
     struct tm tm;
-    char date[32];
+    char date[32], zone[8] = "";
 
     localtime_r(&seconds, &tm);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
-    rg_buf_printf(text, "%s.%03d ", date, (int) (now / RG_NS_PER_MS % 1000));
+    strftime(zone, sizeof zone, "%z", &tm); /* +0100 */
+    rg_buf_printf(text, "%s.%03d%.3s:%s ", date, (int) (now / RG_NS_PER_MS % 1000), zone,
+                  strlen(zone) == 5 ? zone + 3 : "00");
 }
 
 /* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */

@@ -14,7 +14,7 @@ static _Atomic int report_rank = -1;
 static _Atomic int report_level = RG_LOG_WARN;
 static _Atomic bool report_time;
 
-/* "[2026-01-31 23:59:59.123456] " when that is wanted; its length. */
+/* "[2026-01-31T23:59:59.123456Z] " when that is wanted; its length. */
 static size_t put_time(char *out, size_t room)
 {
     uint64_t now = rg_wall_ns();
@@ -24,8 +24,8 @@ static size_t put_time(char *out, size_t room)
 
     if (!atomic_load(&report_time) || !gmtime_r(&seconds, &tm))
         return 0;
-    n = strftime(out, room, "[%Y-%m-%d %H:%M:%S.", &tm);
-    return n + (size_t) snprintf(out + n, room - n, "%06u] ",
+    n = strftime(out, room, "[%Y-%m-%dT%H:%M:%S.", &tm);
+    return n + (size_t) snprintf(out + n, room - n, "%06uZ] ",
                                  (unsigned) (now % RG_NS_PER_S / 1000));
 }
 

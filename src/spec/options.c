@@ -152,7 +152,7 @@ static const struct rg_option options[] = {
     {"no-tag-output", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_NONE, NULL, NULL, NULL,
      "Show the lines as they are.", rg_apply_no_tag_output},
     {"timestamp-output", NULL, NULL, RG_GROUP_OUTPUT, RG_FILE_BOOL, NULL, NULL, NULL,
-     "Put the time in front of each line.", rg_apply_timestamps},
+     "Put the time, with its zone, in front of each line.", rg_apply_timestamps},
     {"output-dir", "output-filename", NULL, RG_GROUP_OUTPUT, RG_FILE_SCALAR, "DIR", NULL, "@dir",
      "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr, byte by byte.",
      rg_apply_output_dir},

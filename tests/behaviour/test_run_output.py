@@ -56,8 +56,8 @@ def test_a_line_without_end_comes_in_marked_pieces(reigen):
 def test_time_stamps_and_chosen_ranks(reigen):
     done = reigen('run', '-np', 3, '--timestamp-output', '--ranks', '0,2', 'sh', '-c',
                   'echo r$RANK')
-    assert sorted(line[24:] for line in done.stdout.splitlines()) == ['[0] r0', '[2] r2']
-    assert all(re.match(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} \[', line)
+    assert sorted(line[30:] for line in done.stdout.splitlines()) == ['[0] r0', '[2] r2']
+    assert all(re.match(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d \[', line)
                for line in done.stdout.splitlines())
 
 

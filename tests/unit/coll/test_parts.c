@@ -9,6 +9,7 @@
 #include "coll/config.h"
 #include "coll/engine.h"
 #include "coll/handle.h"
+#include "coll/report.h"
 #include "coll/runlog.h"
 #include "coll/shared.h"
 
@@ -258,6 +259,25 @@ static void broken_variables_are_named(void **state)
     }
 }
 
+static void times_in_the_log_say_their_zone(void **state)
+{
+    int fds[2], before = dup(2), used = 0, n[7];
+    char got[160] = "";
+
+    (void) state;
+    assert_int_equal(pipe(fds), 0);
+    dup2(fds[1], 2);
+    rg_report_open(0, RG_LOG_INFO, true);
+    rg_report(RG_LOG_INFO, "hello");
+    rg_report_open(0, RG_LOG_ERROR, false);
+    dup2(before, 2);
+    assert_true(read(fds[0], got, sizeof(got) - 1) > 0);
+    assert_int_equal(sscanf(got, "[%d-%d-%dT%d:%d:%d.%dZ] %n", &n[0], &n[1], &n[2], &n[3], &n[4],
+                            &n[5], &n[6], &used), 7);
+    assert_true(used > 0 && strstr(got + used, "hello"));
+    close(before), close(fds[0]), close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +289,7 @@ int main(void)
         cmocka_unit_test(variables_are_read_with_reigens_spelling_first),
         cmocka_unit_test(mpi_is_used_where_it_is_asked_for),
         cmocka_unit_test(broken_variables_are_named),
+        cmocka_unit_test(times_in_the_log_say_their_zone),
     };
 
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
