@@ -441,7 +441,12 @@ static int run_once(struct running *run, struct rg_error *err)
 static void tell_progress(const struct rg_contain *contain, const char *said)
 {
     const char *end = said + strlen(said);
+    int percent = rg_oci_pull_percent(said);
 
+    if (percent >= 0) {
+        rg_contain_say("phase pulling %s: %d %%", contain->container.image, percent);
+        return;
+    }
     while (end > said && end[-1] == '\n')
         end--;
     const char *line = end;

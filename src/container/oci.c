@@ -174,6 +174,30 @@ int rg_oci_pull(const struct rg_container *container, const struct rg_container_
     return r ? r : rg_strv_add(argv, container->image);
 }
 
+static int count_lines_with(const char *text, const char *end_of_line)
+{
+    size_t n = strlen(end_of_line);
+    int count = 0;
+
+    for (const char *p = text; (p = strstr(p, end_of_line)); p += n)
+        count += p[n] == '\n' || p[n] == '\r' || !p[n];
+    return count;
+}
+
+int rg_oci_pull_percent(const char *said)
+{
+    int there = count_lines_with(said, ": Already exists");
+    int layers = there + count_lines_with(said, ": Pulling fs layer");
+    /* To fetch a layer and to unpack it is half of the work each. */
+    int halves = 2 * there + count_lines_with(said, ": Download complete") +
+                 count_lines_with(said, ": Pull complete");
+
+    if (!layers || !strstr(said, ": Pulling from "))
+        return -1;
+    int percent = 100 * halves / (2 * layers);
+    return percent > 100 ? 100 : percent;
+}
+
 int rg_oci_remove(const char *program, const char *name, struct rg_strv *argv)
 {
     int r = rg_strv_add(argv, program);

@@ -254,6 +254,58 @@ def test_colours_are_for_terminals_only(terminal, programs, reigen):
     assert '\033' not in reigen('run', '-np', 2, 'echo', 'x').stdout
 
 
+def screen(seen, rows=24):
+    """What stands on a terminal of so many rows that was sent these bytes, without colours."""
+    lines, row, column = [''], 0, 0
+    for move, count, what, text in re.findall(r'(\033\[([\d;]*)([A-Za-z])|\r|\n)|([^\033\r\n]+)',
+                                             seen.decode()):
+        if text:
+            lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + len(text):]
+            column += len(text)
+        elif move == '\r':
+            column = 0
+        elif move == '\n':
+            row += 1
+            lines += [''] * (row + 1 - len(lines))
+        elif what == 'A':
+            row -= int(count)
+            assert row >= max(0, len(lines) - rows), 'above the screen'
+        elif what in 'KJ':
+            lines[row] = lines[row][:column]
+            if what == 'J':
+                lines[row + 1:] = []
+        else:
+            assert what == 'm', move
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_a_start_on_several_hosts_shows_rows_and_leaves_nothing_of_them(terminal, programs,
+                                                                        tmp_path):
+    agent = tmp_path / 'agent'
+    agent.write_text(f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null || until [ -e {tmp_path}/go ]\n'
+                     f'do sleep 0.05; done\nexec {programs.agent} "$@"\n')
+    agent.chmod(0o755)
+    t = terminal('/usr/bin/env', f'REIGEN_AGENT={agent}', programs.reigen, 'run', '-H',
+                 'localhost:1,127.0.0.1:1', 'sh', '-c', 'echo hello; echo end >&2', columns=50)
+    deadline = time.monotonic() + 30
+    rows = []
+    while not (len(rows) == 3 and any(' ready in ' in row for row in rows)):
+        assert time.monotonic() < deadline, t.seen
+        t.read_until(b'reigen: ')
+        if select.select([t.fd], [], [], 1)[0]:
+            t.seen += os.read(t.fd, 65536)
+        rows = screen(t.seen)
+    assert re.fullmatch(r'reigen: 1 of 2 hosts ready after \d+ s', rows[0])
+    assert {row.split()[0] for row in rows[1:]} == {'localhost', '127.0.0.1'}
+    assert sum('connecting' in row for row in rows) == 1
+    (tmp_path / 'go').touch()
+    for rank in (b'[0]', b'[1]'):
+        t.read_until(rank + b'\033[0m end')
+        t.read_until(rank + b'\033[0m hello')
+    assert t.wait() == 0
+    assert sorted(screen(t.seen)) == ['[0] end', '[0] hello', '[1] end', '[1] hello']
+
+
 def test_a_background_job_neither_stops_nor_takes_the_terminals_keys(terminal, programs):
     t = terminal('/bin/bash', '--norc', '--noprofile', '-i')
     t.send(b'PS1=; stty -echo\r')

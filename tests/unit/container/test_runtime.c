@@ -558,6 +558,21 @@ static void failures_are_explained(void **state)
     }
 }
 
+static void a_pull_says_how_far_it_is(void **state)
+{
+    static const char begun[] = "latest: Pulling from library/base\na1: Pulling fs layer\n"
+                                "b2: Pulling fs layer\nc3: Already exists\nd4: Pulling fs layer\n";
+    char text[512];
+
+    (void) state;
+    assert_int_equal(rg_oci_pull_percent(""), -1);
+    assert_int_equal(rg_oci_pull_percent("base: layer 2 of 3\n"), -1);
+    assert_int_equal(rg_oci_pull_percent(begun), 25);
+    snprintf(text, sizeof(text), "%sa1: Verifying Checksum\na1: Download complete\n"
+             "b2: Download complete\na1: Pull complete", begun);
+    assert_int_equal(rg_oci_pull_percent(text), 62);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +599,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             apptainer_has_all_devices_and_counts_gpus_as_the_host_does, make_container,
             free_container),
+        cmocka_unit_test(a_pull_says_how_far_it_is),
         cmocka_unit_test(runtimes_that_cannot_count_are_given_names),
         cmocka_unit_test_setup_teardown(enroot_starts_an_image_from_its_file, make_container,
                                         free_container),
