@@ -28,6 +28,6 @@ agents:     ## build/agents/: the agent for hosts of the other architecture
 clean:      ## remove build/, build-*/ and .venv/
 	@rm -rf build build-*/ .venv
 help:       ## print this
-	@sed -n 's/^\([a-z-]*\): *## /  make \1: /p' Makefile | awk -F': ' '{printf "%-18s %s\n", $$1, $$2}'
+	@awk -F ': *## ' '/^[a-z-]+: *## / { printf "  make %-13s%s\n", $$1, $$2 }' Makefile
 
 .PHONY: all demo check check-all fresh bench install uninstall deb wheel agents clean help

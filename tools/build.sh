@@ -16,6 +16,8 @@ start=$(now)
 # The time since $1 in seconds, with one decimal.
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f s", (b - a) / 1e9 }'; }
 did=
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 
 tools/deps.sh build 9>&-
 base=$(tools/python.sh)
@@ -38,7 +40,10 @@ print(os.path.dirname(os.path.dirname(s.origin)) if s else "")'
 }
 t=$(now)
 if [ "$(cat .venv/.reigen 2>/dev/null)" != "$here $base" ] || [ ! -x .venv/bin/python ]; then
-    make_venv 9>&-
+    progress 'python: making .venv' build/venv.log make_venv 9>&- || {
+        cat build/venv.log >&2
+        exit 1
+    }
     echo "python: .venv from $base, $(since "$t")"
     did=1
 fi
@@ -53,16 +58,16 @@ if [ "$(cat build/.configured 2>/dev/null)" != "$setup" ] || [ ! -e build/build.
     pythondir=$(.venv/bin/python -c 'import os, sys, sysconfig
 print(os.path.relpath(sysconfig.get_path("purelib"), sys.prefix))')
     # ninja's `all` holds every test; tools/check.sh asks for them when it wants them.
-    if ! meson setup build . --prefix "$here/.venv" --libdir lib -Dpythondir="$pythondir" \
-        -Dtests=disabled >build/setup.log 2>&1 9>&-; then
+    if ! progress 'build: configuring' build/setup.log meson setup build . --prefix "$here/.venv" \
+        --libdir lib -Dpythondir="$pythondir" -Dtests=disabled 9>&-; then
         cat build/setup.log >&2
         exit 1
     fi
     echo "$setup" >build/.configured
 fi
 : >build/.before
-if ! ninja -C build --quiet >build/ninja.log 2>&1 9>&-; then
-    cat build/ninja.log >&2
+if ! progress 'build: compiling' build/ninja.log ninja -C build 9>&-; then
+    grep -v '^\[[0-9]*/[0-9]*\] ' build/ninja.log >&2 || true
     # A build.ninja that cannot even be read is left over from an interrupted run.
     ninja -C build -t targets >/dev/null 2>&1 9>&- || rm -f build/.configured
     exit 1
@@ -82,7 +87,8 @@ if [ ! -e build/.installed ] ||
         build/meson-private/install.dat -name __pycache__ -prune -o \
         -type f -newer build/.installed -print -quit 2>/dev/null)" ]; then
     rm -f build/.installed
-    if ! meson install -C build --no-rebuild --only-changed >build/install.log 2>&1 9>&-; then
+    if ! progress 'install: into .venv' build/install.log \
+        meson install -C build --no-rebuild --only-changed 9>&-; then
         cat build/install.log >&2
         exit 1
     fi

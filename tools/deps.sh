@@ -97,6 +97,8 @@ if [ "$(id -u)" != 0 ]; then
     root=sudo
 fi
 
+# shellcheck source=tools/progress.sh
+. "$(dirname "$0")/progress.sh"
 log=$(mktemp "${TMPDIR:-/tmp}/reigen-apt.XXXXXX")
 policy=/usr/sbin/policy-rc.d
 trap 'rm -f "$log"; [ -z "${guarded-}" ] || $root rm -f "$policy"' EXIT
@@ -111,9 +113,11 @@ case $lacking in
     ;;
 esac
 apt() {
-    $root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-        -o Acquire::Retries=3 "$@" >"$log" 2>&1 </dev/null
+    progress "packages: apt-get $1" "$log" $root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
 }
+# It asks for a password now, and not below a line that changes.
+[ -z "$root" ] || sudo -v
 
 echo "packages: installing $lacking"
 # A fresh machine has no lists at all; an old one has lists that name files which are gone.

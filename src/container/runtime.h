@@ -118,8 +118,8 @@ int rg_oci_finish(const struct rg_container *container, const struct rg_containe
                   struct rg_strv *argv);
 int rg_oci_pull(const struct rg_container *container, const struct rg_container_host *host,
                 struct rg_strv *argv);
-/* How much of an image a `docker pull` has fetched and unpacked, in percent, by the lines that it has
- * printed so far; -1: they do not say. */
+/* How much of an image a `docker pull` has fetched and unpacked, in percent, by the lines that it
+ * has printed so far; -1: they do not say. */
 int rg_oci_pull_percent(const char *said);
 int rg_oci_remove(const char *program, const char *name, struct rg_strv *argv);
 

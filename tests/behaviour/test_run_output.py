@@ -282,8 +282,9 @@ def screen(seen, rows=24):
 def test_a_start_on_several_hosts_shows_rows_and_leaves_nothing_of_them(terminal, programs,
                                                                         tmp_path):
     agent = tmp_path / 'agent'
-    agent.write_text(f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null || until [ -e {tmp_path}/go ]\n'
-                     f'do sleep 0.05; done\nexec {programs.agent} "$@"\n')
+    agent.write_text(f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null ||\n'
+                     f'until [ -e {tmp_path}/go ]; do sleep 0.05; done\n'
+                     f'exec {programs.agent} "$@"\n')
     agent.chmod(0o755)
     t = terminal('/usr/bin/env', f'REIGEN_AGENT={agent}', programs.reigen, 'run', '-H',
                  'localhost:1,127.0.0.1:1', 'sh', '-c', 'echo hello; echo end >&2', columns=50)

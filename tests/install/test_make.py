@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -38,6 +39,29 @@ def test_packages_that_are_there_are_not_installed_again():
     took, done = seconds_of(lambda: run('tools/deps.sh', 'check', cwd=ROOT))
     assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
     assert took < 0.6
+
+
+def test_help_has_every_text_whole():
+    lines = run('make', 'help', cwd=ROOT).stdout.splitlines()
+    texts = re.findall(r'^([a-z-]+): *## (.+)$', (ROOT / 'Makefile').read_text(), re.M)
+    assert len(texts) > 8 and any(': ' in text for _, text in texts)
+    assert [line.split(None, 2)[1:] for line in lines] == [[name, text] for name, text in texts]
+
+
+def test_a_long_step_says_what_it_does(tmp_path):
+    log = tmp_path / 'log'
+    step = f'. {ROOT}/tools/progress.sh; progress "build: compiling" {log} sh -c'
+    done = run('sh', '-c', f"{step} 'echo one; sleep 3; echo two; exit 7'; echo $?")
+    assert done.stdout == 'build: compiling ...\n7\n', done
+    assert log.read_text() == 'one\ntwo\n'
+    quick = run('sh', '-c', f"{step} 'echo one'; echo $?")
+    assert quick.stdout == '0\n'
+    # On a terminal, in a line that is wiped.
+    inner = shlex.quote(f"{step} 'echo [1/9] first; sleep 2; echo [9/9] last'; echo $?")
+    seen = subprocess.run(['script', '-qec', f'sh -c {inner}', '/dev/null'], timeout=60,
+                          stdout=subprocess.PIPE, check=True).stdout
+    assert b'\r\x1b[Kbuild: compiling: [1/9] first' in seen
+    assert seen.endswith(b'\r\x1b[K0\r\n'), seen
 
 
 def test_an_unknown_set_of_packages_is_refused():
