@@ -40,6 +40,15 @@ runs.
 Targets: with 64 hosts cold at most 1.1 times pdsh, and the first barrier within 1.5 s; a cost
 per host that falls or is flat to 256.
 
+## Standard input
+
+The same bytes to `wc -c` on another host, through `ssh` and through `reigen run`; the times hold
+the start. The link within ssh's own is encrypted once more, so where two cores do all of the
+work, one after the other, it shows; over a long way only the way counts. Medians of {feeding_runs}
+runs; `bench/feeding.py` alone measures this table.
+
+{feeding}
+
 ## Containers
 
 Two hosts with two ranks each of a C program, in an image that both have; agents are there.
@@ -56,6 +65,7 @@ Measured {now} on {cores} cores, load {load:.1f} at the end.
 sys.path.insert(0, str(ROOT / 'tests'))
 
 import containers  # noqa: E402 (needs the path above)
+import feeding  # noqa: E402
 from bed import Cluster  # noqa: E402
 from starting import REIGEN, build_barrier, timed  # noqa: E402
 
@@ -135,10 +145,12 @@ def main():
     args = parser.parse_args()
     hosts = hosts_table([int(n) for n in args.hosts.split(',')], args.runs)
     in_containers = containers_table(3 * args.runs)
+    fed = feeding.table(args.runs)
     if args.write:
         now = datetime.datetime.now(datetime.timezone.utc)
         PAGE.write_text(PAGE_TEXT.format(
             hosts=hosts, containers=in_containers, runs=args.runs, container_runs=3 * args.runs,
+            feeding=fed, feeding_runs=args.runs,
             now=f'{now:%Y-%m-%d %H:%M} UTC', cores=len(os.sched_getaffinity(0)),
             load=os.getloadavg()[0]))
 

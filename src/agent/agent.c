@@ -262,7 +262,6 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
             return -EBADMSG;
         rg_agent_pump(agent);
         return 0;
-    case RG_MSG_INPUT: return rg_agent_input(agent, msg->data.data.data, msg->data.data.nbytes);
     case RG_MSG_INPUT_EOF: rg_agent_input_eof(agent); return 0;
     case RG_MSG_SIGNAL:
         if (msg->signal.signo < 1 || msg->signal.signo >= (uint32_t) NSIG)
@@ -278,17 +277,39 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
     }
 }
 
-static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+/* Bulk data, which is not worth a copy of its own. */
+static int take_input(struct rg_agent *agent, const uint8_t *payload, size_t nbytes)
 {
-    struct rg_agent *agent = arg;
+    struct rg_reader reader = rg_reader_make(payload, nbytes);
+    const uint8_t *data = rg_reader_span(&reader, RG_MSG_CHUNK_MAX, &nbytes);
+    int r = rg_reader_done(&reader);
+
+    return r < 0 ? r : rg_agent_input(agent, data, nbytes);
+}
+
+static int take_message(struct rg_agent *agent, uint16_t type, const uint8_t *payload,
+                        size_t nbytes)
+{
     union rg_msg msg;
 
-    agent->silent_ms = 0;
+    if (type == RG_MSG_INPUT)
+        return take_input(agent, payload, nbytes);
     int r = rg_msg_decode(false, type, payload, nbytes, &msg);
+
     if (r == 0) {
         r = on_message(agent, type, &msg);
         rg_msg_clear(type, &msg);
     }
+    return r;
+}
+
+static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_agent *agent = arg;
+
+    agent->silent_ms = 0;
+    int r = take_message(agent, type, payload, nbytes);
+
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "message %u from the launcher: %s", type, strerror(-r));
         agent->exit_code = EXIT_INTERNAL;

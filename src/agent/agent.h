@@ -73,6 +73,7 @@ struct rg_task {
 struct rg_input {
     struct rg_buf buf;
     uint64_t buf_at;   /* position in the whole stream of the buffer's first byte */
+    uint64_t uncredited; /* bytes that all have got and the launcher has not heard of */
     bool eof;
     bool in_line;      /* the last byte was no newline */
     bool closed_told;  /* INPUT_CLOSED was sent */

@@ -64,7 +64,8 @@ static bool feed(struct rg_task *task)
     }
 }
 
-/* Drop what all have got, and give the launcher credit for it. */
+/* Drop what all have got, and give the launcher credit for it, a step's worth at a time: what is
+ * kept back never stops it, since its window is several steps. */
 static void acknowledge(struct rg_agent *agent)
 {
     struct rg_input *input = &agent->input;
@@ -79,14 +80,15 @@ static void acknowledge(struct rg_agent *agent)
         if (task->input_at < low)
             low = task->input_at;
     }
-    uint64_t taken = low - input->buf_at;
-    rg_buf_consume(&input->buf, (size_t) taken);
+    rg_buf_consume(&input->buf, (size_t) (low - input->buf_at));
+    input->uncredited += low - input->buf_at;
     input->buf_at = low;
     if (!anyone && !input->closed_told) {
         input->closed_told = true;
         rg_agent_send(agent, RG_MSG_INPUT_CLOSED, NULL);
-    } else if (taken && anyone) {
-        rg_agent_send(agent, RG_MSG_INPUT_CREDIT, &(struct rg_msg_bytes){ taken });
+    } else if (anyone && input->uncredited >= RG_MSG_INPUT_STEP) {
+        rg_agent_send(agent, RG_MSG_INPUT_CREDIT, &(struct rg_msg_bytes){ input->uncredited });
+        input->uncredited = 0;
     }
 }
 

@@ -8,7 +8,6 @@
 
 #include "cmd/terminal.h"
 
-#define FULL_RETRY_MS 10        /* the ranks' buffers are full */
 #define BACKGROUND_RETRY_MS 250 /* not our terminal now */
 
 static void wait_readable(struct rg_input *input);
@@ -29,7 +28,7 @@ static void finish(struct rg_input *input)
     input->owned = false;
 }
 
-/* Send what is there; then wait for more, for room, or for nothing. */
+/* Send what is there; then wait for more, for room (rg_input_ready), or for nothing. */
 static void push(struct rg_input *input)
 {
     while (input->start < input->end) {
@@ -40,7 +39,6 @@ static void push(struct rg_input *input)
         }
         if (n == 0) {
             rg_io_stop(&input->io);
-            rg_timer_start(&input->timer, input->loop, FULL_RETRY_MS, 0, on_timer, input);
             return;
         }
         input->start += (size_t) n;
@@ -106,6 +104,12 @@ void rg_input_start(struct rg_input *input, struct rg_loop *loop, int fd,
         input->fd = copy >= 0 ? copy : fd;
     }
     push(input);
+}
+
+void rg_input_ready(struct rg_input *input)
+{
+    if (input->loop && !input->over && input->start < input->end)
+        push(input);
 }
 
 void rg_input_stop(struct rg_input *input)

@@ -26,7 +26,8 @@ struct rg_input {
     bool owned, tty, eof, over;
     uint8_t data[RG_INPUT_NBYTES];
     size_t start, end;
-    /* As rg_session_input: bytes taken, or -EPIPE; NULL and 0 at the end. */
+    /* As rg_session_input: bytes taken, or -EPIPE; NULL and 0 at the end. After fewer than it was
+     * given, the owner calls rg_input_ready. */
     int (*send)(void *arg, const void *data, size_t nbytes);
     void *arg;
 };
@@ -34,6 +35,8 @@ struct rg_input {
 /* Begin to read fd; -1 sends the end at once. */
 void rg_input_start(struct rg_input *input, struct rg_loop *loop, int fd,
                     int (*send)(void *arg, const void *data, size_t nbytes), void *arg);
+/* send takes bytes again. Nothing happens where none wait, and before the start. */
+void rg_input_ready(struct rg_input *input);
 void rg_input_stop(struct rg_input *input);
 
 #endif

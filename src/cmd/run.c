@@ -110,6 +110,13 @@ static int send_input(void *arg, const void *data, size_t nbytes)
     return rg_session_input(run->session, data, nbytes);
 }
 
+static void on_input_ready(void *arg)
+{
+    struct run *run = arg;
+
+    rg_input_ready(&run->input);
+}
+
 static void send_size(void *arg)
 {
     struct run *run = arg;
@@ -282,6 +289,7 @@ static const struct rg_session_ops session_ops = {
     .on_running = on_running,
     .on_rank_started = on_rank_started,
     .on_output = on_output,
+    .on_input_ready = on_input_ready,
     .on_rank_ended = on_rank_ended,
     .on_note = on_note,
     .on_ended = on_ended,

@@ -83,6 +83,9 @@ struct rg_session_ops {
      * bytes more the consumer can take now is not asked: a slow consumer calls
      * rg_session_pause_output. */
     void (*on_output)(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes);
+    /* After rg_session_input took less than it was given: now it takes more, or says -EPIPE. It may
+     * be called from here. */
+    void (*on_input_ready)(void *arg);
     void (*on_rank_ended)(void *arg, const struct rg_rank_end *end);
     /* With options.doctor, instead of on_running: what was found, borrowed for the call. The
      * session ends by itself, nothing was started. */
@@ -113,8 +116,11 @@ void rg_session_destroy(struct rg_session *session); /* NULL is fine; ends what 
 const char *rg_session_unstarted(const struct rg_session *session, int host);
 
 /* Bytes for the ranks that get standard input; NULL and 0: end of file. Returns the bytes taken
- * (fewer, even 0, when buffers are full: on_input_ready in ops is not needed, poll again after 10
- * ms) or -EPIPE when nobody reads any more. */
+ * (fewer, even 0, when buffers are full: on_input_ready tells when to come again) or -EPIPE when
+ * nobody reads any more. All hosts together hold at most RG_INPUT_MEMORY of it here and on the way,
+ * or RG_INPUT_LEAST each where that is more. */
+#define RG_INPUT_MEMORY (64u << 20)
+#define RG_INPUT_LEAST (256u << 10)
 int rg_session_input(struct rg_session *session, const void *data, size_t nbytes);
 
 /* Forward a signal to every rank's process group (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,

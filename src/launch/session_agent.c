@@ -99,6 +99,7 @@ static void set_lost(struct session_host *host, const char *how)
     if (host->lost || host->bye)
         return;
     host->lost = true;
+    session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
     if (before && !host->ready) {
@@ -165,6 +166,7 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
     struct rg_session *session = host->session;
 
     host->bye = true;
+    session_input_go_on(session);
     if (msg->nleft && session->ops->on_note) {
         char text[128];
         snprintf(text, sizeof(text), "%u processes on %s could not be killed", msg->nleft,
@@ -241,6 +243,7 @@ static int on_input_credit(struct session_host *host, uint64_t nbytes)
     if (nbytes > RG_MSG_INPUT_WINDOW || host->input_credit + nbytes > RG_MSG_INPUT_WINDOW)
         return -EBADMSG;
     host->input_credit += nbytes;
+    session_input_go_on(host->session);
     return 0;
 }
 
@@ -275,7 +278,10 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     case RG_MSG_CLOCK: session_on_clock(host, &msg->clock); return 0;
     case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);
     case RG_MSG_INPUT_CREDIT: return on_input_credit(host, msg->bytes.nbytes);
-    case RG_MSG_INPUT_CLOSED: host->input_closed = true; return 0;
+    case RG_MSG_INPUT_CLOSED:
+        host->input_closed = true;
+        session_input_go_on(host->session);
+        return 0;
     case RG_MSG_KIT_WANTED: return session_on_kit_wanted(host, msg->bytes.nbytes);
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))

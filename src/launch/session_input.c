@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/session_internal.h"
 
+/* What may be under way to each of n hosts. */
+static uint64_t window_of(int n)
+{
+    uint64_t share = RG_INPUT_MEMORY / (uint64_t) (n > 0 ? n : 1);
+
+    if (share < RG_INPUT_LEAST)
+        share = RG_INPUT_LEAST;
+    return share < RG_MSG_INPUT_WINDOW ? share : RG_MSG_INPUT_WINDOW;
+}
+
 void session_input_init(struct rg_session *session)
 {
     const struct rg_job *job = session->o.job;
     const struct rg_plan *plan = session->o.plan;
+    bool all = job->stdin_mode == RG_STDIN_ALL;
 
     for (int i = 0; i < plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
-        host->takes_input = job->stdin_mode == RG_STDIN_ALL;
-        host->input_credit = RG_MSG_INPUT_WINDOW;
+        host->takes_input = all;
+        host->input_credit = window_of(all ? plan->nhosts : 1);
     }
     if (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= 0 && job->stdin_rank < plan->nranks)
         session->hosts[plan->ranks[job->stdin_rank].host].takes_input = true;
@@ -31,12 +42,6 @@ static void send_eof(struct rg_session *session)
     }
 }
 
-void session_input_start(struct rg_session *session)
-{
-    if (session->input_eof)
-        send_eof(session);
-}
-
 /* What the slowest host can take; -EPIPE when none reads. */
 static int64_t room(const struct rg_session *session)
 {
@@ -50,6 +55,22 @@ static int64_t room(const struct rg_session *session)
             least = (int64_t) host->input_credit;
     }
     return least;
+}
+
+void session_input_go_on(struct rg_session *session)
+{
+    if (!session->input_waits || room(session) == 0)
+        return;
+    session->input_waits = false;
+    if (session->ops->on_input_ready)
+        session->ops->on_input_ready(session->o.arg);
+}
+
+void session_input_start(struct rg_session *session)
+{
+    if (session->input_eof)
+        send_eof(session);
+    session_input_go_on(session);
 }
 
 static void send_chunk(struct rg_session *session, const uint8_t *data, size_t nbytes)
@@ -79,6 +100,7 @@ int rg_session_input(struct rg_session *session, const void *data, size_t nbytes
             send_eof(session);
         return 0;
     }
+    session->input_waits = session->state == STATE_STARTING || (uint64_t) can < nbytes;
     if (session->state == STATE_STARTING)
         return 0;
     if ((uint64_t) can < nbytes)

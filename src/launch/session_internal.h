@@ -147,6 +147,7 @@ struct rg_session {
     struct session_chunk *chunks, **chunks_end;
     bool output_paused, delivering, discarding;
     bool input_eof;
+    bool input_waits; /* the owner had more bytes than there was room for */
     int rows, columns;
     const char *last_lines[RG_TAIL_LINES];
     char cause[RG_CAUSE_MAX];
@@ -258,6 +259,8 @@ void session_drop_output(struct rg_session *session);
 void session_input_init(struct rg_session *session);
 /* The ranks have been told to start. */
 void session_input_start(struct rg_session *session);
+/* Credit came, or a host takes no more: tell the owner if it waits for that. */
+void session_input_go_on(struct rg_session *session);
 
 /* --- session_remote.c ------------------------------------------------------------------------- */
 

@@ -42,7 +42,8 @@
 
 #define RG_MSG_CHUNK_MAX (64u << 10)       /* bytes of one OUTPUT or INPUT */
 #define RG_MSG_OUTPUT_WINDOW (1u << 20)    /* bytes of output under way, per agent */
-#define RG_MSG_INPUT_WINDOW (256u << 10)   /* bytes of input that an agent holds */
+#define RG_MSG_INPUT_WINDOW (4u << 20)     /* bytes of input that an agent holds */
+#define RG_MSG_INPUT_STEP (64u << 10)      /* taken bytes that are acknowledged together */
 #define RG_MSG_REMOTE_WINDOW (128u << 10)  /* bytes under way in a remote command's stream */
 #define RG_MSG_REMOTES_MAX 4096            /* remote commands of a job at a time */
 #define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes in and out: none is lost, and none is hoarded."""
+import os
+import re
 import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import processes
 import pytest
@@ -99,6 +102,45 @@ def test_input_goes_to_the_rank_that_is_named(reigen):
 def test_rank_that_does_not_read_does_not_hold_up_the_job(reigen):
     done = reigen('run', '-np', 2, '--', 'sleep', '0.3', input='x' * 3_000_000, timeout=20)
     assert done.returncode == 0, done.stderr
+
+
+def write_until_it_is_stuck(pipe, data):
+    """How much of the data went into the pipe before it took nothing for half a second."""
+    os.set_blocking(pipe.fileno(), False)
+    written, deadline = 0, time.monotonic() + 0.5
+    while written < len(data) and time.monotonic() < deadline:
+        try:
+            written += os.write(pipe.fileno(), data[written:])
+            deadline = time.monotonic() + 0.5
+        except BlockingIOError:
+            time.sleep(0.01)
+    os.set_blocking(pipe.fileno(), True)
+    return written
+
+
+def switches(pid):
+    status = Path(f'/proc/{pid}/status').read_text()
+    return int(re.search(r'^voluntary_ctxt_switches:\s+(\d+)', status, re.MULTILINE).group(1))
+
+
+@pytest.mark.sanitize
+def test_input_waits_for_a_slow_rank_and_reigen_sleeps_meanwhile(start, programs, tmp_path):
+    data = bytes(20_000_000)
+    child = start(programs.reigen, 'run', '-np', 1, '--no-tag-output', '--', 'sh', '-c',
+                  f'until [ -e {tmp_path}/go ]; do sleep 0.05; done; wc -c', text=False,
+                  stdin=subprocess.PIPE)
+    processes.agent_of(child.pid)
+    written = write_until_it_is_stuck(child.stdin, data)
+    assert 4_000_000 < written < 6_000_000 # the window, and what pipes hold
+    before = switches(child.pid)
+    time.sleep(1)
+    assert switches(child.pid) - before < 30 # heartbeats; looking for room each 10 ms makes 100
+    (tmp_path / 'go').touch()
+    child.stdin.write(data[written:])
+    child.stdin.close()
+    child.stdin = None
+    assert child.stdout.read().split() == [b'20000000']
+    assert child.wait(20) == 0
 
 
 def test_input_that_stays_open_does_not_hold_up_the_job(start, programs):

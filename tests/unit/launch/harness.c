@@ -93,6 +93,14 @@ static void on_output(void *arg, int rank, int stream, const uint8_t *data, size
         h->on_output(h, rank, stream, nbytes);
 }
 
+static void on_input_ready(void *arg)
+{
+    struct harness *h = arg;
+
+    if (h->on_input_ready)
+        h->on_input_ready(h);
+}
+
 static void on_note(void *arg, int rank, const char *text)
 {
     struct harness *h = arg;
@@ -122,6 +130,7 @@ static const struct rg_session_ops ops = {
     .on_running = on_running,
     .on_rank_started = on_rank_started,
     .on_output = on_output,
+    .on_input_ready = on_input_ready,
     .on_note = on_note,
     .on_ended = on_ended,
 };

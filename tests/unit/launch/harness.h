@@ -22,6 +22,7 @@ struct harness {
     void (*on_running)(struct harness *h);
     void (*on_output)(struct harness *h, int rank, int stream, size_t nbytes);
     void (*on_started)(struct harness *h, int rank);
+    void (*on_input_ready)(struct harness *h);
     bool discard; /* count output, do not keep it */
     /* what was reported */
     struct rg_buf out[HARNESS_RANKS_MAX][2];
