@@ -8,13 +8,35 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "spec/slurm.h"
 
 #define SEPARATORS " \t\r"
 
-/* Split "name", "name:slots", "[v6]:slots" or a bare IPv6 address in place. */
+/* Where "node[1-4]" or "bob@n[1,3]-ib" has the name whose brackets are ranges; NULL: it has none. A
+ * bracket in front is that of an IPv6 address. */
+static const char *find_range(const char *text)
+{
+    const char *at = strchr(text, '@');
+    const char *name = at ? at + 1 : text;
+
+    return *name != '[' && strchr(name, '[') ? name : NULL;
+}
+
+/* The first comma that stands outside of brackets; or the end. */
+static char *find_comma(char *text)
+{
+    bool inside = false;
+
+    for (; *text && (inside || *text != ','); text++)
+        inside = *text == '[' || (inside && *text != ']');
+    return text;
+}
+
+/* Split "name", "name:slots", "name[1-4]:slots", "[v6]:slots" or a bare IPv6 address in place. */
 static int split_slots(char *text, char **ret_name, char **ret_slots)
 {
-    char *first = strchr(text, ':');
+    char *behind = find_range(text) ? strrchr(text, ']') : NULL;
+    char *first = strchr(behind ? behind : text, ':');
     char *close = text[0] == '[' ? strchr(text, ']') : NULL;
 
     *ret_slots = NULL;
@@ -25,7 +47,7 @@ static int split_slots(char *text, char **ret_name, char **ret_slots)
         *ret_name = text + 1;
         *ret_slots = close[1] ? close + 2 : NULL;
         *close = '\0';
-    } else if (first && !strchr(first + 1, ':')) {
+    } else if (first && (behind || !strchr(first + 1, ':'))) {
         *first = '\0';
         *ret_slots = first + 1;
     }
@@ -43,6 +65,30 @@ static int parse_slots(const char *where, const char *host, const char *text, in
 
     if (rc == 0)
         *ret_nslots = (int) n;
+    return rc;
+}
+
+/* A host, or those of its ranges. */
+static int add_hosts(struct rg_job *job, const char *where, const char *text, int nslots,
+                     struct rg_error *err)
+{
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+    const char *range = find_range(text);
+    int rc = 0;
+
+    if (!range) {
+        rc = rg_job_add_host(job, text, nslots, err);
+        return rc < 0 ? rg_error_prepend(err, "%s", where) : 0;
+    }
+    rc = rg_slurm_nodes(where, range, &names, err);
+    for (size_t i = 0; i < names.count && rc == 0; i++) {
+        rg_autofree char *host = NULL;
+        if (asprintf(&host, "%.*s%s", (int) (range - text), text, names.v[i]) < 0)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_job_add_host(job, host, nslots, err);
+        if (rc < 0)
+            rc = rg_error_prepend(err, "%s", where);
+    }
     return rc;
 }
 
@@ -65,21 +111,22 @@ static int add_item(struct rg_job *job, const char *where, const char *item, str
         if (rc < 0)
             return rc;
     }
-    int rc = rg_job_add_host(job, name, nslots, err);
-
-    return rc < 0 ? rg_error_prepend(err, "%s", where) : 0;
+    return add_hosts(job, where, name, nslots, err);
 }
 
 int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, struct rg_error *err)
 {
     rg_autofree char *copy = strdup(text);
-    char *rest = copy, *item;
+    char *rest = copy;
 
     if (!copy)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (!*text)
         return rg_error_set(err, EINVAL, "%s: no host in it; write for example localhost:4", what);
-    while ((item = strsep(&rest, ","))) {
+    while (rest) {
+        char *item = rest, *end = find_comma(rest);
+        rest = *end ? end + 1 : NULL;
+        *end = '\0';
         item += strspn(item, SEPARATORS);
         item[strcspn(item, SEPARATORS)] = '\0';
         if (!*item)
@@ -128,7 +175,7 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
     int nslots = 0;
 
     line[n] = '\0';
-    if (strchr(line, ','))
+    if (*find_comma(line))
         return rg_error_set(err, EINVAL, "%s: \"%s\": one host per line, without commas", where,
                             line);
     int rc = parse_words(where, line, words, &nslots, err);
@@ -137,8 +184,7 @@ static int parse_line(struct rg_job *job, const char *where, char *line, struct 
         return rc;
     if (!nslots)
         return add_item(job, where, line, err);
-    rc = rg_job_add_host(job, line, nslots, err);
-    return rc < 0 ? rg_error_prepend(err, "%s", where) : 0;
+    return add_hosts(job, where, line, nslots, err);
 }
 
 int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, size_t nbytes,

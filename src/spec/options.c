@@ -13,11 +13,12 @@ static const struct rg_option options[] = {
     {"H", "host hosts", "hosts", RG_GROUP_WHERE, RG_FILE_HOSTS, "HOST[:SLOTS],...", NULL,
      "localhost",
      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
-     "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER. "
-     "May be repeated.",
+     "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER; "
+     "node[1-4,07]:2 stands for several hosts. May be repeated.",
      rg_apply_hosts},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
-     "Read the hosts from FILE, one per line: HOST slots=N or HOST:N.", rg_apply_hostfile},
+     "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.",
+     rg_apply_hostfile},
     {"ranks-per-host", "ppn", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run at most N ranks on each host, however many slots it has; without -np, N on each.",
      rg_apply_ranks_per_host},
