@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec/envfile.h"
 #include "spec/hostlist.h"
 
 #define APPLY(name)                                                                      \
@@ -74,6 +75,23 @@ static int choose(const char *what, const char *value, const char *const *words,
         return rg_error_set(err, EINVAL, "%s %s: give %s; did you mean %s?", what, value, list,
                             near);
     return rg_error_set(err, EINVAL, "%s %s: give %s", what, value, list);
+}
+
+static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
+                          struct rg_error *err)
+{
+    uint64_t ms;
+    int rc = rg_parse_duration_ms(what, value, &ms, err);
+
+    if (rc < 0)
+        return rc;
+    if (!ms)
+        return rg_error_set(err, EINVAL,
+                            "%s %s: nothing happens in no time; give seconds, or 500ms, "
+                            "2m, 1h",
+                            what, value);
+    *ret_ms = ms;
+    return 0;
 }
 
 APPLY(np)
@@ -229,6 +247,28 @@ APPLY(ssh_option)
     return rg_strv_add(&request->job.ssh_options, value) < 0 ? no_memory(err) : 0;
 }
 
+/* As an option of ssh's, in the place of an earlier one of this kind. */
+APPLY(connect_timeout)
+{
+    static const char keyword[] = "ConnectTimeout=";
+    struct rg_strv *options = &request->job.ssh_options;
+    uint64_t ms = 0;
+    int rc = parse_positive(what, value, &ms, err);
+
+    for (size_t i = 0; rc == 0 && i < options->count; i++) {
+        if (!rg_str_starts(options->v[i], keyword))
+            continue;
+        free(options->v[i]);
+        memmove(&options->v[i], &options->v[i + 1], (options->count - i) * sizeof(char *));
+        options->count--;
+        break;
+    }
+    if (rc < 0)
+        return rc;
+    return rg_strv_addf(options, "%s%llu", keyword, (unsigned long long) (ms + 999) / 1000) < 0
+               ? no_memory(err) : 0;
+}
+
 APPLY(engine)
 {
     /* In the order of enum rg_engine. */
@@ -254,26 +294,6 @@ APPLY(engine_option)
     return rg_strv_add(&request->job.engine_options, value) < 0 ? no_memory(err) : 0;
 }
 
-/* Whether text begins with a variable's name that ends at '=' or at the end. */
-static int check_name(const char *what, const char *text, struct rg_error *err)
-{
-    size_t n = strcspn(text, "=");
-
-    if (n == 0)
-        return rg_error_set(err, EINVAL, "%s \"%s\": a variable's name is missing; write NAME or "
-                            "NAME=VALUE", what, text);
-    for (size_t i = 0; i < n; i++) {
-        char c = text[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!letter && !(i > 0 && c >= '0' && c <= '9'))
-            return rg_error_set(err, EINVAL,
-                                "%s \"%.*s\": not a variable's name; use letters, digits "
-                                "and '_'",
-                                what, (int)n, text);
-    }
-    return 0;
-}
-
 /* The last mention of a variable counts. */
 static void drop_name(struct rg_strv *list, const char *text)
 {
@@ -289,19 +309,35 @@ static void drop_name(struct rg_strv *list, const char *text)
     }
 }
 
+static int set_variable(struct rg_request *request, const char *entry, struct rg_error *err)
+{
+    drop_name(&request->job.env, entry);
+    return rg_strv_add(&request->job.env, entry) < 0 ? no_memory(err) : 0;
+}
+
 APPLY(env)
 {
-    int rc = check_name(what, value, err);
+    int rc = rg_env_check_name(what, value, err);
 
-    if (rc < 0)
-        return rc;
-    drop_name(&request->job.env, value);
-    return rg_strv_add(&request->job.env, value) < 0 ? no_memory(err) : 0;
+    return rc < 0 ? rc : set_variable(request, value, err);
+}
+
+APPLY(env_file)
+{
+    rg_autostrv struct rg_strv entries = RG_STRV_INIT;
+
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
+    int rc = rg_envfile_read(value, &entries, err);
+
+    for (size_t i = 0; rc == 0 && i < entries.count; i++)
+        rc = set_variable(request, entries.v[i], err);
+    return rc;
 }
 
 APPLY(share_env)
 {
-    int rc = check_name(what, value, err);
+    int rc = rg_env_check_name(what, value, err);
 
     if (rc < 0)
         return rc;
@@ -398,23 +434,6 @@ APPLY(pty)
 APPLY(timeout)
 {
     return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
-}
-
-static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
-                          struct rg_error *err)
-{
-    uint64_t ms;
-    int rc = rg_parse_duration_ms(what, value, &ms, err);
-
-    if (rc < 0)
-        return rc;
-    if (!ms)
-        return rg_error_set(err, EINVAL,
-                            "%s %s: nothing happens in no time; give seconds, or 500ms, "
-                            "2m, 1h",
-                            what, value);
-    *ret_ms = ms;
-    return 0;
 }
 
 APPLY(start_timeout)

@@ -43,6 +43,10 @@ static const struct rg_option options[] = {
      "Hand an option to ssh -o, such as ConnectTimeout=10; one that begins with a "
      "dash is handed on as it is. May be repeated.",
      rg_apply_ssh_option},
+    {"connect-timeout", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "TIME", NULL, NULL,
+     "Give up on a host whose sshd does not answer within TIME, such as 5 or 1m: ssh's "
+     "ConnectTimeout, in whole seconds.",
+     rg_apply_connect_timeout},
     {"engine", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "ENGINE", NULL,
      "auto native openmpi hydra script",
      "Who starts the ranks: native, reigen's agents; openmpi or hydra (MPICH, Intel MPI), the "
@@ -138,6 +142,10 @@ static const struct rg_option options[] = {
      "Set NAME for every rank, or hand on the caller's value. May be repeated; the last "
      "one counts.",
      rg_apply_env},
+    {"env-file", NULL, NULL, RG_GROUP_ENV, RG_FILE_LIST, "FILE", NULL, "@file",
+     "Do so for each line NAME=VALUE or NAME of FILE, as docker run does. May be repeated; of all "
+     "--env and --env-file the last one counts.",
+     rg_apply_env_file},
     {"share-env", NULL, NULL, RG_GROUP_ENV, RG_FILE_LIST, "NAME", NULL, "@var",
      "Hand on the caller's value of NAME as a secret: it travels over the encrypted link only, "
      "and is never printed. May be repeated.",

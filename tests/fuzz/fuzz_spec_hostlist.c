@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* -H lists, host files, and sets of ranks. */
+/* -H lists, host files, sets of ranks, and files of variables. */
 #include "fuzz.h"
+#include "spec/envfile.h"
 #include "spec/hostlist.h"
 
 static void must_be_sound(const struct rg_job *job)
@@ -30,6 +31,18 @@ static void try_ranks(const char *text)
     rg_ranks_fini(&ranks);
 }
 
+static void try_variables(const char *text, size_t nbytes)
+{
+    struct rg_strv entries = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    must(rg_envfile_parse("file", text, nbytes, &entries, &err) == 0 || err.text[0]);
+    for (size_t i = 0; i < entries.count; i++)
+        must(entries.v[i][0] && !strpbrk(entries.v[i], "\n") &&
+             rg_env_check_name("entry", entries.v[i], &err) == 0);
+    rg_strv_fini(&entries);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     struct rg_error err = RG_ERROR_INIT;
@@ -45,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     must_be_sound(&list);
     must_be_sound(&file);
     try_ranks(text);
+    try_variables((const char *) data, nbytes);
     rg_job_fini(&list);
     rg_job_fini(&file);
     return 0;

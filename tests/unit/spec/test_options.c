@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/envfile.h"
 #include "spec/options.h"
 #include "unit.h"
 
@@ -151,6 +152,73 @@ static void mpiruns_command_lines_are_accepted(void **state)
     }
 }
 
+static char *write_file(const char *text)
+{
+    char *path = strdup("/tmp/rg-options-XXXXXX");
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t) strlen(text));
+    close(fd);
+    return path;
+}
+
+static void files_of_variables_are_read_as_docker_reads_them(void **state)
+{
+    char *path = write_file("\xef\xbb\xbf# a comment\n\nA=1\r\n  B= \"x\" # no comment\nPATH\nC=\n"
+                            "A=2\n");
+    struct rg_request request;
+    char line[300];
+
+    (void) state;
+    snprintf(line, sizeof line, "--env A=0 --env C=9 --env-file %s --env B2=3 x", path);
+    must_parse(line, &request);
+    assert_int_equal(request.job.env.count, 5);
+    assert_string_equal(rg_env_get(&request.job.env, "A"), "2");
+    assert_string_equal(rg_env_get(&request.job.env, "B"), " \"x\" # no comment");
+    assert_string_equal(rg_env_get(&request.job.env, "C"), "");
+    assert_true(rg_strv_has(&request.job.env, "PATH"));
+    rg_request_fini(&request);
+    unlink(path);
+    free(path);
+}
+
+static void broken_files_of_variables_are_refused_by_line(void **state)
+{
+    static const struct { const char *text, *says; } cases[] = {
+        { "A=1\n=2\n", ":2 \"=2\": a variable's name is missing" },
+        { "A=1\n\n#\nB C=2\n", ":4 \"B C\"" },
+        { "7=1", ":1 \"7\"" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        rg_autostrv struct rg_strv entries = RG_STRV_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        assert_int_equal(rg_envfile_parse("vars", cases[i].text, strlen(cases[i].text), &entries,
+                                          &err), -EINVAL);
+        assert_contains(err.text, "vars:");
+        assert_contains(err.text, cases[i].says);
+    }
+    rg_autostrv struct rg_strv entries = RG_STRV_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+    assert_int_equal(rg_envfile_read("/nonexistent/vars", &entries, &err), -ENOENT);
+    assert_contains(err.text, "/nonexistent/vars");
+    assert_int_equal(rg_envfile_parse("vars", "A=\0", 3, &entries, &err), -EINVAL);
+}
+
+static void connect_timeout_is_an_option_of_sshs_in_whole_seconds(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    must_parse("--connect-timeout 1500ms --ssh-option Port=1 --connect-timeout 3500ms x", &request);
+    assert_int_equal(request.job.ssh_options.count, 2);
+    assert_string_equal(request.job.ssh_options.v[0], "Port=1");
+    assert_string_equal(request.job.ssh_options.v[1], "ConnectTimeout=4");
+    rg_request_fini(&request);
+}
+
 static void mca_is_noted_once_and_ignored(void **state)
 {
     struct rg_request request;
@@ -231,17 +299,6 @@ static void help_wins_over_everything_else(void **state)
     rg_request_fini(&request);
 }
 
-static char *write_file(const char *text)
-{
-    char *path = strdup("/tmp/rg-options-XXXXXX");
-    int fd = mkstemp(path);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t) strlen(text));
-    close(fd);
-    return path;
-}
-
 static void options_override_the_file_wherever_they_stand(void **state)
 {
     static const char *const orders[] = { "-np 3 --config %s -H b:3", "--config %s -np 3 -H b:3",
@@ -275,6 +332,9 @@ int main(void)
         cmocka_unit_test(flags_of_other_launchers_mean_the_same),
         cmocka_unit_test(every_name_and_alias_is_unique_and_found),
         cmocka_unit_test(mpiruns_command_lines_are_accepted),
+        cmocka_unit_test(files_of_variables_are_read_as_docker_reads_them),
+        cmocka_unit_test(broken_files_of_variables_are_refused_by_line),
+        cmocka_unit_test(connect_timeout_is_an_option_of_sshs_in_whole_seconds),
         cmocka_unit_test(mca_is_noted_once_and_ignored),
         cmocka_unit_test(values_reach_their_fields),
         cmocka_unit_test(without_hosts_any_number_of_ranks_is_meant),

@@ -70,6 +70,8 @@ static const struct refusal command_lines[] = {
     { "--timeout soon x", "soon", "--timeout" },
     { "--timeout -5 x", "-5", "--timeout" },
     { "--timeout 5y x", "5y", "--timeout" },
+    { "--connect-timeout 0 x", "--connect-timeout 0", "give seconds" },
+    { "--env-file /nonexistent/vars x", "/nonexistent/vars", "No such file" },
     { "--start-timeout 0 x", "--start-timeout 0", "give seconds" },
     { "--lease 1 x", "--lease 1", "at least 3" },
     { "--lease 0 x", "--lease 0", "give seconds" },
