@@ -182,12 +182,15 @@ static void on_probed(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_u
     rg_agent_send(arg, RG_MSG_PROBED, &(struct rg_msg_probed){ index, errnum, rtt_us });
 }
 
-static int on_listen(struct rg_agent *agent)
+static int on_listen(struct rg_agent *agent, const struct rg_msg_listen *msg)
 {
-    if (agent->has_setup || agent->state != RG_AGENT_WAITING)
+    struct rg_ports ports = { (int) msg->first, (int) msg->last };
+
+    if (agent->has_setup || agent->state != RG_AGENT_WAITING || msg->first > msg->last ||
+        msg->last > UINT16_MAX || (!msg->first && msg->last))
         return -EBADMSG;
     rg_agent_send(agent, RG_MSG_LISTENING,
-                  &(struct rg_msg_listening){ rg_prober_listen(agent->prober) });
+                  &(struct rg_msg_listening){ rg_prober_listen(agent->prober, &ports) });
     return 0;
 }
 
@@ -240,7 +243,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
             return -EBADMSG;
         return rg_agent_add_task(agent, &msg->rank);
     case RG_MSG_START: return on_start(agent);
-    case RG_MSG_LISTEN: return on_listen(agent);
+    case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
     case RG_MSG_KIT: return rg_packages_data(agent, &msg->data.data);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);

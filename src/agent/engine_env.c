@@ -10,8 +10,10 @@
 #include "agent/engine_user.h"
 
 /* Where a value comes from: the text itself, a file of the job's directory, that file or else the
- * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it. */
-enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE };
+ * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it; or the
+ * first of the ports that may be listened on, the last, how many, or both with the text between. */
+enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, PORT_FIRST, PORT_LAST, PORT_COUNT,
+            PORT_RANGE };
 
 /* MUST: without it our agents do not come into play, so what an image or a login shell sets is
  * replaced. MAY: our preference, which gives way to what is there. */
@@ -43,6 +45,11 @@ static const struct setting settings[] = {
     /* Docker gives every host the same docker0 and 172.17.0.1: ranks would call themselves. */
     { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL, RG_USER_BTL },
     { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
+    { "OMPI_MCA_btl_tcp_port_min_v4", PORT_FIRST, MAY, NULL, 0 },
+    { "OMPI_MCA_btl_tcp_port_range_v4", PORT_COUNT, MAY, NULL, 0 },
+    { "OMPI_MCA_btl_tcp_port_min_v6", PORT_FIRST, MAY, NULL, 0 },
+    { "OMPI_MCA_btl_tcp_port_range_v6", PORT_COUNT, MAY, NULL, 0 },
+    { "OMPI_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE, MAY, "-", 0 },
     /* Open MPI 5, whose launcher reads names of its own. */
     { "PRTE_MCA_plm", TEXT, MUST, "ssh", 0 },
     { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
@@ -50,6 +57,7 @@ static const struct setting settings[] = {
     { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
     { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
     { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
+    { "PRTE_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE, MAY, "-", 0 },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
      * options. The interface is the first host's: its bare name may mean nothing elsewhere. */
     { "HYDRA_LAUNCHER", TEXT, MUST, "ssh", 0 },
@@ -57,6 +65,7 @@ static const struct setting settings[] = {
     { "HYDRA_RMK", TEXT, MUST, "user", 0 },
     { "HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
     { "HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
+    { "MPIR_CVAR_CH3_PORT_RANGE", PORT_RANGE, MAY, ":", 0 },
     /* Intel MPI: Hydra as well, with names of its own. */
     { "I_MPI_HYDRA_BOOTSTRAP", TEXT, MUST, "ssh", 0 },
     { "I_MPI_HYDRA_BOOTSTRAP_EXEC", FILE_OF, MUST, "rsh", 0 },
@@ -64,6 +73,11 @@ static const struct setting settings[] = {
     { "I_MPI_HYDRA_HOST_FILE", FILE_OF, MUST, "hosts.mpich", 0 },
     { "I_MPI_HYDRA_IFACE", INTERFACE, MAY, NULL, 0 },
     { "FI_TCP_IFACE", INTERFACE, MAY, NULL, 0 },
+    { "I_MPI_PORT_RANGE", PORT_RANGE, MAY, ":", 0 },
+    /* What carries MPICH's and others' data. */
+    { "FI_TCP_PORT_LOW_RANGE", PORT_FIRST, MAY, NULL, 0 },
+    { "FI_TCP_PORT_HIGH_RANGE", PORT_LAST, MAY, NULL, 0 },
+    { "UCX_TCP_PORT_RANGE", PORT_RANGE, MAY, "-", 0 },
     /* pdsh runs the ssh of PATH, which is ours. */
     { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh", 0 },
 };
@@ -123,12 +137,30 @@ static bool user_sets(const struct rg_msg_setup *setup, const char *name)
     return rg_env_get(&setup->env, name) || rg_env_get(&setup->secret_env, name);
 }
 
+static int set_ports(const struct rg_msg_setup *setup, const struct setting *s,
+                     struct rg_strv *env)
+{
+    const char *range = rg_env_get(&setup->env, "REIGEN_PORT_RANGE");
+    struct rg_ports ports;
+
+    if (!range || rg_parse_ports("ports", range, &ports, NULL) < 0 || user_sets(setup, s->name) ||
+        rg_env_get(env, s->name))
+        return 0;
+    if (s->from == PORT_RANGE)
+        return rg_env_setf(env, s->name, "%d%s%d", ports.first, s->text, ports.last);
+    return rg_env_setf(env, s->name, "%d", s->from == PORT_FIRST  ? ports.first
+                                           : s->from == PORT_LAST ? ports.last
+                                                                  : rg_ports_count(&ports));
+}
+
 static int set_one(const struct rg_msg_setup *setup, const struct setting *s, const char *job_dir,
                    unsigned users, struct rg_strv *env)
 {
     const char *value = s->from == NETWORK ? setup->network
                         : s->from == INTERFACE ? setup->interface : s->text;
 
+    if (s->from >= PORT_FIRST)
+        return set_ports(setup, s, env);
     bool in_dir = s->from == FILE_OF || s->from == FILE_OR_PATH;
 
     if (!value || !*value || (in_dir && !*job_dir) || user_sets(setup, s->name) ||

@@ -306,7 +306,8 @@ static void on_knock(void *arg, int events)
     rg_timer_start(&prober->pause, prober->loop, RG_ACCEPT_PAUSE_MS, 0, open_again, prober);
 }
 
-static int bind_at(int family, uint32_t *ret_port)
+/* port 0: any. */
+static int bind_at(int family, int port, uint32_t *ret_port)
 {
     union address any = { .sa.sa_family = (sa_family_t) family };
     socklen_t nbytes = family == AF_INET6 ? sizeof(any.in6) : sizeof(any.in);
@@ -317,9 +318,10 @@ static int bind_at(int family, uint32_t *ret_port)
         return -errno;
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    any.in.sin_port = htons((uint16_t) port); /* both families have it in the same place */
     if (bind(fd, &any.sa, nbytes) < 0 || getsockname(fd, &any.sa, &nbytes) < 0)
         return -errno;
-    *ret_port = ntohs(any.in.sin_port); /* both families have it in the same place */
+    *ret_port = ntohs(any.in.sin_port);
     return rg_steal_fd(&fd);
 }
 
@@ -343,16 +345,31 @@ int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober 
     return 0;
 }
 
-uint32_t rg_prober_listen(struct rg_prober *prober)
+static int listen_at(int family, const struct rg_ports *ports, uint32_t *ret_port)
+{
+    unsigned start = (unsigned) (rg_now_ns() / 1000);
+    int r = -EADDRINUSE;
+
+    for (int i = 0; i < rg_ports_count(ports) && r == -EADDRINUSE; i++) {
+        rg_autoclose int fd = bind_at(family, rg_ports_nth(ports, start, i), ret_port);
+        if (fd < 0)
+            r = fd;
+        else
+            r = listen(fd, BACKLOG) < 0 ? -errno : rg_steal_fd(&fd);
+    }
+    return r;
+}
+
+uint32_t rg_prober_listen(struct rg_prober *prober, const struct rg_ports *ports)
 {
     uint32_t port = 0;
 
     if (prober->fd >= 0)
         return prober->port;
-    rg_autoclose int fd = bind_at(AF_INET6, &port);
+    rg_autoclose int fd = listen_at(AF_INET6, ports, &port);
     if (fd < 0)
-        fd = bind_at(AF_INET, &port);
-    if (fd < 0 || listen(fd, BACKLOG) < 0)
+        fd = listen_at(AF_INET, ports, &port);
+    if (fd < 0)
         return 0;
     prober->fd = rg_steal_fd(&fd);
     prober->port = port;
@@ -390,7 +407,7 @@ void rg_prober_destroy(struct rg_prober *prober)
 uint32_t rg_prober_free_port(void)
 {
     uint32_t port = 0;
-    int fd = bind_at(AF_INET, &port);
+    int fd = bind_at(AF_INET, 0, &port);
 
     if (fd >= 0)
         close(fd);

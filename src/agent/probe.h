@@ -37,9 +37,9 @@ struct rg_prober;
 /* Listens to nobody yet. key: the job's. 0 or -ENOMEM, -ENOSYS. */
 int rg_prober_create(struct rg_loop *loop, const uint8_t *key, struct rg_prober **ret_prober);
 void rg_prober_destroy(struct rg_prober *prober);
-/* Listen; again: nothing happens. The port; 0: that is not possible here, and an agent without
- * sockets can still serve a job on one host. */
-uint32_t rg_prober_listen(struct rg_prober *prober);
+/* Listen on one of these ports; again: nothing happens. The port; 0: that is not possible here, and
+ * an agent without sockets can still serve a job on one host. */
+uint32_t rg_prober_listen(struct rg_prober *prober, const struct rg_ports *ports);
 /* Listen no more, and send away who is here. What was dialled goes on. */
 void rg_prober_hush(struct rg_prober *prober);
 /* For HELLO. */

@@ -211,6 +211,36 @@ int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, i
     return 0;
 }
 
+int rg_parse_ports(const char *what, const char *text, struct rg_ports *ret_ports,
+                   struct rg_error *err)
+{
+    const char *p = text;
+    uint64_t first, last;
+    bool good = take_digits(&p, &first) > 0;
+
+    last = first;
+    if (good && *p == '-')
+        good = (p++, take_digits(&p, &last) > 0);
+    if (!good || *p || first < 1 || last < first || last > UINT16_MAX)
+        return rg_error_set(err, EINVAL,
+                            "%s %s: give ports as FIRST-LAST, such as 20000-20100, of 1 to 65535",
+                            what, *text ? text : "(empty)");
+    *ret_ports = (struct rg_ports){ (int) first, (int) last };
+    return 0;
+}
+
+int rg_ports_count(const struct rg_ports *ports)
+{
+    return ports->last - ports->first + 1;
+}
+
+int rg_ports_nth(const struct rg_ports *ports, unsigned start, int i)
+{
+    unsigned count = (unsigned) rg_ports_count(ports);
+
+    return ports->first + (int) ((start % count + (unsigned) i) % count);
+}
+
 static uint64_t unit_in_ms(const char *unit)
 {
     static const struct {

@@ -53,6 +53,19 @@ bool rg_str_has_word(const char *words, const char *word);
 int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,
                  struct rg_error *err);
 
+/* TCP ports that may be listened on, both ends included; first 0: whichever the kernel gives. */
+struct rg_ports {
+    int first, last;
+};
+
+/* "20000-20100", or one port. 0, or -EINVAL with what and text. */
+int rg_parse_ports(const char *what, const char *text, struct rg_ports *ret_ports,
+                   struct rg_error *err);
+/* How many there are to try: 1 where first is 0. */
+int rg_ports_count(const struct rg_ports *ports);
+/* The i-th to try for somebody who begins at start, any number; 0 where first is 0. */
+int rg_ports_nth(const struct rg_ports *ports, unsigned start, int i);
+
 /* The longest duration, a bit over 31 years: its nanoseconds added to any clock fit in 64 bits. */
 #define RG_DURATION_MAX_MS 1000000000000ull
 

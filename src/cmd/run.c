@@ -29,6 +29,7 @@
 #include "launch/registry.h"
 #include "launch/session.h"
 #include "launch/sizes.h"
+#include "spec/apply.h"
 #include "spec/options.h"
 
 struct run {
@@ -599,6 +600,19 @@ static int run_job(struct run *run)
     return run->exit_code;
 }
 
+/* The option's default, for every command that runs a job. */
+static int take_ports(struct run *run)
+{
+    const char *said = getenv(RG_PORT_RANGE);
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (run->request.job.ports.first || !said || !*said ||
+        rg_apply_port_range(&run->request, RG_PORT_RANGE, said, &err) == 0)
+        return 0;
+    sayf(run, "reigen: %s\n", err.text);
+    return -EINVAL;
+}
+
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
     static struct run run; /* zeroed, and too large for a frame */
@@ -608,7 +622,7 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     run.command = as->command;
     run.horovod = as->horovod;
     run.stdin_open = as->stdin_open;
-    int code = run_job(&run);
+    int code = take_ports(&run) < 0 ? RG_EXIT_USAGE : run_job(&run);
 
     finish(&run);
     return code;

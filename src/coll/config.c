@@ -281,6 +281,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         .planes = RG_PLANE_SHM | RG_PLANE_TCP,
         .log_level = RG_LOG_WARN,
     };
+    const char *ports;
     int r = get_durations(&config, err);
 
     if (r == 0)
@@ -299,6 +300,8 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         r = get_affinity(&config, err);
     if (r == 0)
         r = get_switch("REIGEN_INSECURE", NULL, &config.insecure, err);
+    if (r == 0 && (ports = getenv("REIGEN_PORT_RANGE")) && *ports)
+        r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &config.ports, err);
     if (r == 0)
         r = get_text("REIGEN_KEY_FILE", NULL, config.key_file, sizeof(config.key_file), err);
     if (r == 0)

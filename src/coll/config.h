@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/str.h"
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
@@ -56,6 +57,7 @@ struct rg_config {
     int affinity[RG_AFFINITY_MAX];
     int naffinity;               /* 0: not set */
     uint16_t master_port;        /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */
+    struct rg_ports ports;       /* REIGEN_PORT_RANGE: where ranks listen; first 0: anywhere */
     char key_file[4096];         /* REIGEN_KEY_FILE or "" */
     char boot[16];               /* REIGEN_BOOT: the boot to take, or "" */
     char interface[64];          /* REIGEN_NETWORK_INTERFACE, HOROVOD_GLOO_IFACE (name or CIDR) */

@@ -256,6 +256,19 @@ int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t 
     return 0;
 }
 
+int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *ports, int *ret_fd,
+                         uint16_t *ret_port)
+{
+    unsigned start = (unsigned) (rg_now_ns() / 1000); /* not all ranks of a host at the same one */
+    int r = -EADDRINUSE;
+
+    for (int i = 0; i < rg_ports_count(ports) && r == -EADDRINUSE; i++) {
+        rg_sock_set_port(&address, (uint16_t) rg_ports_nth(ports, start, i));
+        r = rg_sock_listen_tcp(&address, ret_fd, ret_port);
+    }
+    return r;
+}
+
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd)
 {
     rg_autoclose int fd =

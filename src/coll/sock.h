@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/str.h"
 
 #define RG_SOCK_ADDRESS_MAX 128 /* bytes of an address as text, NUL included */
 #define RG_SOCK_FDS_MAX 8       /* descriptors in one message */
@@ -59,6 +60,9 @@ int rg_sock_peer(int fd, uid_t *ret_uid, pid_t *ret_pid);
 
 /* A listening TCP socket at address (port 0: any); *ret_port is the port. 0 or -errno. */
 int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t *ret_port);
+/* At one of these ports instead of the address's own. Also -EADDRINUSE: all of them are taken. */
+int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *ports, int *ret_fd,
+                         uint16_t *ret_port);
 /* Begin to connect: 0 and a descriptor that becomes writable when it is decided; ask rg_sock_error
  * then. */
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);

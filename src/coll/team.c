@@ -179,7 +179,7 @@ static int exchange_leaders(struct making *making, const struct rg_config *confi
 
     if (team->size > 1)
         r = rg_net_listen(making->facts, team->size, team->rank, config->interface[0] != 0,
-                          &making->listen_fd, &team->address, err);
+                          &config->ports, &making->listen_fd, &team->address, err);
     rg_buf_put_u32(&payload, (uint32_t) find_leader(making));
     rg_buf_put_str(&payload, team->address ? team->address : "");
     r = fence(making, 2, r, &payload, err);

@@ -270,8 +270,9 @@ static void choose_address(const struct rg_facts *all, int size, int me, bool ch
         *ret_address = net.address;
 }
 
-int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen, int *ret_fd,
-                  char **ret_address, struct rg_error *err)
+int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen,
+                  const struct rg_ports *ports, int *ret_fd, char **ret_address,
+                  struct rg_error *err)
 {
     struct rg_sockaddr address;
     char text[RG_SOCK_ADDRESS_MAX];
@@ -281,8 +282,14 @@ int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen, int
     choose_address(all, size, me, chosen, &address);
     rg_sock_set_port(&address, 0);
     rg_sock_format(&address, text);
-    int r = rg_sock_listen_tcp(&address, &fd, &port);
+    /* What nobody reaches from outside needs none of them. */
+    int r = rg_sock_is_loopback(&address) ? rg_sock_listen_tcp(&address, &fd, &port)
+                                          : rg_sock_listen_ports(address, ports, &fd, &port);
 
+    if (r == -EADDRINUSE && ports->first)
+        return rg_error_set(err, EADDRINUSE,
+                            "cannot listen at %s: ports %d-%d are all taken; give more of them "
+                            "(--port-range, REIGEN_PORT_RANGE)", text, ports->first, ports->last);
     if (r < 0)
         return rg_error_set(err, -r, "cannot listen at %s: %s", text, strerror(-r));
     rg_sock_set_port(&address, port);

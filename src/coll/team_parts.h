@@ -58,10 +58,11 @@ void rg_facts_fill(const struct rg_facts *all, struct rg_team *team);
  * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK,
  * which the launcher found; else by route. 0, or -EINVAL when interface matches none. */
 int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err);
-/* Listen for data where the other ranks reach this one. 0 or -errno; *ret_address is the
- * caller's. */
-int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen, int *ret_fd,
-                  char **ret_address, struct rg_error *err);
+/* Listen for data where the other ranks reach this one, on one of these ports. 0 or -errno;
+ * *ret_address is the caller's. */
+int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen,
+                  const struct rg_ports *ports, int *ret_fd, char **ret_address,
+                  struct rg_error *err);
 
 /* Inside the node (team_segment.c). door_fd: this rank's listening unix socket (leader). leader_fd:
  * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE: the

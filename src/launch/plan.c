@@ -10,6 +10,8 @@
 #include <time.h>
 
 #include "base/cpus.h"
+#include "base/time.h"
+#include "launch/exitcode.h"
 #include "spec/engine.h"
 #include "spec/hostlist.h"
 
@@ -206,17 +208,33 @@ static int fill_cpus(const struct rg_job *job, struct rg_plan *plan, struct rg_e
 }
 
 /* Open sockets keep their ports from being found twice; they close when all are known. */
-static int find_port(int *ret_fd)
+static int find_port(const struct rg_ports *ports, int *ret_fd)
 {
     struct sockaddr_in addr = { .sin_family = AF_INET };
     socklen_t len = sizeof addr;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r = -EADDRINUSE;
+    unsigned start = (unsigned) (rg_now_ns() / 1000);
 
     *ret_fd = fd;
-    if (fd < 0 || bind(fd, (struct sockaddr *) &addr, sizeof addr) < 0 ||
-        getsockname(fd, (struct sockaddr *) &addr, &len) < 0)
+    if (fd < 0)
         return -errno;
-    return ntohs(addr.sin_port);
+    for (int i = 0; i < rg_ports_count(ports) && r == -EADDRINUSE; i++) {
+        addr.sin_port = htons((uint16_t) rg_ports_nth(ports, start, i));
+        r = bind(fd, (struct sockaddr *) &addr, sizeof addr) < 0 ? -errno : 0;
+    }
+    if (r == 0 && getsockname(fd, (struct sockaddr *) &addr, &len) < 0)
+        r = -errno;
+    return r < 0 ? r : ntohs(addr.sin_port);
+}
+
+static int no_port(const struct rg_ports *ports, int errnum, struct rg_error *err)
+{
+    if (ports->first && errnum == EADDRINUSE)
+        return rg_error_set_exit(err, EADDRINUSE, RG_EXIT_UNAVAILABLE,
+                                 "--port-range %d-%d: all of these ports are in use here; give "
+                                 "more of them", ports->first, ports->last);
+    return rg_error_set(err, errnum, "cannot find a free port for MASTER_PORT: %s",
+                        strerror(errnum));
 }
 
 static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_error *err)
@@ -229,7 +247,7 @@ static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_
     if (!fds || (count && !plan->tf_ports))
         return no_memory(err);
     for (; rc >= 0 && opened <= count; opened++) {
-        rc = find_port(&fds[opened]);
+        rc = find_port(&job->ports, &fds[opened]);
         if (rc >= 0)
             *(opened ? &plan->tf_ports[opened - 1] : &plan->master_port) = rc;
     }
@@ -237,9 +255,7 @@ static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    if (rc < 0)
-        return rg_error_set(err, -rc, "cannot find a free port for MASTER_PORT: %s", strerror(-rc));
-    return 0;
+    return rc < 0 ? no_port(&job->ports, -rc, err) : 0;
 }
 
 static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error *err)

@@ -106,10 +106,12 @@ int session_on_inspected(struct session_host *host, struct rg_msg_inspected *tak
 
 /* --- the network ------------------------------------------------------------------------------ */
 
-/* The plan's port was free on this computer; the first host may be another. */
+/* The plan's port was free on this computer; the first host may be another. The one where its agent
+ * answered probes is free again when ranks start, and in the range. */
 static int keep_addresses(struct rg_session *session)
 {
-    uint32_t port = session->hosts[0].free_port;
+    uint32_t port = session->o.job->ports.first ? session->hosts[0].probe_port
+                                                : session->hosts[0].free_port;
 
     if (port && port <= UINT16_MAX && strcmp(session->o.driver->name, "local") != 0)
         session->o.plan->master_port = (int) port;
@@ -289,7 +291,21 @@ void session_find_network(struct rg_session *session)
     if (nhosts == 1)
         probe(session);
     for (int i = 0; nhosts > 1 && i < nhosts; i++)
-        rg_msg_send(session->hosts[i].channel, RG_MSG_LISTEN, NULL);
+        rg_msg_send(session->hosts[i].channel, RG_MSG_LISTEN,
+                    &(struct rg_msg_listen){ (uint32_t) session->o.job->ports.first,
+                                             (uint32_t) session->o.job->ports.last });
+}
+
+static void refuse_ports(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+    const struct rg_ports *ports = &session->o.job->ports;
+
+    session_set_cause(session, RG_EXIT_UNAVAILABLE,
+                      "host %s: all ports of --port-range %d-%d are in use there, or may not be "
+                      "listened on; give more of them", session->o.plan->hosts[host->index].name,
+                      ports->first, ports->last);
+    session_begin_end(session);
 }
 
 int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg)
@@ -300,6 +316,10 @@ int session_on_listening(struct session_host *host, const struct rg_msg_listenin
         return -EBADMSG;
     host->listening = true;
     host->probe_port = msg->port;
+    if (!msg->port && session->o.job->ports.first) {
+        refuse_ports(host);
+        return 0;
+    }
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         if (!session->hosts[i].listening)
             return 0;

@@ -13,7 +13,7 @@
 #define RG_APPLY_NAMES(X)                                                              \
     X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)             \
     X(engine) X(engine_option) X(ssh_port) X(ssh_identity) X(ssh_option)               \
-    X(connect_timeout) X(env_file)                                                     \
+    X(connect_timeout) X(env_file) X(port_range)                                       \
     X(image) X(container_runtime) X(mount) X(container_option) X(shm_size) X(gpus)     \
     X(network) X(user) X(pull) X(privileged) X(ibdevices)                              \
     X(inject_runtime) X(no_inject_runtime)                                             \

@@ -62,6 +62,17 @@ int rg_apply_network_interface(struct rg_request *request, const char *what, con
     return for_each(what, value, &request->job.network_interfaces, check_interface, err);
 }
 
+int rg_apply_port_range(struct rg_request *request, const char *what, const char *value,
+                        struct rg_error *err)
+{
+    int rc = rg_parse_ports(what, value, &request->job.ports, err);
+
+    /* The ranks' runtime reads it, and from it comes what an MPI is told. */
+    if (rc == 0 && rg_env_set(&request->job.env, RG_PORT_RANGE, value) < 0)
+        rc = rg_error_set(err, ENOMEM, "out of memory");
+    return rc;
+}
+
 static int check_requirement(const char *what, const char *item, struct rg_error *err)
 {
     struct rg_requirement requirement;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of variables, as docker run --env-file reads them: NAME=VALUE on each line, with the value
- * as it stands (no quotes, no escapes, nothing is expanded); NAME alone is the caller's value. Blank
- * lines and those that begin with '#' are skipped, and so are blanks in front of a name.
+ * as it stands (no quotes, no escapes, nothing is expanded); NAME alone is the caller's value.
+ * Blank lines and those that begin with '#' are skipped, and so are blanks in front of a name.
  *
  * Thread rule: any thread. Only rg_envfile_read blocks (it reads the file).
  */

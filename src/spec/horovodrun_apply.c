@@ -246,6 +246,24 @@ APPLY(interface)
     return use_interfaces(run, what, err);
 }
 
+APPLY(env_file)
+{
+    UNUSED(option);
+    return rg_apply_env_file(&run->request, what, value, err);
+}
+
+APPLY(port_range)
+{
+    UNUSED(option);
+    return rg_apply_port_range(&run->request, what, value, err);
+}
+
+APPLY(connect_timeout)
+{
+    UNUSED(option);
+    return rg_apply_connect_timeout(&run->request, what, value, err);
+}
+
 APPLY(ssh_port)
 {
     UNUSED(option);

@@ -16,7 +16,7 @@
     X(fusion) X(log_level) X(timestamp_off)                                          \
     X(stall_off) X(controller) X(jsrun) X(file_controller)                           \
     X(discovery) X(min_np) X(max_np) X(slots) X(elastic_timeout) X(reset_limit)      \
-    X(cooldown)
+    X(cooldown) X(env_file) X(port_range) X(connect_timeout)
 /* clang-format on */
 
 #define RG_HVD_APPLY_DECLARE(name)                                                             \

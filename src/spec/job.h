@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "container/container.h"
 
+#define RG_PORT_RANGE "REIGEN_PORT_RANGE" /* the variable that says --port-range to ranks */
 #define RG_JOB_RANKS_MAX 65536
 #define RG_JOB_HOSTS_MAX 16384
 #define RG_JOB_SLOTS_MAX 4096 /* of one host */
@@ -82,6 +83,7 @@ struct rg_job {
     int ssh_port;               /* 0: as ssh's own configuration says */
     char *ssh_identity;         /* a private key's file; NULL: ssh's own */
     struct rg_strv ssh_options; /* handed to ssh as they are */
+    struct rg_ports ports;      /* where agents and ranks listen; first 0: anywhere */
     /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
     struct rg_strv network_interfaces;
     struct rg_job_slurm slurm;

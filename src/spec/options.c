@@ -132,6 +132,10 @@ static const struct rg_option options[] = {
      "Connect hosts by this interface, or by the one in this network; HOST= says so for one host. "
      "The default is a network that reigen finds by asking the hosts. May be repeated.",
      rg_apply_network_interface},
+    {"port-range", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FIRST-LAST", NULL, NULL,
+     "Listen on TCP ports of this range only, where a firewall lets no others through. Each rank "
+     "takes one on its host. The default is REIGEN_PORT_RANGE, else whatever the kernel gives.",
+     rg_apply_port_range},
     {"require", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "WHAT,...", NULL, RG_REQUIRE_WORDS,
      "Start only if every host has this: rdma, gpu, gpu=N, cma, mpi, python, numpy, torch, "
      "tensorflow, horovod, shm=SIZE, memlock=SIZE, memory=SIZE, disk=SIZE, cpus=N, nofile=N or "

@@ -108,6 +108,10 @@ static const struct rg_field remote_exit_fields[] = {
     END,
 };
 
+static const struct rg_field listen_fields[] = {
+    FIELD(listen, U32, first), FIELD(listen, U32, last), END,
+};
+
 static const struct rg_field listening_fields[] = { FIELD(listening, U32, port), END };
 
 static const struct rg_field probe_fields[] = {
@@ -164,7 +168,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_PEER_DIED, "PEER_DIED", false, peer_died_fields },
     { RG_MSG_PROBE, "PROBE", false, probe_fields },
     { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },
-    { RG_MSG_LISTEN, "LISTEN", false, empty_fields },
+    { RG_MSG_LISTEN, "LISTEN", false, listen_fields },
     { RG_MSG_KIT, "KIT", false, data_fields },
     { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
     { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },

@@ -255,8 +255,14 @@ struct rg_msg_remote_exit { /* REMOTE_EXIT, REMOTE_ENDED */
     char *text;             /* for the client's stderr: why there is no command; else "" */
 };
 
+struct rg_msg_listen {
+    uint32_t first, last;   /* the ports that it may take; 0 and 0: any */
+};
+
 struct rg_msg_listening { /* answers LISTEN */
-    uint32_t port;          /* TCP, of all its addresses, until SETUP; 0: it cannot listen */
+    /* TCP, of all its addresses, until SETUP; 0: it cannot listen, or none of the ports that were
+     * named is free */
+    uint32_t port;
 };
 
 /* PROBE: try to reach other agents, each target "INSTANCE ADDRESS PORT" (hexadecimal, numeric,
@@ -306,6 +312,7 @@ union rg_msg {
     struct rg_msg_signal signal;
     struct rg_msg_resize resize;
     struct rg_msg_bye bye;
+    struct rg_msg_listen listen;
     struct rg_msg_listening listening;
     struct rg_msg_probe probe;
     struct rg_msg_probed probed;

@@ -9,6 +9,9 @@ static void try_int(const char *text)
 {
     struct rg_error err = RG_ERROR_INIT;
     int64_t n = 99;
+    struct rg_ports ports;
+    if (rg_parse_ports("ports", text, &ports, NULL) == 0)
+        must(ports.first >= 1 && ports.first <= ports.last && ports.last <= 65535);
     int rc = rg_parse_int("-np", text, -5, 4096, &n, &err);
 
     if (rc == 0)

@@ -4,10 +4,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def closed(node, interface='+', way='DROP'):
-    """Nobody opens connections to the node's ports from 1024 on, ssh is as before."""
+def closed(node, interface='+', way='DROP', but=None):
+    """Nobody opens connections to the node's ports from 1024 on, but to these (FIRST:LAST); ssh is
+    as before."""
+    hole = ['-m', 'multiport', '!', '--dports', but] if but else []
     rule = ['INPUT', '-i', interface, '!', '-s', '127.0.0.0/8', '-p', 'tcp', '--syn', '--dport',
-            '1024:65535', '-j', way]
+            '1024:65535', *hole, '-j', way]
     node.run(['iptables', '-I', *rule], user='root', check=True)
     try:
         yield

@@ -76,6 +76,19 @@ def test_network_that_is_closed_gives_way_to_one_that_is_open(two):
         assert variables(two)[1]['MASTER_ADDR'] == '10.78.0.1'
 
 
+def test_a_range_of_ports_passes_a_firewall_that_drops_all_others(two):
+    hosts = 'node1:2,node2:2'
+    with closed(two[1], but='20000:20019'), closed(two[2], but='20000:20019'):
+        meet(two, '--port-range', '20000-20019', hosts=hosts)
+        meet(two, '--tf-config', hosts=hosts, env={'REIGEN_PORT_RANGE': '20000-20019'})
+        shown = reigen(two, '--port-range', '20000-20019', '--', 'sh', '-c', 'echo $MASTER_PORT')
+        assert all(20000 <= int(line.split()[-1]) < 20020 for line in shown.stdout.splitlines())
+    done = reigen(two, '--port-range', '20000-20001', '--', PROGRAMS.build / 'tests/programs/again',
+                  '2', hosts='node1:3,node2:1')
+    assert done.returncode != 0
+    assert 'ports 20000-20001 are all taken' in done.stderr + done.stdout
+
+
 @pytest.mark.parametrize('way, why', [('DROP', 'no answer: a firewall'),
                                       ('REJECT', 'refused: a firewall')])
 def test_hosts_that_do_not_reach_each_other_are_refused_before_the_start(two, way, why):

@@ -43,6 +43,8 @@ struct rg_env_job {
 /* 0 or -EINVAL naming the variable. MASTER_ADDR and a port are needed from two ranks on. */
 int rg_env_read_job(const struct rg_config *config, struct rg_env_job *ret_job,
                     struct rg_error *err);
+/* Bring first_port and nports into the range that ranks may listen in, where there is one. */
+void rg_env_fit_ports(const struct rg_ports *ports, struct rg_env_job *job);
 /* Fill addresses. 0; -EHOSTUNREACH when the name has no address (now). */
 int rg_env_resolve(struct rg_env_job *job, struct rg_error *err);
 /* 0 when nothing speaks against all ranks being on this host; -EPERM with the remedy. Resolves. */

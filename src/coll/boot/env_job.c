@@ -49,6 +49,19 @@ static int read_places(struct rg_env_job *job, bool torch, struct rg_error *err)
     return r;
 }
 
+/* Every rank comes to the same ports, since each knows MASTER_PORT and the range. */
+void rg_env_fit_ports(const struct rg_ports *ports, struct rg_env_job *job)
+{
+    int count = rg_ports_count(ports);
+
+    if (!ports->first)
+        return;
+    if (job->nports > count)
+        job->nports = count;
+    if (job->first_port < ports->first || job->first_port + job->nports - 1 > ports->last)
+        job->first_port = ports->first + job->first_port % (count - job->nports + 1);
+}
+
 static int read_ports(const struct rg_config *config, struct rg_env_job *job, struct rg_error *err)
 {
     int64_t port = 0;
@@ -63,6 +76,7 @@ static int read_ports(const struct rg_config *config, struct rg_env_job *job, st
                                 "ranks cannot find each other");
         job->first_port = (int) port + 1;
         job->nports = RG_ENV_PORTS;
+        rg_env_fit_ports(&config->ports, job);
         if (job->first_port + job->nports - 1 > PORT_MAX)
             job->nports = PORT_MAX - job->first_port + 1;
     }

@@ -133,7 +133,8 @@ static int own_address(const struct rg_sockaddr *store, char ret_text[RG_SOCK_AD
                        NI_NUMERICHOST) == 0 ? 0 : -EADDRNOTAVAIL;
 }
 
-static void fill_job(struct rg_env_job *job, const struct rg_place *place)
+static void fill_job(const struct rg_config *config, struct rg_env_job *job,
+                     const struct rg_place *place)
 {
     char facts[RG_PLACE_NONCE_MAX + 16];
     int n = snprintf(facts, sizeof(facts), "%d %s", job->size, place->nonce);
@@ -141,13 +142,15 @@ static void fill_job(struct rg_env_job *job, const struct rg_place *place)
     snprintf(job->master, sizeof(job->master), "%s", place->address);
     job->first_port = place->port;
     job->nports = RG_ENV_PORTS;
+    rg_env_fit_ports(&config->ports, job);
     crypto_generichash(job->facts, sizeof(job->facts), (const uint8_t *) facts, (size_t) n, NULL,
                        0);
 }
 
-static int make_place(const struct rg_sockaddr *store, struct rg_place *place,
-                      struct rg_error *err)
+static int make_place(const struct rg_config *config, const struct rg_sockaddr *store,
+                      struct rg_place *place, struct rg_error *err)
 {
+    struct rg_env_job tried = { .nports = RG_ENV_PORTS };
     uint8_t random[(RG_PLACE_NONCE_MAX - 1) / 2];
     int r = own_address(store, place->address);
 
@@ -156,7 +159,10 @@ static int make_place(const struct rg_sockaddr *store, struct rg_place *place,
                             strerror(-r));
     randombytes_buf(random, sizeof(random));
     sodium_bin2hex(place->nonce, sizeof(place->nonce), random, sizeof(random));
-    place->port = FIRST_PORT + (int) randombytes_uniform(LAST_PORT - FIRST_PORT - RG_ENV_PORTS);
+    tried.first_port = FIRST_PORT +
+                       (int) randombytes_uniform(LAST_PORT - FIRST_PORT - RG_ENV_PORTS);
+    rg_env_fit_ports(&config->ports, &tried);
+    place->port = tried.first_port;
     return 0;
 }
 
@@ -217,10 +223,10 @@ static int open_rendezvous(const struct rg_config *config, uint64_t deadline_ns,
     if (r == 0 && job.size > 1)
         r = find_store(&store, err);
     if (r == 0 && job.size > 1)
-        r = job.rank == 0 ? make_place(&store, &place, err)
+        r = job.rank == 0 ? make_place(config, &store, &place, err)
                           : look_up(&store, path, deadline_ns, &place, err);
     if (r == 0 && job.size > 1)
-        fill_job(&job, &place);
+        fill_job(config, &job, &place);
     if (r == 0)
         r = rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
     if (r == 0 && job.size > 1 && job.rank == 0) {

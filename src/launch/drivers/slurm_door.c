@@ -275,16 +275,25 @@ int slurm_door_open(struct slurm *slurm, struct rg_error *err)
 {
     static const int families[] = { AF_INET6, AF_INET };
     struct slurm_door *door = &slurm->door;
+    bool named = slurm->o.job && slurm->o.job->ports.first;
     int first = 0, last = 0;
 
     door->fd = -1;
-    if (find_ports(&first, &last)) {
+    if (named) {
+        first = slurm->o.job->ports.first;
+        last = slurm->o.job->ports.last;
+    }
+    if (named || find_ports(&first, &last)) {
         for (size_t i = 0; i < rg_array_len(families) && door->fd < 0; i++)
             door->fd = listen_among(families[i], first, last, &door->port);
     }
     /* Where none of them is free, another may do: not everywhere is a firewall. */
-    for (size_t i = 0; i < rg_array_len(families) && door->fd < 0; i++)
+    for (size_t i = 0; i < rg_array_len(families) && door->fd < 0 && !named; i++)
         door->fd = listen_on(families[i], 0, &door->port);
+    if (door->fd < 0 && named)
+        return rg_error_set_exit(err, -door->fd, RG_EXIT_UNAVAILABLE,
+                                 "--port-range %d-%d: no port to listen on for the agents: %s",
+                                 first, last, strerror(-door->fd));
     if (door->fd < 0)
         return rg_error_set_exit(err, -door->fd, RG_EXIT_UNAVAILABLE,
                                  "no port to listen on for the agents: %s", strerror(-door->fd));

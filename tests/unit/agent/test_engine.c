@@ -49,6 +49,24 @@ static void every_engine_is_told_rsh_hosts_and_network(void **state)
     clear(&setup);
 }
 
+static void engines_are_told_the_ports_that_the_firewall_lets_through(void **state)
+{
+    struct rg_msg_setup setup = make("script", "x");
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    assert_int_equal(rg_strv_add(&setup.env, "REIGEN_PORT_RANGE=20000-20099"), 0);
+    assert_int_equal(rg_strv_add(&setup.env, "I_MPI_PORT_RANGE=1:2"), 0);
+    assert_int_equal(rg_engine_env(&setup, "/run/j", 0, &env), 0);
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_port_min_v4"), "20000");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_port_range_v4"), "100");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_oob_tcp_dynamic_ipv4_ports"), "20000-20099");
+    assert_string_equal(rg_env_get(&env, "MPIR_CVAR_CH3_PORT_RANGE"), "20000:20099");
+    assert_string_equal(rg_env_get(&env, "FI_TCP_PORT_HIGH_RANGE"), "20099");
+    assert_null(rg_env_get(&env, "I_MPI_PORT_RANGE"));
+    clear(&setup);
+}
+
 static void ranks_of_ours_get_no_host_list_and_their_own_ssh(void **state)
 {
     struct rg_msg_setup setup = make("native", "x");
@@ -277,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_engine_is_told_rsh_hosts_and_network),
+        cmocka_unit_test(engines_are_told_the_ports_that_the_firewall_lets_through),
         cmocka_unit_test(ranks_of_ours_get_no_host_list_and_their_own_ssh),
         cmocka_unit_test(what_the_user_sets_is_left_alone_and_what_an_image_sets_in_part),
         cmocka_unit_test(without_a_directory_nothing_points_into_it),

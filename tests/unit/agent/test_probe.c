@@ -10,6 +10,8 @@
 
 #include "base/fd.h"
 #include "unit.h"
+
+static const struct rg_ports any_port = { 0, 0 };
 #include "wire/auth.h"
 #include "wire/link.h"
 
@@ -31,7 +33,7 @@ static int begin(void **state)
     if (rg_loop_create(&loop) || rg_prober_create(loop, key, &ours) ||
         rg_prober_create(loop, key, &theirs))
         return -1;
-    port = rg_prober_listen(theirs);
+    port = rg_prober_listen(theirs, &any_port);
     return port ? 0 : -1;
 }
 
@@ -102,7 +104,8 @@ static void agent_of_another_job_is_not_reached(void **state)
     (void) state;
     assert_int_equal(rg_prober_create(loop, other, &stranger), 0);
     rg_strv_addf(&targets, "%016llx 127.0.0.1 %u",
-                 (unsigned long long) rg_prober_instance(stranger), rg_prober_listen(stranger));
+                 (unsigned long long) rg_prober_instance(stranger),
+                 rg_prober_listen(stranger, &any_port));
     try_all(&targets, LIMIT_MS);
     assert_int_equal(outcomes[0], EACCES);
     rg_prober_destroy(stranger);
@@ -205,14 +208,14 @@ static void it_listens_when_it_is_told_and_until_it_is_hushed(void **state)
     rg_autostrv struct rg_strv targets = RG_STRV_INIT;
 
     (void) state;
-    assert_int_equal(rg_prober_listen(theirs), port);
+    assert_int_equal(rg_prober_listen(theirs, &any_port), port);
     rg_prober_hush(theirs);
     rg_prober_hush(ours); /* has never listened */
     rg_strv_addf(&targets, "%016llx 127.0.0.1 %u",
                  (unsigned long long) rg_prober_instance(theirs), port);
     try_all(&targets, LIMIT_MS);
     assert_int_equal(outcomes[0], ECONNREFUSED);
-    assert_int_not_equal(rg_prober_listen(theirs), 0);
+    assert_int_not_equal(rg_prober_listen(theirs, &any_port), 0);
 }
 
 #define CROWD 300

@@ -199,9 +199,34 @@ static void starts_compares_the_whole_prefix(void **state)
     assert_false(rg_str_has_word(NULL, "n"));
 }
 
+static void ranges_of_ports_are_read_and_walked(void **state)
+{
+    static const char *const bad[] = { "", "x", "0-5", "5-4", "1-65536", "-5", "5-", "5-6-7",
+                                       "5 -6", "99999999999999999999-1" };
+    struct rg_ports ports = { 0, 0 };
+    struct rg_error err = RG_ERROR_INIT;
+    bool seen[3] = { false };
+
+    (void) state;
+    assert_int_equal(rg_ports_count(&ports), 1);
+    assert_int_equal(rg_ports_nth(&ports, 77, 0), 0);
+    assert_int_equal(rg_parse_ports("-p", "65535", &ports, NULL), 0);
+    assert_int_equal(rg_ports_count(&ports), 1);
+    assert_int_equal(rg_parse_ports("-p", "40-42", &ports, NULL), 0);
+    for (int i = 0; i < rg_ports_count(&ports); i++)
+        seen[rg_ports_nth(&ports, 0xfffffffe, i) - 40] = true;
+    assert_true(seen[0] && seen[1] && seen[2]);
+    for (size_t i = 0; i < rg_array_len(bad); i++) {
+        assert_int_equal(rg_parse_ports("--port-range", bad[i], &ports, &err), -EINVAL);
+        assert_contains(err.text, "--port-range");
+    }
+    assert_int_equal(ports.first, 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_of_ports_are_read_and_walked),
         cmocka_unit_test(list_grows_and_stays_terminated),
         cmocka_unit_test(list_takes_and_copies),
         cmocka_unit_test(env_set_replaces_and_appends),
