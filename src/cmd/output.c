@@ -3,20 +3,29 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/time.h"
 #include "cmd/events.h"
 #include "cmd/lines.h"
 #include "cmd/outfiles.h"
+#include "cmd/shown.h"
 #include "cmd/sink.h"
 #include "cmd/terminal.h"
+#include "cmd/tracebacks.h"
+
+#define LOOK_AT_HELD_MS 250
 
 struct rg_output {
     struct rg_output_options o;
     struct rg_sink sinks[2];
     struct rg_lines *lines; /* 2 * rank + (stream - 1) */
     struct rg_outfiles files;
+    struct rg_tracebacks tracebacks;
+    struct rg_timer held_timer; /* while tracebacks are held */
+    struct rg_shown shown;
+    bool one_place;         /* standard output goes where standard error goes */
     struct rg_buf text;     /* what one call composes */
     bool has_files, tagged, paused, undrained;
     bool lost[2];           /* on_lost was called for this sink */
@@ -67,6 +76,16 @@ static void on_change(void *arg)
     }
 }
 
+static bool same_place(int a, int b)
+{
+    struct stat one, other;
+
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line);
+
 int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
                      struct rg_error *err)
 {
@@ -81,8 +100,13 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
     rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
     rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
-    int rc = output->lines ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    output->one_place = same_place(options->out_fd, options->err_fd);
+    int rc = output->lines ? 0 : -ENOMEM;
 
+    if (rc == 0 && !options->all_tracebacks)
+        rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
+    if (rc < 0)
+        rg_error_set(err, ENOMEM, "out of memory");
     if (rc == 0 && job->output_dir) {
         rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
                               err);
@@ -105,6 +129,9 @@ void rg_output_destroy(struct rg_output *output)
     free(output->lines);
     if (output->has_files)
         rg_outfiles_fini(&output->files);
+    rg_timer_stop(&output->held_timer);
+    rg_tracebacks_fini(&output->tracebacks);
+    rg_shown_fini(&output->shown);
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
     rg_buf_fini(&output->text);
@@ -185,6 +212,8 @@ static void on_plain_line(void *arg, const struct rg_line *line)
     bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
     bool decorated = output->tagged || output->o.job->timestamps;
 
+    if (at->stream == 2 || output->one_place)
+        rg_shown_line(&output->shown, at->rank, line->data, line->nbytes);
     if (horovod)
         put_horovod_tag(output, at);
     else if (output->o.job->timestamps)
@@ -197,6 +226,38 @@ static void on_plain_line(void *arg, const struct rg_line *line)
     if (rg_terminal_is_raw())
         rg_buf_put(&output->text, "\r", 1);
     rg_buf_put(&output->text, "\n", 1);
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line)
+{
+    struct place at = { arg, rank, 2 };
+
+    on_plain_line(&at, line);
+}
+
+static void on_error_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_tracebacks_line(&at->output->tracebacks, at->rank, line, rg_now_ns());
+}
+
+/* A rank that goes on living after its traceback is heard, if a little later. */
+static void on_held_timer(void *arg)
+{
+    struct rg_output *output = arg;
+
+    rg_tracebacks_expire(&output->tracebacks, rg_now_ns());
+    if (!output->tracebacks.nheld)
+        rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+static void watch_held(struct rg_output *output)
+{
+    if (output->tracebacks.nheld && !rg_timer_active(&output->held_timer))
+        rg_timer_start(&output->held_timer, output->o.loop, LOOK_AT_HELD_MS, LOOK_AT_HELD_MS,
+                       on_held_timer, output);
 }
 
 static void on_json_line(void *arg, const struct rg_line *line)
@@ -222,10 +283,13 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
 {
     struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
     struct place at = { output, rank, stream };
-    rg_line_fn *emit = output->o.job->json ? on_json_line : on_plain_line;
+    bool held = stream == 2 && output->tracebacks.ranks && !output->o.job->json;
+    rg_line_fn *emit = output->o.job->json ? on_json_line : held ? on_error_line : on_plain_line;
     int rc = 0;
 
     if (passes_raw(output, rank)) {
+        if (stream == 2 || output->one_place)
+            rg_shown_raw(&output->shown, rank, stream, data, nbytes);
         send(output, stream, data, nbytes);
         return;
     }
@@ -233,6 +297,9 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
         rc = rg_lines_feed(lines, data, nbytes, emit, &at);
     else
         rg_lines_finish(lines, emit, &at);
+    if (held && !nbytes)
+        rg_tracebacks_end(&output->tracebacks, rank);
+    watch_held(output);
     if (rc < 0)
         output->o.on_lost(output->o.arg, "out of memory for output", false);
     send_text(output, output->o.job->json ? 1 : stream);
@@ -283,6 +350,21 @@ void rg_output_finish(struct rg_output *output)
         for (int stream = 1; stream <= 2; stream++)
             rg_output_data(output, r, stream, NULL, 0);
     }
+    rg_tracebacks_expire(&output->tracebacks, UINT64_MAX);
+    rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)
+{
+    rg_tracebacks_tell(&output->tracebacks, text);
+}
+
+size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
+                       size_t nlines)
+{
+    return rg_shown_count(&output->shown, rg_tracebacks_shown_by(&output->tracebacks, rank), lines,
+                          nlines);
 }
 
 bool rg_output_drained(const struct rg_output *output)

@@ -7,8 +7,11 @@
  * goes on as
  * `[rank]+ ` on the next line. A last line without newline gets one only when tagged.
  *
- * No byte is dropped unless the reader is gone. When a reader is slow, on_pause(true) asks for
- * less, and memory stays at what is on its way.
+ * A traceback with which several ranks end alike is shown once (cmd/tracebacks.h), unless
+ * all_tracebacks is set or bytes pass as they are; files get all.
+ *
+ * Otherwise no byte is dropped unless the reader is gone. When a reader is slow, on_pause(true)
+ * asks for less, and memory stays at what is on its way.
  *
  * Thread rule: the loop's thread. Only --output-dir's files may block.
  */
@@ -19,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "spec/job.h"
@@ -35,6 +39,7 @@ struct rg_output_options {
     int out_fd, err_fd;       /* borrowed, usually 1 and 2 */
     bool out_colour, err_colour;
     bool append;              /* to the files of --output-dir, which an earlier start has made */
+    bool all_tracebacks;
     void (*on_pause)(void *arg, bool pause);
     /* Output was lost, once per place. closed: the reader of standard output went away, nothing is
      * broken. */
@@ -57,6 +62,12 @@ void rg_output_event(struct rg_output *output, const void *line, size_t nbytes);
 void rg_output_say(struct rg_output *output, const char *text);
 /* Hand out what lines are left without an end. */
 void rg_output_finish(struct rg_output *output);
+/* After that: append who printed the same traceback as whom, whole lines. */
+void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text);
+/* How many of a rank's last lines have just been printed where rg_output_say prints: as
+ * rg_shown_count. */
+size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
+                       size_t nlines);
 /* Everything reached its reader, or was lost. */
 bool rg_output_drained(const struct rg_output *output);
 

@@ -247,6 +247,14 @@ static void speak_last(struct run *run)
         rg_loop_stop(run->loop);
 }
 
+/* Of the last lines of the rank that failed first. */
+static size_t count_shown(const struct run *run, const struct rg_verdict *verdict)
+{
+    return verdict->first ? rg_output_shown(run->output, verdict->first->rank, verdict->last_lines,
+                                            verdict->nlast_lines)
+                          : 0;
+}
+
 static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct run *run = arg;
@@ -265,9 +273,12 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_event_verdict(&run->event, &told);
         send_event(run);
     }
-    const struct rg_verdict_style style = { rg_terminal_colour(2), request->job.verbose > 0,
-                                            request->quiet, run->exit_code };
+    const struct rg_verdict_style style = {
+        .colour = rg_terminal_colour(2), .verbose = request->job.verbose > 0,
+        .quiet = request->quiet, .nshown = count_shown(run, verdict), .exit_code = run->exit_code,
+    };
 
+    rg_output_tell_same(run->output, &run->last_words);
     if (run->reader_gone)
         rg_buf_printf(&run->last_words,
                       "reigen: the reader of standard output went away, so the job "
@@ -455,14 +466,25 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     return rc;
 }
 
+/* The ranks have to know, too, on all hosts. */
+static bool wants_tracebacks(struct rg_job *job)
+{
+    const char *how = rg_env_get(&job->env, "REIGEN_TRACEBACK");
+
+    if (!how && (how = getenv("REIGEN_TRACEBACK")))
+        rg_strv_addf(&job->env, "REIGEN_TRACEBACK=%s", how);
+    return how && strcmp(how, "full") == 0;
+}
+
 static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     const struct rg_job *job = &run->request.job;
     const struct rg_output_options output = {
         .loop = run->loop, .job = job, .nranks = run->plan.nranks, .out_fd = 1, .err_fd = 2,
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
-        .append = run->restart.count > 0, .on_pause = on_pause, .on_lost = on_lost,
-        .on_drained = on_drained, .arg = run,
+        .all_tracebacks = wants_tracebacks(&run->request.job),
+        .append = run->restart.count > 0,
+        .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
     };
     int rc = rg_output_create(&output, &run->output, err);
 

@@ -133,8 +133,8 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
         rg_buf_printf(text, "\n");
     }
     /* Why an sshd failed was one line, which has just been shown. */
-    for (size_t i = 0; i < v->nlast_lines && !style->quiet && !port; i++) {
-        if (i == 0)
+    for (size_t i = style->nshown; i < v->nlast_lines && !style->quiet && !port; i++) {
+        if (i == style->nshown)
             rg_buf_printf(text, "  its last lines:\n");
         rg_buf_printf(text, "    %s| ", style->colour ? DIM : "");
         put_shown(text, v->last_lines[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict as a person reads it: who failed first, on which host, how, its last lines, which
+ * The verdict as a person reads it: who failed first, on which host, how, its last lines
+ * unless they stand right above, which
  * others died of it, and the exit code. Nothing for a job that ended well, one line with --verbose.
  *
  * Any thread; nothing blocks.
@@ -16,6 +17,7 @@ struct rg_verdict_style {
     bool colour;
     bool verbose;   /* a line when all is well, too */
     bool quiet;     /* the cause and the code only */
+    size_t nshown;  /* so many of the first one's last lines need not be told */
     int exit_code;  /* what reigen really ends with: more than the session may have gone wrong */
 };
 

@@ -142,14 +142,25 @@ def test_events_are_json_lines_of_schema_1(reigen):
     assert {e['pid'] for e in events if e['event'] == 'rank-started'}
 
 
-def test_the_first_failure_is_named_with_its_last_lines(reigen):
-    done = reigen('run', '-np', 4, '--', 'sh', '-c',
+@pytest.mark.parametrize('elsewhere', [(), ('--ranks', '0')], ids=['shown', 'not shown'])
+def test_the_first_failure_is_named_with_last_lines_that_are_not_above_it(reigen, elsewhere):
+    done = reigen('run', '-np', 4, *elsewhere, '--', 'sh', '-c',
                   'echo before; '
                   'if [ $HOROVOD_RANK = 2 ]; then sleep 0.1; echo boom >&2; exit 7; fi; sleep 60')
     assert done.returncode == 7
     assert 'rank 2 on localhost failed first: exit code 7' in done.stderr
-    assert '| boom' in done.stderr and 'died of it: ranks 0-1, 3: signal 15' in done.stderr
+    assert done.stderr.count('boom') == 1 and ('| boom' in done.stderr) == bool(elsewhere)
+    assert 'died of it: ranks 0-1, 3: signal 15' in done.stderr
     assert '\033' not in done.stderr
+
+
+def test_what_mpirun_says_of_a_failure_stands_there_once(reigen, tmp_path):
+    program = tmp_path / 'mpirun'
+    program.write_text('#!/bin/sh\necho the whole error >&2; exit 4\n')
+    program.chmod(0o755)
+    done = reigen('run', '-np', 2, '--', program, 'anything')
+    assert done.returncode == 4 and done.stderr.count('the whole error') == 1, done
+    assert 'mpirun on localhost failed: exit code 4' in done.stderr, done
 
 
 class Terminal:

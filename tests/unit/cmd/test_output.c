@@ -327,6 +327,64 @@ static void sockets_and_files_take_every_byte(void **state)
     unlink(path);
 }
 
+/* Standard error is where reigen speaks; standard output is elsewhere. */
+static void what_stands_above_the_last_words_is_known(void **state)
+{
+    static const char *const lines[] = { "a\r", "oops", "", "to a file", "" };
+    struct bench b = { 0 };
+
+    (void) state;
+    rg_job_init(&b.job);
+    begin(&b, 2);
+    feed(&b, 1, 2, "a\r\noops\n\n");
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 5), 2); /* "to a file" is still to tell */
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 3), 3);
+    assert_int_equal(rg_output_shown(b.output, 0, lines, 3), 0);
+    feed(&b, 1, 1, "to a file\n\n");
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 5), 2);
+    for (int i = 0; i < 40; i++)
+        feed(&b, 0, 2, "something else\n");
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 5), 0); /* far above by now */
+    end(&b);
+    b = (struct bench){ 0 };
+    rg_job_init(&b.job);
+    begin(&b, 1);
+    feed(&b, 0, 2, "oo");
+    feed(&b, 0, 2, "ps");
+    rg_output_finish(b.output);
+    assert_int_equal(rg_output_shown(b.output, 0, lines, 2), 2); /* of bytes as they are, too */
+    end(&b);
+}
+
+static void an_equal_traceback_is_shown_once_but_kept_twice(void **state)
+{
+    static const char text[] = "Traceback (most recent call last):\nError\n";
+    static const char *const lines[] = { "Traceback (most recent call last):", "Error" };
+    struct bench b = { 0 };
+    char dir[] = "/tmp/rg-output-XXXXXX", path[128], command[64];
+    rg_autofree char *kept = NULL;
+    rg_autobuf struct rg_buf told = RG_BUF_INIT;
+
+    (void) state;
+    rg_job_init(&b.job);
+    assert_non_null(mkdtemp(dir));
+    b.job.output_dir = strdup(dir);
+    begin(&b, 2);
+    feed(&b, 0, 2, text);
+    feed(&b, 1, 2, text);
+    rg_output_finish(b.output);
+    expect(b.err[0], "[0] Traceback (most recent call last):\n[0] Error\n");
+    rg_output_tell_same(b.output, &told);
+    assert_string_equal(rg_buf_text(&told), "reigen: rank 1: the same traceback as rank 0's\n");
+    assert_int_equal(rg_output_shown(b.output, 1, lines, 2), 2);
+    snprintf(path, sizeof path, "%s/rank.1/stderr", dir);
+    assert_int_equal(rg_read_file(path, 100, &kept, NULL), 0);
+    assert_string_equal(kept, text);
+    end(&b);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +398,8 @@ int main(void)
         cmocka_unit_test(the_shared_pipe_stays_blocking),
         cmocka_unit_test(a_reader_that_goes_away_is_reported_once),
         cmocka_unit_test(a_full_disk_is_named),
+        cmocka_unit_test(what_stands_above_the_last_words_is_known),
+        cmocka_unit_test(an_equal_traceback_is_shown_once_but_kept_twice),
         cmocka_unit_test(sockets_and_files_take_every_byte),
     };
 

@@ -42,6 +42,13 @@ static void the_first_is_named_with_host_how_and_last_lines(void **state)
     assert_contains(got, "reigen: exit code 7, the rank's own\n");
     assert_null(strstr(got, "rank 3"));
     assert_null(strchr(got, '\033'));
+    rg_buf_clear(&text);
+    got = print(&v, (struct rg_verdict_style){ .nshown = 1 }, &text);
+    assert_contains(got, "its last lines:\n    | Traceback");
+    assert_null(strstr(got, "line one")); /* it stands right above */
+    rg_buf_clear(&text);
+    got = print(&v, (struct rg_verdict_style){ .nshown = 2 }, &text);
+    assert_null(strstr(got, "last lines"));
 }
 
 static void missing_packages_of_ours_lead_to_the_option_that_brings_them(void **state)
