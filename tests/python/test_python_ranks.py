@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python packages between several ranks of this host."""
 import os
+import re
 import signal
 import subprocess
 import time
@@ -35,6 +36,54 @@ def test_ranks_stay_in_step_through_a_hundred_inits_and_wrong_calls(size, turns)
             'REIGEN_LIBRARY': jobs.library(), 'PYTHONDONTWRITEBYTECODE': '1'})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(f'{turns} turns') == size
+
+
+def frames(text):
+    """Of a traceback: how many are the user's, how many are ours."""
+    return text.count('mistake.py"'), text.count('bindings/python/reigen/')
+
+
+def reports(launcher, size, case, **env):
+    """Standard error of the ranks under a launcher, and of reigen."""
+    done = subprocess.run(
+        [jobs.ROOT / '.venv/bin' / launcher, *('run',) * (launcher == 'reigen'), '-np', str(size),
+         jobs.python(), jobs.HERE / 'ranks/mistake.py', case], capture_output=True, text=True,
+        timeout=60, check=False, stdin=subprocess.DEVNULL, env={
+            **os.environ, 'PYTHONPATH': str(jobs.ROOT / 'bindings/python'),
+            'REIGEN_LIBRARY': jobs.library(), 'PYTHONDONTWRITEBYTECODE': '1', **env})
+    assert done.returncode == 1, done
+    return done.stderr
+
+
+@pytest.mark.parametrize('launcher', ['reigen', 'horovodrun'])
+def test_an_error_that_all_ranks_have_is_told_once_with_the_users_line_last(launcher):
+    text = reports(launcher, 3, 'uncaught')
+    assert frames(text) == (3, 0), text
+    assert text.count('HorovodInternalError') == text.count('Traceback') == 1, text
+    after = text[text.index('the user\'s line'):]
+    assert re.match(r'.*\n(.*\^\n)?.*HorovodInternalError: allreduce.x: Mismatched', after), text
+    assert re.search(r'^reigen: ranks [0-2][-,] ?[0-2]: the same traceback as rank [0-2]\'s$', text,
+                     re.MULTILINE), text
+    assert 'failed first: exit code 1' in text and 'its last lines' not in text, text
+
+
+def test_all_of_an_error_is_told_where_it_is_asked_for():
+    text = reports('reigen', 2, 'uncaught', REIGEN_TRACEBACK='full')
+    assert text.count('HorovodInternalError') == 2 and 'the same traceback' not in text, text
+    assert frames(text)[0] == 6 and frames(text)[1] > 2, text
+
+
+# By case: the user's frames, and whether there are any of ours.
+@pytest.mark.parametrize('case, users, ours', [
+    ('chained', 4, False), ('thread', 1, False), ('misspelt', 2, False), ('caught', 2, True),
+    ('replaced', 3, True), ('own', 3, True)])
+def test_our_own_frames_are_hidden_only_at_the_end_of_a_process(start, case, users, ours):
+    ranks = start(1, 'mistake.py', case)
+    ranks.wait()
+    text = ranks.text(0)
+    assert frames(text)[0] == users and (frames(text)[1] > 0) == ours, text
+    assert (ours and case != 'own') == ('_handles.py' in text), text
+    assert 'the user\'s line' in text, text
 
 
 def test_process_sets_are_jobs_within_the_job(all_pass):

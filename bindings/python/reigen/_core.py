@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+from reigen import _traceback
 from reigen._lib import InitOptions, Stats, lib, quick
 from reigen.errors import HorovodInternalError, InvalidOperationError
 
@@ -177,6 +178,7 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+_traceback.install()
 
 
 # ---------------------------------------------------------------------------- who am I
