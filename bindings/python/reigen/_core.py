@@ -27,6 +27,9 @@ _REFUSALS = (-errno.EINVAL, EXISTS, -errno.ENOENT, -errno.ENXIO, -errno.ENOSPC)
 THREADS_END_S, THREADS_LOOK_S = 2.0, 0.1
 
 NOT_INITIALIZED = 'Horovod has not been initialized; use hvd.init().'
+IN_USE = ('Requested to allreduce, allgather, or broadcast a tensor with the same name as another '
+          'tensor that is currently being processed.  If you want to request another tensor, use '
+          'a different tensor name.')
 SHUT_DOWN = 'Horovod has been shut down by this rank before the operation was complete.'
 
 #: Called before and after the runtime leaves a job, and in the child of a fork.
@@ -55,7 +58,7 @@ def submission_error(rc: int, text: Optional[str] = None) -> HorovodInternalErro
     """The exception for a call that refused to submit an operation (rc < 0)."""
     if rc == -errno.ENOTCONN:
         return InvalidOperationError(NOT_INITIALIZED, -rc)
-    text = text or last_error() or os.strerror(-rc)
+    text = text or last_error() or (IN_USE if rc == EXISTS else os.strerror(-rc))
     if rc in _REFUSALS:
         return InvalidOperationError(text, -rc)
     return HorovodInternalError(text, -rc)

@@ -33,6 +33,8 @@ _request_test = quick.reigen_request_test
 
 #: C's numbers of the kinds of operations.
 ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER = 0, 1, 2, 5, 7
+_KINDS = {ALLREDUCE: 'allreduce', ALLGATHER: 'allgather', BROADCAST: 'broadcast',
+          ALLTOALL: 'alltoall', REDUCESCATTER: 'reducescatter'}
 
 table: Dict[int, Tuple[Any, Any, Any]] = {}
 #: The outcomes of operations whose names have been used again, until somebody asks for them.
@@ -243,9 +245,18 @@ def submit(pending: Pending) -> int:
         with _deferring:
             deferred.append(pending)
     elif rc < 0:
-        raise _core.submission_error(rc)
+        raise _core.submission_error(rc, _in_use(pending) if rc == EXISTS else None)
     table[handle] = (None, pending, None)
     return handle
+
+
+def _in_use(pending: Pending) -> Optional[str]:
+    """Why its name is refused. C's last words may be about another one that was tried just now."""
+    if pending.known is None:
+        return None
+    kind, _, names = pending.known
+    more = f' and {len(names) - 1} more' if len(names) > 1 else ''
+    return f'{_core.IN_USE} ({_KINDS[kind]}.{names[0]}{more})'
 
 
 def waited() -> None:

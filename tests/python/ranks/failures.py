@@ -123,6 +123,26 @@ def check_a_name_is_taken_on_every_rank_until_its_end_is_seen():
     goes_on()
 
 
+def check_a_refusal_tells_its_own_name():
+    """Also where it stands behind others of its name that have not been started yet."""
+    starts = {f'{kind}.{kind}': lambda kind=kind: getattr(hvd, f'{kind}_async')(
+        torch.ones(hvd.size()), *((0,) if kind == 'broadcast' else ()), name=kind)
+        for kind in ('allreduce', 'allgather', 'broadcast', 'alltoall', 'reducescatter')}
+    starts['allreduce.group'] = lambda: hvd.grouped_allreduce_async(
+        [torch.ones(3)] * 2, name='group')
+    handles = []
+    for _ in range(2):
+        if hvd.rank() == 0:  # ahead: the second ones wait for the first, which wait for the others
+            handles += [start() for start in starts.values()]
+            for name, start in starts.items():
+                checks.raises(ValueError, start, 'same name', f'({name}')
+        goes_on()
+    for _ in range(2 if hvd.rank() else 1):
+        for handle in handles or [start() for start in starts.values()]:
+            hvd.synchronize(handle)
+    goes_on()
+
+
 def check_a_handle_that_nobody_waits_for_keeps_no_name_beyond_the_next_wait():
     """As in a loop that drops the handles of its metrics: what it waits for is something else."""
     for start in ASYNC.values():
