@@ -19,9 +19,10 @@ limit_s=3000
 newcomer='make demo
 make check
 make wheel
-python3 -m venv try --system-site-packages
-try/bin/pip install build/dist/*.whl
-PATH=$PWD/try/bin:$PATH horovodrun -np 2 python examples/pytorch_mnist.py --epochs 1'
+python3 -m venv --system-site-packages ~/try
+~/try/bin/pip install build/dist/*.whl
+. ~/try/bin/activate
+horovodrun -np 2 python examples/pytorch_mnist.py --epochs 1'
 
 refuse() {
     echo "fresh: $*" >&2

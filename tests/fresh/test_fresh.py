@@ -15,11 +15,10 @@ make check ARGS='lint install'
 /usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests \
     tests/behaviour/test_{agent,helper_scripts,kills,run_help,run_options,strangers}.py
 make wheel deb
-python3 -m venv --system-site-packages /opt/try
-/opt/try/bin/pip install build/dist/*.whl
-cp -r examples /srv/examples
-cd /srv/examples && . /opt/try/bin/activate
-horovodrun -np 2 python pytorch_mnist.py --epochs 1
+python3 -m venv --system-site-packages ~/try
+~/try/bin/pip install build/dist/*.whl
+. ~/try/bin/activate
+horovodrun -np 2 python examples/pytorch_mnist.py --epochs 1
 reigen doctor
 deactivate
 apt-get install -y /src/reigen/build/dist/*.deb >/dev/null
