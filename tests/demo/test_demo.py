@@ -11,6 +11,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def shown_in_the_readme():
+    """The output of `make demo` there. The bars, which a terminal shows in one place, are not."""
+    text = (ROOT / 'README.md').read_text()
+    return re.search(r'^\$ make demo\n(.*?)^```', text, re.S | re.M)[1].splitlines()
+
+
+def figureless(lines):
+    return [re.sub(r'\d+(\.\d+)?', '0', line) for line in lines]
+
+
 @pytest.mark.slow
 @pytest.mark.serial
 @pytest.mark.timeout(600)
@@ -38,6 +48,9 @@ def test_demo_of_an_empty_clone_reaches_97_percent_with_equal_ranks(tmp_path):
     accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', done.stdout)]
     assert accuracy and accuracy[-1] >= 0.97, done.stdout
     assert re.search(r'identical to the bit', done.stdout), done.stdout
+    shown = figureless(shown_in_the_readme())
+    said = [line for line in figureless(done.stdout.splitlines()) if ' [' not in line]
+    assert len(shown) > 5 and said[-len(shown):] == shown
     assert took <= 120, f'make demo took {took:.0f} s'
     pages = list((clone / 'build/demo').glob('*.html'))
     assert pages and '<svg' in pages[0].read_text()

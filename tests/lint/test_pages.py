@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md and docs/ can be read by people whose language English is not, and found."""
+import re
+
+import repo
+
+#: Words of one sentence; where ; and : stand, a reader can rest.
+MAX_WORDS = 35
+PAGES = [repo.ROOT / 'README.md', *sorted((repo.ROOT / 'docs').glob('*.md'))]
+
+
+def prose(text):
+    """The paragraphs and items of a page, without tables, headings, code and targets of links."""
+    text = re.sub(r'^( *)```.*?^ *```$', '\n', text, flags=re.S | re.M)
+    text = re.sub(r'^(?:\||#|    ).*$', '', text, flags=re.M)
+    text = re.sub(r'`[^`]*`', 'code', text)
+    text = re.sub(r'\]\([^)]*\)', ']', text)
+    text = re.sub(r'\([^()]*\)', '', text)
+    text = re.sub(r'^ *(?:[-*]|\d\.) ', '\n\n', text, flags=re.M)
+    return [' '.join(p.split()) for p in re.split(r'\n\s*\n', text)]
+
+
+def sentences(text):
+    for paragraph in prose(text):
+        yield from re.split(r'(?<=[.!?;:])["*]*\s+', paragraph)
+
+
+def test_sentences_can_be_read_at_once():
+    problems = []
+    for path in PAGES:
+        for sentence in sentences(repo.read(path)):
+            count = len(re.findall(r"[\w'/.-]+", sentence))
+            if count > MAX_WORDS:
+                problems.append(f'{repo.name(path)}: {count} words: {sentence[:100]}')
+    repo.report(problems)
+
+
+def test_every_page_is_in_the_index():
+    index = repo.read(repo.ROOT / 'docs/README.md')
+    pages = [p.name for p in PAGES if p.parent.name == 'docs' and p.name != 'README.md']
+    assert len(pages) > 20
+    repo.report([name for name in pages if f']({name})' not in index])
+
+
+def test_words_of_the_glossary_stand_once_in_their_order():
+    rows = re.findall(r'^\| (.+?) \| (.+?) \|$', repo.read(repo.ROOT / 'docs/glossary.md'), re.M)
+    words = [word for word, _ in rows[1:]]
+    assert len(words) > 30 and words == sorted(set(words), key=str.lower)
