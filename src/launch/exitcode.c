@@ -9,7 +9,7 @@ static const struct rg_exit_info table[] = {
      "The verdict names the rank and shows its last lines; what the code means is the program's "
      "business.",
      false},
-    {RG_EXIT_USAGE, "usage", "A wrong option, or a broken job or host file.",
+    {RG_EXIT_USAGE, "usage", "An option is wrong, or a job or host file is broken.",
      "The message names the value and what is allowed. A rank of yours may also end with 2: then "
      "the "
      "verdict names it.",
@@ -20,7 +20,7 @@ static const struct rg_exit_info table[] = {
      "there, a refused login. Run again once that is repaired; unchanged only where it says that a "
      "host or a service is busy or starting.",
      false},
-    {RG_EXIT_INTERNAL, "internal", "A fault of reigen's own, or no memory.",
+    {RG_EXIT_INTERNAL, "internal", "Reigen itself failed, or there was no memory.",
      "Run again with --verbose --verbose and report what it prints.", false},
     {RG_EXIT_OUTPUT_LOST, "output-lost", "Output could not be written.",
      "The message names the file or stream: a full disk under --output-dir, or a reader that "
@@ -40,7 +40,8 @@ static const struct rg_exit_info table[] = {
      true},
     {RG_EXIT_NO_PERMISSION, "no-permission", "The system refused what the job needs.",
      "The message names the file or the right. Get it, or run as a user who has it.", false},
-    {RG_EXIT_TIMEOUT, "timeout", "Not ready within --start-timeout, or longer than --timeout.",
+    {RG_EXIT_TIMEOUT, "timeout",
+     "The job was not ready within --start-timeout, or ran longer than --timeout.",
      "The message says which, and which host was waited for. Give more time or find what is slow; "
      "unchanged, it helps to try again only where a host was busy for a while.",
      false},

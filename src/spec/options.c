@@ -59,13 +59,12 @@ static const struct rg_option options[] = {
      rg_apply_engine_option},
 
     {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "With --on slurm: so many nodes, of the allocation that there is, else of the one that is "
-     "asked for.",
+     "With --on slurm: use N nodes of the allocation, or ask for N where there is none.",
      rg_apply_slurm_nodes},
     {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: these nodes, such as node[1-3,7].", rg_apply_slurm_nodelist},
+     "With --on slurm: use these nodes, such as node[1-3,7].", rg_apply_slurm_nodelist},
     {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: not these nodes.", rg_apply_slurm_exclude},
+     "With --on slurm: leave these nodes out.", rg_apply_slurm_exclude},
     {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
      "With --on slurm: ask for an allocation in this partition.", rg_apply_slurm_partition},
     {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
@@ -88,9 +87,9 @@ static const struct rg_option options[] = {
      "Run the ranks in containers of this image, one on each host.", rg_apply_image},
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
      "docker podman apptainer singularity enroot pyxis none",
-     "What makes them. The default is the first of docker, podman, apptainer, singularity and "
-     "enroot that a host has. pyxis: Slurm itself, by srun --container-image, where it has that. "
-     "none: no containers, whatever --image says.",
+     "What makes the containers. The default is the first of docker, podman, apptainer, "
+     "singularity and enroot that a host has. With pyxis Slurm itself makes them, by srun --container-image. "
+     "With none there are no containers, whatever --image says.",
      rg_apply_container_runtime},
     {"mount", "volume", NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "SOURCE[:TARGET[:ro]]", NULL,
      "@file",
@@ -209,7 +208,7 @@ static const struct rg_option options[] = {
     {"report-bindings", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
      "Print which cores each rank is bound to before running.", rg_apply_report_bindings},
     {"verbose", "v", NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL,
-     "Say what happens. Twice: in detail.", rg_apply_verbose},
+     "Say what happens. Given twice, say it in detail.", rg_apply_verbose},
     {"quiet", "q", NULL, RG_GROUP_REIGEN, RG_FILE_BOOL, NULL, NULL, NULL, "Say nothing but errors.",
      rg_apply_quiet},
     {"help", "h", NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL, "Print this and end.",

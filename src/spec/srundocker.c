@@ -240,7 +240,7 @@ static const struct rg_srundocker_option options[] = {
       "containers. The default is the first of them that a node has.", apply_runtime },
     { "start-timeout", "TIME", false, NULL,
       "Give up when the containers have not started by then; a node that lacks the image fetches "
-      "it first. 90, 10m or 2h; the default is 30m.", apply_start_timeout },
+      "it first. Write 90, 10m or 2h; the default is 30m.", apply_start_timeout },
     { "script_help", NULL, false, NULL, "Run the script with --help.", apply_script_help },
     { "help", NULL, false, NULL, "Print this.", apply_help },
 };
