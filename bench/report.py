@@ -203,23 +203,22 @@ def tensorflow_table(r):
 
 INTRO = """# Benchmarks
 
-`make bench` measures this page anew: it runs Reigen and its peers in turn on one machine,
-{rounds} rounds, and writes the tables and plots. A figure is the median, over the rounds, of the
-median within a round; the 10th percentile stands in brackets. Ratios are Reigen's time over the
-best peer's in the same table: below 1 is faster. `make bench ARGS=--quick` takes a minute or two
-and writes nothing here; `--only`, `--np`, `--sizes`, `--many` and `--models` choose one table, see
-bench/bench.py. The raw figures are in build/bench/results.json.
+`make bench` writes this page. It runs Reigen and its peers in turn on one machine; rounds: {rounds}.
 
-The peers: `MPI_Allreduce` in C and Horovod 0.28.1 over MPI with Debian's Open MPI 4.1, Horovod
-over gloo, and torch.distributed over gloo; one thread of PyTorch per process. Horovod over MPI
-runs with `mpi_yield_when_idle`, without which it is ten times slower on two cores. Every sum is of
-float32. "In place" is `allreduce_`, `MPI_IN_PLACE` and `all_reduce`; otherwise the result is a new
-tensor (for torch.distributed, a clone).
+- **A figure** is the median over the rounds; the 10th percentile stands in brackets.
+- **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
+- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod over
+  gloo; and torch.distributed over gloo. Horovod over MPI runs with `mpi_yield_when_idle`, without
+  which it is ten times slower on two cores.
+- Every sum is of float32. PyTorch has one thread per process. "In place" means that the result
+  takes the tensor's place; otherwise it is a new tensor.
+- **A training step** is zero_grad, forward, backward and the step of SGD with momentum, of the
+  models in bench/training.py. Each rank has a batch of its own. So an ideal step takes as long as
+  that of one process alone, where each rank has a core. torch.distributed runs its
+  `DistributedDataParallel`, the others `DistributedOptimizer`.
 
-A training step is zero_grad, forward, backward and the step of SGD with momentum, of the models in
-bench/training.py; each rank has a batch of its own, so an ideal step takes as long as one process's
-alone, as long as there is a core for each rank. Horovod and Reigen run the same script with
-`DistributedOptimizer`, torch.distributed its `DistributedDataParallel`.
+`make bench ARGS=--quick` takes a minute or two and writes nothing here. bench/bench.py tells how to
+choose one table. The raw figures are in build/bench/results.json.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""

@@ -88,8 +88,8 @@ static const struct rg_option options[] = {
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
      "docker podman apptainer singularity enroot pyxis none",
      "What makes the containers. The default is the first of docker, podman, apptainer, "
-     "singularity and enroot that a host has. With pyxis Slurm itself makes them, by srun --container-image. "
-     "With none there are no containers, whatever --image says.",
+     "singularity and enroot that a host has. With pyxis Slurm itself makes them, by srun "
+     "--container-image. With none there are no containers, whatever --image says.",
      rg_apply_container_runtime},
     {"mount", "volume", NULL, RG_GROUP_CONTAINER, RG_FILE_LIST, "SOURCE[:TARGET[:ro]]", NULL,
      "@file",
