@@ -203,13 +203,14 @@ def tensorflow_table(r):
 
 INTRO = """# Benchmarks
 
-`make bench` writes this page. It runs Reigen and its peers in turn on one machine; rounds: {rounds}.
+`make bench` writes this page. It runs Reigen and its peers in turn on one machine;
+rounds: {rounds}.
 
 - **A figure** is the median over the rounds; the 10th percentile stands in brackets.
 - **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
-- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod over
-  gloo; and torch.distributed over gloo. Horovod over MPI runs with `mpi_yield_when_idle`, without
-  which it is ten times slower on two cores.
+- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod
+  over gloo; and torch.distributed over gloo. Horovod over MPI runs with `mpi_yield_when_idle`,
+  without which it is ten times slower on two cores.
 - Every sum is of float32. PyTorch has one thread per process. "In place" means that the result
   takes the tensor's place; otherwise it is a new tensor.
 - **A training step** is zero_grad, forward, backward and the step of SGD with momentum, of the
