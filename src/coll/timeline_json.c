@@ -61,8 +61,8 @@ static void end_after(struct rg_trace *trace, off_t offset)
         trace->offset = 0;
 }
 
-/* The batch over the tail of the file, with a tail of its own. Of a batch that does not go in
- * whole, the events that fit stay. */
+/* The batch over the tail of the file, with a tail of its own. Of a batch that does not go in, the
+ * events that fit stay. */
 static int write_batch(struct rg_trace *trace)
 {
     size_t nbytes = rg_buf_nbytes(&trace->text), length;
