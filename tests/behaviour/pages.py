@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shell commands that README.md and docs/*.md show, for the tests that run them.
+"""The shell commands that README.md, CONTRIBUTING.md and docs/*.md show, for the tests that run
+them.
 
 A command stands in a fenced block, or in text that is indented as code. Where lines of a block
 begin with a prompt (`$ `, `host2$ `, `root@c278c88dd552:/examples# `) those are the commands, and
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from built import ROOT
 
 PROGRAMS = {'apt', 'build.sh', 'cd', 'cp', 'create_mpisshconfig.sh', 'docker', 'git', 'horovodrun',
-            'make', 'mpiexec', 'mpirun', 'pip', 'python', 'python3', 'reigen',
+            'make', 'meson', 'mpiexec', 'mpirun', 'pip', 'python', 'python3', 'reigen',
             'run_dock_asuser.sh', 'salloc', 'sbatch', 'scancel', 'scp', 'srun', 'srun_docker.sh',
             'ssh', 'sudo', 'torchrun'}
 PROMPT = re.compile(r'(?:\w*\$|root@\S+#) ')
@@ -47,7 +48,7 @@ class Command:
 
 
 def pages():
-    return [ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md'))]
+    return [*sorted(ROOT.glob('*.md')), *sorted((ROOT / 'docs').glob('*.md'))]
 
 
 def whole(text):

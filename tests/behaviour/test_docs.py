@@ -45,6 +45,9 @@ NOT_RUN = {
     'deploy/docker/build.sh --file Dockerfile.cuda --tag horovod:cuda': 'the same',
     'deploy/docker/build.sh --file Dockerfile.sshd --base my-image --tag my-image:sshd':
         'the same; that Dockerfile is built by hosts/test_old_way.py',
+    'git clone REPOSITORY reigen && cd reigen': 'tests/demo clones, but from a folder',
+    'meson configure build -Dtests=enabled && ninja -C build && meson test -C build spec/job':
+        'this build is in use; the part `unit` of make check does it',
     'sudo make fresh': 'it lasts half an hour; tests/fresh runs tools/fresh.sh',
     "sudo make fresh ARGS='make check ARGS=unit'": 'the same',
     'sudo /usr/bin/python3 -m pytest -c tests/pytest.ini --rootdir=tests '
@@ -80,8 +83,8 @@ def place(tmp_path):
     env = environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path / 'state', API_TOKEN='x',
                       PATH=f'{bin_dir}:{os.environ["PATH"]}')
 
-    def run(*words, timeout=60):
-        return subprocess.run([str(w) for w in words], cwd=tmp_path, env=env, timeout=timeout,
+    def run(*words, timeout=60, cwd=tmp_path):
+        return subprocess.run([str(w) for w in words], cwd=cwd, env=env, timeout=timeout,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
     return run
@@ -103,7 +106,8 @@ def run_reigen(place, words):
         own = ('--planes', '--json', '--clean')
         return dry(place, [w for w in words[2:] if w not in own] + ['--', 'true'])
     done = place(*words)
-    return done.returncode == 0, done
+    # Of a job that was never there; all options were right.
+    return done.returncode == 0 or 'no such job' in done.stderr, done
 
 
 def run_horovodrun(place, words):
@@ -118,7 +122,20 @@ def run_make(place, words):
     return done.returncode == 0, done
 
 
-HERE = {'reigen': run_reigen, 'horovodrun': run_horovodrun, 'make': run_make}
+def collect(place, words):
+    """A test's name: whether pytest finds such a test."""
+    assert words[1:3] == ['-m', 'pytest']
+    done = place('/usr/bin/python3', *words[1:], '--collect-only', cwd=ROOT)
+    return done.returncode == 0, done
+
+
+def run_git(place, words):
+    done = place(*words, cwd=ROOT)
+    return done.returncode == 0, done
+
+
+HERE = {'reigen': run_reigen, 'horovodrun': run_horovodrun, 'make': run_make, 'git': run_git,
+        'python3': collect}
 
 
 def shown(line, output):
