@@ -179,6 +179,15 @@ def test_what_the_table_names_is_there():
     assert [t for t in named if not known_test(t)] == []
 
 
+def test_commands_within_sentences_are_known(reigen):
+    """`reigen NAME` in a sentence or table: reigen has such a command."""
+    names = set(re.findall(r'^  (\w[\w-]*) ', reigen('--help').stdout, re.M))
+    assert {'run', 'doctor', 'explain', 'rsh'} <= names
+    found = [(path.name, word) for path in pages.pages()
+             for word in re.findall(r'`reigen ([a-z][\w-]*)(?:`| [A-Z-])', path.read_text())]
+    assert len(found) > 50 and [f for f in found if f[1] not in names] == []
+
+
 def test_a_wrong_option_and_an_unknown_program_would_be_found(place, tmp_path):
     page = tmp_path / 'page.md'
     page.write_text('```\nreigen run --nosuch -- true\n```\n')
