@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md and docs/ can be read by people whose language English is not, and found."""
+"""The pages can be read by people whose language English is not, and found."""
 import re
 
 import repo
 
 #: Words of one sentence; where ; and : stand, a reader can rest.
 MAX_WORDS = 35
-PAGES = [repo.ROOT / 'README.md', *sorted((repo.ROOT / 'docs').glob('*.md'))]
+PAGES = [*sorted(repo.ROOT.glob('*.md')), *sorted((repo.ROOT / 'docs').glob('*.md'))]
 
 
 def prose(text):
