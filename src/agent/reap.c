@@ -123,10 +123,11 @@ static void tell_oom(struct rg_agent *agent)
 {
     char limit[RG_OOM_TEXT_MAX];
 
-    if (!rg_oom_happened(&agent->oom))
+    if (!agent->setup.host || !rg_oom_happened(&agent->oom))
         return;
     rg_oom_limit(&agent->oom, limit, sizeof(limit));
-    rg_agent_note(agent, "a process on this host was killed because memory ran out (%s)", limit);
+    rg_agent_note(agent, "host %s: a process was killed because memory ran out (%s)",
+                  agent->setup.host, limit);
 }
 
 static void task_ended(struct rg_task *task, int status)

@@ -245,6 +245,12 @@ def test_an_unchanged_mpirun_runs_in_containers(clean2):
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == ['0 node1 2001 word', '1 node1 2001',
                                                 '2 node2 2001', '3 node2 2001']
+    greedy = 'import os; os.environ["OMPI_COMM_WORLD_RANK"] == "1" and bytearray(300 << 20)'
+    full = clean2[1].run([PROGRAMS.reigen, 'run', '-H', 'node1:1,node2:1', '--image', 'base',
+                          *[f'--container-option=--memory{x}=150m' for x in ('', '-swap')], '--',
+                          'mpirun', 'python3', '-c', greedy], timeout=150)
+    assert full.returncode == 137, full.stdout + full.stderr
+    assert 'host node2: a process was killed because memory ran out (limit 150 MiB' in full.stderr
     gone = clean2[1].run([PROGRAMS.reigen, 'run', '-H', 'node1:1', '--image', 'debian', '--',
                           'mpirun', 'hostname'], timeout=150)
     assert gone.returncode == 127, gone.stdout + gone.stderr
