@@ -7,7 +7,9 @@ longer: each limit of a process, and pytest's own for a whole test, is multiplie
 machine gives at that moment. A limit that proves something is not to be one of these.
 """
 import os
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -44,6 +46,18 @@ class Patient(subprocess.Popen):
 
 
 subprocess.Popen = Patient
+
+
+def pytest_configure(config):
+    """Jobs are remembered in the user's state folder, where those of tests have no place."""
+    if 'XDG_STATE_HOME' not in os.environ:
+        config.state_home = os.environ['XDG_STATE_HOME'] = tempfile.mkdtemp(prefix='reigen-state-')
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, 'state_home'):
+        shutil.rmtree(config.state_home, ignore_errors=True)
+        del os.environ['XDG_STATE_HOME']
 
 
 def pytest_collection_modifyitems(items):

@@ -102,6 +102,8 @@ const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_
 void rg_contain_remove_dir(struct rg_contain *contain);
 /* Remove what jobs of this user have left behind here: containers and directories. */
 void rg_contain_sweep(struct rg_contain *contain);
+/* The same wherever it may be on this host's own disks. Returns how many jobs had left some. */
+int rg_contain_sweep_all(void);
 /* As rm -rf, without leaving the file system's tree; what may not be removed stays. */
 void rg_contain_remove_tree(const char *path);
 

@@ -188,16 +188,18 @@ void rg_contain_sweep_kits(const char *base)
         closedir(list);
 }
 
-void rg_contain_sweep(struct rg_contain *contain)
+/* In base, but not name. Returns how many jobs had left something. */
+static int sweep_in(const char *base, const char *own)
 {
-    DIR *list = opendir(contain->base);
+    DIR *list = opendir(base);
     char dir[PATH_MAX], lock[PATH_MAX + 8];
+    int count = 0;
 
-    rg_contain_sweep_kits(contain->base);
+    rg_contain_sweep_kits(base);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         const char *name = entry->d_name;
-        if (strcmp(name, contain->name) == 0 ||
-            snprintf(dir, sizeof(dir), "%s/%s", contain->base, name) >= (int) sizeof(dir))
+        if (strcmp(name, own) == 0 ||
+            snprintf(dir, sizeof(dir), "%s/%s", base, name) >= (int) sizeof(dir))
             continue;
         if (!rg_str_starts(name, "reigen-"))
             continue;
@@ -207,9 +209,37 @@ void rg_contain_sweep(struct rg_contain *contain)
             continue;
         remove_container(dir, name);
         rg_contain_remove_tree(dir);
+        count++;
     }
     if (list)
         closedir(list);
+    return count;
+}
+
+void rg_contain_sweep(struct rg_contain *contain)
+{
+    sweep_in(contain->base, contain->name);
+}
+
+/* Not the home: on a network's disk a lock may be known to one host only. */
+int rg_contain_sweep_all(void)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char base[PATH_MAX];
+    struct stat st;
+    int count = 0;
+
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            snprintf(base, sizeof(base), "%s/reigen-%u", i ? "/tmp" : "/var/tmp",
+                     (unsigned) geteuid());
+        else
+            snprintf(base, sizeof(base), "%s/reigen", runtime && *runtime == '/' ? runtime : "");
+        if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+            !(st.st_mode & 022))
+            count += sweep_in(base, "");
+    }
+    return count;
 }
 
 /* --- the job's ------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
+#include "agent/contain.h"
 #include "agent/doctor_parts.h"
 #include "base/buf.h"
 #include "base/fd.h"
@@ -346,8 +347,10 @@ static void put_python(void)
 
 int rg_doctor_main(char *const *names)
 {
+    bool clean = *names && strcmp(*names, RG_DOCTOR_CLEAN) == 0;
     char cwd[PATH_MAX];
 
+    names += clean;
     put_system();
     put_limits();
     put_disk("shm", "/dev/shm", "");
@@ -366,6 +369,10 @@ int rg_doctor_main(char *const *names)
     put_gpus();
     flush();
     put_names(names);
+    flush();
+    int nleft = clean ? rg_contain_sweep_all() : 0;
+    if (nleft)
+        rg_buf_printf(&out, "cleaned %d\n", nleft);
     rg_buf_printf(&out, "end\n");
     flush();
     rg_buf_fini(&out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reigen-agent doctor [NAME...]`: what the place that it runs in is like, as lines on standard
- * output. It measures and judges nothing: thresholds and remedies are the launcher's
- * (launch/doctor.h). A line is FACT VALUE; numbers are decimal, sizes in bytes. A fact that cannot
- * be found out is left out.
+ * `reigen-agent doctor [--clean] [NAME...]`: what the place that it runs in is like, as lines on
+ * standard output. It measures, removes what is provably left behind, and judges nothing:
+ * thresholds and remedies are the launcher's (launch/doctor.h). A line is FACT VALUE; numbers are
+ * decimal, sizes in bytes. A fact that cannot be found out is left out.
  *
  *      kernel RELEASE MACHINE          libc glibc VERSION | musl | none
  *      cpus N                          that the affinity allows
@@ -21,6 +21,8 @@
  *      mpi PATH TEXT                   the first line of mpirun --version
  *      python PATH VERSION             package NAME VERSION | package NAME ?
  *      no-horovod TEXT                 why that Python cannot import it though it is there
+ *      cleaned N                       jobs whose containers and folders a killed program had left
+ *                                      here, and which it removed just now
  *      end                             all was looked at
  *
  * Thread rule: main thread of a process of its own; blocks, for each program that it runs at most
@@ -31,8 +33,9 @@
 
 #define RG_DOCTOR_PROGRAM_MS 8000
 #define RG_DOCTOR_NAMES_MAX 16
+#define RG_DOCTOR_CLEAN "--clean" /* the first argument: and remove what is left behind */
 
-/* names: hosts to resolve, NULL at the end. Returns the exit code. */
+/* names: perhaps RG_DOCTOR_CLEAN, then hosts to resolve, NULL at the end. Returns the exit code. */
 int rg_doctor_main(char *const *names);
 
 #endif

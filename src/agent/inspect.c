@@ -75,6 +75,9 @@ static int make_command(const struct rg_agent *agent, struct rg_strv *argv)
 
     if (r == 0)
         r = rg_strv_add(argv, "doctor");
+    /* In a container it cannot know what of the host's still runs. */
+    if (r == 0 && !*agent->boot.job_dir)
+        r = rg_strv_add(argv, RG_DOCTOR_CLEAN);
     if (r == 0 && gethostname(own, sizeof(own) - 1) == 0)
         r = rg_strv_add(argv, own);
     for (size_t i = 0; r == 0 && i < agent->setup.hosts.count && i < RG_DOCTOR_NAMES_MAX; i++) {

@@ -69,13 +69,14 @@ static bool is_left_behind(int fd, const char *name)
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-static void sweep(const char *base)
+static int sweep(const char *base)
 {
     DIR *list = opendir(base);
     const struct dirent *entry;
+    int count = 0;
 
     if (!list)
-        return;
+        return 0;
     while ((entry = readdir(list))) {
         if (!rg_str_starts(entry->d_name, "job-") && !rg_str_starts(entry->d_name, "new-"))
             continue;
@@ -84,24 +85,52 @@ static void sweep(const char *base)
         if (fd < 0 || !is_left_behind(fd, entry->d_name))
             continue;
         empty_dir(dup(fd), 0);
-        unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+        count += unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) == 0;
     }
     closedir(list);
+    return count;
+}
+
+static bool is_ours(const char *base)
+{
+    struct stat st;
+
+    return lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           !(st.st_mode & 022);
+}
+
+#define ROOTS getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"
+
+static bool name_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
+{
+    return root && *root == '/' &&
+           snprintf(base, RG_JOBDIR_PATH_MAX, "%s/reigen-%u", root, (unsigned) geteuid()) <
+               RG_JOBDIR_PATH_MAX - 16;
+}
+
+int rg_jobdir_sweep(void)
+{
+    const char *roots[] = { ROOTS };
+    char base[RG_JOBDIR_PATH_MAX];
+    int count = 0;
+
+    for (size_t i = 0; i < rg_array_len(roots); i++) {
+        if (!name_base(roots[i], base) || !is_ours(base))
+            continue;
+        int n = sweep(base);
+        if (n)
+            rmdir(base); /* fails while anything is in it */
+        count += n;
+    }
+    return count;
 }
 
 /* Ours alone: who could write there could replace rsh. */
 static bool make_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
 {
-    struct stat st;
-
-    if (!root || *root != '/' ||
-        snprintf(base, RG_JOBDIR_PATH_MAX, "%s/reigen-%u", root, (unsigned) geteuid()) >=
-            RG_JOBDIR_PATH_MAX - 16)
+    if (!name_base(root, base) || (mkdir(base, 0700) < 0 && errno != EEXIST))
         return false;
-    if (mkdir(base, 0700) < 0 && errno != EEXIST)
-        return false;
-    return lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           !(st.st_mode & 022);
+    return is_ours(base);
 }
 
 /* Lock it, then give it the name by which others know that it is locked. */
@@ -132,7 +161,6 @@ static bool make_in(const char *root, struct rg_jobdir *dir)
     char base[RG_JOBDIR_PATH_MAX];
 
     for (int attempt = 0; attempt < 3 && make_base(root, base); attempt++) {
-        sweep(base);
         if (snprintf(dir->path, sizeof(dir->path), "%s/new-XXXXXX", base) < RG_JOBDIR_PATH_MAX &&
             mkdtemp(dir->path) && claim(dir))
             return true;
@@ -199,9 +227,10 @@ static int fail(struct rg_jobdir *dir, int r, struct rg_error *err)
 /* The first that takes the files, too: one that is full may have room for a directory. */
 static int choose(const struct rg_strv *hosts, struct rg_jobdir *dir, struct rg_error *err)
 {
-    const char *roots[] = { getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp",
-                            "/dev/shm" };
+    const char *roots[] = { ROOTS };
     struct rg_error cause = RG_ERROR_INIT;
+
+    rg_jobdir_sweep();
 
     for (size_t i = 0; i < rg_array_len(roots); i++) {
         if (!make_in(roots[i], dir))

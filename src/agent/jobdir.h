@@ -10,7 +10,8 @@
  * It is fresh, 0700, in $XDG_RUNTIME_DIR/reigen-UID or else $TMPDIR, /tmp, /var/tmp or /dev/shm, or
  * the one that whoever made the container has mounted. It holds no secret. It is removed with all
  * that is in it when the agent ends; one that a killed agent left is removed by the next agent of
- * this user: whose lock (flock on the directory) is free belongs to nobody.
+ * this user, and by `reigen-agent clean`: whose lock (flock on the directory) is free belongs to
+ * nobody.
  *
  * Thread rule: the agent's thread. Blocks for file system calls.
  */
@@ -40,6 +41,10 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
 
 /* Remove it and all that is in it. Nothing happens when there is none. */
 void rg_jobdir_remove(struct rg_jobdir *dir);
+
+/* Remove those that killed agents of this user have left, whichever of the places above they are
+ * in. Returns how many there were. */
+int rg_jobdir_sweep(void);
 
 /* REIGEN_JOB_DIR, REIGEN_RSH and REIGEN_HOSTFILE. 0 or -ENOMEM. */
 int rg_jobdir_env(const struct rg_jobdir *dir, struct rg_strv *env);

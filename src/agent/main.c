@@ -150,6 +150,13 @@ static int command_version(void)
     return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
 }
 
+/* What killed agents have left on this host; their number. */
+static int command_clean(void)
+{
+    printf("%d\n", rg_jobdir_sweep());
+    return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -157,6 +164,7 @@ static const struct {
     { "agent", command_agent },
     { "contain", rg_contain_main },
     { "version", command_version },
+    { "clean", command_clean },
 };
 
 /* Links of these names lie in the job's directory. */

@@ -27,16 +27,22 @@ const struct rg_command rg_commands[] = {
       "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It "
       "takes the options of reigen run, such as -H, --image, --require and --json, and starts "
       "nothing. Exit code 1: something failed. With --planes it runs the runtime there, and prints "
-      "which data plane serves which operation.", rg_cmd_doctor },
-    { "jobs", "", NULL, "List your jobs on several hosts or in containers.", rg_cmd_jobs },
+      "which data plane serves which operation. With --clean it also removes the containers that "
+      "killed jobs of yours have left on their hosts.",
+      rg_cmd_doctor },
+    { "jobs", "[--all] [--json]", "--all --json",
+      "List your jobs, wherever they were started. --all: and those that ended last.",
+      rg_cmd_jobs },
     { "stop", "JOB|--all", "--all",
-      "End a job, by the beginning of its id, and remove containers that it has left; or a job "
-      "that was submitted to Slurm, by its number.",
+      "End a job, by the beginning of its id or by its number with Slurm, and remove containers "
+      "that it has left.",
       rg_cmd_stop },
-    { "logs", "[-f] JOB", "-f",
-      "Show the output of a job that was submitted to Slurm. -f: and what follows, until its end.",
+    { "logs", "[-f] [--rank R] JOB", "-f --rank",
+      "Show what a job has written to --output-dir, to a file or, submitted to Slurm, to its log. "
+      "-f: and what follows, until its end. --rank: only this rank's.",
       rg_cmd_logs },
-    { "status", "JOB", NULL, "Say what has become of a job that was submitted to Slurm.",
+    { "status", "[--json] JOB", "--json",
+      "Say what is known of a job: its state, hosts, start, output and exit code.",
       rg_cmd_status },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]",

@@ -10,6 +10,7 @@
 #include "cmd/commands.h"
 #include "cmd/doctor_print.h"
 #include "cmd/exit.h"
+#include "cmd/jobs.h"
 #include "cmd/run.h"
 #include "cmd/status.h"
 #include "cmd/terminal.h"
@@ -34,6 +35,7 @@ struct doctor {
     struct rg_doctor_unstarted *unstarted; /* hosts that were left out */
     int nunstarted;
     bool examined, again, signalled;
+    bool clean; /* --clean */
     int ntries;
     int exit_code;
 };
@@ -308,19 +310,20 @@ static int use_planes_command(struct rg_job *job)
     return r;
 }
 
-static bool is_planes(const char *argument)
+static bool is_own(const char *argument, const char *name)
 {
-    return strcmp(argument, "--planes") == 0 || strcmp(argument, "-planes") == 0;
+    return argument[0] == '-' && strcmp(argument + 1 + (argument[1] == '-'), name) == 0;
 }
 
 /* What is near to an option of ours is not near to any of reigen run's, which would be named. */
 static int refuse_misspelt(char **argv, struct rg_error *err)
 {
-    static const char *const own[] = { "planes", NULL };
+    static const char *const own[] = { "planes", "clean", NULL };
 
     for (char **arg = argv + 1; *arg && strcmp(*arg, "--") != 0; arg++) {
         const char *name = *arg + strspn(*arg, "-");
-        if (**arg == '-' && !is_planes(*arg) && !rg_option_find(name) && rg_str_nearest(name, own))
+        if (**arg == '-' && !is_own(*arg, own[0]) && !is_own(*arg, own[1]) &&
+            !rg_option_find(name) && rg_str_nearest(name, own))
             return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                      "unknown option %.80s; did you mean --%s?", *arg,
                                      rg_str_nearest(name, own));
@@ -328,7 +331,7 @@ static int refuse_misspelt(char **argv, struct rg_error *err)
     return 0;
 }
 
-/* The options of reigen run, one of our own, and a stand-in for the command: none is run. */
+/* The options of reigen run, two of our own, and a stand-in for the command: none is run. */
 static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg_error *err)
 {
     rg_autostrv struct rg_strv with = RG_STRV_INIT;
@@ -336,8 +339,10 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
     int r = 0;
 
     for (int i = 0; r == 0 && argv[i]; i++) {
-        if (is_planes(argv[i]))
+        if (is_own(argv[i], "planes"))
             planes = true;
+        else if (is_own(argv[i], "clean"))
+            doctor->clean = true;
         else
             r = rg_strv_add(&with, argv[i]);
     }
@@ -360,6 +365,16 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
     return r;
 }
 
+/* On the hosts, and in the folders of this one, the agents that look clean up, too. */
+static int clean_and_examine(struct doctor *doctor)
+{
+    int cleaned = doctor->clean ? rg_jobs_clean_all() : 0;
+
+    rg_registry_sweep();
+    int code = examine(doctor);
+    return code ? code : cleaned;
+}
+
 int rg_cmd_doctor(int argc, char **argv)
 {
     struct doctor doctor = { .text = RG_BUF_INIT };
@@ -378,7 +393,7 @@ int rg_cmd_doctor(int argc, char **argv)
     else if (planes)
         code = rg_run_request(&doctor.request, &(struct rg_run_as){ "doctor", false, open[0] });
     else
-        code = examine(&doctor);
+        code = clean_and_examine(&doctor);
     finish(&doctor);
     return code;
 }

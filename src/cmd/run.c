@@ -46,7 +46,7 @@ struct run {
     struct rg_restart restart;
     struct rg_buf event;       /* one JSON line */
     struct rg_buf last_words;  /* the verdict, until all output is out */
-    char *registered;          /* the job's file, see launch/registry.h; or NULL */
+    struct rg_registration registered;
     int exit_code;
     bool stdin_open;
     bool ended;                /* the session is over */
@@ -524,8 +524,7 @@ static void finish_start(struct run *run)
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
     run->session = NULL;
-    rg_registry_remove(run->registered);
-    run->registered = NULL;
+    rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
     rg_status_fini(&run->status);
     rg_output_destroy(run->output);
     run->output = NULL;
@@ -540,6 +539,7 @@ static void finish(struct run *run)
     const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
     if (driver && driver->release)
         driver->release();
+    rg_registry_sweep();
     rg_restart_fini(&run->restart);
     rg_buf_fini(&run->event);
     rg_buf_fini(&run->last_words);
@@ -637,7 +637,8 @@ static int take_ports(struct run *run)
 
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
-    static struct run run; /* zeroed, and too large for a frame */
+    /* Zeroed, and too large for a frame. */
+    static struct run run = { .registered = RG_REGISTRATION_INIT };
 
     run.request = *take_request;
     *take_request = (struct rg_request){ 0 };

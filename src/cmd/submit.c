@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that Slurm runs when it can: reigen logs, reigen status, and their reigen stop. */
+/* Jobs that Slurm runs when it can: what jobs, logs, status and stop know of them. */
 #include "cmd/submit.h"
 
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 
 #include "base/fd.h"
 #include "base/time.h"
-#include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "launch/drivers/slurm.h"
 #include "launch/exitcode.h"
@@ -21,6 +20,7 @@
 #define STOP_MS 60000    /* KillWait is 30 s by default */
 #define STATE_MAX 4096
 #define WORDS_MAX 512
+#define ANSWER_MAX (256u << 10)
 
 /* --- submission ------------------------------------------------------------------------------- */
 
@@ -164,21 +164,19 @@ static void describe(const char *id, enum presence presence, const struct state 
     rg_buf_printf(text, "  %s\n  output: %s\n", record->command, record->log);
 }
 
-int rg_cmd_status(int argc, char **argv)
+int rg_submitted_status(const char *id)
 {
     rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct state state;
 
-    if (argc != 2)
-        return rg_fail_usage("status", "status: give a job's number");
-    int code = find("status", argv[1], &record);
+    int code = find("status", id, &record);
     if (code)
         return code;
-    enum presence presence = look(argv[1], &record, &state);
+    enum presence presence = look(id, &record, &state);
     if (presence == UNTOLD && record.exit_code < 0)
-        return fail_untold("status", argv[1], state.words);
-    describe(argv[1], presence, &state, &record, &text);
+        return fail_untold("status", id, state.words);
+    describe(id, presence, &state, &record, &text);
     return rg_print(rg_buf_text(&text));
 }
 
@@ -237,28 +235,143 @@ static int follow(const char *id, const char *path, int *fd)
     }
 }
 
-int rg_cmd_logs(int argc, char **argv)
+int rg_submitted_logs(const char *id, bool keep)
 {
     rg_cleanup(rg_slurm_record_fini) struct rg_slurm_record record = { .exit_code = -1 };
-    bool keep = argc == 3 && (strcmp(argv[1], "-f") == 0 || strcmp(argv[1], "--follow") == 0);
     struct rg_error err = RG_ERROR_INIT;
     rg_autoclose int fd = -1;
 
-    if (argc != 2 + keep)
-        return rg_fail_usage("logs", "logs: give a job's number, after -f to follow its output");
-    int code = find("logs", argv[1 + keep], &record);
+    int code = find("logs", id, &record);
     if (code)
         return code;
-    int r = keep ? follow(argv[2], record.log, &fd) : copy_new(record.log, &fd);
+    int r = keep ? follow(id, record.log, &fd) : copy_new(record.log, &fd);
     if (r < 0)
         return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
                        "logs");
     if (fd >= 0)
         return 0;
     r = rg_error_set_exit(&err, errno, RG_EXIT_UNAVAILABLE, "job %s has no output%s: %s: %s; "
-                          "reigen status %s tells more", argv[1 + keep], keep ? "" : " yet",
-                          record.log, strerror(errno), argv[1 + keep]);
+                          "reigen status %s tells more", id, keep ? "" : " yet", record.log,
+                          strerror(errno), id);
     return rg_fail(&err, "logs");
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static struct rg_submitted_job *find_listed(struct rg_submitted_list *list, const char *id)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->jobs[i].id, id) == 0)
+            return &list->jobs[i];
+    }
+    return NULL;
+}
+
+static void set_text(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value ? value : "");
+}
+
+/* "12|RUNNING|None|0:10|node[1-2]", a line each; other lines are remarks, or name the cluster. */
+static void take_answer(struct rg_submitted_list *list, char *text)
+{
+    for (char *line, *rest = text; (line = strsep(&rest, "\n"));) {
+        const char *field[5] = { NULL };
+        for (size_t i = 0; i < 5; i++)
+            field[i] = strsep(&line, "|");
+        struct rg_submitted_job *job = field[4] ? find_listed(list, field[0]) : NULL;
+        if (!job || job->record.exit_code >= 0)
+            continue;
+        job->state = is_end(field[1])                     ? RG_SUBMITTED_ENDED
+                     : strcmp(field[1], "PENDING") == 0 ? RG_SUBMITTED_WAITS : RG_SUBMITTED_RUNS;
+        set_text(&job->word, field[1]);
+        set_text(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
+        set_text(&job->elapsed, field[3]);
+        set_text(&job->nodes, field[4]);
+    }
+}
+
+static bool same_cluster(const struct rg_slurm_record *a, const struct rg_slurm_record *b)
+{
+    return strcmp(a->cluster ? a->cluster : "", b->cluster ? b->cluster : "") == 0;
+}
+
+/* One question for all of a cluster, from this one on. False: it was not answered. */
+static bool ask_cluster(struct rg_submitted_list *list, size_t first)
+{
+    rg_autobuf struct rg_buf jobs = RG_BUF_INIT;
+    rg_autofree char *answer = malloc(ANSWER_MAX);
+    char cluster[128];
+    size_t count = 0;
+
+    for (size_t i = first; i < list->count; i++) {
+        struct rg_submitted_job *job = &list->jobs[i];
+        if (job->state != RG_SUBMITTED_UNKNOWN ||
+            !same_cluster(&job->record, &list->jobs[first].record))
+            continue;
+        job->state = RG_SUBMITTED_ENDED; /* unless it is listed */
+        rg_buf_printf(&jobs, "%s%s", count++ ? "," : "--jobs=", job->id);
+    }
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) rg_buf_text(&jobs),
+                     (char *) "--states=all", (char *) "--format=%i|%T|%r|%M|%N", NULL, NULL };
+    add_cluster(argv, &list->jobs[first].record, cluster, sizeof(cluster));
+    int r = answer ? rg_slurm_ask(argv, answer, ANSWER_MAX) : -ENOMEM;
+    if (r == 0) {
+        take_answer(list, answer);
+        return true;
+    }
+    if (r > 0 && count == 1 && strstr(answer, "Invalid job id"))
+        return true;
+    for (size_t i = first; i < list->count; i++) {
+        if (list->jobs[i].record.exit_code < 0 && !*list->jobs[i].word)
+            list->jobs[i].state = RG_SUBMITTED_UNKNOWN;
+    }
+    return false;
+}
+
+int rg_submitted_list(struct rg_submitted_list *ret_list)
+{
+    rg_autostrv struct rg_strv ids = RG_STRV_INIT;
+    struct rg_submitted_list list = { NULL, 0, false };
+    int r = rg_slurm_record_list(&ids);
+
+    if (r == 0)
+        list.jobs = calloc(ids.count + 1, sizeof(*list.jobs));
+    if (!list.jobs)
+        return -ENOMEM;
+    for (size_t i = 0; i < ids.count; i++) {
+        struct rg_submitted_job *job = &list.jobs[list.count];
+        if (rg_slurm_record_read(ids.v[i], &job->record) < 0)
+            continue;
+        snprintf(job->id, sizeof(job->id), "%s", ids.v[i]);
+        job->state = job->record.exit_code >= 0 ? RG_SUBMITTED_ENDED : RG_SUBMITTED_UNKNOWN;
+        job->word = strdup("");
+        job->reason = strdup("");
+        job->elapsed = strdup("");
+        job->nodes = strdup("");
+        list.count++;
+    }
+    for (size_t i = 0; i < list.count && !list.untold; i++) {
+        if (list.jobs[i].state == RG_SUBMITTED_UNKNOWN)
+            list.untold = !ask_cluster(&list, i);
+    }
+    *ret_list = list;
+    return 0;
+}
+
+void rg_submitted_list_fini(struct rg_submitted_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct rg_submitted_job *job = &list->jobs[i];
+        rg_slurm_record_fini(&job->record);
+        free(job->word);
+        free(job->reason);
+        free(job->elapsed);
+        free(job->nodes);
+    }
+    free(list->jobs);
+    *list = (struct rg_submitted_list){ NULL, 0, false };
 }
 
 /* --- stop ------------------------------------------------------------------------------------- */

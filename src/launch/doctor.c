@@ -414,6 +414,15 @@ static void judge_required(struct judge *j)
     }
 }
 
+static void judge_leftovers(struct judge *j)
+{
+    uint64_t count;
+
+    if (rg_fact_numbers(j->facts, "cleaned", 1, &count))
+        add(j, "leftovers", RG_FINDING_OK, "", "what %llu killed job%s had left was removed",
+            (unsigned long long) count, count == 1 ? "" : "s");
+}
+
 static void judge_host(struct judge *j, int host)
 {
     j->host = host;
@@ -433,6 +442,7 @@ static void judge_host(struct judge *j, int host)
     judge_software(j);
     judge_disks(j);
     judge_clock(j);
+    judge_leftovers(j);
     judge_required(j);
 }
 

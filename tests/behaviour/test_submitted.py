@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs in Slurm's queue, with programs in the place of Slurm's: reigen run --submit and after."""
+import json
 import os
 import re
 import signal
@@ -215,6 +216,28 @@ def test_users_defaults_hide_no_job(queue):
     queue.says('squeue', '')
     assert queue.reigen('stop', '12', **hiding).returncode == 0
     assert 'SQUEUE_' not in queue.asked() and 'SCANCEL_' not in queue.asked()
+
+
+def test_submitted_jobs_are_listed_with_one_question(queue):
+    for number in ('12', '13', '14', '15'):
+        queue.says('sbatch', f'{number}\n')
+        assert queue.submit().returncode == 0
+    with queue.record(15).open('a') as record:
+        record.write('exit 3\n')
+    queue.says('squeue', '12|RUNNING|None|1:10|n[1-2]\n13|PENDING|Priority|0:00|\n')
+    (queue.folder / 'asked').unlink()
+    rows = [line.split()[:5] for line in queue.reigen('jobs').stdout.splitlines()[1:]]
+    assert rows == [['12', 'running', '1:10', '-', 'n[1-2]'], ['13', 'pending', '0:00', '-', '-']]
+    assert queue.asked().count('squeue') == 1 and '--jobs=12,13,14 ' in queue.asked()
+    told = {job['id']: job for job in json.loads(queue.reigen('jobs', '-a', '--json').stdout)}
+    assert {number: job['state'] for number, job in told.items()} == {
+        '12': 'running', '13': 'pending', '14': 'ended', '15': 'ended'}
+    assert told['13']['reason'] == 'Priority' and told['15']['exit_code'] == 3
+    assert json.loads(queue.reigen('status', '12', '--json').stdout)['nodes'] == 'n[1-2]'
+    queue.says('squeue', QUEUE_DOWN, 1)
+    down = queue.reigen('jobs')
+    assert down.returncode == 0 and down.stdout.count('unknown') == 3, down
+    assert 'squeue does not answer' in down.stderr
 
 
 @pytest.mark.parametrize('options', [(), ('-f',)])

@@ -629,8 +629,9 @@ def test_stop_removes_what_a_killed_launcher_left(hosts):
         job.job.send_signal(signal.SIGKILL)
         job.job.wait(TIMEOUT)
         assert hosts[1].containers() == [label]
-        assert 'killed' in ran(node, command='jobs')
-        ran(node, '--all', command='stop')
+        assert 'dead' in ran(node, command='jobs')
+        ran(node, '--clean', '-np', 1, command='doctor')
+        assert 'dead' not in ran(node, command='jobs')
         for each in hosts.nodes:
             assert not each.containers()
             kill(each, 'agent contain', 'CONT')

@@ -42,6 +42,8 @@ int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_
                     struct rg_error *err);
 /* 0; -ENOENT: no such job was submitted by reigen; -EINVAL: id is no number; -errno. */
 int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record);
+/* The numbers of all, lowest first. 0 or -ENOMEM. */
+int rg_slurm_record_list(struct rg_strv *ids);
 void rg_slurm_record_fini(struct rg_slurm_record *record);
 /* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, on standard
  * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;

@@ -78,6 +78,32 @@ int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record)
     return 0;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const char *one = *(char *const *) a, *two = *(char *const *) b;
+    size_t none = strlen(one), ntwo = strlen(two);
+
+    return none != ntwo ? (none < ntwo ? -1 : 1) : strcmp(one, two);
+}
+
+int rg_slurm_record_list(struct rg_strv *ids)
+{
+    rg_autofree char *path = folder();
+    DIR *dir = path ? opendir(path) : NULL;
+    int r = 0;
+
+    for (struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
+        size_t n = strlen(e->d_name);
+        if (n < RG_SLURM_ID_MAX && !e->d_name[strspn(e->d_name, "0123456789")])
+            r = rg_strv_add(ids, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    if (ids->count)
+        qsort(ids->v, ids->count, sizeof(*ids->v), by_number);
+    return r;
+}
+
 void rg_slurm_record_fini(struct rg_slurm_record *record)
 {
     free(record->log);

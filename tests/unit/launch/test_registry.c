@@ -43,13 +43,13 @@ static void a_job_is_listed_while_it_runs(void **state)
     struct rg_plan plan;
     struct rg_registry list = { 0 };
     struct stat st;
-    char *path = NULL;
+    struct rg_registration own = RG_REGISTRATION_INIT;
 
     (void) state;
     make_job(&job, &plan, "r-1", "i:1");
-    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
-    assert_non_null(path);
-    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(rg_registry_add(&plan, &job, &own), 0);
+    assert_non_null(own.path);
+    assert_int_equal(stat(own.path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(rg_registry_list(&list), 0);
     assert_int_equal(list.count, 1);
@@ -65,51 +65,159 @@ static void a_job_is_listed_while_it_runs(void **state)
     assert_string_equal(one->ssh.v[3], "-p2222");
     assert_int_equal(rg_registry_launcher(one), getpid());
     rg_registry_fini(&list);
-    rg_registry_remove(path);
+    rg_registry_end(&own, 7);
     assert_int_equal(rg_registry_list(&list), 0);
     assert_int_equal(list.count, 0);
     rg_registry_fini(&list);
     free_job(&job, &plan);
 }
 
-static void a_job_of_this_computer_alone_leaves_no_file(void **state)
-{
-    struct rg_job job;
-    struct rg_plan plan;
-    char *path = NULL;
-
-    (void) state;
-    make_job(&job, &plan, "r-2", NULL);
-    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
-    assert_null(path);
-    free_job(&job, &plan);
-}
-
-/* Whoever kills its launcher finds nothing to remove, and need not reach the nodes by ssh. */
-static void a_job_on_slurms_nodes_is_listed_where_a_user_can_stop_it(void **state)
+static void a_job_that_has_ended_is_remembered_with_its_exit_code(void **state)
 {
     struct rg_job job;
     struct rg_plan plan;
     struct rg_registry list = { 0 };
-    char *path = NULL;
+    struct rg_registration own = RG_REGISTRATION_INIT;
+    char id[32];
+
+    (void) state;
+    for (int i = 0; i < RG_REGISTRY_ENDED_MAX + 2; i++) {
+        snprintf(id, sizeof(id), "r-%03d", i);
+        make_job(&job, &plan, id, NULL);
+        plan.np = 3;
+        assert_int_equal(rg_registry_add(&plan, &job, &own), 0);
+        rg_registry_end(&own, i);
+        free_job(&job, &plan);
+    }
+    assert_int_equal(rg_registry_list_ended(&list), 0);
+    assert_int_equal(list.count, RG_REGISTRY_ENDED_MAX);
+    const struct rg_registry_job *last = &list.jobs[list.count - 1];
+    assert_int_equal(last->exit_code, RG_REGISTRY_ENDED_MAX + 1);
+    assert_int_equal(last->nranks, 3);
+    assert_int_equal(rg_registry_state(last), RG_JOB_ENDED);
+    rg_registry_fini(&list);
+    assert_int_equal(rg_registry_list(&list), 0);
+    assert_int_equal(list.count, 0);
+    rg_registry_fini(&list);
+    make_job(&job, &plan, "r-x", NULL);
+    assert_int_equal(rg_registry_add(&plan, &job, &own), 0);
+    rg_registry_end(&own, -1); /* it never began */
+    free_job(&job, &plan);
+}
+
+/* Its process is gone, and its lock with it. */
+static void add_killed(const char *id, const char *image)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct rg_registration own;
+        struct rg_job job;
+        struct rg_plan plan;
+        make_job(&job, &plan, id, image);
+        _exit(rg_registry_add(&plan, &job, &own) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* Change a word of a job's file, in its place: the lock stays. */
+static void rewrite(const char *id, const char *from, const char *to)
+{
+    char path[512], text[8192];
+
+    snprintf(path, sizeof(path), "%s/reigen/jobs/%s", root, id);
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    text[n] = '\0';
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+    rewind(file);
+    assert_int_equal(fwrite(text, 1, n, file), n);
+    fclose(file);
+}
+
+static enum rg_registry_state state_of(const char *id)
+{
+    struct rg_registry list = { 0 };
+    enum rg_registry_state found = RG_JOB_ENDED;
+
+    assert_int_equal(rg_registry_list(&list), 0);
+    for (size_t i = 0; i < list.count; i++) {
+        if (strcmp(list.jobs[i].id, id) == 0)
+            found = rg_registry_state(&list.jobs[i]);
+    }
+    rg_registry_fini(&list);
+    return found;
+}
+
+/* A pid of another name space, or computer, is no proof; a lock on the same kernel is. */
+static void only_what_is_proved_dead_is_swept(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    struct rg_registration own = RG_REGISTRATION_INIT;
+
+    (void) state;
+    add_killed("r-dead", NULL);
+    add_killed("r-contained", NULL);
+    rewrite("r-contained", "pid:[4", "pid:[9");
+    add_killed("r-unlocked", NULL);
+    rewrite("r-unlocked", "pid:[4", "pid:[9");
+    rewrite("r-unlocked", "locked", "l-cked");
+    add_killed("r-elsewhere", NULL);
+    rewrite("r-elsewhere", "kernel ", "kernel x"); /* which no boot has */
+    rewrite("r-elsewhere", "pid:[4", "pid:[9");
+    add_killed("r-image", "i:1");
+    make_job(&job, &plan, "r-lives", NULL);
+    assert_int_equal(rg_registry_add(&plan, &job, &own), 0);
+    rewrite("r-lives", "pid:[4", "pid:[9");
+    assert_int_equal(state_of("r-dead"), RG_JOB_DEAD);
+    assert_int_equal(state_of("r-contained"), RG_JOB_DEAD);
+    assert_int_equal(state_of("r-unlocked"), RG_JOB_ELSEWHERE);
+    assert_int_equal(state_of("r-elsewhere"), RG_JOB_ELSEWHERE);
+    assert_int_equal(state_of("r-lives"), RG_JOB_RUNS); /* in a container, as its lock shows */
+    assert_int_equal(rg_registry_sweep(), 2);
+    assert_int_equal(state_of("r-dead"), RG_JOB_ENDED);
+    assert_int_equal(state_of("r-contained"), RG_JOB_ENDED);
+    assert_int_equal(state_of("r-image"), RG_JOB_DEAD); /* its containers may be there */
+    assert_int_equal(state_of("r-lives"), RG_JOB_RUNS);
+    rg_registry_end(&own, 0);
+    free_job(&job, &plan);
+    struct rg_registry list = { 0 };
+    assert_int_equal(rg_registry_list(&list), 0);
+    for (size_t i = 0; i < list.count; i++)
+        rg_registry_forget(&list.jobs[i]);
+    rg_registry_fini(&list);
+}
+
+/* Whoever kills its launcher finds nothing to remove, and need not reach the nodes by ssh. */
+static void a_job_on_slurms_nodes_is_listed_with_its_number(void **state)
+{
+    struct rg_job job;
+    struct rg_plan plan;
+    struct rg_registry list = { 0 };
+    struct rg_registration own = RG_REGISTRATION_INIT;
 
     (void) state;
     make_job(&job, &plan, "r-3", "i:1");
     free(job.on);
     job.on = strdup("slurm");
-    setenv("SLURMD_NODENAME", "node1", 1);
-    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
-    assert_null(path);
-    unsetenv("SLURMD_NODENAME");
-    assert_int_equal(rg_registry_add(&plan, &job, &path), 0);
-    assert_non_null(path);
+    setenv("SLURM_JOB_ID", "123", 1);
+    assert_int_equal(rg_registry_add(&plan, &job, &own), 0);
+    assert_non_null(own.path);
     assert_int_equal(rg_registry_list(&list), 0);
     assert_int_equal(list.count, 1);
+    unsetenv("SLURM_JOB_ID");
+    assert_string_equal(list.jobs[0].slurm, "123");
     assert_null(list.jobs[0].image);
     assert_int_equal(list.jobs[0].ssh.count, 0);
     assert_int_equal(list.jobs[0].hosts.count, 2);
     rg_registry_fini(&list);
-    rg_registry_remove(path);
+    rg_registry_end(&own, 7);
     free_job(&job, &plan);
 }
 
@@ -181,8 +289,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_listed_while_it_runs),
-        cmocka_unit_test(a_job_of_this_computer_alone_leaves_no_file),
-        cmocka_unit_test(a_job_on_slurms_nodes_is_listed_where_a_user_can_stop_it),
+        cmocka_unit_test(a_job_that_has_ended_is_remembered_with_its_exit_code),
+        cmocka_unit_test(only_what_is_proved_dead_is_swept),
+        cmocka_unit_test(a_job_on_slurms_nodes_is_listed_with_its_number),
         cmocka_unit_test(launchers_are_known_by_host_pid_and_start),
         cmocka_unit_test(files_that_are_none_of_ours_are_passed_over),
     };

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen jobs, status, logs and stop: jobs of this computer, which nobody submitted. Those that
+were are in test_submitted.py."""
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from built import PROGRAMS, environment
+
+LIMIT = 60
+
+
+class Home:
+    """A user's folders, and reigen there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tmp = folder / 'tmp'
+        self.tmp.mkdir()
+        self.run = folder / 'run'
+        self.run.mkdir(0o700)
+        self.env = environment(XDG_STATE_HOME=folder / 'state', TMPDIR=self.tmp,
+                               XDG_RUNTIME_DIR=self.run)
+
+    def reigen(self, *words):
+        return subprocess.run([PROGRAMS.reigen, *map(str, words)], env=self.env, text=True,
+                              capture_output=True, timeout=LIMIT, check=False,
+                              stdin=subprocess.DEVNULL)
+
+    def jobs(self, *options):
+        done = self.reigen('jobs', '--json', *options)
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    @contextmanager
+    def running(self, *words, **options):
+        """A job that has begun; its rank has made the file `there`."""
+        there = self.folder / 'there'
+        script = f'echo hello; echo alas >&2; : >{there}; exec sleep 1000'
+        with subprocess.Popen([PROGRAMS.reigen, 'run', '-np', '1', *map(str, words), '--', 'sh',
+                               '-c', script], env=self.env, stdin=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, **options) as job:
+            try:
+                wait_until(lambda: there.exists() or job.poll() is not None)
+                yield job
+            finally:
+                there.unlink(missing_ok=True)
+                job.terminate()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+def test_a_job_is_known_from_its_start_to_after_its_end(home):
+    out = home.folder / 'out'
+    with home.running('--output-dir', out, stdout=subprocess.DEVNULL) as job:
+        told, = home.jobs()
+        ident = told['id']
+        assert told['state'] == 'running' and told['hosts'] == ['localhost'], told
+        assert told['ranks'] == 1 and told['output'] == {'kind': 'dir', 'path': str(out)}, told
+        assert told['launcher'].split(':')[1] == str(job.pid), told
+        table = home.reigen('jobs').stdout.splitlines()
+        assert table[0].split() == ['JOB', 'STATE', 'TIME', 'RANKS', 'HOSTS', 'COMMAND']
+        assert table[1].split()[:2] == [ident, 'running'], table
+        assert table[0].index('COMMAND') == table[1].index('sh -c'), table
+        status = home.reigen('status', ident[:-2]).stdout
+        assert status.startswith(f'job {ident}: running for 0:') and str(out) in status, status
+        logs = home.reigen('logs', ident)
+        assert (logs.returncode, logs.stdout, logs.stderr) == (0, 'hello\n', 'alas\n'), logs
+        with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', ident], env=home.env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+            assert following.stdout.readline() == 'hello\n'
+            assert home.reigen('stop', ident[:-2]).returncode == 0
+            assert following.wait(LIMIT) == 0
+        assert job.wait(LIMIT) == 143
+    assert home.jobs() == [] and 'No job' in home.reigen('jobs').stdout
+    ended, = home.jobs('--all')
+    assert (ended['id'], ended['state'], ended['exit_code']) == (ident, 'ended', 143), ended
+    assert f'job {ident}: ended with exit code 143 at ' in home.reigen('status', ident).stdout
+    assert home.reigen('logs', ident).stdout == 'hello\n'
+    assert 'has ended already' in home.reigen('stop', ident).stderr
+
+
+def test_output_is_shown_where_it_went_or_it_is_said_that_it_is_kept_nowhere(home):
+    log = home.folder / 'log'
+    log.write_text('of another job\n')
+    with log.open('a') as file, home.running(stdout=file):
+        told, = home.jobs()
+        assert home.reigen('logs', told['id']).stdout == 'hello\n'
+    main, side = pty.openpty()
+    name = os.ttyname(side)
+    with home.running(stdout=side):
+        told, = home.jobs()
+        logs = home.reigen('logs', told['id'])
+        assert logs.returncode == 69 and f'goes to the terminal {name} and is kept' in logs.stderr
+        assert '--output-dir DIR' in logs.stderr
+    os.close(main)
+    os.close(side)
+    both = home.reigen('status', 'r-')
+    assert both.returncode == 2 and '2 jobs begin so: r-' in both.stderr, both
+
+
+@pytest.mark.parametrize('command', [['jobs'], ['status', 'JOB'], ['run', '-np', '1', '--', 'true'],
+                                     ['doctor', '-np', '1'], ['doctor', '--clean', '-np', '1']],
+                         ids=lambda words: ' '.join(words[:2]))
+def test_what_killed_launchers_and_agents_left_is_told_apart_and_goes(home, command):
+    """The next command of any kind removes it; what is alive stays."""
+    with home.running(stdout=subprocess.DEVNULL) as job:
+        ident = home.jobs()[0]['id']
+        folder, = home.run.glob('reigen-*/job-*')
+        job.send_signal(signal.SIGKILL)
+        job.wait(LIMIT)
+    wait_until(lambda: not folder.exists())
+    # As an agent leaves it that is killed with its guard, and had another folder for such.
+    left = home.tmp / folder.parent.name / 'job-left'
+    entry = home.folder / 'state/reigen/jobs' / ident
+    assert entry.exists()
+    with home.running(stdout=subprocess.DEVNULL):
+        left.mkdir(parents=True)
+        done = home.reigen(*[ident if word == 'JOB' else word for word in command])
+        assert done.returncode == 0, done
+        if command[0] in ('jobs', 'status'):
+            assert 'dead' in done.stdout and ident in done.stdout, done
+        assert not entry.exists() and not left.exists()
+        assert [told['state'] for told in home.jobs()] == ['running']
+    assert [told['state'] for told in home.jobs('--all') if told['id'] == ident] == ['killed']
+
+
+def test_a_pid_of_another_name_space_is_not_taken_for_a_dead_one(home):
+    """In a container with the host's name the launcher's number means another process, or none."""
+    within = ['unshare', '--user', '--map-root-user', '--pid', '--mount-proc', '--fork']
+    if subprocess.run([*within, 'true'], check=False, capture_output=True).returncode:
+        pytest.skip('no name spaces can be made here')
+    with home.running(stdout=subprocess.DEVNULL):
+        done = subprocess.run([*within, PROGRAMS.reigen, 'jobs', '--json'], env=home.env, text=True,
+                              capture_output=True, timeout=LIMIT, check=True)
+        told, = json.loads(done.stdout)
+        assert told['state'] == 'running', told   # its lock shows that
+        entry, = Path(home.folder / 'state/reigen/jobs').glob('r-*')
+        stop = subprocess.run([*within, PROGRAMS.reigen, 'stop', told['id']], env=home.env,
+                              text=True, capture_output=True, timeout=LIMIT, check=False)
+        assert stop.returncode == 69 and 'stop it there' in stop.stderr, stop
+        assert entry.exists()
