@@ -331,15 +331,16 @@ static const char *name_set(const struct rg_engine *engine, char *text, size_t r
     return text;
 }
 
-/* What is to be said. all: of the other nodes too, as far as they have answered. */
-static void put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+/* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
+ * whoever was missing has come. */
+static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
                        uint64_t longest_ms, bool all)
 {
     struct rg_stall_facts facts;
     bool last = ends_job(engine, longest_ms);
     uint64_t than_ms = engine->config->stall_ms / 2;
     unsigned long long seconds = longest_ms / 1000;
-    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+    rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT;
     char set[40];
 
     name_set(engine, set, sizeof(set));
@@ -353,15 +354,20 @@ static void put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
                       "shutdown.%s\n", seconds, set);
     else
         rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
-    rg_stall_facts_tell(&facts, than_ms, out);
+    rg_stall_facts_tell(&facts, than_ms, &told);
     rg_stall_facts_list(&facts, than_ms, &list);
+    rg_stall_facts_fini(&facts);
+    if (rg_buf_nbytes(&told) == 0 && last && !all && engine->team->nnodes > 1)
+        rg_buf_printf(&told, "Ranks of other hosts are waited for; the host of rank %d, which "
+                      "could say more, does not answer.\n", rg_team_world_rank(engine->team, 0));
+    rg_buf_printf(out, "%s", rg_buf_text(&told));
     if (!last)
         rg_buf_printf(out,
                       "In Horovod's words: One or more tensors were submitted to be reduced, "
                       "gathered or broadcasted by subset of ranks and are waiting for remainder "
                       "of ranks for more than %llu seconds.\nMissing ranks:%s",
                       seconds, rg_buf_text(&list));
-    rg_stall_facts_fini(&facts);
+    return rg_buf_nbytes(&told) > 0;
 }
 
 /* One report for the job; the last one ends it. */
@@ -370,8 +376,8 @@ static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, 
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     rg_autofree char *text = NULL;
 
-    put_report(engine, &out, now, longest_ms, all);
-    text = strdup(rg_buf_text(&out));
+    if (put_report(engine, &out, now, longest_ms, all))
+        text = strdup(rg_buf_text(&out));
     if (!text)
         return;
     for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
@@ -519,7 +525,7 @@ static void tell_gathered(struct rg_engine *engine, uint64_t now)
     pthread_mutex_lock(&stall->lock);
     if (!stall->ranks)
         stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    if (stall->ranks)
+    if (stall->ranks && !rg_view_aborted(&engine->view))
         report(engine, now, gathering->longest_ms, true);
     pthread_mutex_unlock(&stall->lock);
     stall->told_ms = gathering->longest_ms;

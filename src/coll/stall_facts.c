@@ -19,6 +19,8 @@ int rg_stall_facts_init(struct rg_stall_facts *facts, int nranks, const int *wor
 {
     *facts = (struct rg_stall_facts){ .nranks = nranks, .world_ranks = world_ranks };
     facts->who = calloc((size_t) nranks + 1, sizeof(*facts->who));
+    if (!facts->who)
+        facts->nranks = 0;
     return facts->who ? 0 : -ENOMEM;
 }
 

@@ -75,14 +75,16 @@ def test_a_stall_ends_the_job_where_that_is_asked_for(env):
         assert line.startswith(f'error {-errno.ETIMEDOUT} '), line
 
 
-def test_a_stalled_host_is_reported(tmp_path):
+@pytest.mark.parametrize('size,late', [(4, 3), (2, 0)])
+def test_a_stalled_host_is_reported(tmp_path, size, late):
+    """Also where the first one, which speaks for all, waits for nothing itself."""
     with two_hosts(tmp_path) as (env, enter), \
-            job('late', 3500, size=4, env={**QUICK, **env}, enter=enter(4)) as ranks:
+            job('late', 3500, late, size=size, env={**QUICK, **env}, enter=enter(size)) as ranks:
         ranks[0].wait_line('ready')
         until_reported(ranks)
         for rank in ranks:
             rank.wait_line('done')
-        assert re.search(r'Missing ranks:\s+3: \[.*allreduce\.grad\.0.*\]', reports(ranks)), \
+        assert re.search(rf'Missing ranks:\s+{late}: \[.*allreduce\.grad\.0.*\]', reports(ranks)), \
             reports(ranks)
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: late MILLISECONDS|stop|apart
- * The last rank comes to three allreduces late, by this time, or after it has stopped itself and
+ * usage: late MILLISECONDS|stop|apart [RANK]
+ * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped itself and
  * somebody has continued it; apart: it waits in an allgather, while the others wait in an
  * allreduce. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
  */
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         reigen_shutdown();
         return 5;
     }
-    if (reigen_rank() == reigen_size() - 1 && argc > 1) {
+    if (argc > 1 && reigen_rank() == argument(argc, argv, 2, reigen_size() - 1)) {
         if (!strcmp(argv[1], "stop"))
             raise(SIGSTOP);
         else
