@@ -14,6 +14,7 @@
 #include "cmd/sshconfig.h"
 #include "cmd/terminal.h"
 #include "launch/drivers/slurm.h"
+#include "launch/exitcode.h"
 
 #define COMMAND "srun-docker"
 #define LATE_MS 2000 /* how much later than the first one other tasks may begin */
@@ -72,7 +73,7 @@ static int give_up(const struct rg_error *err, const struct rg_strv *env)
     int code = rg_fail(err, COMMAND);
 
     if (read_bare_step(env, &step) == 0 && step.ntasks != 1)
-        rg_task_release(&step, LATE_MS);
+        rg_task_release(&step, LATE_MS, false);
     return code;
 }
 
@@ -115,7 +116,10 @@ static int run_job(struct rg_srundocker *s, const struct rg_strv *env,
     else
         code = rg_run_request(&request, &(struct rg_run_as){ COMMAND, false, stdin_open });
     if (step->ntasks != 1)
-        rg_task_release(step, rg_now_ns() - since < LATE_MS * RG_NS_PER_MS ? LATE_MS : 0);
+        rg_task_release(step, rg_now_ns() - since < LATE_MS * RG_NS_PER_MS ? LATE_MS : 0,
+                        code == RG_EXIT_HOST_LOST);
+    if (rg_srun_is_gone())
+        rg_task_give_back(step);
     return code;
 }
 

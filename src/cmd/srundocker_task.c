@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
+#include "launch/drivers/slurm.h"
 
 #define POLL_FIRST_MS 20
 #define POLL_MS 200
@@ -21,6 +22,7 @@
 #define RELEASE_MS 15000     /* for a step to be started and to end */
 #define RELEASE_SIGNAL SIGURG /* where no step can be started, or a name is a stranger's */
 #define BOX_BACKLOG 16
+#define SHOWN_MAX (64u << 10) /* of what scontrol says; the beginning will do */
 
 /* An abstract name, without the NUL in front. */
 static socklen_t set_name(struct sockaddr_un *address, const char *job, const char *step, int task)
@@ -281,11 +283,13 @@ static bool release(const struct rg_slurm_allocation *step, unsigned patience_ms
     return true;
 }
 
-static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *argv)
+/* signal: an option; NULL: as users cancel a step, of which srun is told, too. */
+static int cancel_argv(const struct rg_slurm_allocation *step, const char *signal,
+                       struct rg_strv *argv)
 {
     int rc = rg_strv_add(argv, "scancel");
 
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--signal=URG");
+    rc = rc < 0 || !signal ? rc : rg_strv_add(argv, signal);
     if (rc == 0 && !step->group_ids.count)
         rc = rg_strv_addf(argv, "%s.%s", step->job_id, step->step_id);
     for (size_t i = 0; i < step->group_ids.count && rc == 0; i++)
@@ -293,10 +297,56 @@ static int cancel_argv(const struct rg_slurm_allocation *step, struct rg_strv *a
     return rc;
 }
 
-void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms)
+/* Which of its components this node is of, where the job is a heterogeneous one; else -1. */
+static int own_group(const struct rg_slurm_allocation *step)
+{
+    for (size_t i = 0; step->group_ids.count && i < step->nnodes; i++) {
+        if (strcmp(step->nodes[i].name, step->node) == 0)
+            return step->nodes[i].group;
+    }
+    return -1;
+}
+
+/* Have a step of its own on this node run it in 2 s: it outlives this one, with its srun or without
+ * it. Returns when that step is there, or cannot be had. Words without blanks and quotes only. */
+static void run_later(const struct rg_slurm_allocation *step, const struct rg_strv *words)
+{
+    static const char *const fixed[] = { "srun", "--overlap", "--nodes=1", "--ntasks=1",
+                                         "--mpi=none", "--quiet", "--input=none", "--gres=none",
+                                         "--mem=0", "--cpu-bind=none" };
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT, env = RG_STRV_INIT;
+    rg_autobuf struct rg_buf script = RG_BUF_INIT;
+    int ends[2], rc = 0;
+    pid_t pid;
+
+    for (size_t i = 0; i < rg_array_len(fixed) && rc == 0; i++)
+        rc = rg_strv_add(&argv, fixed[i]);
+    rg_buf_printf(&script, "echo; sleep 2; exec");
+    for (size_t i = 0; i < words->count; i++)
+        rg_buf_printf(&script, " %s", words->v[i]);
+    rc = rc < 0 ? rc : rg_strv_addf(&argv, "--jobid=%s", step->job_id);
+    rc = rc < 0 || own_group(step) < 0 ? rc : rg_strv_addf(&argv, "--het-group=%d",
+                                                           own_group(step));
+    rc = rc < 0 ? rc : rg_strv_addf(&argv, "--nodelist=%s", step->node);
+    rc = rc < 0 ? rc : rg_strv_add_all(&argv, (char *[]){ "--", "/bin/sh", "-c", NULL });
+    rc = rc < 0 ? rc : rg_strv_add(&argv, rg_buf_text(&script));
+    if (rc < 0 || rg_buf_status(&script) < 0 || add_environment(&env) < 0 || rg_pipe(ends) < 0)
+        return;
+    rg_autoclose int in = ends[0];
+    rg_autoclose int out = ends[1];
+    const struct rg_spawn spec = { .argv = argv.v, .envp = env.v, .fds = { -1, out, -1 },
+                                   .new_session = true };
+    struct pollfd started = { in, POLLIN, 0 };
+    if (rg_spawn(&spec, &pid, NULL) == 0) {
+        close(rg_steal_fd(&out));
+        poll(&started, 1, RELEASE_MS);
+    }
+}
+
+void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms, bool lost)
 {
     static const int late[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM };
-    rg_autostrv struct rg_strv cancel = RG_STRV_INIT;
+    rg_autostrv struct rg_strv cancel = RG_STRV_INIT, end = RG_STRV_INIT;
     /* We are one of the tasks of our node, and must not be missed there. */
     rg_autoclose int box_fd = open_box(step);
 
@@ -306,8 +356,35 @@ void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_m
         signal(late[i], SIG_IGN);
     /* Where no step can be started, or somebody has taken a task's name, they would wait for long.
      * We are one of the tasks that get the signal. */
-    if (!release(step, patience_ms) && cancel_argv(step, &cancel) == 0)
+    if (release(step, patience_ms))
+        return;
+    if (cancel_argv(step, "--signal=URG", &cancel) == 0)
         run(&cancel, RELEASE_MS);
+    if (lost && cancel_argv(step, NULL, &end) == 0)
+        run_later(step, &end);
+}
+
+/* Slurm keeps srun's command for a job that srun asked for, sbatch's script for one of its, and what
+ * salloc runs, or nothing, for salloc's: ours it is for the first only. */
+static bool is_of_srun(const char *text)
+{
+    const char *command = strstr(text, " Command=");
+    size_t n = command ? strcspn(command += strlen(" Command="), " \n") : 0;
+    const char *slash = n ? memrchr(command, '/', n) : NULL;
+    const char *name = slash ? slash + 1 : command, *own = program_invocation_short_name;
+
+    return n && strstr(text, "BatchFlag=0") && strlen(own) == n - (size_t) (name - command) &&
+           strncmp(name, own, strlen(own)) == 0;
+}
+
+void rg_task_give_back(const struct rg_slurm_allocation *step)
+{
+    rg_autofree char *text = malloc(SHOWN_MAX);
+    char *show[] = { (char *) "scontrol", (char *) "show", (char *) "job", step->job_id, NULL };
+    char *cancel[] = { (char *) "scancel", (char *) "--quiet", step->job_id, NULL };
+
+    if (text && rg_slurm_ask(show, text, SHOWN_MAX) == 0 && is_of_srun(text))
+        rg_slurm_ask(cancel, text, SHOWN_MAX);
 }
 
 /* How many tasks of the outer step are on this node. */

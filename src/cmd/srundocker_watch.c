@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -42,6 +43,7 @@ struct watch {
 };
 
 static struct watch watch;
+static atomic_bool gone;
 
 /* Call fn for each line of both tables until it returns true. Whether it did. */
 static bool each_line(bool (*fn)(const struct line *line, void *arg), void *arg)
@@ -154,10 +156,16 @@ static void *look_after_srun(void *arg)
         if (answer == REFUSES || silences == SILENCES_MAX)
             break;
     }
+    gone = true;
     kill(getpid(), SIGTERM);
     poll(NULL, 0, AGAIN_MS);
     kill(getpid(), SIGTERM);
     return NULL;
+}
+
+bool rg_srun_is_gone(void)
+{
+    return gone;
 }
 
 /* The address as /proc/net has it. */

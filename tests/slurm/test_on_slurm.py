@@ -305,6 +305,24 @@ def test_an_allocation_is_asked_for_and_given_back(slurm, image):
     slurm.wait_idle()
 
 
+@pytest.mark.parametrize('killed', [r'salloc ', r'(salloc|\S*reigen run) '])
+def test_an_allocation_is_given_back_though_its_salloc_was_killed(slurm, killed):
+    """Alone, which harms nobody until the end, or with the launcher."""
+    job = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '1', '-np', '1',
+                             '--', 'sh', '-c', 'echo up; until test -e go; do sleep 0.1; done'])
+    home = slurm.head.path(slurm.head.home())
+    try:
+        assert 'up' in job.stdout.readline(), job.kill_all()
+        pids = [pid for pid, line in slurm.head.processes().items() if re.match(killed, line)]
+        slurm.head.run(['kill', '-KILL', *map(str, pids)], check=True)
+        (home / 'go').touch()
+        assert end(job).returncode == (0 if killed == r'salloc ' else -9)
+        slurm.wait_idle()
+    finally:
+        (home / 'go').unlink(missing_ok=True)
+        slurm.cancel_all()
+
+
 def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
     slurm.head.run(['salloc', '--quiet', '-N3', '--exclusive', '--no-shell'], check=True)
     wait_for(lambda: 'RUNNING' in slurm.squeue().values(), 'the allocation')

@@ -256,17 +256,39 @@ def test_a_gpu_that_only_one_node_has_ends_the_job_on_both(slurm, gpu, who):
         other.communicate()
 
 
-@pytest.mark.parametrize('code', [0, 3])
-def test_tasks_on_unused_nodes_end_with_the_job_though_no_step_can_tell_them(slurm, code):
-    """Such as in a job that is just being ended; then they get a signal."""
+@pytest.fixture
+def no_release(slurm):
+    """An environment in which no step can be started that tells tasks of the job's end."""
     slurm.head.write('no-release/srun', '#!/bin/sh\n'
                      'case "$*" in *--reigen-release*) exit 1;; esac\n'
                      'exec /usr/bin/srun "$@"\n', mode=0o755)
     path = f'{slurm.head.home()}/no-release:{slurm.head.environment("alice", {})["PATH"]}'
-    done = run(slurm, write_script(slurm, f'echo $hostlist; exit {code}'), '--nodelist=node1',
-               '--slots_per_node=1', srun=('-N2', '-w', 'node1,node2'), env={'PATH': path})
+    yield {'PATH': path}
     slurm.head.run(['rm', '-r', 'no-release'])
+
+
+@pytest.mark.parametrize('code', [0, 3])
+def test_tasks_on_unused_nodes_end_with_the_job_though_no_step_can_tell_them(slurm, no_release,
+                                                                             code):
+    """Such as in a job that is just being ended; then they get a signal."""
+    done = run(slurm, write_script(slurm, f'echo $hostlist; exit {code}'), '--nodelist=node1',
+               '--slots_per_node=1', srun=('-N2', '-w', 'node1,node2'), env=no_release)
     assert (done.returncode, done.stdout) == (code, 'node1:1\n'), done.stderr
+
+
+def test_the_step_is_cancelled_where_a_node_is_lost_and_its_task_cannot_be_told(slurm, no_release):
+    """srun would wait for that task, here a stopped one, without an end; test_ends.py has a node
+    that is really lost."""
+    job = start(slurm.head, srun_docker(write_script(slurm, 'echo up; sleep 1000'),
+                                        srun=('-N2', '-w', 'node1,node2')), env=no_release)
+    assert job.stdout.readline() == 'up\n', end(job).stderr
+    agents = [pid for pid, line in slurm[2].processes().items() if 'reigen-agent contain' in line]
+    tasks = [pid for pid, line in slurm[2].processes().items() if 'reigen srun-docker' in line]
+    slurm[2].run(['kill', '-STOP', *map(str, tasks)], user='root', check=True)
+    slurm[2].run(['kill', '-KILL', *map(str, agents)], user='root', check=True)
+    done = end(job)
+    assert done.returncode in (76, 137) and 'Job step aborted' in done.stderr, done.stderr
+    assert 'task 0: Exited with exit code 76' in done.stderr, done.stderr
 
 
 def test_the_exit_code_is_the_scripts_where_srun_ends_at_the_first_failure(slurm):

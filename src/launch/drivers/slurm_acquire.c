@@ -6,7 +6,8 @@
  *
  * When we are dead salloc gets SIGTERM as well, and ends the allocation. A command that ends while
  * it is at that is waited for by two of its threads, of which one may then wait for ever, and not
- * asleep (seen with 22.05): so the shell stays for a while.
+ * asleep (seen with 22.05): so the shell stays for a while. A salloc that was killed itself gives
+ * nothing back: then the shell cancels the job, or we do.
  */
 #include <poll.h>
 #include <signal.h>
@@ -155,7 +156,8 @@ static int make_argv(const struct rg_job *job, struct rg_strv *argv)
 {
     static const char *const rest[] = {
         "--", "sh", "-c",
-        "printf '\\000'; env -0; printf '" GRANTED "'; read -r done || exec sleep 2"
+        "printf '\\000'; env -0; printf '" GRANTED "'; read -r done || { sleep 2; "
+        "kill -0 $PPID 2>/dev/null || scancel --quiet $SLURM_JOB_ID 2>/dev/null; }"
     };
     int r = rg_strv_add(argv, "salloc");
 
@@ -336,20 +338,21 @@ void slurm_release(void)
     uint64_t deadline_ns = rg_now_ns() + RELEASE_MS * RG_NS_PER_MS;
     char *argv[] = { (char *) "scancel", (char *) "--quiet", held.job_id, NULL };
     char nothing[16];
-    bool gone = held.pid == 0;
+    bool gone = held.pid == 0, ended_well = gone;
+    int status;
 
     say_done();
     while (held.pid && !gone && rg_now_ns() < deadline_ns) {
-        pid_t ended = waitpid(held.pid, NULL, WNOHANG);
+        pid_t ended = waitpid(held.pid, &status, WNOHANG);
+        ended_well = ended == held.pid && WIFEXITED(status);
         gone = ended == held.pid || (ended < 0 && errno == ECHILD); /* the loop waits for all */
         if (!gone)
             rg_sleep_ms(2);
     }
-    if (held.pid && !gone) {
+    if (!gone)
         kill(held.pid, SIGTERM);
-        if (*held.job_id)
-            rg_slurm_ask(argv, nothing, sizeof(nothing));
-    }
+    if (!ended_well && *held.job_id)
+        rg_slurm_ask(argv, nothing, sizeof(nothing));
     held.pid = 0;
     if (held.out_fd >= 0)
         close(held.out_fd);
