@@ -93,7 +93,10 @@ cp -R --preserve=mode "$from/." "$stage/prefix/"
 for agent in build/agents/reigen-agent-*; do
     [ ! -x "$agent" ] || install -m 755 "$agent" "$stage/prefix/bin/${agent##*/}"
 done
+# The examples, with the part of MNIST that they train on, but nothing that running them has made.
 mkdir -p "$stage/prefix/share/reigen"
+cp -R --preserve=mode examples "$stage/prefix/share/reigen/"
+find "$stage/prefix/share/reigen/examples" -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The folders down to $1 that are not there yet, the outermost first.
 missing_above() {
@@ -139,6 +142,6 @@ cp -R --preserve=mode "$stage/python/." "$to_python/"
 cp -R --preserve=mode "$stage/prefix/." "$to/"
 remove "$stage/old" "$stage/new"
 cp "$stage/new" "$DESTDIR$manifest"
-echo "installed: $to/bin/reigen, $to_python/horovod"
+echo "installed: $to/bin/reigen, $to_python/horovod, $to/share/reigen/examples"
 "$python" -c 'import sys; sys.exit(sys.argv[1] not in sys.path)' "$PYTHONDIR" ||
     echo "python: export PYTHONPATH=$PYTHONDIR"

@@ -113,6 +113,9 @@ def test_install_puts_every_part_under_the_prefix(prefix):
                    r'bin/create_mpisshconfig\.sh',
                    r'include/reigen/reigen\.h',
                    r'lib/libreigen\.so(\.[\d.]+)?', r'lib/pkgconfig/reigen\.pc',
+                   r'share/reigen/examples/pytorch_mnist\.py',
+                   r'share/reigen/examples/slurm/pytorch_mnode/pytorch_hvd_mnist_example\.sh',
+                   r'share/reigen/examples/data/train-images-idx3-ubyte\.gz',
                    r'share/man/man1/reigen\.1(\.gz)?',
                    r'share/man/man1/horovodrun\.1(\.gz)?',
                    *(rf'share/man/man1/reigen-{page}\.1(\.gz)?'
