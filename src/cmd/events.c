@@ -49,9 +49,10 @@ static void end(struct rg_buf *text, json_t *take_object)
     json_decref(take_object);
 }
 
-void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
+static void put_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
+                     const struct rg_plan *plan)
 {
-    json_t *o = begin("start"), *hosts = json_array(), *command = json_array();
+    json_t *o = begin(event), *hosts = json_array(), *command = json_array();
 
     for (int h = 0; h < plan->nhosts; h++) {
         const struct rg_plan_host *host = &plan->hosts[h];
@@ -66,6 +67,16 @@ void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct 
     json_object_set_new(o, "hosts", hosts);
     json_object_set_new(o, "command", command);
     end(text, o);
+}
+
+void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
+{
+    put_plan(text, "start", job, plan);
+}
+
+void rg_event_plan(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
+{
+    put_plan(text, "plan", job, plan);
 }
 
 void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,

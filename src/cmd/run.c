@@ -563,12 +563,14 @@ static void say_map(const struct run *run)
     fputs(rg_buf_text(&map), stderr);
 }
 
-static int print_dry_run(struct run *run)
+static int print_dry_run(struct run *run, bool here)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (rg_dryrun_print(&run->plan, &run->request.job, &text, &err) < 0)
+    if (run->request.job.json)
+        rg_event_plan(&text, &run->request.job, &run->plan);
+    else if (rg_dryrun_print(&run->plan, &run->request.job, here, &text, &err) < 0)
         return rg_fail(&err, run->command);
     return rg_print(rg_buf_text(&text));
 }
@@ -604,7 +606,7 @@ static int run_job(struct run *run)
         return rg_fail(&err, run->command);
     say_map(run);
     if (run->request.job.dry_run)
-        return print_dry_run(run);
+        return print_dry_run(run, strcmp(driver->name, "local") == 0);
     if (rg_loop_create(&run->loop) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (rg_restart_prepare(&run->restart, &run->request.job) < 0)

@@ -496,6 +496,7 @@ static int dry_run(const struct rg_rundock *dock, const struct rg_rundock_host *
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     rg_autostrv struct rg_strv session = RG_STRV_INIT;
 
+    rg_buf_printf(&text, "# A plan, not a script: ID is what docker create prints.\n");
     print_command(&text, argv);
     if (is_added(dock, host))
         rg_buf_printf(&text, "docker cp etc/. ID:/etc\n");

@@ -499,6 +499,7 @@ def test_the_gpus_are_those_that_were_given(docker):
                       ({'SLURM_STEP_GPUS': '1'}, '"device=1"'),
                       ({'SLURM_JOB_GPUS': '0,1', 'NV_GPU': '1'}, '"device=1"')):
         told = end(start('--container=IMG', '--dry-run', **env)).stdout
+        assert told.startswith('# A plan, not a script: ')
         assert f"'--gpus={gpus}'" in told, (env, told)
     for word in ('--nvdock1', '--nvdock2'):
         told = end(start('--container=IMG', '--dry-run', word, NV_GPU='2,3')).stdout

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+import processes
 from built import environment
 
 def expand(part):
@@ -108,10 +109,44 @@ def test_a_dry_run_starts_nothing_and_its_script_runs(reigen, tmp_path):
     done = reigen('run', '-np', 2, '--dry-run', '--cwd', tmp_path, '-x', "Q=a'b $HOME", '--', 'sh',
                   '-c', 'echo "$RANK of $WORLD_SIZE $Q"; touch "$0"', mark)
     assert done.returncode == 0 and not mark.exists()
+    assert done.stdout.startswith('# A script: ')
     ran = subprocess.run(['sh'], input=done.stdout, capture_output=True, text=True, timeout=20,
                          env=environment(), check=True)
     assert sorted(ran.stdout.splitlines()) == ["0 of 2 a'b $HOME", "1 of 2 a'b $HOME"]
     assert mark.exists()
+
+
+@pytest.mark.parametrize('shell', ['dash', 'bash'])
+def test_the_script_of_a_dry_run_ends_as_the_job_does(reigen, tmp_path, shell):
+    """Rank 1 waits until all have begun, so that the others must be ended."""
+    words = ('read line; echo "$RANK $line"; touch "$0-$RANK"; while [ $RANK = 1 ]; do '
+             '[ -e "$0-0" ] && [ -e "$0-2" ] && exit 3; sleep 0.01; done; sleep 600 & wait')
+    script = tmp_path / 'job.sh'
+    script.write_text(reigen('run', '-np', 3, '--dry-run', '--', 'sh', '-c', words,
+                             tmp_path / 'mark').stdout)
+    ran = subprocess.run([shell, script], input='mine\n', capture_output=True, text=True,
+                         timeout=60, env=environment(), check=False)
+    assert ran.returncode == 3, ran
+    assert sorted(ran.stdout.splitlines()) == ['0 mine', '1 ', '2 '], ran
+    processes.assert_gone(str(tmp_path))
+    script.write_text(reigen('run', '-np', 2, '--grace', '100ms', '--dry-run', '--', 'sh', '-c',
+                             'trap "" TERM; touch "$0-$RANK"; while :; do sleep 0.01; done',
+                             tmp_path / 'deaf').stdout)
+    with subprocess.Popen([shell, script], stdin=subprocess.DEVNULL, env=environment()) as told:
+        processes.wait_for(lambda: len(list(tmp_path.glob('deaf-*'))) == 2, 'two ranks', 60)
+        told.terminate()
+        assert told.wait(60) == 143
+    processes.assert_gone(str(tmp_path))
+
+
+@pytest.mark.parametrize('words', [['-H', 'localhost:1,far-away.example:1'],
+                                   ['--image', 'i'], ['--engine', 'script']])
+def test_a_dry_run_of_what_no_script_could_do_is_a_plan(reigen, words):
+    plan = reigen('run', '--dry-run', *words, '-x', 'A=1\n2', '--', 'true').stdout.splitlines()
+    assert plan[0].startswith('# A plan, not a script: ')
+    assert all(line.startswith('#') for line in plan), plan
+    event = json.loads(reigen('run', '--dry-run', '--json', *words, '--', 'true').stdout)
+    assert event['event'] == 'plan' and event['command'] == ['true']
 
 
 def test_a_job_file_describes_the_job_and_options_override_it(reigen, tmp_path):
