@@ -15,6 +15,7 @@
 #include "agent/contain.h"
 #include "agent/doctor_parts.h"
 #include "base/buf.h"
+#include "base/str.h"
 #include "base/fd.h"
 #include "base/time.h"
 
@@ -92,16 +93,26 @@ static void put_system(void)
         rg_buf_printf(&out, "cpus %d\n", CPU_COUNT(&cpus));
 }
 
+static void put_limit(const char *fact, int which)
+{
+    struct rlimit limit;
+
+    if (getrlimit((unsigned) which, &limit) < 0)
+        return;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        rg_buf_printf(&out, "%s unlimited\n", fact);
+    else
+        rg_buf_printf(&out, "%s %llu\n", fact, (unsigned long long) limit.rlim_cur);
+}
+
 static void put_limits(void)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
-        if (limit.rlim_cur == RLIM_INFINITY)
-            rg_buf_printf(&out, "memlock unlimited\n");
-        else
-            rg_buf_printf(&out, "memlock %llu\n", (unsigned long long) limit.rlim_cur);
-    }
+    put_limit("memlock", RLIMIT_MEMLOCK);
+    put_limit("nproc", RLIMIT_NPROC);
+    put_limit("vmem", RLIMIT_AS);
+    put_limit("fsize", RLIMIT_FSIZE);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
         rg_buf_printf(&out, "nofile %llu %llu\n", (unsigned long long) limit.rlim_cur,
                       (unsigned long long) limit.rlim_max);
@@ -261,7 +272,10 @@ static void put_gpus(void)
     char text[2048];
 
     rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia"));
-    if (rg_doctor_capture(list, text, sizeof(text)) <= 0)
+    int n = rg_doctor_capture(list, text, sizeof(text));
+    if (n == RG_DOCTOR_LATE || n == 0)
+        rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");
+    if (n <= 0)
         return;
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         if (strncmp(line, "GPU ", 4) == 0)
@@ -277,7 +291,7 @@ static void put_name(const char *name)
     int n = rg_doctor_capture((const char *const[]){ "getent", "ahosts", name, NULL }, text,
                               sizeof(text));
 
-    if (n >= 0)
+    if (n != RG_DOCTOR_NONE)
         rg_buf_printf(&out, "resolve %s %.*s\n", name, n > 0 ? (int) strcspn(text, " \n") : 1,
                       n > 0 ? text : "-");
 }
@@ -295,13 +309,13 @@ static void put_names(char *const *names)
 
 static void put_mpi(void)
 {
-    char path[PATH_MAX], text[512];
+    char path[PATH_MAX], text[512], line[200];
 
     if (!rg_doctor_find("mpirun", path) && !rg_doctor_find("mpiexec", path))
         return;
     int n = rg_doctor_capture((const char *const[]){ path, "--version", NULL }, text, sizeof(text));
-    rg_buf_printf(&out, "mpi %s %.*s\n", path, n > 0 ? (int) strcspn(text, "\n") : 1,
-                  n > 0 ? text : "?");
+    rg_version_line(n > 0 ? text : "?", line, sizeof(line));
+    rg_buf_printf(&out, "mpi %s %s\n", path, line);
 }
 
 /* Looked up, not imported: importing takes seconds. But Horovod is: only so is known whether

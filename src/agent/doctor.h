@@ -16,7 +16,9 @@
  *      disk TOTAL FREE PATH            of the working directory and of /tmp
  *      route NET/PREFIX INTERFACE VIA
  *      rdma NAME STATE                 rdma-devices N     in /dev/infiniband
- *      gpu N                           device files; gpu-name TEXT   of nvidia-smi
+ *      nproc, vmem, fsize N | unlimited   limits of processes, address space, a file's size
+ *      gpu N                           device files; gpu-name TEXT   of nvidia-smi;
+ *      gpu-trouble late | failed       it did not end in time, or failed
  *      resolve NAME ADDRESS | resolve NAME -
  *      mpi PATH TEXT                   the first line of mpirun --version
  *      python PATH VERSION             package NAME VERSION | package NAME ?

@@ -71,7 +71,7 @@ int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
     pid_t pid;
 
     if (rg_pipe(fds) < 0)
-        return -1;
+        return RG_DOCTOR_NONE;
     rg_autoclose int ours = fds[0];
     struct rg_spawn spawn = {
         .argv = (char *const *) (uintptr_t) argv,
@@ -82,17 +82,18 @@ int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
     int r = rg_spawn(&spawn, &pid, &err);
     close(fds[1]);
     if (r < 0)
-        return -1;
+        return RG_DOCTOR_NONE;
     uint64_t deadline_ns = rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS;
-    bool whole = read_until(ours, deadline_ns, ret_text, room, &n);
+    bool late = false, whole = read_until(ours, deadline_ns, ret_text, room, &n);
     if (!whole || !wait_until(pid, deadline_ns, &status)) {
         whole = false;
+        late = rg_now_ns() >= deadline_ns;
         kill(-pid, SIGKILL);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
     }
     ret_text[n] = '\0';
-    return whole && status == 0 ? (int) n : 0;
+    return late ? RG_DOCTOR_LATE : whole && status == 0 ? (int) n : 0;
 }
 
 /* A child that waits with the pattern in its memory until it is killed. */

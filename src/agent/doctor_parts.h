@@ -10,8 +10,10 @@
 #include <stddef.h>
 
 /* Run a program, found in PATH, for at most RG_DOCTOR_PROGRAM_MS, and keep the beginning of what it
- * writes to standard output, NUL-terminated. Returns the bytes kept; 0 also when it failed or was
- * killed for being late; -1 when there is no such program. */
+ * writes to standard output, NUL-terminated. Returns the bytes kept; 0 also when it failed;
+ * RG_DOCTOR_LATE when it was killed for not ending; RG_DOCTOR_NONE: there is no such program. */
+#define RG_DOCTOR_NONE (-1)
+#define RG_DOCTOR_LATE (-2)
 int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room);
 
 /* Whether PATH has a program of this name; its path. */

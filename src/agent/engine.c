@@ -91,7 +91,7 @@ static bool is_hydra(const char *version)
 static const char *find_engine(const char *const *programs, bool (*is_it)(const char *version),
                                const struct rg_strv *env, struct rg_buf *others)
 {
-    char version[RG_ENGINE_PROBE_MAX + 1], path[PATH_MAX];
+    char version[RG_ENGINE_PROBE_MAX + 1], line[64], path[PATH_MAX];
 
     for (size_t i = 0; programs[i]; i++) {
         if (!find(env, programs[i], path))
@@ -99,9 +99,9 @@ static const char *find_engine(const char *const *programs, bool (*is_it)(const 
         ask_version(path, env, version, sizeof(version) - 1);
         if (is_it(version))
             return programs[i];
-        version[strcspn(version, "\n")] = '\0';
+        rg_version_line(version, line, sizeof(line));
         rg_buf_printf(others, "%s%s (%.60s)", rg_buf_nbytes(others) ? ", " : "", path,
-                      *version ? version : "says no version");
+                      *line ? line : "says no version");
     }
     return NULL;
 }

@@ -211,6 +211,21 @@ int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, i
     return 0;
 }
 
+void rg_version_line(const char *text, char *ret_line, size_t room)
+{
+    int length = (int) strcspn(text, "\n");
+    const char *version = strstr(text, "Version:");
+
+    if (!length || text[length - 1] != ':' || !version || version < text + length) {
+        snprintf(ret_line, room, "%.*s", length, text);
+        return;
+    }
+    version += strlen("Version:");
+    version += strspn(version, " \t");
+    snprintf(ret_line, room, "%.*s %.*s", (int) strcspn(text, " :"), text,
+             (int) strcspn(version, " \t\r\n"), version);
+}
+
 int rg_parse_ports(const char *what, const char *text, struct rg_ports *ret_ports,
                    struct rg_error *err)
 {

@@ -53,6 +53,11 @@ bool rg_str_has_word(const char *words, const char *word);
 int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,
                  struct rg_error *err);
 
+/* What a program says of itself when it is asked for its --version: the first line; where that is a
+ * heading with lines below, as MPICH's "HYDRA build details:", its first word and the value of the
+ * line "Version:". text may be "". */
+void rg_version_line(const char *text, char *ret_line, size_t room);
+
 /* TCP ports that may be listened on, both ends included; first 0: whichever the kernel gives. */
 struct rg_ports {
     int first, last;

@@ -16,6 +16,8 @@
 #define MEMLOCK_WANTED (UINT64_C(1) << 30)
 #define DISK_WANTED (UINT64_C(1) << 30)
 #define NOFILE_WANTED 1024
+#define NPROC_WANTED 4096 /* threads count */
+#define FSIZE_WANTED (UINT64_C(16) << 30)
 #define CLOCK_WANTED_NS 100000000 /* beyond what the measurement leaves open */
 #define SECCOMP_FILTER 2
 #define PAIRS_MAX 64 /* that are named one by one */
@@ -168,6 +170,28 @@ static void judge_limits(struct judge *j)
             (unsigned long long) nofile[1]);
 }
 
+/* Those that are unlimited nearly everywhere, and break a job in ways that tell nothing. */
+static void judge_rare_limits(struct judge *j)
+{
+    uint64_t nproc, vmem, fsize, memory[2] = { 0 };
+    char a[WORD_MAX];
+
+    rg_fact_numbers(j->facts, "memory", 2, memory);
+    if (rg_fact_numbers(j->facts, "nproc", 1, &nproc) && nproc == UINT64_MAX)
+        add(j, "nproc", RG_FINDING_OK, "", "unlimited processes and threads");
+    else if (rg_fact_numbers(j->facts, "nproc", 1, &nproc))
+        add(j, "nproc", warn_if(nproc < NPROC_WANTED), remedy(j, "nproc"),
+            "%llu processes and threads of this user", (unsigned long long) nproc);
+    if (rg_fact_numbers(j->facts, "vmem", 1, &vmem))
+        add(j, "vmem", warn_if(vmem != UINT64_MAX && vmem < 2 * memory[0]), remedy(j, "vmem"),
+            "%s of address space%s", rg_size_text(vmem, a, sizeof(a)),
+            vmem == UINT64_MAX ? "" : " for a process; frameworks reserve far more than they use");
+    if (rg_fact_numbers(j->facts, "fsize", 1, &fsize))
+        add(j, "fsize", warn_if(fsize < FSIZE_WANTED), remedy(j, "fsize"), "%s for a file%s",
+            rg_size_text(fsize, a, sizeof(a)),
+            fsize == UINT64_MAX ? "" : ", in /dev/shm too: a longer one ends its writer (SIGXFSZ)");
+}
+
 /* Two things forbid it to siblings, and each has a remedy of its own. */
 static void judge_cma(struct judge *j)
 {
@@ -241,6 +265,14 @@ static void judge_gpus(struct judge *j)
         add(j, "gpu", RG_FINDING_OK, "", "%s", value);
     if (rg_fact_has(j->facts, "gpu-name"))
         return;
+    if (rg_fact_find(j->facts, "gpu-trouble", 0, value)) {
+        bool late = strcmp(value, "late") == 0;
+        add(j, "gpu", warn_if(late || ngpus), "run nvidia-smi on that host by hand: the driver may "
+            "hang, or not fit its programs; dmesg tells more, and a restart often helps",
+            late ? "%llu device files: nvidia-smi does not come to its end"
+                 : "%llu device files: nvidia-smi fails", (unsigned long long) ngpus);
+        return;
+    }
     if (!rg_fact_has(j->facts, "gpu")) {
         add(j, "gpu", RG_FINDING_OK, "", "%s", absent(j));
         return;
@@ -393,9 +425,12 @@ static void judge_clock(struct judge *j)
 {
     int64_t off = j->h->clock_ns < 0 ? -j->h->clock_ns : j->h->clock_ns;
 
+    char by[WORD_MAX], bound[WORD_MAX];
+
     add(j, "clock", warn_if(off > (int64_t) j->h->clock_bound_ns + CLOCK_WANTED_NS),
-        remedy(j, "clock"), "%+.3f ms from this computer's, give or take %.3f ms",
-        (double) j->h->clock_ns / 1e6, (double) j->h->clock_bound_ns / 1e6);
+        remedy(j, "clock"), "%s %s this computer's, give or take %s",
+        rg_time_text((uint64_t) off, by, sizeof(by)), j->h->clock_ns < 0 ? "behind" : "ahead of",
+        rg_time_text(j->h->clock_bound_ns, bound, sizeof(bound)));
 }
 
 /* What was demanded and is not there. */
@@ -433,6 +468,7 @@ static void judge_host(struct judge *j, int host)
     judge_memory(j);
     judge_shm(j);
     judge_limits(j);
+    judge_rare_limits(j);
     judge_cma(j);
     judge_interfaces(j);
     judge_routes(j);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/time.h"
+
 bool rg_fact_find(const char *facts, const char *name, int index, char ret_value[RG_FACT_MAX])
 {
     size_t length = strlen(name);
@@ -89,5 +91,27 @@ const char *rg_size_text(uint64_t nbytes, char *buf, size_t room)
         snprintf(buf, room, "unlimited");
     else
         snprintf(buf, room, "%.4g %s", amount, units[unit]);
+    return buf;
+}
+
+const char *rg_time_text(uint64_t ns, char *buf, size_t room)
+{
+    static const struct {
+        unsigned long long s, part;
+        const char *large, *small;
+    } units[] = { { 86400, 3600, "d", "h" }, { 3600, 60, "h", "min" }, { 60, 1, "min", "s" } };
+    unsigned long long s = ns / RG_NS_PER_S + (ns % RG_NS_PER_S >= RG_NS_PER_S / 2);
+
+    for (size_t i = 0; i < rg_array_len(units); i++) {
+        if (s < units[i].s)
+            continue;
+        snprintf(buf, room, "%llu %s %llu %s", s / units[i].s, units[i].large,
+                 s % units[i].s / units[i].part, units[i].small);
+        return buf;
+    }
+    if (ns >= RG_NS_PER_S)
+        snprintf(buf, room, "%.3g s", (double) ns / 1e9);
+    else
+        snprintf(buf, room, "%.3f ms", (double) ns / 1e6);
     return buf;
 }

@@ -30,6 +30,9 @@ double rg_fact_cpus(const char *facts);
 /* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
 const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
 
+/* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
+const char *rg_time_text(uint64_t ns, char *buf, size_t room);
+
 /* What to do about a check, in doctor_require.c: an option of reigen where a container hides what
  * the host has. "" for a check without a remedy of its own. Static. */
 const char *rg_doctor_remedy(const char *check, bool contained);

@@ -26,6 +26,14 @@ const char *rg_doctor_remedy(const char *check, bool contained)
           "run fewer ranks there, such as -H HOST:1" },
         { "nofile", "start the containers with --container-option --ulimit=nofile=65536",
           "raise nofile in /etc/security/limits.conf and log in again" },
+        { "nproc", "start the containers with --container-option --ulimit=nproc=65536",
+          "raise nproc in /etc/security/limits.conf and log in again" },
+        { "vmem", "lift it (ulimit -v unlimited) for what makes the containers, or take another "
+          "--container-runtime",
+          "lift it: ulimit -v unlimited in that host's login files, or as in "
+          "/etc/security/limits.conf" },
+        { "fsize", "start the containers with --container-option --ulimit=fsize=-1",
+          "raise fsize in /etc/security/limits.conf and log in again" },
         { "disk", "make room on that host, or mount a larger directory with --mount",
           "make room on that host" },
         { "rdma", "start the containers with --ibdevices, on hosts that have RDMA devices",
@@ -104,8 +112,11 @@ static bool clock_holds(const struct rg_doctor_host *host, uint64_t limit_ms,
 {
     int64_t off = host->clock_ns < 0 ? -host->clock_ns : host->clock_ns;
 
-    snprintf(value, RG_FACT_MAX, "%.3f ms, give or take %.3f ms", (double) host->clock_ns / 1e6,
-             (double) host->clock_bound_ns / 1e6);
+    char by[64], bound[64];
+
+    snprintf(value, RG_FACT_MAX, "%s %s, give or take %s",
+             rg_time_text((uint64_t) off, by, sizeof(by)), host->clock_ns < 0 ? "behind" : "ahead",
+             rg_time_text(host->clock_bound_ns, bound, sizeof(bound)));
     return (uint64_t) off + host->clock_bound_ns <= limit_ms * RG_NS_PER_MS;
 }
 

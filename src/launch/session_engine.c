@@ -211,12 +211,23 @@ void session_engine_answer(struct session_host *host, const uint8_t *text, size_
     }
 }
 
+/* "HYDRA build details: Version: 4.0.2" is HYDRA 4.0.2. */
+static void drop_heading(char *version)
+{
+    static const char heading[] = " build details: Version:";
+    char *at = strstr(version, heading);
+
+    if (at)
+        memmove(at, at + strlen(heading), strlen(at + strlen(heading)) + 1);
+}
+
 void session_engine_answered(struct session_host *host)
 {
     struct rg_session *session = host->session;
 
     while (host->nversion && host->version[host->nversion - 1] == ' ')
         host->version[--host->nversion] = '\0';
+    drop_heading(host->version);
     if (session->engine_nasked > 0 && --session->engine_nasked == 0)
         all_answered(session);
 }

@@ -23,8 +23,8 @@ def test_this_computer_is_looked_at(reigen):
     findings = [line.split('\t') for line in done.stdout.splitlines()]
     assert all(len(f) == 5 and f[0] in ('ok', 'warn') and f[1] == 'localhost' for f in findings)
     checks = {f[2] for f in findings}
-    assert {'system', 'cpus', 'memory', 'shm', 'memlock', 'nofile', 'cma', 'interfaces', 'disk',
-            'clock', 'mpi', 'python'} <= checks
+    assert {'system', 'cpus', 'memory', 'shm', 'memlock', 'nofile', 'nproc', 'vmem', 'fsize',
+            'cma', 'interfaces', 'disk', 'clock', 'mpi', 'python'} <= checks
     cpus = next(f[3] for f in findings if f[2] == 'cpus')
     assert cpus.startswith(str(len(os.sched_getaffinity(0))))
 
@@ -92,6 +92,7 @@ def test_program_that_hangs_costs_only_its_own_facts(reigen, tmp_path):
     done = doctor(reigen, env=built.environment(PATH=f'{tmp_path}:/usr/bin:/bin'), timeout=60)
     assert done.returncode == 0, done.stderr
     found = {f[2]: f for f in (line.split('\t') for line in done.stdout.splitlines())}
+    assert found['gpu'][0] == 'warn' and 'does not come to its end' in found['gpu'][3]
     assert found['mpi'][3] == f'{tmp_path}/mpirun ?'
     assert found['python'][3] == f'{tmp_path}/python3 ?'
     assert 'doctor' not in found  # all was looked at, within the limit

@@ -199,6 +199,25 @@ static void starts_compares_the_whole_prefix(void **state)
     assert_false(rg_str_has_word(NULL, "n"));
 }
 
+static void programs_that_head_their_version_are_told_by_it(void **state)
+{
+    static const struct { const char *text, *line; } cases[] = {
+        { "HYDRA build details:\n    Version:                                 4.0.2\n    CC: gcc\n",
+          "HYDRA 4.0.2" },
+        { "mpirun (Open MPI) 4.1.4\n\nReport bugs\n", "mpirun (Open MPI) 4.1.4" },
+        { "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 1\n",
+          "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 1" },
+        { "details:\nnone\n", "details:" }, { "", "" }, { "one", "one" },
+    };
+    char line[64];
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        rg_version_line(cases[i].text, line, sizeof(line));
+        assert_string_equal(line, cases[i].line);
+    }
+}
+
 static void ranges_of_ports_are_read_and_walked(void **state)
 {
     static const char *const bad[] = { "", "x", "0-5", "5-4", "1-65536", "-5", "5-", "5-6-7",
@@ -226,6 +245,7 @@ static void ranges_of_ports_are_read_and_walked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_that_head_their_version_are_told_by_it),
         cmocka_unit_test(ranges_of_ports_are_read_and_walked),
         cmocka_unit_test(list_grows_and_stays_terminated),
         cmocka_unit_test(list_takes_and_copies),

@@ -86,6 +86,12 @@ static void each_fact_warns_with_a_remedy_that_fits(void **state)
         { "quota 100000 100000\n", "cpus", "limited to 1", "--cpus", "fewer ranks" },
         { "memory 1073741824 536870912\n", "memory", "512 MiB free", "--memory", "fewer ranks" },
         { "nofile 256 4096\n", "nofile", "256", "--ulimit=nofile", "limits.conf" },
+        { "nproc 512\n", "nproc", "512 processes and threads", "--ulimit=nproc", "limits.conf" },
+        { "vmem 4294967296\n", "vmem", "4 GiB", "ulimit -v", "ulimit -v" },
+        { "fsize 1048576\n", "fsize", "1 MiB", "--ulimit=fsize", "limits.conf" },
+        { "gpu-trouble late\n", "gpu", "does not come to its end", "nvidia-smi", "dmesg" },
+        { "gpu 2\ngpu-trouble failed\n", "gpu", "2 device files: nvidia-smi fails", "dmesg",
+          "dmesg" },
         { "disk 1000000000000 1000 /tmp\n", "disk", "/tmp", "--mount", "make room" },
         { "cma 1 2 0 0\n", "cma", "seccomp", "--cap-add=SYS_PTRACE", "seccomp=unconfined" },
         { "cma 1 0 1 0\n", "cma", "yama", "--cap-add=SYS_PTRACE", "sysctl" },
@@ -142,6 +148,17 @@ static void clock_counts_beyond_what_the_measurement_leaves_open(void **state)
     assert_null(bad(""));
     hosts[0].clock_bound_ns = 1000000;
     assert_non_null(strstr(bad("clock")->remedy, "NTP"));
+    assert_string_equal(bad("clock")->value,
+                        "300.000 ms behind this computer's, give or take 1.000 ms");
+    static const struct { int64_t ns; const char *text; } times[] = {
+        { INT64_C(3599997613000), "1 h 0 min ahead of this computer's" },
+        { -INT64_C(187000000000), "3 min 7 s behind this computer's" },
+        { INT64_C(5000000000), "5 s ahead" }, { INT64_C(190800000000000), "2 d 5 h ahead" },
+    };
+    for (size_t i = 0; i < rg_array_len(times); i++) {
+        hosts[0].clock_ns = times[i].ns;
+        assert_non_null(strstr(bad("clock")->value, times[i].text));
+    }
 }
 
 static void hosts_that_differ_are_told(void **state)
