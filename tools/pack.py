@@ -160,9 +160,9 @@ def data_files(build: Path, data: str) -> Files:
     return files
 
 
-# What a wheel has in the place of links to reigen.
-LINKS = {'horovodrun': 'horovodrun', 'srun_docker.sh': 'srun-docker',
-         'run_dock_asuser.sh': 'run-dock-asuser', 'create_mpisshconfig.sh': 'sshconfig'}
+# What a wheel has in the place of links to reigen. The names of srun_docker.sh's users are not
+# among them, as they would be in everybody's PATH: `reigen install-scripts DIR` makes those.
+LINKS = {'horovodrun': 'horovodrun'}
 LINK = '''#!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 exec "$(dirname "$(readlink -f "$0")")/reigen" {} "$@"

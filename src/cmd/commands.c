@@ -66,10 +66,14 @@ const struct rg_command rg_commands[] = {
       "A session in a container of Docker's in which you are who you are outside. Also by the name "
       "run_dock_asuser.sh; `reigen run-dock-asuser --help` lists its options.",
       rg_cmd_run_dock_asuser },
+    { "install-scripts", "DIR", NULL,
+      "Make links to reigen in DIR under the names srun_docker.sh, run_dock_asuser.sh and "
+      "create_mpisshconfig.sh.",
+      rg_cmd_install_scripts },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
     { "help", "[COMMAND]",
       "run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion sshd "
-      "sshconfig run-dock-asuser version",
+      "sshconfig run-dock-asuser install-scripts version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

@@ -38,6 +38,7 @@ int rg_cmd_help(int argc, char **argv);
 int rg_cmd_sshd(int argc, char **argv);
 int rg_cmd_sshconfig(int argc, char **argv);
 int rg_cmd_run_dock_asuser(int argc, char **argv);
+int rg_cmd_install_scripts(int argc, char **argv);
 int rg_cmd_version(int argc, char **argv);
 
 #endif

@@ -547,3 +547,29 @@ def test_help_comes_by_the_scripts_name(docker):
     start, _, _ = docker
     done = end(start('--help'))
     assert done.returncode == 0 and '--noninteractive' in done.stdout and done.stderr == ''
+
+
+def test_install_scripts_makes_the_names_where_they_are_asked_for(tmp_path):
+    def install(*words):
+        return subprocess.run([REIGEN, 'install-scripts', *words], capture_output=True, text=True,
+                              timeout=60, check=False)
+    for _ in range(2):  # the second time they are there
+        done = install(tmp_path)
+        assert done.returncode == 0, done.stderr
+    for name, option in (('srun_docker.sh', '--script'), ('run_dock_asuser.sh', '--dockcmd'),
+                         ('create_mpisshconfig.sh', '--hosts')):
+        shown = subprocess.run([tmp_path / name, '--help'], capture_output=True, text=True,
+                               timeout=60, check=True).stdout
+        assert option in shown and f'{tmp_path}/{name} -> ' in done.stdout
+    (tmp_path / 'srun_docker.sh').unlink()
+    (tmp_path / 'srun_docker.sh').write_text('mine')
+    (tmp_path / 'run_dock_asuser.sh').unlink()
+    (tmp_path / 'run_dock_asuser.sh').symlink_to('/gone/bin/reigen')
+    done = install(tmp_path)
+    assert done.returncode == 2 and f'{tmp_path}/srun_docker.sh is there already' in done.stderr
+    assert (tmp_path / 'srun_docker.sh').read_text() == 'mine'
+    (tmp_path / 'srun_docker.sh').unlink()
+    assert install(tmp_path).returncode == 0
+    assert (tmp_path / 'run_dock_asuser.sh').resolve() == (tmp_path / 'srun_docker.sh').resolve()
+    for words in ([], ['a', 'b'], ['--force'], [tmp_path / 'none']):
+        assert install(*words).returncode == 2

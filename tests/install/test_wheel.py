@@ -96,6 +96,13 @@ def test_every_library_of_the_build_is_in_it(wheels):
     assert not [n for n in names if '__pycache__' in n or n.endswith('.pyc')]
 
 
+def test_it_puts_no_names_of_slurms_users_into_everybodys_path(wheels):
+    with zipfile.ZipFile(wheels[0]) as archive:
+        scripts = {n.rpartition('/')[2] for n in archive.namelist() if '.data/scripts/' in n}
+    assert {'reigen', 'reigen-agent', 'horovodrun'} <= scripts
+    assert not [name for name in scripts if name.endswith('.sh')]
+
+
 def test_the_tag_is_true_and_no_newer_than_glibc_2_28(wheels, tmp_path):
     tag = re.search(r'-py3-none-manylinux_2_(\d+)_x86_64\.whl', wheels[0].name)
     assert tag and int(tag[1]) <= 28
