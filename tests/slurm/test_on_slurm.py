@@ -138,10 +138,13 @@ def test_an_agent_finds_a_place_where_the_home_cannot_be_written(slurm):
                                'slurm', '--', 'sh', '-c', WHERE], timeout=60,
                               env={'REIGEN_AGENT': '/tmp/own/reigen-agent'})
         refused = run(slurm, '--submit', '--nodes', '1')
+        noteless = run(slurm, '--submit', '--nodes', '1', cwd='/tmp',
+                       env={'XDG_STATE_HOME': slurm.head.home()})
     finally:
         home.chmod(mode)
     assert len(lines(done)) == 2
     assert refused.returncode == 2 and 'submit it from another one' in refused.stderr
+    assert noteless.returncode == 2 and 'XDG_STATE_HOME=DIR' in noteless.stderr, noteless.stderr
 
 
 def test_a_node_without_docker_and_an_image_that_is_nowhere_are_told(slurm):

@@ -319,18 +319,40 @@ static int hand_over(const struct rg_job *job, char *const *argv, const char *di
                              remedy);
 }
 
+/* Before the job is in the queue, not when it is too late. */
+static int make_folder(const char *dir, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+    int r = rg_mkdir_all(dir, 0700, &cause);
+
+    if (r == 0 && access(dir, W_OK | X_OK) < 0)
+        r = -errno;
+    return r < 0 ? rg_error_set_exit(err, -r, RG_EXIT_USAGE,
+                                     "--submit: a note of each job is kept in %s, where nothing "
+                                     "can be written (%s); make it writable, or name another "
+                                     "directory that the nodes see: XDG_STATE_HOME=DIR", dir,
+                                     strerror(-r))
+                 : 0;
+}
+
 int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
                     struct rg_error *err)
 {
     rg_autofree char *dir = folder();
     struct submission submission = { .id = "" };
 
-    if (!dir || !getcwd(submission.cwd, sizeof(submission.cwd)))
-        return rg_error_set(err, ENOENT, "there is no home or no current directory to keep the "
-                                         "job's output in");
+    if (!dir)
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
+                                 "--submit: there is no place for a note of the job, since HOME is "
+                                 "not set; name a directory that the nodes see: XDG_STATE_HOME=DIR");
+    if (!getcwd(submission.cwd, sizeof(submission.cwd)))
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE,
+                                 "--submit: the job's output goes to the current directory, which "
+                                 "cannot be seen (%s); submit it from another one",
+                                 strerror(errno));
     int r = check(job, submission.cwd, err);
     if (r == 0)
-        r = rg_mkdir_all(dir, 0700, err);
+        r = make_folder(dir, err);
     if (r < 0)
         return r;
     forget_old(dir);
