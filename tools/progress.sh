@@ -2,8 +2,8 @@
 # shellcheck shell=sh
 # To be sourced: progress LABEL LOG COMMAND [ARGUMENT...] runs the command with its output in LOG,
 # and says what goes on when it takes a while. On a terminal the label stands there with the log's
-# last line, which changes in place and is wiped at the end; elsewhere the label has a line after 2 s,
-# and the log's last line follows every 20 s. The exit status is the command's.
+# last line, which changes in place and is wiped at the end; elsewhere the label has a line after
+# 2 s, and the log's last line follows every 20 s. The exit status is the command's.
 
 # Runs beside the command, which has to be in the foreground to get Ctrl-C.
 progress_watch() {

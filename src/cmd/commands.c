@@ -46,10 +46,9 @@ const struct rg_command rg_commands[] = {
       rg_cmd_status },
     { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]",
-      "reigen reigen-run reigen-explain reigen-job horovodrun reigen-srun-docker "
-      "reigen-run-dock-asuser reigen-sshconfig",
-      "Print a manual page: reigen, reigen-run, reigen-explain, reigen-job, horovodrun, "
-      "reigen-srun-docker, reigen-run-dock-asuser or reigen-sshconfig.",
+      "reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
+      "sshd sshconfig run-dock-asuser version help job",
+      "Show a manual page: every command has one, and so has the job file, by the name job.",
       rg_cmd_man },
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",

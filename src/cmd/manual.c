@@ -2,18 +2,23 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/str.h"
 #include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/help.h"
+#include "cmd/manual.h"
+#include "cmd/terminal.h"
 #include "launch/exitcode.h"
 #include "spec/jobfile.h"
 
 const char *const rg_manual_pages[] = {
     "reigen", "reigen-run", "reigen-explain", "reigen-job", "horovodrun", "reigen-srun-docker",
-    "reigen-run-dock-asuser", "reigen-sshconfig", NULL,
+    "reigen-run-dock-asuser", "reigen-sshconfig", "reigen-doctor", "reigen-rsh", "reigen-jobs",
+    "reigen-stop", "reigen-logs", "reigen-status", "reigen-man", "reigen-completion", "reigen-sshd",
+    "reigen-version", "reigen-help", NULL,
 };
 
 /* Of this version; a page has to have a date. */
@@ -125,6 +130,10 @@ static void page_reigen(struct rg_buf *text)
                         ".BR reigen\\-job (5),\n.BR horovodrun (1)");
     for (const struct rg_script *s = rg_scripts; s->command; s++)
         see(text, s->page);
+    for (const struct rg_command_page *p = rg_command_pages; p->command; p++) {
+        rg_autofree char *name = rg_strf("reigen-%s", p->command);
+        see(text, name ? name : p->command);
+    }
     rg_buf_printf(text, "\n");
 }
 
@@ -331,6 +340,45 @@ static void page_script(struct rg_buf *text, const struct rg_script *s)
     rg_buf_printf(text, "\n");
 }
 
+/* The page of a command that has no tables but rg_commands' line. */
+static void page_command(struct rg_buf *text, const struct rg_command_page *p)
+{
+    const struct rg_command *c = rg_commands;
+    rg_autofree char *name = rg_strf("reigen-%s", p->command);
+
+    while (c->name && strcmp(c->name, p->command) != 0)
+        c++;
+    heading(text, name ? name : p->command, 1, p->summary);
+    rg_buf_printf(text, ".SH SYNOPSIS\n.B reigen %s\n", p->command);
+    put(text, c->name ? c->args : "");
+    rg_buf_printf(text, "\n.SH DESCRIPTION\n");
+    fill(text, c->name ? c->summary : "");
+    if (p->about)
+        paragraph(text, p->about);
+    for (size_t i = 0; p->options && p->options[i]; i += 2) {
+        if (i == 0)
+            rg_buf_printf(text, ".SH OPTIONS\n");
+        entry(text, p->options[i], p->options[i + 1]);
+    }
+    if (p->examples) {
+        rg_buf_printf(text, ".SH EXAMPLES\n");
+        example(text, p->examples);
+    }
+    rg_buf_printf(text, ".SH SEE ALSO\n.BR reigen (1)");
+    for (const char *s = p->see ? p->see : ""; *s; s += strcspn(s, " "), s += *s == ' ') {
+        rg_autofree char *page = strndup(s, strcspn(s, " "));
+        see(text, page ? page : s);
+    }
+    rg_buf_printf(text, "\n");
+}
+
+/* "run" and "reigen-run" mean the same page. */
+static bool is_page(const char *page, const char *asked)
+{
+    return strcmp(page, asked) == 0 ||
+           (rg_str_starts(page, "reigen-") && strcmp(page + strlen("reigen-"), asked) == 0);
+}
+
 int rg_manual_print(struct rg_buf *text, const char *page)
 {
     static void (*const pages[])(struct rg_buf *) = {page_reigen, page_run, page_explain, page_job,
@@ -338,8 +386,15 @@ int rg_manual_print(struct rg_buf *text, const char *page)
     const struct rg_script *script = rg_script_find(page);
 
     for (size_t i = 0; i < rg_array_len(pages); i++) {
-        if (strcmp(rg_manual_pages[i], page) == 0) {
+        if (is_page(rg_manual_pages[i], page)) {
             pages[i](text);
+            return rg_buf_status(text);
+        }
+    }
+    for (const struct rg_command_page *p = rg_command_pages; p->command; p++) {
+        if (rg_str_starts(page, "reigen-") ? strcmp(page + strlen("reigen-"), p->command) == 0
+                                           : strcmp(page, p->command) == 0) {
+            page_command(text, p);
             return rg_buf_status(text);
         }
     }
@@ -361,9 +416,26 @@ static int no_page(const char *name)
                          rg_buf_text(&names), rg_args_guess(name, rg_manual_pages, guess));
 }
 
+/* 0, or -errno where no pager could be started. */
+static int show(const char *text)
+{
+    static const char pager[] =
+        "pager=${MANPAGER:-${PAGER:-$(command -v less || command -v more || echo cat)}}; "
+        "LESS=${LESS--FRX}; export LESS; eval \"exec $pager\"";
+    FILE *f = popen(pager, "we");
+
+    if (!f)
+        return -errno;
+    /* Who has read enough hangs up. */
+    fputs(text, f);
+    int status = pclose(f);
+
+    return WIFEXITED(status) && WEXITSTATUS(status) >= 126 ? -ENOENT : 0;
+}
+
 int rg_cmd_man(int argc, char **argv)
 {
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT, shown = RG_BUF_INIT;
 
     int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
 
@@ -371,5 +443,8 @@ int rg_cmd_man(int argc, char **argv)
         return -1 - n;
     if (rg_manual_print(&text, n ? argv[1] : "reigen") == -ENOENT)
         return no_page(argv[1]);
-    return rg_print(rg_buf_text(&text));
+    if (!isatty(1))
+        return rg_print(rg_buf_text(&text));
+    rg_manual_text(&shown, rg_buf_text(&text), rg_terminal_columns(1), rg_terminal_colour(1));
+    return show(rg_buf_text(&shown)) < 0 ? rg_print(rg_buf_text(&shown)) : 0;
 }

@@ -59,9 +59,50 @@ def test_the_version_is_printed(reigen):
         assert reigen(*args).stdout.startswith('reigen 0.')
 
 
-@pytest.mark.parametrize('page', ['reigen', 'reigen-run', 'reigen-explain', 'reigen-job',
-                                  'horovodrun', 'reigen-srun-docker', 'reigen-run-dock-asuser',
-                                  'reigen-sshconfig'])
+PAGES = [re.sub(r'\.\d$', '', name) for name in re.findall(
+    r"'((?:reigen|horovodrun)[a-z-]*\.[15])'", (ROOT / 'src/cmd/meson.build').read_text())]
+
+
+def test_every_command_has_a_page_that_is_installed(reigen):
+    commands = re.findall(r'^  ([a-z-]+)', reigen('--help').stdout, re.M)
+    assert len(commands) > 15 and len(PAGES) > 15
+    for command in set(commands) - {'reigen'}:
+        page = command if command == 'horovodrun' else f'reigen-{command}'
+        assert page in PAGES, f'{page} is not among the pages of src/cmd/meson.build'
+        done = reigen('man', command)
+        assert done.returncode == 0 and f'.TH "{page}"' in done.stdout, done
+    for page in PAGES:
+        assert reigen('man', page).stdout.startswith(f'.TH "{page}"')
+
+
+def on_terminal(command, **variables):
+    done = subprocess.run(['script', '-qec', command, '/dev/null'], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, timeout=20, check=False,
+                          env=environment(TERM='xterm', **variables))
+    return done.returncode, done.stdout.decode().replace('\r\n', '\n')
+
+
+def test_a_manual_page_is_shown_on_a_terminal(programs, tmp_path):
+    need('script')
+    man = f'{programs.reigen} man'
+    code, page = on_terminal(f'{man} stop', PAGER='cat', MANPAGER='')
+    assert code == 0 and re.search(r'^\x1b\[1mSYNOPSIS\x1b\[0m$', page, re.M), page
+    plain = re.sub(r'\x1b\[\d+m', '', page)
+    assert plain.startswith('reigen-stop(1)') and '\n       reigen stop JOB|--all\n' in plain
+    assert '\n       --all\n              End all' in plain
+    assert not re.search(r'^\.|\\', plain, re.M), plain
+    assert on_terminal(f'{man} reigen-stop', MANPAGER='sed s/^/pager:/')[1].startswith('pager:')
+    # No pager at all, and one that is not there.
+    bare = tmp_path / 'bin'
+    bare.mkdir()
+    for name in ('sh', 'cat'):
+        (bare / name).symlink_to(shutil.which(name))
+    for before, pager in ((f'PATH={bare}', ''), ('', '/no/such/pager')):
+        code, shown = on_terminal(f'{before} {man} stop', PAGER=pager, MANPAGER='')
+        assert code == 0 and 'SYNOPSIS' in shown and '.SH' not in shown, shown
+
+
+@pytest.mark.parametrize('page', PAGES)
 def test_manual_pages_are_read_without_complaint(reigen, page, tmp_path):
     need('man')
     path = tmp_path / 'page.1'

@@ -119,7 +119,7 @@ def test_install_puts_every_part_under_the_prefix(prefix):
                    r'share/man/man1/reigen\.1(\.gz)?',
                    r'share/man/man1/horovodrun\.1(\.gz)?',
                    *(rf'share/man/man1/reigen-{page}\.1(\.gz)?'
-                     for page in ('srun-docker', 'run-dock-asuser', 'sshconfig')),
+                     for page in ('srun-docker', 'run-dock-asuser', 'sshconfig', 'doctor', 'stop')),
                    *(f'share/{place}{end}' for place, end in
                      (('man/man1/srun_docker.sh', '.1'), ('man/man1/run_dock_asuser.sh', '.1'),
                       ('man/man1/create_mpisshconfig.sh', '.1'),

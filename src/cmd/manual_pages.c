@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/manual.h"
+
+#include <stddef.h>
+
+static const char *const doctor_options[] = {
+    "--planes", "Run the runtime on the hosts, too, and print which data plane serves which "
+                "operation.",
+    "--require WHAT,...", "Fail unless every host has this, as in reigen run.",
+    "--json", "Print one JSON document with all that was found.",
+    "any other", "As in reigen run: -H, --hostfile, --on, --image, --config and so on say which "
+                 "hosts, and in which containers.",
+    NULL
+};
+
+static const char *const rsh_options[] = {
+    "-l, -p, -i, -o, -F, -T, -n, -x, ...", "ssh's options. They are read and have no meaning: the "
+                                           "agents' links are there already.",
+    NULL
+};
+
+static const char *const stop_options[] = {
+    "--all", "End all your jobs.",
+    NULL
+};
+
+static const char *const logs_options[] = {
+    "-f", "Show what follows, too, until the job has ended.",
+    NULL
+};
+
+static const char *const sshd_options[] = {
+    "-p PORT", "Listen there. The default is 12345.",
+    "--dir DIR", "Keep the keys in DIR. The default is ~/.ssh.",
+    "-D", "Stay in the foreground.",
+    NULL
+};
+
+static const char *const completion_options[] = {
+    "bash, zsh, fish", "The script for this shell.",
+    "--hosts", "The hosts that the scripts offer: those of ssh's configuration, of known_hosts, "
+               "and of the job that this runs in.",
+    "--jobs", "Your jobs.",
+    "--interfaces", "This computer's network interfaces.",
+    NULL
+};
+
+const struct rg_command_page rg_command_pages[] = {
+    { "doctor", "look at the hosts of a job, and say what is wrong",
+      "Each finding has a remedy. The exit code is 0 when nothing failed, 1 when something did; "
+      "other codes are those of reigen run.",
+      doctor_options,
+      "reigen doctor\n"
+      "reigen doctor -H node1,node2 --require gpu,shm=8g\n"
+      "reigen doctor -H node1,node2 --image pytorch --planes",
+      "reigen-run reigen-explain" },
+    { "rsh", "run a command on a host of the job",
+      "It takes ssh's arguments, so that mpirun and pdsh can use it in ssh's place, and needs "
+      "neither keys nor an sshd. The exit code is the command's, or 255.",
+      rsh_options, "reigen rsh node2 hostname", "reigen-run" },
+    { "jobs", "list your jobs", "JOB is the name that reigen stop takes; its beginning is enough.",
+      NULL, "reigen jobs", "reigen-stop reigen-status" },
+    { "stop", "end a job",
+      "The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.", stop_options, "reigen stop r-20260131\nreigen stop --all", "reigen-jobs" },
+    { "logs", "show the output of a job", NULL, logs_options, "reigen logs -f 1234",
+      "reigen-status reigen-stop" },
+    { "status", "say what has become of a job", "The exit code is the job's, once it has ended.",
+      NULL, "reigen status 1234", "reigen-logs reigen-explain" },
+    { "man", "show a manual page",
+      "On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever there is "
+      "first. Elsewhere its source is printed, for man -l - and for files. PAGE may leave out "
+      "\"reigen-\".",
+      NULL, "reigen man run\nreigen man run | man -l -\nreigen man reigen-job > reigen-job.5",
+      "reigen-help" },
+    { "completion", "print completion for a shell",
+      "make install and pip put these scripts where the shells look for them.",
+      completion_options,
+      "eval \"$(reigen completion bash)\"\n"
+      "reigen completion zsh > ~/.zfunc/_reigen\n"
+      "reigen completion fish > ~/.config/fish/completions/reigen.fish", NULL },
+    { "sshd", "start an sshd for mpirun's own ssh",
+      "A real sshd with keys of its own, which are made where they are missing. Hosts that share "
+      "or copy the directory of the keys trust each other.",
+      sshd_options, "reigen sshd -p 12345", "reigen-sshconfig" },
+    { "version", "print reigen's version", NULL, NULL, "reigen version", NULL },
+    { "help", "print the commands, or a command's help", NULL, NULL, "reigen help run",
+      "reigen-man" },
+    { NULL, NULL, NULL, NULL, NULL, NULL }
+};
