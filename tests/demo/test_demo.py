@@ -48,8 +48,10 @@ def test_demo_of_an_empty_clone_reaches_97_percent_with_equal_ranks(tmp_path):
     accuracy = [float(a) for a in re.findall(r'accuracy[ =:]+(0\.\d+|1\.0+)', done.stdout)]
     assert accuracy and accuracy[-1] >= 0.97, done.stdout
     assert re.search(r'identical to the bit', done.stdout), done.stdout
-    shown = figureless(shown_in_the_readme())
-    said = [line for line in figureless(done.stdout.splitlines()) if ' [' not in line]
+    shown, said = figureless(shown_in_the_readme()), figureless(done.stdout.splitlines())
+    if not re.search(r'ranks share \d+ core', done.stdout):  # a machine with a core for each
+        shown = [line for line in shown if ' share ' not in line]
+    said = [line for line in said if ' [' not in line]
     assert len(shown) > 5 and said[-len(shown):] == shown
     assert took <= 120, f'make demo took {took:.0f} s'
     pages = list((clone / 'build/demo').glob('*.html'))
