@@ -149,6 +149,29 @@ def test_a_dry_run_of_what_no_script_could_do_is_a_plan(reigen, words):
     assert event['event'] == 'plan' and event['command'] == ['true']
 
 
+@pytest.mark.sanitize
+def test_our_packages_come_here_too_when_they_are_asked_for(reigen, tmp_path):
+    """As they come to other hosts, where nobody has to ask: tests/hosts/test_ssh.py."""
+    own = tmp_path / 'own'
+    (own / 'horovod').mkdir(parents=True)
+    (own / 'horovod/__init__.py').touch()
+    show = ('from importlib.util import find_spec; '
+            'print(*[spec and spec.origin for spec in map(find_spec, ("horovod", "reigen"))])')
+    env = environment(HOME=tmp_path, PYTHONPATH=own)
+    done = reigen('run', '-np', 2, '--inject-runtime', '--', '/usr/bin/python3', '-c', show, env=env)
+    assert done.returncode == 0, done.stderr
+    kit, = (tmp_path / '.cache/reigen').glob('kit-*')
+    assert done.stdout.splitlines() == [
+        f'[{r}] {own}/horovod/__init__.py {kit}/reigen/__init__.py' for r in range(2)]
+    inode = (kit / 'horovod/torch/__init__.py').stat().st_ino
+    env['PYTHONPATH'] = f'{kit}/nosuch'
+    done = reigen('run', '--no-tag-output', '-np', 1, '--inject-runtime', '--', '/usr/bin/python3',
+                  '-c', show, env=env)
+    assert done.stdout == f'{kit}/horovod/__init__.py {kit}/reigen/__init__.py\n', done.stderr
+    assert (kit / 'horovod/torch/__init__.py').stat().st_ino == inode
+    assert [p.name for p in kit.parent.iterdir()] == [kit.name]
+
+
 def test_a_job_file_describes_the_job_and_options_override_it(reigen, tmp_path):
     job = tmp_path / 'job.yaml'
     job.write_text('command: [sh, -c, "echo $A $B $WORLD_SIZE"]\nnp: 2\nenv: {A: one, B: two}\n'
