@@ -13,6 +13,10 @@ import tempfile
 
 import pytest
 
+# Where a person's PATH has no tools of administrators, such as chroot and ip: tests mean them.
+os.environ['PATH'] = os.pathsep.join([os.environ.get('PATH', '/usr/bin:/bin'), '/usr/local/sbin',
+                                      '/usr/sbin', '/sbin'])
+
 #: What even a quiet machine grants, and what no machine is granted.
 LEAST, MOST = 3, 20
 

@@ -16,6 +16,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 limit_s=3000
+# After su, root may have an ordinary user's PATH.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newcomer='make demo
 make check
 make wheel
