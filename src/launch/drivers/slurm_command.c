@@ -108,7 +108,6 @@ static int add_pyxis(const struct slurm *slurm, struct rg_strv *argv)
 
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
 {
-    rg_autobuf struct rg_buf script = RG_BUF_INIT;
     static const char *const fixed[] = {
         "--overlap",            /* beside whatever else the user runs in the allocation */
         "--ntasks-per-node=1", "--mpi=none", "--label", "--input=all", "--export=ALL",
@@ -136,13 +135,13 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
         r = add_gpus(step, argv);
     if (r == 0 && step->slurm->o.job->container.image && !slurm_contains(step->slurm->o.job))
         r = add_pyxis(step->slurm, argv);
-    slurm_command_script(step->slurm, &script);
-    if (r == 0)
-        r = rg_buf_status(&script);
-    static const char *const shell[] = { "--", "/bin/sh", "-c" }; /* PATH may be unset there */
+    /* PATH may be unset there. Two KB of script in every list of processes help nobody, so it comes
+     * as the first line of standard input, of which a shell's `read` takes no byte more. */
+    static const char *const shell[] = { "--", "/bin/sh", "-c",
+                                         "IFS= read -r s || exit 0; eval \"$s\"", "reigen-agent" };
     for (size_t i = 0; r == 0 && i < rg_array_len(shell); i++)
         r = rg_strv_add(argv, shell[i]);
-    return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&script));
+    return r;
 }
 
 int slurm_command_missing(const char *program, struct rg_error *err)
@@ -204,7 +203,7 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text, "trap : USR1 USR2; o=; say() { echo reigen-boot \"$@\"; }; "
                         "echo reigen-slurm at $SLURMD_NODENAME $SLURM_JOB_ID.$SLURM_STEP_ID; f=");
-    slurm_put_quoted(text, slurm->agent_path);
+    slurm_put_quoted(text, strchr(slurm->agent_path, '\n') ? "" : slurm->agent_path);
     /* Where the launcher's own program is there too, and the same, nothing is sent. */
     rg_buf_printf(text, "; if ! \"$f\" same %s </dev/null >/dev/null 2>&1; then f=; ",
                   slurm->agents[0].name);
@@ -230,4 +229,5 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
                   "while wait $p; r=$?; kill -0 $p 2>/dev/null; do :; done; "
                   "echo reigen-slurm end $r",
                   slurm_contains(slurm->o.job) ? "contain" : "agent");
+    rg_buf_printf(text, "\n");
 }

@@ -182,7 +182,8 @@ int slurm_command_env(const struct rg_job *job, struct rg_strv *env);
 bool slurm_contains(const struct rg_job *job);
 /* srun's argument list. 0 or -ENOMEM. */
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv);
-/* What each task runs, for a Bourne shell. Appended to text. */
+/* What each task runs, for a Bourne shell: one line, the first one of its standard input. Appended
+ * to text. */
 void slurm_command_script(const struct slurm *slurm, struct rg_buf *text);
 /* A word for a Bourne shell, in single quotes. Appended to text. */
 void slurm_put_quoted(struct rg_buf *text, const char *word);

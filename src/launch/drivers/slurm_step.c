@@ -668,6 +668,8 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
     rg_child_start(&step->child, loop, step->pid, process_ended, step);
     rg_io_start(&step->reader, loop, step->out_fd, RG_IO_READ, on_output, step);
     rg_io_start(&step->err_reader, loop, step->err_fd, RG_IO_READ, on_errors, step);
+    slurm_command_script(step->slurm, &step->out);
+    send_out(step);
     return 0;
 }
 

@@ -343,8 +343,9 @@ int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_
 
     if (!dir)
         return rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
-                                 "--submit: there is no place for a note of the job, since HOME is "
-                                 "not set; name a directory that the nodes see: XDG_STATE_HOME=DIR");
+                                 "--submit: there is no place for a note of the job, since HOME "
+                                 "is not set; name a directory that the nodes see: "
+                                 "XDG_STATE_HOME=DIR");
     if (!getcwd(submission.cwd, sizeof(submission.cwd)))
         return rg_error_set_exit(err, errno, RG_EXIT_USAGE,
                                  "--submit: the job's output goes to the current directory, which "

@@ -88,6 +88,7 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
 {
     RG_AUTO_JOB struct rg_job job;
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct slurm_step steps[2] = { { .nhosts = 2, .group = -1, .ngpus = -1 },
                                    { .nhosts = 1, .group = 1, .ngpus = 3 } };
     struct slurm_host hosts[3] = { { .name = "a", .step = &steps[0] },
@@ -106,8 +107,12 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
     assert_true(has(&argv, "--jobid=12") && has(&argv, "--nodelist=a,c"));
     assert_true(has(&argv, "--ntasks=2") && has(&argv, "--nodes=2") && has(&argv, "--overlap"));
-    const char *script = argv.v[argv.count - 1];
-    assert_string_equal(argv.v[argv.count - 2], "-c");
+    assert_string_equal(argv.v[argv.count - 1], "reigen-agent");
+    for (size_t i = 0; i < argv.count; i++) /* a list of processes is for people */
+        assert_true(strlen(argv.v[i]) < 60);
+    slurm_command_script(&slurm, &text);
+    const char *script = rg_buf_text(&text);
+    assert_ptr_equal(strchr(script, '\n'), script + strlen(script) - 1);
     assert_contains(script, "f='/a'\\''b/reigen-agent'");
     assert_contains(script, "\"$f\" agent <&3");
     rg_strv_fini(&argv);
