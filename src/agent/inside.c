@@ -80,8 +80,8 @@ static void offer_packages(void)
         setenv("PYTHONPATH", value, 1);
 }
 
-/* Docker's containers have 8 MiB by default, of which recursive programs and MPI's Fortran parts run
- * out. What was set higher stays, and what may not be had so high is what may be had. */
+/* Docker's containers have 8 MiB by default, of which recursive programs run out. What was set
+ * higher stays, and what may not be had so high is what may be had. */
 static void raise_stack_limit(void)
 {
     struct rlimit limit;

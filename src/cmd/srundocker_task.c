@@ -364,8 +364,8 @@ void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_m
         run_later(step, &end);
 }
 
-/* Slurm keeps srun's command for a job that srun asked for, sbatch's script for one of its, and what
- * salloc runs, or nothing, for salloc's: ours it is for the first only. */
+/* Slurm keeps srun's command for a job that srun has asked for, the script for one of sbatch's, and
+ * what salloc runs, or nothing, for one of salloc's. It is our own program for the first only. */
 static bool is_of_srun(const char *text)
 {
     const char *command = strstr(text, " Command=");

@@ -37,8 +37,9 @@ void rg_task_wait(const struct rg_slurm_allocation *step, uint64_t start_timeout
 /* Tell all other tasks of the step that the job has ended. Returns when they know, or cannot be
  * told. patience_ms: how long to wait for tasks that are not there; Slurm may still be starting
  * them. lost: a node was lost; srun may never hear of the end of its task, though the node comes
- * back, and wait for ever. Then, if not all tasks can be told, another step cancels this one 2 s later, and
- * srun ends when KillWait is over. This process is to end before, since that is SIGKILL for it. */
+ * back, and wait for ever. Then, if not all tasks can be told, another step cancels this one 2 s
+ * later, and srun ends when KillWait is over. This process is to end before, since that is SIGKILL
+ * for it. */
 void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_ms, bool lost);
 
 /* What rg_task_release runs on every node: argv[1] is RG_TASK_RELEASE. The exit code: 0 when all
@@ -46,7 +47,8 @@ void rg_task_release(const struct rg_slurm_allocation *step, unsigned patience_m
 int rg_task_release_here(int argc, char **argv);
 
 /* Where srun has asked for the allocation itself, and is gone without giving it back, cancel it;
- * one of salloc's or sbatch's stays. For the end of task 0. Blocks while scontrol and scancel run. */
+ * one of salloc's or sbatch's stays. For the end of task 0. Blocks while scontrol and scancel
+ * run. */
 void rg_task_give_back(const struct rg_slurm_allocation *step);
 
 /* Look after srun from now on; when it is gone, this process gets SIGTERM, and again 2 s later. */

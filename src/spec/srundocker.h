@@ -3,7 +3,7 @@
  * srun_docker.sh's command line, as a job of Reigen's: a script that runs once, in a container on
  * the first node, with containers on all nodes of a Slurm step.
  *
- * One table holds the options; from it come parsing, --help and docs/slurm.md's list.
+ * One table holds the options; from it come parsing, --help and --help's list.
  *
  * Syntax, as the original's: `--name=value`; also `--name value`. The last one of a name counts.
  * Whatever else stands on the line goes to the script, in its order and byte by byte: options that
