@@ -21,7 +21,7 @@ const struct rg_command rg_commands[] = {
     { "srun-docker", "--container=IMAGE --script=FILE [OPTION...]", NULL,
       "Under srun: run a script in containers on the nodes of a Slurm job, with srun_docker.sh's "
       "options. `reigen srun-docker --help` lists them.", rg_cmd_srun_docker },
-    { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", NULL,
+    { "rsh", "[OPTION...] HOST COMMAND [ARGUMENT...]", "@host",
       "Within a job: run a command on one of its hosts, with ssh's arguments.", rg_cmd_rsh },
     { "doctor", "[OPTION...]", NULL,
       "Look at the hosts of a job, in its containers, and say what is wrong and what to do. It "
@@ -33,18 +33,19 @@ const struct rg_command rg_commands[] = {
     { "jobs", "[--all] [--json]", "--all --json",
       "List your jobs, wherever they were started. --all: and those that ended last.",
       rg_cmd_jobs },
-    { "stop", "JOB|--all", "--all",
+    { "stop", "JOB|--all", "--all @job",
       "End a job, by the beginning of its id or by its number with Slurm, and remove containers "
       "that it has left.",
       rg_cmd_stop },
-    { "logs", "[-f] [--rank R] JOB", "-f --rank",
+    { "logs", "[-f] [--rank R] JOB", "-f --rank @job",
       "Show what a job has written to --output-dir, to a file or, submitted to Slurm, to its log. "
       "-f: and what follows, until its end. --rank: only this rank's.",
       rg_cmd_logs },
-    { "status", "[--json] JOB", "--json",
+    { "status", "[--json] JOB", "--json @job",
       "Say what is known of a job: its state, hosts, start, output and exit code.",
       rg_cmd_status },
-    { "explain", "[CODE]", NULL, "Say what an exit code means, and what to do.", rg_cmd_explain },
+    { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
+      "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]",
       "reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
       "sshd sshconfig run-dock-asuser version help job",
@@ -53,7 +54,7 @@ const struct rg_command rg_commands[] = {
     { "completion", "SHELL", "bash zsh fish",
       "Print completion for bash, zsh or fish: eval \"$(reigen completion bash)\".",
       rg_cmd_completion },
-    { "sshd", "[-p PORT] [--dir DIR] [-D]", NULL,
+    { "sshd", "[-p PORT] [--dir DIR] [-D]", "-p --dir -D",
       "Start a real sshd on port 12345, for mpirun's own ssh; makes the keys in ~/.ssh or DIR that "
       "are missing. -D: stay in the foreground.",
       rg_cmd_sshd },

@@ -25,89 +25,6 @@ void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
     }
 }
 
-static void put_commands(struct rg_buf *text)
-{
-    for (const struct rg_command *c = rg_commands; c->name; c++)
-        rg_buf_printf(text, "%s%s", c == rg_commands ? "" : " ", c->name);
-}
-
-static void bash_name(struct rg_buf *text, const char *name, const struct rg_option *o)
-{
-    (void) o;
-    rg_buf_printf(text, "%s%s ", rg_option_dashes(name), name);
-}
-
-static void bash_pattern(struct rg_buf *text, const char *name, const struct rg_option *o)
-{
-    rg_buf_printf(text, "%s-%s|--%s", o->name == name ? "" : "|", name, name);
-}
-
-static void bash_values(struct rg_buf *text, const struct rg_option *o)
-{
-    const char *c = o->completes ? o->completes : "";
-
-    rg_buf_printf(text, "        ");
-    rg_completion_each_name(text, o, bash_pattern);
-    if (strcmp(c, "@file") == 0)
-        rg_buf_printf(text, ") COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n");
-    else if (strcmp(c, "@dir") == 0)
-        rg_buf_printf(text, ") COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n");
-    else if (strcmp(c, "@var") == 0)
-        rg_buf_printf(text, ") COMPREPLY=($(compgen -e -- \"$cur\")); return ;;\n");
-    else
-        rg_buf_printf(text, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c);
-}
-
-static void print_bash(struct rg_buf *text, const struct rg_option *options, size_t count)
-{
-    rg_buf_printf(text,
-                  "# bash completion for reigen\n_reigen() {\n"
-                  "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i w\n"
-                  "    COMPREPLY=()\n"
-                  "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W '");
-    put_commands(text);
-    rg_buf_printf(text, " --help --version' -- \"$cur\")); return\n    fi\n"
-                        "    case ${COMP_WORDS[1]} in\n");
-    for (const struct rg_command *c = rg_commands; c->name; c++) {
-        if (c->completes)
-            rg_buf_printf(text, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n",
-                          c->name, c->completes);
-    }
-    rg_completion_scripts_in_bash(text);
-    rg_buf_printf(text,
-                  "    run | doctor) ;;\n    *) return ;;\n    esac\n"
-                  "    # Behind the command, its own arguments: files.\n"
-                  "    i=2\n    while [ \"$i\" -lt \"$COMP_CWORD\" ]; do\n"
-                  "        w=${COMP_WORDS[i]}\n        case $w in\n        --) i=-1; break ;;\n"
-                  "        ");
-    bool first = true;
-    for (size_t i = 0; i < count; i++) {
-        if (!options[i].arg)
-            continue;
-        rg_buf_printf(text, "%s", first ? "" : "|");
-        rg_completion_each_name(text, &options[i], bash_pattern);
-        first = false;
-    }
-    rg_buf_printf(text,
-                  ") i=$((i + 1)) ;;\n        -*|=) ;;\n        *) i=-1; break ;;\n        esac\n"
-                  "        i=$((i + 1))\n    done\n"
-                  "    if [ \"$i\" -lt 0 ]; then\n"
-                  "        COMPREPLY=($(compgen -f -- \"$cur\")); return\n    fi\n"
-                  "    case $prev in\n");
-    for (size_t i = 0; i < count; i++) {
-        if (options[i].arg)
-            bash_values(text, &options[i]);
-    }
-    rg_buf_printf(text, "    esac\n    case $cur in\n    -*) COMPREPLY=($(compgen -W '");
-    for (size_t i = 0; i < count; i++)
-        rg_completion_each_name(text, &options[i], bash_name);
-    rg_buf_printf(
-        text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -- \"$cur\")) ;;\n    esac\n}\n"
-              "complete -o filenames -F _reigen reigen\n");
-    rg_completion_horovodrun_bash(text);
-    rg_completion_scripts_bash(text);
-}
-
 void rg_completion_quoted(struct rg_buf *text, const char *words, bool zsh)
 {
     for (const char *p = words; *p; p++) {
@@ -136,12 +53,32 @@ void rg_completion_zsh_option(struct rg_buf *text, const char *name, const struc
             rg_buf_printf(text, ":_files -/");
         else if (strcmp(c, "@var") == 0)
             rg_buf_printf(text, ":_parameters -g \"*export*\"");
+        else if (strcmp(c, "@host") == 0)
+            rg_buf_printf(text, ":_reigen_hosts");
+        else if (strcmp(c, "@net") == 0)
+            rg_buf_printf(text, ":_reigen_nets");
+        else if (rg_str_starts(c, "@list "))
+            rg_buf_printf(text, ":_values -s , WHAT %s", c + strlen("@list "));
         else
             rg_buf_printf(text, *c ? ":(%s)" : ": ", c);
     }
     if (o->arg2)
         rg_buf_printf(text, ":%s: ", o->arg2);
     rg_buf_printf(text, "' \\\n");
+}
+
+/* Words, of which @host and @job are asked for as the shell's way of running a command says. */
+static void put_words(struct rg_buf *text, const char *words, const char *before,
+                      const char *behind)
+{
+    for (const char *p = words; *p; p += strcspn(p, " "), p += *p == ' ') {
+        int n = (int) strcspn(p, " ");
+        if (*p == '@')
+            rg_buf_printf(text, "%s%s--%.*ss%s", p == words ? "" : " ", before, n - 1, p + 1,
+                          behind);
+        else
+            rg_buf_printf(text, "%s%.*s", p == words ? "" : " ", n, p);
+    }
 }
 
 static void print_zsh(struct rg_buf *text, const struct rg_option *options, size_t count)
@@ -151,7 +88,11 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
         rg_buf_printf(text, " %s", s->name);
     rg_buf_printf(text, "\n");
     rg_completion_scripts_zsh(text);
-    rg_buf_printf(text, "_reigen() {\n");
+    rg_buf_printf(text, "_reigen_hosts() {\n    compset -P '*,'\n    compset -P '*@'\n"
+                        "    compadd -q -S '' -- $(reigen completion --hosts 2>/dev/null)\n}\n"
+                        "_reigen_nets() {\n"
+                        "    compadd -- $(reigen completion --interfaces 2>/dev/null)\n}\n"
+                        "_reigen() {\n");
     rg_completion_horovodrun_zsh(text);
     rg_completion_scripts_by_name_zsh(text);
     rg_buf_printf(text, "    local -a commands\n    commands=(\n");
@@ -164,8 +105,11 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
                         "        _describe command commands\n        return\n    fi\n"
                         "    case $words[2] in\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
-        if (c->completes)
-            rg_buf_printf(text, "    %s) compadd %s; return ;;\n", c->name, c->completes);
+        if (c->completes) {
+            rg_buf_printf(text, "    %s) compadd -- ", c->name);
+            put_words(text, c->completes, "$(reigen completion ", " 2>/dev/null)");
+            rg_buf_printf(text, "; return ;;\n");
+        }
     }
     rg_completion_scripts_in_zsh(text);
     rg_buf_printf(text,
@@ -189,6 +133,15 @@ void rg_completion_fish_text(struct rg_buf *text, const char *words)
         rg_buf_printf(text, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
 }
 
+/* Several of the words, with commas. */
+static void fish_list(struct rg_buf *text, const char *words)
+{
+    rg_buf_printf(text, " -a '(__fish_complete_list , \"string split / ");
+    for (const char *p = words; *p; p++)
+        rg_buf_put(text, *p == ' ' ? "/" : p, 1);
+    rg_buf_printf(text, "\")'");
+}
+
 static void fish_option(struct rg_buf *text, const char *name, const struct rg_option *o)
 {
     const char *c = o->completes ? o->completes : "";
@@ -204,11 +157,44 @@ static void fish_option(struct rg_buf *text, const char *name, const struct rg_o
         rg_buf_printf(text, " -a '(__fish_complete_directories)'");
     else if (strcmp(c, "@var") == 0)
         rg_buf_printf(text, " -a '(set -nx)'");
+    else if (strcmp(c, "@host") == 0)
+        rg_buf_printf(text, " -a '(__fish_complete_list , \"reigen completion --hosts\")'");
+    else if (strcmp(c, "@net") == 0)
+        rg_buf_printf(text, " -a '(reigen completion --interfaces)'");
+    else if (rg_str_starts(c, "@list "))
+        fish_list(text, c + strlen("@list "));
     else if (*c && *c != '@')
         rg_buf_printf(text, " -a '%s'", c);
     rg_buf_printf(text, " -d '");
     rg_completion_fish_text(text, o->help);
     rg_buf_printf(text, "'\n");
+}
+
+static void fish_word(struct rg_buf *text, const char *name, const struct rg_option *o)
+{
+    (void) o;
+    rg_buf_printf(text, " -%s --%s", name, name);
+}
+
+/* Behind the options of run: the command, and what its own completion has. */
+static void fish_rest(struct rg_buf *text, const struct rg_option *options, size_t count)
+{
+    rg_buf_printf(text, "function __reigen_rest\n"
+                        "    set -l words (commandline -opc)[3..-1]\n"
+                        "    while set -q words[1]\n        switch $words[1]\n"
+                        "            case --\n                set -e words[1]\n"
+                        "                break\n            case");
+    for (size_t i = 0; i < count; i++)
+        if (options[i].arg)
+            rg_completion_each_name(text, &options[i], fish_word);
+    rg_buf_printf(text, "\n                set -q words[2]; or return\n"
+                        "                set -e words[1..2]\n"
+                        "            case '-*'\n                set -e words[1]\n"
+                        "            case '*'\n                break\n        end\n    end\n"
+                        "    complete -C (string join ' ' -- (string escape -- $words) "
+                        "(commandline -ct))\nend\n"
+                        "complete -c reigen -f -n '__fish_seen_subcommand_from run' -a "
+                        "'(__reigen_rest)'\n");
 }
 
 static void print_fish(struct rg_buf *text, const struct rg_option *options, size_t count)
@@ -218,11 +204,14 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
         rg_buf_printf(text, "complete -c reigen -f -n __fish_use_subcommand -a %s -d '", c->name);
         rg_completion_fish_text(text, c->summary);
         rg_buf_printf(text, "'\n");
-        if (c->completes)
-            rg_buf_printf(text,
-                          "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '%s'\n",
-                          c->name, c->completes);
+        if (c->completes) {
+            rg_buf_printf(text, "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '",
+                          c->name);
+            put_words(text, c->completes, "(reigen completion ", ")");
+            rg_buf_printf(text, "'\n");
+        }
     }
+    fish_rest(text, options, count);
     for (size_t i = 0; i < count; i++)
         rg_completion_each_name(text, &options[i], fish_option);
     rg_completion_horovodrun_fish(text);
@@ -235,7 +224,7 @@ int rg_completion_print(struct rg_buf *text, const char *shell)
     const struct rg_option *options = rg_options(&count);
 
     if (strcmp(shell, "bash") == 0)
-        print_bash(text, options, count);
+        rg_completion_bash(text);
     else if (strcmp(shell, "zsh") == 0)
         print_zsh(text, options, count);
     else if (strcmp(shell, "fish") == 0)
@@ -247,12 +236,14 @@ int rg_completion_print(struct rg_buf *text, const char *shell)
 
 int rg_cmd_completion(int argc, char **argv)
 {
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
     static const char *const shells[] = { "bash", "zsh", "fish", NULL };
-    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
     char guess[96];
+    int n;
 
+    if (argc > 1 && rg_completion_words(argv[1], argv + 2, &text) == 0)
+        return rg_print(rg_buf_text(&text));
+    n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
     if (n < 0)
         return -1 - n;
     if (n == 0)

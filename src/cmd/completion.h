@@ -25,6 +25,16 @@ void rg_completion_quoted(struct rg_buf *text, const char *words, bool zsh);
 /* Words inside fish's single quotes. */
 void rg_completion_fish_text(struct rg_buf *text, const char *words);
 
+/* bash's script: all of it, and the lines that horovodrun's part needs for an option: of the
+ * function that says what its value is, and in the list of names. */
+void rg_completion_bash(struct rg_buf *text);
+void rg_completion_bash_kind(struct rg_buf *text, const struct rg_option *o);
+void rg_completion_bash_names(struct rg_buf *text, const struct rg_option *o);
+
+/* What the scripts ask for: --hosts (also of the host files in more), --jobs or --interfaces, one
+ * word a line. Reads files. 0, or -ENOENT for something else. */
+int rg_completion_words(const char *what, char *const *more, struct rg_buf *text);
+
 /* horovodrun's part: for bash and fish whole commands, for zsh the beginning of reigen's function,
  * which is told in $service what is being completed. */
 void rg_completion_horovodrun_bash(struct rg_buf *text);

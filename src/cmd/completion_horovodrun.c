@@ -18,41 +18,18 @@ static void each_flag(struct rg_buf *text, void (*fn)(struct rg_buf *, const str
     }
 }
 
-static void bash_word(struct rg_buf *text, const char *name, const struct rg_option *o)
-{
-    (void) o;
-    rg_buf_printf(text, "%s%s ", rg_option_dashes(name), name);
-}
-
-static void bash_words(struct rg_buf *text, const struct rg_option *o)
-{
-    rg_completion_each_name(text, o, bash_word);
-}
-
-static void bash_case(struct rg_buf *text, const struct rg_option *o)
-{
-    const char *c = o->completes ? o->completes : "";
-
-    if (!o->arg)
-        return;
-    rg_buf_printf(text, "    %s%s", rg_option_dashes(o->name), o->name);
-    if (*c == '@')
-        rg_buf_printf(text, ") COMPREPLY=($(compgen %s -- \"$cur\")); return ;;\n",
-                      strcmp(c, "@dir") == 0 ? "-d" : "-f");
-    else
-        rg_buf_printf(text, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", c);
-}
-
 void rg_completion_horovodrun_bash(struct rg_buf *text)
 {
-    rg_buf_printf(text, "_horovodrun() {\n"
-                        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                        "    COMPREPLY=()\n    case $prev in\n");
-    each_flag(text, bash_case);
-    rg_buf_printf(text, "    esac\n    case $cur in\n    -*) COMPREPLY=($(compgen -W '");
-    each_flag(text, bash_words);
-    rg_buf_printf(text, "' -- \"$cur\")) ;;\n    *) COMPREPLY=($(compgen -c -f -- \"$cur\")) ;;\n"
-                        "    esac\n}\ncomplete -o filenames -F _horovodrun horovodrun\n");
+    /* What is no flag of its own may be an option of reigen run. */
+    rg_buf_printf(text, "_horovodrun_kind() {\n    kind=\n    case $1 in\n");
+    each_flag(text, rg_completion_bash_kind);
+    rg_buf_printf(text, "    *) _reigen_kind \"$1\" ;;\n    esac\n}\n"
+                        "_horovodrun() {\n    local words at last sign first=1\n"
+                        "    COMPREPLY=()\n    _reigen_words\n"
+                        "    case ${words[0]} in *horovodrun) ;; *) first=2 ;; esac\n"
+                        "    _reigen_line \"$first\" _horovodrun_kind '");
+    each_flag(text, rg_completion_bash_names);
+    rg_buf_printf(text, "'\n}\ncomplete -o filenames -F _horovodrun horovodrun\n");
 }
 
 static void zsh_flag(struct rg_buf *text, const struct rg_option *o)
@@ -77,8 +54,10 @@ static void fish_name(struct rg_buf *text, const char *name, const struct rg_opt
 
     rg_buf_printf(text, "complete -c horovodrun %s %s", kind, name);
     if (o->arg)
-        rg_buf_printf(text, *c == '@' ? " -r -F" : " -x");
-    if (*c && *c != '@')
+        rg_buf_printf(text, *c == '@' && strcmp(c, "@host") != 0 ? " -r -F" : " -x");
+    if (strcmp(c, "@host") == 0)
+        rg_buf_printf(text, " -a '(__fish_complete_list , \"reigen completion --hosts\")'");
+    else if (*c && *c != '@')
         rg_buf_printf(text, " -a '%s'", c);
     rg_buf_printf(text, " -d '");
     rg_completion_fish_text(text, o->help);

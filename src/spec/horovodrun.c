@@ -41,7 +41,7 @@ static const struct rg_hvd_option options[] = {
     {"help", "h", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_help, NULL,
      "Print this and end."},
 
-    {"H", "hosts", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "HOST:SLOTS,...", "localhost", NULL,
+    {"H", "hosts", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "HOST:SLOTS,...", "@host", NULL,
      rg_hvd_apply_hosts, NULL,
      "Run on these hosts, with so many ranks at most on each. The default is this computer."},
     {"hostfile", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,

@@ -11,7 +11,7 @@ static const struct rg_option options[] = {
     {"np", "n c num-proc", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run N ranks. The default is one on each slot.", rg_apply_np},
     {"H", "host hosts", "hosts", RG_GROUP_WHERE, RG_FILE_HOSTS, "HOST[:SLOTS],...", NULL,
-     "localhost",
+     "@host",
      "Run on these hosts, with so many ranks at most on each. The default is this computer; a host "
      "without SLOTS has one per core if it is this computer, else one. USER@HOST logs in as USER; "
      "node[1-4,07]:2 stands for several hosts. May be repeated.",
@@ -127,7 +127,7 @@ static const struct rg_option options[] = {
      "Never do so.", rg_apply_no_inject_runtime},
 
     {"network-interface", "network-interfaces", NULL, RG_GROUP_WHERE, RG_FILE_LIST,
-     "[HOST=]NAME", NULL, NULL,
+     "[HOST=]NAME", NULL, "@net",
      "Connect hosts by this interface, or by the one in this network; HOST= says so for one host. "
      "The default is a network that reigen finds by asking the hosts. May be repeated.",
      rg_apply_network_interface},
@@ -135,7 +135,8 @@ static const struct rg_option options[] = {
      "Listen on TCP ports of this range only, where a firewall lets no others through. Each rank "
      "takes one on its host. The default is REIGEN_PORT_RANGE, else whatever the kernel gives.",
      rg_apply_port_range},
-    {"require", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "WHAT,...", NULL, RG_REQUIRE_WORDS,
+    {"require", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "WHAT,...", NULL,
+     "@list " RG_REQUIRE_WORDS,
      "Start only if every host has this: rdma, gpu, gpu=N, cma, mpi, python, numpy, torch, "
      "tensorflow, horovod, shm=SIZE, memlock=SIZE, memory=SIZE, disk=SIZE, cpus=N, nofile=N or "
      "clock=TIME. reigen doctor shows what they have.",

@@ -71,7 +71,9 @@ struct rg_option {
     enum rg_option_file file;
     const char *arg;        /* what the value is called: "N"; NULL: no value */
     const char *arg2;       /* a second value (mpirun's --mca K V), or NULL */
-    const char *completes;  /* words, separated by spaces; "@file", "@dir", "@var"; or NULL */
+    /* Words, separated by spaces; after "@list" several of them with commas; "@file", "@dir",
+     * "@var", "@host" (with commas), "@net" (an interface); for commands "@job"; or NULL */
+    const char *completes;
     const char *help;       /* one or more sentences */
     /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
      * value is "true" (or "false" from a job file). 0 or -errno with err. */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, manual pages and completion, judged by the programs that read them."""
-import shutil
+import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -188,6 +189,90 @@ def test_fish_completes_options(reigen, tmp_path):
         done = subprocess.run(['fish', '--no-config', '-c', ask], capture_output=True, text=True,
                               timeout=20, env=environment(HOME=tmp_path))
         assert word in [found.split('\t')[0] for found in done.stdout.splitlines()], done
+
+
+@pytest.fixture
+def known(programs, tmp_path):
+    """An environment with hosts that ssh knows, and with our reigen in PATH."""
+    (tmp_path / '.ssh').mkdir()
+    (tmp_path / '.ssh/config').write_text('Host alpha beta *.wild !gone\n  HostName 192.0.2.1\n')
+    (tmp_path / '.ssh/known_hosts').write_text(
+        '|1|hashed= ssh-ed25519 AAAA\ngamma,192.0.2.7 ssh-ed25519 AAAA\n'
+        '[delta]:2222 ssh-ed25519 AAAA\n@cert-authority *.x ssh-rsa AAAA\n')
+    (tmp_path / 'hf').write_text('# ours\nepsilon slots=4\nzeta:2\n')
+    return environment(HOME=tmp_path, PATH=f'{programs.reigen.parent}:{os.environ["PATH"]}')
+
+
+# What is typed, and the word that has to be among what a shell offers for its end.
+TYPED = [('reigen run -H alp', 'alpha'), ('reigen run -H a:2,bet', 'beta'),
+         ('reigen run --require rdma,gp', 'gpu'), ('reigen rsh delt', 'delta'),
+         ('reigen run -np 2 -- mytool no', 'north'), ('reigen run -np 2 mytool no', 'north'),
+         ('reigen stop --a', '--all'), ('horovodrun -np 2 -H gam', 'gamma')]
+
+
+def test_hosts_are_those_that_ssh_knows(reigen, known, tmp_path):
+    done = reigen('completion', '--hosts', tmp_path / 'hf', env=known)
+    assert done.stdout.split() == ['localhost', 'epsilon', 'zeta', 'alpha', 'beta', 'gamma',
+                                   '192.0.2.7', 'delta']
+    assert 'lo' in reigen('completion', '--interfaces').stdout.split()
+
+
+def test_bash_completes_hosts_and_the_commands_own_words(reigen, known, tmp_path):
+    script = tmp_path / 'script'
+    script.write_text(reigen('completion', 'bash').stdout)
+    more = [('reigen run --hosts=del', 'delta'), ('reigen run --hostfile hf -H e', 'epsilon'),
+            ('reigen run -H me@al', 'me@alpha'), ('reigen run -- ls h', 'hf'),
+            ('reigen run -H a:2 -np 2 -- ls h', 'hf'), ('reigen horovodrun -H al', 'alpha')]
+    lines = ['. /usr/share/bash-completion/bash_completion', f'. {script}',
+             'complete -W "north south" mytool']
+    for line, _ in TYPED + more:
+        words = ' '.join(f"'{w}'" for w in re.findall(r'[:=]|[^ :=]+', line))
+        lines.append(f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+                     f"COMPREPLY=(); COMP_LINE='{line}'; COMP_POINT={len(line)}; _{line.split()[0]}; "
+                     'printf "%s " "${COMPREPLY[@]}"; echo')
+    done = subprocess.run(['bash', '--norc', '-c', '\n'.join(lines)], capture_output=True,
+                          text=True, timeout=60, cwd=tmp_path, env=known)
+    for (line, word), offered in zip(TYPED + more, done.stdout.splitlines(), strict=True):
+        assert word in re.split('[ ,]', offered.strip()), f'{line}: {offered} {done.stderr}'
+
+
+def test_fish_completes_hosts_and_the_commands_own_words(reigen, known, tmp_path):
+    need('fish')
+    script = tmp_path / 'script'
+    script.write_text(reigen('completion', 'fish').stdout)
+    asks = '; echo END; '.join(f"complete -C '{line}'" for line, _ in TYPED)
+    done = subprocess.run(['fish', '--no-config', '-c', f'source {script}; '
+                           f'complete -c mytool -f -a "north south"; {asks}; echo END'],
+                          capture_output=True, text=True, timeout=60, cwd=tmp_path, env=known)
+    for (line, word), offered in zip(TYPED, done.stdout.split('END\n')):
+        found = [re.split('[,]', o.split('\t')[0])[-1] for o in offered.splitlines()]
+        assert word in found, f'{line}: {offered} {done.stderr}'
+
+
+ZSH = r"""
+zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; fpath=($1 \$fpath); autoload -U compinit; compinit -u -D"
+zpty -w z "compdef 'compadd north south' mytool; bindkey '^X' show; zle -N show"
+zpty -w z "show() { print -r -- \$BUFFER >>$2; BUFFER=; }; echo REA''DY"
+zpty -r z out '*READY*'
+for ((n = 3; n <= $#; n++)); do
+    zpty -w -n z "${@[n]}"$'\t\x18'
+    until [[ $(wc -l <$2) -ge $((n - 2)) ]]; do zpty -r -t z out; sleep 0.02; done
+done
+zpty -d z
+"""
+
+
+def test_zsh_completes_hosts_and_the_commands_own_words(reigen, known, tmp_path):
+    need('zsh')
+    (tmp_path / 'functions').mkdir()
+    (tmp_path / 'functions/_reigen').write_text(reigen('completion', 'zsh').stdout)
+    (tmp_path / 'out').touch()
+    subprocess.run(['zsh', '-f', '-c', ZSH, 'zsh', tmp_path / 'functions', tmp_path / 'out',
+                    *(line for line, _ in TYPED)], timeout=60, cwd=tmp_path, env=known, check=True)
+    for (line, word), typed in zip(TYPED, (tmp_path / 'out').read_text().splitlines(), strict=True):
+        assert re.split('[ ,]', typed.rstrip(' ,'))[-1] == word, f'{line}: {typed}'
 
 
 def test_the_docs_name_every_exit_code_key_and_event(reigen):
