@@ -11,9 +11,11 @@
 
 /* Where a value comes from: the text itself, a file of the job's directory, that file or else the
  * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it; or the
- * first of the ports that may be listened on, the last, how many, or both with the text between. */
-enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, PORT_FIRST, PORT_LAST, PORT_COUNT,
-            PORT_RANGE };
+ * first of the ports that may be listened on, the last, or both with the text between. Open MPI's
+ * ranks give up at a port that its daemon holds, so each kind has a part: how many the ranks have,
+ * from the first, and the daemons' range behind them. */
+enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, PORT_FIRST, PORT_LAST, PORT_RANGE,
+            PORT_COUNT_OF_RANKS, PORT_RANGE_OF_DAEMONS };
 
 /* MUST: without it our agents do not come into play, so what an image or a login shell sets is
  * replaced. MAY: our preference, which gives way to what is there. */
@@ -46,10 +48,10 @@ static const struct setting settings[] = {
     { "OMPI_MCA_btl_tcp_if_include", NETWORK, MAY, NULL, RG_USER_BTL },
     { "OMPI_MCA_oob_tcp_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
     { "OMPI_MCA_btl_tcp_port_min_v4", PORT_FIRST, MAY, NULL, 0 },
-    { "OMPI_MCA_btl_tcp_port_range_v4", PORT_COUNT, MAY, NULL, 0 },
+    { "OMPI_MCA_btl_tcp_port_range_v4", PORT_COUNT_OF_RANKS, MAY, NULL, 0 },
     { "OMPI_MCA_btl_tcp_port_min_v6", PORT_FIRST, MAY, NULL, 0 },
-    { "OMPI_MCA_btl_tcp_port_range_v6", PORT_COUNT, MAY, NULL, 0 },
-    { "OMPI_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE, MAY, "-", 0 },
+    { "OMPI_MCA_btl_tcp_port_range_v6", PORT_COUNT_OF_RANKS, MAY, NULL, 0 },
+    { "OMPI_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, "-", 0 },
     /* Open MPI 5, whose launcher reads names of its own. */
     { "PRTE_MCA_plm", TEXT, MUST, "ssh", 0 },
     { "PRTE_MCA_plm_ssh_agent", FILE_OR_PATH, MUST, "rsh", 0 },
@@ -57,7 +59,7 @@ static const struct setting settings[] = {
     { "PRTE_MCA_prte_default_hostfile", FILE_OF, MUST, "hosts", 0 },
     { "PRTE_MCA_hwloc_default_binding_policy", TEXT, MAY, "none", RG_USER_BINDING },
     { "PRTE_MCA_prte_if_include", NETWORK, MAY, NULL, RG_USER_OOB },
-    { "PRTE_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE, MAY, "-", 0 },
+    { "PRTE_MCA_oob_tcp_dynamic_ipv4_ports", PORT_RANGE_OF_DAEMONS, MAY, "-", 0 },
     /* MPICH. The resource manager "user" is none: in an allocation it would call rsh with srun's
      * options. The interface is the first host's: its bare name may mean nothing elsewhere. */
     { "HYDRA_LAUNCHER", TEXT, MUST, "ssh", 0 },
@@ -146,11 +148,14 @@ static int set_ports(const struct rg_msg_setup *setup, const struct setting *s,
     if (!range || rg_parse_ports("ports", range, &ports, NULL) < 0 || user_sets(setup, s->name) ||
         rg_env_get(env, s->name))
         return 0;
-    if (s->from == PORT_RANGE)
-        return rg_env_setf(env, s->name, "%d%s%d", ports.first, s->text, ports.last);
+    int count = rg_ports_count(&ports), daemons = count > 4 ? count / 4 : 1;
+    int ranks = count > 1 ? count - daemons : 1;
+
+    if (s->from == PORT_RANGE || s->from == PORT_RANGE_OF_DAEMONS)
+        return rg_env_setf(env, s->name, "%d%s%d", s->from == PORT_RANGE ? ports.first
+                                                   : ports.last - daemons + 1, s->text, ports.last);
     return rg_env_setf(env, s->name, "%d", s->from == PORT_FIRST  ? ports.first
-                                           : s->from == PORT_LAST ? ports.last
-                                                                  : rg_ports_count(&ports));
+                                           : s->from == PORT_LAST ? ports.last : ranks);
 }
 
 static int set_one(const struct rg_msg_setup *setup, const struct setting *s, const char *job_dir,

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from bed import Cluster
+from firewall import closed
 
 import mpis
 from built import PROGRAMS, ROOT
@@ -192,6 +193,15 @@ def test_torch_distributed_meets_over_two_hosts(node1):
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == ['torch 0 of 2 on box7: 3',
                                                 'torch 1 of 2 on node2: 3']
+
+
+@pytest.mark.parametrize('name', ['openmpi4', 'openmpi5', 'mpich4'])
+def test_its_ports_lie_in_the_range_that_a_firewall_lets_through(three, node1, name):
+    with closed(three[1], but='20000:20063'), closed(three[2], but='20000:20063'):
+        done = reigen_again(node1, name, *HOSTS, '--port-range', '20000-20063', '--', 'mpirun',
+                            program(name))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(placed(done.stdout, 10)) == 4
 
 
 @pytest.mark.parametrize('name', ['openmpi4', 'openmpi5', 'mpich5', 'impi'])

@@ -59,8 +59,8 @@ static void engines_are_told_the_ports_that_the_firewall_lets_through(void **sta
     assert_int_equal(rg_strv_add(&setup.env, "I_MPI_PORT_RANGE=1:2"), 0);
     assert_int_equal(rg_engine_env(&setup, "/run/j", 0, &env), 0);
     assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_port_min_v4"), "20000");
-    assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_port_range_v4"), "100");
-    assert_string_equal(rg_env_get(&env, "OMPI_MCA_oob_tcp_dynamic_ipv4_ports"), "20000-20099");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_btl_tcp_port_range_v4"), "75");
+    assert_string_equal(rg_env_get(&env, "OMPI_MCA_oob_tcp_dynamic_ipv4_ports"), "20075-20099");
     assert_string_equal(rg_env_get(&env, "MPIR_CVAR_CH3_PORT_RANGE"), "20000:20099");
     assert_string_equal(rg_env_get(&env, "FI_TCP_PORT_HIGH_RANGE"), "20099");
     assert_null(rg_env_get(&env, "I_MPI_PORT_RANGE"));
