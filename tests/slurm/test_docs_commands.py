@@ -28,7 +28,7 @@ print('trained by', os.uname().nodename, flush=True)
 def site():
     """Two nodes; alice has the source tree's examples, scripts of the pages' names, and the
     programs of ~/bin in her PATH. IMAGE is an image with sshd, but for examples that train."""
-    with SlurmCluster(2, dockerd=True, images=['base', 'mnode']) as cluster:
+    with SlurmCluster(2, gpus=4, dockerd=True, images=['base', 'mnode']) as cluster:
         head = cluster.head
         home = head.path(head.home())
         shutil.copytree(ROOT / 'examples/slurm', home / 'examples/slurm',
@@ -64,16 +64,23 @@ def name_of(block):
     return f'{block[0].page.rpartition("/")[2]}-{block[0].block}'
 
 
+def gives_a_shell(command):
+    words = command.words
+    return words[0] == 'salloc' and all(w.startswith('-') or w.isdigit() for w in words[1:])
+
+
 def typed(block):
-    """The block as lines for one shell. A salloc without a command starts one that types on."""
+    """The block as lines for one shell. A salloc without a command starts one that types on; the
+    last of several, where they stand for each other."""
     image = 'mnode' if any('mnode/' in c.text for c in block) else 'base'
     lines, end = [], ''
-    for command in block:
+    for command, after in zip(block, [*block[1:], None]):
         text = re.sub(r'\bIMAGE\b(?!=)', image, command.text)
         text = text.replace('IMAGE=my-image sbatch', 'IMAGE=my-image sbatch --wait')
         lines.append(text)
-        words = command.words
-        if words[0] == 'salloc' and all(w.startswith('-') or w.isdigit() for w in words[1:]):
+        if gives_a_shell(command) and (after is None or gives_a_shell(after)):
+            lines[-1] += ' true'
+        elif gives_a_shell(command):
             lines[-1] += " <<'END-OF-SALLOC'\nset -e"
             end = '\nEND-OF-SALLOC\n'
     return 'set -e\nPATH=$HOME/bin:$PATH\n' + '\n'.join(lines) + end
