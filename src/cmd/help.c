@@ -97,7 +97,8 @@ void rg_help_run(struct rg_buf *text, int columns)
     rg_wrap(text,
             "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
             "others are ended and reigen names the one that failed first. Options may have one "
-            "dash or two, and their value after a space or '='.",
+            "dash or two, and their value after a space or '='. Flags of torchrun, mpirun, "
+            "mpiexec, srun, accelerate and deepspeed are understood, too: see docs/launchers.md.",
             0, columns);
     for (int group = 0; group < RG_GROUP_COUNT; group++) {
         rg_buf_printf(text, "\n%s\n", rg_option_group_title(group));

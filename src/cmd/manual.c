@@ -171,7 +171,9 @@ static void page_run(struct rg_buf *text)
         "failed first.\n");
     paragraph(text,
               "Options have one dash or two, and their value after a space or '='. Names are not "
-              "abbreviated. Options end at -- or at the first argument that is none.");
+              "abbreviated. Options end at -- or at the first argument that is none. Flags of "
+              "torchrun, mpirun, mpiexec, srun, accelerate and deepspeed are understood, too; "
+              "docs/launchers.md lists them.");
     paragraph(
         text,
         "SIGINT and SIGTERM reach every rank; a second one ends the job at once. SIGTSTP stops "

@@ -157,6 +157,21 @@ APPLY(hostfile)
     return rg_hostfile_read(&request->job, value, err);
 }
 
+/* ppr:2:node */
+static int apply_ppr(struct rg_request *request, const char *what, const char *value,
+                     struct rg_error *err)
+{
+    const char *count = value + strcspn(value, ":") + (strchr(value, ':') != NULL);
+    const char *unit = strchr(count, ':');
+
+    if (!unit || strcmp(unit, ":node") != 0)
+        return rg_error_set(err, EINVAL, "%s %s: ranks are counted by host; use --ranks-per-host "
+                            "N, and --bind-to for what each is bound to", what, value);
+    rg_autofree char *number = strndup(count, (size_t) (unit - count));
+
+    return number ? rg_apply_ranks_per_host(request, what, number, err) : no_memory(err);
+}
+
 APPLY(map_by)
 {
     static const char *const words[] = {"slot",    "node",    "core",    "hwthread",
@@ -168,8 +183,7 @@ APPLY(map_by)
     if (!object)
         return no_memory(err);
     if (strcmp(object, "ppr") == 0)
-        return rg_error_set(err, EINVAL, "%s %s: use --ranks-per-host N, and --bind-to for what "
-                            "each is bound to", what, value);
+        return apply_ppr(request, what, value, err);
     int i = choose(what, object, words, err);
 
     if (i < 0)

@@ -265,7 +265,7 @@ const char *rg_option_group_title(enum rg_option_group group)
         "Input",
         "Time",
         "Reigen itself",
-        "Accepted from mpirun; other launchers' flags: see docs/launchers.md",
+        "Accepted from mpirun",
     };
     return titles[group];
 }

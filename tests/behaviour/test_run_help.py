@@ -228,7 +228,8 @@ def test_bash_completes_hosts_and_the_commands_own_words(reigen, known, tmp_path
     for line, _ in TYPED + more:
         words = ' '.join(f"'{w}'" for w in re.findall(r'[:=]|[^ :=]+', line))
         lines.append(f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
-                     f"COMPREPLY=(); COMP_LINE='{line}'; COMP_POINT={len(line)}; _{line.split()[0]}; "
+                     f"COMPREPLY=(); COMP_LINE='{line}'; COMP_POINT={len(line)}; "
+                     f"_{line.split()[0]}; "
                      'printf "%s " "${COMPREPLY[@]}"; echo')
     done = subprocess.run(['bash', '--norc', '-c', '\n'.join(lines)], capture_output=True,
                           text=True, timeout=60, cwd=tmp_path, env=known)

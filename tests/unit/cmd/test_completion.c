@@ -81,8 +81,10 @@ static void every_page_is_completed(void **state)
     while (strcmp(man->name, "man") != 0)
         man++;
     for (size_t i = 0; rg_manual_pages[i]; i++) {
-        if (!rg_str_has_word(man->completes, rg_manual_pages[i]))
-            fail_msg("not %s", rg_manual_pages[i]);
+        const char *page = rg_manual_pages[i];
+        page += rg_str_starts(page, "reigen-") ? strlen("reigen-") : 0;
+        if (!rg_str_has_word(man->completes, page))
+            fail_msg("not %s", page);
     }
 }
 
