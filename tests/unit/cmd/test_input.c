@@ -6,14 +6,32 @@
 #include "cmd/input.h"
 #include "unit.h"
 
-/* Ranks that take so many bytes at a time. */
+/* Ranks that take so many bytes at a time. What they leave they ask for again a moment later. */
 struct ranks {
     struct rg_loop *loop;
+    struct rg_input *input;
+    struct rg_timer again;
     struct rg_buf got;
     size_t at_once; /* 0: everything */
     int nfull;      /* times to answer "full" in between */
     bool eof, deaf;
 };
+
+static void ask_again(void *arg)
+{
+    struct ranks *ranks = arg;
+
+    rg_input_ready(ranks->input);
+}
+
+static int take_some(struct ranks *ranks, const void *data, size_t nbytes)
+{
+    if (ranks->nfull-- > 0)
+        return 0;
+    size_t n = ranks->at_once && nbytes > ranks->at_once ? ranks->at_once : nbytes;
+    rg_buf_put(&ranks->got, data, n);
+    return (int) n;
+}
 
 static int take(void *arg, const void *data, size_t nbytes)
 {
@@ -28,11 +46,11 @@ static int take(void *arg, const void *data, size_t nbytes)
         rg_loop_stop(ranks->loop);
         return 0;
     }
-    if (ranks->nfull-- > 0)
-        return 0;
-    size_t n = ranks->at_once && nbytes > ranks->at_once ? ranks->at_once : nbytes;
-    rg_buf_put(&ranks->got, data, n);
-    return (int) n;
+    int n = take_some(ranks, data, nbytes);
+
+    if (n < (int) nbytes)
+        rg_timer_start(&ranks->again, ranks->loop, 1, 0, ask_again, ranks);
+    return n;
 }
 
 static void run(struct ranks *ranks, int fd)
@@ -40,11 +58,13 @@ static void run(struct ranks *ranks, int fd)
     static struct rg_input input;
 
     input = (struct rg_input){ 0 };
+    ranks->input = &input;
     assert_int_equal(rg_loop_create(&ranks->loop), 0);
     rg_input_start(&input, ranks->loop, fd, take, ranks);
     if (!input.over)
         rg_loop_run(ranks->loop);
     rg_input_stop(&input);
+    rg_timer_stop(&ranks->again);
     rg_loop_destroy(ranks->loop);
 }
 
