@@ -158,7 +158,8 @@ def test_our_packages_come_here_too_when_they_are_asked_for(reigen, tmp_path):
     show = ('from importlib.util import find_spec; '
             'print(*[spec and spec.origin for spec in map(find_spec, ("horovod", "reigen"))])')
     env = environment(HOME=tmp_path, PYTHONPATH=own)
-    done = reigen('run', '-np', 2, '--inject-runtime', '--', '/usr/bin/python3', '-c', show, env=env)
+    done = reigen('run', '-np', 2, '--inject-runtime', '--', '/usr/bin/python3', '-c', show,
+                  env=env)
     assert done.returncode == 0, done.stderr
     kit, = (tmp_path / '.cache/reigen').glob('kit-*')
     assert done.stdout.splitlines() == [
