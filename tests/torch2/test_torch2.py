@@ -47,6 +47,14 @@ def test_what_holds_with_torch_1_holds_with_torch_2(program):
     run_ranks(2, ROOT / f'tests/python/ranks/{program}.py')
 
 
+def test_a_mistake_is_told_with_its_cause_and_the_users_line():
+    done = subprocess.run(
+        ['/usr/bin/python3', ROOT / 'bench/mistakes.py', '--check', '--only',
+         'exception,init,shape,exit,script,host'], capture_output=True, text=True, timeout=400,
+        check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize('launcher', ['horovodrun', 'mpirun'])
 @pytest.mark.parametrize('np', [2, 3, 4])
 @pytest.mark.parametrize('version', [1, 2])
