@@ -11,10 +11,11 @@ import built
 ASKED = '#!/bin/sh\nfor word; do echo "$word"; done >"${0%/*}/asked"\necho error: no >&2\nexit 1\n'
 WISHES = ['--nodes', '2', '--nodelist', 'n[1-2]', '--exclude', 'n3', '--partition', 'first',
           '--account', 'a b', '--time', '1-2:00', '--gres', 'gpu:4',
-          '--slurm-option=--constraint=ib', '--slurm-option=--comment=two  words']
+          '--slurm-option=--constraint=ib', '--slurm-option=--comment=two  words',
+          '--ntasks-per-node=4', '--mem=1g', '-J', 'train']
 WORDS = ['--nodes=2', '--ntasks=8', '--nodelist=n[1-2]', '--exclude=n3', '--partition=first',
          '--account=a b', '--time=1-2:00', '--gres=gpu:4', '--constraint=ib',
-         '--comment=two  words']
+         '--comment=two  words', '--ntasks-per-node=4', '--mem=1g', '--job-name=train']
 LIMIT_S = 60
 
 
