@@ -36,14 +36,14 @@ struct rule {
     struct expected expected;
 };
 
-#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false }
-#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false }
-#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false }
-#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false }
+#define EXITED(code, at) { RG_END_EXIT, code, at, 0, NULL, false, false, 0 }
+#define DIED(signo, at) { RG_END_SIGNAL, signo, at, 0, NULL, false, false, 0 }
+#define STOPPED(at) { RG_END_SIGNAL, SIGTERM, at, SIGTERM, NULL, false, false, 0 }
+#define GAVE_UP(at) { RG_END_EXIT, 1, at, SIGTERM, NULL, false, false, 0 }
 #define CUT_OFF(code, at, by) { RG_END_EXIT, code, at, 0, NULL, false, false, 1 + (by) }
-#define NOTED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false }
-#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false }
-#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false }
+#define NOTED(code, at, note) { RG_END_EXIT, code, at, 0, note, false, false, 0 }
+#define LOST(at) { RG_END_LOST, 0, at, 0, NULL, false, false, 0 }
+#define CANCELED(at) { RG_END_NOT_STARTED, ECANCELED, at, 0, NULL, false, false, 0 }
 
 static const struct rule rules[] = {
     { "all well", { { 0 } }, "", 0, false, false, "", { 0, -1, "", "" } },
@@ -54,7 +54,7 @@ static const struct rule rules[] = {
       { DIED(SIGSEGV, 5), { 0 }, { 0 }, { 0 } },
       "", 0, false, false, "", { 139, 0, "rank 0 on h: signal 11 (Segmentation fault)", "" } },
     { "memory ran out",
-      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false }, { 0 }, { 0 } },
+      { { 0 }, { RG_END_SIGNAL, SIGKILL, 4, 0, NULL, true, false, 0 }, { 0 }, { 0 } },
       "", 0, false, false, "",
       { 137, 1, "rank 1 on h: signal 9 (Killed), because memory ran out", "" } },
     { "the earlier of two is first",
@@ -67,8 +67,8 @@ static const struct rule rules[] = {
       { GAVE_UP(3), EXITED(2, 2), GAVE_UP(3), GAVE_UP(4) },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "023" } },
     { "ended after its runtime was told of the first",
-      { { RG_END_EXIT, 1, 5, 0, NULL, false, true }, EXITED(2, 2),
-        { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true }, { 0 } },
+      { { RG_END_EXIT, 1, 5, 0, NULL, false, true, 0 }, EXITED(2, 2),
+        { RG_END_SIGNAL, SIGABRT, 6, 0, NULL, false, true, 0 }, { 0 } },
       "", 0, false, false, "", { 2, 1, "rank 1 on h: exit code 2", "02" } },
     { "a note explains nothing away",
       { NOTED(1, 5, "rank 3 died of mismatched shapes"), EXITED(2, 6), { 0 }, EXITED(2, 7) },
@@ -120,7 +120,7 @@ static const struct rule rules[] = {
       { LOST(3), LOST(3), STOPPED(5), STOPPED(6) },
       "host h: gone", RG_EXIT_HOST_LOST, true, false, "", { 76, -1, "host h: gone", "0123" } },
     { "the others were not even tried",
-      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false, false }, CANCELED(2), CANCELED(2),
+      { { RG_END_NOT_STARTED, ENOENT, 2, 0, NULL, false, false, 0 }, CANCELED(2), CANCELED(2),
         CANCELED(2) },
       "", 0, false, false, "", { 127, 0, "rank 0 on h: cannot start it", "123" } },
     { "lost output of a good job",
