@@ -43,6 +43,8 @@ told: Dict[int, 'Finished'] = {}
 numbers = itertools.count(1)
 #: Buffers of operations whose waiter was interrupted: C may still write to them.
 orphans: List[Any] = []
+#: Held while an outcome goes from `table` to `told`, and by who asks for it there.
+settling = threading.RLock()
 #: Handles that nobody will ask for.
 forgotten: Set[int] = set()
 #: Handles below were submitted before this rank's last wait ended.
@@ -314,7 +316,10 @@ def _start(pending: Pending) -> int:
 def _settle(handle: int) -> bool:
     """Where the operation has ended, keep its outcome for whoever asks for it later, and let others
     have its name."""
-    request, pending, _ = table[handle]
+    entry = table.get(handle)
+    if entry is None:
+        return True  # another thread has just waited for it
+    request, pending, _ = entry
     if request is not None:
         if request.idle():
             request.seen()
@@ -322,22 +327,30 @@ def _settle(handle: int) -> bool:
     # The first look may bring the end, of which the second one tells.
     if not (pending.test() or pending.test()):
         return False
-    rc = pending.wait(0)
-    text = pending.error() if rc < 0 else ''
-    result = pending.result(rc) if rc >= 0 else None
-    pending.release()
-    if handle in table:
-        tell(handle, Finished(rc, text, result))
+    with settling:
+        if table.pop(handle, None) is None:
+            return True
+        rc = pending.wait(0)
+        text = pending.error() if rc < 0 else ''
+        result = pending.result(rc) if rc >= 0 else None
+        pending.release()
+        _keep(handle, Finished(rc, text, result))
     return True
 
 
-def tell(handle: int, outcome: Finished) -> None:
-    """The operation is over, with this outcome, and its name may be another's."""
-    del table[handle]
+def _keep(handle: int, outcome: Finished) -> None:
     if handle in forgotten:
         forgotten.discard(handle)
     else:
         told[handle] = outcome
+
+
+def tell(handle: int, outcome: Finished) -> None:
+    """The operation is over, with this outcome, and its name may be another's. Nothing happens when
+    a thread that waited for it has its outcome already."""
+    with settling:
+        if table.pop(handle, None) is not None:
+            _keep(handle, outcome)
 
 
 def poll(handle: int) -> bool:
@@ -349,9 +362,10 @@ def poll(handle: int) -> bool:
     """
     global _polled
     entry = table.get(handle)
-    if entry is None and handle in told:
-        return True
     if entry is None:
+        with settling:
+            if handle in told:
+                return True
         raise ValueError(f'{handle} is not the handle of an operation in flight.')
     if handle > _polled:
         _polled = handle
@@ -383,7 +397,7 @@ def synchronize(handle: int) -> Any:
         return _synchronize_pending(handle, result)
     try:
         rc = _request_wait(request.ptr, SLICE_MS)
-        while rc == AGAIN:
+        while rc == AGAIN and handle in table:
             help_others()
             rc = _request_wait(request.ptr, SLICE_MS)
     except BaseException:
@@ -391,7 +405,8 @@ def synchronize(handle: int) -> Any:
         raise
     if table.pop(handle, None) is None:
         return _ask(handle)
-    request.handle = 0
+    if request.handle == handle:
+        request.handle = 0
     if table:
         waited()
     if rc < 0:
@@ -402,7 +417,7 @@ def synchronize(handle: int) -> Any:
 def _synchronize_pending(handle: int, pending: Pending) -> Any:
     try:
         rc = pending.wait(SLICE_MS)
-        while rc == AGAIN:
+        while rc == AGAIN and handle in table:
             help_others()
             rc = pending.wait(SLICE_MS)
     except BaseException:
@@ -422,7 +437,8 @@ def _synchronize_pending(handle: int, pending: Pending) -> Any:
 
 def _ask(handle: int) -> Any:
     """synchronize() where the outcome is known, or the handle is not."""
-    outcome = told.pop(handle, None)
+    with settling:
+        outcome = told.pop(handle, None)
     if outcome is None:
         return None
     rc = outcome.wait(0)
@@ -443,8 +459,9 @@ def _after_shutdown() -> None:
 
 
 def _after_fork() -> None:
-    global _deferring, _starting
+    global _deferring, settling, _starting
     _deferring = threading.RLock()
+    settling = threading.RLock()
     _starting = False
     table.clear()
     told.clear()

@@ -91,20 +91,25 @@ def check_tensors_may_be_dropped_while_they_travel():
 
 
 def check_threads_share_the_names_of_operations_without_one():
-    """More than there are shared names, so that some wait for their turn."""
+    """More than there are shared names, so that some wait for their turn; and threads that change
+    as often as they can, so that they meet everywhere."""
     failures = []
 
     def work():
         try:
-            handles = [hvd.allreduce_async(torch.ones(64), op=hvd.Sum) for _ in range(150)]
-            assert all(hvd.synchronize(handle).eq(hvd.size()).all() for handle in handles)
+            for _ in range(4):
+                handles = [hvd.allreduce_async(torch.ones(64), op=hvd.Sum) for _ in range(150)]
+                assert all(hvd.synchronize(handle).eq(hvd.size()).all() for handle in handles)
         except BaseException as error:
             failures.append(error)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    sys.setswitchinterval(before)
     assert not failures, failures
     assert total() == hvd.size()
 

@@ -179,17 +179,22 @@ def _make_room() -> None:
 
 def _retire(request: Request) -> bool:
     """The request's last start has not been synchronised. Where it is done, keep its outcome for
-    whoever holds its handle, so that the request can be started again."""
-    if not request.idle():
-        return False
-    handle, request.handle = request.handle, 0
-    if handle in _table:
-        owner, result, _ = _table[handle]
-        rc = _lib.lib.reigen_request_wait(request.ptr, 0)
-        text = request.error() if rc < 0 else ''
-        if owner is None:
-            result = result.result(rc) if rc == 0 else None
-        _handles.tell(handle, _handles.Finished(rc, text, result))
+    whoever holds its handle, so that the request can be started again: its handle goes last, as
+    other threads start a request that has none."""
+    with _handles.settling:
+        handle = request.handle
+        if not request.idle():
+            return False
+        entry = _table.get(handle)
+        if entry is not None:
+            owner, result, _ = entry
+            rc = _lib.quick.reigen_request_wait(request.ptr, 0)
+            text = request.error() if rc < 0 else ''
+            if owner is None:
+                result = result.result(rc) if rc == 0 else None
+            _handles.tell(handle, _handles.Finished(rc, text, result))
+        if request.handle == handle:
+            request.handle = 0
     return True
 
 
