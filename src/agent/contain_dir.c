@@ -196,7 +196,9 @@ static int sweep_in(const char *base, const char *own)
     int count = 0;
 
     rg_contain_sweep_kits(base);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
+    /* On a network's disk, such as a home, another host may hold the lock that is free here. */
+    bool known = list && rg_fd_is_local(dirfd(list));
+    for (struct dirent *entry; known && (entry = readdir(list));) {
         const char *name = entry->d_name;
         if (strcmp(name, own) == 0 ||
             snprintf(dir, sizeof(dir), "%s/%s", base, name) >= (int) sizeof(dir))
@@ -233,8 +235,9 @@ int rg_contain_sweep_all(void)
         if (i < 2)
             snprintf(base, sizeof(base), "%s/reigen-%u", i ? "/tmp" : "/var/tmp",
                      (unsigned) geteuid());
-        else
-            snprintf(base, sizeof(base), "%s/reigen", runtime && *runtime == '/' ? runtime : "");
+        else if (!runtime || *runtime != '/' ||
+                 snprintf(base, sizeof(base), "%s/reigen", runtime) >= (int) sizeof(base))
+            continue;
         if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
             !(st.st_mode & 022))
             count += sweep_in(base, "");

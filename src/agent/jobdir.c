@@ -77,7 +77,8 @@ static int sweep(const char *base)
 
     if (!list)
         return 0;
-    while ((entry = readdir(list))) {
+    /* On a network's disk, which TMPDIR may name, another host may hold what is free here. */
+    while (rg_fd_is_local(dirfd(list)) && (entry = readdir(list))) {
         if (!rg_str_starts(entry->d_name, "job-") && !rg_str_starts(entry->d_name, "new-"))
             continue;
         rg_autoclose int fd = openat(dirfd(list), entry->d_name,

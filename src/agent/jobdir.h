@@ -11,7 +11,7 @@
  * the one that whoever made the container has mounted. It holds no secret. It is removed with all
  * that is in it when the agent ends; one that a killed agent left is removed by the next agent of
  * this user, and by `reigen-agent clean`: whose lock (flock on the directory) is free belongs to
- * nobody.
+ * nobody. On a network's disk, where locks may be known to one host only, it stays.
  *
  * Thread rule: the agent's thread. Blocks for file system calls.
  */

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 #include "base/time.h"
 
@@ -190,6 +191,32 @@ int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err)
         *p = '/';
     }
     return make_one(part, mode, err);
+}
+
+/* Numbers of linux/magic.h, which not every C library's headers come with. */
+bool rg_fd_is_local(int fd)
+{
+    static const uint32_t local[] = {
+        0x0000ef53, /* ext2, ext3, ext4 */
+        0x58465342, /* xfs */
+        0x9123683e, /* btrfs */
+        0x2fc12fc1, /* zfs */
+        0xf2f52010, /* f2fs */
+        0xca451a4e, /* bcachefs */
+        0x3153464a, /* jfs */
+        0x01021994, /* tmpfs */
+        0x858458f6, /* ramfs */
+        0x794c7630, /* overlayfs */
+    };
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0)
+        return false;
+    for (size_t i = 0; i < rg_array_len(local); i++) {
+        if ((uint32_t) fs.f_type == local[i])
+            return true;
+    }
+    return false;
 }
 
 bool rg_accept_pauses(const struct rg_acceptor *acceptor)

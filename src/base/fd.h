@@ -55,6 +55,10 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
 int rg_read_regular(const char *path, bool follow, size_t max_nbytes, char **ret_data,
                     size_t *ret_nbytes);
 
+/* True where the file system of this descriptor belongs to this computer alone, so that a lock that
+ * is free here is free everywhere. False for a network's, and for one of a kind we do not know. */
+bool rg_fd_is_local(int fd);
+
 /* Make a directory and its parents, as mkdir -p. 0 or -errno with the failing part named. */
 int rg_mkdir_all(const char *path, mode_t mode, struct rg_error *err);
 

@@ -168,6 +168,18 @@ static void file_in_the_way_is_named(void **state)
     assert_contains(err.text, file);
 }
 
+static void a_network_s_or_unknown_file_system_is_not_local(void **state)
+{
+    rg_autoclose int disk = open((char *) *state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rg_autoclose int memory = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rg_autoclose int other = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(disk >= 0 && rg_fd_is_local(disk));
+    assert_true(memory >= 0 && rg_fd_is_local(memory));
+    assert_true(other >= 0 && !rg_fd_is_local(other));
+    assert_false(rg_fd_is_local(-1));
+}
+
 static void accepting_pauses_while_there_is_no_descriptor(void **state)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -216,6 +228,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_file_is_read_whole, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(directories_are_made_with_parents, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(file_in_the_way_is_named, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_network_s_or_unknown_file_system_is_not_local, make_dir,
+                                        remove_dir),
         cmocka_unit_test(accepting_pauses_while_there_is_no_descriptor),
     };
 
