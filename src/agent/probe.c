@@ -311,13 +311,16 @@ static int bind_at(int family, int port, uint32_t *ret_port)
 {
     union address any = { .sa.sa_family = (sa_family_t) family };
     socklen_t nbytes = family == AF_INET6 ? sizeof(any.in6) : sizeof(any.in);
-    int off = 0;
+    int off = 0, on = 1;
     rg_autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -errno;
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    /* In a range of few ports, those that a job has used a minute ago are not to count as taken. */
+    if (port)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     any.in.sin_port = htons((uint16_t) port); /* both families have it in the same place */
     if (bind(fd, &any.sa, nbytes) < 0 || getsockname(fd, &any.sa, &nbytes) < 0)
         return -errno;

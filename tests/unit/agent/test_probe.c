@@ -10,10 +10,10 @@
 
 #include "base/fd.h"
 #include "unit.h"
-
-static const struct rg_ports any_port = { 0, 0 };
 #include "wire/auth.h"
 #include "wire/link.h"
+
+static const struct rg_ports any_port = { 0, 0 };
 
 #define TARGETS_MAX 8
 #define LIMIT_MS 20000
@@ -125,6 +125,32 @@ static void closed_port_is_refused_and_a_silent_one_times_out(void **state)
     assert_int_equal(outcomes[1], ETIMEDOUT);
     close(closed);
     close(silent);
+}
+
+/* What the kernel keeps for a minute after a listener that closed a connection first. */
+static void a_range_s_port_serves_again_at_once(void **state)
+{
+    rg_autoclose int client = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int server, on = 1;
+    char byte;
+
+    (void) state;
+    const int last_port = listen_silently(&server);
+    const struct rg_ports one = { last_port, last_port };
+    address.sin_port = htons((uint16_t) last_port);
+    assert_int_equal(setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    assert_int_equal(listen(server, 4), 0);
+    assert_int_equal(rg_prober_listen(ours, &one), 0); /* taken */
+    assert_int_equal(connect(client, (struct sockaddr *) &address, sizeof(address)), 0);
+    int taken = accept(server, NULL, NULL);
+    assert_true(taken >= 0);
+    close(taken);
+    assert_int_equal(read(client, &byte, 1), 0);
+    close(server);
+    close(rg_steal_fd(&client));
+    assert_int_equal(rg_prober_listen(ours, &one), last_port);
 }
 
 static int fake_fd;
@@ -329,6 +355,7 @@ int main(void)
         TEST(the_wanted_agent_is_reached_and_another_is_not),
         TEST(agent_of_another_job_is_not_reached),
         TEST(closed_port_is_refused_and_a_silent_one_times_out),
+        TEST(a_range_s_port_serves_again_at_once),
         TEST(who_proves_itself_must_also_answer_the_load),
         TEST(broken_targets_are_invalid),
         TEST(it_listens_when_it_is_told_and_until_it_is_hushed),
