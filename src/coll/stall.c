@@ -210,6 +210,14 @@ static bool is_blocked(const struct rg_engine *engine, int r, uint64_t now)
            age_ns(now, engine->stall->ranks[r].since_ns) >= limit;
 }
 
+static uint64_t wait_ms(const struct seen *seen, uint64_t now)
+{
+    uint64_t here = seen->epoch ? age_ns(now, seen->since_ns) : 0;
+    uint64_t elsewhere = seen->offered ? age_ns(now, seen->offered_ns) : 0;
+
+    return (here > elsewhere ? here : elsewhere) / RG_NS_PER_MS;
+}
+
 static void note_op(struct rg_engine *engine, struct rg_stall_facts *facts, uint32_t id,
                     uint64_t now)
 {
@@ -219,16 +227,29 @@ static void note_op(struct rg_engine *engine, struct rg_stall_facts *facts, uint
 
     if (!op)
         return;
-    if (seen->epoch)
-        op->age_ms = age_ns(now, seen->since_ns) / RG_NS_PER_MS;
-    if (seen->offered && age_ns(now, seen->offered_ns) / RG_NS_PER_MS > op->age_ms)
-        op->age_ms = age_ns(now, seen->offered_ns) / RG_NS_PER_MS;
+    op->age_ms = wait_ms(seen, now);
     for (int r = 0; r < view->n; r++) {
         bool owes = seen->epoch && rg_view_owes(view, r, id, seen->epoch);
 
         op->states[view->ranks[r]] = atomic_load(&view->rows[r].joined) ? RG_STALL_JOINED
                                      : owes                            ? RG_STALL_OWES
                                                                        : RG_STALL_CALLED;
+    }
+}
+
+/* Those that have waited for long, or the others. The former come first: there is room for OPS_MAX,
+ * and a rank may have called many more a moment ago. */
+static void note_ops(struct rg_engine *engine, struct rg_stall_facts *facts, uint64_t now,
+                     bool old)
+{
+    uint64_t than_ms = engine->config->stall_ms / 2;
+
+    for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
+        const struct seen *seen = &engine->stall->seen[id];
+
+        if ((seen->epoch || seen->offered) && (wait_ms(seen, now) >= than_ms) == old &&
+            facts->nops < OPS_MAX)
+            note_op(engine, facts, id, now);
     }
 }
 
@@ -244,12 +265,8 @@ static void collect(struct rg_engine *engine, struct rg_stall_facts *facts, uint
         free(who->detail);
         who->detail = describe_rank(engine, r, now);
     }
-    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
-        const struct seen *seen = &engine->stall->seen[id];
-
-        if ((seen->epoch || seen->offered) && facts->nops < OPS_MAX)
-            note_op(engine, facts, id, now);
-    }
+    note_ops(engine, facts, now, true);
+    note_ops(engine, facts, now, false);
 }
 
 /* --- several nodes: the coordinator asks the other leaders first ------------------------------ */

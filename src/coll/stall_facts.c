@@ -12,8 +12,8 @@
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
 #define DETAILS_SHOWN 4
 #define LISTED 16       /* ranks of Horovod's list */
-#define DETAILED 64      /* ranks of a node whose processes it speaks of */
-#define NBYTES_MAX 24000
+#define DETAILS_NBYTES 8000 /* of a node's answer that speak of its ranks' processes */
+#define NBYTES_MAX 24000    /* of that answer; a frame's text must hold it, and what is behind it */
 
 int rg_stall_facts_init(struct rg_stall_facts *facts, int nranks, const int *world_ranks)
 {
@@ -97,7 +97,7 @@ void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, in
         const struct rg_stall_who *who = &facts->who[ranks[k]];
 
         rg_buf_printf(out, "rank %c %s\n", who->blocked ? 'b' : '-',
-                      who->detail && k < DETAILED ? who->detail : "");
+                      who->detail && rg_buf_nbytes(out) < DETAILS_NBYTES ? who->detail : "");
     }
     for (int i = 0; i < facts->nops && rg_buf_nbytes(out) < NBYTES_MAX; i++) {
         rg_buf_printf(out, "op %llu ", (unsigned long long) facts->ops[i].age_ms);

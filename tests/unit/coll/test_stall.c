@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
 #include "coll/stall_facts.h"
 #include "unit.h"
 
@@ -93,12 +94,36 @@ static void what_a_node_says_is_understood_elsewhere(void **state)
     rg_stall_facts_fini(&to);
 }
 
+/* A frame has room for 64 KiB, and names may be long. */
+static void what_a_node_says_of_processes_leaves_room_for_operations(void **state)
+{
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int ranks[64];
+    char states[65] = "";
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 64, NULL), 0);
+    for (int r = 0; r < 64; r++) {
+        ranks[r] = r;
+        states[r] = r ? 'w' : 'o';
+        facts.who[r].detail = rg_strf("on a: process 9 is sleeping; it called %0900d last", r);
+    }
+    set(&facts, "allreduce.a", 5000, states);
+    rg_stall_facts_put(&facts, ranks, 64, &text);
+    assert_contains(rg_buf_text(&text), " allreduce.a\n");
+    assert_contains(rg_buf_text(&text), "called 0000");
+    assert_true(rg_buf_nbytes(&text) < 16000);
+    rg_stall_facts_fini(&facts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
         cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
+        cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
