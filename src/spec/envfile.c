@@ -48,13 +48,15 @@ static int parse_line(const char *where, char *line, struct rg_strv *ret_entries
 int rg_envfile_parse(const char *path, const char *text, size_t nbytes,
                      struct rg_strv *ret_entries, struct rg_error *err)
 {
-    rg_autofree char *copy = strndup(text, nbytes);
+    rg_autofree char *copy = malloc(nbytes + 1);
     char *rest = copy, *line, where[300];
     unsigned number = 0;
     int rc = 0;
 
     if (!copy)
         return rg_error_set(err, ENOMEM, "out of memory");
+    memcpy(copy, text, nbytes);
+    copy[nbytes] = '\0';
     if (memchr(text, '\0', nbytes))
         return rg_error_set(err, EINVAL, "%s: not a file of variables: it holds a NUL byte", path);
     if (rg_str_starts(copy, BYTE_ORDER_MARK))
