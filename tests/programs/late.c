@@ -5,12 +5,6 @@
  * itself and somebody has continued it; apart: the last one waits in an allgather, while the others
  * wait in an allreduce. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
  */
-/*
- * usage: late MILLISECONDS|stop|apart [RANK]
- * The last rank, or that one, comes to three allreduces late, by this time, or after it has stopped
- * itself and somebody has continued it; apart: it waits in an allgather, while the others wait in
- * an allreduce. Says "ready PID" before and "done" or "error NUMBER TEXT" afterwards.
- */
 #include "program.h"
 
 #include <signal.h>
