@@ -243,10 +243,13 @@ static int listen_on(int family, int port, int *ret_port)
     } address = { .sa.sa_family = (sa_family_t) family };
     socklen_t nbytes = family == AF_INET ? sizeof(address.in) : sizeof(address.in6);
     rg_autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int off = 0;
+    int off = 0, on = 1;
 
     if (fd < 0)
         return -errno;
+    /* A range may be small, and what a job has used a minute ago is not to count as taken. */
+    if (port)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
         address.in6.sin6_port = htons((uint16_t) port);
