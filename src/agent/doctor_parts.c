@@ -17,6 +17,7 @@
 #include "base/time.h"
 
 #define WAIT_STEP_MS 5
+#define KILLED_MS 1000
 #define PATTERN 0x72656967656e2121ull
 
 bool rg_doctor_find(const char *name, char ret_path[PATH_MAX])
@@ -89,8 +90,8 @@ int rg_doctor_capture(const char *const *argv, char *ret_text, size_t room)
         whole = false;
         late = rg_now_ns() >= deadline_ns;
         kill(-pid, SIGKILL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
+        /* One that hangs in a driver may outlive that, and is left to whoever takes in orphans. */
+        wait_until(pid, rg_now_ns() + KILLED_MS * RG_NS_PER_MS, &status);
     }
     ret_text[n] = '\0';
     return late ? RG_DOCTOR_LATE : whole && status == 0 ? (int) n : 0;
