@@ -48,7 +48,7 @@ const struct rg_command rg_commands[] = {
       "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[PAGE]",
       "reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
-      "sshd sshconfig run-dock-asuser version help job",
+      "sshd sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job.",
       rg_cmd_man },
     { "completion", "SHELL", "bash zsh fish",

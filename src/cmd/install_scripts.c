@@ -14,13 +14,13 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cmd/args.h"
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/scripts.h"
 #include "launch/exitcode.h"
 
 #define COMMAND "install-scripts"
-#define USAGE "usage: reigen " COMMAND " DIR\n"
 
 static int find_self(char path[PATH_MAX], struct rg_error *err)
 {
@@ -69,7 +69,10 @@ static int install(const char *dir_name, struct rg_buf *said, struct rg_error *e
     rg_autoclose int dir = open(dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (dir < 0)
-        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "%s: %s", dir_name, strerror(errno));
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "%s: %s; %s", dir_name,
+                                 strerror(errno), errno == ENOENT
+                                 ? "make the directory first, or name another"
+                                 : "name a directory, such as ~/.local/bin");
     int rc = find_self(self, err);
 
     for (int i = 0; rc >= 0 && rg_scripts[i].command; i++) {
@@ -78,7 +81,8 @@ static int install(const char *dir_name, struct rg_buf *said, struct rg_error *e
     }
     for (int i = 0; rc >= 0 && rg_scripts[i].command; i++) {
         if (!there[i] && symlinkat(self, dir, rg_scripts[i].name) < 0)
-            return rg_error_set(err, errno, "%s/%s: %s", dir_name, rg_scripts[i].name,
+            return rg_error_set(err, errno, "%s/%s: %s; name a directory that you may write to, "
+                                "such as ~/.local/bin", dir_name, rg_scripts[i].name,
                                 strerror(errno));
         rg_buf_printf(said, "%s/%s -> %s\n", dir_name, rg_scripts[i].name, self);
     }
@@ -90,10 +94,11 @@ int rg_cmd_install_scripts(int argc, char **argv)
     rg_autobuf struct rg_buf said = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return rg_print(USAGE "Make links of the names srun_docker.sh, run_dock_asuser.sh and "
-                        "create_mpisshconfig.sh\nto this reigen in DIR, such as /usr/local/bin.\n");
-    if (argc != 2 || argv[1][0] == '-')
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+
+    if (n < 0)
+        return -1 - n;
+    if (n == 0)
         return rg_fail_usage(COMMAND, "%s: name the directory for the scripts, such as "
                              "/usr/local/bin", COMMAND);
     if (install(argv[1], &said, &err) < 0)

@@ -18,7 +18,7 @@ const char *const rg_manual_pages[] = {
     "reigen", "reigen-run", "reigen-explain", "reigen-job", "horovodrun", "reigen-srun-docker",
     "reigen-run-dock-asuser", "reigen-sshconfig", "reigen-doctor", "reigen-rsh", "reigen-jobs",
     "reigen-stop", "reigen-logs", "reigen-status", "reigen-man", "reigen-completion", "reigen-sshd",
-    "reigen-version", "reigen-help", NULL,
+    "reigen-install-scripts", "reigen-version", "reigen-help", NULL,
 };
 
 /* Of this version; a page has to have a date. */

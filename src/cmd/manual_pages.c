@@ -7,6 +7,7 @@ static const char *const doctor_options[] = {
     "--planes", "Run the runtime on the hosts, too, and print which data plane serves which "
                 "operation.",
     "--require WHAT,...", "Fail unless every host has this, as in reigen run.",
+    "--clean", "Also remove the containers that killed jobs of yours have left on their hosts.",
     "--json", "Print one JSON document with all that was found.",
     "any other", "As in reigen run: -H, --hostfile, --on, --image, --config and so on say which "
                  "hosts, and in which containers.",
@@ -19,6 +20,17 @@ static const char *const rsh_options[] = {
     NULL
 };
 
+static const char *const jobs_options[] = {
+    "--all", "List those that ended last, too.",
+    "--json", "Print one JSON array, with an object for each job.",
+    NULL
+};
+
+static const char *const status_options[] = {
+    "--json", "Print one JSON object.",
+    NULL
+};
+
 static const char *const stop_options[] = {
     "--all", "End all your jobs.",
     NULL
@@ -26,6 +38,7 @@ static const char *const stop_options[] = {
 
 static const char *const logs_options[] = {
     "-f", "Show what follows, too, until the job has ended.",
+    "--rank R", "Show only what this rank wrote.",
     NULL
 };
 
@@ -59,14 +72,15 @@ const struct rg_command_page rg_command_pages[] = {
       "neither keys nor an sshd. The exit code is the command's, or 255.",
       rsh_options, "reigen rsh node2 hostname", "reigen-run" },
     { "jobs", "list your jobs", "JOB is the name that reigen stop takes; its beginning is enough.",
-      NULL, "reigen jobs", "reigen-stop reigen-status" },
+      jobs_options, "reigen jobs\nreigen jobs --all --json",
+      "reigen-status reigen-logs reigen-stop" },
     { "stop", "end a job",
       "The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.",
       stop_options, "reigen stop r-20260131\nreigen stop --all", "reigen-jobs" },
-    { "logs", "show the output of a job", NULL, logs_options, "reigen logs -f 1234",
-      "reigen-status reigen-stop" },
-    { "status", "say what has become of a job", "The exit code is the job's, once it has ended.",
-      NULL, "reigen status 1234", "reigen-logs reigen-explain" },
+    { "logs", "show the output of a job", NULL, logs_options,
+      "reigen logs -f 1234\nreigen logs --rank 3 r-20260131", "reigen-jobs reigen-status reigen-stop" },
+    { "status", "say what has become of a job", "A job that has ended is known for as long as reigen jobs --all lists it.",
+      status_options, "reigen status 1234", "reigen-jobs reigen-logs reigen-explain" },
     { "man", "show a manual page",
       "On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever there is "
       "first. Elsewhere its source is printed, for man -l - and for files. PAGE may leave out "
@@ -83,6 +97,11 @@ const struct rg_command_page rg_command_pages[] = {
       "A real sshd with keys of its own, which are made where they are missing. Hosts that share "
       "or copy the directory of the keys trust each other.",
       sshd_options, "reigen sshd -p 12345", "reigen-sshconfig" },
+    { "install-scripts", "make links for users of srun_docker.sh",
+      "The links lead to this reigen, and are made again where they lead to one that is gone. "
+      "Nothing else of that name is touched.",
+      NULL, "reigen install-scripts ~/.local/bin",
+      "reigen-srun-docker reigen-run-dock-asuser reigen-sshconfig" },
     { "version", "print reigen's version", NULL, NULL, "reigen version", NULL },
     { "help", "print the commands, or a command's help", NULL, NULL, "reigen help run",
       "reigen-man" },

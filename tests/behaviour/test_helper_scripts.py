@@ -571,5 +571,8 @@ def test_install_scripts_makes_the_names_where_they_are_asked_for(tmp_path):
     (tmp_path / 'srun_docker.sh').unlink()
     assert install(tmp_path).returncode == 0
     assert (tmp_path / 'run_dock_asuser.sh').resolve() == (tmp_path / 'srun_docker.sh').resolve()
-    for words in ([], ['a', 'b'], ['--force'], [tmp_path / 'none']):
-        assert install(*words).returncode == 2
+    for words, said in (([], 'name the directory'), (['a', 'b'], 'one argument too many'),
+                        (['--force'], 'unknown option --force'),
+                        ([tmp_path / 'none'], 'make the directory first')):
+        done = install(*words)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
