@@ -98,22 +98,27 @@ static int find_shortened(const char *arg, const char *name,
 static int unknown_flag(const char *arg, struct rg_error *err)
 {
     rg_autofree char *name = strdup(arg + 1 + (arg[1] == '-'));
-    static const size_t many = 160;
+    size_t many = 160, nours;
+    const struct rg_option *ours = rg_options(&nours);
     rg_autofree char(*pool)[NAME_MAX_LEN] = calloc(many, sizeof *pool);
-    rg_autofree const char **words = calloc(many + 1, sizeof *words);
+    rg_autofree const char **words = calloc(many + nours + 1, sizeof *words);
     struct names names = { 0 };
+    size_t n = 0;
 
     if (!pool || !words || !name)
         return rg_error_set(err, ENOMEM, "out of memory");
-    for (size_t n = 0; n < many && next_name(&names); n++)
+    for (; n < many && next_name(&names); n++)
         words[n] = strcpy(pool[n], names.name);
+    /* Of equal distance Horovod's own comes first. */
+    for (size_t i = 0; i < nours; i++)
+        words[n++] = ours[i].name;
     name[strcspn(name, "=")] = '\0';
     const char *near = rg_str_nearest(name, words);
 
     if (near)
         return rg_error_set(err, EINVAL, "unknown flag %.80s; did you mean %s%s?", arg,
                             strlen(near) > 2 ? "--" : "-", near);
-    return rg_error_set(err, EINVAL, "unknown flag %.80s; horovodrun --help lists all flags", arg);
+    return rg_error_set(err, EINVAL, "unknown flag %.80s", arg);
 }
 
 static int take_value(struct walk *walk, const char *attached, struct rg_error *err)

@@ -35,6 +35,7 @@ def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
             ('doctor --gpsu 1', 'unknown option --gpsu; did you mean --gpus?'),
             ('doctor --planse', 'unknown option --planse; did you mean --planes?'),
             ('doctor -np 1 x', 'doctor: it runs no command and takes options only; leave out: x'),
+            ('horovodrun --maxrestarts 1 -np 1 x', 'did you mean --max-restarts?'),
             ('horovodrun --verbsoe -np 1 x', 'unknown flag --verbsoe; did you mean --verbose?'),
             ('srun-docker --containr=x', 'did you mean --container?'),
             ('run-dock-asuser --containr=x', 'did you mean --container?'),
@@ -65,13 +66,20 @@ PAGES = [re.sub(r'\.\d$', '', name) for name in re.findall(
 
 
 def test_every_command_has_a_page_that_is_installed(reigen):
-    commands = re.findall(r'^  ([a-z-]+)', reigen('--help').stdout, re.M)
+    told = reigen('--help').stdout
+    commands = re.findall(r'^  ([a-z-]+)', told, re.M)
     assert len(commands) > 15 and len(PAGES) > 15
     for command in set(commands) - {'reigen'}:
         page = command if command == 'horovodrun' else f'reigen-{command}'
         assert page in PAGES, f'{page} is not among the pages of src/cmd/meson.build'
         done = reigen('man', command)
         assert done.returncode == 0 and f'.TH "{page}"' in done.stdout, done
+        # What the command's own line names, its page explains.
+        line = re.search(f'^  {command}( .*)?$', told, re.M)[0]
+        told_options = done.stdout.replace('\\', '').partition('.SH OPTIONS')[2]
+        for option in re.findall(r'(?<=[\[|])--?[a-z]+', line):
+            assert option in told_options, (command, option)
+    assert '--clean' in reigen('man', 'doctor').stdout.replace('\\', '').partition('OPTIONS')[2]
     for page in PAGES:
         assert reigen('man', page).stdout.startswith(f'.TH "{page}"')
 
