@@ -197,11 +197,12 @@ static const struct rg_session_ops session_ops = {
 static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &doctor->request.job;
-    int r = rg_sizes_check(job, err);
+    int r = rg_request_take_ports(&doctor->request, err);
 
     if (r == 0)
-        r = rg_place_job(job, strcmp(driver->name, "local") != 0, err);
-
+        r = rg_sizes_check(job, err);
+    if (r == 0)
+        r = rg_place_job(job, !driver->here, err);
     if (r >= 0)
         r = driver->discover(job, err);
     return r >= 0 ? rg_plan_make(job, &doctor->plan, err) : r;

@@ -258,7 +258,7 @@ static int print_script(const struct rg_plan *plan, const struct rg_job *job,
     int rc = 0;
 
     rg_buf_printf(text, "# A script: sh runs these ranks as reigen run would, but for tags, "
-                        "--timeout, --pty, --output-dir and reigen rsh.\n"
+                        "--timeout, --max-restarts, --pty, --output-dir and reigen rsh.\n"
                         "# It ends with the code of the rank that fails first, and ends the "
                         "others.\n");
     print_map(plan, job, text);

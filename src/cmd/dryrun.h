@@ -4,8 +4,8 @@
  *
  * A script, where the ranks run on this computer without a container, and reigen itself starts
  * them: sh runs them as reigen would, ends with the code of the rank that fails first, and ends the
- * others. There is no agent beside them, so what is the launcher's own (tags, --timeout, --pty,
- * remote commands) is not there.
+ * others. There is no agent beside them, so what is the launcher's own (tags, --timeout,
+ * --max-restarts, --pty, remote commands) is not there.
  *
  * A plan, for all other jobs: nothing but comments, as what agents do on hosts, in containers and
  * for engines is no matter of a few lines of sh.

@@ -29,7 +29,6 @@
 #include "launch/registry.h"
 #include "launch/session.h"
 #include "launch/sizes.h"
-#include "spec/apply.h"
 #include "spec/options.h"
 
 struct run {
@@ -446,13 +445,14 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
 {
     struct rg_job *job = &run->request.job;
     /* Elsewhere the directory need not be here. */
-    bool here = strcmp(driver->name, "local") == 0;
-    int rc = here ? check_cwd(job, err) : 0;
+    int rc = rg_request_take_ports(&run->request, err);
 
+    if (rc >= 0 && driver->here)
+        rc = check_cwd(job, err);
     if (rc >= 0)
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
-        rc = rg_place_job(job, !here, err);
+        rc = rg_place_job(job, !driver->here, err);
     if (rc >= 0 && driver->acquire && !job->dry_run)
         rc = driver->acquire(job, say_early, run, err);
     if (rc >= 0)
@@ -605,11 +605,11 @@ static int run_job(struct run *run)
     if (prepare(run, driver, &err) < 0)
         return rg_fail(&err, run->command);
     say_map(run);
-    if (run->request.job.dry_run)
-        return print_dry_run(run, strcmp(driver->name, "local") == 0);
-    if (rg_loop_create(&run->loop) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (rg_restart_prepare(&run->restart, &run->request.job) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+    if (run->request.job.dry_run)
+        return print_dry_run(run, driver->here);
+    if (rg_loop_create(&run->loop) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (start(run, driver, &err) < 0)
         return rg_fail(&err, run->command);
@@ -624,19 +624,6 @@ static int run_job(struct run *run)
     return run->exit_code;
 }
 
-/* The option's default, for every command that runs a job. */
-static int take_ports(struct run *run)
-{
-    const char *said = getenv(RG_PORT_RANGE);
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (run->request.job.ports.first || !said || !*said ||
-        rg_apply_port_range(&run->request, RG_PORT_RANGE, said, &err) == 0)
-        return 0;
-    sayf(run, "reigen: %s\n", err.text);
-    return -EINVAL;
-}
-
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
     /* Zeroed, and too large for a frame. */
@@ -647,7 +634,7 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     run.command = as->command;
     run.horovod = as->horovod;
     run.stdin_open = as->stdin_open;
-    int code = take_ports(&run) < 0 ? RG_EXIT_USAGE : run_job(&run);
+    int code = run_job(&run);
 
     finish(&run);
     return code;

@@ -24,7 +24,7 @@ bool session_host_has_rank(const struct session_host *host, uint32_t rank)
 /* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
 static bool inherits(const struct rg_session *session)
 {
-    return strcmp(session->o.driver->name, "local") == 0;
+    return session->o.driver->here;
 }
 
 /* NAME:RANKS of each host. */

@@ -2,6 +2,7 @@
 /* Options about networks between hosts, and about what hosts must have. */
 #include <arpa/inet.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -71,6 +72,14 @@ int rg_apply_port_range(struct rg_request *request, const char *what, const char
     if (rc == 0 && rg_env_set(&request->job.env, RG_PORT_RANGE, value) < 0)
         rc = rg_error_set(err, ENOMEM, "out of memory");
     return rc;
+}
+
+int rg_request_take_ports(struct rg_request *request, struct rg_error *err)
+{
+    const char *said = getenv(RG_PORT_RANGE);
+
+    return request->job.ports.first || !said || !*said
+               ? 0 : rg_apply_port_range(request, RG_PORT_RANGE, said, err);
 }
 
 static int check_requirement(const char *what, const char *item, struct rg_error *err)

@@ -109,4 +109,7 @@ int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
 int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
                          struct rg_error *err);
 
+/* --port-range from REIGEN_PORT_RANGE, where the request says none. 0 or -errno with err. */
+int rg_request_take_ports(struct rg_request *request, struct rg_error *err);
+
 #endif

@@ -48,6 +48,14 @@ def test_ranks_find_all_variables_and_the_callers_environment(reigen, tmp_path):
     assert len({env['MASTER_PORT'] for env in envs.values()}) == 1
 
 
+@pytest.mark.parametrize('words', [['run', '-np', 1, 'true'], ['horovodrun', '-np', 1, 'true'],
+                                   ['doctor']])
+def test_a_wrong_port_range_of_the_environment_is_named(reigen, words):
+    done = reigen(*words, env=environment(REIGEN_PORT_RANGE='2000-'))
+    assert done.returncode == 2, done
+    assert 'REIGEN_PORT_RANGE 2000-: give ports as FIRST-LAST' in done.stderr
+
+
 def test_threads_stay_as_the_caller_set_them(reigen):
     done = reigen('run', '-np', 1, 'sh', '-c', 'echo $OMP_NUM_THREADS',
                   env=environment(OMP_NUM_THREADS=17))
@@ -106,13 +114,14 @@ def test_the_map_is_shown_before_the_job_runs(reigen):
 
 def test_a_dry_run_starts_nothing_and_its_script_runs(reigen, tmp_path):
     mark = tmp_path / "it's here"
-    done = reigen('run', '-np', 2, '--dry-run', '--cwd', tmp_path, '-x', "Q=a'b $HOME", '--', 'sh',
-                  '-c', 'echo "$RANK of $WORLD_SIZE $Q"; touch "$0"', mark)
+    done = reigen('run', '-np', 2, '--dry-run', '--cwd', tmp_path, '--max-restarts', 1, '-x',
+                  "Q=a'b $HOME", '--', 'sh', '-c',
+                  'echo "$RANK of $WORLD_SIZE, $REIGEN_RESTART $Q"; touch "$0"', mark)
     assert done.returncode == 0 and not mark.exists()
     assert done.stdout.startswith('# A script: ')
     ran = subprocess.run(['sh'], input=done.stdout, capture_output=True, text=True, timeout=20,
                          env=environment(), check=True)
-    assert sorted(ran.stdout.splitlines()) == ["0 of 2 a'b $HOME", "1 of 2 a'b $HOME"]
+    assert sorted(ran.stdout.splitlines()) == ["0 of 2, 0 a'b $HOME", "1 of 2, 0 a'b $HOME"]
     assert mark.exists()
 
 

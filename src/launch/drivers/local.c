@@ -317,6 +317,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 
 const struct rg_driver_ops rg_driver_local = {
     .name = "local",
+    .here = true,
     .discover = discover,
     .start = start,
     .stop = stop,
