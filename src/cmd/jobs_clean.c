@@ -21,12 +21,20 @@
 
 /* --- containers ------------------------------------------------------------------------------ */
 
-/* No agent is needed for it; containers carry the job as a label. */
+/* No agent is needed for it; containers carry the job as a label, by the id of their start. */
 static char *cleaning_script(const struct rg_registry_job *job)
 {
+    rg_autobuf struct rg_buf ids = RG_BUF_INIT;
+
+    rg_buf_printf(&ids, "%s", job->id);
+    for (size_t i = 0; i < job->restarts.count; i++)
+        rg_buf_printf(&ids, " %s", job->restarts.v[i]);
+    if (rg_buf_status(&ids) < 0)
+        return NULL;
     return rg_strf("for r in docker podman; do command -v $r >/dev/null || continue; "
-                   "for c in $($r ps -aq --filter label=reigen.job=%s 2>/dev/null); do "
-                   "$r rm -f $c >/dev/null || exit 1; done; done", job->id);
+                   "for j in %s; do "
+                   "for c in $($r ps -aq --filter label=reigen.job=$j 2>/dev/null); do "
+                   "$r rm -f $c >/dev/null || exit 1; done; done; done", rg_buf_text(&ids));
 }
 
 static int wait_for(pid_t pid, unsigned timeout_ms)

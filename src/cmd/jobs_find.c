@@ -9,6 +9,10 @@
 
 static bool is_meant(const struct rg_registry_job *job, const char *id)
 {
+    for (size_t i = 0; i < job->restarts.count; i++) {
+        if (rg_str_starts(job->restarts.v[i], id))
+            return true;
+    }
     return rg_str_starts(job->id, id) || (job->slurm && strcmp(job->slurm, id) == 0);
 }
 

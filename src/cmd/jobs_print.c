@@ -103,10 +103,11 @@ static json_t *job_json(const struct rg_registry_job *job)
                                             : json_null();
     json_t *output = json_pack("{s:o, s:o}", "kind", string_or_null(kind), "path",
                                string_or_null(path));
-    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "id", job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
                      time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
-                     elapsed, "ranks", job->nranks, "hosts", hosts, "launcher",
+                     elapsed, "ranks", job->nranks, "restarts",
+                     (json_int_t) job->restarts.count, "hosts", hosts, "launcher",
                      string_or_null(job->launcher), "image", string_or_null(job->image),
                      "slurm_job", string_or_null(job->slurm), "output", output, "command",
                      string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
@@ -346,6 +347,8 @@ void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
         rg_buf_printf(text, " %s", job->hosts.v[i]);
     rg_buf_printf(text, "\n  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
                   job->launcher);
+    if (job->restarts.count)
+        rg_buf_printf(text, "  restarts: %zu\n", job->restarts.count);
     if (job->image)
         rg_buf_printf(text, "  image: %s\n", job->image);
     if (job->slurm)

@@ -499,7 +499,10 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         rg_event_start(&run->event, job, &run->plan);
         send_event(run);
     }
-    rg_registry_add(&run->plan, job, &run->registered);
+    if (run->restart.count)
+        rg_registry_restart(&run->registered, run->plan.job_id);
+    else
+        rg_registry_add(&run->plan, job, &run->registered);
     const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
                                                 .driver = driver, .ops = &session_ops,
                                                 .arg = run };
@@ -524,7 +527,6 @@ static void finish_start(struct run *run)
     rg_input_stop(&run->input);
     rg_session_destroy(run->session);
     run->session = NULL;
-    rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
     rg_status_fini(&run->status);
     rg_output_destroy(run->output);
     run->output = NULL;
@@ -536,6 +538,7 @@ static void finish(struct run *run)
     if (run->signals.loop)
         rg_signals_stop(&run->signals);
     finish_start(run);
+    rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
     const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
     if (driver && driver->release)
         driver->release();
@@ -615,8 +618,10 @@ static int run_job(struct run *run)
         return rg_fail(&err, run->command);
     rg_loop_run(run->loop);
     while (run->again && !run->restart.stopped) {
-        if (start_again(run, driver, &err) < 0)
-            return rg_fail(&err, run->command);
+        if (start_again(run, driver, &err) < 0) {
+            run->judged = true;
+            return run->exit_code = rg_fail(&err, run->command);
+        }
         rg_loop_run(run->loop);
     }
     if (run->again)

@@ -215,6 +215,15 @@ int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
     return r;
 }
 
+void rg_registry_restart(const struct rg_registration *own, const char *id)
+{
+    rg_autobuf struct rg_buf line = RG_BUF_INIT;
+
+    put(&line, "restart", id);
+    if (own->fd >= 0 && rg_buf_status(&line) == 0)
+        rg_write_all(own->fd, rg_buf_bytes(&line), rg_buf_nbytes(&line));
+}
+
 /* --- the end --------------------------------------------------------------------------------- */
 
 /* The oldest of those that have ended go. */
@@ -281,7 +290,14 @@ void rg_registry_job_fini(struct rg_registry_job *job)
     free(job->output);
     rg_strv_fini(&job->ssh);
     rg_strv_fini(&job->hosts);
+    rg_strv_fini(&job->restarts);
     *job = (struct rg_registry_job){ 0 };
+}
+
+/* Ids go into command lines: nothing but what one can be. */
+static bool is_id(const char *text)
+{
+    return !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
 }
 
 /* The text of this word, or NULL. */
@@ -316,9 +332,14 @@ static void take_number(struct rg_registry_job *job, const char *value, const ch
 static int take_line(struct rg_registry_job *job, char *take_value, const char *word)
 {
     struct rg_strv *list = strcmp(word, "ssh") == 0 ? &job->ssh
-                           : strcmp(word, "host") == 0 ? &job->hosts : NULL;
+                           : strcmp(word, "host") == 0 ? &job->hosts
+                           : strcmp(word, "restart") == 0 ? &job->restarts : NULL;
     char **text = text_of(job, word);
 
+    if (take_value && list == &job->restarts && !is_id(take_value)) {
+        free(take_value);
+        return 0;
+    }
     if (!take_value || list)
         return list && take_value ? rg_strv_take(list, take_value) : -ENOMEM;
     job->locked |= strcmp(word, "locked") == 0;
@@ -397,10 +418,8 @@ static int list_in(const char *name, struct rg_registry *ret_registry)
     int r = list.jobs ? 0 : -ENOMEM;
 
     for (struct dirent *entry; r == 0 && dir && (entry = readdir(dir));) {
-        /* Their names go into command lines: nothing but what an id can be. */
         const char *id = entry->d_name;
-        if (id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-")] ||
-            list.count == RG_REGISTRY_JOBS_MAX)
+        if (!is_id(id) || list.count == RG_REGISTRY_JOBS_MAX)
             continue;
         r = read_job(path, id, &list.jobs[list.count]);
         list.jobs[list.count].ended = strcmp(name, ENDED) == 0;
@@ -551,8 +570,7 @@ size_t rg_registry_sweep(void)
     for (struct dirent *entry; dir && rg_now_ns() < deadline_ns && (entry = readdir(dir));) {
         struct rg_registry_job job = { 0 };
         const char *id = entry->d_name;
-        if (id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-")] ||
-            read_job(path, id, &job) < 0)
+        if (!is_id(id) || read_job(path, id, &job) < 0)
             continue;
         if (!job.image && job.kernel && rg_registry_state(&job) == RG_JOB_DEAD) {
             rg_registry_forget(&job);

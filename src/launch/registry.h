@@ -20,6 +20,7 @@
  *                                  not with Slurm
  *     host NAME                    any number; USER@NAME with another user
  *     command TEXT
+ *     restart ID                   its id since it was started again; any number, the last counts
  *     exit CODE                    only of a job that has ended; not of one that was killed
  *
  * Control characters in values stand as blanks. Lines that begin with another word are ignored.
@@ -62,6 +63,7 @@ struct rg_registry_job {
     char *kernel, *slurm;
     char *output;                     /* "dir /path", as above */
     struct rg_strv ssh, hosts;
+    struct rg_strv restarts;          /* the ids of its later starts */
     uint64_t grace_ms;
     uint64_t skip_nbytes;
     int nranks;                       /* 0: not said */
@@ -88,6 +90,8 @@ struct rg_registration {
 /* Write the job's file. 0 or -errno: the job can run without one. */
 int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
                     struct rg_registration *ret_own);
+/* The job is started again, and has this id now; it stays one job, known by all its ids. */
+void rg_registry_restart(const struct rg_registration *own, const char *id);
 /* The job has ended with this exit code; -1: it never began, and is forgotten. */
 void rg_registry_end(struct rg_registration *own, int exit_code);
 

@@ -97,11 +97,40 @@ def test_a_job_is_known_from_its_start_to_after_its_end(home):
     assert 'has ended already' in home.reigen('stop', ident).stderr
 
 
+def test_a_job_that_is_started_again_stays_one_job(home):
+    out = home.folder / 'out'
+    script = ('echo $REIGEN_JOB_ID; [ $REIGEN_RESTART -lt 2 ] && exit 3; '
+              f': >{home.folder}/there; exec sleep 1000')
+    with subprocess.Popen([PROGRAMS.reigen, 'run', '-np', '1', '--max-restarts', '5',
+                           '--output-dir', out, '--', 'sh', '-c', script], env=home.env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as job:
+        try:
+            wait_until((home.folder / 'there').exists)
+            first, _, last = (out / 'rank.0/stdout').read_text().split()
+            told, = home.jobs('--all')
+            assert (told['id'], told['state'], told['restarts']) == (first, 'running', 2), told
+            status = home.reigen('status', last).stdout
+            assert status.startswith(f'job {first}: running') and '  restarts: 2\n' in status
+            # By either of its ids; what follows it ends with it, and not with its first start.
+            with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', first], env=home.env, text=True,
+                                  stdout=subprocess.PIPE) as following:
+                assert [following.stdout.readline().strip() for _ in range(3)][2] == last
+                assert home.reigen('stop', last).returncode == 0
+                assert following.wait(LIMIT) == 0
+            assert job.wait(LIMIT) == 143
+        finally:
+            job.terminate()
+    ended, = home.jobs('--all')
+    assert (ended['id'], ended['exit_code']) == (first, 143), ended
+
+
 def test_output_is_shown_where_it_went_or_it_is_said_that_it_is_kept_nowhere(home):
     log = home.folder / 'log'
     log.write_text('of another job\n')
     with log.open('a') as file, home.running(stdout=file):
         told, = home.jobs()
+        wait_until(lambda: log.read_text().endswith('hello\n'))
         assert home.reigen('logs', told['id']).stdout == 'hello\n'
     main, side = pty.openpty()
     name = os.ttyname(side)

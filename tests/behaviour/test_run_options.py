@@ -171,7 +171,7 @@ def test_our_packages_come_here_too_when_they_are_asked_for(reigen, tmp_path):
                   env=env)
     assert done.returncode == 0, done.stderr
     kit, = (tmp_path / '.cache/reigen').glob('kit-*')
-    assert done.stdout.splitlines() == [
+    assert sorted(done.stdout.splitlines()) == [
         f'[{r}] {own}/horovod/__init__.py {kit}/reigen/__init__.py' for r in range(2)]
     inode = (kit / 'horovod/torch/__init__.py').stat().st_ino
     env['PYTHONPATH'] = f'{kit}/nosuch'
