@@ -78,8 +78,10 @@ const struct rg_command_page rg_command_pages[] = {
       "The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.",
       stop_options, "reigen stop r-20260131\nreigen stop --all", "reigen-jobs" },
     { "logs", "show the output of a job", NULL, logs_options,
-      "reigen logs -f 1234\nreigen logs --rank 3 r-20260131", "reigen-jobs reigen-status reigen-stop" },
-    { "status", "say what has become of a job", "A job that has ended is known for as long as reigen jobs --all lists it.",
+      "reigen logs -f 1234\nreigen logs --rank 3 r-20260131",
+      "reigen-jobs reigen-status reigen-stop" },
+    { "status", "say what has become of a job",
+      "A job that has ended is known for as long as reigen jobs --all lists it.",
       status_options, "reigen status 1234", "reigen-jobs reigen-logs reigen-explain" },
     { "man", "show a manual page",
       "On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever there is "

@@ -50,10 +50,13 @@ bool rg_restart_wanted(struct rg_restart *restart, const struct rg_job *job,
 {
     if (!job->max_restarts)
         return false;
+    /* As the verdict has it. */
+    uint64_t after_ns = verdict->first ? verdict->first->at_ns : verdict->elapsed_ns;
+
     /* Without memory for the words the list lacks one of them. */
     if (!verdict->ok)
         rg_strv_addf(&restart->causes, "%s, after %.1f s", verdict->cause,
-                     (double) verdict->elapsed_ns / 1e9);
+                     (double) after_ns / 1e9);
     if (restart->stopped || !may_go_better(verdict) || restart->count >= job->max_restarts ||
         (restart->timeout_ms && spent_ms(restart) >= restart->timeout_ms))
         return false;

@@ -274,7 +274,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     }
     const struct rg_verdict_style style = {
         .colour = rg_terminal_colour(2), .verbose = request->job.verbose > 0,
-        .quiet = request->quiet, .nshown = count_shown(run, verdict), .exit_code = run->exit_code,
+        .quiet = request->quiet, .nshown = count_shown(run, verdict), .again = run->again,
+        .exit_code = run->exit_code,
     };
 
     rg_output_tell_same(run->output, &run->last_words);

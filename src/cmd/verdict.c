@@ -85,12 +85,22 @@ static bool take_sshd(const struct rg_verdict *v, char ret_host[SSHD_HOST_MAX + 
                   ret_port) == 2;
 }
 
+/* This package or a module in it, and none whose name begins so. */
+static bool misses(const char *line, const char *package)
+{
+    static const char says[] = "No module named '";
+    const char *at = strstr(line, says);
+    size_t n = strlen(package);
+
+    at = at ? at + strlen(says) : "";
+    return strncmp(at, package, n) == 0 && (at[n] == '\'' || at[n] == '.');
+}
+
 /* Of a Python to which nobody has brought our packages. */
 static void print_missing_packages(const struct rg_verdict *v, struct rg_buf *text)
 {
     for (size_t i = 0; i < v->nlast_lines; i++) {
-        if (strstr(v->last_lines[i], "No module named 'horovod") ||
-            strstr(v->last_lines[i], "No module named 'reigen")) {
+        if (misses(v->last_lines[i], "horovod") || misses(v->last_lines[i], "reigen")) {
             rg_buf_printf(text, "  that Python has no Horovod of Reigen's: install Reigen for it, "
                                 "or start the job by reigen run --inject-runtime\n");
             return;
@@ -189,6 +199,26 @@ static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
     }
 }
 
+/* What reigen ends with, and whose code that is. */
+static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text)
+{
+    const char *name = rg_exit_find(code)->name;
+    char host[SSHD_HOST_MAX + 1];
+    int port;
+
+    const struct rg_rank_end *from = v->first ? v->code_of : NULL;
+    bool own = from && from->end == RG_END_EXIT && from->value == code;
+
+    if (own && from != v->first)
+        rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
+    else if (own && !take_sshd(v, host, &port))
+        rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
+                      v->first->engine ? v->first->engine : "the rank");
+    else
+        rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
+                      code);
+}
+
 void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
                       const struct rg_verdict_style *style, struct rg_buf *text)
 {
@@ -206,21 +236,8 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
         print_cause(v, style, text);
     if (v->first && v->ends && !style->quiet)
         print_others(v, plan, text);
-    const char *name = rg_exit_find(code)->name;
-    char host[SSHD_HOST_MAX + 1];
-    int port;
-
-    const struct rg_rank_end *from = v->first ? v->code_of : NULL;
-    bool own = from && from->end == RG_END_EXIT && from->value == code;
-
-    if (own && from != v->first)
-        rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
-    else if (own && !take_sshd(v, host, &port))
-        rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
-                      v->first->engine ? v->first->engine : "the rank");
-    else
-        rg_buf_printf(text, "reigen: exit code %d (%s); reigen explain %d says more\n", code, name,
-                      code);
+    if (!style->again)
+        print_code(v, code, text);
 }
 
 void rg_verdict_print_horovod(const struct rg_verdict *v, struct rg_buf *text)

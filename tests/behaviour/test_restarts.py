@@ -2,6 +2,7 @@
 """--max-restarts: the whole job again, with the cause of each failure."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -28,6 +29,10 @@ def test_a_job_that_fails_is_started_again_and_ends_well(reigen, tmp_path):
                  '2. rank 1 on localhost: exit code 6, after '):
         assert done.stderr.count(said) == 1, done.stderr
     assert 'restart 3' not in done.stderr
+    # Nothing is said of a code that reigen does not end with, and a time is one time.
+    assert "'s own" not in done.stderr and 'reigen explain' not in done.stderr
+    times = re.findall(r'exit code [56], after (\S+) s', done.stderr)
+    assert len(times) == 4 and times[:2] == times[2:], done.stderr
     # What an earlier start wrote is still there.
     assert (tmp_path / 'out/rank.1/stdout').read_text() == ''.join(
         f'start {n} {n} 3\n' for n in range(3))

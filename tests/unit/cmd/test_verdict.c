@@ -61,7 +61,7 @@ static void missing_packages_of_ours_lead_to_the_option_that_brings_them(void **
     (void) state;
     ends[0] = ended(0, RG_END_EXIT, 1, false);
     assert_contains(print(&v, (struct rg_verdict_style){ 0 }, &text), "run --inject-runtime\n");
-    lines[0] = "ModuleNotFoundError: No module named 'numpy'";
+    lines[0] = "ModuleNotFoundError: No module named 'horovod_utils'";
     assert_null(strstr(print(&v, (struct rg_verdict_style){ 0 }, &other), "--inject-runtime"));
 }
 
