@@ -66,7 +66,7 @@ const struct rg_command rg_commands[] = {
       "A session in a container of Docker's in which you are who you are outside. Also by the name "
       "run_dock_asuser.sh; `reigen run-dock-asuser --help` lists its options.",
       rg_cmd_run_dock_asuser },
-    { "install-scripts", "DIR", NULL,
+    { "install-scripts", "DIR", "@dir",
       "Make links to reigen in DIR under the names srun_docker.sh, run_dock_asuser.sh and "
       "create_mpisshconfig.sh.",
       rg_cmd_install_scripts },

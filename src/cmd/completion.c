@@ -95,7 +95,7 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
                         "_reigen() {\n");
     rg_completion_horovodrun_zsh(text);
     rg_completion_scripts_by_name_zsh(text);
-    rg_buf_printf(text, "    local -a commands\n    commands=(\n");
+    rg_buf_printf(text, "    local -a commands own\n    commands=(\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         rg_buf_printf(text, "        '%s:", c->name);
         rg_completion_quoted(text, c->summary, true);
@@ -105,7 +105,9 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
                         "        _describe command commands\n        return\n    fi\n"
                         "    case $words[2] in\n");
     for (const struct rg_command *c = rg_commands; c->name; c++) {
-        if (c->completes) {
+        if (c->completes && strcmp(c->completes, "@dir") == 0) {
+            rg_buf_printf(text, "    %s) _files -/; return ;;\n", c->name);
+        } else if (c->completes) {
             rg_buf_printf(text, "    %s) compadd -- ", c->name);
             put_words(text, c->completes, "$(reigen completion ", " 2>/dev/null)");
             rg_buf_printf(text, "; return ;;\n");
@@ -113,9 +115,9 @@ static void print_zsh(struct rg_buf *text, const struct rg_option *options, size
     }
     rg_completion_scripts_in_zsh(text);
     rg_buf_printf(text,
-                  "    run | doctor) ;;\n    *) return ;;\n    esac\n"
-                  "    shift words\n    (( CURRENT-- ))\n"
-                  "    _arguments -S \\\n");
+                  "    run) ;;\n    doctor) own=(" RG_DOCTOR_OWN ") ;;\n    *) return ;;\n"
+                  "    esac\n    shift words\n    (( CURRENT-- ))\n"
+                  "    _arguments -S $own \\\n");
     for (size_t i = 0; i < count; i++)
         rg_completion_each_name(text, &options[i], rg_completion_zsh_option);
     rg_buf_printf(text,
@@ -207,10 +209,15 @@ static void print_fish(struct rg_buf *text, const struct rg_option *options, siz
         if (c->completes) {
             rg_buf_printf(text, "complete -c reigen -f -n '__fish_seen_subcommand_from %s' -a '",
                           c->name);
-            put_words(text, c->completes, "(reigen completion ", ")");
+            if (strcmp(c->completes, "@dir") == 0)
+                rg_buf_printf(text, "(__fish_complete_directories)");
+            else
+                put_words(text, c->completes, "(reigen completion ", ")");
             rg_buf_printf(text, "'\n");
         }
     }
+    rg_buf_printf(text, "complete -c reigen -f -n '__fish_seen_subcommand_from doctor' -a '"
+                        RG_DOCTOR_OWN "'\n");
     fish_rest(text, options, count);
     for (size_t i = 0; i < count; i++)
         rg_completion_each_name(text, &options[i], fish_option);

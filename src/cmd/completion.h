@@ -13,6 +13,9 @@
 #include "base/buf.h"
 #include "spec/options.h"
 
+/* doctor's, beside those of run. */
+#define RG_DOCTOR_OWN "--planes --clean"
+
 /* Call fn for the option's name and each alias. */
 void rg_completion_each_name(struct rg_buf *text, const struct rg_option *o,
                              void (*fn)(struct rg_buf *text, const char *name,

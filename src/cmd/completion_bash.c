@@ -132,7 +132,7 @@ void rg_completion_bash(struct rg_buf *text)
     for (size_t i = 0; i < count; i++)
         rg_completion_bash_kind(text, &options[i]);
     rg_buf_printf(text, "    *) return 1 ;;\n    esac\n}\n"
-                        "_reigen() {\n    local words at last sign\n    COMPREPLY=()\n"
+                        "_reigen() {\n    local words at last sign own=\n    COMPREPLY=()\n"
                         "    _reigen_words\n"
                         "    local cur=${words[${#words[@]}-1]}\n"
                         "    if [ \"${#words[@]}\" -eq 2 ]; then\n        _reigen_offer \"$cur\"");
@@ -146,8 +146,9 @@ void rg_completion_bash(struct rg_buf *text)
     }
     rg_completion_scripts_in_bash(text);
     rg_buf_printf(text, "    horovodrun) _horovodrun; return ;;\n"
-                        "    run | doctor) ;;\n    *) return ;;\n    esac\n"
-                        "    _reigen_line 2 _reigen_kind '");
+                        "    run) ;;\n    doctor) own='" RG_DOCTOR_OWN " ' ;;\n"
+                        "    *) return ;;\n    esac\n"
+                        "    _reigen_line 2 _reigen_kind \"$own\"'");
     for (size_t i = 0; i < count; i++)
         rg_completion_bash_names(text, &options[i]);
     rg_buf_printf(text, "'\n}\ncomplete -o filenames -F _reigen reigen\n");

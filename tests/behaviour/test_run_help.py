@@ -150,6 +150,9 @@ def test_bash_completes_commands_options_and_values(reigen, tmp_path):
     assert complete('run', '-np', '2', 'python', 'tr') == ['train.py']
     assert complete('run', '--', 'python', '--out') == []
     assert complete('completion', 'z') == ['zsh']
+    assert complete('doctor', '--cl') == ['--clean'] and complete('run', '--cl') == []
+    (tmp_path / 'links').mkdir()
+    assert complete('install-scripts', '') == ['links']
 
 
 def test_bash_completes_the_scripts_as_readline_splits_their_words(reigen, tmp_path):
@@ -192,6 +195,7 @@ def test_fish_completes_options(reigen, tmp_path):
     assert '--start-timeout' in done.stdout
     for line, word in (('srun_docker.sh --sl', '--slots_per_node'),
                        ('reigen sshconfig --ho', '--hosts'),
+                       ('reigen doctor --cl', '--clean'),
                        ('run_dock_asuser.sh --net=br', '--net=bridge')):
         ask = f'source {script}; complete -C "{line}"'
         done = subprocess.run(['fish', '--no-config', '-c', ask], capture_output=True, text=True,

@@ -16,6 +16,7 @@ static void every_shell_learns_every_option_and_command(void **state)
         assert_int_equal(rg_completion_print(&text, shells[s]), 0);
         for (size_t i = 0; i < count; i++)
             assert_contains(rg_buf_text(&text), options[i].name);
+        assert_contains(rg_buf_text(&text), "--planes --clean");
         for (const struct rg_command *c = rg_commands; c->name; c++)
             assert_contains(rg_buf_text(&text), c->name);
     }

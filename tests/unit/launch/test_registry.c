@@ -250,6 +250,33 @@ static void launchers_are_known_by_host_pid_and_start(void **state)
     }
 }
 
+/* They go into command lines of a shell. */
+static void ids_of_later_starts_are_kept_and_nothing_else_there(void **state)
+{
+    struct rg_registry_job job = { 0 };
+    struct rg_registry list = { 0 };
+    struct rg_registration own;
+    struct rg_job of;
+    struct rg_plan plan;
+
+    (void) state;
+    assert_int_equal(rg_registry_parse("launcher h:1:1\nrestart r-b\nrestart $(id)\n", &job), 0);
+    assert_int_equal(job.restarts.count, 1);
+    assert_string_equal(job.restarts.v[0], "r-b");
+    rg_registry_job_fini(&job);
+    make_job(&of, &plan, "r-first", NULL);
+    assert_int_equal(rg_registry_add(&plan, &of, &own), 0);
+    rg_registry_restart(&own, "r-second");
+    rg_registry_end(&own, 3);
+    assert_int_equal(rg_registry_list_ended(&list), 0);
+    const struct rg_registry_job *last = &list.jobs[list.count - 1];
+    assert_string_equal(last->id, "r-first");
+    assert_string_equal(last->restarts.v[0], "r-second");
+    assert_int_equal(last->exit_code, 3);
+    rg_registry_fini(&list);
+    free_job(&of, &plan);
+}
+
 static void files_that_are_none_of_ours_are_passed_over(void **state)
 {
     static const char *const texts[] = { "", "\n\n", "launcher\n", "image x\n", " \n" };
@@ -293,6 +320,7 @@ int main(void)
         cmocka_unit_test(only_what_is_proved_dead_is_swept),
         cmocka_unit_test(a_job_on_slurms_nodes_is_listed_with_its_number),
         cmocka_unit_test(launchers_are_known_by_host_pid_and_start),
+        cmocka_unit_test(ids_of_later_starts_are_kept_and_nothing_else_there),
         cmocka_unit_test(files_that_are_none_of_ours_are_passed_over),
     };
 
