@@ -96,7 +96,8 @@ void session_blame_unstarted(struct rg_session *session)
         put_cause(session, i, told, &text);
     }
     if (nleft)
-        rg_buf_printf(&text, "\n  and %d more hosts could not be started", nleft);
+        rg_buf_printf(&text, "\n  and %d more host%s could not be started", nleft,
+                      nleft == 1 ? "" : "s");
     put_others(session, true, &text);
     put_others(session, false, &text);
     session_set_cause(session, session->unstarted_exit_code, "%s", rg_buf_text(&text));

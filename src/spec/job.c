@@ -61,6 +61,14 @@ void rg_job_fini(struct rg_job *job)
     *job = (struct rg_job){ 0 };
 }
 
+/* Of a name with a colon: an interface may follow the address. */
+static bool is_no_address(const char *name)
+{
+    size_t n = strspn(name, "abcdefABCDEF0123456789:.");
+
+    return name[n] && name[n] != '%';
+}
+
 static int check_host_name(const char *name, struct rg_error *err)
 {
     static const char allowed[] =
@@ -80,6 +88,9 @@ static int check_host_name(const char *name, struct rg_error *err)
             name, good + 1);
     if (name[0] == '-')
         return rg_error_set(err, EINVAL, "host \"%s\": a host name does not begin with '-'", name);
+    if (strchr(name, ':') && is_no_address(name))
+        return rg_error_set(err, EINVAL, "host \"%s\": ':' stands only in IPv6 addresses and "
+                            "before a number of slots; write NAME:SLOTS", name);
     return 0;
 }
 

@@ -66,7 +66,8 @@ static void broken_ranges_are_refused_by_name(void **state)
 {
     static const char *const texts[] = { "n[1-", "n[1-2", "n[]", "n[2-1]:2", "n[a-b]", "n]1[",
                                          "n[1-2]]", "n[[1-2]]", "n[1,2", "n[1-2]:2:3", "n[1-2]/x",
-                                         "n[1-99999]", "n[1-9999][1-9999]" };
+                                         "n[1-99999]", "n[1-9999][1-9999]", "n:1:2",
+                                         "a@n:1:2" };
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(texts); i++) {
@@ -113,7 +114,7 @@ static void errors_of_host_files_name_file_line_and_value(void **state)
         { "a/b", "hosts:1: host \"a/b\"" },
         { "", "no host in it" },
         { "# only\n\n", "no host in it" },
-        { "a:2:x\n[::1", "hosts:2: \"[::1\"" },
+        { "a:2\n[::1", "hosts:2: \"[::1\"" },
     };
 
     (void) state;
