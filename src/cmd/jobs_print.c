@@ -324,9 +324,12 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
         rg_buf_printf(text, "its launcher was killed before it could say how the job ended\n");
     else if (state == RG_JOB_RUNS)
         rg_buf_printf(text, "running for %s\n", elapsed);
-    else if (state == RG_JOB_DEAD)
+    else if (state == RG_JOB_DEAD && (job->image || !job->kernel))
         rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; reigen stop %s "
                             "removes what it left\n", job->id);
+    else if (state == RG_JOB_DEAD)
+        rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; what it left "
+                            "on this computer is removed now\n");
     else
         rg_buf_printf(text, "elsewhere: its launcher is on %.*s, or in a container there; what "
                             "became of it is known there\n", (int) strcspn(job->launcher, ":"),

@@ -166,6 +166,7 @@ def test_what_killed_launchers_and_agents_left_is_told_apart_and_goes(home, comm
         assert done.returncode == 0, done
         if command[0] in ('jobs', 'status'):
             assert 'dead' in done.stdout and ident in done.stdout, done
+            assert 'reigen stop' not in done.stdout, done  # nothing is left for it
         assert not entry.exists() and not left.exists()
         assert [told['state'] for told in home.jobs()] == ['running']
     assert [told['state'] for told in home.jobs('--all') if told['id'] == ident] == ['killed']

@@ -23,13 +23,13 @@ def test_stop_cleans_the_other_hosts_of_a_killed_job_when_one_is_away(reigen, tm
     jobs = tmp_path / 'reigen' / 'jobs'
     jobs.mkdir(parents=True)
     (jobs / JOB).write_text(f'launcher {socket.gethostname()}:{2 ** 22 - 1}:1\nimage i\nssh {ssh}\n'
-                            'host here1\nhost away\nhost here2\ncommand c\n')
+                            'host here1\nhost away\nhost here2\ncommand c\nrestart r-later\n')
     env = environment(XDG_STATE_HOME=tmp_path)
     done = reigen('stop', JOB, env=env)
     assert done.returncode == 69 and 'its containers on away could not be' in done.stderr, done
     calls = (tmp_path / 'ssh.calls').read_text().splitlines()
     assert len(calls) == 2 and ' here1 ' in calls[0] and ' here2 ' in calls[1], calls
-    assert all(f'label=reigen.job={JOB}' in call for call in calls)
+    assert all('label=reigen.job=$' in call and f' {JOB} r-later;' in call for call in calls)
     assert JOB in reigen('jobs', env=env).stdout  # to be tried again
     ssh.write_text(SSH.replace('exit 255', 'exit 0'))
     assert reigen('stop', '--all', env=env).returncode == 0
