@@ -46,7 +46,7 @@ struct rg_driver_options {
 
 struct rg_driver_ops {
     const char *name; /* "local" */
-    bool here;        /* its one host is this computer, outside containers */
+    bool here;        /* its hosts are this computer, outside containers */
     /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue
      * is; say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it
      * was got; it is called once, after destroy, and may block for seconds. */
