@@ -8,6 +8,7 @@ whoever catches it. A hook that was there before is called with the short one; o
 our place later decides for itself. What looks like a mistake of ours stays whole.
 """
 import contextlib
+import io
 import os
 import sys
 import threading
@@ -71,13 +72,19 @@ def shortened(error: Optional[BaseException]) -> Iterator[None]:
 
 def _print(kind: Any, error: Any, tb: Any) -> None:
     """sys.__excepthook__ in one write, so that the lines of processes that share a standard error
-    are not mixed."""
-    try:
-        import traceback
-        sys.stderr.write(''.join(traceback.format_exception(kind, error, tb)))
-        sys.stderr.flush()
-    except Exception:
+    are not mixed. The text is the interpreter's own: before Python 3.12 the module traceback does
+    not say "Did you mean". A terminal gets it as it comes, with its colours."""
+    stream, text = sys.stderr, io.StringIO()
+    if stream is None or stream.closed or stream.isatty():
         sys.__excepthook__(kind, error, tb)
+        return
+    sys.stderr = text
+    try:
+        sys.__excepthook__(kind, error, tb)
+    finally:
+        sys.stderr = stream
+    stream.write(text.getvalue())
+    stream.flush()
 
 
 def install() -> None:

@@ -53,7 +53,10 @@ def own():
 
 
 def misspelt():
-    reigen.alreduce(np.ones(3))  # the user's line
+    try:
+        reigen.alreduce(np.ones(3))  # the user's line
+    finally:
+        print(stepp)  # noqa: F821
 
 
 if __name__ == '__main__':
