@@ -36,8 +36,10 @@ for page in "$root"/usr/share/man/man*/*; do
 done
 doc=$root/usr/share/doc/reigen
 mkdir -p "$doc" "$root/DEBIAN"
-cp README.md CHANGELOG.md SECURITY.md "$doc/"
+# What README.md leads to is where it says.
+cp README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "$doc/"
 cp -R docs "$doc/docs"
+ln -s ../../reigen/examples "$doc/examples"
 {
     echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
     printf '\nFiles: *\nCopyright: the authors of Reigen\nLicense: Apache-2.0\n'
@@ -59,6 +61,7 @@ mkdir "$work/debian"
 printf 'Source: reigen\n\nPackage: reigen\nArchitecture: any\n' >"$work/debian/control"
 needs=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/reigen root/usr/lib/libreigen.so |
     sed -n 's/^shlibs:Depends=//p')
+[ -n "$needs" ] || exit 69 # dpkg-shlibdeps has said why
 cat >"$root/DEBIAN/control" <<END
 Package: reigen
 Version: $version

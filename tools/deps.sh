@@ -87,6 +87,8 @@ fi
 lacking=$(missing)
 [ -n "$lacking" ] || exit 0
 
+# After su, root may have an ordinary user's PATH, in which dpkg misses programs.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 root=
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null; then
@@ -116,8 +118,9 @@ apt() {
     progress "packages: apt-get $1" "$log" $root env DEBIAN_FRONTEND=noninteractive \
         apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
 }
-# It asks for a password now, and not below a line that changes.
-[ -z "$root" ] || sudo -v
+# It asks for a password now, and not below a line that changes. (sudo -v may ask for one although
+# the commands need none: it wants every rule of the user to be without one.)
+[ -z "$root" ] || sudo true
 
 echo "packages: installing $lacking"
 # A fresh machine has no lists at all; an old one has lists that name files which are gone.
