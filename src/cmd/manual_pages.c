@@ -81,7 +81,8 @@ const struct rg_command_page rg_command_pages[] = {
       "reigen logs -f 1234\nreigen logs --rank 3 r-20260131",
       "reigen-jobs reigen-status reigen-stop" },
     { "status", "say what has become of a job",
-      "A job that has ended is known for as long as reigen jobs --all lists it.",
+      "A job that has ended is known for as long as reigen jobs --all lists it. The command itself "
+      "ends with 0 wherever the job is known.",
       status_options, "reigen status 1234", "reigen-jobs reigen-logs reigen-explain" },
     { "man", "show a manual page",
       "On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever there is "
