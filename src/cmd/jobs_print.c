@@ -56,14 +56,18 @@ static uint64_t elapsed_s(const struct rg_registry_job *job)
     return until > job->began_s ? until - job->began_s : 0;
 }
 
+/* "2026-01-31T23:59:59+01:00", as RFC 3339 has it: parsers of dates want that colon. */
 static const char *time_text(uint64_t seconds, char buf[40])
 {
     time_t when = (time_t) seconds;
     struct tm tm;
 
     *buf = '\0';
-    if (localtime_r(&when, &tm))
-        strftime(buf, 40, "%Y-%m-%dT%H:%M:%S%z", &tm);
+    if (!localtime_r(&when, &tm) || strftime(buf, 39, "%Y-%m-%dT%H:%M:%S%z", &tm) < 2)
+        return buf;
+    size_t minutes = strlen(buf) - 2;
+    memmove(buf + minutes + 1, buf + minutes, 3);
+    buf[minutes] = ':';
     return buf;
 }
 

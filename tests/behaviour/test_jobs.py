@@ -4,6 +4,7 @@ were are in test_submitted.py."""
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -92,6 +93,7 @@ def test_a_job_is_known_from_its_start_to_after_its_end(home):
     assert home.jobs() == [] and 'No job' in home.reigen('jobs').stdout
     ended, = home.jobs('--all')
     assert (ended['id'], ended['state'], ended['exit_code']) == (ident, 'ended', 143), ended
+    assert re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d', ended['ended']), ended
     assert f'job {ident}: ended with exit code 143 at ' in home.reigen('status', ident).stdout
     assert home.reigen('logs', ident).stdout == 'hello\n'
     assert 'has ended already' in home.reigen('stop', ident).stderr
