@@ -75,7 +75,11 @@ def _print(kind: Any, error: Any, tb: Any) -> None:
     are not mixed. The text is the interpreter's own: before Python 3.12 the module traceback does
     not say "Did you mean". A terminal gets it as it comes, with its colours."""
     stream, text = sys.stderr, io.StringIO()
-    if stream is None or stream.closed or stream.isatty():
+    try:
+        plain = not stream.isatty()
+    except Exception:  # there is none, it is closed, or it is somebody's own object
+        plain = False
+    if not plain:
         sys.__excepthook__(kind, error, tb)
         return
     sys.stderr = text
@@ -83,8 +87,9 @@ def _print(kind: Any, error: Any, tb: Any) -> None:
         sys.__excepthook__(kind, error, tb)
     finally:
         sys.stderr = stream
-    stream.write(text.getvalue())
-    stream.flush()
+    with contextlib.suppress(Exception):  # who reads it may be gone
+        stream.write(text.getvalue())
+        stream.flush()
 
 
 def install() -> None:
