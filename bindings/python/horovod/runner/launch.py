@@ -115,6 +115,8 @@ _VALUES = (
     ('--autotune-gaussian-process-noise', float), ('--timeline-filename', str),
     ('--stall-check-warning-time-seconds', int), ('--stall-check-shutdown-time-seconds', int),
     ('--num-nccl-streams', int), ('--thread-affinity', int), ('--gloo-timeout-seconds', int),
+    # Reigen's own.
+    ('--env-file', str), ('--port-range', str), ('--connect-timeout', str),
 )
 _SWITCHES = (
     ('--hierarchical-allreduce', 'hierarchical_allreduce', True),
