@@ -372,8 +372,15 @@ static int clean_and_examine(struct doctor *doctor)
     int cleaned = doctor->clean ? rg_jobs_clean_all() : 0;
 
     rg_registry_sweep();
+    rg_run_say_slurm(&doctor->request);
     int code = examine(doctor);
     return code ? code : cleaned;
+}
+
+static int run_planes(struct doctor *doctor, bool stdin_open)
+{
+    rg_run_say_slurm(&doctor->request);
+    return rg_run_request(&doctor->request, &(struct rg_run_as){ "doctor", false, stdin_open });
 }
 
 int rg_cmd_doctor(int argc, char **argv)
@@ -391,10 +398,8 @@ int rg_cmd_doctor(int argc, char **argv)
         code = rg_fail(&err, "doctor");
     else if (doctor.request.help)
         code = rg_cmd_help(2, help);
-    else if (planes)
-        code = rg_run_request(&doctor.request, &(struct rg_run_as){ "doctor", false, open[0] });
     else
-        code = clean_and_examine(&doctor);
+        code = planes ? run_planes(&doctor, open[0]) : clean_and_examine(&doctor);
     finish(&doctor);
     return code;
 }

@@ -630,6 +630,15 @@ static int run_job(struct run *run)
     return run->exit_code;
 }
 
+void rg_run_say_slurm(const struct rg_request *request)
+{
+    const struct rg_strv env = rg_slurm_environment();
+    char text[RG_SLURM_REMARK_MAX];
+
+    if (!request->quiet && rg_slurm_remark(&env, &request->job, text, sizeof(text)))
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
     /* Zeroed, and too large for a frame. */
@@ -666,5 +675,6 @@ int rg_cmd_run(int argc, char **argv)
     if (request.job.slurm.submit && !submitted && !request.job.dry_run)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
                                                        : rg_submit(&request, argv);
+    rg_run_say_slurm(&request);
     return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

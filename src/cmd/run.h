@@ -12,6 +12,10 @@
 
 #include "spec/options.h"
 
+/* Say, on standard error, that the job does not use Slurm's nodes as it could (rg_slurm_remark),
+ * where that is so and the request is not to be quiet. Before rg_run_request. */
+void rg_run_say_slurm(const struct rg_request *request);
+
 struct rg_run_as {
     const char *command; /* "run": the command whose --help usage errors name */
     bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */

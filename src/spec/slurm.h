@@ -21,6 +21,7 @@
 #include "spec/job.h"
 
 #define RG_SLURM_NODES_MAX RG_JOB_HOSTS_MAX
+#define RG_SLURM_REMARK_MAX 320
 #define RG_SLURM_GROUPS_MAX 128 /* components of a heterogeneous job */
 
 /* The process's own environment as a list; borrowed from it, never to be freed or changed. */
@@ -95,6 +96,12 @@ bool rg_slurm_in_step(const struct rg_strv *env);
  * variable cannot be understood or two of them disagree; -E2BIG, -ENOMEM. */
 int rg_slurm_allocation_read(const struct rg_strv *env, enum rg_slurm_scope scope,
                              struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
+
+/* Whether somebody in Slurm's hands should be told, before the job starts, that it does not use the
+ * nodes, or that each of srun's tasks starts one of its own (then one of the tasks is to tell it):
+ * the sentence goes into buf, of RG_SLURM_REMARK_MAX bytes. job is as the user asked for it, with no hosts
+ * but those. srun-docker's tasks are meant to be several. */
+bool rg_slurm_remark(const struct rg_strv *env, const struct rg_job *job, char *buf, size_t nbytes);
 
 /* How many ranks node i holds: for RG_SLURM_JOB the tasks the user asked for come first; then the
  * GPUs of that node; then its CPUs divided by the CPUs per task; at least 1. */

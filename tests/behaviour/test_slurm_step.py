@@ -73,3 +73,26 @@ def test_srun_gets_no_options_by_variables_but_what_it_needs_to_find_the_job(run
                (tmp_path / 'environment').read_text().splitlines() if '=' in line)
     assert {name: got.get(name) for name in needed} == needed
     assert not set(options) & set(got) and 'SLURM_NTASKS' not in got
+
+
+@pytest.mark.parametrize('argv', [['run', '--', 'true'], ['horovodrun', '-np', '1', 'true'],
+                                  ['run', '--dry-run', '--', 'true'], ['doctor']])
+def test_a_job_that_leaves_slurms_nodes_idle_says_so_and_goes_on(argv):
+    """Not to know it costs half of the ranks, without any error."""
+    def said(*words, **env):
+        done = subprocess.run([PROGRAMS.reigen, argv[0], *words, *argv[1:]], text=True, check=False,
+                              env=environment(**IN_JOB, **env), stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=LIMIT)
+        # The doctor's findings are of this machine.
+        assert done.returncode == 0 or argv[0] == 'doctor', done.stderr
+        return done.stderr
+    remark = ('reigen: this is Slurm job 12 with 2 nodes, and the job runs on this computer only; '
+              '--on slurm uses them\n')
+    assert said().startswith(remark)
+    if argv[0] == 'run' and '--dry-run' not in argv:
+        assert said('--on', 'local') == '' and said('--quiet') == ''
+        assert said('-H', 'localhost:1') == ''
+        task = {'SLURM_STEP_ID': '0', 'SLURM_STEP_NODELIST': 'node[1-2]',
+                'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}
+        assert 'srun starts this 2 times' in said(**task, SLURM_PROCID='0')
+        assert said(**task, SLURM_PROCID='1') == ''

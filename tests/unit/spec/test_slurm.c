@@ -386,6 +386,74 @@ static void sruns_ports_are_found_in_its_configuration(void **state)
     assert_int_equal(last, 60001);
 }
 
+static void check_remark(struct rg_strv *env, const struct rg_job *job, const char *expected)
+{
+    char text[RG_SLURM_REMARK_MAX];
+
+    assert_int_equal(rg_slurm_remark(env, job, text, sizeof text), expected != NULL);
+    if (expected)
+        assert_contains(text, expected);
+}
+
+static void a_job_that_leaves_the_allocations_nodes_idle_is_remarked_on(void **state)
+{
+    RG_AUTO_JOB struct rg_job job, on, hosts;
+    rg_autostrv struct rg_strv none = ENV("PATH=/bin", "SLURM_NTASKS=2"),
+        two = ENV("SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-2]", "SLURM_TASKS_PER_NODE=1(x2)",
+                  "SLURM_JOB_CPUS_PER_NODE=1(x2)", "SLURM_PROCID=0", "SLURMD_NODENAME=n1"),
+        one = ENV("SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=no-such-node",
+                  "SLURM_TASKS_PER_NODE=4", "SLURM_JOB_CPUS_PER_NODE=4");
+
+    (void) state;
+    rg_job_init(&job);
+    rg_job_init(&on);
+    rg_job_init(&hosts);
+    on.on = strdup("local");
+    assert_int_equal(rg_job_add_host(&hosts, "n1", 1, NULL), 0);
+    check_remark(&none, &job, NULL);
+    check_remark(&two, &job, "Slurm job 12 with 2 nodes, and the job runs on this computer only; "
+                             "--on slurm uses them");
+    check_remark(&two, &on, NULL);
+    check_remark(&two, &hosts, NULL);
+    /* salloc's shell is on the login node, a script of sbatch's on the only node there is. */
+    check_remark(&one, &job, "with 1 node, and the job runs on this computer only; --on slurm "
+                             "uses it");
+    assert_int_equal(rg_env_set(&one, "SLURMD_NODENAME", "no-such-node"), 0);
+    check_remark(&one, &job, NULL);
+    /* Inside a job of ours. */
+    assert_int_equal(rg_env_set(&two, "REIGEN_RANK", "0"), 0);
+    check_remark(&two, &job, NULL);
+}
+
+static void one_of_the_tasks_that_each_start_a_job_remarks_on_it(void **state)
+{
+    RG_AUTO_JOB struct rg_job job, slurm;
+    rg_autostrv struct rg_strv env =
+        ENV("SLURM_JOB_ID=12", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
+            "SLURM_JOB_NODELIST=n[1-2]", "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_NTASKS=2",
+            "SLURM_JOB_CPUS_PER_NODE=1(x2)", "SLURM_PROCID=0", "SLURMD_NODENAME=n1");
+
+    (void) state;
+    rg_job_init(&job);
+    rg_job_init(&slurm);
+    slurm.on = strdup("slurm");
+    check_remark(&env, &job, "srun starts this 2 times, and each is a job of its own; call reigen "
+                             "without srun");
+    check_remark(&env, &slurm, "call reigen without srun");
+    assert_int_equal(rg_env_set(&env, "SLURM_PROCID", "1"), 0);
+    check_remark(&env, &job, NULL);
+    /* srun --pty sh */
+    assert_int_equal(rg_env_set(&env, "SLURM_PROCID", "0"), 0);
+    assert_int_equal(rg_env_set(&env, "SLURM_PTY_PORT", "4000"), 0);
+    check_remark(&env, &job, "--on slurm uses them");
+    check_remark(&env, &slurm, NULL);
+    /* srun -n1, wherever it is */
+    assert_int_equal(rg_env_set(&env, "SLURM_STEP_NODELIST", "n1"), 0);
+    assert_int_equal(rg_env_set(&env, "SLURM_STEP_TASKS_PER_NODE", "1"), 0);
+    assert_int_equal(rg_env_set(&env, "SLURM_NTASKS", "1"), 0);
+    check_remark(&env, &job, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +476,8 @@ int main(void)
         cmocka_unit_test(a_choice_beyond_what_slurm_gave_is_refused_by_any_name),
         cmocka_unit_test(gpus_of_others_are_refused),
         cmocka_unit_test(sruns_ports_are_found_in_its_configuration),
+        cmocka_unit_test(a_job_that_leaves_the_allocations_nodes_idle_is_remarked_on),
+        cmocka_unit_test(one_of_the_tasks_that_each_start_a_job_remarks_on_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
