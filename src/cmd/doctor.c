@@ -194,6 +194,15 @@ static const struct rg_session_ops session_ops = {
 
 /* --- from the beginning to the end ------------------------------------------------------------ */
 
+/* What the queue says. */
+static void say_early(void *arg, const char *text)
+{
+    const struct doctor *doctor = arg;
+
+    if (!doctor->request.quiet)
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
 static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &doctor->request.job;
@@ -203,6 +212,8 @@ static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, st
         r = rg_sizes_check(job, err);
     if (r == 0)
         r = rg_place_job(job, !driver->here, err);
+    if (r >= 0 && driver->acquire && !job->dry_run)
+        r = driver->acquire(job, say_early, doctor, err);
     if (r >= 0)
         r = driver->discover(job, err);
     return r >= 0 ? rg_plan_make(job, &doctor->plan, err) : r;
@@ -269,7 +280,11 @@ static int examine(struct doctor *doctor)
 
 static void finish(struct doctor *doctor)
 {
+    const struct rg_driver_ops *driver = rg_driver_choose(&doctor->request.job);
+
     release(doctor);
+    if (driver && driver->release)
+        driver->release();
     for (int i = 0; i < doctor->nunstarted; i++) {
         free(doctor->unstarted[i].name);
         free(doctor->unstarted[i].cause);

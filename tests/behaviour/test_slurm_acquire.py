@@ -5,6 +5,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 import built
 
 # As salloc does: runs the command and waits for it. On SIGTERM it is busy giving the allocation
@@ -48,13 +50,13 @@ LIMIT_S = 60
 RELEASE_S = 5
 
 
-def start(folder, srun, salloc=SALLOC):
+def start(folder, srun, salloc=SALLOC, command=('run', '-np', '1', 'true')):
     for name, text in (('salloc', salloc), ('srun', srun),
                        ('scancel', '#!/bin/sh\ntouch "${0%/*}/cancelled"\n')):
         path = folder / name
         path.write_text(text)
         path.chmod(0o755)
-    return subprocess.Popen([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '-np', '1', 'true'],
+    return subprocess.Popen([built.PROGRAMS.reigen, command[0], '--on', 'slurm', *command[1:]],
                             env=built.environment(PATH=f'{folder}:{os.environ["PATH"]}'),
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -80,8 +82,9 @@ def test_sallocs_command_outlives_a_killed_launcher_for_a_while(tmp_path):
         job.communicate(timeout=LIMIT_S)
 
 
-def test_an_allocation_is_given_back_by_the_end_of_sallocs_command(tmp_path):
-    job = start(tmp_path, REFUSING)
+@pytest.mark.parametrize('command', [('run', 'true'), ('doctor',)])
+def test_an_allocation_is_given_back_by_the_end_of_sallocs_command(tmp_path, command):
+    job = start(tmp_path, REFUSING, command=command)
     try:
         out, _ = job.communicate(timeout=LIMIT_S)
         assert job.returncode == 69, out

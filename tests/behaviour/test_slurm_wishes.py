@@ -19,14 +19,15 @@ WORDS = ['--nodes=2', '--ntasks=8', '--nodelist=n[1-2]', '--exclude=n3', '--part
 LIMIT_S = 60
 
 
-@pytest.mark.parametrize('program,option', [('salloc', []), ('sbatch', ['--submit'])])
-def test_what_is_wished_for_is_asked_for(tmp_path, program, option):
+@pytest.mark.parametrize('program,command,rest', [
+    ('salloc', 'run', ['true']), ('sbatch', 'run', ['--submit', 'true']), ('salloc', 'doctor', [])])
+def test_what_is_wished_for_is_asked_for(tmp_path, program, command, rest):
     path = tmp_path / program
     path.write_text(ASKED)
     path.chmod(0o755)
     env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}', HOME=tmp_path)
-    done = subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '-np', '8', *WISHES,
-                           *option, 'true'], env=env, cwd=tmp_path, capture_output=True, text=True,
+    done = subprocess.run([built.PROGRAMS.reigen, command, '--on', 'slurm', '-np', '8', *WISHES,
+                           *rest], env=env, cwd=tmp_path, capture_output=True, text=True,
                           timeout=LIMIT_S, check=False)
     assert done.returncode == 69 and 'error: no' in done.stderr, done.stderr
     asked = (tmp_path / 'asked').read_text().splitlines()
