@@ -97,10 +97,10 @@ bool rg_slurm_in_step(const struct rg_strv *env);
 int rg_slurm_allocation_read(const struct rg_strv *env, enum rg_slurm_scope scope,
                              struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
 
-/* Whether somebody in Slurm's hands should be told, before the job starts, that it does not use the
- * nodes, or that each of srun's tasks starts one of its own (then one of the tasks is to tell it):
- * the sentence goes into buf, of RG_SLURM_REMARK_MAX bytes. job is as the user asked for it, with no hosts
- * but those. srun-docker's tasks are meant to be several. */
+/* Whether there is something to say before a job starts: it does not use the nodes that Slurm gave,
+ * or each of srun's tasks starts one of its own (task 0 is to say it). The sentence goes into buf,
+ * of RG_SLURM_REMARK_MAX bytes. job is as the user asked for it, before discovery. Not for
+ * srun-docker, whose tasks are meant to be several. */
 bool rg_slurm_remark(const struct rg_strv *env, const struct rg_job *job, char *buf, size_t nbytes);
 
 /* How many ranks node i holds: for RG_SLURM_JOB the tasks the user asked for come first; then the

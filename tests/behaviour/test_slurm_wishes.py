@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is asked of Slurm reaches salloc and sbatch as it was said, with programs in their place."""
 import os
+import signal
 import subprocess
 
 import pytest
@@ -42,6 +43,12 @@ while test -s "${0%/*}/states"; do sleep 0.1; done
 echo "salloc: Job allocation 12 has been revoked." >&2
 exit 1
 '''
+# The same, but only a signal ends it.
+ENDLESS = '''#!/bin/sh
+trap 'touch "${0%/*}/ended"; exit 1' TERM
+echo "salloc: Pending job allocation 12" >&2
+while :; do sleep 0.1; done
+'''
 SQUEUE = '''#!/bin/sh
 cd "${0%/*}"
 echo "$*" >>asked
@@ -56,16 +63,41 @@ def test_what_the_queue_says_is_told_whatever_the_jobs_name(tmp_path):
     for name, text in (('salloc', WAITING), ('squeue', SQUEUE)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    (tmp_path / 'states').write_text('12|PENDING|PartitionConfig|N/A\n12|CONFIGURING|None|N/A\n')
+    (tmp_path / 'states').write_text('12|PENDING|PartitionNodeLimit|N/A\n12|CONFIGURING|None|N/A\n')
     env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}')
     done = subprocess.run([built.PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2',
                            '--slurm-option=--job-name=mine', 'true'], env=env, text=True,
                           capture_output=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 69, done.stderr
     told = done.stderr.splitlines()
-    assert told[0] == ('reigen: waiting for Slurm: job 12 is pending: PartitionConfig (the '
-                       'partition has or allows less: see sinfo -s)')
+    assert told[0] == ('reigen: waiting for Slurm: job 12 is pending: PartitionNodeLimit '
+                       '(the partition allows fewer nodes, or some are down: see sinfo); it will '
+                       'not start as things are: Ctrl-C takes the request back, then ask for '
+                       'fewer --nodes')
     assert told[1] == 'reigen: waiting for Slurm: job 12 has nodes, which are not up yet'
     assert 'has been revoked; somebody has cancelled it' in told[2]
     asked = (tmp_path / 'asked').read_text().splitlines()
     assert len(asked) == 2 and all('--jobs=12' in each for each in asked)
+
+
+@pytest.mark.parametrize('signo', [signal.SIGINT, signal.SIGTERM])
+def test_who_waits_no_longer_is_told_that_the_request_was_taken_back(tmp_path, signo):
+    for name, text in (('salloc', ENDLESS), ('squeue', SQUEUE), ('scancel', '#!/bin/sh\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / 'states').write_text('12|PENDING|AssocMaxNodePerJobLimit|N/A\n')
+    env = built.environment(PATH=f'{tmp_path}:{os.environ["PATH"]}')
+    job = subprocess.Popen([built.PROGRAMS.reigen, 'run', '--on', 'slurm', 'true'], env=env,
+                           text=True, stderr=subprocess.PIPE)
+    try:
+        assert job.stderr.readline().endswith(
+            'AssocMaxNodePerJobLimit; it will not start as things are: Ctrl-C takes the request '
+            'back, then ask for fewer --nodes\n')
+        job.send_signal(signo)
+        _, err = job.communicate(timeout=LIMIT_S)
+        # As before: a shell ends a script whose program SIGINT has ended.
+        assert err == 'reigen: the request (job 12) was taken back\n'
+        assert job.returncode == -signo and (tmp_path / 'ended').exists()
+    finally:
+        job.kill()
+        job.communicate(timeout=LIMIT_S)

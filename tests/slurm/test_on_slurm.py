@@ -338,7 +338,8 @@ def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
                    for line in iter(waiting.stderr.readline, ''))
         pids = [pid for pid, line in slurm.head.processes().items() if ' run --on slurm ' in line]
         slurm.head.run(['kill', '-INT', *map(str, pids)], check=True)
-        assert end(waiting).returncode != 0
+        done = end(waiting)
+        assert done.returncode != 0 and 'was taken back\n' in done.stderr, done.stderr
         wait_for(lambda: len(slurm.squeue()) == 1, 'the request to be gone')
         before = set(slurm.squeue())
         waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '2', '--',
@@ -350,6 +351,32 @@ def test_the_queues_reason_is_shown_and_the_request_ends_with_us(slurm):
     finally:
         waiting.kill_all()
         slurm.cancel_all()
+
+
+def test_a_request_that_never_starts_is_told_so(slurm):
+    """Slurm leaves it in the queue: the nodes could come."""
+    waiting = start(slurm.head, [PROGRAMS.reigen, 'run', '--on', 'slurm', '--nodes', '5', '--',
+                                 'true'])
+    try:
+        line = waiting.stderr.readline()
+        assert 'it will not start as things are: Ctrl-C' in line and 'fewer --nodes' in line, line
+        pids = [pid for pid, line in slurm.head.processes().items() if ' run --on slurm ' in line]
+        slurm.head.run(['kill', '-TERM', *map(str, pids)], check=True)
+        done = end(waiting)
+        assert done.stderr.endswith('was taken back\n'), done.stderr
+        wait_for(lambda: not slurm.squeue(), 'the request to be gone')
+    finally:
+        waiting.kill_all()
+        slurm.cancel_all()
+
+
+def test_a_job_beside_the_allocation_says_so(slurm):
+    job = [PROGRAMS.reigen, 'run', '-np', '1', '--', 'true']
+    done = slurm.head.run(['salloc', '--quiet', '-N2', *job], timeout=90)
+    assert done.returncode == 0 and '--on slurm uses them' in done.stderr, done.stderr
+    done = slurm.head.run(['srun', '-N2', '-n2', *job], timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('srun starts this 2 times') == 1, done.stderr
 
 
 @pytest.mark.parametrize('options,code,said', [

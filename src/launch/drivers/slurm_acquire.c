@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -41,18 +42,58 @@ static struct {
 
 /* --- the queue -------------------------------------------------------------------------------- */
 
+#define NEVER "; it will not start as things are: Ctrl-C takes the request back, then ask for "
+
+/* Limits on what one job may have, by the end of their names: QOSMaxNodePerUserLimit and the like.
+ * Those on what all jobs of somebody have together (AssocGrpNodeLimit) pass with time. */
+static const char *limit_hint(const char *reason)
+{
+    static const struct {
+        const char *part, *hint;
+    } limits[] = {
+        { "MaxNode", NEVER "fewer --nodes" },
+        { "MaxWall", NEVER "less --time" },
+        { "MaxGRES", NEVER "less --gres" },
+        { "MaxCpu", NEVER "fewer ranks or cores" },
+        { "MaxMem", NEVER "less memory" },
+        { "Max", NEVER "less" },
+    };
+    bool is_limit = rg_str_starts(reason, "QOSMax") || rg_str_starts(reason, "AssocMax");
+
+    /* What counts all running jobs of a user, too, may pass. */
+    if (!is_limit || strstr(reason, "MaxJobs") || strstr(reason, "MaxSubmit"))
+        return "";
+    if (strstr(reason, "PerUser") || strstr(reason, "PerAccount"))
+        return " (jobs of yours that run count, too: see squeue --me; if there are none, it will "
+               "not start as things are: Ctrl-C takes the request back, then ask for less)";
+    for (size_t i = 0; i < rg_array_len(limits); i++) {
+        if (strstr(reason, limits[i].part))
+            return limits[i].hint;
+    }
+    return "";
+}
+
 /* What a reason means that time alone does not help with. */
 static const char *hint(const char *reason)
 {
     static const struct {
         const char *reason, *hint;
     } hints[] = {
-        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" },
-        { "PartitionNodeLimit", " (the partition allows fewer nodes: see sinfo -s)" },
-        { "PartitionTimeLimit", " (the partition allows less --time: see sinfo -s)" },
+        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" NEVER "less" },
+        { "PartitionNodeLimit", " (the partition allows fewer nodes, or some are down: see sinfo)"
+                                NEVER "fewer --nodes" },
+        { "PartitionTimeLimit", " (the partition allows less --time: see sinfo -s)" NEVER
+                                "less --time" },
         { "PartitionDown", " (the partition is down: take another --partition)" },
         { "PartitionInactive", " (the partition is down: take another --partition)" },
-        { "BadConstraints", " (no nodes are like that: see sinfo -N -l)" },
+        { "BadConstraints", " (no nodes are like that: see sinfo -N -l)" NEVER
+                            "what the nodes have" },
+        { "AccountNotAllowed", NEVER "another --account or --partition" },
+        { "QOSNotAllowed", NEVER "another quality of service (--slurm-option=--qos=NAME)" },
+        { "QOSTimeLimit", NEVER "less --time" },
+        { "InvalidAccount", NEVER "another --account" },
+        { "InvalidQOS", NEVER "another quality of service (--slurm-option=--qos=NAME)" },
+        { "DependencyNeverSatisfied", NEVER "another dependency" },
         { "ReqNodeNotAvail", " (nodes are down or reserved: see sinfo -R)" },
         { "JobHeld", " (somebody holds it: scontrol release)" },
     };
@@ -61,7 +102,7 @@ static const char *hint(const char *reason)
         if (rg_str_starts(reason, hints[i].reason))
             return hints[i].hint;
     }
-    return "";
+    return limit_hint(reason);
 }
 
 /* "ID|STATE|REASON|START", among remarks. false: it is no such line. */
@@ -264,8 +305,61 @@ static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
     return end;
 }
 
+/* A signal ends us: tell Slurm, and say so. salloc's shell, if it runs just now, must not end
+ * before salloc: see above. Ends this process. */
+static _Noreturn void end_by(int signo, void (*say)(void *arg, const char *text), void *arg)
+{
+    char text[SLURM_ID_MAX + 64];
+    sigset_t one;
+
+    kill(held.pid, SIGTERM);
+    if (held.in_fd >= 0)
+        close(rg_steal_fd(&held.in_fd));
+    slurm_release();
+    snprintf(text, sizeof(text), "the request%s%s%s was taken back", *held.job_id ? " (job " : "",
+             held.job_id, *held.job_id ? ")" : "");
+    say(arg, text);
+    sigemptyset(&one);
+    sigaddset(&one, signo);
+    signal(signo, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    raise(signo);
+    _exit(128 + signo);
+}
+
+/* Signals that end a program come by the descriptor from now on, but not those that are ignored.
+ * -errno. */
+static int take_signals(sigset_t *ret_before)
+{
+    static const int signos[] = { SIGINT, SIGTERM, SIGHUP };
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < rg_array_len(signos); i++)
+        sigaddset(&set, signos[i]);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    sigprocmask(SIG_BLOCK, &set, ret_before);
+    return fd;
+}
+
+/* Wait for more of what salloc says, or a signal, which ends us. As poll. */
+static int wait_for_more(int fd, int signal_fd, int limit_ms,
+                         void (*say)(void *arg, const char *text), void *arg)
+{
+    struct pollfd fds[] = { { .fd = fd, .events = POLLIN }, { .fd = signal_fd, .events = POLLIN } };
+    struct signalfd_siginfo info;
+    int n = poll(fds, 2, limit_ms);
+
+    if (n > 0 && fds[1].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info))
+        end_by((int) info.ssi_signo, say, arg);
+    return n;
+}
+
 /* Until it is granted. 0, or -errno. */
-static int wait_for_it(int fd, void (*say)(void *arg, const char *text), void *arg,
+static int wait_for_it(int fd, int signal_fd, void (*say)(void *arg, const char *text), void *arg,
                        struct rg_error *err)
 {
     rg_autobuf struct rg_buf said = RG_BUF_INIT;
@@ -273,9 +367,8 @@ static int wait_for_it(int fd, void (*say)(void *arg, const char *text), void *a
     int limit_ms = FIRST_LOOK_MS, pause_ms = LOOK_MS;
 
     for (;;) {
-        struct pollfd pfd = { .fd = fd, .events = POLLIN };
         char bytes[16384];
-        int n = poll(&pfd, 1, limit_ms);
+        int n = wait_for_more(fd, signal_fd, limit_ms, say, arg);
         if (n == 0) {
             look(before, sizeof(before), say, arg);
             limit_ms = pause_ms;
@@ -308,8 +401,13 @@ int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *t
         random = (uint32_t) getpid();
     snprintf(held.name, sizeof(held.name), "reigen-%08x", random);
     int r = spawn_salloc(job, &fd, err);
-    if (r == 0)
-        r = wait_for_it(fd, say, arg, err);
+    if (r == 0) {
+        sigset_t before;
+        rg_autoclose int signal_fd = take_signals(&before);
+        r = wait_for_it(fd, signal_fd, say, arg, err);
+        if (signal_fd >= 0)
+            sigprocmask(SIG_SETMASK, &before, NULL);
+    }
     if (r < 0) {
         slurm_release();
         return r;

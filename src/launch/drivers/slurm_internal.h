@@ -155,7 +155,8 @@ void slurm_door_close(struct slurm *slurm);
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 
 /* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
- * variables are then in our environment. A signal that ends us ends the request. 0 or -errno. */
+ * variables are then in our environment. A signal that ends us ends the request, which goes to say;
+ * then it ends us. 0 or -errno. */
 int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
                   struct rg_error *err);
 /* Give back what was got. Blocks for as long as Slurm needs for it. */
