@@ -204,23 +204,6 @@ def test_the_death_of_a_node_ends_the_job_on_the_others():
         seconds_until_gone(cluster.nodes[:2])
 
 
-@pytest.mark.slow
-def test_srun_returns_though_it_never_hears_of_a_node_that_was_cut_off_and_came_back():
-    """Its task there ends while its link is cut, and Slurm tells srun of that once."""
-    with SlurmCluster(2, kill_wait=5) as cluster:
-        script = write_script(cluster, 'echo here; sleep 1000')
-        job = start(cluster.head, ['salloc', '-N2', *srun_docker(
-            script, '--container-runtime=none', '--slots_per_node=1', srun=())])
-        wait_up(job, 1)
-        cluster[2].cut()
-        try:
-            time.sleep(75)  # 30 s until it is lost, and then for as long as Slurm tries
-        finally:
-            cluster[2].join()
-        done = end(job)
-        assert done.returncode == 76, done.stderr
-
-
 # ---------------------------------------------------------------------------- time to save
 
 @pytest.mark.parametrize('way', ['bare', 'contained'])

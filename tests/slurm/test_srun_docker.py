@@ -277,8 +277,8 @@ def test_tasks_on_unused_nodes_end_with_the_job_though_no_step_can_tell_them(slu
 
 
 def test_the_step_is_cancelled_where_a_node_is_lost_and_its_task_cannot_be_told(slurm, no_release):
-    """srun would wait for that task, here a stopped one, without an end; test_ends.py has a node
-    that is really lost."""
+    """srun would wait for that task without an end: as for one on a node that is cut off and comes
+    back after its task has ended, of which Slurm tells srun but once."""
     job = start(slurm.head, srun_docker(write_script(slurm, 'echo up; sleep 1000'),
                                         srun=('-N2', '-w', 'node1,node2')), env=no_release)
     assert job.stdout.readline() == 'up\n', end(job).stderr
