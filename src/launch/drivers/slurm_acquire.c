@@ -79,7 +79,8 @@ static const char *hint(const char *reason)
     static const struct {
         const char *reason, *hint;
     } hints[] = {
-        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" NEVER "less" },
+        { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" NEVER
+                             "fewer --nodes, or less of what they have" },
         { "PartitionNodeLimit", " (the partition allows fewer nodes, or some are down: see sinfo)"
                                 NEVER "fewer --nodes" },
         { "PartitionTimeLimit", " (the partition allows less --time: see sinfo -s)" NEVER
