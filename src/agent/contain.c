@@ -127,27 +127,13 @@ struct candidate {
     char program[PATH_MAX];
 };
 
-static bool find_program(const char *word, size_t length, char ret_path[PATH_MAX])
-{
-    const char *path = getenv("PATH");
-
-    for (const char *dir = path ? path : "/usr/local/bin:/usr/bin:/bin"; *dir;) {
-        size_t n = strcspn(dir, ":");
-        if (n > 0 && snprintf(ret_path, PATH_MAX, "%.*s/%.*s", (int) n, dir, (int) length, word) <
-                         PATH_MAX && access(ret_path, X_OK) == 0)
-            return true;
-        dir += n + (dir[n] == ':');
-    }
-    return false;
-}
-
 static void add_candidates(const struct rg_container_ops *ops, const char *only,
                            struct candidate *list, size_t *count)
 {
     for (const char *word = ops->programs; *word && *count < CANDIDATES_MAX;) {
         size_t n = strcspn(word, " ");
         bool wanted = !only || (strlen(only) == n && strncmp(only, word, n) == 0);
-        if (wanted && find_program(word, n, list[*count].program))
+        if (wanted && rg_path_find(getenv("PATH"), word, n, list[*count].program))
             list[(*count)++].ops = ops;
         word += n + (word[n] == ' ');
     }

@@ -22,16 +22,7 @@
 
 bool rg_doctor_find(const char *name, char ret_path[PATH_MAX])
 {
-    const char *path = getenv("PATH");
-
-    for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p;) {
-        size_t n = strcspn(p, ":");
-        if (snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) n, p, name) < PATH_MAX &&
-            access(ret_path, X_OK) == 0)
-            return true;
-        p += n + (p[n] == ':');
-    }
-    return false;
+    return rg_path_find(getenv("PATH"), name, strlen(name), ret_path);
 }
 
 /* Until the end of the output, the room's end or the deadline. True at the end of the output. */

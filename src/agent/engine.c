@@ -26,13 +26,7 @@ static bool find(const struct rg_strv *env, const char *program, char path[PATH_
         snprintf(path, PATH_MAX, "%s", program);
         return access(path, X_OK) == 0;
     }
-    for (size_t n; dir && *dir; dir += n + (dir[n] == ':')) {
-        n = strcspn(dir, ":");
-        if (n && snprintf(path, PATH_MAX, "%.*s/%s", (int) n, dir, program) < PATH_MAX &&
-            access(path, X_OK) == 0)
-            return true;
-    }
-    return false;
+    return rg_path_find(dir ? dir : "", program, strlen(program), path);
 }
 
 /* All that comes before the end or the deadline, as far as there is room. */

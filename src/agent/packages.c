@@ -13,10 +13,12 @@
 #include "agent/contain.h"
 #include "agent/engine.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 #include "container/kit.h"
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES 4
+#define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
 
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
  * directory than its own; what a name in sys.meta_path finds elsewhere goes before the kit. */
@@ -120,18 +122,6 @@ static const char *value_of(const struct rg_agent *agent, const char *name)
     return value || !agent->setup.inherit_env ? value : getenv(name);
 }
 
-static bool find_in_path(const char *path, const char *program, char ret_path[PATH_MAX])
-{
-    for (const char *dir = path ? path : "/usr/local/bin:/usr/bin:/bin"; *dir;) {
-        size_t n = strcspn(dir, ":");
-        if (n > 0 && snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) n, dir, program) < PATH_MAX &&
-            access(ret_path, X_OK) == 0)
-            return true;
-        dir += n + (dir[n] == ':');
-    }
-    return false;
-}
-
 /* The Python that the command is, else the first one in PATH. */
 static bool find_python(const struct rg_agent *agent, char ret_path[PATH_MAX])
 {
@@ -143,8 +133,8 @@ static bool find_python(const struct rg_agent *agent, char ret_path[PATH_MAX])
     if (is_python && slash)
         return snprintf(ret_path, PATH_MAX, "%s%s%s", *program == '/' ? "" : cwd,
                         *program == '/' ? "" : "/", program) < PATH_MAX;
-    return (is_python && find_in_path(path, program, ret_path)) ||
-           find_in_path(path, "python3", ret_path) || find_in_path(path, "python", ret_path);
+    return (is_python && rg_path_find(path, program, strlen(program), ret_path)) ||
+           rg_path_find(path, "python3", 7, ret_path) || rg_path_find(path, "python", 6, ret_path);
 }
 
 static bool python_has_own(const char *python)
@@ -265,9 +255,9 @@ static int write_dir(struct rg_agent *agent, const char *why)
 {
     int job_fd = agent->jobdir.fd;
 
-    if (!*agent->jobdir.path || mkdirat(job_fd, "python", 0700) < 0)
+    if (!*agent->jobdir.path || mkdirat(job_fd, FOLDER, 0700) < 0)
         return *agent->jobdir.path ? -errno : -ENOENT;
-    rg_autoclose int fd = openat(job_fd, "python",
+    rg_autoclose int fd = openat(job_fd, FOLDER,
                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int r = fd < 0 ? -errno : why ? write_at(fd, "why", why)
                     : symlinkat(agent->packages.kit, fd, "kit") < 0 ? -errno : 0;
@@ -287,7 +277,7 @@ static void settle(struct rg_agent *agent, const char *why)
     free(rg_steal_ptr(&packages->data));
     if ((!packages->kit || !agent->setup.kit_first) &&
         write_dir(agent, packages->kit ? NULL : why) == 0)
-        packages->dir = rg_strf("%s/python", agent->jobdir.path);
+        packages->dir = rg_strf("%s/" FOLDER, agent->jobdir.path);
     if (*agent->setup.kit)
         rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ 0 });
 }

@@ -5,10 +5,12 @@
  * user's by their digest, and stay there as the agent does. Where they come from is told to the
  * host's Python by PYTHONPATH:
  *
- *     JOBDIR/python/reigen/__init__.py   takes the package that this Python has itself, whatever
- *                   horovod/__init__.py  environment it was started in, else the one in kit
- *                   kit                  a link to the cache
- *                   why                  a text: why there is no kit
+ *     JOBDIR/py-packages/reigen/__init__.py   takes the package that this Python has itself, whatever
+ *                        horovod/__init__.py  environment it was started in, else the one in kit
+ *                        kit                  a link to the cache
+ *                        why                  a text: why there is no kit
+ *
+ * JOBDIR stands in the ranks' PATH, so the name is none that anybody gives a command.
  *
  * A Python that cannot use the kit says so in the ImportError, with the reason.
  *
@@ -34,7 +36,7 @@ struct rg_agent;
 
 struct rg_packages {
     char *kit;       /* owned: the cache's directory with the packages; NULL: none */
-    char *dir;       /* owned: JOBDIR/python; NULL: there is none */
+    char *dir;       /* owned: JOBDIR/py-packages; NULL: there is none */
     uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
     size_t have;
     uint64_t wanted; /* bytes in all that the launcher may have sent by now */

@@ -120,6 +120,14 @@ static void set_up_process(const struct plan *plan, int report_fd)
         fail(report_fd, STAGE_CWD, errno);
 }
 
+/* A folder of that name may be in PATH's way, and is not what was asked for. */
+static bool is_folder(const char *file)
+{
+    struct stat st;
+
+    return stat(file, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* Try every directory of PATH, as a shell does: what is there but may not be run counts only when
  * no other directory has it. Returns the errno of the failure. */
 static int exec_by_path(const struct plan *plan)
@@ -141,10 +149,13 @@ static int exec_by_path(const struct plan *plan)
             execve(file, plan->spec->argv, plan->envp);
             if (errno == ENOENT && access(file, F_OK) == 0)
                 fail(plan->report_fd, STAGE_INTERPRETER, errno);
-            if (errno == EACCES)
+            int errnum = errno;
+            if (errnum == EACCES && is_folder(file))
+                errnum = ENOENT;
+            if (errnum == EACCES)
                 found = EACCES;
-            else if (errno != ENOENT && errno != ENOTDIR)
-                return errno;
+            else if (errnum != ENOENT && errnum != ENOTDIR)
+                return errnum;
         }
         dir += length;
         if (*dir == '\0')
@@ -199,16 +210,23 @@ static const char *find_path(char *const *envp)
     return DEFAULT_PATH;
 }
 
-static bool in_path(const char *path, const char *name)
+bool rg_path_find(const char *path, const char *name, size_t length, char ret_path[PATH_MAX])
 {
-    for (size_t n; *path; path += n + (path[n] == ':')) {
-        char file[PATH_MAX];
-        n = strcspn(path, ":");
-        int length = snprintf(file, sizeof(file), "%.*s/%s", (int) n, path, name);
-        if (n && length < (int) sizeof(file) && access(file, X_OK) == 0)
+    for (const char *dir = path ? path : DEFAULT_PATH; *dir;) {
+        size_t n = strcspn(dir, ":");
+        if (n > 0 && snprintf(ret_path, PATH_MAX, "%.*s/%.*s", (int) n, dir, (int) length, name) <
+                         PATH_MAX && access(ret_path, X_OK) == 0 && !is_folder(ret_path))
             return true;
+        dir += n + (dir[n] == ':');
     }
     return false;
+}
+
+static bool in_path(const char *path, const char *name)
+{
+    char file[PATH_MAX];
+
+    return rg_path_find(path, name, strlen(name), file);
 }
 
 /* What runs files of such a name, or NULL. */
@@ -239,11 +257,29 @@ static mode_t type_of(const struct rg_spawn *spec)
     return dir >= 0 && fstatat(dir, spec->argv[0], &st, 0) == 0 ? st.st_mode & S_IFMT : 0;
 }
 
+/* The other name of the same language, where PATH has it; or NULL. */
+static const char *other_python(const struct rg_spawn *spec)
+{
+    static const char *const names[] = { "python", "python3" };
+    const char *path = find_path(spec->envp ? spec->envp : environ);
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        if (strcmp(spec->argv[0], names[i]) == 0 && in_path(path, names[!i]))
+            return names[!i];
+    }
+    return NULL;
+}
+
 static int explain_not_found(const struct rg_spawn *spec, struct rg_error *err)
 {
     const char *name = spec->argv[0], *interpreter = interpreter_of(spec);
+    const char *python = other_python(spec);
     mode_t type = type_of(spec);
 
+    if (python)
+        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+                                 "cannot start %s: not found in PATH, but %s is there: say %s, or "
+                                 "give the path", name, python, python);
     if (strchr(name, '/') || (interpreter && !type))
         return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND, "cannot start %s: no such file%s%s",
                                  name, spec->cwd ? "; the working directory is " : "",

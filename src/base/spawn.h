@@ -11,6 +11,7 @@
 #ifndef RG_BASE_SPAWN_H
 #define RG_BASE_SPAWN_H
 
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/resource.h>
@@ -38,6 +39,10 @@ struct rg_spawn {
  * -ENOENT (exit_code 127 in err), -EACCES or -ENOEXEC (126), -ENOTDIR/-ENOENT for cwd (2), or
  * another -errno; err names the program and the cause. */
 int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
+
+/* The file that a PATH has for a program of this name, of so many bytes: the first that is no
+ * folder and may be run. path: NULL for the directories that are usual. False: there is none. */
+bool rg_path_find(const char *path, const char *name, size_t length, char ret_path[PATH_MAX]);
 
 /* Take out of an environment what ties a process to the launcher that started it as one rank of
  * many (mpirun, srun, torchrun, horovodrun): for children that are ranks of another job, which

@@ -3,8 +3,10 @@
 Each host is a home directory of its own. Real ones: tests/hosts."""
 import os
 import re
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -178,6 +180,23 @@ def test_host_that_is_tried_again_gets_the_packages_again(ssh, reigen):
               'echo "reigen-boot error 77 it came again, $(wc -c <begin) bytes"; exit 1')
     done = reigen('run', '-H', 'a:1,b:1', '--image', 'any', '--', 'true', env=env)
     assert done.returncode == 77 and 'it came again, 6 bytes' in done.stderr, done.stderr
+
+
+def test_our_packages_hide_no_command_of_the_host(ssh, reigen, tmp_path):
+    """The job's folder is in PATH, and they are in it."""
+    only = tmp_path / 'only'
+    only.mkdir()
+    for program in Path('/usr/bin').iterdir():
+        if not program.name.startswith('python'):
+            (only / program.name).symlink_to(program)
+    (only / 'python3').symlink_to(shutil.which('python3'))
+    env = ssh(f'PATH={only}')
+    seen = reigen('run', '--no-tag-output', '-H', 'a:1', '--', 'sh', '-c',
+                  'echo $PYTHONPATH; ls $REIGEN_JOB_DIR; command -v python', env=env)
+    assert '/py-packages' in seen.stdout and 'python\n' not in seen.stdout, seen
+    done = reigen('run', '-H', 'a:1', '--', 'python', 'train.py', env=env)
+    assert done.returncode == 127 and 'rank 0 on a: cannot start python: not found in PATH, but ' \
+        'python3 is there: say python3, or give the path' in done.stderr, done
 
 
 def test_secret_is_not_in_the_environment_of_ssh(ssh, reigen, tmp_path):

@@ -123,6 +123,10 @@ def test_our_python_packages_come_with_the_job_and_stay_for_the_next(hosts):
         found = [p for n in hosts.nodes for p in n.path('.cache/reigen').glob('kit-*')]
         kits.append([(p.name, (p / 'reigen/__init__.py').stat().st_ino) for p in found])
     assert len(kits[0]) == 3 and kits[0] == kits[1], kits
+    # They stand in a folder of PATH, and in the way of no command: nodes have python3 only.
+    done = reigen(hosts[1], '-H', 'node2:1', '--', 'python', '-V')
+    assert done.returncode == 127 and \
+        'cannot start python: not found in PATH, but python3 is there' in done.stderr, done
     done = reigen(hosts[1], '-H', 'node2:1,node3:1', '--engine', 'script', '--', 'sh', '-c',
                   'reigen-rsh node3 python3 -c "\'import horovod; print(horovod.__file__)\'"')
     assert done.returncode == 0 and '/kit-' in done.stdout, done.stderr

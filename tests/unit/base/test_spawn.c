@@ -184,6 +184,26 @@ static void path_goes_on_after_a_file_that_may_not_run(void **state)
     assert_string_equal(output_of(spec, &status), "second\n");
 }
 
+/* A folder in PATH that has the program's name is none of the programs. */
+static void path_goes_on_after_a_directory(void **state)
+{
+    rg_autofree char *folder = rg_strf("%s/python", dir), *path = rg_strf("PATH=%s", dir);
+    char *env[] = { path, NULL };
+    struct rg_spawn spec = { .argv = ARGV("python"), .envp = env, .fds = { -1, -1, -1 } };
+
+    (void) state;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    check_failure(&spec, ENOENT, 127, "python: not found in PATH; give its path");
+    make_file("python3", "#!/bin/sh\n", 0700);
+    check_failure(&spec, ENOENT, 127, "not found in PATH, but python3 is there: say python3, or");
+    assert_int_equal(rmdir(folder), 0);
+    make_file("python", "#!/bin/sh\n", 0700);
+    rg_autofree char *three = rg_strf("%s/python3", dir);
+    assert_int_equal(unlink(three), 0);
+    spec.argv = ARGV("python3");
+    check_failure(&spec, ENOENT, 127, "but python is there: say python, or give the path");
+}
+
 static void relative_path_counts_from_the_new_directory(void **state)
 {
     char *env[] = { (char *) "PATH=", NULL };
@@ -380,6 +400,7 @@ int main(void)
                                         remove_dir),
         cmocka_unit_test_setup_teardown(path_goes_on_after_a_file_that_may_not_run, make_dir,
                                         remove_dir),
+        cmocka_unit_test_setup_teardown(path_goes_on_after_a_directory, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(relative_path_counts_from_the_new_directory, make_dir,
                                         remove_dir),
         cmocka_unit_test(descriptors_are_placed_even_when_they_cross),
