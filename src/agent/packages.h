@@ -5,8 +5,8 @@
  * user's by their digest, and stay there as the agent does. Where they come from is told to the
  * host's Python by PYTHONPATH:
  *
- *     JOBDIR/py-packages/reigen/__init__.py   takes the package that this Python has itself, whatever
- *                        horovod/__init__.py  environment it was started in, else the one in kit
+ *     JOBDIR/py-packages/reigen/__init__.py   takes the package that this Python has itself, in
+ *                        horovod/__init__.py  whatever environment, else the one in kit
  *                        kit                  a link to the cache
  *                        why                  a text: why there is no kit
  *

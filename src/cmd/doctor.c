@@ -32,6 +32,7 @@ struct doctor {
     struct rg_status status;
     struct rg_signal signals[2];
     struct rg_buf text;  /* what will be printed */
+    struct rg_buf summary; /* to standard error, after it; may be empty */
     struct rg_doctor_unstarted *unstarted; /* hosts that were left out */
     int nunstarted;
     bool examined, again, signalled;
@@ -92,10 +93,12 @@ static void on_examined(void *arg, const struct rg_doctor_input *examined)
     if (job->json)
         rg_doctor_print_json(found, &findings, &doctor->text);
     else if (isatty(1))
-        rg_doctor_print_table(found, &findings, rg_terminal_colour(1), rg_terminal_columns(1),
-                              &doctor->text);
+        rg_doctor_print_table(found, &findings, job->verbose > 0, rg_terminal_colour(1),
+                              rg_terminal_columns(1), &doctor->text);
     else
         rg_doctor_print_plain(found, &findings, &doctor->text);
+    if (!job->json && !isatty(1))
+        rg_doctor_print_summary(&findings, &doctor->summary);
 }
 
 /* --- hosts that cannot be started ------------------------------------------------------------- */
@@ -275,6 +278,8 @@ static int examine(struct doctor *doctor)
         rg_loop_run(doctor->loop);
     } while (doctor->again);
     int code = rg_print(rg_buf_text(&doctor->text));
+    if (rg_buf_nbytes(&doctor->summary) && !doctor->request.quiet)
+        fprintf(stderr, "reigen: doctor: %s", rg_buf_text(&doctor->summary));
     return code ? code : doctor->exit_code;
 }
 
@@ -291,6 +296,7 @@ static void finish(struct doctor *doctor)
     }
     free(doctor->unstarted);
     rg_buf_fini(&doctor->text);
+    rg_buf_fini(&doctor->summary);
     rg_request_fini(&doctor->request);
 }
 
@@ -400,7 +406,7 @@ static int run_planes(struct doctor *doctor, bool stdin_open)
 
 int rg_cmd_doctor(int argc, char **argv)
 {
-    struct doctor doctor = { .text = RG_BUF_INIT };
+    struct doctor doctor = { .text = RG_BUF_INIT, .summary = RG_BUF_INIT };
     struct rg_error err = RG_ERROR_INIT;
     char *help[] = { argv[0], argv[0], NULL };
     bool open[3], planes = false;

@@ -147,7 +147,7 @@ static void print_finding(const struct rg_finding *f, bool colour, int columns, 
     rg_wrap(text, remedy ? remedy : "", LEFT, columns);
 }
 
-static void print_summary(const struct rg_findings *findings, struct rg_buf *text)
+void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *text)
 {
     int n[3] = { 0 };
 
@@ -158,19 +158,45 @@ static void print_summary(const struct rg_findings *findings, struct rg_buf *tex
                   n[RG_FINDING_FAIL] == 1 ? "" : "s");
 }
 
-void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
-                           bool colour, int columns, struct rg_buf *text)
+static bool is_of(const struct rg_finding *f, int host, bool ok)
 {
-    int host = -2;
+    return f->host == host && (f->level == RG_FINDING_OK) == ok;
+}
 
+/* What is well of one host, or what is not. */
+static void print_host(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                       int host, bool ok, bool folded, bool colour, int columns,
+                       struct rg_buf *text)
+{
+    const char *name = host < 0 ? "together" : host_name(found, host);
+    int count = 0;
+
+    for (size_t i = 0; i < findings->count; i++)
+        count += is_of(&findings->v[i], host, ok);
+    if (count == 0)
+        return;
+    if (ok && folded) {
+        rg_buf_printf(text, "%s: %s%d check%s ok%s; -v lists %s\n", name, colour ? "\033[32m" : "",
+                      count, count == 1 ? "" : "s", colour ? "\033[0m" : "",
+                      count == 1 ? "it" : "them");
+        return;
+    }
+    rg_buf_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", name);
     for (size_t i = 0; i < findings->count; i++) {
-        const struct rg_finding *f = &findings->v[i];
-        if (f->host != host)
-            rg_buf_printf(text, "%s%s\n", i ? "\n" : "",
-                          f->host < 0 ? "together" : host_name(found, f->host));
-        host = f->host;
-        print_finding(f, colour, columns, text);
+        if (is_of(&findings->v[i], host, ok))
+            print_finding(&findings->v[i], colour, columns, text);
+    }
+}
+
+void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                           bool all, bool colour, int columns, struct rg_buf *text)
+{
+    int nhosts = found->nhosts + found->nunstarted;
+
+    for (int ok = 1; ok >= 0; ok--) {
+        for (int h = 0; h <= nhosts; h++)
+            print_host(found, findings, h < nhosts ? h : -1, ok, !all, colour, columns, text);
     }
     rg_buf_printf(text, "\n");
-    print_summary(findings, text);
+    rg_doctor_print_summary(findings, text);
 }

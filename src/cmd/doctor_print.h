@@ -7,8 +7,11 @@
  *
  * json: one object; docs/doctor.md describes it.
  *
- * table: for people, host by host, in colour where that is wanted, remedies below what they
- * remedy, wrapped to the terminal's columns.
+ * table: for people, in colour where that is wanted, wrapped to the terminal's columns: what is
+ * well host by host, one line for each unless all is wanted; then host by host what is not, with
+ * its remedy below; then the summary.
+ *
+ * summary: "20 ok, 1 warning, 0 failures" and the end of a line.
  *
  * Main thread.
  */
@@ -25,6 +28,7 @@ void rg_doctor_print_plain(const struct rg_doctor_input *found, const struct rg_
 void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_findings *findings,
                           struct rg_buf *text);
 void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
-                           bool colour, int columns, struct rg_buf *text);
+                           bool all, bool colour, int columns, struct rg_buf *text);
+void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *text);
 
 #endif

@@ -9,6 +9,7 @@ static const char *const doctor_options[] = {
     "--require WHAT,...", "Fail unless every host has this, as in reigen run.",
     "--clean", "Also remove the containers that killed jobs of yours have left on their hosts.",
     "--json", "Print one JSON document with all that was found.",
+    "-v, --verbose", "On a terminal, list the checks that are well, too.",
     "any other", "As in reigen run: -H, --hostfile, --on, --image, --config and so on say which "
                  "hosts, and in which containers.",
     NULL

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "launch/doctor_facts.h"
@@ -342,7 +343,9 @@ static void judge_name(const struct judge *j, const char *name, const char *addr
 
     while (host < input->nhosts && strcmp(input->hosts[host].name, name) != 0)
         host++;
-    if (host == input->nhosts || rg_net_address_parse(name, &numeric) == 0)
+    /* Everywhere localhost is the computer itself, and has to be. */
+    if (host == input->nhosts || rg_net_address_parse(name, &numeric) == 0 ||
+        strcasecmp(name, "localhost") == 0)
         return;
     if (rg_str_starts(address, "127.") || strcmp(address, "::1") == 0) {
         rg_buf_printf(wrong, "%s%s is %s, %s", before, name, address, host == j->host
@@ -503,6 +506,71 @@ static void judge_alike(struct judge *j, const char *check, const char *fact)
     }
 }
 
+/* The length of a version's first numbers: so many, with dots between. */
+static size_t begin_of(const char *version, int nparts)
+{
+    size_t n = strcspn(version, ".");
+
+    while (--nparts > 0 && version[n])
+        n += 1 + strcspn(version + n + 1, ".");
+    return n;
+}
+
+static bool same_version(const char *a, const char *b, int nparts)
+{
+    size_t n = begin_of(a, nparts);
+
+    return n == begin_of(b, nparts) && strncmp(a, b, n) == 0;
+}
+
+/* The last word of PATH VERSION. */
+static const char *version_of(const char *python)
+{
+    const char *blank = strrchr(python, ' ');
+
+    return blank ? blank + 1 : python;
+}
+
+/* The first host whose package, or whose Python (package: NULL), is not like the first host's. */
+static void judge_versions(struct judge *j, const char *package, int nparts)
+{
+    char first[RG_FACT_MAX], other[RG_FACT_MAX];
+
+    for (int h = 0; h < j->input->nhosts; h++) {
+        const struct rg_doctor_host *host = &j->input->hosts[h];
+        char *value = h ? other : first;
+        if (!rg_fact_has(host->facts, "end") || (package && !rg_fact_has(host->facts, "python"))) {
+            if (h)
+                continue;
+            return;
+        }
+        strcpy(value, "none");
+        if (package)
+            rg_fact_package(host->facts, package, value);
+        else
+            rg_fact_find(host->facts, "python", 0, value);
+        bool unknown = package && (*first == '?' || *value == '?');
+        if (unknown || same_version(version_of(first), version_of(value), nparts))
+            continue;
+        add(j, "python", RG_FINDING_WARN, "use the same image, or the same installation, on all "
+            "hosts", "hosts differ: %s has %s%s%s; %s has %s%s%s", j->input->hosts[0].name,
+            package ? package : "", package ? " " : "", first, host->name,
+            package ? package : "", package ? " " : "", value);
+        return;
+    }
+}
+
+/* Paths may differ, as those of a virtual environment and of the system do, and releases that
+ * understand each other. NumPy's pickled arrays do not pass from 2 to 1. */
+static void judge_pythons(struct judge *j)
+{
+    judge_versions(j, NULL, 2);
+    judge_versions(j, "torch", 2);
+    judge_versions(j, "tensorflow", 2);
+    judge_versions(j, "jax", 2);
+    judge_versions(j, "numpy", 1);
+}
+
 #define REACH_REMEDY                                                                             \
     "open TCP between the hosts, ports from 1024 on (the kernel chooses them); or take another " \
     "network: --network-interface; containers: --network host"
@@ -638,7 +706,7 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
     j.host = -1;
     judge_network(&j);
     judge_alike(&j, "mpi", "mpi");
-    judge_alike(&j, "python", "python");
+    judge_pythons(&j);
     if (j.failed) {
         rg_findings_fini(&j.findings);
         return -ENOMEM;

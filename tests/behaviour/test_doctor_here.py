@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import socket
 import struct
 import termios
@@ -27,11 +28,15 @@ def test_this_computer_is_looked_at(reigen):
             'cma', 'interfaces', 'disk', 'clock', 'mpi', 'python'} <= checks
     cpus = next(f[3] for f in findings if f[2] == 'cpus')
     assert cpus.startswith(str(len(os.sched_getaffinity(0))))
+    nok = sum(f[0] == 'ok' for f in findings)
+    assert f'reigen: doctor: {nok} ok, ' in done.stderr and done.stderr.endswith(' 0 failures\n')
 
 
 def test_json_names_what_the_plain_form_names(reigen):
     plain = doctor(reigen)
-    found = json.loads(doctor(reigen, '--json').stdout)
+    done = doctor(reigen, '--json')
+    found = json.loads(done.stdout)
+    assert done.stderr == '', done
     assert found['schema'] == 1 and found['ok'] is True and found['reach'] == []
     assert [f['check'] for f in found['findings']] == \
         [line.split('\t')[2] for line in plain.stdout.splitlines()]
@@ -116,11 +121,11 @@ def test_planes_are_told_as_the_runtime_takes_them(reigen):
     assert 'all ranks' in done.stdout and 'shm' not in done.stdout, done.stderr
 
 
-def test_people_get_a_table_with_colours(start, programs):
+def on_terminal(start, *command):
+    """The exit code, and the lines."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 60, 0, 0))
-    child = start(programs.reigen, 'doctor', '-np', 1, stdout=slave,
-                  env=built.environment(TERM='xterm', NO_COLOR=''))
+    child = start(*command, stdout=slave, env=built.environment(TERM='xterm', NO_COLOR=''))
     os.close(slave)
     shown = b''
     try:
@@ -131,9 +136,21 @@ def test_people_get_a_table_with_colours(start, programs):
     finally:
         os.close(master)
     child.wait(60)
-    lines = shown.decode().split('\r\n')
-    assert child.returncode == 0 and lines[0] == 'localhost'
+    return child.returncode, shown.decode().split('\r\n')
+
+
+def test_people_get_a_table_with_colours(start, programs):
+    code, lines = on_terminal(start, programs.reigen, 'doctor', '-np', 1, '-v')
+    assert code == 0 and lines[0] == 'localhost'
     assert any(line.startswith('  \x1b[32mok  \x1b[0m system') for line in lines)
     assert lines[-2].endswith('0 failures')
     assert all(len(line.replace('\x1b[32m', '').replace('\x1b[0m', '')) <= 60 for line in lines
                if '->' not in line and '/' not in line), lines
+    # What is not well comes last, and the rest takes one line.
+    code, lines = on_terminal(start, programs.reigen, 'doctor', '-np', 1, '--require',
+                              'memory=9000t')
+    assert code == 1 and re.fullmatch(
+        r'localhost: \x1b\[32m\d+ checks ok\x1b\[0m; -v lists them', lines[0]), lines
+    marks = [line.split()[0] for line in lines if line.startswith('  \x1b[')]
+    assert '\x1b[32mok' not in marks and marks[-1] == '\x1b[1;31mfail\x1b[0m', lines
+    assert lines[1:3] == ['', 'localhost'] and lines[-2].endswith(' 1 failure'), lines

@@ -173,6 +173,29 @@ static void hosts_that_differ_are_told(void **state)
     assert_int_equal(f->host, -1);
 }
 
+static void pythons_that_differ_in_what_matters_are_told(void **state)
+{
+    static const struct { const char *facts, *value; /* of b */ } cases[] = {
+        { "python /home/u/venv/bin/python3 3.11.9\n", NULL },
+        { "package numpy 1.26.4\n", NULL },
+        { "package numpy ?\n", NULL },
+        { "package horovod 0.1.0\npackage numpy 1.24.2\n", NULL },
+        { "python /usr/bin/python3 3.1\n", "a has /usr/bin/python3 3.11.2; b has /usr/bin/python3 " },
+        { "package numpy 2.1.0\n", "a has numpy 1.24.2; b has numpy 2.1.0" },
+        { "package torch 2.1\npackage numpy 1.24.2\n", "a has torch none; b has torch 2.1" },
+    };
+
+    (void) state;
+    input.nhosts = 2;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        hosts[1].facts = with(cases[i].facts);
+        const struct rg_finding *f = bad("python");
+        assert_int_equal(f != NULL, cases[i].value != NULL);
+        if (f && !strstr(f->value, cases[i].value))
+            fail_msg("%s is not in: %s", cases[i].value, f->value);
+    }
+}
+
 static void requirements_name_host_value_and_remedy(void **state)
 {
     static const struct { const char *word; bool holds; } cases[] = {
@@ -314,6 +337,7 @@ static void names_that_lead_elsewhere_are_told(void **state)
         { "resolve b ::1\n", "b is ::1, by which no other host" },
         { "resolve a 192.0.2.9\n", "a is 192.0.2.9, which is no address of that host" },
         { "resolve a 10.0.0.22\nresolve b 10.0.0\n", "b is 10.0.0, which is no address" },
+        { "resolve localhost ::1\n", NULL },
         { "resolve other 192.0.2.9\nresolve 10.9.9.9 127.0.0.1\n", NULL },
     };
     struct rg_strv lists[2] = { RG_STRV_INIT, RG_STRV_INIT };
@@ -321,6 +345,7 @@ static void names_that_lead_elsewhere_are_told(void **state)
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(cases); i++) {
+        hosts[1].name = strstr(cases[i].facts, "localhost") ? "localhost" : "b";
         hosts[1].facts = with(cases[i].facts);
         const struct rg_finding *f = bad("names");
         assert_int_equal(f != NULL, cases[i].value != NULL);
@@ -398,6 +423,7 @@ int main(void)
         TEST(host_that_was_not_looked_at_to_the_end_is_told),
         TEST(clock_counts_beyond_what_the_measurement_leaves_open),
         TEST(hosts_that_differ_are_told),
+        TEST(pythons_that_differ_in_what_matters_are_told),
         TEST(requirements_name_host_value_and_remedy),
         TEST(what_is_required_must_be_usable),
         TEST(network_that_is_closed_beside_an_open_one_is_told),
