@@ -360,6 +360,8 @@ static void forward_signal(void *arg, int signo)
     /* The ranks are gone and only a slow reader is waited for: who asks to end means us. */
     if (run->ended && (signo == SIGINT || signo == SIGTERM))
         rg_loop_stop(run->loop);
+    else if (!run->ended && signo == SIGTERM && rg_signals_from_stop())
+        rg_session_stop(run->session, "by reigen stop");
     else if (!run->ended)
         rg_session_signal(run->session, signo);
 }

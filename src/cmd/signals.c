@@ -16,14 +16,16 @@ static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR
                                                SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH };
 
 static void (*next_handler)(int signo);
-static volatile sig_atomic_t sent_by_platform;
+static volatile sig_atomic_t sent_by_platform, sent_by_stop;
+static bool platform_is_known; /* by who sends a signal */
 static pid_t shell; /* that hands on what the platform sends it; 0: none */
 
 /* The loop's own handler does not look at who has sent a signal. */
 static void note_sender(int signo, siginfo_t *info, void *context)
 {
     (void) context;
-    sent_by_platform = info->si_code <= 0 &&
+    sent_by_stop = info->si_code == SI_QUEUE && info->si_value.sival_int == RG_SIGNALS_STOP;
+    sent_by_platform = platform_is_known && info->si_code <= 0 &&
                        (info->si_uid == 0 || (shell && info->si_pid == shell));
     next_handler(signo);
 }
@@ -33,9 +35,9 @@ static void watch_sender(int signo)
     struct sigaction action;
 
     /* Of root's processes nobody else can stop one, so root is no sign of the platform. */
-    if ((geteuid() == 0 && !shell) || sigaction(signo, NULL, &action) < 0 ||
-        action.sa_flags & SA_SIGINFO || action.sa_handler == SIG_IGN ||
-        action.sa_handler == SIG_DFL)
+    platform_is_known = geteuid() != 0 || shell;
+    if (sigaction(signo, NULL, &action) < 0 || action.sa_flags & SA_SIGINFO ||
+        action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL)
         return;
     next_handler = action.sa_handler;
     action.sa_flags |= SA_SIGINFO;
@@ -92,6 +94,11 @@ static void on_signal(void *arg, int signo)
         signals->ops->forward(signals->arg, signo);
         break;
     }
+}
+
+bool rg_signals_from_stop(void)
+{
+    return sent_by_stop;
 }
 
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,

@@ -38,6 +38,11 @@ struct rg_signals {
     bool evicted;      /* a SIGTERM was the platform's */
 };
 
+/* The value that reigen stop sends along with its SIGTERM (sigqueue), so that the job can say who has
+ * ended it; and whether the last SIGTERM had it. */
+#define RG_SIGNALS_STOP 0x73746f70
+bool rg_signals_from_stop(void);
+
 /* in_shell: our parent is a shell that the platform runs for us, and hands on its SIGTERM. */
 void rg_signals_start(struct rg_signals *signals, struct rg_loop *loop,
                       const struct rg_signals_ops *ops, void *arg, bool in_shell);

@@ -9,6 +9,7 @@
 #include "cmd/commands.h"
 #include "cmd/exit.h"
 #include "cmd/jobs.h"
+#include "cmd/signals.h"
 #include "cmd/submit.h"
 #include "launch/exitcode.h"
 #include "launch/registry.h"
@@ -27,6 +28,24 @@ static bool has_ended(const struct rg_registry_job *job, uint64_t timeout_ms)
         rg_sleep_ms(10);
     }
     return true;
+}
+
+/* By the value that comes along the job knows who ends it. The queue for these may be full. */
+static int send(int pid, int signo)
+{
+    const union sigval value = { .sival_int = RG_SIGNALS_STOP };
+
+    if (signo == SIGTERM && sigqueue(pid, signo, value) == 0)
+        return 0;
+    return kill(pid, signo);
+}
+
+/* One line when it is gone. */
+static int say_stopped(const char *id)
+{
+    rg_autofree char *line = rg_strf("stopped %s\n", id);
+
+    return rg_print(line ? line : "stopped\n");
 }
 
 /* As Ctrl-C does, then as a second one does, then without asking. */
@@ -49,14 +68,17 @@ static int stop_job(const struct rg_registry_job *job, struct rg_error *err)
                                  (int) strcspn(job->launcher, ":"), job->launcher);
     bool crashed = pid == 0;
     for (size_t i = 0; pid > 0 && i < rg_array_len(steps); i++) {
-        if (kill(pid, steps[i].signo) < 0 && errno != ESRCH)
+        if (send(pid, steps[i].signo) < 0 && errno != ESRCH)
             return rg_error_set(err, errno, "job %s: its launcher, process %d: %s", job->id, pid,
                                 strerror(errno));
         if (has_ended(job, steps[i].wait_ms))
             break;
         crashed = steps[i + 1 < rg_array_len(steps) ? i + 1 : i].signo == SIGKILL;
     }
-    return crashed ? rg_jobs_clean_up(job, err) : 0;
+    int r = crashed ? rg_jobs_clean_up(job, err) : 0;
+    if (r == 0)
+        say_stopped(job->id);
+    return r;
 }
 
 static int stop_all(const struct rg_registry *registry, struct rg_error *err)
@@ -73,13 +95,20 @@ static int stop_all(const struct rg_registry *registry, struct rg_error *err)
     return r;
 }
 
+static int stop_slurms(const char *id)
+{
+    int code = rg_submitted_stop(id);
+
+    return code ? code : say_stopped(id);
+}
+
 static int stop_one(const char *id)
 {
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     struct rg_error err = RG_ERROR_INIT;
 
     if (rg_submitted(id))
-        return rg_submitted_stop(id);
+        return stop_slurms(id);
     int code = rg_jobs_find("stop", id, &job);
     if (code)
         return code;
@@ -103,7 +132,7 @@ static int stop_submitted(void)
     for (size_t i = 0; i < list.count; i++) {
         if (list.jobs[i].state == RG_SUBMITTED_ENDED)
             continue;
-        int one = rg_submitted_stop(list.jobs[i].id);
+        int one = stop_slurms(list.jobs[i].id);
         code = code ? code : one;
     }
     return code;

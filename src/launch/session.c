@@ -377,13 +377,17 @@ static void job_due(void *arg)
 
 /* --- the owner's orders ----------------------------------------------------------------------- */
 
-static void end_by_user(struct rg_session *session, int signo)
+/* by: NULL, or who has sent it. */
+static void end_by_user(struct rg_session *session, int signo, const char *by)
 {
     bool fresh = !*session->own_cause && !session->some_failed;
 
     session->user_signo = signo;
-    session_set_cause(session, RG_EXIT_SIGNAL + signo, "reigen was told to stop: signal %d (%s)",
-                      signo, strsignal(signo));
+    if (by)
+        session_set_cause(session, RG_EXIT_SIGNAL + signo, "told to stop %s", by);
+    else
+        session_set_cause(session, RG_EXIT_SIGNAL + signo, "told to stop by signal %d (%s)", signo,
+                          strsignal(signo));
     /* An mpirun that was told to end may say 0, whatever became of its ranks. */
     if (fresh && (!session->o.plan->engine || session_is_script(session)))
         session->own_is_signal = true;
@@ -402,12 +406,18 @@ bool rg_session_evict(struct rg_session *session)
     if (!why || session->state == STATE_ENDED)
         return false;
     if (!*session->own_cause) {
-        session_set_cause(session, RG_EXIT_PREEMPTED, "reigen was told to stop. %s", why);
+        session_set_cause(session, RG_EXIT_PREEMPTED, "the job was told to stop. %s", why);
         session_note_stopped(session);
         session->own_first = session->own_first || session_failed_by(session, SIGTERM);
         session->own_is_signal = session_is_script(session);
     }
     return true;
+}
+
+void rg_session_stop(struct rg_session *session, const char *by)
+{
+    if (session->state != STATE_ENDED)
+        end_by_user(session, SIGTERM, by);
 }
 
 void rg_session_signal(struct rg_session *session, int signo)
@@ -416,7 +426,7 @@ void rg_session_signal(struct rg_session *session, int signo)
         return;
     switch (signo) {
     case SIGINT:
-    case SIGTERM: end_by_user(session, signo); return;
+    case SIGTERM: end_by_user(session, signo, NULL); return;
     case SIGTSTP:
         session->paused = true;
         session_broadcast(session, RG_MSG_PAUSE, NULL);
@@ -430,7 +440,7 @@ void rg_session_signal(struct rg_session *session, int signo)
     if (session->state == STATE_RUNNING)
         send_signal(session, signo);
     else if (signo == SIGHUP)
-        end_by_user(session, signo);
+        end_by_user(session, signo, NULL);
 }
 
 void rg_session_kill(struct rg_session *session, const char *cause)

@@ -127,6 +127,8 @@ int rg_session_input(struct rg_session *session, const void *data, size_t nbytes
  * SIGTSTP, SIGCONT, SIGWINCH). SIGINT and SIGTERM also begin the end: SIGKILL after the grace time.
  * SIGTSTP stops the ranks and pauses the lease; SIGCONT resumes both. */
 void rg_session_signal(struct rg_session *session, int signo);
+/* The same with SIGTERM, and in the cause these words for who has sent it. */
+void rg_session_stop(struct rg_session *session, const char *by);
 /* To be called before that for a SIGTERM that the platform has sent us: whether it ends jobs so.
  * Then that is the cause, unless one is known. */
 bool rg_session_evict(struct rg_session *session);

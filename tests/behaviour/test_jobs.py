@@ -105,8 +105,8 @@ def test_a_job_that_is_started_again_stays_one_job(home):
               f': >{home.folder}/there; exec sleep 1000')
     with subprocess.Popen([PROGRAMS.reigen, 'run', '-np', '1', '--max-restarts', '5',
                            '--output-dir', out, '--', 'sh', '-c', script], env=home.env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL) as job:
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, text=True,
+                          stderr=subprocess.PIPE) as job:
         try:
             wait_until((home.folder / 'there').exists)
             first, _, last = (out / 'rank.0/stdout').read_text().split()
@@ -118,9 +118,12 @@ def test_a_job_that_is_started_again_stays_one_job(home):
             with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', first], env=home.env, text=True,
                                   stdout=subprocess.PIPE) as following:
                 assert [following.stdout.readline().strip() for _ in range(3)][2] == last
-                assert home.reigen('stop', last).returncode == 0
+                stopped = home.reigen('stop', last)
+                assert (stopped.returncode, stopped.stdout) == (0, f'stopped {first}\n'), stopped
                 assert following.wait(LIMIT) == 0
             assert job.wait(LIMIT) == 143
+            told = job.stderr.read()
+            assert '\nreigen: told to stop by reigen stop\n' in told, told
         finally:
             job.terminate()
     ended, = home.jobs('--all')

@@ -345,7 +345,7 @@ def test_a_signal_to_reigen_ends_the_engine_and_is_the_exit_code(three, node1, n
         if job.poll() is None:
             job.kill_all()
     assert job.returncode == 143, out + err
-    assert 'reigen was told to stop: signal 15' in err
+    assert 'told to stop by signal 15' in err
 
 
 # ---------------------------------------------------------------------------- they are not there

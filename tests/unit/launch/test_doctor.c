@@ -176,11 +176,11 @@ static void hosts_that_differ_are_told(void **state)
 static void pythons_that_differ_in_what_matters_are_told(void **state)
 {
     static const struct { const char *facts, *value; /* of b */ } cases[] = {
-        { "python /home/u/venv/bin/python3 3.11.9\n", NULL },
+        { "python /opt/venv/bin/python3 3.11.9\n", NULL },
         { "package numpy 1.26.4\n", NULL },
         { "package numpy ?\n", NULL },
         { "package horovod 0.1.0\npackage numpy 1.24.2\n", NULL },
-        { "python /usr/bin/python3 3.1\n", "a has /usr/bin/python3 3.11.2; b has /usr/bin/python3 " },
+        { "python /usr/bin/python3 3.1\n", "3.11.2; b has /usr/bin/python3 3.1" },
         { "package numpy 2.1.0\n", "a has numpy 1.24.2; b has numpy 2.1.0" },
         { "package torch 2.1\npackage numpy 1.24.2\n", "a has torch none; b has torch 2.1" },
     };
