@@ -438,15 +438,18 @@ static int show(const char *text)
 int rg_cmd_man(int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT, shown = RG_BUF_INIT;
-
-    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+    bool roff = false;
+    const struct rg_arg args[] = { { .name = "roff", .flag = &roff }, { NULL } };
+    int n = rg_args_parse(argc, argv, args, 1);
 
     if (n < 0)
         return -1 - n;
     if (rg_manual_print(&text, n ? argv[1] : "reigen") == -ENOENT)
         return no_page(argv[1]);
-    if (!isatty(1))
+    if (roff)
         return rg_print(rg_buf_text(&text));
     rg_manual_text(&shown, rg_buf_text(&text), rg_terminal_columns(1), rg_terminal_colour(1));
-    return show(rg_buf_text(&shown)) < 0 ? rg_print(rg_buf_text(&shown)) : 0;
+    if (isatty(1) && show(rg_buf_text(&shown)) == 0)
+        return 0;
+    return rg_print(rg_buf_text(&shown));
 }

@@ -43,6 +43,11 @@ static const char *const logs_options[] = {
     NULL
 };
 
+static const char *const man_options[] = {
+    "--roff", "Print the page's source, for man -l - and for files.",
+    NULL
+};
+
 static const char *const sshd_options[] = {
     "-p PORT", "Listen there. The default is 12345.",
     "--dir DIR", "Keep the keys in DIR. The default is ~/.ssh.",
@@ -87,9 +92,9 @@ const struct rg_command_page rg_command_pages[] = {
       status_options, "reigen status 1234", "reigen-jobs reigen-logs reigen-explain" },
     { "man", "show a manual page",
       "On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever there is "
-      "first. Elsewhere its source is printed, for man -l - and for files. PAGE may leave out "
-      "\"reigen-\".",
-      NULL, "reigen man run\nreigen man run | man -l -\nreigen man reigen-job > reigen-job.5",
+      "first. Elsewhere it is printed as plain text. PAGE may leave out \"reigen-\".",
+      man_options, "reigen man run\nreigen man run | grep -A3 timeout\n"
+      "reigen man --roff reigen-job > reigen-job.5",
       "reigen-help" },
     { "completion", "print completion for a shell",
       "make install and pip put these scripts where the shells look for them.",

@@ -46,6 +46,7 @@ def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
             ('explain --hepl', 'explain: unknown option --hepl; did you mean --help?'),
             ('man reigen-rn', 'did you mean reigen-run?'),
             ('man a b', 'man: b is one argument too many'),
+            ('man --rof a', 'man: unknown option --rof; did you mean --roff?'),
             ('completion bsh', 'did you mean bash?'),
             ('completion bash zsh', 'completion: zsh is one argument too many'),
             ('version x', 'version x: it takes no arguments'),
@@ -72,16 +73,23 @@ def test_every_command_has_a_page_that_is_installed(reigen):
     for command in set(commands) - {'reigen'}:
         page = command if command == 'horovodrun' else f'reigen-{command}'
         assert page in PAGES, f'{page} is not among the pages of src/cmd/meson.build'
-        done = reigen('man', command)
+        done = reigen('man', '--roff', command)
         assert done.returncode == 0 and f'.TH "{page}"' in done.stdout, done
         # What the command's own line names, its page explains.
         line = re.search(f'^  {command}( .*)?$', told, re.M)[0]
         told_options = done.stdout.replace('\\', '').partition('.SH OPTIONS')[2]
         for option in re.findall(r'(?<=[\[|])--?[a-z]+', line):
             assert option in told_options, (command, option)
-    assert '--clean' in reigen('man', 'doctor').stdout.replace('\\', '').partition('OPTIONS')[2]
+    assert '--clean' in reigen('man', '--roff', 'doctor').stdout.replace('\\', '').partition('OPTIONS')[2]
     for page in PAGES:
-        assert reigen('man', page).stdout.startswith(f'.TH "{page}"')
+        assert reigen('man', '--roff', page).stdout.startswith(f'.TH "{page}"')
+
+
+def test_a_manual_page_is_plain_text_where_there_is_no_terminal(reigen):
+    page = reigen('man', 'stop').stdout
+    assert page.startswith('reigen-stop(1)') and '\n       reigen stop JOB|--all\n' in page, page
+    assert not re.search(r'^\.|\\|\x1b', page, re.M), page
+    assert max(map(len, page.splitlines())) <= 80
 
 
 def on_terminal(command, **variables):
@@ -115,7 +123,7 @@ def test_a_manual_page_is_shown_on_a_terminal(programs, tmp_path):
 def test_manual_pages_are_read_without_complaint(reigen, page, tmp_path):
     need('man')
     path = tmp_path / 'page.1'
-    path.write_text(reigen('man', page).stdout)
+    path.write_text(reigen('man', '--roff', page).stdout)
     env = environment(MANWIDTH=80, PAGER='cat', MANPAGER='cat')
     done = subprocess.run(['man', '--warnings=all', '-l', '-E', 'UTF-8', str(path)],
                           capture_output=True, text=True, timeout=30, env=env)
@@ -294,7 +302,7 @@ def test_the_docs_name_every_exit_code_key_and_event(reigen):
         code, name = line.split()[:2]
         assert f'| {code} |' in operations and name in operations
     jobfile = (ROOT / 'docs/jobfile.md').read_text()
-    page = reigen('man', 'reigen-job').stdout
+    page = reigen('man', '--roff', 'reigen-job').stdout
     keys = [line[3:].split(':')[0].replace('\\-', '-') for line in page.splitlines()
             if line.startswith('.B ') and ':' in line]
     assert len(keys) > 20
