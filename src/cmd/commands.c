@@ -47,8 +47,8 @@ const struct rg_command rg_commands[] = {
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[--roff] [PAGE]",
-      "--roff reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
-      "sshd sshconfig run-dock-asuser install-scripts version help job",
+      "--roff reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man "
+      "completion sshd sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
       rg_cmd_man },

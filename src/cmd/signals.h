@@ -38,8 +38,8 @@ struct rg_signals {
     bool evicted;      /* a SIGTERM was the platform's */
 };
 
-/* The value that reigen stop sends along with its SIGTERM (sigqueue), so that the job can say who has
- * ended it; and whether the last SIGTERM had it. */
+/* The value that reigen stop sends along with its SIGTERM (sigqueue), so that the job can say who
+ * has ended it; and whether the last SIGTERM had it. */
 #define RG_SIGNALS_STOP 0x73746f70
 bool rg_signals_from_stop(void);
 
