@@ -207,6 +207,11 @@ int rg_engine_doom(struct rg_engine *engine, const char **ret_text)
 
     if (aborted) {
         *ret_text = rg_view_abort_text(&engine->view);
+        /* Of a stall, the report has the rest. */
+        if (aborted == ETIMEDOUT) {
+            snprintf(text, sizeof(text), "%.*s", (int) strcspn(*ret_text, "\n"), *ret_text);
+            *ret_text = text;
+        }
         return -aborted;
     }
     if (atomic_load(&engine->removed)) {

@@ -17,6 +17,7 @@
 #define GATHER_NS RG_NS_PER_S /* for other leaders to answer */
 #define TOLD_SLACK_MS 3000
 #define LEADER_MS 4000 /* for the coordinator to end the job */
+#define OFFERED_MS 60000 /* a time after which people may want such a job to end */
 #define TICK_NS RG_NS_PER_S
 #define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long does not report */
 
@@ -45,6 +46,7 @@ struct rg_stall {
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
     _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
     struct gathering gathering;
+    bool told_end; /* of all ranks' engine: how the wait may end has been said */
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
 
@@ -190,12 +192,13 @@ static char *describe_rank(struct rg_engine *engine, int r, uint64_t now)
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
     tell_process(&out, &engine->team->peers[view->ranks[r]]);
-    if (last == 0)
-        rg_buf_printf(&out, "; it has called nothing yet");
-    else
-        rg_buf_printf(&out, "; it called %s last, about %llu s ago", view->entries[last - 1].key,
+    rg_buf_printf(&out, last ? "; it called " : "; it has called nothing yet");
+    if (last) {
+        rg_stall_key_print(view->entries[last - 1].key, &out);
+        rg_buf_printf(&out, " last, about %llu s ago",
                       (unsigned long long) (age_ns(now, engine->stall->ranks[r].since_ns) /
                                             RG_NS_PER_S));
+    }
     return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
 }
 
@@ -348,6 +351,32 @@ static const char *name_set(const struct rg_engine *engine, char *text, size_t r
     return text;
 }
 
+static bool has_launcher(const struct rg_engine *engine)
+{
+    return engine->boot && strcmp(rg_boot_name(engine->boot), "agent") == 0;
+}
+
+/* How the wait may end; once in a job. */
+static void put_end(struct rg_engine *engine, struct rg_buf *out)
+{
+    struct rg_stall *stall = (engine->world ? engine->world : engine)->stall;
+    const struct rg_config *config = engine->config;
+    uint64_t least_ms = 2 * config->stall_ms;
+
+    if (stall->told_end)
+        return;
+    stall->told_end = true;
+    if (config->stall_shutdown_ms)
+        rg_buf_printf(out, "Such a wait ends the job after %.6g s "
+                      "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS).\n",
+                      (double) config->stall_shutdown_ms / 1000);
+    else
+        rg_buf_printf(out, "The job waits for ever by default.%s "
+                      "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%llu ends it by itself.\n",
+                      has_launcher(engine) ? " Ctrl-C ends it and shows each rank's line;" : "",
+                      (unsigned long long) (least_ms > OFFERED_MS ? least_ms : OFFERED_MS) / 1000);
+}
+
 /* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
  * whoever was missing has come. */
 static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
@@ -357,7 +386,7 @@ static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
     bool last = ends_job(engine, longest_ms);
     uint64_t than_ms = engine->config->stall_ms / 2;
     unsigned long long seconds = longest_ms / 1000;
-    rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT;
+    rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT, names = RG_BUF_INIT;
     char set[40];
 
     name_set(engine, set, sizeof(set));
@@ -366,9 +395,12 @@ static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
         if (all)
             collect_nodes(engine, &facts);
     }
+    rg_stall_facts_name(&facts, than_ms, &names);
     if (last)
         rg_buf_printf(out, "One or more rank is stalled for longer than %llu seconds. Will "
-                      "shutdown.%s\n", seconds, set);
+                      "shutdown.%s%s%s%s\n", seconds, set,
+                      rg_buf_nbytes(&names) ? " It is stalled in " : "", rg_buf_text(&names),
+                      rg_buf_nbytes(&names) ? "." : "");
     else
         rg_buf_printf(out, "ranks have waited for others for more than %llu s%s:\n", seconds, set);
     rg_stall_facts_tell(&facts, than_ms, &told);
@@ -378,6 +410,8 @@ static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
         rg_buf_printf(&told, "Ranks of other hosts are waited for; the host of rank %d, which "
                       "could say more, does not answer.\n", rg_team_world_rank(engine->team, 0));
     rg_buf_printf(out, "%s", rg_buf_text(&told));
+    if (!last && rg_buf_nbytes(&told))
+        put_end(engine, out);
     if (!last)
         rg_buf_printf(out,
                       "In Horovod's words: One or more tensors were submitted to be reduced, "
@@ -399,15 +433,15 @@ static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, 
         return;
     for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
         text[length - 1] = '\0';
+    /* The launcher shows notes; saying it on standard error too would show it twice. */
+    if (!has_launcher(engine))
+        rg_report(RG_LOG_WARN, "%s", text);
     if (ends_job(engine, longest_ms)) {
         if (rg_view_abort(&engine->view, ETIMEDOUT, -1, text) && engine->boot)
             rg_boot_note(engine->boot, 0, text);
         rg_engine_ring_all(engine, true);
         return;
     }
-    /* The launcher shows notes; saying it on standard error too would show it twice. */
-    if (!engine->boot || strcmp(rg_boot_name(engine->boot), "agent") != 0)
-        rg_report(RG_LOG_WARN, "%s", text);
     if (engine->boot)
         rg_boot_note(engine->boot, 2, text);
 }

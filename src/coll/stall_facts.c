@@ -152,6 +152,27 @@ static int shown(const struct rg_stall_facts *facts, int r)
     return facts->world_ranks ? facts->world_ranks[r] : r;
 }
 
+/* Where the name of a group, "allreduce.2.bias+3:ebd1a9cbc3180515", ends; NULL: it is none. */
+static const char *find_group(const char *key)
+{
+    const char *plus = strrchr(key, '+');
+    size_t digits = plus ? strspn(plus + 1, "0123456789") : 0;
+    const char *hash = digits && plus[1 + digits] == ':' ? plus + 2 + digits : "";
+
+    return *hash && hash[strspn(hash, "0123456789abcdef")] == '\0' ? plus : NULL;
+}
+
+void rg_stall_key_print(const char *key, struct rg_buf *out)
+{
+    const char *plus = find_group(key), *dot = strchr(key, '.');
+
+    if (plus && dot && dot < plus)
+        rg_buf_printf(out, "%.*s of %.*s and %d more", (int) (dot - key), key,
+                      (int) (plus - dot - 1), dot + 1, atoi(plus + 1));
+    else
+        rg_buf_printf(out, "%s", key);
+}
+
 /* Has anybody waited so long for it? */
 static bool counts(const struct rg_stall_facts *facts, int i, uint64_t than_ms)
 {
@@ -201,21 +222,46 @@ static void put_ranks(const struct rg_stall_facts *facts, const bool *in, bool c
     }
 }
 
+typedef void put_key(const char *key, struct rg_buf *out);
+
+static void put_raw(const char *key, struct rg_buf *out)
+{
+    rg_buf_printf(out, "%s", key);
+}
+
 /* "allreduce.a, allreduce.b": what the rank is in this state with. How many. */
 static int put_names(const struct rg_stall_facts *facts, int r, enum rg_stall_state state,
-                     uint64_t than_ms, struct rg_buf *out)
+                     uint64_t than_ms, put_key *put, struct rg_buf *out)
 {
     int n = 0;
 
     for (int i = 0; i < facts->nops; i++) {
         if (!counts(facts, i, than_ms) || facts->ops[i].states[r] != (char) state)
             continue;
-        if (n++ < NAMES_SHOWN)
-            rg_buf_printf(out, "%s%s", n > 1 ? ", " : "", facts->ops[i].name);
+        if (n++ < NAMES_SHOWN) {
+            rg_buf_printf(out, "%s", n > 1 ? ", " : "");
+            put(facts->ops[i].name, out);
+        }
     }
     if (n > NAMES_SHOWN)
         rg_buf_printf(out, " ...");
     return n;
+}
+
+void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < facts->nops; i++) {
+        if (!counts(facts, i, than_ms))
+            continue;
+        if (n++ < NAMES_SHOWN) {
+            rg_buf_printf(out, "%s", n > 1 ? ", " : "");
+            rg_stall_key_print(facts->ops[i].name, out);
+        }
+    }
+    if (n > NAMES_SHOWN)
+        rg_buf_printf(out, " ...");
 }
 
 static void tell_set(const struct rg_stall_facts *facts, int r, const bool *in, uint64_t than_ms,
@@ -228,8 +274,8 @@ static void tell_set(const struct rg_stall_facts *facts, int r, const bool *in, 
         count += in[i];
     put_ranks(facts, in, true, out);
     rg_buf_printf(out, count == 1 ? " has not called " : " have not called ");
-    put_names(facts, r, RG_STALL_OWES, than_ms, out);
-    if (put_names(facts, r, RG_STALL_CALLED, than_ms, &called)) {
+    put_names(facts, r, RG_STALL_OWES, than_ms, rg_stall_key_print, out);
+    if (put_names(facts, r, RG_STALL_CALLED, than_ms, rg_stall_key_print, &called)) {
         if (facts->who[r].blocked)
             rg_buf_printf(out, count == 1 ? "; it waits in " : "; they wait in ");
         else
@@ -339,7 +385,7 @@ void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, s
             return;
         }
         rg_buf_printf(out, "\n%d: [", shown(facts, r));
-        put_names(facts, r, RG_STALL_OWES, than_ms, out);
+        put_names(facts, r, RG_STALL_OWES, than_ms, put_raw, out);
         rg_buf_printf(out, "]");
     }
 }

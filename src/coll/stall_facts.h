@@ -63,6 +63,11 @@ void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, 
  * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing:
  * nobody is missing. */
 void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* The names of those operations. */
+void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* An operation's name for people: a group's, "allreduce.2.bias+3:ebd1a9cbc3180515", is "allreduce
+ * of 2.bias and 3 more". */
+void rg_stall_key_print(const char *key, struct rg_buf *out);
 /* For programs, as Horovod writes it: "\n0: [allgather.acc]" for each missing rank. */
 void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
 

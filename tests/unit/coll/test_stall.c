@@ -42,6 +42,30 @@ static void ranks_are_put_together_and_numbered_as_in_the_job(void **state)
     rg_stall_facts_fini(&facts);
 }
 
+static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **state)
+{
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT, names = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 2, NULL), 0);
+    set(&facts, "allreduce.2.bias+3:ebd1a9cbc3180515", 5000, "ow");
+    set(&facts, "allreduce.a+b", 5000, "ow");
+    set(&facts, "allgather.a+1:b", 5000, "wo");
+    assert_told(&facts, "Rank 0 has not called allreduce of 2.bias and 3 more, allreduce.a+b; it "
+                        "has called allgather of a and 1 more.\n"
+                        "Rank 1 has not called allgather of a and 1 more; it has called allreduce "
+                        "of 2.bias and 3 more, allreduce.a+b.\n");
+    rg_stall_facts_name(&facts, 1000, &names);
+    assert_string_equal(rg_buf_text(&names), "allreduce of 2.bias and 3 more, allreduce.a+b, "
+                                             "allgather of a and 1 more");
+    rg_stall_facts_list(&facts, 1000, &list);
+    assert_string_equal(rg_buf_text(&list),
+                        "\n0: [allreduce.2.bias+3:ebd1a9cbc3180515, allreduce.a+b]"
+                        "\n1: [allgather.a+1:b]");
+    rg_stall_facts_fini(&facts);
+}
+
 static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
 {
     struct rg_stall_facts facts;
@@ -121,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
+        cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
         cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
         cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
         cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),
