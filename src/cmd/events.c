@@ -173,7 +173,7 @@ void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
 
 void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
 {
-    json_t *o = begin("verdict"), *lines = json_array();
+    json_t *o = begin("verdict"), *lines = json_array(), *same = json_array();
 
     for (size_t i = 0; i < verdict->nlast_lines; i++)
         json_array_append_new(lines, any_string(verdict->last_lines[i]));
@@ -182,6 +182,11 @@ void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
     json_object_set_new(o, "cause", any_string(verdict->cause));
     json_object_set_new(o, "first",
                         verdict->first ? json_integer(verdict->first->rank) : json_null());
+    for (int r = 0; verdict->first && verdict->first->same && r < verdict->nends; r++) {
+        if (verdict->ends[r].same)
+            json_array_append_new(same, json_integer(r));
+    }
+    json_object_set_new(o, "same", same);
     json_object_set_new(o, "last_lines", lines);
     json_object_set_new(o, "seconds", json_real((double) verdict->elapsed_ns / 1e9));
     end(text, o);

@@ -108,8 +108,48 @@ static void print_missing_packages(const struct rg_verdict *v, struct rg_buf *te
     }
 }
 
-static void print_first(const struct rg_verdict *v, const struct rg_verdict_style *style,
-                        struct rg_buf *text)
+/* "ranks 0-1, 3": of those for which it is true; appended. How many they are. */
+static int put_ranks(const bool *in, int nranks, struct rg_buf *text)
+{
+    rg_autobuf struct rg_buf set = RG_BUF_INIT;
+    int count = 0;
+
+    for (int r = 0; r < nranks; r++) {
+        int last = r;
+        if (!in[r])
+            continue;
+        while (last + 1 < nranks && in[last + 1])
+            last++;
+        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+        count += last - r + 1;
+        r = last;
+    }
+    rg_buf_printf(text, "rank%s %s", count == 1 ? "" : "s", rg_buf_text(&set));
+    return count;
+}
+
+/* "ranks 0-2 of 4 failed with the same error: " */
+static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, struct rg_buf *text)
+{
+    rg_autofree bool *in = calloc((size_t) plan->nranks + 1, sizeof *in);
+    rg_autobuf struct rg_buf set = RG_BUF_INIT;
+    int count = 0;
+
+    for (int r = 0; in && r < plan->nranks; r++)
+        in[r] = v->ends[r].same;
+    if (in)
+        count = put_ranks(in, plan->nranks, &set);
+    if (count < plan->nranks)
+        rg_buf_printf(text, "%s of %d", rg_buf_text(&set), plan->nranks);
+    else if (count == 2)
+        rg_buf_printf(text, "both ranks");
+    else
+        rg_buf_printf(text, "all %d ranks", count);
+    rg_buf_printf(text, " failed with the same error: ");
+}
+
+static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
+                        const struct rg_verdict_style *style, struct rg_buf *text)
 {
     const struct rg_rank_end *first = v->first;
     char host[SSHD_HOST_MAX + 1];
@@ -126,6 +166,8 @@ static void print_first(const struct rg_verdict *v, const struct rg_verdict_styl
                       first->engine);
     else if (first->engine)
         rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
+    else if (first->same && v->ends)
+        put_same(v, plan, text);
     else
         rg_buf_printf(text, "rank %d on %s %s first: ", first->rank, first->host,
                       is_ok(first) ? "left" : "failed");
@@ -159,28 +201,27 @@ static bool same_end(const struct rg_rank_end *a, const struct rg_rank_end *b)
            a->consequence == b->consequence;
 }
 
+/* By the line about the first. */
+static bool is_told(const struct rg_verdict *v, const struct rg_rank_end *end)
+{
+    return end == v->first || end->same;
+}
+
 /* "ranks 0-1, 3": those that ended as ranks[from] did, from there on. */
 static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, int from,
                         bool *done, struct rg_buf *text)
 {
-    rg_autobuf struct rg_buf set = RG_BUF_INIT;
-    int count = 0;
+    rg_autofree bool *in = calloc((size_t) plan->nranks + 1, sizeof *in);
 
-    for (int r = from; r < plan->nranks; r++) {
-        int last = r;
-        if (done[r] || &v->ends[r] == v->first || !same_end(&v->ends[r], &v->ends[from]))
-            continue;
-        while (last + 1 < plan->nranks && !done[last + 1] && &v->ends[last + 1] != v->first &&
-               same_end(&v->ends[last + 1], &v->ends[from]))
-            last++;
-        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
-        for (; r <= last; r++, count++)
-            done[r] = true;
-        r--;
+    for (int r = from; in && r < plan->nranks; r++) {
+        in[r] = !done[r] && !is_told(v, &v->ends[r]) && same_end(&v->ends[r], &v->ends[from]);
+        done[r] |= in[r];
     }
-    rg_buf_printf(text,
-                  "%s rank%s %s: ", v->ends[from].consequence ? "  died of it:" : "  also failed:",
-                  count == 1 ? "" : "s", rg_buf_text(&set));
+    if (!in)
+        return;
+    rg_buf_printf(text, v->ends[from].consequence ? "  died of it: " : "  also failed: ");
+    put_ranks(in, plan->nranks, text);
+    rg_buf_printf(text, ": ");
     rg_rank_end_print(&v->ends[from], text);
     rg_buf_printf(text, "\n");
 }
@@ -193,7 +234,7 @@ static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
     for (int pass = 0; done && pass < 2; pass++) {
         for (int r = 0; r < plan->nranks; r++) {
             const struct rg_rank_end *end = &v->ends[r];
-            if (!done[r] && end != v->first && !is_ok(end) && end->consequence == (pass == 1))
+            if (!done[r] && !is_told(v, end) && !is_ok(end) && end->consequence == (pass == 1))
                 print_group(v, plan, r, done, text);
         }
     }
@@ -211,6 +252,8 @@ static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text
 
     if (own && from != v->first)
         rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
+    else if (own && from->same)
+        rg_buf_printf(text, "reigen: exit code %d, the ranks' own\n", code);
     else if (own && !take_sshd(v, host, &port))
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");
@@ -231,7 +274,7 @@ void rg_verdict_print(const struct rg_verdict *v, const struct rg_plan *plan,
         return;
     }
     if (v->first)
-        print_first(v, style, text);
+        print_first(v, plan, style, text);
     else if (*v->cause)
         print_cause(v, style, text);
     if (v->first && v->ends && !style->quiet)

@@ -12,6 +12,7 @@
 
 #define HARD_MS 5000       /* after KILL, for an agent to report its ranks' ends */
 #define TELL_MS 2000       /* after a rank's failure, for the others to make use of the news */
+#define SAME_MS 300        /* the same without a runtime: all may fail by the same error */
 #define LEAVE_MS 15000     /* for a rank to end that has left the others, and may say why */
 #define NAMED_HOSTS_MAX 8
 #define LATE_SAID_MAX 200 /* bytes that a host said last, in a message */
@@ -162,14 +163,25 @@ void session_begin_end(struct rg_session *session)
     end_by(session, SIGTERM, 0);
 }
 
+static bool some_exited(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nranks; i++) {
+        const struct rg_fact *fact = &session->facts[i];
+        if (fact->ended && fact->end.end == RG_END_EXIT && fact->end.value != 0)
+            return true;
+    }
+    return false;
+}
+
 void session_end_after_failure(struct rg_session *session)
 {
     for (int i = 0; session->runtime_used && i < session->o.plan->nranks; i++) {
         if (!session->facts[i].ended && !session->facts[i].awaited)
             session->facts[i].told = true;
     }
-    end_by(session, SIGTERM, session->nawaited        ? LEAVE_MS
+    end_by(session, SIGTERM, session->nawaited       ? LEAVE_MS
                              : session->runtime_used ? TELL_MS
+                             : some_exited(session)  ? SAME_MS
                                                      : 0);
 }
 
@@ -276,10 +288,15 @@ static void give_verdict(void *arg)
         .script = session_is_script(session),
         .output_lost = session->output_lost,
     };
+    for (int i = 0; i < nranks; i++) {
+        session->facts[i].lines = rg_tail_hash(&session->ranks[i].tail);
+        session->facts[i].error = rg_tail_hash_error(&session->ranks[i].errors);
+    }
     rg_verdict_judge(&facts, session->cause, &verdict);
     for (int i = 0; i < nranks; i++)
         session->ends[i] = session->facts[i].end;
     verdict.ends = session->ends;
+    verdict.nends = nranks;
     if (verdict.first) {
         int rank = verdict.first->rank;
         verdict.first = &session->ends[rank];
@@ -608,6 +625,7 @@ void rg_session_destroy(struct rg_session *session)
     session_drop_output(session);
     for (int i = 0; session->ranks && i < session->o.plan->nranks; i++) {
         rg_tail_fini(&session->ranks[i].tail);
+        rg_tail_fini(&session->ranks[i].errors);
         free(session->ranks[i].note);
         free(session->ranks[i].text);
         free(session->ranks[i].memory);

@@ -45,6 +45,7 @@ struct rg_rank_end {
     bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
     const char *memory;   /* ... and which limit that was; "" or NULL: not known */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
+    bool same;            /* in a verdict: the first's error, which several ranks had by themselves */
     bool in_runtime;      /* its runtime had not been shut down */
     /* last report of the rank's runtime ("mismatch ..."), or "" */
     const char *note;
@@ -64,6 +65,7 @@ struct rg_verdict {
     const char *const *last_lines;  /* first's last lines of output, oldest first */
     size_t nlast_lines;
     const struct rg_rank_end *ends; /* of all ranks that were to run, by rank; plan->nranks */
+    int nends;
     uint64_t elapsed_ns;
 };
 

@@ -75,6 +75,7 @@ struct session_host {
 
 struct session_rank {
     struct rg_tail tail;
+    struct rg_tail errors; /* of its standard error alone */
     char *note;          /* the runtime's last; end.note points here */
     char *text;          /* why it could not be started */
     char *memory;        /* end.memory */
@@ -163,7 +164,8 @@ void session_set_cause(struct rg_session *session, int exit_code, const char *fm
 /* SIGTERM to all that runs, SIGKILL after the grace time; hosts that are not ready are stopped. */
 void session_begin_end(struct rg_session *session);
 /* The same because a rank failed. Ranks whose runtimes have been told of it first get TELL_MS to
- * say what they lost and to save what they can: their call has returned with the error already. */
+ * say what they lost and to save what they can: their call has returned with the error already.
+ * Others get SAME_MS after an exit code, to fail by the same error. */
 void session_end_after_failure(struct rg_session *session);
 /* A rank that was cut off by this one's end has failed: before the ranks are stopped, this one gets
  * LEAVE_MS to end by itself, as its exit code may be the cause; and when it has. */

@@ -72,6 +72,8 @@ int session_on_output(struct session_host *host, int rank, int stream, struct rg
     if (!take_data->nbytes)
         r->stream_ended[stream - 1] = true;
     rg_tail_put(&r->tail, stream, take_data->data, take_data->nbytes);
+    if (stream == 2)
+        rg_tail_put(&r->errors, stream, take_data->data, take_data->nbytes);
     if (is_unwanted(session))
         acknowledge(host, take_data->nbytes);
     else if (session->output_paused || session->chunks || session->delivering)

@@ -103,3 +103,39 @@ size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_L
     }
     return count;
 }
+
+static uint64_t hash(const char *const *lines, size_t from, size_t to)
+{
+    uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
+
+    for (size_t i = from; i < to; i++) {
+        for (const char *c = lines[i];; c++) {
+            h = (h ^ (uint8_t) *c) * 0x100000001b3;
+            if (!*c)
+                break;
+        }
+    }
+    return from == to ? 0 : h | 1;
+}
+
+uint64_t rg_tail_hash(const struct rg_tail *tail)
+{
+    const char *lines[RG_TAIL_LINES];
+    size_t n = rg_tail_lines(tail, lines);
+
+    return hash(lines, 0, n);
+}
+
+uint64_t rg_tail_hash_error(const struct rg_tail *tail)
+{
+    const char *lines[RG_TAIL_LINES];
+    size_t n = rg_tail_lines(tail, lines), from;
+
+    while (n && !*lines[n - 1])
+        n--;
+    for (from = n; from > 0; from--) {
+        if (strcmp(lines[from - 1], "Traceback (most recent call last):") == 0)
+            return hash(lines, from - 1, n);
+    }
+    return hash(lines, n ? n - 1 : 0, n);
+}

@@ -31,4 +31,9 @@ void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbyt
 /* Oldest first into ret_lines; returns how many. Borrowed until the next call on tail. */
 size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_LINES]);
 
+/* A number that is equal for equal lines; 0: no line. */
+uint64_t rg_tail_hash(const struct rg_tail *tail);
+/* The same of the error at their end: of Python's last traceback, or of the last line. */
+uint64_t rg_tail_hash_error(const struct rg_tail *tail);
+
 #endif

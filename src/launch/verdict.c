@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/time.h"
 #include "launch/exitcode.h"
+
+#define SAME_NS (5 * RG_NS_PER_S) /* in which ranks fail by the same error */
 
 static bool has_failed(const struct rg_fact *fact)
 {
@@ -129,6 +132,29 @@ static struct rg_fact *find_first(struct rg_facts *facts)
     return first;
 }
 
+static bool had_same_error(const struct rg_fact *first, const struct rg_fact *fact)
+{
+    if (!fact->ended || fact->end.end != RG_END_EXIT || fact->end.value != first->end.value ||
+        fact->end.oom || fact->signalled || fact->cut_by || fact->error != first->error ||
+        fact->end.at_ns > first->end.at_ns + SAME_NS)
+        return false;
+    return fact->error || (!fact->told && fact->lines == first->lines);
+}
+
+static void mark_same(struct rg_facts *facts, struct rg_fact *first)
+{
+    bool usable = first->end.end == RG_END_EXIT && first->end.value != 0 && !first->end.oom &&
+                  !first->signalled && !first->cut_by;
+
+    for (int i = 0; usable && i < facts->nranks; i++) {
+        struct rg_fact *fact = &facts->ranks[i];
+        if (fact == first || !had_same_error(first, fact))
+            continue;
+        first->end.same = fact->end.same = true;
+        fact->end.consequence = false;
+    }
+}
+
 /* The earliest of those that first deserted; it is there, or first would not be first. */
 static struct rg_fact *first_victim(const struct rg_facts *facts, struct rg_fact *first)
 {
@@ -196,6 +222,7 @@ void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
         if (victim != first)
             snprintf(cause + strlen(cause), RG_CAUSE_MAX - strlen(cause),
                      ", while others waited for it");
+        mark_same(facts, first);
         ret_verdict->ok = false;
         ret_verdict->exit_code = exit_code_of(victim);
         ret_verdict->cause = cause;

@@ -13,11 +13,14 @@
  *      then ends with a code other than 0. That code is the job's.
  *   4. First is the earliest failure or desertion that is no consequence. When ranks name each
  *      other in a circle, it is the earliest of those.
- *   5. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
+ *   5. Ranks that ended by themselves soon after the first, with its exit code and its last words,
+ *      had the same error: they are no consequences. Whoever was signalled, or says that it was cut
+ *      off, is never one of them; nor who had heard of an end and wrote nothing on standard error.
+ *   6. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
  *      rank failed wins; there is no first rank then.
- *   6. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
+ *   7. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
  *      is not.
- *   7. Lost output makes 74 of an end that is good otherwise.
+ *   8. Lost output makes 74 of an end that is good otherwise.
  *
  * Thread rule: any.
  */
@@ -37,6 +40,7 @@ struct rg_fact {
     bool told;              /* its runtime had been told of another rank's end before */
     int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
     bool awaited;           /* one that it cut off has failed: its end is waited for */
+    uint64_t lines, error;  /* equal for equal last lines, and last errors on standard error; 0: none */
     int exit_code;          /* NOT_STARTED: of its table */
     const char *text;       /* NOT_STARTED: why; else NULL */
 };
@@ -58,7 +62,7 @@ struct rg_facts {
 /* True when this rank's end is a consequence, as far as is known now. */
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
 
-/* Mark consequences and judge. cause: room for the text. Fills exit_code, ok, cause, first and
+/* Mark consequences and who had the same error, and judge. cause: room for the text. Fills exit_code, ok, cause, first and
  * code_of of *ret_verdict (both point into facts); the rest is the session's. */
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict);

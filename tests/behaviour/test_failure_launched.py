@@ -90,6 +90,7 @@ def test_a_stall_is_seen_by_the_user_of_the_launcher(reigen):
     assert result.returncode == 0, result.stderr
     assert re.search(r'Missing ranks:', result.stdout + result.stderr), result.stderr
     assert 'allreduce.grad.0' in result.stdout + result.stderr
+    assert result.stderr.count('Ctrl-C ends it and shows each rank') == 1, result.stderr
 
 
 def test_a_deadlock_is_the_verdict_in_the_words_of_the_report(reigen):

@@ -58,6 +58,8 @@ def test_reports_come_again_at_doubling_intervals():
     with job('late', 'stop', size=2, env=QUICK) as ranks:
         ranks[0].wait_line('ready')
         times = [until_reported(ranks, n) for n in (1, 2, 3)]
+        assert reports(ranks).count('The job waits for ever by default. HOROVOD_STALL_SHUTDOWN_'
+                                    'TIME_SECONDS=60 ends it by itself.') == 1, reports(ranks)
         first, second = times[1] - times[0], times[2] - times[1]
         assert 0.5 < first < 2.5 and 1.5 < second < 6 and second > 1.4 * first, times
         ranks[1].kill(signal.SIGCONT)
@@ -108,9 +110,11 @@ def test_a_deadlock_is_told_once_for_the_job_and_by_what_it_ends(tmp_path):
     assert all(line in text for line in APART), text
     assert re.search(r'Missing ranks:\s+0: \[allgather\.acc\]\s+1: ', text), text
     assert not any('error' in line for lines in first for line in lines), first
-    assert all('Will shutdown' in error for error in errors), errors
-    for rank in ranks:
-        assert all(any(line.startswith(a) for line in rank.lines) for a in APART), rank.lines
+    stalled = 'Will shutdown. It is stalled in all'
+    assert all(stalled in error for error in errors), errors
+    assert not any(line.startswith(a) for r in ranks for line in r.lines for a in APART), errors
+    assert all(line in text.partition(stalled)[2] for line in APART), text
+    assert text.count(f'Such a wait ends the job after {5 * SLOWER} s (HOROVOD_STALL_') == 1, text
 
 
 def test_no_report_without_a_stall_or_when_switched_off():

@@ -142,6 +142,20 @@ def test_events_are_json_lines_of_schema_1(reigen):
     assert {e['pid'] for e in events if e['event'] == 'rank-started'}
 
 
+def test_ranks_that_fail_by_the_same_error_are_named_together(reigen):
+    """Each by itself, and whatever they wrote on standard output; not those that were stopped."""
+    done = reigen('run', '-np', 4, '--json', '--', 'sh', '-c',
+                  'echo $RANK; [ $RANK != 3 ] || exec sleep 60; echo boom >&2; exit 7')
+    verdict = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 7 and verdict['first'] in (0, 1, 2), verdict
+    assert verdict['same'] == [0, 1, 2], verdict
+    done = reigen('run', '-np', 2, '--', 'cat', '/nonexistent/file')
+    assert 'reigen: both ranks failed with the same error: exit code 1, ' in done.stderr
+    assert 'died of it' not in done.stderr and 'also failed' not in done.stderr, done.stderr
+    done = reigen('run', '-np', 2, '--', 'sh', '-c', 'echo $RANK >&2; exit 1')
+    assert ' failed first: ' in done.stderr and 'same error' not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize('elsewhere', [(), ('--ranks', '0')], ids=['shown', 'not shown'])
 def test_the_first_failure_is_named_with_last_lines_that_are_not_above_it(reigen, elsewhere):
     done = reigen('run', '-np', 4, *elsewhere, '--', 'sh', '-c',

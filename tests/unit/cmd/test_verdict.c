@@ -51,6 +51,28 @@ static void the_first_is_named_with_host_how_and_last_lines(void **state)
     assert_null(strstr(got, "last lines"));
 }
 
+static void ranks_that_had_the_same_error_are_named_together(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_verdict v = { .exit_code = 1, .cause = "rank 1", .first = &ends[1],
+                            .code_of = &ends[1], .ends = ends };
+
+    (void) state;
+    for (int r = 0; r < 4; r++) {
+        ends[r] = ended(r, RG_END_EXIT, 1, false);
+        ends[r].same = r != 2;
+    }
+    const char *got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_string_equal(got, "reigen: ranks 0-1, 3 of 4 failed with the same error: exit code 1, "
+                             "after 12.3 s\n  also failed: rank 2: exit code 1\n"
+                             "reigen: exit code 1, the ranks' own\n");
+    ends[2].same = true;
+    rg_buf_clear(&text);
+    got = print(&v, (struct rg_verdict_style){ 0 }, &text);
+    assert_string_equal(got, "reigen: all 4 ranks failed with the same error: exit code 1, after "
+                             "12.3 s\nreigen: exit code 1, the ranks' own\n");
+}
+
 static void missing_packages_of_ours_lead_to_the_option_that_brings_them(void **state)
 {
     const char *lines[] = { "ModuleNotFoundError: No module named 'horovod.torch'" };
@@ -167,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_named_with_host_how_and_last_lines),
+        cmocka_unit_test(ranks_that_had_the_same_error_are_named_together),
         cmocka_unit_test(missing_packages_of_ours_lead_to_the_option_that_brings_them),
         cmocka_unit_test(a_good_end_says_nothing_unless_asked),
         cmocka_unit_test(causes_without_a_rank_are_named),

@@ -186,6 +186,48 @@ static void rules_hold(void **state)
         check(&rules[i]);
 }
 
+/* One rank's fact differs from its peers, which all had the same error; is it the same, too? */
+static bool is_same(void change(struct rg_fact *fact))
+{
+    struct rg_fact ranks[2] = { 0 };
+    char cause[RG_CAUSE_MAX];
+    struct rg_verdict verdict;
+    struct rg_facts facts = { .ranks = ranks, .nranks = 2, .own_cause = "", .output_lost = "" };
+
+    for (int i = 0; i < 2; i++)
+        ranks[i] = (struct rg_fact){ .ended = true, .lines = 5, .error = 7, .told = i == 1,
+                                     .end = { .rank = i, .host = "h", .end = RG_END_EXIT,
+                                              .value = 1, .note = "", .at_ns = 10 + i } };
+    change(&ranks[1]);
+    rg_verdict_judge(&facts, cause, &verdict);
+    assert_int_equal(verdict.first->rank, 0);
+    assert_int_equal(ranks[0].end.same, ranks[1].end.same);
+    assert_false(ranks[1].end.same && ranks[1].end.consequence);
+    return ranks[1].end.same;
+}
+
+static void as_it_is(struct rg_fact *fact) { (void) fact; }
+static void other_lines(struct rg_fact *fact) { fact->lines = 6; }
+static void other_error(struct rg_fact *fact) { fact->error = 8; }
+static void other_code(struct rg_fact *fact) { fact->end.value = 2; }
+static void later(struct rg_fact *fact) { fact->end.at_ns += 6000000000; }
+static void signalled(struct rg_fact *fact) { fact->signalled = SIGTERM; }
+static void cut_off(struct rg_fact *fact) { fact->cut_by = 1; }
+static void killed(struct rg_fact *fact) { fact->end.end = RG_END_SIGNAL; }
+
+static void equal_errors_are_the_same_unless_they_are_consequences(void **state)
+{
+    (void) state;
+    assert_true(is_same(as_it_is));
+    assert_true(is_same(other_lines)); /* of standard output */
+    assert_false(is_same(other_error));
+    assert_false(is_same(other_code));
+    assert_false(is_same(later));
+    assert_false(is_same(signalled));
+    assert_false(is_same(cut_off));
+    assert_false(is_same(killed));
+}
+
 static void a_script_that_handles_a_signal_decides(void **state)
 {
     static const struct {
@@ -214,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_hold),
+        cmocka_unit_test(equal_errors_are_the_same_unless_they_are_consequences),
         cmocka_unit_test(a_script_that_handles_a_signal_decides),
     };
 
