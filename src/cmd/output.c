@@ -336,6 +336,7 @@ void rg_output_say(struct rg_output *output, const char *text)
 
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
+        rg_shown_line(&output->shown, RG_SHOWN_OWN, p, n);
         rg_buf_put(&output->text, p, n);
         if (p[n])
             rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
@@ -365,6 +366,11 @@ size_t rg_output_shown(const struct rg_output *output, int rank, const char *con
 {
     return rg_shown_count(&output->shown, rg_tracebacks_shown_by(&output->tracebacks, rank), lines,
                           nlines);
+}
+
+void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text)
+{
+    rg_shown_note(&output->shown, note, text);
 }
 
 bool rg_output_drained(const struct rg_output *output)

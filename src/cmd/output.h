@@ -68,6 +68,8 @@ void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text);
  * rg_shown_count. */
 size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
                        size_t nlines);
+/* rg_shown_note. */
+void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text);
 /* Everything reached its reader, or was lost. */
 bool rg_output_drained(const struct rg_output *output);
 

@@ -208,14 +208,19 @@ static void on_note(void *arg, int rank, const char *text)
     struct run *run = arg;
     rg_autobuf struct rg_buf lines = RG_BUF_INIT;
 
-    rg_verdict_indent(text, &lines);
     if (run->request.job.json) {
         rg_event_note(&run->event, rank, text);
         send_event(run);
-    } else if (!run->request.quiet && rank >= 0) {
-        sayf(run, "reigen: rank %d: %s\n", rank, rg_buf_text(&lines));
-    } else if (!run->request.quiet) {
-        sayf(run, "reigen: %s\n", rg_buf_text(&lines));
+        return;
+    }
+    rg_buf_printf(&lines, "reigen: ");
+    if (rank >= 0)
+        rg_buf_printf(&lines, "rank %d: ", rank);
+    rg_verdict_indent(text, &lines);
+    rg_buf_printf(&lines, "\n");
+    if (!run->request.quiet) {
+        rg_status_wipe(&run->status);
+        say(run, rg_buf_text(&lines));
     }
 }
 
@@ -258,6 +263,7 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct run *run = arg;
     const struct rg_request *request = &run->request;
+    rg_autobuf struct rg_buf note = RG_BUF_INIT;
 
     run->judged = true;
     run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
@@ -272,7 +278,10 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_event_verdict(&run->event, &told);
         send_event(run);
     }
+    if (verdict->first && verdict->first->note)
+        rg_output_note(run->output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
+        .note = rg_buf_nbytes(&note) ? rg_buf_text(&note) : NULL,
         .colour = rg_terminal_colour(2), .verbose = request->job.verbose > 0,
         .quiet = request->quiet, .nshown = count_shown(run, verdict), .again = run->again,
         .exit_code = run->exit_code,

@@ -61,3 +61,24 @@ size_t rg_shown_count(const struct rg_shown *shown, int rank, const char *const 
         seen--;
     return seen == written ? nlines : seen;
 }
+
+void rg_shown_note(const struct rg_shown *shown, const char *note, struct rg_buf *text)
+{
+    rg_autobuf struct rg_buf rest = RG_BUF_INIT;
+    size_t n = strcspn(note, "\n");
+    bool known = false;
+
+    rg_buf_put(text, note, n);
+    for (const char *at = note + n; *at; at += n) {
+        rg_autobuf struct rg_buf line = RG_BUF_INIT;
+
+        n = strcspn(++at, "\n");
+        rg_buf_printf(&line, "  %.*s", (int) n, at);
+        if (has(shown, RG_SHOWN_OWN, rg_buf_text(&line)))
+            known = true;
+        else
+            rg_buf_printf(&rest, "\n%.*s", (int) n, at);
+    }
+    rg_buf_printf(text, "%s%s", known ? " The report above has the rest." : "",
+                  rg_buf_text(&rest));
+}

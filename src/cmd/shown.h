@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "launch/tail.h"
 
 #define RG_SHOWN_LINES 30 /* less than a screen */
@@ -28,6 +29,13 @@ void rg_shown_fini(struct rg_shown *shown); /* of a zeroed one, too */
 void rg_shown_line(struct rg_shown *shown, int rank, const void *data, size_t nbytes);
 /* Bytes of the one rank that is not cut into lines; as rg_tail_put. */
 void rg_shown_raw(struct rg_shown *shown, int rank, int stream, const void *data, size_t nbytes);
+
+/* A line of reigen's own. */
+#define RG_SHOWN_OWN (-1)
+
+/* Append a note without those of its lines after the first that reigen has shown, a little to the
+ * right; the first line says so. */
+void rg_shown_note(const struct rg_shown *shown, const char *note, struct rg_buf *text);
 
 /* How many of a rank's last lines, as rg_tail_lines gives them, come before the newest one that is
  * there, with that one: what follows from this index on has not been seen. All of them when only

@@ -181,7 +181,7 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
                             "give it more: --mem of Slurm, --memory of a container.\n");
     if (first->note && *first->note) {
         rg_buf_printf(text, "  its runtime reported: ");
-        rg_verdict_indent(first->note, text);
+        rg_verdict_indent(style->note ? style->note : first->note, text);
         rg_buf_printf(text, "\n");
     }
     /* Why an sshd failed was one line, which has just been shown. */

@@ -17,6 +17,7 @@ struct rg_verdict_style {
     bool colour;
     bool verbose;   /* a line when all is well, too */
     bool quiet;     /* the cause and the code only */
+    const char *note; /* what is to be told of the first one's note; NULL: all of it */
     size_t nshown;  /* so many of the first one's last lines need not be told */
     bool again;     /* the job is started again: reigen does not end with a code of its own yet */
     int exit_code;  /* what reigen really ends with: more than the session may have gone wrong */
