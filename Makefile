@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 
 all:        ## build everything, and install it into .venv (the default)
 	@tools/build.sh
-demo:       ## train four ranks on handwritten digits, about a minute; result in build/demo/
+demo:       ## train four ranks on handwritten digits, 8 to 20 s once built; result in build/demo/
 	@tools/demo.sh
 check:      ## every fast test, with the sanitizers: under twenty minutes
 	@tools/check.sh check $(ARGS)

@@ -21,7 +21,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newcomer='make demo
 make check
 make wheel
-python3 -m venv --system-site-packages ~/try
+/usr/bin/python3 -m venv --system-site-packages ~/try
 ~/try/bin/pip install build/dist/*.whl
 . ~/try/bin/activate
 horovodrun -np 2 python examples/pytorch_mnist.py --epochs 1'

@@ -15,7 +15,7 @@ make check ARGS='lint install'
 /usr/bin/python3 -m pytest -q -n 2 -c tests/pytest.ini --rootdir=tests \
     tests/behaviour/test_{agent,helper_scripts,kills,run_help,run_options,strangers}.py
 make wheel deb
-python3 -m venv --system-site-packages ~/try
+/usr/bin/python3 -m venv --system-site-packages ~/try
 ~/try/bin/pip install build/dist/*.whl
 . ~/try/bin/activate
 horovodrun -np 2 python examples/pytorch_mnist.py --epochs 1
