@@ -23,8 +23,7 @@ deb:        ## build/dist/*.deb, a package for this Debian or Ubuntu
 wheel:      ## build/dist/*.whl, for every Python 3.8 and later (URL=the project's address)
 	@REIGEN_PROJECT_URL='$(URL)' tools/wheel.sh $(ARGS)
 agents:     ## build/agents/: the agent for hosts of the other architecture
-	@tools/build.sh --quiet
-	@/usr/bin/python3 tools/cross.py $(if $(filter aarch64,$(shell uname -m)),x86_64,aarch64)
+	@tools/agents.sh
 clean:      ## remove build/, build-*/ and .venv/
 	@rm -rf build build-*/ .venv
 help:       ## print this

@@ -9,6 +9,8 @@
 # build/peers/horovod.failed keeps later runs from trying again.
 set -eu
 cd "$(dirname "$0")/.."
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 peers=$(pwd)/build/peers
 limit=${1:-25}
 mkdir -p "$peers"
@@ -22,13 +24,12 @@ fi
 python=/usr/bin/python3
 wheel=$(ls "$peers"/horovod-0.28.1-*.whl 2>/dev/null || true)
 if [ -z "$wheel" ]; then
-    echo "horovod: building 0.28.1 from PyPI (at most $limit minutes, once)"
-    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
-        HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_CPU_OPERATIONS=MPI \
-        MAKEFLAGS=-j2 CMAKE_BUILD_PARALLEL_LEVEL=2 \
+    progress "horovod: building 0.28.1 from PyPI, at most $limit minutes, once" \
+        "$peers/horovod.log" env HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 \
+        HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 \
+        HOROVOD_CPU_OPERATIONS=MPI MAKEFLAGS=-j2 CMAKE_BUILD_PARALLEL_LEVEL=2 \
         timeout "$((limit * 60))" nice -n 19 "$python" -m pip wheel --no-deps \
-        --no-build-isolation --no-binary :all: --wheel-dir "$peers" horovod==0.28.1 \
-        >"$peers/horovod.log" 2>&1 || {
+        --no-build-isolation --no-binary :all: --wheel-dir "$peers" horovod==0.28.1 || {
         echo "pip wheel ended with $? after at most $limit minutes, see build/peers/horovod.log" \
             >"$peers/horovod.failed"
         echo "horovod: $(cat "$peers/horovod.failed")"

@@ -4,6 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 tools/deps.sh bench
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 tools/build.sh --quiet
 bench/horovod.sh || true
 tools/frameworks.sh tf >/dev/null || true

@@ -97,6 +97,7 @@ def build(arch: str, out: Path) -> None:
         return
     work = BUILD / 'cross' / arch
     work.mkdir(parents=True, exist_ok=True)
+    print(f'[0/{len(lines)}] the agent for {arch}: packages', file=sys.stderr, flush=True)
     root = fetch(arch, work)
     python = run([str(ROOT / 'tools/frameworks.sh'), 'zig']).strip()
     zig = [python, '-m', 'ziglang', 'cc', '-target', f'{arch}-linux-musl']
@@ -105,8 +106,10 @@ def build(arch: str, out: Path) -> None:
     options = ['-isystem', str(includes(root, work)), '-I', str(ROOT / 'src'),
                '-I', str(ROOT / 'include')]
     objects = []
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         source = line[line.index('-c') + 1]
+        print(f'[{number}/{len(lines)}] the agent for {arch}: {os.path.basename(source)}',
+              file=sys.stderr, flush=True)
         target = work / (line[line.index('-o') + 1].replace('/', '_'))
         kept = [word for word in line[1:] if word.startswith(KEPT)]
         run([*zig, *kept, *options, '-c', source, '-o', str(target)], cwd=BUILD, env=env)
@@ -114,6 +117,8 @@ def build(arch: str, out: Path) -> None:
     archives = [str(next(root.rglob(name))) for name in ('libev.a', 'libsodium.a')]
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_suffix('.new')
+    # The first time zig builds its musl here.
+    print(f'[{len(lines)}/{len(lines)}] the agent for {arch}: linking', file=sys.stderr, flush=True)
     # Against musl zig links statically by itself; -static-pie it takes without making a PIE.
     run([*zig, '-pie', '-s', '-o', str(temporary), *objects, *archives,
          '-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack'], cwd=BUILD, env=env)

@@ -11,6 +11,8 @@ if ! command -v dpkg-deb >/dev/null; then
     echo 'deb: dpkg-deb is missing: this system has no Debian packages; try make install' >&2
     exit 69
 fi
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 tools/deps.sh deb
 tools/build.sh --quiet
 
@@ -102,5 +104,8 @@ chmod -R u+rwX,go+rX,go-w "$root"
 
 mkdir -p build/dist
 deb=build/dist/reigen_${version}_$arch.deb
-dpkg-deb --root-owner-group -Zxz --build "$root" "$deb" >/dev/null
+progress 'deb: packing' build/deb.log dpkg-deb --root-owner-group -Zxz --build "$root" "$deb" || {
+    cat build/deb.log >&2
+    exit 1
+}
 echo "$deb  $(($(stat -c %s "$deb") / 1024)) KiB; install it with: sudo apt install ./$deb"

@@ -9,11 +9,13 @@
 #        tools/frameworks.sh zig      the linker of make wheel              0.4 GB, 0.1 to load
 set -eu
 cd "$(dirname "$0")/.."
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 name=${1-}
 env=$(pwd)/build/envs/$name
 
 pip() {
-    "$env/bin/pip" --quiet --disable-pip-version-check --no-cache-dir install "$@"
+    "$env/bin/pip" --disable-pip-version-check --no-cache-dir install --progress-bar off "$@"
 }
 
 make_torch2() {
@@ -43,14 +45,23 @@ torch2 | tf | tf215 | zig) ;;
     exit 2
     ;;
 esac
+if [ "${2-}" = --make ]; then
+    /usr/bin/python3 -m venv "$env"
+    "make_$name"
+    exit
+fi
 mkdir -p build/envs
 # Two tests may ask at once; the second waits for the first.
 exec 9>"$env.lock"
 flock 9
 if [ ! -e "$env/ready" ]; then
     rm -rf "$env"
-    /usr/bin/python3 -m venv "$env" >&2
-    "make_$name"
+    # Standard output is the caller's, who wants the answer alone.
+    progress "$name: fetching it from PyPI, once" "$env.log" \
+        tools/frameworks.sh "$name" --make 9>&- >&2 || {
+        cat "$env.log" >&2
+        exit 1
+    }
     touch "$env/ready"
 fi
 echo "$env/bin/python"

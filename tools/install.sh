@@ -58,6 +58,8 @@ if [ "$command" = uninstall ]; then
     echo "uninstalled: $(grep -c '^file' "$list") files below $DESTDIR$PREFIX"
     exit 0
 fi
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 tools/build.sh --quiet
 
 python=$(tools/python.sh)
@@ -73,7 +75,8 @@ fi
 
 stage=$(mktemp -d "${TMPDIR:-/tmp}/reigen-install.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
-meson install -C build --no-rebuild --quiet --strip --destdir "$stage"
+step 'install: collecting the files' \
+    meson install -C build --no-rebuild --quiet --strip --destdir "$stage"
 from=$stage$(pwd)/.venv
 to=$DESTDIR$PREFIX
 to_python=$DESTDIR$PYTHONDIR

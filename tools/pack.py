@@ -112,6 +112,7 @@ def relink(build: Path, work: Path, target: str) -> Path:
     # What a plug-in takes from C++ comes with the framework that loads it.
     words += [] if name.startswith('libreigen_') else ['-Wl,-z,defs']
     command, env = zig(work)
+    print(f'[linking] {name}', file=sys.stderr, flush=True)
     done = subprocess.run([*command, '-s', '-Wl,--build-id=none', *words, '-lm', '-o',
                            str(work / name)], cwd=build, env=env, capture_output=True, text=True,
                           check=False)

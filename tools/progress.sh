@@ -38,3 +38,18 @@ progress() {
     [ ! -t 1 ] || printf '\r\033[K'
     return "$progress_status"
 }
+
+# step LABEL COMMAND [ARGUMENT...] does so with a log of its own in build/. At the end it prints the
+# log's lines but those that begin with a bracket, as [3/9]; after a failure all of them, as errors.
+step() {
+    step_label=$1 step_log=build/.step.$$ step_status=0
+    shift
+    progress "$step_label" "$step_log" "$@" || step_status=$?
+    if [ $step_status = 0 ]; then
+        grep -v '^\[' "$step_log" || true
+    else
+        cat "$step_log" >&2
+    fi
+    rm -f "$step_log"
+    return $step_status
+}

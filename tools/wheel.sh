@@ -3,5 +3,8 @@
 # What `make wheel` does: build, link once more against an old glibc, and write build/dist/*.whl.
 set -eu
 cd "$(dirname "$0")/.."
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 tools/build.sh --quiet
-exec "$(tools/frameworks.sh zig)" tools/pack.py "$@"
+python=$(tools/frameworks.sh zig)
+step 'wheel' "$python" tools/pack.py "$@"

@@ -21,7 +21,7 @@ def run(*argv, **kwargs):
 
 def test_a_package_for_this_debian(tmp_path):
     printed = run('make', 'deb', 'URL=https://example.org/reigen', cwd=ROOT)
-    deb = ROOT / re.match(r'(build/dist/reigen_[\d.]+_\w+\.deb) ', printed)[1]
+    deb = ROOT / re.search(r'^(build/dist/reigen_[\d.]+_\w+\.deb) ', printed, re.M)[1]
     digest = hashlib.sha256(deb.read_bytes()).hexdigest()
     run('make', 'deb', 'URL=https://example.org/reigen', cwd=ROOT)
     assert hashlib.sha256(deb.read_bytes()).hexdigest() == digest, 'another build, other bytes'

@@ -66,6 +66,17 @@ def test_a_long_step_says_what_it_does(tmp_path):
     assert seen.endswith(b'\r\x1b[K0\r\n'), seen
 
 
+def test_a_step_prints_its_result_and_all_of_it_when_it_failed(tmp_path):
+    (tmp_path / 'build').mkdir()
+    step = f'. {ROOT}/tools/progress.sh; step "wheel" sh -c'
+    words = "'echo [1/9] first >&2; echo result; exit "
+    good = run('sh', '-c', f"{step} {words}0'; echo $?", cwd=tmp_path)
+    assert (good.stdout, good.stderr) == ('result\n0\n', ''), good
+    bad = run('sh', '-c', f"{step} {words}3'; echo $?", cwd=tmp_path)
+    assert (bad.stdout, bad.stderr) == ('3\n', '[1/9] first\nresult\n'), bad
+    assert list((tmp_path / 'build').iterdir()) == []
+
+
 def test_an_unknown_set_of_packages_is_refused():
     done = run('tools/deps.sh', 'everything', cwd=ROOT)
     assert done.returncode == 2
