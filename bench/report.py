@@ -208,18 +208,13 @@ rounds: {rounds}.
 
 - **A figure** is the median over the rounds; the 10th percentile stands in brackets.
 - **A ratio** is Reigen's time divided by the best peer's in the same row. Below 1 Reigen is faster.
-- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1; Horovod
-  over gloo; and torch.distributed over gloo. Horovod over MPI runs with `mpi_yield_when_idle`,
-  without which it is ten times slower on two cores.
-- Every sum is of float32. PyTorch has one thread per process. "In place" means that the result
-  takes the tensor's place; otherwise it is a new tensor.
-- **A training step** is zero_grad, forward, backward and the step of SGD with momentum, of the
-  models in bench/training.py. Each rank has a batch of its own. So an ideal step takes as long as
-  that of one process alone, where each rank has a core. torch.distributed runs its
-  `DistributedDataParallel`, the others `DistributedOptimizer`.
+- **The peers** are `MPI_Allreduce` in C and Horovod 0.28.1, with Debian's Open MPI 4.1 (and
+  `mpi_yield_when_idle`); Horovod over gloo; and torch.distributed over gloo.
+- Every sum is of float32. PyTorch has one thread per process.
+- **A training step** is that of a model in bench/training.py. An ideal one takes as long as that of
+  one process alone, where each rank has a core.
 
-`make bench ARGS=--quick` takes a minute or two and writes nothing here. bench/bench.py tells how to
-choose one table. The raw figures are in build/bench/results.json.
+`make bench ARGS=--quick` takes a minute or two and writes nothing here.
 
 Measured {when} UTC on {cores} cores ({cpu}), load {load:.1f} at the start, in {took_s:.0f} s.
 {absent}"""
@@ -246,7 +241,7 @@ def render(raw, plots):
         if curves:
             (plots / name).write_text(plot.curves(f'Allreduce, {np} ranks', curves))
             lines += [f'![time by size, {np} ranks]({name})', '']
-        for series, title in (('out', ''), ('in', 'In place:'), ('call', 'By name, blocking:')):
+        for series, title in (('out', ''), ('in', 'In place:')):
             table = size_table(r, np, c_names, 'reigen-c', C_PEERS, series)
             table += size_table(r, np, python_names, 'reigen-py', PYTHON_PEERS, series)
             if table:
