@@ -40,8 +40,8 @@ def judge(reigen, row):
     # Only in an allocation is known what a job would have there; 69 says that it was understood.
     assert done.returncode == (69 if '--on slurm' in flag else 0), told
     assert (': ignored; ' in done.stderr or 'ignored' in done.stderr) == \
-        (says == 'ignored, with a word'), told
-    assert ('taken for' in done.stderr) == (says.startswith('as') and 'with a word' in says), told
+        (says == 'noted'), told
+    assert ('taken for' in done.stderr) == says.endswith(', noted'), told
     if says.startswith('as'):
         same, expected = plan(reigen, re.match(r'as `(.+?)`', says)[1])
         assert same.returncode == done.returncode and out == expected, told
