@@ -276,7 +276,8 @@ def folded(lines):
 def draw_line(line, mistake, y):
     if isinstance(line, int):
         return f'<text class="fold" x="{2 * MARGIN}" y="{y}">        ({line} more lines)</text>'
-    named = re.search(rf'{mistake.cause}|train\.py", line {mistake.at}\b|failed (first|with the same)',
+    named = re.search(rf'{mistake.cause}|train\.py", line {mistake.at}\b|failed first|'
+                      'failed with the same|Root Cause',
                       line)
     clipped = line.rstrip() if len(line) <= COLUMNS else line[:COLUMNS - 1] + '…'
     return (f'<text{" class=" + chr(34) + "key" + chr(34) if named else ""} x="{2 * MARGIN}" '
