@@ -519,14 +519,15 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
                                                 .driver = driver, .ops = &session_ops,
                                                 .arg = run };
 
+    /* Before anything is started that a signal would leave behind: the loop hands it on later. The
+     * script that --submit has made is what runs us. */
+    if (!run->signals.loop)
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)
         return rc;
     if (run->lost_early)
         on_lost(run, run->how_lost, run->closed_early);
-    /* The script that --submit has made is what runs us. */
-    if (!run->signals.loop)
-        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
     if (job->pty)
         send_size(run); /* before the terminal is made */
     return 0;
