@@ -45,7 +45,7 @@ struct rg_rank_end {
     bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
     const char *memory;   /* ... and which limit that was; "" or NULL: not known */
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
-    bool same;            /* in a verdict: the first's error, which several ranks had by themselves */
+    bool same;            /* in a verdict: it had the first's error by itself, or is that first */
     bool in_runtime;      /* its runtime had not been shut down */
     /* last report of the rank's runtime ("mismatch ..."), or "" */
     const char *note;

@@ -40,7 +40,7 @@ struct rg_fact {
     bool told;              /* its runtime had been told of another rank's end before */
     int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
     bool awaited;           /* one that it cut off has failed: its end is waited for */
-    uint64_t lines, error;  /* equal for equal last lines, and last errors on standard error; 0: none */
+    uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */
     int exit_code;          /* NOT_STARTED: of its table */
     const char *text;       /* NOT_STARTED: why; else NULL */
 };
@@ -62,8 +62,9 @@ struct rg_facts {
 /* True when this rank's end is a consequence, as far as is known now. */
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
 
-/* Mark consequences and who had the same error, and judge. cause: room for the text. Fills exit_code, ok, cause, first and
- * code_of of *ret_verdict (both point into facts); the rest is the session's. */
+/* Mark consequences and who had the same error, and judge. cause: room for the text. Fills
+ * exit_code, ok, cause, first and code_of of *ret_verdict (both point into facts); the rest is the
+ * session's. */
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict);
 

@@ -95,6 +95,32 @@ static void odd_bytes_do_no_harm(void **state)
     assert_string_equal(lines(), "a b||");
 }
 
+static uint64_t hash_error(const char *text)
+{
+    rg_tail_fini(&tail);
+    if (*text)
+        put(2, text);
+    return rg_tail_hash_error(&tail);
+}
+
+static void equal_errors_have_equal_hashes(void **state)
+{
+    static const char traceback[] = "Traceback (most recent call last):\n  File\nValueError: a\n";
+    char text[128];
+
+    (void) state;
+    snprintf(text, sizeof(text), "a warning of one rank\n%s\n", traceback);
+    assert_int_equal(hash_error(text), hash_error(traceback));
+    assert_int_not_equal(hash_error("ValueError: a\n"), hash_error(traceback));
+    assert_int_equal(hash_error("3\nboom\n"), hash_error("4\nboom\n\n"));
+    assert_int_not_equal(hash_error("boom\n"), hash_error("bang\n"));
+    assert_int_equal(hash_error(""), 0);
+    hash_error("3\nboom\n");
+    uint64_t all = rg_tail_hash(&tail);
+    hash_error("4\nboom\n");
+    assert_int_not_equal(rg_tail_hash(&tail), all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +129,7 @@ int main(void)
         cmocka_unit_test_teardown(last_ten_of_one_large_chunk_are_the_right_ones, empty_tail),
         cmocka_unit_test_teardown(long_line_keeps_its_beginning, empty_tail),
         cmocka_unit_test_teardown(odd_bytes_do_no_harm, empty_tail),
+        cmocka_unit_test_teardown(equal_errors_have_equal_hashes, empty_tail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
