@@ -65,7 +65,8 @@ def test_an_error_that_all_ranks_have_is_told_once_with_the_users_line_last(laun
     assert re.match(r'.*\n(.*\^\n)?.*HorovodInternalError: allreduce.x: Mismatched', after), text
     assert re.search(r'^reigen: ranks [0-2][-,] ?[0-2]: the same traceback as rank [0-2]\'s$', text,
                      re.MULTILINE), text
-    assert 'failed first: exit code 1' in text and 'its last lines' not in text, text
+    assert 'all 3 ranks failed with the same error: exit code 1' in text, text
+    assert 'its last lines' not in text and 'died of it' not in text, text
 
 
 def test_all_of_an_error_is_told_where_it_is_asked_for():
