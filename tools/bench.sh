@@ -3,6 +3,9 @@
 # make bench: packages, build, the peers, then bench/bench.py with the arguments given here.
 set -eu
 cd "$(dirname "$0")/.."
+case " $* " in
+*' -h '* | *' --help '*) exec /usr/bin/python3 bench/bench.py --help ;;
+esac
 tools/deps.sh bench
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
