@@ -109,6 +109,8 @@ def test_a_job_that_is_started_again_stays_one_job(home):
                           stderr=subprocess.PIPE) as job:
         try:
             wait_until((home.folder / 'there').exists)
+            # The rank is ahead of the launcher, which writes the file.
+            wait_until(lambda: len((out / 'rank.0/stdout').read_text().split()) == 3)
             first, _, last = (out / 'rank.0/stdout').read_text().split()
             told, = home.jobs('--all')
             assert (told['id'], told['state'], told['restarts']) == (first, 'running', 2), told
