@@ -188,6 +188,9 @@ static int offer(struct rg_engine *engine, const struct rg_run_item *item)
 
     if (item->flags & RG_RUN_JOINED)
         return rg_order_offer_join(engine->order, (int) item->epoch - 1);
+    /* Whoever wrote the key has stored a version after it. The way from there to here leads through
+     * another process, which orders the two, but is not seen by a checker of this one's threads. */
+    atomic_load(&entry->version);
     rg_stall_offered(engine->stall, item->id, item->epoch);
     return rg_order_offer(engine->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
