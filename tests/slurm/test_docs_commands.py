@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands for Slurm that README.md and docs/ show, as they stand there, by an ordinary user:
 each block is typed into one shell. Only images have names here that Docker takes."""
-import gzip
 import re
 import shutil
-import struct
 
+import mnist
 import pages
 import pytest
 from bed import SlurmCluster
@@ -33,7 +32,7 @@ def site():
         home = head.path(head.home())
         shutil.copytree(ROOT / 'examples/slurm', home / 'examples/slurm',
                         ignore=shutil.ignore_patterns('__pycache__'))
-        shorten_mnist(home / 'examples/data')
+        mnist.shorten(home / 'examples/data')
         for file in [home / 'examples', *(home / 'examples').rglob('*')]:
             shutil.chown(file, 2001, 2001)
         for name in ('job.sh', 'train.sh'):
@@ -47,17 +46,6 @@ def site():
             for image in IMAGES:
                 node.docker('tag', 'mnode', image)
         yield cluster
-
-
-def shorten_mnist(folder):
-    """The first images of the part of MNIST that comes with the examples."""
-    folder.mkdir()
-    for kind, count in (('train', 1500), ('t10k', 300)):
-        for what, head, size in (('images-idx3-ubyte', 16, 28 * 28), ('labels-idx1-ubyte', 8, 1)):
-            name = f'{kind}-{what}.gz'
-            data = gzip.decompress((ROOT / 'examples/data' / name).read_bytes())
-            part = data[:4] + struct.pack('>I', count) + data[8:head + count * size]
-            (folder / name).write_bytes(gzip.compress(part, 1))
 
 
 def name_of(block):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of examples/slurm, by the command lines that srun_docker.sh's users know, and its
 helper scripts, on simulated nodes as an ordinary user."""
-import gzip
 import re
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
+import mnist
 import pytest
 from bed import SlurmCluster
 
@@ -17,17 +16,6 @@ pytestmark = pytest.mark.timeout(240)
 LIMIT_S = 200
 
 
-def little_mnist(folder):
-    """The first images of the part of MNIST that comes with the examples."""
-    folder.mkdir()
-    for kind, count in (('train', 1500), ('t10k', 300)):
-        for what, head, size in (('images-idx3-ubyte', 16, 28 * 28), ('labels-idx1-ubyte', 8, 1)):
-            name = f'{kind}-{what}.gz'
-            data = gzip.decompress((ROOT / 'examples/data' / name).read_bytes())
-            part = data[:4] + struct.pack('>I', count) + data[8:head + count * size]
-            (folder / name).write_bytes(gzip.compress(part, 1))
-
-
 @pytest.fixture(scope='module')
 def site():
     """Two nodes; alice has the examples in her home and the three scripts in ~/bin."""
@@ -35,7 +23,7 @@ def site():
         home = cluster.head.path(cluster.head.home())
         shutil.copytree(ROOT / 'examples/slurm', home / 'slurm',
                         ignore=shutil.ignore_patterns('__pycache__'))
-        little_mnist(home / 'data')
+        mnist.shorten(home / 'data')
         (home / 'bin').mkdir(exist_ok=True)
         for name in ('srun_docker.sh', 'run_dock_asuser.sh', 'create_mpisshconfig.sh'):
             (home / 'bin' / name).symlink_to(PROGRAMS.reigen)
