@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "coll/plane.h"
+#include "coll/planes/plane.h"
 
 enum { MAX_RANKS = 64, SAMPLES = 41, SPINS = 2000, YIELDS = 200 };
 

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/agent.h"
-#include "agent/doctor.h"
-#include "agent/contain.h"
-#include "agent/guard.h"
-#include "agent/install.h"
-#include "agent/rsh.h"
+#include "agent/ranks/agent.h"
+#include "agent/look/doctor.h"
+#include "agent/contain/contain.h"
+#include "agent/start/guard.h"
+#include "agent/start/install.h"
+#include "agent/rsh/rsh.h"
 #include "base/fd.h"
 #include "base/log.h"
 

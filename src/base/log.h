@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The programs' log. Libraries return errors and never call this; the runtime reports through its
- * own reporter (coll/report.h).
+ * own reporter (coll/ground/report.h).
  *
  * Levels: error (cannot go on), warn (went on, and says what it ignored), info (milestones of the
  * job), debug (per object), trace (per message).

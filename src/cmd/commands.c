@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-#include "cmd/args.h"
-#include "cmd/exit.h"
+#include "cmd/help/args.h"
+#include "cmd/show/exit.h"
 
 int rg_cmd_version(int argc, char **argv)
 {

@@ -6,9 +6,9 @@
 #include "base/buf.h"
 #include "base/str.h"
 #include "cmd/commands.h"
-#include "cmd/exit.h"
-#include "cmd/scripts.h"
-#include "cmd/terminal.h"
+#include "cmd/show/exit.h"
+#include "cmd/compat/scripts.h"
+#include "cmd/show/terminal.h"
 
 static int unknown_command(const char *name)
 {

@@ -286,7 +286,7 @@ struct rg_msg_inspect { /* look at this host; after SETUP, before START */
     uint32_t limit_ms;
 };
 
-struct rg_msg_inspected { /* what the agent's doctor found: lines, see agent/doctor.h */
+struct rg_msg_inspected { /* what the agent's doctor found: lines, see agent/look/doctor.h */
     char *text;
 };
 

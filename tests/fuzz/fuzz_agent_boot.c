@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lines by which an agent learns its job: what is taken is whole, a refusal has a reason. */
-#include "agent/boot.h"
+#include "agent/start/boot.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

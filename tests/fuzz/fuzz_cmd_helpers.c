@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /etc/passwd and /etc/group of an image of anybody's, and a ~/.ssh/config, as the commands under
  * srun_docker.sh's helper scripts' names write them anew. */
-#include "cmd/rundock.h"
-#include "cmd/sshconfig.h"
+#include "cmd/compat/rundock.h"
+#include "cmd/compat/sshconfig.h"
 #include "fuzz.h"
 
 static size_t name_length(const char *line)

@@ -2,8 +2,8 @@
 /* What a rank reads while it meets the others: rank messages, the blobs of a fence, the facts of a
  * rank. The first byte says which. */
 #include "fuzz.h"
-#include "coll/boot/client.h"
-#include "coll/team_parts.h"
+#include "coll/boot/env/client.h"
+#include "coll/team/team_parts.h"
 #include "wire/rankmsg.h"
 
 enum { NRANKS = 3, NMESSAGES = 7 };

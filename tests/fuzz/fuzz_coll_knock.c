@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "coll/knock.h"
+#include "coll/net/knock.h"
 
 static void knock_at(struct rg_knock *knock, int fds[2], const uint8_t *data, size_t nbytes)
 {

@@ -2,8 +2,8 @@
 /* The frames between leaders, as the coordinator takes them from two nodes in turn, and as a leader
  * takes them from the coordinator. */
 #include "fuzz.h"
-#include "coll/order_decide.h"
-#include "coll/order_known.h"
+#include "coll/negotiate/order_decide.h"
+#include "coll/negotiate/order_known.h"
 
 static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
                   bool fused)

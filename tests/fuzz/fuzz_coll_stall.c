@@ -2,7 +2,7 @@
 /* What another host's leader says of a stall, its words, and the text once more. */
 #include <string.h>
 
-#include "coll/stall_facts.h"
+#include "coll/observe/stall_facts.h"
 #include "fuzz.h"
 
 #define NRANKS 4

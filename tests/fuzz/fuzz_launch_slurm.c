@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "launch/drivers/slurm_internal.h"
+#include "launch/drivers/slurm/slurm_internal.h"
 
 #define HOSTS 3
 

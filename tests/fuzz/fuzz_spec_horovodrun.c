@@ -2,7 +2,7 @@
 /* horovodrun's command line: each line of the input is one argument. Flags that read files are left
  * out. */
 #include "fuzz.h"
-#include "spec/horovodrun.h"
+#include "spec/horovodrun/horovodrun.h"
 
 #define ARGC_MAX 64
 

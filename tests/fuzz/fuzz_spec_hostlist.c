@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* -H lists, host files, sets of ranks, and files of variables. */
 #include "fuzz.h"
-#include "spec/envfile.h"
-#include "spec/hostlist.h"
+#include "spec/job/envfile.h"
+#include "spec/job/hostlist.h"
 
 static void must_be_sound(const struct rg_job *job)
 {

@@ -2,7 +2,7 @@
 /* The command line: each line of the input is one argument. Options that read files are left out.
  */
 #include "fuzz.h"
-#include "spec/options.h"
+#include "spec/options/options.h"
 
 #define ARGC_MAX 64
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's lists of nodes, layouts, ports, and whole environments (one NAME=VALUE a line). */
 #include "fuzz.h"
-#include "spec/hostlist.h"
-#include "spec/slurm.h"
+#include "spec/job/hostlist.h"
+#include "spec/job/slurm.h"
 
 #define NNODES 5
 

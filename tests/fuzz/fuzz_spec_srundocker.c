@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* srun_docker.sh's command line (one argument a line), and the words of --dockopts. */
 #include "fuzz.h"
-#include "spec/srundocker.h"
+#include "spec/srundocker/srundocker.h"
 
 #define ARGS_MAX 64
 

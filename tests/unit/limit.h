@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time limits of tests that hold on a busy machine. */
-#ifndef RG_UNIT_LIMIT_H
-#define RG_UNIT_LIMIT_H
+#ifndef RG_TESTS_UNIT_LIMIT_H
+#define RG_TESTS_UNIT_LIMIT_H
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmocka, in the order of headers that it needs, and what many unit tests want besides. */
-#ifndef RG_UNIT_H
-#define RG_UNIT_H
+#ifndef RG_TESTS_UNIT_UNIT_H
+#define RG_TESTS_UNIT_UNIT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

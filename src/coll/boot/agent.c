@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/boot/client.h"
+#include "coll/boot/env/client.h"
 #include "coll/boot/launchers.h"
 #include "coll/boot/vars.h"
-#include "coll/sock.h"
+#include "coll/net/sock.h"
 
 #define RETRY_MS 20
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "coll/boot.h"
+#include "coll/boot/boot.h"
 #include "reigen/reigen.h"
 
 #define TEAM_FENCES 3

@@ -15,11 +15,11 @@
 
 #include "coll/boot/launchers.h"
 #include "coll/boot/mpi_beside.h"
-#include "coll/boot/pmix_library.h"
+#include "coll/boot/pm/pmix_library.h"
 #include "coll/boot/silent.h"
 #include "coll/boot/single.h"
 #include "coll/boot/vars.h"
-#include "coll/mpi_shim.h"
+#include "coll/mpi/mpi_shim.h"
 
 #define PAL_OF_4 "libopen-pal.so.40" /* a part of Open MPI 4 */
 

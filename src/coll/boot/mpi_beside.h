@@ -7,7 +7,7 @@
 #ifndef RG_COLL_BOOT_MPI_BESIDE_H
 #define RG_COLL_BOOT_MPI_BESIDE_H
 
-#include "coll/boot.h"
+#include "coll/boot/boot.h"
 
 /* Where MPI has been initialised and knows of one rank only, while the job has several: a warning,
  * on rank 0. Reigen works, what the program does with MPI would not. */

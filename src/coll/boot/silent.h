@@ -9,7 +9,7 @@
 #ifndef RG_COLL_BOOT_SILENT_H
 #define RG_COLL_BOOT_SILENT_H
 
-#include "coll/boot.h"
+#include "coll/boot/boot.h"
 
 int rg_silent_poll_fd(void *state);
 int rg_silent_poll(void *state, int *ret_rank, struct rg_error *err);

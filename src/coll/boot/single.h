@@ -7,7 +7,7 @@
 #ifndef RG_COLL_BOOT_SINGLE_H
 #define RG_COLL_BOOT_SINGLE_H
 
-#include "coll/boot.h"
+#include "coll/boot/boot.h"
 
 /* A fence among one: its own blob comes back. The caller frees ret_blobs[0].data. 0 or -ENOMEM. */
 int rg_single_fence(const void *blob, size_t nbytes, struct rg_blob *ret_blobs);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled once per family of MPIs, with RG_MPI_ABI_MPICH set or not. See coll/mpi_shim.h.
+ * Compiled once per family of MPIs, with RG_MPI_ABI_MPICH set or not. See coll/mpi/mpi_shim.h.
  *
  * An MPI call by name would need the library when this is linked or loaded; so all go through a
  * table that bind fills in.
  */
-#include "coll/mpi_shim.h"
+#include "coll/mpi/mpi_shim.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/mpi_team.h"
+#include "coll/team/mpi_team.h"
 #include "coll/reduce/reduce.h"
 
 #define SCORE 150 /* above tcp's: who has asked for this plane has reasons */

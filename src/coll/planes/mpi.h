@@ -35,8 +35,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/mpi_shim.h"
-#include "coll/plane.h"
+#include "coll/mpi/mpi_shim.h"
+#include "coll/planes/plane.h"
 
 enum {
     RG_MPI_SMALL_NBYTES = 64 * 1024,        /* of all members' operands together */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/planes/planes.h"
 
-#include "coll/config.h"
+#include "coll/ground/config.h"
 
 const struct rg_plane_entry rg_planes[RG_NPLANES] = {
     { &rg_plane_shm, RG_PLANE_SHM, 1u << RG_SCOPE_NODE },

@@ -7,7 +7,7 @@
 #ifndef RG_COLL_PLANES_PLANES_H
 #define RG_COLL_PLANES_PLANES_H
 
-#include "coll/plane.h"
+#include "coll/planes/plane.h"
 
 /* The groups that exec.c composes operations of. */
 enum rg_plane_scope {

@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/plane.h"
+#include "coll/planes/plane.h"
 
 /* Sizes by measurement, see docs/planes.md. */
 enum {

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/time.h"
-#include "coll/lobby.h"
+#include "coll/net/lobby.h"
 
 #define PURPOSE_ALL 0x6c6c6174u     /* "tall" */
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */

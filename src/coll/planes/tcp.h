@@ -32,8 +32,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/knock.h"
-#include "coll/plane.h"
+#include "coll/net/knock.h"
+#include "coll/planes/plane.h"
 
 enum {
     RG_TCP_HEADER_NBYTES = 16,

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/lobby.h"
+#include "coll/net/lobby.h"
 #include "coll/planes/tcp.h"
-#include "coll/sock.h"
+#include "coll/net/sock.h"
 
 int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err)
 {

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/types.h"
+#include "coll/ground/types.h"
 
 enum { RG_KERNEL_SUM, RG_KERNEL_MIN, RG_KERNEL_MAX, RG_KERNEL_PRODUCT, RG_KERNEL_NOPS };
 

@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#include "coll/types.h"
+#include "coll/ground/types.h"
 
 #define RG_REDUCE_SOURCES_MAX 1024
 

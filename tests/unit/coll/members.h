@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "coll/plane.h"
-#include "coll/team.h"
+#include "coll/planes/plane.h"
+#include "coll/team/team.h"
 
 enum { MEMBERS_MAX = 8, MEMBERS_LIMIT_S = 60 };
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "base/time.h"
-#include "coll/boot.h"
-#include "coll/config.h"
+#include "coll/boot/boot.h"
+#include "coll/ground/config.h"
 #include "limit.h"
 
 enum { RANKS_MAX = 8, RANKS_LIMIT_S = 150 };

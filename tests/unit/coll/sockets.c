@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sockets.h"
+#include "coll/sockets.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/lobby.h"
-#include "coll/sock.h"
+#include "coll/net/lobby.h"
+#include "coll/net/sock.h"
 #include "limit.h"
 
 struct world {

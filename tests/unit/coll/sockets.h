@@ -7,8 +7,8 @@
 #ifndef TEST_COLL_SOCKETS_H
 #define TEST_COLL_SOCKETS_H
 
-#include "coll/config.h"
-#include "coll/team.h"
+#include "coll/ground/config.h"
+#include "coll/team/team.h"
 
 enum { SOCKETS_MAX = 8, SOCKETS_LIMIT_S = 55 };
 

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include "agent/contain/contain.h"
+#include "base/fd.h"
+#include "container/kit.h"
+
+#define TREE_DEPTH_MAX 64
+#define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
+#define REMOVE_MS 10000
+#define HALF_MADE_S 3600              /* what is that old and not complete will not be any more */
+#define KIT_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its kit */
+
+/* --- where ----------------------------------------------------------------------------------- */
+
+/* A directory that others could write to, or that is another's, is not for keys. */
+static bool is_ours(const char *path)
+{
+    struct stat st;
+
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return false;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           (st.st_mode & 022) == 0 && access(path, W_OK) == 0;
+}
+
+bool rg_contain_is_good(const char *path)
+{
+    struct statvfs fs;
+
+    return is_ours(path) && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC);
+}
+
+/* On a disk: $XDG_RUNTIME_DIR is memory. */
+void rg_contain_find_images(struct rg_contain *contain)
+{
+    const char *cache = getenv("ENROOT_CACHE_PATH");
+    const size_t max = sizeof(contain->images);
+    char *path = contain->images;
+
+    contain->host.image_dir = path;
+    if (cache && *cache == '/' && mkdir(cache, 0700) < 0 && errno != EEXIST)
+        cache = NULL;
+    if (cache && *cache == '/' && snprintf(path, max, "%s/reigen", cache) < (int) max &&
+        is_ours(path))
+        return;
+    snprintf(path, max, "/var/tmp/reigen-%u", (unsigned) geteuid());
+    if (!is_ours(path))
+        snprintf(path, max, "%.*s", (int) max - 8, contain->base);
+    strcat(path, "/images");
+    mkdir(path, 0700);
+}
+
+int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR"), *home = getenv("HOME");
+    unsigned uid = (unsigned) geteuid();
+    char *base = contain->base;
+    const size_t max = sizeof(contain->base);
+
+    /* The home comes last: on a network's disk a daemon that runs as root may not enter it. */
+    if (runtime && *runtime == '/' && snprintf(base, max, "%s/reigen", runtime) < (int) max &&
+        rg_contain_is_good(base))
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        snprintf(base, max, "%s/reigen-%u", i == 0 ? "/var/tmp" : "/tmp", uid);
+        if (rg_contain_is_good(base))
+            return 0;
+    }
+    if (home && *home == '/' && snprintf(base, max, "%s/.cache", home) < (int) max) {
+        mkdir(base, 0700);
+        snprintf(base, max, "%s/.cache/reigen", home);
+        if (rg_contain_is_good(base))
+            return 0;
+    }
+    return rg_error_set_exit(err, EACCES, 77,
+                             "no directory for the container's agent: none of $XDG_RUNTIME_DIR, "
+                             "/var/tmp, /tmp and ~/.cache can be written to and lets programs run");
+}
+
+/* --- removal --------------------------------------------------------------------------------- */
+
+static void remove_at(int dir_fd, const char *name, int depth)
+{
+    if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
+        depth > TREE_DEPTH_MAX)
+        return;
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_at(fd, entry->d_name, depth + 1);
+    }
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    unlinkat(dir_fd, name, AT_REMOVEDIR);
+}
+
+void rg_contain_remove_tree(const char *path)
+{
+    remove_at(AT_FDCWD, path, 0);
+}
+
+void rg_contain_remove_dir(struct rg_contain *contain)
+{
+    if (*contain->dir)
+        rg_contain_remove_tree(contain->dir);
+    *contain->dir = '\0';
+}
+
+int rg_contain_keep_kit(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+                        struct rg_error *err)
+{
+    int r = rg_kit_unpack(data, nbytes, fresh, err);
+
+    if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
+        r = rg_error_set(err, errno, "%s: %s", path, strerror(errno));
+    rg_contain_remove_tree(fresh);
+    return r;
+}
+
+/* --- what others have left behind ------------------------------------------------------------ */
+
+const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes)
+{
+    char path[PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/" RG_CONTAINER_CID, dir);
+    rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, buf, nbytes - 1);
+    buf[n > 0 ? n : 0] = '\0';
+    buf[strspn(buf, "0123456789abcdef")] = '\0';
+    return *buf ? buf : name;
+}
+
+static void remove_container(const char *dir, const char *name)
+{
+    char id[RG_CONTAIN_ID_MAX + 1];
+    char path[PATH_MAX + 16];
+    rg_autofree char *program = NULL;
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+
+    snprintf(path, sizeof(path), "%s/runtime", dir);
+    if (rg_read_file(path, PATH_MAX, &program, NULL) < 0)
+        return;
+    program[strcspn(program, "\n")] = '\0';
+    const char *slash = strrchr(program, '/');
+    const struct rg_container_ops *ops = rg_container_find(slash ? slash + 1 : program);
+
+    if (ops && ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
+        rg_contain_do(&argv, REMOVE_MS);
+}
+
+/* Kits that nobody has started with for long, and what was being made when its maker died. */
+static void sweep_old(const char *path, const char *name)
+{
+    struct stat st;
+    bool kit = rg_str_starts(name, "kit-");
+    bool half = rg_str_starts(name, ".reigen-") || (kit && strchr(name, '.'));
+
+    if ((kit || half) && lstat(path, &st) == 0 &&
+        time(NULL) - st.st_mtime > (half ? HALF_MADE_S : KIT_UNUSED_S))
+        rg_contain_remove_tree(path);
+}
+
+void rg_contain_sweep_kits(const char *base)
+{
+    DIR *list = opendir(base);
+    char dir[PATH_MAX];
+
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        if (snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name) < (int) sizeof(dir))
+            sweep_old(dir, entry->d_name);
+    }
+    if (list)
+        closedir(list);
+}
+
+/* In base, but not name. Returns how many jobs had left something. */
+static int sweep_in(const char *base, const char *own)
+{
+    DIR *list = opendir(base);
+    char dir[PATH_MAX], lock[PATH_MAX + 8];
+    int count = 0;
+
+    rg_contain_sweep_kits(base);
+    /* On a network's disk, such as a home, another host may hold the lock that is free here. */
+    bool known = list && rg_fd_is_local(dirfd(list));
+    for (struct dirent *entry; known && (entry = readdir(list));) {
+        const char *name = entry->d_name;
+        if (strcmp(name, own) == 0 ||
+            snprintf(dir, sizeof(dir), "%s/%s", base, name) >= (int) sizeof(dir))
+            continue;
+        if (!rg_str_starts(name, "reigen-"))
+            continue;
+        snprintf(lock, sizeof(lock), "%s/lock", dir);
+        rg_autoclose int fd = open(lock, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        remove_container(dir, name);
+        rg_contain_remove_tree(dir);
+        count++;
+    }
+    if (list)
+        closedir(list);
+    return count;
+}
+
+void rg_contain_sweep(struct rg_contain *contain)
+{
+    sweep_in(contain->base, contain->name);
+}
+
+/* Not the home: on a network's disk a lock may be known to one host only. */
+int rg_contain_sweep_all(void)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char base[PATH_MAX];
+    struct stat st;
+    int count = 0;
+
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            snprintf(base, sizeof(base), "%s/reigen-%u", i ? "/tmp" : "/var/tmp",
+                     (unsigned) geteuid());
+        else if (!runtime || *runtime != '/' ||
+                 snprintf(base, sizeof(base), "%s/reigen", runtime) >= (int) sizeof(base))
+            continue;
+        if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+            !(st.st_mode & 022))
+            count += sweep_in(base, "");
+    }
+    return count;
+}
+
+/* --- the job's ------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const void *data, size_t nbytes, mode_t mode)
+{
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    if (fd < 0)
+        return -errno;
+    int r = rg_write_all(fd, data, nbytes);
+
+    if (r == 0 && fchmod(fd, mode) < 0)
+        r = -errno;
+    return r;
+}
+
+/* Our own program, and its other names, in a directory that holds nothing else: the cache may lie
+ * where the container's runtime cannot see it. */
+static int copy_program(const char *dir)
+{
+    char path[PATH_MAX];
+    rg_autofree char *program = NULL;
+    size_t nbytes;
+
+    snprintf(path, sizeof(path), "%s/bin", dir);
+    if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0)
+        return -errno;
+    int r = rg_read_file("/proc/self/exe", PROGRAM_MAX, &program, &nbytes);
+    if (r < 0)
+        return r;
+    snprintf(path, sizeof(path), "%s/bin/reigen-agent", dir);
+    r = write_file(path, program, nbytes, 0755);
+    static const char *const links[] = { "rsh", "ssh" };
+    for (size_t i = 0; r == 0 && i < rg_array_len(links); i++) {
+        snprintf(path, sizeof(path), "%s/bin/%s", dir, links[i]);
+        if (symlink("reigen-agent", path) < 0)
+            r = -errno;
+    }
+    return r;
+}
+
+const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_t nbytes)
+{
+    snprintf(buf, nbytes, "%s/run/" RG_CONTAINER_SOCKET, contain->dir);
+    return buf;
+}
+
+/* Whoever runs inside must be able to call, and to write; the directory above keeps others out. */
+static int listen_in(struct rg_contain *contain)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/run", contain->dir);
+    if (mkdir(path, 0700) < 0 || chmod(path, contain->container.user ? 0777 : 0700) < 0)
+        return -errno;
+    if (strlen(rg_contain_socket(contain, path, sizeof(path))) >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    strcpy(address.sun_path, path);
+    contain->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (contain->listen_fd < 0 ||
+        bind(contain->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
+        chmod(address.sun_path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
+        return -errno;
+    return 0;
+}
+
+static int fill_dir(struct rg_contain *contain, const char *dir)
+{
+    char path[PATH_MAX];
+
+    if (mkdir(dir, 0700) < 0)
+        return -errno;
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    contain->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (contain->lock_fd < 0 || flock(contain->lock_fd, LOCK_EX) < 0)
+        return -errno;
+    return copy_program(dir);
+}
+
+int rg_contain_note_runtime(const struct rg_contain *contain, const char *program)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/runtime", contain->dir);
+    unlink(path);
+    return write_file(path, program, strlen(program), 0600);
+}
+
+int rg_contain_write_script(const struct rg_contain *contain, const char *script)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/" RG_CONTAINER_SCRIPT, contain->dir);
+    unlink(path);
+    return write_file(path, script, strlen(script), 0644);
+}
+
+int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)
+{
+    char fresh[sizeof(contain->dir)];
+
+    /* Under its own name only once it is locked: what is not would be swept away. */
+    snprintf(fresh, sizeof(fresh), "%s/.%s.%d", contain->base, contain->name, (int) getpid());
+    snprintf(contain->dir, sizeof(contain->dir), "%s/%s", contain->base, contain->name);
+    int r = fill_dir(contain, fresh);
+    if (r == 0 && rename(fresh, contain->dir) < 0)
+        r = -errno;
+    if (r < 0) {
+        rg_contain_remove_tree(fresh);
+        int errnum = -r == ENOTEMPTY ? EEXIST : -r;
+        int code = errnum == EEXIST ? 125 : 69;
+        rg_error_set_exit(err, errnum, code, "the directory of the job, %s: %s", contain->dir,
+                          strerror(errnum));
+        *contain->dir = '\0';
+        return r;
+    }
+    r = listen_in(contain);
+    return r < 0 ? rg_error_set_exit(err, -r, 69, "the agent's socket in %s: %s", contain->dir,
+                                     strerror(-r)) : 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has the name that the user has given our container. */
+#include <string.h>
+
+#include "agent/contain/contain.h"
+
+#define INSPECT_MS 5000
+
+/* What our own containers are labelled with (container/oci.c), and what anybody's have. */
+static const char format[] = "{{index .Config.Labels \"reigen.job\"}}|"
+                             "{{index .Config.Labels \"reigen.user\"}}|"
+                             "{{.State.Running}}|{{.Config.Image}}";
+
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err)
+{
+    const char *name = contain->container.name;
+    char *words[] = { (char *) program, (char *) "container", (char *) "inspect",
+                      (char *) "--format", (char *) format, (char *) name, NULL };
+    const struct rg_strv argv = { words, rg_array_len(words) - 1 };
+    struct rg_contain_child child;
+
+    if (rg_contain_spawn(&child, &argv, true, NULL) < 0 ||
+        rg_contain_wait(&child, INSPECT_MS) != 0)
+        return -ENOENT;
+    child.said[strcspn(child.said, "\n")] = '\0';
+    char *rest = child.said, *job = strsep(&rest, "|"), *user = strsep(&rest, "|");
+    const char *state = strsep(&rest, "|");
+    bool runs = state && strcmp(state, "true") == 0;
+    if (!rest)
+        return -ENOENT;
+    if (!*job)
+        return rg_error_set_exit(err, EEXIST, 125,
+                                 "a container named %s is there already, %s, of the image %.100s, "
+                                 "which is none of Reigen's: give another --dockname, or remove it "
+                                 "if it is yours (%s rm --force %s)",
+                                 name, runs ? "running" : "stopped", rest, contain->host.program,
+                                 name);
+    if (strtol(user, NULL, 10) != (long) getuid())
+        return rg_error_set_exit(err, EEXIST, 125,
+                                 "a container named %s is there already, of a job of the user %s: "
+                                 "give another --dockname", name, user);
+    return rg_error_set_exit(err, EEXIST, 125,
+                             "your job %s has a container named %s here: wait for that job, end it "
+                             "(reigen jobs, or squeue --me on Slurm), or give another --dockname",
+                             job, name);
+}

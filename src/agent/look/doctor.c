@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/look/doctor.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+
+#include "agent/contain/contain.h"
+#include "agent/look/doctor_parts.h"
+#include "base/buf.h"
+#include "base/str.h"
+#include "base/fd.h"
+#include "base/time.h"
+
+#define FILE_MAX_NBYTES 65536
+#define ROUTES_MAX 16
+#define CAP_SYS_PTRACE_BIT 19
+
+static struct rg_buf out = RG_BUF_INIT;
+
+/* Sent in pieces, so that a hanging program costs nothing but its own facts. */
+static void flush(void)
+{
+    rg_write_all(1, rg_buf_bytes(&out), rg_buf_nbytes(&out));
+    rg_buf_clear(&out);
+}
+
+static char *read_text(const char *path)
+{
+    char *text = NULL;
+
+    rg_read_file(path, FILE_MAX_NBYTES, &text, NULL);
+    return text;
+}
+
+/* The number behind a name, as in /proc/self/status; -1 when it is not there. */
+static long long number_of(const char *text, const char *name, int base)
+{
+    const char *at = text ? strstr(text, name) : NULL;
+
+    return at ? strtoll(at + strlen(name), NULL, base) : -1;
+}
+
+/* --- the machine ------------------------------------------------------------------------------ */
+
+static int count_entries(const char *dir, const char *prefix)
+{
+    DIR *d = opendir(dir);
+    int count = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        size_t n = strlen(prefix);
+        count += strncmp(e->d_name, prefix, n) == 0 && e->d_name[n] >= '0' && e->d_name[n] <= '9';
+    }
+    if (d)
+        closedir(d);
+    return count;
+}
+
+static bool has_musl(void)
+{
+    DIR *d = opendir("/lib");
+    bool found = false;
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        found = found || strncmp(e->d_name, "ld-musl-", 8) == 0;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static void put_system(void)
+{
+    struct utsname name;
+    char version[128];
+    cpu_set_t cpus;
+
+    if (uname(&name) == 0)
+        rg_buf_printf(&out, "kernel %s %s\n", name.release, name.machine);
+    if (rg_doctor_capture((const char *const[]){ "getconf", "GNU_LIBC_VERSION", NULL }, version,
+                          sizeof(version)) > 0 && strncmp(version, "glibc ", 6) == 0)
+        rg_buf_printf(&out, "libc %.*s\n", (int) strcspn(version, "\n"), version);
+    else
+        rg_buf_printf(&out, "libc %s\n", has_musl() ? "musl" : "none");
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        rg_buf_printf(&out, "cpus %d\n", CPU_COUNT(&cpus));
+}
+
+static void put_limit(const char *fact, int which)
+{
+    struct rlimit limit;
+
+    if (getrlimit((unsigned) which, &limit) < 0)
+        return;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        rg_buf_printf(&out, "%s unlimited\n", fact);
+    else
+        rg_buf_printf(&out, "%s %llu\n", fact, (unsigned long long) limit.rlim_cur);
+}
+
+static void put_limits(void)
+{
+    struct rlimit limit;
+
+    put_limit("memlock", RLIMIT_MEMLOCK);
+    put_limit("nproc", RLIMIT_NPROC);
+    put_limit("vmem", RLIMIT_AS);
+    put_limit("fsize", RLIMIT_FSIZE);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        rg_buf_printf(&out, "nofile %llu %llu\n", (unsigned long long) limit.rlim_cur,
+                      (unsigned long long) limit.rlim_max);
+}
+
+static void put_disk(const char *fact, const char *path, const char *shown)
+{
+    struct statvfs fs;
+
+    if (statvfs(path, &fs) == 0)
+        rg_buf_printf(&out, "%s %llu %llu%s%s\n", fact,
+                      (unsigned long long) fs.f_blocks * fs.f_frsize,
+                      (unsigned long long) fs.f_bavail * fs.f_frsize, *shown ? " " : "", shown);
+    else if (!*shown)
+        rg_buf_printf(&out, "%s 0 0\n", fact);
+}
+
+/* The least of this file's numbers, from the process's group up to the root of what is visible. */
+static unsigned long long least_of(const char *group, const char *file)
+{
+    char path[PATH_MAX], at[PATH_MAX];
+    unsigned long long least = ULLONG_MAX;
+
+    snprintf(at, sizeof(at), "%s", group);
+    for (;;) {
+        if (snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", at, file) >= (int) sizeof(path))
+            return least;
+        rg_autofree char *text = read_text(path);
+        if (text && *text >= '0' && *text <= '9') {
+            unsigned long long n = strtoull(text, NULL, 10);
+            least = n < least ? n : least;
+        }
+        char *slash = strrchr(at, '/');
+        if (!slash)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* The process's group in a hierarchy: behind "0::" for cgroup v2, ":memory:" and the like for v1,
+ * where the folder of that name comes first. "" where there is none. */
+static void find_group(const char *groups, const char *mark, const char *folder, char *ret_group)
+{
+    const char *at = groups ? strstr(groups, mark) : NULL;
+    const char *path = at ? at + strlen(mark) : "";
+
+    snprintf(ret_group, PATH_MAX, "%s%.*s", at ? folder : "", (int) strcspn(path, "\n"), path);
+    size_t n = strlen(ret_group);
+    if (n && ret_group[n - 1] == '/')
+        ret_group[n - 1] = '\0';
+}
+
+static void put_memory(const char *groups)
+{
+    rg_autofree char *info = read_text("/proc/meminfo");
+    char group[PATH_MAX];
+    unsigned long long total = (unsigned long long) number_of(info, "MemTotal:", 10) * 1024;
+    unsigned long long room = (unsigned long long) number_of(info, "MemAvailable:", 10) * 1024;
+
+    find_group(groups, "0::", "", group);
+    unsigned long long limit = least_of(group, "memory.max");
+    unsigned long long used = least_of(group, "memory.current");
+    if (limit == ULLONG_MAX) {
+        find_group(groups, ":memory:", "/memory", group);
+        limit = least_of(group, "memory.limit_in_bytes");
+        used = least_of(group, "memory.usage_in_bytes");
+    }
+    if (info && limit >= total)
+        limit = total;
+    else if (used < limit && limit - used < room)
+        room = limit - used;
+    if (info)
+        rg_buf_printf(&out, "memory %llu %llu\n", limit, room < limit ? room : limit);
+}
+
+static void put_quota(const char *groups)
+{
+    char group[PATH_MAX], path[PATH_MAX];
+
+    find_group(groups, "0::", "", group);
+    if (snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group) >= (int) sizeof(path))
+        return;
+    rg_autofree char *quota = read_text(path);
+    if (quota && *quota >= '0' && *quota <= '9') {
+        rg_buf_printf(&out, "quota %.*s\n", (int) strcspn(quota, "\n"), quota);
+        return;
+    }
+    find_group(groups, ":cpu,cpuacct:", "/cpu", group);
+    if (!*group)
+        find_group(groups, ":cpu:", "/cpu", group);
+    unsigned long long allowed = least_of(group, "cpu.cfs_quota_us");
+    unsigned long long period = least_of(group, "cpu.cfs_period_us");
+    if (*group && allowed != ULLONG_MAX && period != ULLONG_MAX)
+        rg_buf_printf(&out, "quota %llu %llu\n", allowed, period);
+}
+
+static void put_groups(void)
+{
+    rg_autofree char *groups = read_text("/proc/self/cgroup");
+
+    put_memory(groups);
+    put_quota(groups);
+}
+
+static void put_cma(void)
+{
+    rg_autofree char *status = read_text("/proc/self/status");
+    rg_autofree char *yama = read_text("/proc/sys/kernel/yama/ptrace_scope");
+    unsigned long long caps = (unsigned long long) number_of(status, "CapEff:\t", 16);
+
+    rg_buf_printf(&out, "cma %d %lld %d %d\n", rg_doctor_try_cma(),
+                  number_of(status, "Seccomp:", 10), yama ? atoi(yama) : 0,
+                  status && (caps >> CAP_SYS_PTRACE_BIT & 1));
+}
+
+/* --- devices and routes ----------------------------------------------------------------------- */
+
+static void put_rdma(void)
+{
+    DIR *d = opendir("/sys/class/infiniband");
+    char path[512];
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "/sys/class/infiniband/%.200s/ports/1/state", e->d_name);
+        rg_autofree char *state = read_text(path);
+        rg_buf_printf(&out, "rdma %s %.*s\n", e->d_name, state ? (int) strcspn(state, "\n") : 1,
+                      state ? state : "?");
+    }
+    if (d)
+        closedir(d);
+    rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs"));
+}
+
+static void put_routes(void)
+{
+    rg_autofree char *text = read_text("/proc/net/route");
+    const char *line = text ? strchr(text, '\n') : NULL;
+
+    for (int n = 0; line && line[1] && n < ROUTES_MAX; n++, line = strchr(line + 1, '\n')) {
+        char name[32], net[INET_ADDRSTRLEN], via[INET_ADDRSTRLEN];
+        unsigned dest, gateway, mask, flags;
+        if (sscanf(line + 1, "%31s %x %x %x %*u %*u %*u %x", name, &dest, &gateway, &flags,
+                   &mask) != 5)
+            continue;
+        inet_ntop(AF_INET, &dest, net, sizeof(net));
+        inet_ntop(AF_INET, &gateway, via, sizeof(via));
+        rg_buf_printf(&out, "route %s/%d %s %s\n", net, __builtin_popcount(mask), name,
+                      gateway ? via : "-");
+    }
+}
+
+static void put_gpus(void)
+{
+    static const char *const list[] = { "nvidia-smi", "-L", NULL };
+    char text[2048];
+
+    rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia"));
+    int n = rg_doctor_capture(list, text, sizeof(text));
+    if (n == RG_DOCTOR_LATE || n == 0)
+        rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");
+    if (n <= 0)
+        return;
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        if (strncmp(line, "GPU ", 4) == 0)
+            rg_buf_printf(&out, "gpu-name %.160s\n", line);
+    }
+}
+
+/* --- software --------------------------------------------------------------------------------- */
+
+static void put_name(const char *name)
+{
+    char text[256];
+    int n = rg_doctor_capture((const char *const[]){ "getent", "ahosts", name, NULL }, text,
+                              sizeof(text));
+
+    if (n != RG_DOCTOR_NONE)
+        rg_buf_printf(&out, "resolve %s %.*s\n", name, n > 0 ? (int) strcspn(text, " \n") : 1,
+                      n > 0 ? text : "-");
+}
+
+/* Where no server of names answers, each takes its time: not all are asked for then. */
+static void put_names(char *const *names)
+{
+    uint64_t until_ns = rg_now_ns() + RG_DOCTOR_PROGRAM_MS * RG_NS_PER_MS;
+
+    for (int i = 0; names[i] && i < RG_DOCTOR_NAMES_MAX && rg_now_ns() < until_ns; i++) {
+        put_name(names[i]);
+        flush();
+    }
+}
+
+static void put_mpi(void)
+{
+    char path[PATH_MAX], text[512], line[200];
+
+    if (!rg_doctor_find("mpirun", path) && !rg_doctor_find("mpiexec", path))
+        return;
+    int n = rg_doctor_capture((const char *const[]){ path, "--version", NULL }, text, sizeof(text));
+    rg_version_line(n > 0 ? text : "?", line, sizeof(line));
+    rg_buf_printf(&out, "mpi %s %s\n", path, line);
+}
+
+/* Looked up, not imported: importing takes seconds. But Horovod is: only so is known whether
+ * packages that came with the job can be used (agent/ranks/packages.h). */
+static void put_python(void)
+{
+    static const char script[] =
+        "import sys, importlib.util as u\n"
+        "try:\n"
+        " from importlib.metadata import version\n"
+        "except ImportError:\n"
+        " version = lambda p: 1 / 0\n"
+        "print(sys.version.split()[0])\n"
+        "for p in 'numpy', 'torch', 'tensorflow', 'jax', 'horovod', 'mpi4py':\n"
+        " try:\n"
+        "  found = u.find_spec(p)\n"
+        " except Exception:\n"
+        "  continue\n"
+        " if p == 'horovod' and found:\n"
+        "  try:\n"
+        "   import horovod, reigen\n"
+        "  except ImportError as e:\n"
+        "   if type(e) is ImportError: print('no-horovod', e); continue\n"
+        " for name in (p, p + '-cpu', p + '-gpu', 'reigen') if found else ():\n"
+        "  try:\n"
+        "   print('package', p, version(name)); break\n"
+        "  except Exception:\n"
+        "   pass\n"
+        " else:\n"
+        "  if found: print('package', p, '?')\n";
+    char path[PATH_MAX], text[2048];
+
+    if (!rg_doctor_find("python3", path) && !rg_doctor_find("python", path))
+        return;
+    const char *const ask[] = { path, "-c", script, NULL };
+    int n = rg_doctor_capture(ask, text, sizeof(text));
+    rg_buf_printf(&out, "python %s %.*s\n", path, n > 0 ? (int) strcspn(text, "\n") : 1,
+                  n > 0 ? text : "?");
+    const char *rest = n > 0 ? strchr(text, '\n') : NULL;
+    if (rest)
+        rg_buf_printf(&out, "%s%s", rest + 1, text[n - 1] == '\n' ? "" : "\n");
+}
+
+int rg_doctor_main(char *const *names)
+{
+    bool clean = *names && strcmp(*names, RG_DOCTOR_CLEAN) == 0;
+    char cwd[PATH_MAX];
+
+    names += clean;
+    put_system();
+    put_limits();
+    put_disk("shm", "/dev/shm", "");
+    put_groups();
+    put_cma();
+    if (getcwd(cwd, sizeof(cwd)))
+        put_disk("disk", ".", cwd);
+    put_disk("disk", "/tmp", "/tmp");
+    put_rdma();
+    put_routes();
+    flush();
+    put_mpi();
+    flush();
+    put_python();
+    flush();
+    put_gpus();
+    flush();
+    put_names(names);
+    flush();
+    int nleft = clean ? rg_contain_sweep_all() : 0;
+    if (nleft)
+        rg_buf_printf(&out, "cleaned %d\n", nleft);
+    rg_buf_printf(&out, "end\n");
+    flush();
+    rg_buf_fini(&out);
+    return 0;
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/ranks/agent.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+
+#include "agent/look/addresses.h"
+#include "agent/engine/engine.h"
+#include "agent/start/guard.h"
+#include "agent/look/inspect.h"
+#include "agent/look/probe.h"
+#include "agent/ranks/rankserver.h"
+#include "agent/ranks/remote.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#ifndef RG_VERSION
+#define RG_VERSION "unknown"
+#endif
+
+#define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
+#define EXIT_INTERNAL 70
+#define EXIT_LEASE 76
+
+void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
+{
+    if (rg_msg_send(agent->channel, type, object) < 0 && agent->state != RG_AGENT_DONE)
+        rg_agent_abandon(agent);
+}
+
+void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    rg_agent_send(agent, RG_MSG_NOTE, &(struct rg_msg_note){ RG_MSG_NO_RANK, 1, text });
+}
+
+void rg_agent_advance(struct rg_agent *agent)
+{
+    rg_agent_sweep(agent);
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || rg_remotes_busy(agent))
+        return;
+    agent->state = RG_AGENT_DONE;
+    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->nleft });
+}
+
+/* --- who we are ------------------------------------------------------------------------------- */
+
+static void say_hello(void *arg)
+{
+    struct rg_agent *agent = arg;
+    char hostname[256] = "";
+    rg_autofree char *boot_id = NULL;
+    cpu_set_t cpus;
+    struct rg_msg_hello hello = {
+        .version = (char *) RG_VERSION,
+        .pid = (uint32_t) getpid(),
+        .uid = geteuid(),
+        .ncores = 1,
+        .hostname = hostname,
+    };
+
+    if (gethostname(hostname, sizeof(hostname) - 1) < 0)
+        hostname[0] = '\0';
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        hello.ncores = (uint32_t) CPU_COUNT(&cpus);
+    if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
+        boot_id[strcspn(boot_id, "\n")] = '\0';
+    hello.boot_id = boot_id;
+    hello.netns = rg_addresses_netns();
+    hello.instance = rg_prober_instance(agent->prober);
+    hello.free_port = rg_prober_free_port();
+    rg_addresses_list(&hello.addresses);
+    rg_agent_send(agent, RG_MSG_HELLO, &hello);
+    rg_strv_fini(&hello.addresses);
+}
+
+/* --- the launcher's messages ------------------------------------------------------------------ */
+
+static void lease_tick(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    if (agent->paused)
+        return;
+    agent->silent_ms += agent->lease_tick_ms;
+    if (agent->silent_ms < agent->setup.lease_ms + agent->lease_tick_ms)
+        return;
+    rg_log(RG_LOG_ERROR, "no word from the launcher for %.6g s (--lease): ending the ranks here",
+           (double) agent->setup.lease_ms / 1000.0);
+    agent->exit_code = EXIT_LEASE;
+    rg_agent_abandon(agent);
+}
+
+static void start_lease(struct rg_agent *agent, uint64_t lease_ms)
+{
+    agent->setup.lease_ms = lease_ms;
+    agent->silent_ms = 0;
+    agent->lease_tick_ms = lease_ms / 4;
+    if (agent->lease_tick_ms > RG_MSG_HEARTBEAT_MS)
+        agent->lease_tick_ms = RG_MSG_HEARTBEAT_MS;
+    if (!agent->lease_tick_ms)
+        agent->lease_tick_ms = 1;
+    rg_timer_start(&agent->lease_timer, agent->loop, agent->lease_tick_ms, agent->lease_tick_ms,
+                   lease_tick, agent);
+}
+
+/* Ranks need none of it unless they ask for remote commands, so its lack is no failure. */
+static void make_jobdir(struct rg_agent *agent)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    const char *given = *agent->boot.job_dir ? agent->boot.job_dir : NULL;
+    rg_autostrv struct rg_strv hosts = RG_STRV_INIT;
+
+    if (rg_engine_hosts(&agent->setup, &hosts) < 0)
+        rg_agent_note(agent, "no memory for the list of hosts");
+    if (rg_jobdir_make(given, &hosts, &agent->jobdir, &err) < 0)
+        rg_agent_note(agent, "%s: %s", agent->setup.host, err.text);
+}
+
+static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
+{
+    agent->setup = *setup;
+    memset(setup, 0, sizeof(*setup));
+    agent->has_setup = true;
+    agent->credit = agent->setup.output_window;
+    start_lease(agent, agent->setup.lease_ms);
+    rg_prober_hush(agent->prober);
+    make_jobdir(agent);
+    rg_packages_setup(agent);
+}
+
+static void on_resize(struct rg_agent *agent, const struct rg_msg_resize *msg)
+{
+    struct winsize size = { .ws_row = (unsigned short) msg->rows,
+                            .ws_col = (unsigned short) msg->columns };
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->spec.pty && task->pumps[0].fd >= 0)
+            ioctl(task->pumps[0].fd, TIOCSWINSZ, &size);
+    }
+}
+
+/* Before START there are no ranks to wait for. */
+static void on_kill(struct rg_agent *agent)
+{
+    if (agent->state == RG_AGENT_WAITING) {
+        rg_inspect_stop(agent);
+        agent->state = RG_AGENT_GONE;
+    }
+    agent->released = agent->release_over = true;
+    rg_agent_kill(agent);
+    rg_agent_advance(agent);
+}
+
+static int on_start(struct rg_agent *agent)
+{
+    if (!agent->has_setup || agent->state != RG_AGENT_WAITING || !agent->setup.command.count)
+        return -EBADMSG;
+    rg_inspect_stop(agent);
+    rg_prober_destroy(rg_steal_ptr(&agent->prober));
+    agent->state = RG_AGENT_RUNNING;
+    rg_agent_start_tasks(agent);
+    rg_agent_advance(agent);
+    return 0;
+}
+
+static void on_probed(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us)
+{
+    rg_agent_send(arg, RG_MSG_PROBED, &(struct rg_msg_probed){ index, errnum, rtt_us });
+}
+
+static int on_listen(struct rg_agent *agent, const struct rg_msg_listen *msg)
+{
+    struct rg_ports ports = { (int) msg->first, (int) msg->last };
+
+    if (agent->has_setup || agent->state != RG_AGENT_WAITING || msg->first > msg->last ||
+        msg->last > UINT16_MAX || (!msg->first && msg->last))
+        return -EBADMSG;
+    rg_agent_send(agent, RG_MSG_LISTENING,
+                  &(struct rg_msg_listening){ rg_prober_listen(agent->prober, &ports) });
+    return 0;
+}
+
+/* Before START: the launcher finds out about this host and its network. */
+static int on_question(struct rg_agent *agent, uint16_t type, const union rg_msg *msg)
+{
+    if (agent->state != RG_AGENT_WAITING)
+        return -EBADMSG;
+    if (type == RG_MSG_INSPECT)
+        return agent->has_setup ? rg_inspect_start(agent, msg->inspect.limit_ms) : -EBADMSG;
+    rg_prober_try(agent->prober, &msg->probe.targets, msg->probe.limit_ms, on_probed, agent);
+    return 0;
+}
+
+/* The streams' numbers tell which end of a remote command this is. */
+static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_RELEASE:
+        if (!agent->has_setup)
+            return -EBADMSG;
+        if (agent->released) /* KILL came before */
+            return 0;
+        rg_remotes_release(agent);
+        rg_agent_advance(agent);
+        return 0;
+    case RG_MSG_REMOTE_START:
+    case RG_MSG_REMOTE_HANGUP: return rg_remote_message(agent, type, msg);
+    case RG_MSG_REMOTE_ENDED: return rg_remote_client_message(agent, type, msg);
+    case RG_MSG_REMOTE_PUT:
+        return msg->remote_data.stream == 0 ? rg_remote_message(agent, type, msg)
+                                            : rg_remote_client_message(agent, type, msg);
+    case RG_MSG_REMOTE_GRANT:
+        return msg->remote_credit.stream == 0 ? rg_remote_client_message(agent, type, msg)
+                                              : rg_remote_message(agent, type, msg);
+    default: return -EBADMSG;
+    }
+}
+
+static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_SETUP:
+        if (agent->has_setup)
+            return -EBADMSG;
+        on_setup(agent, &msg->setup);
+        return 0;
+    case RG_MSG_RANK:
+        if (!agent->has_setup || agent->state != RG_AGENT_WAITING)
+            return -EBADMSG;
+        return rg_agent_add_task(agent, &msg->rank);
+    case RG_MSG_START: return on_start(agent);
+    case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
+    case RG_MSG_KIT: return rg_packages_data(agent, &msg->data.data);
+    case RG_MSG_PROBE:
+    case RG_MSG_INSPECT: return on_question(agent, type, msg);
+    case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
+    case RG_MSG_FENCE_FAILED:
+        rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
+        return 0;
+    case RG_MSG_PEER_DIED: rg_rankserver_peer_died(agent->server, &msg->peer_died); return 0;
+    default: return on_remote_message(agent, type, msg);
+    }
+}
+
+static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    switch (type) {
+    case RG_MSG_CREDIT:
+        agent->credit += msg->bytes.nbytes;
+        if (agent->credit > agent->setup.output_window)
+            return -EBADMSG;
+        rg_agent_pump(agent);
+        return 0;
+    case RG_MSG_INPUT_EOF: rg_agent_input_eof(agent); return 0;
+    case RG_MSG_SIGNAL:
+        if (msg->signal.signo < 1 || msg->signal.signo >= (uint32_t) NSIG)
+            return -EBADMSG;
+        rg_agent_signal(agent, (int) msg->signal.signo);
+        return 0;
+    case RG_MSG_KILL: on_kill(agent); return 0;
+    case RG_MSG_RESIZE: on_resize(agent, &msg->resize); return 0;
+    case RG_MSG_PAUSE: rg_agent_pause(agent, true); return 0;
+    case RG_MSG_RESUME: rg_agent_pause(agent, false); return 0;
+    case RG_MSG_PING: rg_agent_send(agent, RG_MSG_PONG, NULL); return 0;
+    default: return on_job_message(agent, type, msg);
+    }
+}
+
+/* Bulk data, which is not worth a copy of its own. */
+static int take_input(struct rg_agent *agent, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_reader reader = rg_reader_make(payload, nbytes);
+    const uint8_t *data = rg_reader_span(&reader, RG_MSG_CHUNK_MAX, &nbytes);
+    int r = rg_reader_done(&reader);
+
+    return r < 0 ? r : rg_agent_input(agent, data, nbytes);
+}
+
+static int take_message(struct rg_agent *agent, uint16_t type, const uint8_t *payload,
+                        size_t nbytes)
+{
+    union rg_msg msg;
+
+    if (type == RG_MSG_INPUT)
+        return take_input(agent, payload, nbytes);
+    int r = rg_msg_decode(false, type, payload, nbytes, &msg);
+
+    if (r == 0) {
+        r = on_message(agent, type, &msg);
+        rg_msg_clear(type, &msg);
+    }
+    return r;
+}
+
+static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_agent *agent = arg;
+
+    agent->silent_ms = 0;
+    int r = take_message(agent, type, payload, nbytes);
+
+    if (r < 0) {
+        rg_log(RG_LOG_ERROR, "message %u from the launcher: %s", type, strerror(-r));
+        agent->exit_code = EXIT_INTERNAL;
+        rg_agent_abandon(agent);
+    }
+}
+
+static void on_close(void *arg, const struct rg_error *err)
+{
+    struct rg_agent *agent = arg;
+
+    if (err->errnum == EBADMSG) { /* not what a dying launcher causes */
+        rg_log(RG_LOG_ERROR, "link to the launcher: %s", err->text);
+        agent->exit_code = EXIT_INTERNAL;
+    }
+    if (agent->state != RG_AGENT_DONE)
+        rg_agent_abandon(agent);
+    rg_loop_stop(agent->loop);
+}
+
+static void on_drain(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    rg_agent_pump(agent);
+    rg_rankserver_resume(agent->server);
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static bool keeper_is_gone(const struct rg_agent *agent)
+{
+    struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
+
+    return rg_guard_is_gone() ||
+           (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
+}
+
+/* Whoever kills all of a job's processes on the host, as Slurm does, does not reach those in a
+ * container: its end is ours to bring about. */
+static void on_keeper(void *arg, int events)
+{
+    struct rg_agent *agent = arg;
+
+    (void) events;
+    if (!keeper_is_gone(agent))
+        return;
+    agent->exit_code = EXIT_LEASE;
+    rg_agent_abandon(agent);
+}
+
+/* Somebody wants the agent itself to end: as PID 1 of a container that is being stopped, or by
+ * hand. The launcher decides what that means for the job. */
+static void on_signal(void *arg, int signo)
+{
+    struct rg_agent *agent = arg;
+
+    /* So it is, too, when `contain` or the guard has been killed: nobody has asked for that end. */
+    if (keeper_is_gone(agent)) {
+        agent->exit_code = EXIT_LEASE;
+        rg_agent_abandon(agent);
+    }
+    rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
+}
+
+/* Slurm gives these to all processes of a step, or to its first ones, for the ranks' sake. Where
+ * others wait for our end (boot.h: announce), the launcher is one of a step's tasks itself, and
+ * hands them on. */
+static void on_user_signal(void *arg, int signo)
+{
+    struct rg_agent *agent = arg;
+
+    if (!*agent->boot.announce)
+        rg_agent_signal(agent, signo);
+}
+
+static int open_channel(struct rg_agent *agent)
+{
+    struct rg_channel_options options = {
+        .loop = agent->loop,
+        .read_fd = agent->boot.link_fd,
+        .write_fd = agent->boot.link_write_fd,
+        .link = {
+            .key = agent->boot.key,
+            .job_id = agent->boot.job_id,
+            .role = "agent",
+            .initiator = true,
+            .on_open = say_hello,
+            .on_frame = on_frame,
+            .arg = agent,
+        },
+        .on_close = on_close,
+        .on_drain = on_drain,
+    };
+
+    return rg_channel_create(&options, &agent->channel);
+}
+
+/* Three descriptors per rank soon pass the usual 1024. */
+static void raise_limit(struct rg_agent *agent)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &agent->nofile);
+    limit = agent->nofile;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int prepare(struct rg_agent *agent)
+{
+    static const int signos[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
+    int r = rg_loop_create(&agent->loop);
+
+    if (r < 0)
+        return r;
+    raise_limit(agent);
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    agent->scratch = malloc(RG_MSG_CHUNK_MAX);
+    if (!agent->scratch)
+        return -ENOMEM;
+    rg_oom_init(&agent->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
+    rg_agent_watch_children(agent);
+    start_lease(agent, FIRST_LEASE_MS);
+    if (agent->boot.keeper_fd >= 0)
+        rg_io_start(&agent->keeper, agent->loop, agent->boot.keeper_fd, RG_IO_READ, on_keeper,
+                    agent);
+    for (size_t i = 0; i < rg_array_len(signos); i++)
+        rg_signal_start(&agent->signals[i], agent->loop, signos[i],
+                        i < 3 ? on_signal : on_user_signal, agent);
+    r = rg_rankserver_create(agent, &agent->server);
+    if (r == 0)
+        r = rg_prober_create(agent->loop, agent->boot.key, &agent->prober);
+    return r < 0 ? r : open_channel(agent);
+}
+
+static void finish(struct rg_agent *agent)
+{
+    for (size_t i = 0; i < agent->ntasks; i++)
+        rg_task_destroy(agent->tasks[i]);
+    free(agent->tasks);
+    rg_inspect_stop(agent);
+    rg_prober_destroy(agent->prober);
+    rg_remotes_fini(agent);
+    rg_rankserver_destroy(agent->server);
+    rg_remote_clients_fini(agent);
+    rg_jobdir_remove(&agent->jobdir);
+    rg_packages_fini(&agent->packages);
+    rg_channel_destroy(agent->channel);
+    for (size_t i = 0; i < rg_array_len(agent->signals); i++)
+        rg_signal_stop(&agent->signals[i]);
+    rg_io_stop(&agent->keeper);
+    rg_timer_stop(&agent->lease_timer);
+    rg_timer_stop(&agent->sweep_timer);
+    rg_child_stop(&agent->child);
+    rg_loop_destroy(agent->loop);
+    rg_buf_fini(&agent->input.buf);
+    if (agent->has_setup)
+        rg_codec_clear(rg_msg_find(RG_MSG_SETUP)->fields, &agent->setup);
+    free(agent->scratch);
+}
+
+int rg_agent_run(struct rg_agent_boot *boot)
+{
+    struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT };
+    int r = prepare(&agent);
+
+    /* Whoever needs it from here on has derived or held its own. */
+    explicit_bzero(agent.boot.key, sizeof(agent.boot.key));
+    explicit_bzero(boot->key, sizeof(boot->key));
+    if (r < 0) {
+        rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-r));
+        return EXIT_INTERNAL;
+    }
+    rg_loop_run(agent.loop);
+    finish(&agent);
+    return agent.exit_code;
+}

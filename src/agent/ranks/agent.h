@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent: beside every group of ranks, it starts them, carries their input and output, hands on
+ * signals, sees each death, and leaves nothing behind. It knows nothing of drivers or plans: the
+ * launcher's messages (wire/msg.h) say all it does.
+ *
+ *      WAITING (SETUP, RANKs) --START--> RUNNING --last rank reaped--> SWEEPING --no child left-->
+ *      GONE --output sent--> BYE
+ *
+ * A resident agent (SETUP) stays RUNNING without ranks until RELEASE, for remote commands.
+ *
+ * When the link closes or the launcher is silent for the lease, whatever the state, everything is
+ * killed and the process ends.
+ *
+ * This header is internal to src/agent: what its files share. Thread rule: one thread, the loop's.
+ */
+#ifndef RG_AGENT_RANKS_AGENT_H
+#define RG_AGENT_RANKS_AGENT_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "agent/start/boot.h"
+#include "agent/ranks/jobdir.h"
+#include "agent/ranks/oom.h"
+#include "agent/ranks/packages.h"
+#include "base/loop.h"
+#include "wire/msg.h"
+#include "wire/rankmsg.h"
+
+struct rg_agent;
+struct rg_inspect;
+struct rg_prober;
+struct rg_rankserver;
+struct rg_rankconn;
+struct rg_remote;
+struct rg_remote_client;
+
+/* One stream of a rank's output. */
+struct rg_pump {
+    struct rg_task *task;
+    uint8_t stream; /* 1 or 2 */
+    int fd;         /* -1: at its end */
+    struct rg_io io;
+};
+
+/* One rank. */
+struct rg_task {
+    struct rg_agent *agent;
+    struct rg_msg_rank spec; /* owned */
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
+    cpu_set_t cpus;          /* bound to these, ncpus of them; 0: not bound */
+    int ncpus;
+    char *cpus_text;         /* the same for people, "0-3,8"; NULL: not bound */
+    pid_t pid;               /* 0: never started */
+    bool ended;              /* reaped, or could not be started */
+    uint32_t signalled;      /* the last signal that we sent it for the launcher */
+    struct rg_pump pumps[2];
+    int input_fd;            /* -1: takes none, or none any more; the terminal's with pty */
+    struct rg_io input_io;
+    uint64_t input_at;       /* bytes of the input's whole stream that it has been given */
+    bool input_eof_sent;     /* pty: the end-of-file character was written */
+    struct rg_rankconn *conn;/* its runtime's connection, or NULL; the server's */
+    bool in_runtime;         /* said HELLO and not yet GOODBYE */
+    uint32_t cut_by;         /* by its runtime's word: of CUT_OFF, or RG_MSG_NO_RANK */
+    uint32_t fence;          /* the generation of the fence it waits in; 0: none */
+};
+
+/* Standard input on its way to the ranks: held once, however many ranks take it. */
+struct rg_input {
+    struct rg_buf buf;
+    uint64_t buf_at;   /* position in the whole stream of the buffer's first byte */
+    uint64_t uncredited; /* bytes that all have got and the launcher has not heard of */
+    bool eof;
+    bool in_line;      /* the last byte was no newline */
+    bool closed_told;  /* INPUT_CLOSED was sent */
+};
+
+enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
+                      RG_AGENT_DONE };
+
+struct rg_agent {
+    struct rg_loop *loop;
+    struct rg_channel *channel;
+    struct rg_agent_boot boot;
+    enum rg_agent_state state;
+    int exit_code;
+
+    struct rg_msg_setup setup; /* owned once has_setup */
+    bool has_setup;
+    struct rg_task **tasks;    /* in order of local rank; each owned */
+    size_t ntasks;
+
+    uint64_t credit;           /* bytes of output that we may still send */
+    uint8_t *scratch;          /* RG_MSG_CHUNK_MAX bytes, for reading */
+    struct rg_input input;
+    struct rg_rankserver *server;
+    struct rg_prober *prober;   /* until START */
+    struct rg_inspect *inspect; /* NULL: none under way */
+    struct rg_jobdir jobdir;   /* from SETUP on */
+    struct rg_packages packages; /* likewise */
+    struct rg_remote *remotes; /* remote commands that run here; remote.h */
+    struct rg_remote_client **clients; /* by number; NULL: free. Those whose client is here. */
+    uint32_t nclients;         /* slots */
+    bool released, release_over;
+    struct rg_timer release_timer;
+    struct rg_oom oom;
+    struct rlimit nofile;      /* as we found it: the ranks get it back */
+
+    struct rg_timer lease_timer;
+    struct rg_io keeper;       /* see boot.h */
+    uint64_t lease_tick_ms, silent_ms; /* counted in ticks that we ourselves have lived through */
+    bool paused;
+
+    struct rg_child child;
+    struct rg_timer sweep_timer;
+    uint64_t sweep_deadline_ns;
+    uint32_t nleft;
+    struct rg_signal signals[5];
+};
+
+/* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
+ * the exit code. */
+int rg_agent_run(struct rg_agent_boot *boot);
+
+/* Send a message to the launcher. A failure ends everything: without the link there is no job. */
+void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object);
+/* A remark for the user, of this host. */
+void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
+/* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
+_Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* Go on to GONE and BYE as soon as nothing keeps us. */
+void rg_agent_advance(struct rg_agent *agent);
+
+/* --- tasks.c: starting ranks ------------------------------------------------------------------ */
+
+/* What every process that we start here has: our own environment where that is wanted, what the job
+ * gives, and where the job's network is, unless somebody has said that. remote: the command of
+ * another host that is to be started, or NULL. Appended. 0 or -ENOMEM. */
+int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct rg_strv *env);
+/* Add a rank; takes what spec owns. 0 or -ENOMEM, -EINVAL (a rank beyond the job's size, twice). */
+int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec);
+/* Start them all, and tell the launcher of each. After the first failure no more are tried. */
+void rg_agent_start_tasks(struct rg_agent *agent);
+void rg_task_destroy(struct rg_task *task);
+/* By rank, or NULL. */
+struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
+
+/* --- bind.c ----------------------------------------------------------------------------------- */
+
+/* Choose each rank's cpus by SETUP's bind, among those that we may use ourselves: the core or
+ * socket with its place among this host's ranks. Ranks are left unbound where there are more of
+ * them than cores and that was allowed. 0; -EINVAL with exit code 2 (more, and not allowed);
+ * -errno. */
+int rg_agent_bind(struct rg_agent *agent, struct rg_error *err);
+
+/* --- output.c --------------------------------------------------------------------------------- */
+
+/* Take over fd as this stream's source (non-blocking from now on). */
+void rg_pump_open(struct rg_pump *pump, struct rg_task *task, uint8_t stream, int take_fd);
+void rg_pump_close(struct rg_pump *pump);
+/* Read from sources or leave them, as credit and link allow. Call after either changed. */
+void rg_agent_pump(struct rg_agent *agent);
+/* True when all streams of all ranks are at their end. */
+bool rg_agent_drained(const struct rg_agent *agent);
+
+/* --- input.c ---------------------------------------------------------------------------------- */
+
+/* Bytes, or the end, from the launcher. -EMSGSIZE when it ignored its credit; -ENOMEM. */
+int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes);
+void rg_agent_input_eof(struct rg_agent *agent);
+/* Give ranks what they lack; tell the launcher what was taken, or that nobody reads any more. */
+void rg_agent_input_flow(struct rg_agent *agent);
+void rg_task_input_close(struct rg_task *task);
+
+/* --- reap.c: signals and ends ----------------------------------------------------------------- */
+
+/* Send signo to every rank's process group; the ranks' ends will name it. */
+void rg_agent_signal(struct rg_agent *agent, int signo);
+/* SIGSTOP or SIGCONT, and the lease's clock with it. */
+void rg_agent_pause(struct rg_agent *agent, bool pause);
+/* SIGKILL to everything that descends from us. Returns how many processes there were. */
+size_t rg_agent_kill(struct rg_agent *agent);
+/* Watch children; call once. */
+void rg_agent_watch_children(struct rg_agent *agent);
+/* When the last rank has ended: end what they left behind. */
+void rg_agent_sweep(struct rg_agent *agent);
+
+#endif

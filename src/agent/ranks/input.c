@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <termios.h>
+
+#include "agent/ranks/agent.h"
+
+void rg_task_input_close(struct rg_task *task)
+{
+    if (task->input_fd < 0)
+        return;
+    rg_io_stop(&task->input_io);
+    close(rg_steal_fd(&task->input_fd));
+}
+
+static void input_ready(void *arg, int events)
+{
+    struct rg_task *task = arg;
+
+    (void) events;
+    rg_agent_input_flow(task->agent);
+}
+
+/* A terminal has no end: its reader sees one when the end-of-file character comes at a line's
+ * start. Within a line the first such character only hands on what is there of it. */
+static void end_input(struct rg_task *task)
+{
+    struct termios mode;
+
+    if (!task->spec.pty) {
+        rg_task_input_close(task);
+        return;
+    }
+    if (task->input_eof_sent)
+        return;
+    task->input_eof_sent = true;
+    if (tcgetattr(task->input_fd, &mode) == 0 && (mode.c_lflag & ICANON)) {
+        cc_t end[2] = { mode.c_cc[VEOF], mode.c_cc[VEOF] };
+        ssize_t ignored = write(task->input_fd, end, task->agent->input.in_line ? 2 : 1);
+        (void) ignored;
+    }
+}
+
+/* Write what this rank lacks; true when it must wait until it can take more. */
+static bool feed(struct rg_task *task)
+{
+    struct rg_input *input = &task->agent->input;
+
+    for (;;) {
+        size_t skip = (size_t) (task->input_at - input->buf_at);
+        size_t nbytes = rg_buf_nbytes(&input->buf) - skip;
+        if (!nbytes)
+            return false;
+        ssize_t n = write(task->input_fd, rg_buf_bytes(&input->buf) + skip, nbytes);
+        if (n > 0) {
+            task->input_at += (size_t) n;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        rg_task_input_close(task); /* EPIPE: it reads no more */
+        return false;
+    }
+}
+
+/* Drop what all have got, and give the launcher credit for it, a step's worth at a time: what is
+ * kept back never stops it, since its window is several steps. */
+static void acknowledge(struct rg_agent *agent)
+{
+    struct rg_input *input = &agent->input;
+    uint64_t low = input->buf_at + rg_buf_nbytes(&input->buf);
+    bool anyone = false;
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->input_fd < 0)
+            continue;
+        anyone = true;
+        if (task->input_at < low)
+            low = task->input_at;
+    }
+    rg_buf_consume(&input->buf, (size_t) (low - input->buf_at));
+    input->uncredited += low - input->buf_at;
+    input->buf_at = low;
+    if (!anyone && !input->closed_told) {
+        input->closed_told = true;
+        rg_agent_send(agent, RG_MSG_INPUT_CLOSED, NULL);
+    } else if (anyone && input->uncredited >= RG_MSG_INPUT_STEP) {
+        rg_agent_send(agent, RG_MSG_INPUT_CREDIT, &(struct rg_msg_bytes){ input->uncredited });
+        input->uncredited = 0;
+    }
+}
+
+void rg_agent_input_flow(struct rg_agent *agent)
+{
+    if (agent->state == RG_AGENT_WAITING)
+        return;
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->input_fd < 0)
+            continue;
+        bool wait = feed(task);
+        if (task->input_fd < 0)
+            continue;
+        if (!wait && agent->input.eof)
+            end_input(task);
+        if (!wait)
+            rg_io_stop(&task->input_io);
+        else if (!rg_io_active(&task->input_io))
+            rg_io_start(&task->input_io, agent->loop, task->input_fd, RG_IO_WRITE, input_ready,
+                        task);
+    }
+    acknowledge(agent);
+}
+
+int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes)
+{
+    struct rg_input *input = &agent->input;
+
+    if (input->eof || rg_buf_nbytes(&input->buf) + nbytes > RG_MSG_INPUT_WINDOW)
+        return -EMSGSIZE;
+    if (input->closed_told)
+        return 0;
+    if (nbytes)
+        input->in_line = data[nbytes - 1] != '\n';
+    rg_buf_put(&input->buf, data, nbytes);
+    int r = rg_buf_status(&input->buf);
+    if (r == 0)
+        rg_agent_input_flow(agent);
+    return r;
+}
+
+void rg_agent_input_eof(struct rg_agent *agent)
+{
+    agent->input.eof = true;
+    rg_agent_input_flow(agent);
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/ranks/packages.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "agent/ranks/agent.h"
+#include "agent/contain/contain.h"
+#include "agent/engine/engine.h"
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "container/kit.h"
+
+#define WINDOW (1u << 20) /* bytes of the archive that may be under way */
+#define NCACHES 4
+#define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
+
+/* What stands in for both packages. It must be read by any Python 3, and by none from another
+ * directory than its own; what a name in sys.meta_path finds elsewhere goes before the kit. */
+static const char stand_in[] =
+    "# Written by Reigen's agent for one job: this Python's own package of this name, else the\n"
+    "# launcher's, which came with the job.\n"
+    "import os\n"
+    "import sys\n"
+    "from importlib.machinery import PathFinder\n"
+    "from importlib.util import module_from_spec\n"
+    "\n"
+    "_top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))\n"
+    "_kit = os.path.realpath(os.path.join(_top, 'kit'))\n"
+    "\n"
+    "\n"
+    "def _own():\n"
+    "    ours = os.path.realpath(_top), _kit\n"
+    "    path = [p for p in sys.path if os.path.realpath(p) not in ours]\n"
+    "    for finder in sys.meta_path:\n"
+    "        find = getattr(finder, 'find_spec', None)\n"
+    "        spec = find and find(__name__, path if finder is PathFinder else None)\n"
+    "        origin = getattr(spec, 'origin', None)\n"
+    "        if origin and os.path.abspath(origin) != os.path.abspath(__file__):\n"
+    "            return spec\n"
+    "    return None\n"
+    "\n"
+    "\n"
+    "def _why_not():\n"
+    "    try:\n"
+    "        with open(os.path.join(_top, 'why'), encoding='utf-8', errors='replace') as file:\n"
+    "            return file.read()\n"
+    "    except OSError:\n"
+    "        pass\n"
+    "    if sys.version_info < (3, 8):\n"
+    "        return 'they need Python 3.8 or later'\n"
+    "    try:\n"
+    "        os.confstr('CS_GNU_LIBC_VERSION')\n"
+    "    except (ValueError, OSError):\n"
+    "        return 'they need glibc, and this Python stands on another C library'\n"
+    "    return ''\n"
+    "\n"
+    "\n"
+    "_spec = _own()\n"
+    "if not _spec:\n"
+    "    _why = _why_not()\n"
+    "    if _why:\n"
+    "        raise ImportError(\n"
+    "            '%s is not installed for %s (Python %s) on %s, and the packages that came with '\n"
+    "            'the job cannot be used here: %s' % (__name__, sys.executable,\n"
+    "            sys.version.split()[0], os.uname()[1], _why), name=__name__)\n"
+    "    _spec = PathFinder.find_spec(__name__, [_kit])\n"
+    "if not _spec:\n"
+    "    raise ImportError('%s is not in %s any more' % (__name__, _kit), name=__name__)\n"
+    "_module = module_from_spec(_spec)\n"
+    "sys.modules[__name__] = _module\n"
+    "_spec.loader.exec_module(_module)\n";
+
+/* --- the host's own --------------------------------------------------------------------------- */
+
+bool rg_packages_in_site(const char *site, size_t length)
+{
+    static const char *const names[] = { "horovod", "reigen" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        if (snprintf(path, sizeof(path), "%.*s/%s", (int) length, site, names[i]) <
+                (int) sizeof(path) && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool rg_packages_in_prefix(const char *bin, size_t length)
+{
+    static const char *const folders[] = { "site-packages", "dist-packages" };
+    char lib[PATH_MAX], site[PATH_MAX + 300];
+    bool found = false;
+
+    if (snprintf(lib, sizeof(lib), "%.*s/../lib", (int) length, bin) >= (int) sizeof(lib))
+        return false;
+    DIR *dir = opendir(lib);
+    for (struct dirent *entry; !found && dir && (entry = readdir(dir));) {
+        bool python = rg_str_starts(entry->d_name, "python");
+        for (size_t i = 0; python && i < rg_array_len(folders); i++) {
+            snprintf(site, sizeof(site), "%s/%s/%s", lib, entry->d_name, folders[i]);
+            found = found || rg_packages_in_site(site, strlen(site));
+        }
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* As the ranks will have it. */
+static const char *value_of(const struct rg_agent *agent, const char *name)
+{
+    const char *value = rg_env_get(&agent->setup.secret_env, name);
+
+    if (!value)
+        value = rg_env_get(&agent->setup.env, name);
+    return value || !agent->setup.inherit_env ? value : getenv(name);
+}
+
+/* The Python that the command is, else the first one in PATH. */
+static bool find_python(const struct rg_agent *agent, char ret_path[PATH_MAX])
+{
+    const char *program = agent->setup.command.count ? agent->setup.command.v[0] : "";
+    const char *slash = strrchr(program, '/'), *path = value_of(agent, "PATH");
+    const char *cwd = *agent->setup.cwd ? agent->setup.cwd : ".";
+    bool is_python = rg_str_starts(slash ? slash + 1 : program, "python");
+
+    if (is_python && slash)
+        return snprintf(ret_path, PATH_MAX, "%s%s%s", *program == '/' ? "" : cwd,
+                        *program == '/' ? "" : "/", program) < PATH_MAX;
+    return (is_python && rg_path_find(path, program, strlen(program), ret_path)) ||
+           rg_path_find(path, "python3", 7, ret_path) || rg_path_find(path, "python", 6, ret_path);
+}
+
+static bool python_has_own(const char *python)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    const char *home = getenv("HOME");
+    size_t length = (size_t) (strrchr(python, '/') - python);
+
+    if (rg_packages_in_prefix(python, length))
+        return true;
+    /* A virtual environment has nothing but its own. */
+    snprintf(path, sizeof(path), "%.*s/../pyvenv.cfg", (int) length, python);
+    if (access(path, F_OK) == 0)
+        return false;
+    if (realpath(python, real) && rg_packages_in_prefix(real, (size_t) (strrchr(real, '/') - real)))
+        return true;
+    if (home && snprintf(path, sizeof(path), "%s/.local/bin", home) < (int) sizeof(path) &&
+        rg_packages_in_prefix(path, strlen(path)))
+        return true;
+    return rg_str_starts(python, "/usr/bin/") && rg_packages_in_prefix("/usr/local/bin", 14);
+}
+
+static bool host_has_own(const struct rg_agent *agent)
+{
+    const char *path = value_of(agent, "PYTHONPATH");
+    char python[PATH_MAX];
+
+    for (const char *dir = path ? path : ""; *dir;) {
+        size_t n = strcspn(dir, ":");
+        if (n > 0 && rg_packages_in_site(dir, n))
+            return true;
+        dir += n + (dir[n] == ':');
+    }
+    return find_python(agent, python) && python_has_own(python);
+}
+
+/* --- the cache -------------------------------------------------------------------------------- */
+
+/* The agent's own places, in its order (launch/drivers/ssh/ssh_command.c). Made if it is missing. */
+static bool find_cache(int which, char path[PATH_MAX])
+{
+    const char *home = getenv("HOME"), *runtime = getenv("XDG_RUNTIME_DIR");
+    unsigned uid = (unsigned) geteuid();
+    int n = PATH_MAX;
+
+    if (which == 0 && home && *home == '/') {
+        n = snprintf(path, PATH_MAX, "%s/.cache", home);
+        mkdir(path, 0700);
+        n = snprintf(path, PATH_MAX, "%s/.cache/reigen", home);
+    } else if (which == 1 && runtime && *runtime == '/') {
+        n = snprintf(path, PATH_MAX, "%s/reigen", runtime);
+    } else if (which > 1) {
+        n = snprintf(path, PATH_MAX, "%s/reigen-%u", which == 2 ? "/var/tmp" : "/tmp", uid);
+    }
+    return n < PATH_MAX && rg_contain_is_good(path);
+}
+
+static bool find_kit(struct rg_agent *agent)
+{
+    char base[PATH_MAX];
+
+    for (int i = 0; i < NCACHES; i++) {
+        rg_autofree char *path = find_cache(i, base) ? rg_strf("%s/kit-%s", base, agent->setup.kit)
+                                                     : NULL;
+        /* The time says when it was last used: see rg_contain_sweep_old. */
+        if (path && access(path, X_OK) == 0) {
+            utimensat(AT_FDCWD, path, NULL, 0);
+            agent->packages.kit = rg_steal_ptr(&path);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first place that takes it: one may be full. */
+static int keep_kit(struct rg_agent *agent, struct rg_error *err)
+{
+    struct rg_packages *packages = &agent->packages;
+    char base[PATH_MAX];
+    int r = rg_error_set(err, EACCES, "no directory takes them: none of ~/.cache, "
+                         "$XDG_RUNTIME_DIR, /var/tmp and /tmp can be written to and lets programs "
+                         "run");
+
+    for (int i = 0; i < NCACHES && !packages->kit; i++) {
+        if (!find_cache(i, base))
+            continue;
+        rg_autofree char *path = rg_strf("%s/kit-%s", base, agent->setup.kit);
+        rg_autofree char *fresh = path ? rg_strf("%s.%s-%u", path, agent->boot.job_id,
+                                                 (unsigned) agent->setup.host_index) : NULL;
+        r = fresh ? rg_contain_keep_kit(packages->data, packages->have, fresh, path, err) : -ENOMEM;
+        if (r == 0)
+            packages->kit = rg_steal_ptr(&path);
+        rg_contain_sweep_kits(base);
+    }
+    return packages->kit ? 0 : r;
+}
+
+/* --- the job's -------------------------------------------------------------------------------- */
+
+static int write_at(int dir_fd, const char *name, const char *text)
+{
+    rg_autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    return fd < 0 ? -errno : rg_write_all(fd, text, strlen(text));
+}
+
+static int write_package(int dir_fd, const char *name)
+{
+    if (mkdirat(dir_fd, name, 0700) < 0)
+        return -errno;
+    rg_autoclose int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -errno : write_at(fd, "__init__.py", stand_in);
+}
+
+/* why: NULL where there is a kit. */
+static int write_dir(struct rg_agent *agent, const char *why)
+{
+    int job_fd = agent->jobdir.fd;
+
+    if (!*agent->jobdir.path || mkdirat(job_fd, FOLDER, 0700) < 0)
+        return *agent->jobdir.path ? -errno : -ENOENT;
+    rg_autoclose int fd = openat(job_fd, FOLDER,
+                                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int r = fd < 0 ? -errno : why ? write_at(fd, "why", why)
+                    : symlinkat(agent->packages.kit, fd, "kit") < 0 ? -errno : 0;
+    if (r == 0)
+        r = write_package(fd, "reigen");
+    if (r == 0)
+        r = write_package(fd, "horovod");
+    return r;
+}
+
+/* All is known: give it a place in the ranks' PYTHONPATH. A rank that imports nothing of ours never
+ * hears of it. */
+static void settle(struct rg_agent *agent, const char *why)
+{
+    struct rg_packages *packages = &agent->packages;
+
+    free(rg_steal_ptr(&packages->data));
+    if ((!packages->kit || !agent->setup.kit_first) &&
+        write_dir(agent, packages->kit ? NULL : why) == 0)
+        packages->dir = rg_strf("%s/" FOLDER, agent->jobdir.path);
+    if (*agent->setup.kit)
+        rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ 0 });
+}
+
+static void want_more(struct rg_agent *agent)
+{
+    struct rg_packages *packages = &agent->packages;
+
+    if (packages->have + WINDOW / 2 < packages->wanted)
+        return;
+    packages->wanted = packages->have + WINDOW;
+    if (packages->wanted > agent->setup.kit_nbytes)
+        packages->wanted = agent->setup.kit_nbytes;
+    rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ packages->wanted });
+}
+
+void rg_packages_setup(struct rg_agent *agent)
+{
+    const struct rg_msg_setup *setup = &agent->setup;
+    struct utsname machine;
+
+    if (!*setup->kit && !*setup->kit_error)
+        return;
+    if (!setup->kit_first && host_has_own(agent)) {
+        if (*setup->kit)
+            rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ 0 });
+        return;
+    }
+    if (!*setup->kit) {
+        settle(agent, setup->kit_error);
+        return;
+    }
+    /* Its name begins with the machine that its libraries are for. */
+    if (uname(&machine) < 0 || !rg_str_starts(setup->kit, machine.machine))
+        settle(agent, "this host has another architecture than the launcher's computer");
+    else if (strchr(setup->kit, '/') || setup->kit_nbytes > RG_KIT_MAX || !setup->kit_nbytes)
+        settle(agent, "the archive is too large");
+    else if (find_kit(agent))
+        settle(agent, NULL);
+    else if (!(agent->packages.data = malloc(setup->kit_nbytes)))
+        settle(agent, "there is no memory for them");
+    else
+        want_more(agent);
+}
+
+int rg_packages_data(struct rg_agent *agent, const struct rg_span *data)
+{
+    struct rg_packages *packages = &agent->packages;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!packages->data || data->nbytes > packages->wanted - packages->have)
+        return -EBADMSG;
+    if (!data->nbytes) {
+        settle(agent, "the launcher cannot read them");
+        return 0;
+    }
+    memcpy(packages->data + packages->have, data->data, data->nbytes);
+    packages->have += data->nbytes;
+    if (packages->have < agent->setup.kit_nbytes)
+        want_more(agent);
+    else
+        settle(agent, keep_kit(agent, &err) < 0 ? err.text : NULL);
+    return 0;
+}
+
+int rg_packages_env(const struct rg_agent *agent, struct rg_strv *env)
+{
+    const struct rg_packages *packages = &agent->packages;
+    const char *old = rg_env_get(env, "PYTHONPATH"), *kit = NULL;
+
+    /* Hydra gives the first host's value to all ranks: there the cache is found on every host. */
+    if (packages->kit && (!packages->dir || rg_engine_used(&agent->setup)))
+        kit = packages->kit;
+    if (!kit && !packages->dir)
+        return 0;
+    return rg_env_setf(env, "PYTHONPATH", "%s%s%s%s%s", old ? old : "", old && *old ? ":" : "",
+                       packages->dir ? packages->dir : "", packages->dir && kit ? ":" : "",
+                       kit ? kit : "");
+}
+
+void rg_packages_fini(struct rg_packages *packages)
+{
+    free(packages->kit);
+    free(packages->dir);
+    free(packages->data);
+    *packages = (struct rg_packages){ .kit = NULL };
+}

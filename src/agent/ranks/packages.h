@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Our Python packages for ranks that run on the bare host: those of the launcher's installation
+ * come over the link as one archive (container/kit.h), are unpacked in a cache directory of the
+ * user's by their digest, and stay there as the agent does. Where they come from is told to the
+ * host's Python by PYTHONPATH:
+ *
+ *     JOBDIR/py-packages/reigen/__init__.py   takes the package that this Python has itself, in
+ *                        horovod/__init__.py  whatever environment, else the one in kit
+ *                        kit                  a link to the cache
+ *                        why                  a text: why there is no kit
+ *
+ * JOBDIR stands in the ranks' PATH, so the name is none that anybody gives a command.
+ *
+ * A Python that cannot use the kit says so in the ImportError, with the reason.
+ *
+ * Nothing of this is done where the Python that the job's command names, or else the first one in
+ * PATH, has packages of these names. SETUP's kit_first puts the cache itself into PYTHONPATH.
+ *
+ * This header is internal to src/agent. Thread rule: the agent's thread. Blocks for file system
+ * calls.
+ */
+#ifndef RG_AGENT_RANKS_PACKAGES_H
+#define RG_AGENT_RANKS_PACKAGES_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "wire/codec.h"
+
+struct rg_agent;
+
+struct rg_packages {
+    char *kit;       /* owned: the cache's directory with the packages; NULL: none */
+    char *dir;       /* owned: JOBDIR/py-packages; NULL: there is none */
+    uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
+    size_t have;
+    uint64_t wanted; /* bytes in all that the launcher may have sent by now */
+};
+
+/* SETUP came, and the job's directory is there: find the packages, or ask for them. */
+void rg_packages_setup(struct rg_agent *agent);
+/* Bytes of the archive; none: it cannot be sent. 0; -EBADMSG: more than was asked for. */
+int rg_packages_data(struct rg_agent *agent, const struct rg_span *data);
+/* PYTHONPATH, for a process with this environment. 0 or -ENOMEM. */
+int rg_packages_env(const struct rg_agent *agent, struct rg_strv *env);
+void rg_packages_fini(struct rg_packages *packages);
+
+/* Does this directory of packages, or the Python whose program lies in bin (length bytes of it),
+ * have one of these names? Its directories are ../lib/python3*\/{site,dist}-packages beside it. */
+bool rg_packages_in_site(const char *site, size_t length);
+bool rg_packages_in_prefix(const char *bin, size_t length);
+
+#endif

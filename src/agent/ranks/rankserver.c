@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/ranks/rankserver.h"
+
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "agent/ranks/remote.h"
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+
+#define HEADER_NBYTES 6
+#define READ_NBYTES (64u << 10)
+#define READS_PER_TURN 4 /* then others get their turn */
+#define LAST_READS 256
+#define BACKLOG 512
+#define FULL_MS 50 /* until we look again whether somebody has been silent for long enough */
+
+struct rg_rankconn {
+    struct rg_rankserver *server;
+    struct rg_rankconn *prev, *next;
+    struct rg_task *task; /* NULL until a good HELLO */
+    struct rg_remote_client *client;
+    bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
+    uint64_t since_ns;
+    int fd;
+    struct rg_io io;
+    struct rg_timer timer; /* for the HELLO */
+    struct rg_buf in, out;
+    bool doomed;           /* an error was met: to be closed once no call is inside */
+};
+
+struct rg_rankserver {
+    struct rg_agent *agent;
+    int fd;
+    struct rg_io io;
+    struct rg_acceptor acceptor;
+    struct rg_timer pause; /* until it makes sense to accept again */
+    uint8_t token[RG_RANK_TOKEN_NBYTES];
+    char name[64];
+    struct rg_rankconn *conns;
+    size_t npending;
+    bool stranger_told;
+    uint8_t *data_key; /* rg_key_hold */
+};
+
+static void conn_ready(void *arg, int events);
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static void conn_destroy(struct rg_rankconn *conn)
+{
+    struct rg_rankserver *server = conn->server;
+
+    rg_io_stop(&conn->io);
+    rg_timer_stop(&conn->timer);
+    if (conn->task && conn->task->conn == conn)
+        conn->task->conn = NULL;
+    if (!conn->task && !conn->is_client)
+        server->npending--;
+    if (conn->client)
+        rg_remote_client_gone(rg_steal_ptr(&conn->client));
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        server->conns = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    close(conn->fd);
+    rg_buf_fini(&conn->in);
+    rg_buf_fini(&conn->out);
+    free(conn);
+}
+
+static void refuse(struct rg_rankconn *conn, const char *why)
+{
+    conn->doomed = true;
+    if (conn->task || conn->is_client || conn->server->stranger_told)
+        return;
+    conn->server->stranger_told = true;
+    rg_agent_note(conn->server->agent, "refused a stranger on the ranks' socket: %s", why);
+}
+
+static void watch(struct rg_rankconn *conn)
+{
+    struct rg_agent *agent = conn->server->agent;
+    int events = rg_buf_nbytes(&conn->out) ? RG_IO_WRITE : 0;
+
+    /* A rank that says more than the launcher takes has to wait. */
+    if (!rg_channel_congested(agent->channel))
+        events |= RG_IO_READ;
+    if (events)
+        rg_io_start(&conn->io, agent->loop, conn->fd, events, conn_ready, conn);
+    else
+        rg_io_stop(&conn->io);
+}
+
+static void flush_out(struct rg_rankconn *conn)
+{
+    while (rg_buf_nbytes(&conn->out)) {
+        ssize_t n = send(conn->fd, rg_buf_bytes(&conn->out), rg_buf_nbytes(&conn->out),
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0) {
+            /* It reads no more, but its last words may still be waiting for us. */
+            rg_buf_clear(&conn->out);
+            return;
+        }
+        rg_buf_consume(&conn->out, (size_t) n);
+    }
+}
+
+/* Queue a frame; what cannot be sent at once follows when the socket takes it. */
+static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                      const void *object)
+{
+    rg_autobuf struct rg_buf payload = RG_BUF_INIT;
+
+    rg_codec_encode(fields, object, &payload);
+    rg_buf_put_u32(&conn->out, (uint32_t) rg_buf_nbytes(&payload));
+    rg_buf_put_u16(&conn->out, type);
+    rg_buf_put(&conn->out, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
+    bool failed = rg_buf_status(&payload) < 0 || rg_buf_status(&conn->out) < 0;
+    rg_buf_wipe(&payload);
+    if (failed) {
+        conn->doomed = true;
+        return;
+    }
+    flush_out(conn);
+    watch(conn);
+}
+
+/* Closing is left to the loop: shutdown makes a doomed connection readable. */
+static void reap_doomed(struct rg_rankconn *conn)
+{
+    if (conn->doomed)
+        shutdown(conn->fd, SHUT_RDWR);
+}
+
+void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                      const void *object)
+{
+    conn_send(conn, type, fields, object);
+    reap_doomed(conn);
+}
+
+void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
+                     const void *object)
+{
+    conn->client = NULL;
+    rg_rankconn_send(conn, type, fields, object);
+}
+
+/* --- frames from ranks ------------------------------------------------------------------------ */
+
+static void welcome(struct rg_rankconn *conn)
+{
+    struct rg_agent *agent = conn->server->agent;
+    struct rg_rankmsg_welcome msg = {
+        .size = agent->setup.size,
+        .local_size = (uint32_t) agent->ntasks,
+        .key = { conn->server->data_key, RG_KEY_NBYTES },
+    };
+
+    conn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
+    if (rg_buf_nbytes(&conn->out) == 0)
+        rg_buf_wipe(&conn->out); /* the key was in it */
+}
+
+static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)
+{
+    struct rg_task *task = rg_agent_find_task(conn->server->agent, msg->rank);
+
+    if (conn->task || msg->version != RG_PROTOCOL_VERSION) {
+        refuse(conn, conn->task ? "a second HELLO" : "another version of the protocol");
+        return;
+    }
+    if (!task || !task->pid || task->ended || msg->token.nbytes != RG_RANK_TOKEN_NBYTES ||
+        sodium_memcmp(msg->token.data, task->token, RG_RANK_TOKEN_NBYTES) != 0) {
+        refuse(conn, "wrong token");
+        return;
+    }
+    if (task->conn) {
+        task->conn->doomed = true; /* a fresh process of this rank */
+        shutdown(task->conn->fd, SHUT_RDWR);
+    }
+    rg_timer_stop(&conn->timer);
+    conn->server->npending--;
+    conn->task = task;
+    task->conn = conn;
+    task->in_runtime = true;
+    task->cut_by = RG_MSG_NO_RANK;
+    task->fence = 0;
+    welcome(conn);
+}
+
+static void on_fence(struct rg_rankconn *conn, const struct rg_rankmsg_fence *msg)
+{
+    struct rg_msg_fence relay = {
+        .rank = conn->task->spec.rank,
+        .generation = msg->generation,
+        .timeout_ms = msg->timeout_ms,
+        .blob = msg->blob,
+    };
+
+    if (msg->blob.nbytes > RG_RANKMSG_BLOB_MAX || !msg->generation || conn->task->fence) {
+        refuse(conn, "a broken fence");
+        return;
+    }
+    conn->task->fence = msg->generation;
+    rg_agent_send(conn->server->agent, RG_MSG_FENCE, &relay);
+}
+
+static void on_note(struct rg_rankconn *conn, const struct rg_rankmsg_note *msg)
+{
+    struct rg_msg_note relay = { conn->task->spec.rank, msg->level, msg->text };
+
+    if (msg->text && strlen(msg->text) > RG_MSG_TEXT_MAX)
+        msg->text[RG_MSG_TEXT_MAX] = '\0';
+    rg_agent_send(conn->server->agent, RG_MSG_NOTE, &relay);
+}
+
+static void on_remote(struct rg_rankconn *conn, const struct rg_rankmsg_remote *msg)
+{
+    struct rg_agent *agent = conn->server->agent;
+
+    if (msg->version != RG_PROTOCOL_VERSION) {
+        refuse(conn, "another version of the protocol");
+        return;
+    }
+    if (msg->token.nbytes != RG_RANK_TOKEN_NBYTES ||
+        sodium_memcmp(msg->token.data, conn->server->token, RG_RANK_TOKEN_NBYTES) != 0) {
+        refuse(conn, "wrong token");
+        return;
+    }
+    rg_timer_stop(&conn->timer);
+    conn->server->npending--;
+    conn->is_client = true;
+    int r = rg_remote_client_open(agent, conn, msg, &conn->client);
+    if (r < 0)
+        rg_rankconn_end(conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields,
+                        &(struct rg_rankmsg_exit){ 255 << 8, strerror(-r) });
+}
+
+/* Of a client of remote commands, or of one that becomes one. */
+static void on_client_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *data,
+                            size_t nbytes)
+{
+    struct rg_rankmsg_remote msg = { 0 };
+
+    if (conn->is_client) {
+        if (conn->client && rg_remote_client_frame(conn->client, type, data, nbytes) < 0)
+            refuse(conn, "");
+    } else if (rg_codec_decode(rg_rankmsg_remote_fields, data, nbytes, &msg) < 0) {
+        refuse(conn, "a broken frame");
+    } else {
+        on_remote(conn, &msg);
+        rg_codec_clear(rg_rankmsg_remote_fields, &msg);
+    }
+}
+
+static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *data, size_t nbytes)
+{
+    union {
+        struct rg_rankmsg_hello hello;
+        struct rg_rankmsg_fence fence;
+        struct rg_rankmsg_note note;
+        struct rg_rankmsg_cut_off cut_off;
+    } msg = { 0 };
+    const struct rg_field *fields = type == RG_RANKMSG_HELLO     ? rg_rankmsg_hello_fields
+                                    : type == RG_RANKMSG_FENCE   ? rg_rankmsg_fence_fields
+                                    : type == RG_RANKMSG_NOTE    ? rg_rankmsg_note_fields
+                                    : type == RG_RANKMSG_CUT_OFF ? rg_rankmsg_cut_off_fields
+                                                                 : NULL;
+
+    if (conn->is_client || (!conn->task && type == RG_RANKMSG_REMOTE)) {
+        on_client_frame(conn, type, data, nbytes);
+    } else if (!conn->task && type != RG_RANKMSG_HELLO) {
+        refuse(conn, "no HELLO");
+    } else if (type == RG_RANKMSG_GOODBYE) {
+        conn->task->in_runtime = false;
+    } else if (!fields || rg_codec_decode(fields, data, nbytes, &msg) < 0) {
+        refuse(conn, "a broken frame");
+    } else {
+        if (type == RG_RANKMSG_HELLO)
+            on_hello(conn, &msg.hello);
+        else if (type == RG_RANKMSG_FENCE)
+            on_fence(conn, &msg.fence);
+        else if (type == RG_RANKMSG_CUT_OFF)
+            conn->task->cut_by = msg.cut_off.rank;
+        else
+            on_note(conn, &msg.note);
+        rg_codec_clear(fields, &msg);
+    }
+}
+
+/* A stranger is not listened to for long. */
+static size_t frame_max(const struct rg_rankconn *conn, uint16_t type)
+{
+    if (conn->is_client)
+        return RG_MSG_CHUNK_MAX + 64;
+    if (!conn->task && type == RG_RANKMSG_REMOTE)
+        return RG_MSG_COMMAND_MAX + 4096;
+    return conn->task ? RG_RANKMSG_PAYLOAD_MAX : 256;
+}
+
+static void split_frames(struct rg_rankconn *conn)
+{
+    while (!conn->doomed && rg_buf_nbytes(&conn->in) >= HEADER_NBYTES) {
+        struct rg_reader reader = rg_reader_make(rg_buf_bytes(&conn->in), HEADER_NBYTES);
+        uint32_t nbytes = rg_reader_u32(&reader);
+        uint16_t type = rg_reader_u16(&reader);
+        if (nbytes > frame_max(conn, type)) {
+            refuse(conn, "a frame that is too long");
+            return;
+        }
+        if (rg_buf_nbytes(&conn->in) < HEADER_NBYTES + nbytes)
+            return;
+        on_frame(conn, type, rg_buf_bytes(&conn->in) + HEADER_NBYTES, nbytes);
+        rg_buf_consume(&conn->in, HEADER_NBYTES + nbytes);
+    }
+}
+
+/* Read what is there, nreads times at most; conn is doomed at its end or when it is broken. */
+static void read_some(struct rg_rankconn *conn, int nreads)
+{
+    while (!conn->doomed && nreads-- > 0) {
+        uint8_t *room = rg_buf_reserve(&conn->in, READ_NBYTES);
+        if (!room) {
+            conn->doomed = true;
+            return;
+        }
+        ssize_t n = recv(conn->fd, room, READ_NBYTES, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0) {
+            conn->doomed = true; /* means nothing by itself: a fork, an exec */
+            return;
+        }
+        rg_buf_commit(&conn->in, (size_t) n);
+        split_frames(conn);
+    }
+}
+
+static void conn_ready(void *arg, int events)
+{
+    struct rg_rankconn *conn = arg;
+
+    if (events & RG_IO_WRITE)
+        flush_out(conn);
+    if (events & RG_IO_READ)
+        read_some(conn, READS_PER_TURN);
+    if (conn->doomed)
+        conn_destroy(conn);
+    else
+        watch(conn);
+}
+
+/* --- listening -------------------------------------------------------------------------------- */
+
+static void hello_late(void *arg)
+{
+    struct rg_rankconn *conn = arg;
+
+    refuse(conn, "silence");
+    conn_destroy(conn);
+}
+
+static bool is_our_user(int fd)
+{
+    struct ucred peer;
+    socklen_t nbytes = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) == 0 && peer.uid == geteuid();
+}
+
+static void accept_ready(void *arg, int events);
+
+static void accept_again(void *arg)
+{
+    struct rg_rankserver *server = arg;
+
+    rg_io_start(&server->io, server->agent->loop, server->fd, RG_IO_READ, accept_ready, server);
+}
+
+static void accept_later(struct rg_rankserver *server, unsigned pause_ms)
+{
+    rg_io_stop(&server->io);
+    rg_timer_start(&server->pause, server->agent->loop, pause_ms, 0, accept_again, server);
+}
+
+/* It has said something that we have not read, as the link to the launcher is congested. */
+static bool has_news(const struct rg_rankconn *conn)
+{
+    char byte;
+
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* Whoever connects and says nothing must not keep ranks out. */
+static bool make_room(struct rg_rankserver *server)
+{
+    struct rg_rankconn *oldest = NULL;
+
+    if (server->npending < RG_RANKSERVER_PENDING_MAX)
+        return true;
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (!conn->task && !conn->is_client && !has_news(conn))
+            oldest = conn;
+    }
+    if (!oldest || rg_now_ns() - oldest->since_ns < RG_RANKSERVER_PATIENCE_MS * RG_NS_PER_MS)
+        return false;
+    hello_late(oldest);
+    return true;
+}
+
+static void accept_ready(void *arg, int events)
+{
+    struct rg_rankserver *server = arg;
+    bool tell;
+
+    (void) events;
+    if (!make_room(server)) {
+        accept_later(server, FULL_MS);
+        return;
+    }
+    int fd = rg_accept(&server->acceptor, server->fd, &tell);
+    if (tell)
+        rg_agent_note(server->agent, "no free descriptor for a rank's runtime that connects: it "
+                                     "waits until there is one (ulimit -n)");
+    if (fd == -EMFILE)
+        accept_later(server, RG_ACCEPT_PAUSE_MS);
+    if (fd < 0)
+        return;
+    struct rg_rankconn *conn = is_our_user(fd) ? calloc(1, sizeof(*conn)) : NULL;
+    if (!conn) {
+        close(fd);
+        return;
+    }
+    conn->server = server;
+    conn->fd = fd;
+    conn->since_ns = rg_now_ns();
+    conn->next = server->conns;
+    if (conn->next)
+        conn->next->prev = conn;
+    server->conns = conn;
+    server->npending++;
+    rg_timer_start(&conn->timer, server->agent->loop, RG_RANKSERVER_HELLO_MS, 0, hello_late, conn);
+    watch(conn);
+}
+
+static int bind_random(struct rg_rankserver *server)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    uint8_t random[16];
+    char *p = server->name;
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return -EIO;
+    p += sprintf(p, "@reigen-");
+    for (size_t i = 0; i < sizeof(random); i++)
+        p += sprintf(p, "%02x", random[i]);
+    size_t length = strlen(server->name);
+    memcpy(address.sun_path, server->name, length);
+    address.sun_path[0] = '\0'; /* the abstract name space; there "@" stands for this byte */
+    socklen_t nbytes = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length);
+    if (bind(server->fd, (struct sockaddr *) &address, nbytes) < 0 ||
+        listen(server->fd, BACKLOG) < 0)
+        return -errno;
+    return 0;
+}
+
+int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server)
+{
+    struct rg_rankserver *server = calloc(1, sizeof(*server));
+
+    if (!server)
+        return -ENOMEM;
+    server->agent = agent;
+    server->data_key = rg_key_hold(NULL);
+    server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = server->fd < 0 ? -errno : server->data_key ? bind_random(server) : -ENOMEM;
+    if (r == 0 && getrandom(server->token, sizeof(server->token), 0) != sizeof(server->token))
+        r = -EIO;
+    if (r < 0) {
+        rg_rankserver_destroy(server);
+        return r;
+    }
+    rg_key_derive(agent->boot.key, "data", server->data_key);
+    rg_io_start(&server->io, agent->loop, server->fd, RG_IO_READ, accept_ready, server);
+    *ret_server = server;
+    return 0;
+}
+
+void rg_rankserver_resume(struct rg_rankserver *server)
+{
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next)
+        watch(conn);
+}
+
+void rg_rankserver_destroy(struct rg_rankserver *server)
+{
+    if (!server)
+        return;
+    while (server->conns)
+        conn_destroy(server->conns);
+    rg_io_stop(&server->io);
+    rg_timer_stop(&server->pause);
+    if (server->fd >= 0)
+        close(server->fd);
+    rg_key_drop(server->data_key);
+    explicit_bzero(server->token, sizeof(server->token));
+    free(server);
+}
+
+const char *rg_rankserver_name(const struct rg_rankserver *server)
+{
+    return server->name;
+}
+
+const uint8_t *rg_rankserver_token(const struct rg_rankserver *server)
+{
+    return server->token;
+}
+
+/* --- deaths and relays ------------------------------------------------------------------------ */
+
+/* A rank's old connection may still be open when a fresh process of it has come. */
+static bool is_current(const struct rg_rankconn *conn)
+{
+    return conn->task && conn->task->conn == conn && !conn->doomed;
+}
+
+void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_msg_peer_died *msg)
+{
+    struct rg_rankmsg_peer_died relay = { msg->rank, msg->text };
+
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (!is_current(conn) || conn->task->spec.rank == msg->rank)
+            continue;
+        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &relay);
+        reap_doomed(conn);
+    }
+}
+
+void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status)
+{
+    char end[64], text[512];
+
+    if (task->conn) {
+        struct rg_rankconn *conn = task->conn;
+        read_some(conn, LAST_READS); /* its children may have the socket, and go on writing */
+        conn_destroy(conn);
+    }
+    task->fence = 0;
+    if (status == 0 && !task->in_runtime)
+        return;
+    snprintf(text, sizeof(text), "rank %u on %.255s: %s%s", task->spec.rank,
+             server->agent->setup.host, rg_status_text(status, end, sizeof(end)),
+             status == 0 ? ", without reigen_shutdown" : "");
+    rg_rankserver_peer_died(server, &(struct rg_msg_peer_died){ task->spec.rank, text });
+}
+
+void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg)
+{
+    struct rg_rankmsg_fence_done relay = { msg->generation, msg->blobs };
+
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (!is_current(conn) || conn->task->fence != msg->generation)
+            continue;
+        conn->task->fence = 0;
+        conn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &relay);
+        reap_doomed(conn);
+    }
+}
+
+void rg_rankserver_fence_failed(struct rg_rankserver *server,
+                                const struct rg_msg_fence_failed *msg)
+{
+    struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text };
+
+    for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
+        if (!is_current(conn) || !conn->task->fence)
+            continue;
+        relay.generation = conn->task->fence;
+        conn->task->fence = 0;
+        conn_send(conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &relay);
+        reap_doomed(conn);
+    }
+}

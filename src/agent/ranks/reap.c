@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "agent/ranks/agent.h"
+#include "agent/ranks/rankserver.h"
+#include "agent/ranks/remote.h"
+#include "base/proctree.h"
+#include "base/spawn.h"
+#include "base/time.h"
+
+#define SWEEP_MS 20        /* between two looks for what is left */
+#define SWEEP_LIMIT_S 4    /* then the kernel does not let them go */
+
+static bool stops_by_default(int signo)
+{
+    return signo == SIGTERM || signo == SIGINT || signo == SIGHUP || signo == SIGQUIT;
+}
+
+/* What a dead rank left in its session; its group's number may belong to others by now, so only our
+ * own descendants count. */
+static void signal_left_behind(struct rg_agent *agent, int signo)
+{
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0;
+
+    if (rg_proctree_descendants(getpid(), &list, &count) < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t t = 0; t < agent->ntasks; t++) {
+            if (agent->tasks[t]->ended && agent->tasks[t]->pid == list[i].session)
+                kill(list[i].pid, signo);
+        }
+    }
+}
+
+static void send_signal(struct rg_agent *agent, int signo)
+{
+    bool some_ended = false;
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->pid && !task->ended)
+            kill(-task->pid, signo);
+        some_ended |= task->pid && task->ended;
+    }
+    if (some_ended && rg_process_has_children())
+        signal_left_behind(agent, signo);
+}
+
+void rg_agent_signal(struct rg_agent *agent, int signo)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        if (!agent->tasks[i]->ended)
+            agent->tasks[i]->signalled = (uint32_t) signo;
+    }
+    send_signal(agent, signo);
+    /* A stopped process would not see it before it goes on. */
+    if (stops_by_default(signo))
+        send_signal(agent, SIGCONT);
+}
+
+void rg_agent_pause(struct rg_agent *agent, bool pause)
+{
+    agent->paused = pause;
+    agent->silent_ms = 0;
+    send_signal(agent, pause ? SIGSTOP : SIGCONT);
+    rg_remotes_signal(agent, pause ? SIGSTOP : SIGCONT);
+}
+
+size_t rg_agent_kill(struct rg_agent *agent)
+{
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->pid && !task->ended) {
+            task->signalled = SIGKILL;
+            kill(-task->pid, SIGKILL);
+        }
+    }
+    if (rg_proctree_descendants(getpid(), &list, &count) < 0 && getpid() == 1)
+        kill(-1, SIGKILL);
+    for (size_t i = 0; i < count; i++)
+        kill(list[i].pid, SIGKILL);
+    return count;
+}
+
+void rg_agent_abandon(struct rg_agent *agent)
+{
+    uint64_t deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
+
+    do {
+        rg_agent_kill(agent);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        if (!rg_process_has_children())
+            break;
+        rg_sleep_ms(2);
+    } while (rg_now_ns() < deadline_ns);
+    rg_jobdir_remove(&agent->jobdir);
+    _exit(agent->exit_code);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+/* A shell, mpirun or another program between us and the process that was killed makes an exit code
+ * of it, 137 or any other but 0. */
+static bool was_oom(struct rg_task *task, int status)
+{
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0 && task->cut_by == RG_MSG_NO_RANK;
+
+    return (killed || failed) && task->signalled != SIGKILL &&
+           rg_oom_happened(&task->agent->oom);
+}
+
+/* Of a process whose end no rank's explains: a rank goes on without it, or it belonged to an mpirun
+ * on another host. */
+static void tell_oom(struct rg_agent *agent)
+{
+    char limit[RG_OOM_TEXT_MAX];
+
+    if (!agent->setup.host || !rg_oom_happened(&agent->oom))
+        return;
+    rg_oom_limit(&agent->oom, limit, sizeof(limit));
+    rg_agent_note(agent, "host %s: a process was killed because memory ran out (%s)",
+                  agent->setup.host, limit);
+}
+
+static void task_ended(struct rg_task *task, int status)
+{
+    struct rg_agent *agent = task->agent;
+    char limit[RG_OOM_TEXT_MAX] = "";
+    struct rg_msg_exited msg = {
+        .rank = task->spec.rank,
+        .status = status,
+        .oom = was_oom(task, status),
+        .signalled = task->signalled,
+        .memory = limit,
+    };
+
+    if (msg.oom)
+        rg_oom_limit(&agent->oom, limit, sizeof(limit));
+    task->ended = true;
+    rg_task_input_close(task);
+    /* First what its runtime still said, then the news to its peers, then the launcher's. */
+    rg_rankserver_ended(agent->server, task, status);
+    msg.in_runtime = task->in_runtime;
+    msg.cut_by = task->cut_by;
+    rg_agent_send(agent, RG_MSG_EXITED, &msg);
+    rg_agent_input_flow(agent);
+}
+
+static bool all_ended(const struct rg_agent *agent)
+{
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        if (!agent->tasks[i]->ended)
+            return false;
+    }
+    return true;
+}
+
+static void child_ended(void *arg, pid_t pid, int status)
+{
+    struct rg_agent *agent = arg;
+
+    for (size_t i = 0; i < agent->ntasks; i++) {
+        struct rg_task *task = agent->tasks[i];
+        if (task->pid == pid && !task->ended) {
+            task_ended(task, status);
+            break;
+        }
+    }
+    rg_remote_child_ended(agent, pid, status);
+    rg_agent_advance(agent);
+}
+
+void rg_agent_watch_children(struct rg_agent *agent)
+{
+    rg_child_start(&agent->child, agent->loop, 0, child_ended, agent);
+}
+
+static void sweep_due(void *arg)
+{
+    rg_agent_sweep(arg);
+}
+
+void rg_agent_sweep(struct rg_agent *agent)
+{
+    if (agent->state == RG_AGENT_RUNNING && all_ended(agent) && !rg_remotes_hold(agent)) {
+        agent->state = RG_AGENT_SWEEPING;
+        agent->sweep_deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
+    }
+    if (agent->state != RG_AGENT_SWEEPING)
+        return;
+    if (!rg_process_has_children()) {
+        agent->state = RG_AGENT_GONE;
+    } else {
+        agent->nleft = (uint32_t) rg_agent_kill(agent);
+        if (rg_now_ns() >= agent->sweep_deadline_ns)
+            agent->state = RG_AGENT_GONE;
+    }
+    if (agent->state == RG_AGENT_SWEEPING) {
+        if (!rg_timer_active(&agent->sweep_timer))
+            rg_timer_start(&agent->sweep_timer, agent->loop, SWEEP_MS, SWEEP_MS, sweep_due, agent);
+        return;
+    }
+    rg_timer_stop(&agent->sweep_timer);
+    tell_oom(agent);
+    if (!rg_process_has_children())
+        agent->nleft = 0;
+    rg_agent_pump(agent);
+    rg_agent_advance(agent);
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/ranks/remote.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "agent/rsh/rshargs.h"
+#include "base/fd.h"
+#include "base/proctree.h"
+#include "base/spawn.h"
+
+#define STATUS_LOST (255 << 8) /* as ssh ends when there is no command */
+
+/* One output of a command. */
+struct out {
+    struct rg_remote *remote;
+    uint8_t stream;
+    int fd; /* -1: at its end */
+    struct rg_io io;
+    uint32_t credit;
+};
+
+struct rg_remote {
+    struct rg_agent *agent;
+    struct rg_remote *next;
+    uint32_t id;
+    pid_t pid;
+    bool ended;
+    int status;
+    struct out outs[2];
+    int in_fd; /* -1: it takes no more */
+    struct rg_io in_io;
+    struct rg_buf in;
+    bool in_eof;
+    bool hung_up;
+    struct rg_timer killer;
+};
+
+static void flow_out(struct out *out);
+
+static struct rg_remote *find(struct rg_agent *agent, uint32_t id)
+{
+    struct rg_remote *remote = agent->remotes;
+
+    while (remote && remote->id != id)
+        remote = remote->next;
+    return remote;
+}
+
+static void close_in(struct rg_remote *remote)
+{
+    if (remote->in_fd < 0)
+        return;
+    rg_io_stop(&remote->in_io);
+    close(rg_steal_fd(&remote->in_fd));
+    rg_buf_clear(&remote->in);
+}
+
+static void close_out(struct out *out)
+{
+    if (out->fd < 0)
+        return;
+    rg_io_stop(&out->io);
+    close(rg_steal_fd(&out->fd));
+}
+
+static void destroy(struct rg_remote *remote)
+{
+    struct rg_remote **place = &remote->agent->remotes;
+
+    while (*place && *place != remote)
+        place = &(*place)->next;
+    if (*place)
+        *place = remote->next;
+    close_in(remote);
+    close_out(&remote->outs[0]);
+    close_out(&remote->outs[1]);
+    rg_timer_stop(&remote->killer);
+    rg_buf_fini(&remote->in);
+    free(remote);
+}
+
+static void send_exit(struct rg_agent *agent, uint32_t id, int status, const char *text)
+{
+    struct rg_msg_remote_exit msg = { id, status, (char *) text };
+
+    rg_agent_send(agent, RG_MSG_REMOTE_EXIT, &msg);
+}
+
+/* The last word, once there is nothing more to come. True: remote has been freed. */
+static bool end_if_over(struct rg_remote *remote)
+{
+    if (!remote->ended || remote->outs[0].fd >= 0 || remote->outs[1].fd >= 0)
+        return false;
+    send_exit(remote->agent, remote->id, remote->status, "");
+    destroy(remote);
+    return true;
+}
+
+/* The last step of whatever may have ended it. */
+static void check_end(struct rg_remote *remote)
+{
+    struct rg_agent *agent = remote->agent;
+
+    if (end_if_over(remote))
+        rg_agent_advance(agent);
+}
+
+/* --- output ----------------------------------------------------------------------------------- */
+
+static void send_data(struct out *out, uint8_t *data, size_t nbytes)
+{
+    struct rg_msg_remote_data msg = { out->remote->id, out->stream, { data, nbytes } };
+
+    rg_agent_send(out->remote->agent, RG_MSG_REMOTE_DATA, &msg);
+}
+
+static bool may_send(const struct out *out)
+{
+    return out->credit > 0 && !rg_channel_congested(out->remote->agent->channel);
+}
+
+/* One read. False when there is nothing more for now, or for ever: then out is closed. */
+static bool pump_once(struct out *out)
+{
+    struct rg_agent *agent = out->remote->agent;
+    size_t room = out->credit < RG_MSG_CHUNK_MAX ? out->credit : RG_MSG_CHUNK_MAX;
+    ssize_t n = read(out->fd, agent->scratch, room);
+
+    if (n > 0) {
+        out->credit -= (uint32_t) n;
+        send_data(out, agent->scratch, (size_t) n);
+        return true;
+    }
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n < 0 && errno == EAGAIN && agent->state != RG_AGENT_GONE)
+        return false;
+    close_out(out);
+    send_data(out, NULL, 0);
+    return false;
+}
+
+static void out_ready(void *arg, int events)
+{
+    struct out *out = arg;
+
+    (void) events;
+    if (may_send(out))
+        pump_once(out);
+    flow_out(out);
+    check_end(out->remote);
+}
+
+/* Listen, or not; once nothing of ours is left that could write, read to the end. */
+static void flow_out(struct out *out)
+{
+    struct rg_agent *agent = out->remote->agent;
+
+    while (agent->state == RG_AGENT_GONE && out->fd >= 0 && may_send(out))
+        pump_once(out);
+    if (out->fd < 0)
+        return;
+    if (!may_send(out))
+        rg_io_stop(&out->io);
+    else if (!rg_io_active(&out->io))
+        rg_io_start(&out->io, agent->loop, out->fd, RG_IO_READ, out_ready, out);
+}
+
+void rg_remotes_pump(struct rg_agent *agent)
+{
+    bool over = false;
+
+    for (struct rg_remote *remote = agent->remotes, *next; remote; remote = next) {
+        next = remote->next;
+        flow_out(&remote->outs[0]);
+        flow_out(&remote->outs[1]);
+        over |= end_if_over(remote);
+    }
+    if (over)
+        rg_agent_advance(agent);
+}
+
+/* --- input ------------------------------------------------------------------------------------ */
+
+static void flow_in(struct rg_remote *remote);
+
+static void in_ready(void *arg, int events)
+{
+    (void) events;
+    flow_in(arg);
+}
+
+static void flow_in(struct rg_remote *remote)
+{
+    uint32_t taken = 0;
+
+    while (remote->in_fd >= 0 && rg_buf_nbytes(&remote->in)) {
+        ssize_t n = write(remote->in_fd, rg_buf_bytes(&remote->in), rg_buf_nbytes(&remote->in));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0) {
+            close_in(remote); /* it reads no more: the client's bytes go nowhere, as with a pipe */
+            break;
+        }
+        rg_buf_consume(&remote->in, (size_t) n);
+        taken += (uint32_t) n;
+    }
+    if (taken)
+        rg_agent_send(remote->agent, RG_MSG_REMOTE_CREDIT,
+                      &(struct rg_msg_remote_credit){ remote->id, 0, taken });
+    if (remote->in_fd < 0)
+        return;
+    if (!rg_buf_nbytes(&remote->in))
+        rg_io_stop(&remote->in_io);
+    else if (!rg_io_active(&remote->in_io))
+        rg_io_start(&remote->in_io, remote->agent->loop, remote->in_fd, RG_IO_WRITE, in_ready,
+                    remote);
+    if (remote->in_eof && !rg_buf_nbytes(&remote->in))
+        close_in(remote);
+}
+
+static int on_put(struct rg_remote *remote, const struct rg_msg_remote_data *msg)
+{
+    if (msg->stream != 0 || remote->in_eof ||
+        rg_buf_nbytes(&remote->in) + msg->data.nbytes > RG_MSG_REMOTE_WINDOW)
+        return -EBADMSG;
+    if (!msg->data.nbytes)
+        remote->in_eof = true;
+    if (remote->in_fd < 0) {
+        /* Swallowed, so that the client is not held up by a command that does not read. */
+        if (msg->data.nbytes)
+            rg_agent_send(remote->agent, RG_MSG_REMOTE_CREDIT,
+                          &(struct rg_msg_remote_credit){ remote->id, 0,
+                                                          (uint32_t) msg->data.nbytes });
+        return 0;
+    }
+    rg_buf_put(&remote->in, msg->data.data, msg->data.nbytes);
+    if (rg_buf_status(&remote->in) < 0)
+        return -ENOMEM;
+    flow_in(remote);
+    return 0;
+}
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+/* To all processes of its session, whatever groups they have made. */
+static void signal_session(struct rg_remote *remote, int signo)
+{
+    rg_autofree struct rg_process *list = NULL;
+    size_t count = 0;
+
+    if (!remote->ended)
+        kill(-remote->pid, signo);
+    if (rg_proctree_descendants(getpid(), &list, &count) < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].session == remote->pid && (remote->ended || list[i].group != remote->pid))
+            kill(list[i].pid, signo);
+    }
+}
+
+void rg_remotes_signal(struct rg_agent *agent, int signo)
+{
+    for (struct rg_remote *remote = agent->remotes; remote; remote = remote->next)
+        signal_session(remote, signo);
+}
+
+static void kill_due(void *arg)
+{
+    signal_session(arg, SIGKILL);
+}
+
+static void on_hangup(struct rg_remote *remote)
+{
+    if (remote->hung_up)
+        return;
+    remote->hung_up = true;
+    close_in(remote);
+    close_out(&remote->outs[0]);
+    close_out(&remote->outs[1]);
+    signal_session(remote, SIGHUP);
+    signal_session(remote, SIGCONT);
+    if (!remote->ended)
+        rg_timer_start(&remote->killer, remote->agent->loop, RG_REMOTE_HANGUP_MS, 0, kill_due,
+                       remote);
+    check_end(remote);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+
+/* Three pipes: ours into remote at once, the command's into fds. */
+static int open_pipes(struct rg_remote *remote, int fds[3])
+{
+    int pair[2];
+    int r = rg_pipe(pair);
+
+    if (r < 0)
+        return r;
+    fds[0] = pair[0];
+    remote->in_fd = pair[1];
+    rg_fd_set_nonblock(remote->in_fd, true);
+    for (int i = 0; i < 2; i++) {
+        if ((r = rg_pipe(pair)) < 0)
+            return r;
+        fds[1 + i] = pair[1];
+        remote->outs[i].fd = pair[0];
+        rg_fd_set_nonblock(pair[0], true);
+    }
+    return 0;
+}
+
+/* A shell where there is one; without, what needs none is started by itself. */
+static int spawn(struct rg_remote *remote, const char *command, const struct rg_strv *env,
+                 const int fds[3], struct rg_error *err)
+{
+    char *shell[] = { (char *) "/bin/sh", (char *) "-c", (char *) command, NULL };
+    const char *home = rg_env_get(env, "HOME");
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    struct rg_spawn spec = {
+        .argv = shell,
+        .envp = env->v,
+        .cwd = home && access(home, X_OK) == 0 ? home : NULL,
+        .fds = { fds[0], fds[1], fds[2] },
+        .new_session = true,
+        .death_signal = SIGKILL,
+        .nofile = &remote->agent->nofile,
+    };
+
+    if (access("/bin/sh", X_OK) < 0) {
+        int r = rg_rsh_split(command, &words);
+        if (r < 0)
+            return rg_error_set_exit(err, -r, 127, "this host has no /bin/sh, and a shell is "
+                                     "needed for: %.200s", command);
+        spec.argv = words.v;
+    }
+    return rg_spawn(&spec, &remote->pid, err);
+}
+
+static int start(struct rg_remote *remote, const char *command, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    int fds[3] = { -1, -1, -1 };
+    int r = rg_agent_common_env(remote->agent, command, &env);
+
+    /* Where reigen itself was started by a rank of another job. */
+    rg_env_unset(&env, "REIGEN_RANK");
+    rg_env_unset(&env, "REIGEN_RANK_TOKEN");
+    if (r == 0)
+        r = open_pipes(remote, fds);
+    r = r < 0 ? rg_error_set(err, -r, "cannot start a command: %s", strerror(-r))
+              : spawn(remote, command, &env, fds, err);
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    for (size_t i = 0; i < env.count; i++)
+        explicit_bzero(env.v[i], strlen(env.v[i]));
+    return r;
+}
+
+static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (find(agent, msg->id))
+        return -EBADMSG;
+    if (agent->state != RG_AGENT_RUNNING || agent->released) {
+        send_exit(agent, msg->id, STATUS_LOST, "the job is ending on that host");
+        return 0;
+    }
+    struct rg_remote *remote = calloc(1, sizeof(*remote));
+    if (!remote)
+        return -ENOMEM;
+    remote->agent = agent;
+    remote->id = msg->id;
+    remote->in_fd = -1;
+    for (int i = 0; i < 2; i++)
+        remote->outs[i] = (struct out){ .remote = remote, .stream = (uint8_t) (1 + i), .fd = -1,
+                                        .credit = RG_MSG_REMOTE_WINDOW };
+    remote->next = agent->remotes;
+    agent->remotes = remote;
+    if (start(remote, msg->command ? msg->command : "", &err) < 0) {
+        send_exit(agent, msg->id, (err.exit_code ? err.exit_code : 255) << 8, err.text);
+        destroy(remote);
+        return 0;
+    }
+    /* Its first credit tells the client that the command runs. */
+    rg_agent_send(agent, RG_MSG_REMOTE_CREDIT,
+                  &(struct rg_msg_remote_credit){ remote->id, 0, RG_MSG_REMOTE_WINDOW });
+    flow_out(&remote->outs[0]);
+    flow_out(&remote->outs[1]);
+    return 0;
+}
+
+/* --- the agent's calls ------------------------------------------------------------------------ */
+
+static int on_grant(struct rg_remote *remote, const struct rg_msg_remote_credit *msg)
+{
+    if (msg->stream < 1 || msg->stream > 2 ||
+        msg->nbytes > RG_MSG_REMOTE_WINDOW - remote->outs[msg->stream - 1].credit)
+        return -EBADMSG;
+    remote->outs[msg->stream - 1].credit += msg->nbytes;
+    flow_out(&remote->outs[msg->stream - 1]);
+    check_end(remote);
+    return 0;
+}
+
+int rg_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
+{
+    if (type == RG_MSG_REMOTE_START)
+        return on_start(agent, &msg->remote_open);
+    /* The number comes first in each of these. Its EXIT may have crossed this message. */
+    struct rg_remote *remote = find(agent, msg->remote_id.id);
+    if (!remote)
+        return 0;
+    switch (type) {
+    case RG_MSG_REMOTE_PUT: return on_put(remote, &msg->remote_data);
+    case RG_MSG_REMOTE_GRANT: return on_grant(remote, &msg->remote_credit);
+    case RG_MSG_REMOTE_HANGUP: on_hangup(remote); return 0;
+    default: return -EBADMSG;
+    }
+}
+
+void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
+{
+    for (struct rg_remote *remote = agent->remotes; remote; remote = remote->next) {
+        if (remote->pid != pid || remote->ended)
+            continue;
+        remote->ended = true;
+        remote->status = status;
+        close_in(remote);
+        check_end(remote);
+        return;
+    }
+}
+
+bool rg_remotes_busy(const struct rg_agent *agent)
+{
+    return agent->remotes != NULL;
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void release_over(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    agent->release_over = true;
+    rg_agent_advance(agent);
+}
+
+static void release_due(void *arg)
+{
+    struct rg_agent *agent = arg;
+
+    rg_remotes_signal(agent, SIGTERM);
+    rg_remotes_signal(agent, SIGCONT);
+    rg_timer_start(&agent->release_timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
+}
+
+void rg_remotes_release(struct rg_agent *agent)
+{
+    agent->released = true;
+    rg_timer_start(&agent->release_timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due,
+                   agent);
+}
+
+bool rg_remotes_hold(const struct rg_agent *agent)
+{
+    if (!agent->setup.resident || agent->release_over)
+        return false;
+    return !agent->released || agent->remotes;
+}
+
+void rg_remotes_fini(struct rg_agent *agent)
+{
+    rg_timer_stop(&agent->release_timer);
+    while (agent->remotes)
+        destroy(agent->remotes);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reigen sshconfig, also by the name create_mpisshconfig.sh: the files that a real sshd in the
+ * containers of a Slurm job needs, and the user's key and ssh settings for it.
+ */
+#include "cmd/compat/sshconfig.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "cmd/commands.h"
+#include "cmd/show/exit.h"
+#include "cmd/compat/keys.h"
+#include "cmd/compat/scripts.h"
+
+#define DEFAULT_DIR "mpisshconfig"
+#define SINFO_TIMEOUT_MS 15000
+#define SINFO_MAX (4 << 20)
+#define PATTERNS_MAX 64
+
+struct options {
+    const char *dir;
+    const char *ssh_dir;
+    const char *hosts;
+    int port;
+    bool dry_run, help;
+};
+
+struct option {
+    const char *name;
+    const char *arg;
+    const char *completes;
+    const char *help;
+    int (*apply)(struct options *o, const char *value, struct rg_error *err);
+};
+
+static int apply_dir(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->dir = value;
+    return 0;
+}
+
+static int apply_ssh_dir(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->ssh_dir = value;
+    return 0;
+}
+
+static int apply_hosts(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) err;
+    o->hosts = value;
+    return 0;
+}
+
+static int apply_port(struct options *o, const char *value, struct rg_error *err)
+{
+    int64_t port;
+    int rc = rg_parse_int("sshconfig --port", value, 1, 65535, &port, err);
+
+    if (rc < 0)
+        return rc;
+    if (port == 22)
+        return rg_error_set(err, EINVAL,
+                            "sshconfig --port 22: the nodes' own sshd is there, with other keys; "
+                            "give a port that is free, such as %d", RG_SSHCONFIG_PORT);
+    o->port = (int) port;
+    return 0;
+}
+
+static int apply_dry_run(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) value, (void) err;
+    o->dry_run = true;
+    return 0;
+}
+
+static int apply_help(struct options *o, const char *value, struct rg_error *err)
+{
+    (void) value, (void) err;
+    o->help = true;
+    return 0;
+}
+
+static const struct option table[] = {
+    { "dir", "DIR", "@dir",
+      "Where host keys, sshd_config, ssh_config and known_hosts are; default: ~/mpisshconfig.",
+      apply_dir },
+    { "port", "N", NULL, "The sshd's port; default: 12345. It cannot be 22.", apply_port },
+    { "hosts", "'PATTERN...'", NULL,
+      "The hosts of the block in ~/.ssh/config, such as 'dgx* hsw*'. Default: the nodes' names "
+      "that sinfo tells, with * for their numbers; no block where there is no Slurm.",
+      apply_hosts },
+    { "ssh-dir", "DIR", "@dir", "Stands for ~/.ssh.", apply_ssh_dir },
+    { "dry-run", NULL, NULL, "Say what would be made or changed, and do nothing.", apply_dry_run },
+    { "help", NULL, NULL, "Print this.", apply_help },
+};
+
+bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option)
+{
+    if (i >= rg_array_len(table))
+        return false;
+    *ret_option = (struct rg_script_option){ .name = table[i].name, .arg = table[i].arg,
+                                             .completes = table[i].completes,
+                                             .help = table[i].help };
+    return true;
+}
+
+/* The option that a word begins with, and its value behind '=', else NULL. */
+static const struct option *find_option(const char *word, const char **ret_value)
+{
+    size_t n = strcspn(word, "=");
+
+    if (strcmp(word, "-h") == 0)
+        return find_option("--help", ret_value);
+    for (size_t i = 0; rg_str_starts(word, "--") && i < rg_array_len(table); i++) {
+        if (strlen(table[i].name) != n - 2 || strncmp(table[i].name, word + 2, n - 2) != 0)
+            continue;
+        *ret_value = word[n] ? word + n + 1 : NULL;
+        return &table[i];
+    }
+    return NULL;
+}
+
+static int unknown(const char *word, struct rg_error *err)
+{
+    const char *near = rg_script_nearest("sshconfig", word);
+
+    if (near)
+        return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option; did you mean --%s?",
+                            word, near);
+    return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option", word);
+}
+
+/* "--dir=X" and "--dir X". */
+static int parse(char **argv, struct options *o, struct rg_error *err)
+{
+    for (int i = 1; argv[i] && !o->help; i++) {
+        const char *value;
+        const struct option *option = find_option(argv[i], &value);
+
+        if (!option)
+            return unknown(argv[i], err);
+        if (!option->arg && value)
+            return rg_error_set(err, EINVAL, "sshconfig --%s takes no value", option->name);
+        if (option->arg && !value)
+            value = argv[i + 1] ? argv[++i] : "";
+        if (option->arg && !*value)
+            return rg_error_set(err, EINVAL, "sshconfig --%s: its value is missing; write --%s=%s",
+                                option->name, option->name, option->arg);
+        int rc = option->apply(o, value, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static char *absolute(const char *path, const char *home)
+{
+    rg_autofree char *cwd = NULL;
+
+    if (*path == '/')
+        return strdup(path);
+    if (path[0] == '~' && path[1] == '/')
+        return rg_strf("%s%s", home, path + 1);
+    cwd = getcwd(NULL, 0);
+    return cwd ? rg_strf("%s/%s", cwd, path) : NULL;
+}
+
+/* Patterns as a Host line has them; commas may stand between them, too. */
+static int clean_hosts(const char *text, char **ret_hosts, struct rg_error *err)
+{
+    rg_autofree char *hosts = strdup(text);
+
+    if (!hosts)
+        return rg_error_set(err, ENOMEM, "sshconfig: no memory");
+    for (char *p = hosts; *p; p++) {
+        if (*p == ',')
+            *p = ' ';
+        if (!isalnum((unsigned char) *p) && !strchr(" *?.-_!:", *p))
+            return rg_error_set(err, EINVAL,
+                                "sshconfig --hosts %s: '%c' cannot stand in a pattern; write it as "
+                                "ssh does, such as 'dgx* hsw*'", text, *p);
+    }
+    if (!hosts[strspn(hosts, " ")])
+        return rg_error_set(err, EINVAL, "sshconfig --hosts: no pattern; such as 'dgx* hsw*'");
+    *ret_hosts = rg_steal_ptr(&hosts);
+    return 0;
+}
+
+/* All that fd gives within the time; true when it came to its end. */
+static bool read_to_end(int fd, struct rg_buf *text)
+{
+    uint64_t end = rg_now_ns() + SINFO_TIMEOUT_MS * 1000000ull;
+
+    for (;;) {
+        uint64_t now = rg_now_ns();
+        struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+        if (now >= end || rg_buf_nbytes(text) > SINFO_MAX)
+            return false;
+        if (poll(&poll_fd, 1, (int) ((end - now) / 1000000) + 1) <= 0)
+            continue;
+        uint8_t *room = rg_buf_reserve(text, 4096);
+        ssize_t n = room ? read(fd, room, 4096) : -1;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0;
+        rg_buf_commit(text, (size_t) n);
+    }
+}
+
+/* What Slurm says its nodes are called, one per line. */
+static bool ask_sinfo(struct rg_buf *text)
+{
+    static char *const argv[] = { "sinfo", "-h", "-N", "-o", "%N", NULL };
+    int ends[2], status = -1;
+    pid_t pid;
+
+    if (rg_pipe(ends) < 0)
+        return false;
+    rg_autoclose int in = ends[0];
+    rg_autoclose int out = ends[1];
+    struct rg_spawn spec = { .argv = argv, .fds = { -1, out, -1 } };
+    if (rg_spawn(&spec, &pid, NULL) < 0)
+        return false;
+    close(rg_steal_fd(&out));
+    bool whole = read_to_end(in, text);
+    if (!whole)
+        kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return whole && status == 0;
+}
+
+/* dgx01, dgx02 and hsw7 are "dgx* hsw*". NULL: nothing to say. */
+static char *patterns_of(const char *names)
+{
+    rg_autostrv struct rg_strv found = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    for (const char *p = names; *p && found.count < PATTERNS_MAX;) {
+        int n = (int) strcspn(p, "\n");
+        int stem = n;
+        while (stem > 0 && isdigit((unsigned char) p[stem - 1]))
+            stem--;
+        rg_autofree char *pattern = rg_strf("%.*s%s", stem ? stem : n, p,
+                                            stem && stem < n ? "*" : "");
+        bool known = !pattern || !*pattern || rg_strv_has(&found, pattern);
+        if (!known && rg_strv_add(&found, pattern) == 0)
+            rg_buf_printf(&text, "%s%s", found.count > 1 ? " " : "", pattern);
+        p += n + (p[n] == '\n');
+    }
+    return found.count && rg_buf_status(&text) == 0 ? strdup(rg_buf_text(&text)) : NULL;
+}
+
+static int find_hosts(const struct options *o, char **ret_hosts, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    rg_autofree char *patterns = NULL;
+
+    if (o->hosts)
+        return clean_hosts(o->hosts, ret_hosts, err);
+    if (ask_sinfo(&names))
+        patterns = patterns_of(rg_buf_text(&names));
+    return patterns ? clean_hosts(patterns, ret_hosts, err) : 0;
+}
+
+static int make(const struct options *o, struct rg_buf *said, struct rg_error *err)
+{
+    const struct passwd *user = getpwuid(getuid());
+    rg_autofree char *hosts = NULL;
+
+    if (!user)
+        return rg_error_set(err, ENOENT,
+                            "sshconfig: user id %d has no entry in /etc/passwd, which ssh needs",
+                            (int) getuid());
+    rg_autofree char *home = strdup(user->pw_dir);
+    rg_autofree char *dir = home ? absolute(o->dir ? o->dir : "~/" DEFAULT_DIR, home) : NULL;
+    rg_autofree char *ssh_dir = home ? absolute(o->ssh_dir ? o->ssh_dir : "~/.ssh", home) : NULL;
+    if (!dir || !ssh_dir)
+        return rg_error_set(err, ENOMEM, "sshconfig: no memory");
+    int rc = find_hosts(o, &hosts, err);
+    struct rg_sshconfig config = { .dir = dir, .ssh_dir = ssh_dir, .port = o->port,
+                                   .hosts = hosts, .dry_run = o->dry_run, .said = said };
+    if (rc == 0)
+        rc = rg_sshconfig_server(&config, err);
+    if (rc == 0)
+        rc = rg_sshconfig_user(&config, err);
+    if (rc < 0)
+        return rc;
+    if (!hosts)
+        rg_buf_printf(said, "%s/config: left alone; give --hosts 'dgx* hsw*' to have a block for "
+                            "these hosts in it\n", ssh_dir);
+    rg_buf_printf(said, "sshd -f %s/sshd_config listens on port %d; give --sshconfigdir=%s "
+                        "--sshdport=%d to srun-docker\n", dir, o->port, dir, o->port);
+    return 0;
+}
+
+int rg_cmd_sshconfig(int argc, char **argv)
+{
+    struct options options = { .port = RG_SSHCONFIG_PORT };
+    struct rg_error err = RG_ERROR_INIT;
+    rg_autobuf struct rg_buf said = RG_BUF_INIT;
+
+    (void) argc;
+    int rc = parse(argv, &options, &err);
+    if (rc == 0 && options.help)
+        return rg_script_help("sshconfig");
+    if (rc == 0)
+        rc = make(&options, &said, &err);
+    int code = rg_print(rg_buf_text(&said));
+    return rc < 0 ? rg_fail(&err, "sshconfig") : code;
+}

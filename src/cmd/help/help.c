@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/help/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "cmd/help/args.h"
+#include "cmd/commands.h"
+#include "cmd/show/exit.h"
+#include "cmd/show/terminal.h"
+
+#define LEFT 30 /* where an option's text begins */
+
+int rg_help_columns(void)
+{
+    return rg_terminal_columns(1);
+}
+
+void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
+{
+    int at = 0;
+
+    for (const char *p = words; *p;) {
+        int n = (int) strcspn(p, " ");
+        if (at && at + 1 + n > columns) {
+            rg_buf_printf(text, "\n");
+            at = 0;
+        }
+        if (!at)
+            rg_buf_printf(text, "%*s%.*s", indent, "", n, p);
+        else
+            rg_buf_printf(text, " %.*s", n, p);
+        at += at ? 1 + n : indent + n;
+        p += n;
+        p += strspn(p, " ");
+    }
+    rg_buf_printf(text, "\n");
+}
+
+const char *rg_option_dashes(const char *name)
+{
+    return strlen(name) <= 2 && strcmp(name, "on") != 0 ? "-" : "--";
+}
+
+void rg_option_print(struct rg_buf *text, const struct rg_option *o)
+{
+    rg_buf_printf(text, "%s%s", rg_option_dashes(o->name), o->name);
+    for (const char *p = o->aliases; p && *p;) {
+        char name[64];
+        size_t n = strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s", (int) n, p);
+        rg_buf_printf(text, ", %s%s", rg_option_dashes(name), name);
+        p += n + (p[n] == ' ');
+    }
+    if (o->arg)
+        rg_buf_printf(text, " %s", o->arg);
+    if (o->arg2)
+        rg_buf_printf(text, " %s", o->arg2);
+}
+
+/* Left column and right column; a long left one has a line of its own. */
+static void print_entry(struct rg_buf *text, const char *left, const char *right, int columns)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    int n = (int) strlen(left);
+
+    rg_wrap(&body, right, LEFT, columns);
+    rg_buf_printf(text, "  %s", left);
+    if (n + 4 > LEFT)
+        rg_buf_printf(text, "\n%s", rg_buf_text(&body));
+    else
+        rg_buf_printf(text, "%*s%s", LEFT - 2 - n, "", rg_buf_text(&body) + LEFT);
+}
+
+void rg_help_reigen(struct rg_buf *text, int columns)
+{
+    rg_buf_printf(text, "usage: reigen COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Reigen runs data-parallel training: N copies of one script on the processors you "
+            "have.",
+            0, columns);
+    rg_buf_printf(text, "\nCommands\n");
+    for (const struct rg_command *c = rg_commands; c->name; c++) {
+        rg_autofree char *left = rg_strf("%s%s%s", c->name, *c->args ? " " : "", c->args);
+        print_entry(text, left ? left : c->name, c->summary, columns);
+    }
+    rg_buf_printf(text, "\nFor example\n  reigen run -np 4 -- python train.py\n");
+}
+
+void rg_help_run(struct rg_buf *text, int columns)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    rg_buf_printf(text, "usage: reigen run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Run copies of COMMAND, called ranks. It ends when all have ended; when one fails, the "
+            "others are ended and reigen names the one that failed first. Options may have one "
+            "dash or two, and their value after a space or '='. Flags of torchrun, mpirun, "
+            "mpiexec, srun, accelerate and deepspeed are understood, too: see docs/launchers.md.",
+            0, columns);
+    for (int group = 0; group < RG_GROUP_COUNT; group++) {
+        rg_buf_printf(text, "\n%s\n", rg_option_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            if ((int) options[i].group != group)
+                continue;
+            rg_option_print(&left, &options[i]);
+            print_entry(text, rg_buf_text(&left), options[i].help, columns);
+        }
+    }
+    rg_buf_printf(text, "\nFor example\n"
+                        "  reigen run -np 4 -- python train.py\n"
+                        "  reigen run -np 2 --output-dir logs --timeout 2h -- ./train\n");
+}
+
+struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag)
+{
+    bool pair = flag->kind == RG_HVD_PAIR;
+
+    return (struct rg_option){ .name = flag->name, .aliases = flag->aliases,
+                               .arg = pair ? "MIN" : flag->arg, .arg2 = pair ? "MAX" : NULL,
+                               .completes = flag->completes, .help = flag->help };
+}
+
+void rg_help_horovodrun(struct rg_buf *text, int columns)
+{
+    size_t count;
+    const struct rg_hvd_option *flags = rg_hvd_options(&count);
+
+    rg_buf_printf(text, "usage: horovodrun -np N [FLAG...] COMMAND [ARGUMENT...]\n\n");
+    rg_wrap(text,
+            "Run copies of COMMAND, called ranks, as Horovod's command of this name does. Flags "
+            "win over --config-file. reigen man horovodrun lists the file's keys.",
+            0, columns);
+    for (int group = 0; group < RG_HVD_GROUP_COUNT; group++) {
+        rg_buf_printf(text, "\n%s\n", rg_hvd_group_title(group));
+        for (size_t i = 0; i < count; i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            struct rg_option option = rg_hvd_as_option(&flags[i]);
+            if ((int) flags[i].group != group || (flags[i].key && !strchr(flags[i].key, '.')))
+                continue;
+            rg_option_print(&left, &option);
+            print_entry(text, rg_buf_text(&left), flags[i].help, columns);
+        }
+    }
+    rg_buf_printf(text, "\nFor example\n"
+                        "  horovodrun -np 4 python train.py\n"
+                        "  horovodrun -np 4 -H localhost:4 --timeline-filename t.json python "
+                        "train.py\n");
+}
+
+/* "usage: WORDS", with what does not fit below the words. */
+static void print_usage(struct rg_buf *text, const char *words, int columns)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    const int indent = (int) strlen("usage: ");
+
+    rg_wrap(&body, words, indent, columns);
+    rg_buf_printf(text, "usage: %s\n", rg_buf_text(&body) + indent);
+}
+
+void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *script)
+{
+    rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, script->command,
+                                      script->usage);
+    rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
+    struct rg_script_option option;
+
+    print_usage(text, usage ? usage : script->usage, columns);
+    rg_wrap(text, script->about, 0, columns);
+    rg_wrap(text, name ? name : "", 0, columns);
+    rg_buf_printf(text, "\nOptions\n");
+    for (size_t i = 0; script->option(i, &option); i++) {
+        rg_autobuf struct rg_buf left = RG_BUF_INIT;
+        rg_script_option_print(&left, &option);
+        print_entry(text, rg_buf_text(&left), option.help, columns);
+    }
+    rg_buf_printf(text, "\nFor example\n");
+    for (const char *p = script->examples; *p; p += strcspn(p, "\n") + 1)
+        rg_buf_printf(text, "  %.*s\n", (int) strcspn(p, "\n"), p);
+}
+
+static int no_command(const char *name)
+{
+    const char *words[RG_COMMANDS_MAX + 1];
+    char guess[96];
+    size_t n = 0;
+
+    for (const struct rg_command *c = rg_commands; c->name && n < RG_COMMANDS_MAX; c++)
+        words[n++] = c->name;
+    words[n] = NULL;
+    return rg_fail_usage(NULL, "help %.80s: no such command%s", name,
+                         rg_args_guess(name, words, guess));
+}
+
+int rg_cmd_help(int argc, char **argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    if (argc > 2)
+        return rg_fail_usage(NULL, "help: %.80s is one argument too many", argv[2]);
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        rg_help_run(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1 && strcmp(argv[1], "horovodrun") == 0) {
+        rg_help_horovodrun(&text, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1 && rg_script_find(argv[1]))
+        return rg_script_help(argv[1]);
+    for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {
+        if (strcmp(c->name, argv[1]) != 0)
+            continue;
+        rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
+        rg_wrap(&text, c->summary, 0, rg_help_columns());
+        return rg_print(rg_buf_text(&text));
+    }
+    if (argc > 1)
+        return no_command(argv[1]);
+    rg_help_reigen(&text, rg_help_columns());
+    return rg_print(rg_buf_text(&text));
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `reigen jobs`, `status`, `logs` and `stop` share: the jobs of a user, whichever way they
+ * were started (launch/jobs/registry.h), and those that were submitted to Slurm (cmd/run/submit.h).
+ *
+ *   jobs.c        the commands jobs and status
+ *   jobs_find.c   which job is meant
+ *   jobs_print.c  tables, lines and JSON
+ *   jobs_logs.c   the command logs
+ *   jobs_clean.c  what killed launchers and agents have left
+ *
+ * Thread rule: main thread. Reads files; with submitted jobs, asks Slurm for at most 10 s.
+ */
+#ifndef RG_CMD_JOBS_JOBS_H
+#define RG_CMD_JOBS_JOBS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "cmd/run/submit.h"
+#include "launch/jobs/registry.h"
+
+/* One line of `reigen jobs`. Strings are the row's. */
+struct rg_jobs_row {
+    char *id;
+    char *state; /* "running", "dead", "exit 3", ... */
+    char *elapsed, *ranks, *hosts, *command;
+};
+
+struct rg_jobs_table {
+    struct rg_jobs_row *rows;
+    size_t count;
+    json_t *json; /* the same, an object each */
+};
+
+/* The job of which this is the id, its beginning, or the number of Slurm's job that it runs in: one
+ * that runs, else one that has ended. 0 and the caller's job; or the exit code, after the error was
+ * told in the command's name. */
+int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job);
+
+/* What is to be said of a registered job's state: "running". Constant. */
+const char *rg_jobs_state(const struct rg_registry_job *job);
+/* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it. */
+const char *rg_jobs_elapsed(uint64_t seconds, char buf[32]);
+/* "terminal", "file" and the like, and behind it the path or "". */
+const char *rg_jobs_output(const struct rg_registry_job *job, char kind[16]);
+
+/* Add a line. 0 or -ENOMEM. */
+int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job);
+int rg_jobs_add_submitted(struct rg_jobs_table *table, const struct rg_submitted_job *job);
+void rg_jobs_table_fini(struct rg_jobs_table *table);
+/* Aligned; columns 0: as wide as it gets, else cut to a terminal of that width. */
+void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool colour,
+                         struct rg_buf *text);
+/* All that is known of one job, for people. */
+void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text);
+/* Remove what killed launchers and agents of this user have left on this computer, as far as it is
+ * proved that nobody uses it and that it needs no container's runtime. Takes about a second at
+ * most. Returns how many jobs are no longer listed. */
+size_t rg_jobs_sweep(void);
+/* Remove the containers that a killed launcher's job has left on its hosts, for at most 30 s each,
+ * and its entry. 0; -EIO: a host could not be reached, the entry stays. */
+int rg_jobs_clean_up(const struct rg_registry_job *job, struct rg_error *err);
+/* Do so with all that are dead, and say it. The exit code. */
+int rg_jobs_clean_all(void);
+/* Print a JSON value and a line break to standard output. Takes it. The exit code. */
+int rg_jobs_print_json(json_t *take_value);
+/* A string even of text that is no UTF-8. */
+json_t *rg_jobs_string(const char *text);
+
+#endif

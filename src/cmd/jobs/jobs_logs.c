@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reigen logs: what the ranks of a job wrote, from where the user had it put. Nothing is kept by
+ * itself: a job's output may be larger than any disk. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "cmd/help/args.h"
+#include "cmd/commands.h"
+#include "cmd/show/exit.h"
+#include "cmd/jobs/jobs.h"
+#include "base/exitcode.h"
+
+#define READ_MS 200 /* between looks at the files */
+#define CHUNK 65536
+
+/* A file that is shown. */
+struct source {
+    char *path;
+    char tag[24];  /* in front of each line, or "" */
+    int fd;        /* where it is shown: 1 or 2 */
+    off_t at;
+    struct rg_buf line; /* whose end has not come */
+};
+
+struct logs {
+    struct source *sources;
+    size_t count;
+    bool found; /* any of the files */
+};
+
+static void logs_fini(struct logs *logs)
+{
+    for (size_t i = 0; i < logs->count; i++) {
+        free(logs->sources[i].path);
+        rg_buf_fini(&logs->sources[i].line);
+    }
+    free(logs->sources);
+    *logs = (struct logs){ NULL, 0, false };
+}
+
+static int add(struct logs *logs, char *take_path, int fd, off_t at, const char *tag)
+{
+    struct source *more = realloc(logs->sources, (logs->count + 1) * sizeof(*more));
+
+    if (more)
+        logs->sources = more;
+    if (!more || !take_path) {
+        free(take_path);
+        return -ENOMEM;
+    }
+    more[logs->count] = (struct source){ .path = take_path, .fd = fd, .at = at,
+                                         .line = RG_BUF_INIT };
+    snprintf(more[logs->count++].tag, sizeof(more->tag), "%s", tag);
+    return 0;
+}
+
+/* rank: -1: all of them. */
+static int add_ranks(struct logs *logs, const struct rg_registry_job *job, const char *dir,
+                     int rank)
+{
+    int first = rank < 0 ? 0 : rank, last = rank < 0 ? job->nranks - 1 : rank, r = 0;
+    char tag[24] = "";
+
+    for (int i = first; r == 0 && i <= last; i++) {
+        if (job->nranks > 1)
+            snprintf(tag, sizeof(tag), "[%d] ", i);
+        r = add(logs, rg_strf("%s/rank.%d/stdout", dir, i), 1, 0, tag);
+        if (r == 0)
+            r = add(logs, rg_strf("%s/rank.%d/stderr", dir, i), 2, 0, tag);
+    }
+    return r;
+}
+
+/* --- copying ---------------------------------------------------------------------------------- */
+
+static int put_line(struct source *source, size_t nbytes)
+{
+    int r = rg_write_all(source->fd, source->tag, strlen(source->tag));
+
+    if (r == 0)
+        r = rg_write_all(source->fd, rg_buf_bytes(&source->line), nbytes);
+    rg_buf_consume(&source->line, nbytes);
+    return r;
+}
+
+/* Whole lines, so that those of several ranks do not mix. */
+static int put_lines(struct source *source)
+{
+    const uint8_t *end;
+    int r = 0;
+
+    if (!*source->tag)
+        return rg_buf_nbytes(&source->line) ? put_line(source, rg_buf_nbytes(&source->line)) : 0;
+    while (r == 0 && rg_buf_nbytes(&source->line) &&
+           (end = memchr(rg_buf_bytes(&source->line), '\n', rg_buf_nbytes(&source->line))))
+        r = put_line(source, (size_t) (end - rg_buf_bytes(&source->line)) + 1);
+    if (r == 0 && rg_buf_nbytes(&source->line) > CHUNK)
+        r = put_line(source, rg_buf_nbytes(&source->line));
+    return r;
+}
+
+/* What is new in the file, which may not be there yet. 0 or -errno of writing. */
+static int copy_new(struct logs *logs, struct source *source)
+{
+    rg_autoclose int fd = open(source->path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = 0;
+    int r = 0;
+
+    logs->found |= fd >= 0;
+    while (r == 0 && fd >= 0) {
+        uint8_t *room = rg_buf_reserve(&source->line, CHUNK);
+        if (!room)
+            return -ENOMEM;
+        n = pread(fd, room, CHUNK, source->at);
+        if (n <= 0)
+            break;
+        rg_buf_commit(&source->line, (size_t) n);
+        source->at += n;
+        r = put_lines(source);
+    }
+    return r;
+}
+
+static int copy_all(struct logs *logs, bool last)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < logs->count; i++) {
+        struct source *source = &logs->sources[i];
+        r = copy_new(logs, source);
+        if (r == 0 && last && rg_buf_nbytes(&source->line)) {
+            r = put_line(source, rg_buf_nbytes(&source->line));
+            if (r == 0)
+                r = rg_write_all(source->fd, "\n", 1);
+        }
+    }
+    return r;
+}
+
+static int show(struct logs *logs, const struct rg_registry_job *job, bool keep)
+{
+    int r = 0;
+
+    for (bool over = false; r == 0 && !over;) {
+        over = !keep || rg_registry_is_over(job);
+        r = copy_all(logs, over);
+        if (!over)
+            rg_sleep_ms(READ_MS);
+    }
+    return r;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static int fail_nowhere(const struct rg_registry_job *job, const char *kind, const char *path)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    const char *verb = job->ended ? "went" : "goes";
+
+    if (strcmp(kind, "terminal") == 0)
+        rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE,
+                          "job %s: its output %s to the terminal %s and is kept nowhere; start a "
+                          "job with --output-dir DIR, and reigen logs shows it", job->id, verb,
+                          path);
+    else
+        rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE,
+                          "job %s: its output %s %s and is kept nowhere; start a job with "
+                          "--output-dir DIR, and reigen logs shows it", job->id, verb,
+                          strcmp(kind, "pipe") == 0 ? "to another program" : "to /dev/null");
+    return rg_fail(&err, "logs");
+}
+
+static int show_job(const struct rg_registry_job *job, bool keep, int rank)
+{
+    rg_cleanup(logs_fini) struct logs logs = { NULL, 0, false };
+    struct rg_error err = RG_ERROR_INIT;
+    char kind[16];
+    const char *path = rg_jobs_output(job, kind);
+    int r;
+
+    if (strcmp(kind, "dir") == 0)
+        r = add_ranks(&logs, job, path, rank);
+    else if (strcmp(kind, "file") == 0 && rank < 0)
+        r = add(&logs, strdup(path), 1, (off_t) job->skip_nbytes, "");
+    else if (strcmp(kind, "file") == 0)
+        return rg_fail_usage("logs", "logs --rank: the output of all ranks is in one file, %s",
+                             path);
+    else
+        return fail_nowhere(job, kind, path);
+    if (r == 0)
+        r = show(&logs, job, keep);
+    if (r < 0)
+        return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
+                       "logs");
+    if (logs.found)
+        return 0;
+    rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE,
+                      "job %s has no output here: %s is not there, or nothing is in it", job->id,
+                      path);
+    return rg_fail(&err, "logs");
+}
+
+int rg_cmd_logs(int argc, char **argv)
+{
+    rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
+    const char *rank_text = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+    bool keep = false;
+    int64_t rank = -1;
+    const struct rg_arg args[] = { { .name = "follow", .letter = 'f', .flag = &keep },
+                                   { .name = "rank", .what = "R", .value = &rank_text }, { NULL } };
+    int n = rg_args_parse(argc, argv, args, 1);
+
+    if (n < 0)
+        return -1 - n;
+    if (n == 0)
+        return rg_fail_usage("logs", "logs: give a job's id, or its beginning, after -f to follow "
+                                     "its output; reigen jobs --all lists them");
+    if (rank_text && rg_parse_int("--rank", rank_text, 0, RG_JOB_RANKS_MAX - 1, &rank, &err) < 0)
+        return rg_fail_usage("logs", "logs %s", err.text);
+    if (rg_submitted(argv[1]) && rank_text)
+        return rg_fail_usage("logs", "logs --rank: the output of all ranks of job %s is in one "
+                             "file", argv[1]);
+    if (rg_submitted(argv[1]))
+        return rg_submitted_logs(argv[1], keep);
+    int code = rg_jobs_find("logs", argv[1], &job);
+    if (code)
+        return code;
+    if (rank >= 0 && job.nranks && rank >= job.nranks)
+        return rg_fail_usage("logs", "logs --rank %d: job %s has %d rank%s", (int) rank, job.id,
+                             job.nranks, job.nranks == 1 ? "" : "s");
+    return show_job(&job, keep, (int) rank);
+}

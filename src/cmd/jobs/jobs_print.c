@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "cmd/show/exit.h"
+#include "cmd/jobs/jobs.h"
+
+#define HOSTS_NAMED 2 /* in a table */
+#define COLUMNS 6
+#define GAP 2
+#define COMMAND_MIN 10
+
+/* --- words ------------------------------------------------------------------------------------ */
+
+const char *rg_jobs_state(const struct rg_registry_job *job)
+{
+    static const char *const words[] = { [RG_JOB_RUNS] = "running", [RG_JOB_DEAD] = "dead",
+                                         [RG_JOB_ELSEWHERE] = "elsewhere",
+                                         [RG_JOB_ENDED] = "ended" };
+
+    if (job->ended && job->exit_code < 0)
+        return "killed"; /* or its launcher was; how it ended is not known */
+    return words[rg_registry_state(job)];
+}
+
+const char *rg_jobs_elapsed(uint64_t seconds, char buf[32])
+{
+    unsigned s = (unsigned) (seconds % 60), m = (unsigned) (seconds / 60 % 60),
+             h = (unsigned) (seconds / 3600 % 24);
+    unsigned long long days = seconds / 86400;
+
+    if (days)
+        snprintf(buf, 32, "%llu-%02u:%02u:%02u", days, h, m, s);
+    else if (h)
+        snprintf(buf, 32, "%u:%02u:%02u", h, m, s);
+    else
+        snprintf(buf, 32, "%u:%02u", m, s);
+    return buf;
+}
+
+const char *rg_jobs_output(const struct rg_registry_job *job, char kind[16])
+{
+    const char *text = job->output ? job->output : "";
+    size_t n = strcspn(text, " ");
+
+    snprintf(kind, 16, "%.*s", (int) n, text);
+    return text + n + (text[n] == ' ');
+}
+
+static uint64_t elapsed_s(const struct rg_registry_job *job)
+{
+    uint64_t until = job->ended ? job->touched_ns / RG_NS_PER_S : rg_wall_ns() / RG_NS_PER_S;
+
+    return until > job->began_s ? until - job->began_s : 0;
+}
+
+/* "2026-01-31T23:59:59+01:00", as RFC 3339 has it: parsers of dates want that colon. */
+static const char *time_text(uint64_t seconds, char buf[40])
+{
+    time_t when = (time_t) seconds;
+    struct tm tm;
+
+    *buf = '\0';
+    if (!localtime_r(&when, &tm) || strftime(buf, 39, "%Y-%m-%dT%H:%M:%S%z", &tm) < 2)
+        return buf;
+    size_t minutes = strlen(buf) - 2;
+    memmove(buf + minutes + 1, buf + minutes, 3);
+    buf[minutes] = ':';
+    return buf;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+json_t *rg_jobs_string(const char *text)
+{
+    json_t *value = json_string(text);
+    rg_autofree char *copy = value ? NULL : strdup(text);
+
+    for (char *p = copy; p && *p; p++)
+        *p = (unsigned char) *p < 0x80 ? *p : '?';
+    return value ? value : copy ? json_string(copy) : NULL;
+}
+
+static json_t *string_or_null(const char *text)
+{
+    return text && *text ? rg_jobs_string(text) : json_null();
+}
+
+static json_t *code_or_null(int code)
+{
+    return code < 0 ? json_null() : json_integer(code);
+}
+
+static json_t *job_json(const struct rg_registry_job *job)
+{
+    char began[40], ended[40] = "", kind[16];
+    const char *path = rg_jobs_output(job, kind);
+    json_t *hosts = json_array();
+
+    for (size_t i = 0; i < job->hosts.count; i++)
+        json_array_append_new(hosts, rg_jobs_string(job->hosts.v[i]));
+    if (job->ended && job->exit_code >= 0)
+        time_text(job->touched_ns / RG_NS_PER_S, ended);
+    json_t *elapsed = *ended || !job->ended ? json_integer((json_int_t) elapsed_s(job))
+                                            : json_null();
+    json_t *output = json_pack("{s:o, s:o}", "kind", string_or_null(kind), "path",
+                               string_or_null(path));
+    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "id", job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
+                     time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
+                     elapsed, "ranks", job->nranks, "restarts",
+                     (json_int_t) job->restarts.count, "hosts", hosts, "launcher",
+                     string_or_null(job->launcher), "image", string_or_null(job->image),
+                     "slurm_job", string_or_null(job->slurm), "output", output, "command",
+                     string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
+}
+
+static const char *submitted_state(const struct rg_submitted_job *job)
+{
+    static const char *const words[] = { [RG_SUBMITTED_UNKNOWN] = "unknown",
+                                         [RG_SUBMITTED_WAITS] = "pending",
+                                         [RG_SUBMITTED_RUNS] = "running",
+                                         [RG_SUBMITTED_ENDED] = "ended" };
+
+    return words[job->state];
+}
+
+static json_t *submitted_json(const struct rg_submitted_job *job)
+{
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:{s:s, s:o}, s:o, s:o}", "id", job->id,
+                     "state", submitted_state(job), "submitted", 1, "slurm_state",
+                     string_or_null(job->word), "reason", string_or_null(job->reason), "elapsed",
+                     string_or_null(job->elapsed), "nodes", string_or_null(job->nodes), "output",
+                     "kind", "file", "path", string_or_null(job->record.log), "command",
+                     string_or_null(job->record.command), "exit_code",
+                     code_or_null(job->record.exit_code));
+}
+
+int rg_jobs_print_json(json_t *take_value)
+{
+    char *text = take_value ? json_dumps(take_value, JSON_INDENT(2)) : NULL;
+    rg_autofree char *line = text ? rg_strf("%s\n", text) : NULL;
+
+    json_decref(take_value);
+    free(text);
+    if (!line)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL);
+    return rg_print(line);
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+static char *hosts_text(const struct rg_strv *hosts)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    for (size_t i = 0; i < hosts->count && i < HOSTS_NAMED; i++)
+        rg_buf_printf(&text, "%s%s", i ? "," : "", hosts->v[i]);
+    if (hosts->count > HOSTS_NAMED)
+        rg_buf_printf(&text, ",+%zu", hosts->count - HOSTS_NAMED);
+    return strdup(rg_buf_text(&text));
+}
+
+static int add_row(struct rg_jobs_table *table, struct rg_jobs_row row, json_t *take_json)
+{
+    struct rg_jobs_row *rows = realloc(table->rows, (table->count + 1) * sizeof(*rows));
+
+    if (rows)
+        table->rows = rows;
+    if (!table->json)
+        table->json = json_array();
+    bool well = rows && row.id && row.state && row.elapsed && row.ranks && row.hosts &&
+                row.command && json_array_append_new(table->json, take_json) == 0;
+    if (rows)
+        rows[table->count++] = row;
+    return well ? 0 : -ENOMEM;
+}
+
+int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job)
+{
+    char elapsed[32];
+
+    return add_row(table,
+                   (struct rg_jobs_row){
+                       .id = strdup(job->id),
+                       .state = job->ended && job->exit_code >= 0
+                                    ? rg_strf("exit %d", job->exit_code)
+                                    : strdup(rg_jobs_state(job)),
+                       .elapsed = strdup(job->ended && job->exit_code < 0
+                                             ? "-" : rg_jobs_elapsed(elapsed_s(job), elapsed)),
+                       .ranks = job->nranks ? rg_strf("%d", job->nranks) : strdup("-"),
+                       .hosts = hosts_text(&job->hosts),
+                       .command = strdup(job->command ? job->command : ""),
+                   },
+                   job_json(job));
+}
+
+int rg_jobs_add_submitted(struct rg_jobs_table *table, const struct rg_submitted_job *job)
+{
+    return add_row(table,
+                   (struct rg_jobs_row){
+                       .id = strdup(job->id),
+                       .state = job->record.exit_code >= 0
+                                    ? rg_strf("exit %d", job->record.exit_code)
+                                    : strdup(submitted_state(job)),
+                       .elapsed = strdup(*job->elapsed ? job->elapsed : "-"),
+                       .ranks = strdup("-"),
+                       .hosts = strdup(*job->nodes ? job->nodes : "-"),
+                       .command = strdup(job->record.command ? job->record.command : ""),
+                   },
+                   submitted_json(job));
+}
+
+void rg_jobs_table_fini(struct rg_jobs_table *table)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        struct rg_jobs_row *row = &table->rows[i];
+        free(row->id);
+        free(row->state);
+        free(row->elapsed);
+        free(row->ranks);
+        free(row->hosts);
+        free(row->command);
+    }
+    free(table->rows);
+    json_decref(table->json);
+    *table = (struct rg_jobs_table){ NULL, 0, NULL };
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+/* A character of UTF-8 is taken for one column. */
+static int width_of(const char *text)
+{
+    int width = 0;
+
+    for (; *text; text++)
+        width += (*text & 0xc0) != 0x80;
+    return width;
+}
+
+static void put_cell(struct rg_buf *text, const char *value, int width, const char *colour)
+{
+    rg_buf_printf(text, "%s%s%s%*s", colour, value, *colour ? "\033[0m" : "",
+                  width - width_of(value) + GAP, "");
+}
+
+/* So much as fits into width columns. */
+static void put_cut(struct rg_buf *text, const char *value, int width)
+{
+    int at = 0;
+
+    if (width_of(value) <= width) {
+        rg_buf_printf(text, "%s", value);
+        return;
+    }
+    for (; *value; value++) {
+        if ((*value & 0xc0) != 0x80 && at++ == width - 3)
+            break;
+        rg_buf_put_u8(text, (uint8_t) *value);
+    }
+    rg_buf_printf(text, "...");
+}
+
+static const char *colour_of(const char *state)
+{
+    return strcmp(state, "running") == 0 ? "\033[32m"
+           : strcmp(state, "dead") == 0 ? "\033[1;31m"
+           : rg_str_starts(state, "exit ") || strcmp(state, "ended") == 0 ? "" : "\033[33m";
+}
+
+static void cells_of(const struct rg_jobs_row *row, const char *cell[COLUMNS])
+{
+    cell[0] = row->id;
+    cell[1] = row->state;
+    cell[2] = row->elapsed;
+    cell[3] = row->ranks;
+    cell[4] = row->hosts;
+    cell[5] = row->command;
+}
+
+void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool colour,
+                         struct rg_buf *text)
+{
+    static const char *const titles[COLUMNS] = { "JOB", "STATE", "TIME", "RANKS", "HOSTS",
+                                                 "COMMAND" };
+    int width[COLUMNS], left = columns;
+    const char *cell[COLUMNS];
+
+    for (int c = 0; c < COLUMNS; c++) {
+        width[c] = width_of(titles[c]);
+        for (size_t i = 0; i < table->count; i++) {
+            cells_of(&table->rows[i], cell);
+            width[c] = width_of(cell[c]) > width[c] ? width_of(cell[c]) : width[c];
+        }
+        left -= c + 1 < COLUMNS ? width[c] + GAP : 0;
+    }
+    for (int c = 0; c < COLUMNS - 1; c++)
+        put_cell(text, titles[c], width[c], "");
+    rg_buf_printf(text, "%s\n", titles[COLUMNS - 1]);
+    for (size_t i = 0; i < table->count; i++) {
+        cells_of(&table->rows[i], cell);
+        for (int c = 0; c < COLUMNS - 1; c++)
+            put_cell(text, cell[c], width[c], colour && c == 1 ? colour_of(cell[c]) : "");
+        if (columns)
+            put_cut(text, cell[COLUMNS - 1], left > COMMAND_MIN ? left : COMMAND_MIN);
+        else
+            rg_buf_printf(text, "%s", cell[COLUMNS - 1]);
+        rg_buf_printf(text, "\n");
+    }
+}
+
+/* --- one job ---------------------------------------------------------------------------------- */
+
+static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
+{
+    enum rg_registry_state state = rg_registry_state(job);
+    char elapsed[32], ended[40];
+
+    rg_jobs_elapsed(elapsed_s(job), elapsed);
+    rg_buf_printf(text, "job %s: ", job->id);
+    if (state == RG_JOB_ENDED && job->exit_code >= 0)
+        rg_buf_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,
+                      time_text(job->touched_ns / RG_NS_PER_S, ended), elapsed);
+    else if (state == RG_JOB_ENDED)
+        rg_buf_printf(text, "its launcher was killed before it could say how the job ended\n");
+    else if (state == RG_JOB_RUNS)
+        rg_buf_printf(text, "running for %s\n", elapsed);
+    else if (state == RG_JOB_DEAD && (job->image || !job->kernel))
+        rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; reigen stop %s "
+                            "removes what it left\n", job->id);
+    else if (state == RG_JOB_DEAD)
+        rg_buf_printf(text, "dead: its launcher was killed, and could not clean up; what it left "
+                            "on this computer is removed now\n");
+    else
+        rg_buf_printf(text, "elsewhere: its launcher is on %.*s, or in a container there; what "
+                            "became of it is known there\n", (int) strcspn(job->launcher, ":"),
+                      job->launcher);
+}
+
+void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
+{
+    char began[40], kind[16];
+    const char *path = rg_jobs_output(job, kind);
+
+    put_state(job, text);
+    rg_buf_printf(text, "  %s\n", job->command ? job->command : "");
+    if (job->nranks)
+        rg_buf_printf(text, "  ranks: %d\n", job->nranks);
+    rg_buf_printf(text, "  hosts:");
+    for (size_t i = 0; i < job->hosts.count; i++)
+        rg_buf_printf(text, " %s", job->hosts.v[i]);
+    rg_buf_printf(text, "\n  began: %s\n  launcher: %s\n", time_text(job->began_s, began),
+                  job->launcher);
+    if (job->restarts.count)
+        rg_buf_printf(text, "  restarts: %zu\n", job->restarts.count);
+    if (job->image)
+        rg_buf_printf(text, "  image: %s\n", job->image);
+    if (job->slurm)
+        rg_buf_printf(text, "  Slurm's job: %s\n", job->slurm);
+    if (*kind)
+        rg_buf_printf(text, "  output: %s%s%s\n", *path ? path : kind,
+                      strcmp(kind, "terminal") == 0 ? ", a terminal" : "",
+                      strcmp(kind, "dir") == 0 ? "/rank.*/" : "");
+}

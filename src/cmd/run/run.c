@@ -1,0 +1,692 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job that was asked for, carried out: to a session, and from what it reports to the user. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/loop.h"
+#include "base/time.h"
+#include "cmd/commands.h"
+#include "cmd/run/dryrun.h"
+#include "cmd/show/events.h"
+#include "cmd/show/exit.h"
+#include "cmd/help/help.h"
+#include "cmd/run/input.h"
+#include "cmd/show/output.h"
+#include "cmd/run/restart.h"
+#include "cmd/run/run.h"
+#include "cmd/run/signals.h"
+#include "cmd/show/status.h"
+#include "cmd/run/submit.h"
+#include "cmd/show/terminal.h"
+#include "cmd/show/verdict.h"
+#include "launch/host/driver.h"
+#include "launch/drivers/slurm/slurm.h"
+#include "base/exitcode.h"
+#include "launch/plan/place.h"
+#include "launch/jobs/registry.h"
+#include "launch/head/session.h"
+#include "launch/plan/sizes.h"
+#include "spec/options/options.h"
+
+struct run {
+    struct rg_request request;
+    const char *command;       /* whose --help an error names */
+    bool horovod;              /* a failure is also told in Horovod's words */
+    struct rg_plan plan;
+    struct rg_loop *loop;
+    struct rg_session *session;
+    struct rg_output *output;
+    struct rg_status status;
+    struct rg_signals signals;
+    struct rg_input input;
+    struct rg_restart restart;
+    struct rg_buf event;       /* one JSON line */
+    struct rg_buf last_words;  /* the verdict, until all output is out */
+    struct rg_registration registered;
+    int exit_code;
+    bool stdin_open;
+    bool ended;                /* the session is over */
+    bool paused;               /* what the session was told last */
+    bool reader_gone;          /* of standard output */
+    bool lost_early, closed_early; /* output, before there was a session; how_lost says how */
+    char how_lost[160];
+    bool judged;               /* the session has given its verdict */
+    bool killed;               /* by a second signal: nothing is waited for */
+    bool again;                /* the job has failed and is to be started again */
+};
+
+static void say(void *arg, const char *text)
+{
+    struct run *run = arg;
+
+    rg_output_say(run->output, text);
+}
+
+static rg_printf(2, 3) void sayf(struct run *run, const char *fmt, ...)
+{
+    char text[RG_ERROR_TEXT_MAX + 64];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    rg_status_wipe(&run->status);
+    say(run, text);
+}
+
+static void send_event(struct run *run)
+{
+    if (rg_buf_status(&run->event) < 0)
+        rg_buf_fini(&run->event);
+    else
+        rg_output_event(run->output, rg_buf_bytes(&run->event), rg_buf_nbytes(&run->event));
+    rg_buf_clear(&run->event);
+}
+
+/* --- what the session reports ---------------------------------------------------------------- */
+
+static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
+{
+    struct run *run = arg;
+    const char *name = run->plan.hosts[host].name;
+
+    rg_status_phase(&run->status, host, phase, reason);
+    if (run->request.job.json) {
+        rg_event_host(&run->event, name, phase, reason);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        sayf(run, "reigen: %s: %s%s%s\n", name, rg_phase_name(phase), reason && *reason ? ": " : "",
+             reason ? reason : "");
+    }
+}
+
+static int send_input(void *arg, const void *data, size_t nbytes)
+{
+    struct run *run = arg;
+
+    return rg_session_input(run->session, data, nbytes);
+}
+
+static void on_input_ready(void *arg)
+{
+    struct run *run = arg;
+
+    rg_input_ready(&run->input);
+}
+
+static void send_size(void *arg)
+{
+    struct run *run = arg;
+    int rows, columns;
+
+    if (!run->session)
+        return;
+    if (!run->request.job.pty)
+        rg_session_signal(run->session, SIGWINCH);
+    else if (rg_terminal_size(0, &rows, &columns))
+        rg_session_resize(run->session, rows, columns);
+}
+
+static void say_started(struct run *run)
+{
+    const struct rg_plan *plan = &run->plan;
+
+    if (plan->engine)
+        sayf(run, "reigen: %s started on %s, for %d rank%s\n", plan->engine, plan->hosts[0].name,
+             plan->np, plan->np == 1 ? "" : "s");
+    else
+        sayf(run, "reigen: %d rank%s started\n", plan->nranks, plan->nranks == 1 ? "" : "s");
+}
+
+static void on_running(void *arg)
+{
+    struct run *run = arg;
+    const struct rg_job *job = &run->request.job;
+    bool none = job->stdin_mode == RG_STDIN_NONE || !run->stdin_open;
+
+    rg_status_stop(&run->status);
+    if (job->json) {
+        rg_event_running(&run->event);
+        send_event(run);
+    } else if (job->verbose) {
+        say_started(run);
+    }
+    if (job->pty)
+        rg_terminal_raw(0);
+    rg_input_start(&run->input, run->loop, none ? -1 : 0, send_input, run);
+}
+
+/* The map has told of those that were known before the start. */
+static void report_binding(struct run *run, int rank, const char *host, const char *cpus)
+{
+    const char *told = run->plan.ranks[rank].cpus;
+
+    if (run->request.report_bindings && *cpus && !(told && strcmp(told, cpus) == 0))
+        sayf(run, "  rank %d on %s: cpus %s\n", rank, host, cpus);
+}
+
+static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
+{
+    struct run *run = arg;
+    const char *host = run->plan.hosts[run->plan.ranks[rank].host].name;
+
+    report_binding(run, rank, host, cpus);
+    if (run->request.job.json) {
+        rg_event_rank_started(&run->event, rank, host, pid, cpus);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        sayf(run, "reigen: rank %d is process %d on %s\n", rank, pid, host);
+    }
+}
+
+static void on_output(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes)
+{
+    struct run *run = arg;
+
+    rg_output_data(run->output, rank, stream, data, nbytes);
+}
+
+static void on_rank_ended(void *arg, const struct rg_rank_end *end)
+{
+    struct run *run = arg;
+    rg_autobuf struct rg_buf how = RG_BUF_INIT;
+
+    if (run->request.job.json) {
+        rg_event_rank_ended(&run->event, end);
+        send_event(run);
+    } else if (run->request.job.verbose > 1) {
+        rg_rank_end_print(end, &how);
+        sayf(run, "reigen: rank %d on %s ended: %s\n", end->rank, end->host, rg_buf_text(&how));
+    }
+}
+
+static void on_note(void *arg, int rank, const char *text)
+{
+    struct run *run = arg;
+    rg_autobuf struct rg_buf lines = RG_BUF_INIT;
+
+    if (run->request.job.json) {
+        rg_event_note(&run->event, rank, text);
+        send_event(run);
+        return;
+    }
+    rg_buf_printf(&lines, "reigen: ");
+    if (rank >= 0)
+        rg_buf_printf(&lines, "rank %d: ", rank);
+    rg_verdict_indent(text, &lines);
+    rg_buf_printf(&lines, "\n");
+    if (!run->request.quiet) {
+        rg_status_wipe(&run->status);
+        say(run, rg_buf_text(&lines));
+    }
+}
+
+/* A failure that is not the end, and the end after such failures. */
+static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
+{
+    if (run->again && run->request.job.json) {
+        rg_event_restart(&run->event, &run->restart, &run->request.job, verdict);
+        send_event(run);
+    }
+    if (run->again)
+        rg_restart_print_next(&run->restart, &run->request.job, &run->last_words);
+    else if (!run->request.quiet || !verdict->ok)
+        rg_restart_print_all(&run->restart, verdict->ok, &run->last_words);
+}
+
+/* All ranks' output is out: now the verdict, which is to be read last. */
+static void speak_last(struct run *run)
+{
+    if (rg_buf_nbytes(&run->last_words) && !run->output)
+        return;
+    rg_autobuf struct rg_buf words = run->last_words;
+
+    run->last_words = (struct rg_buf) RG_BUF_INIT;
+    if (rg_buf_nbytes(&words))
+        say(run, rg_buf_text(&words));
+    if (rg_output_drained(run->output))
+        rg_loop_stop(run->loop);
+}
+
+/* Of the last lines of the rank that failed first. */
+static size_t count_shown(const struct run *run, const struct rg_verdict *verdict)
+{
+    return verdict->first ? rg_output_shown(run->output, verdict->first->rank, verdict->last_lines,
+                                            verdict->nlast_lines)
+                          : 0;
+}
+
+static void on_ended(void *arg, const struct rg_verdict *verdict)
+{
+    struct run *run = arg;
+    const struct rg_request *request = &run->request;
+    rg_autobuf struct rg_buf note = RG_BUF_INIT;
+
+    run->judged = true;
+    run->exit_code = run->reader_gone ? RG_EXIT_OUTPUT_LOST : verdict->exit_code;
+    rg_status_stop(&run->status);
+    rg_input_stop(&run->input);
+    rg_terminal_restore();
+    rg_output_finish(run->output);
+    run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &request->job, verdict);
+    if (request->job.json && !run->again) {
+        struct rg_verdict told = *verdict;
+        told.exit_code = run->exit_code;
+        rg_event_verdict(&run->event, &told);
+        send_event(run);
+    }
+    if (verdict->first && verdict->first->note)
+        rg_output_note(run->output, verdict->first->note, &note);
+    const struct rg_verdict_style style = {
+        .note = rg_buf_nbytes(&note) ? rg_buf_text(&note) : NULL,
+        .colour = rg_terminal_colour(2), .verbose = request->job.verbose > 0,
+        .quiet = request->quiet, .nshown = count_shown(run, verdict), .again = run->again,
+        .exit_code = run->exit_code,
+    };
+
+    rg_output_tell_same(run->output, &run->last_words);
+    if (run->reader_gone)
+        rg_buf_printf(&run->last_words,
+                      "reigen: the reader of standard output went away, so the job "
+                      "was ended (exit code %d)\n",
+                      RG_EXIT_OUTPUT_LOST);
+    else
+        rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
+    tell_restarts(run, verdict);
+    if (run->horovod && !run->again)
+        rg_verdict_print_horovod(verdict, &run->last_words);
+    run->ended = true;
+    if (rg_output_drained(run->output) || run->killed)
+        speak_last(run);
+    if (run->killed)
+        rg_loop_stop(run->loop);
+}
+
+static const struct rg_session_ops session_ops = {
+    .on_phase = on_phase,
+    .on_running = on_running,
+    .on_rank_started = on_rank_started,
+    .on_output = on_output,
+    .on_input_ready = on_input_ready,
+    .on_rank_ended = on_rank_ended,
+    .on_note = on_note,
+    .on_ended = on_ended,
+};
+
+/* --- what the output reports ----------------------------------------------------------------- */
+
+static void on_pause(void *arg, bool pause)
+{
+    struct run *run = arg;
+
+    if (run->session && !run->ended)
+        rg_session_pause_output(run->session, pause);
+}
+
+static void on_lost(void *arg, const char *cause, bool closed)
+{
+    struct run *run = arg;
+
+    if (!run->session) {
+        snprintf(run->how_lost, sizeof run->how_lost, "%s", cause);
+        run->lost_early = true;
+        run->closed_early |= closed;
+        return;
+    }
+    if (run->judged) {
+        run->exit_code = run->exit_code ? run->exit_code : RG_EXIT_OUTPUT_LOST;
+        if (!closed)
+            sayf(run, "reigen: %s\n", cause);
+        return;
+    }
+    rg_session_output_lost(run->session, cause);
+    if (closed && !run->reader_gone) {
+        run->reader_gone = true;
+        rg_session_signal(run->session, SIGTERM);
+    } else if (!closed) {
+        sayf(run, "reigen: %s; the job goes on\n", cause);
+    }
+}
+
+static void on_drained(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->ended)
+        speak_last(run);
+}
+
+/* --- signals --------------------------------------------------------------------------------- */
+
+static void forward_signal(void *arg, int signo)
+{
+    struct run *run = arg;
+
+    run->restart.stopped |= signo == SIGINT || signo == SIGTERM;
+    /* The ranks are gone and only a slow reader is waited for: who asks to end means us. */
+    if (run->ended && (signo == SIGINT || signo == SIGTERM))
+        rg_loop_stop(run->loop);
+    else if (!run->ended && signo == SIGTERM && rg_signals_from_stop())
+        rg_session_stop(run->session, "by reigen stop");
+    else if (!run->ended)
+        rg_session_signal(run->session, signo);
+}
+
+static bool evict(void *arg)
+{
+    struct run *run = arg;
+
+    run->restart.stopped = true;
+    return !run->ended && rg_session_evict(run->session);
+}
+
+static void kill_job(void *arg, int signo)
+{
+    struct run *run = arg;
+
+    run->killed = run->restart.stopped = true;
+    if (run->ended)
+        rg_loop_stop(run->loop);
+    else
+        rg_session_kill(run->session, signo == SIGINT ? "interrupted twice" : "terminated twice");
+}
+
+static void on_stopping(void *arg)
+{
+    (void) arg;
+    rg_terminal_restore();
+}
+
+static void on_resumed(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->request.job.pty && run->input.loop && !run->ended)
+        rg_terminal_raw(0);
+}
+
+static const struct rg_signals_ops signals_ops = {
+    .forward = forward_signal,
+    .evict = evict,
+    .kill = kill_job,
+    .resize = send_size,
+    .stopping = on_stopping,
+    .resumed = on_resumed,
+};
+
+/* --- from the beginning to the end ----------------------------------------------------------- */
+
+static int check_cwd(const struct rg_job *job, struct rg_error *err)
+{
+    struct stat st;
+
+    /* Of a container's directories only the container knows. */
+    if (!job->cwd || job->container.image)
+        return 0;
+    if (stat(job->cwd, &st) < 0)
+        return rg_error_set_exit(err, errno, RG_EXIT_USAGE, "--cwd %s: %s", job->cwd,
+                                 strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return rg_error_set_exit(err, ENOTDIR, RG_EXIT_USAGE, "--cwd %s: not a directory",
+                                 job->cwd);
+    return 0;
+}
+
+static int check_against_plan(const struct rg_job *job, const struct rg_plan *plan,
+                              struct rg_error *err)
+{
+    struct rg_job sized = *job;
+
+    sized.np = plan->nranks; /* now known, and with it what --stdin and --ranks may say */
+    return rg_job_check(&sized, err);
+}
+
+/* Before there is an output that could be in the way. */
+static void say_early(void *arg, const char *text)
+{
+    const struct run *run = arg;
+
+    if (!run->request.quiet)
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
+static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    struct rg_job *job = &run->request.job;
+    /* Elsewhere the directory need not be here. */
+    int rc = rg_request_take_ports(&run->request, err);
+
+    if (rc >= 0 && driver->here)
+        rc = check_cwd(job, err);
+    if (rc >= 0)
+        rc = rg_sizes_check(job, err);
+    if (rc >= 0)
+        rc = rg_place_job(job, !driver->here, err);
+    if (rc >= 0 && driver->acquire && !job->dry_run)
+        rc = driver->acquire(job, say_early, run, err);
+    if (rc >= 0)
+        rc = driver->discover(job, err);
+    if (rc >= 0)
+        rc = rg_plan_make(job, &run->plan, err);
+    if (rc >= 0)
+        rc = rg_sizes_check_plan(&run->plan, job, err);
+    if (rc >= 0 && (rc = check_against_plan(job, &run->plan, err)) < 0)
+        err->exit_code = RG_EXIT_USAGE;
+    return rc;
+}
+
+/* The ranks have to know, too, on all hosts. */
+static bool wants_tracebacks(struct rg_job *job)
+{
+    const char *how = rg_env_get(&job->env, "REIGEN_TRACEBACK");
+
+    if (!how && (how = getenv("REIGEN_TRACEBACK")))
+        rg_strv_addf(&job->env, "REIGEN_TRACEBACK=%s", how);
+    return how && strcmp(how, "full") == 0;
+}
+
+static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    const struct rg_job *job = &run->request.job;
+    const struct rg_output_options output = {
+        .loop = run->loop, .job = job, .nranks = run->plan.nranks, .out_fd = 1, .err_fd = 2,
+        .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
+        .all_tracebacks = wants_tracebacks(&run->request.job),
+        .append = run->restart.count > 0,
+        .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
+    };
+    int rc = rg_output_create(&output, &run->output, err);
+
+    if (rc < 0)
+        return rc;
+    if (rg_status_start(&run->status, run->loop, &run->plan, isatty(2) && !job->json, say, run) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    /* Quiet and JSON want no moving line; its timer ends here. */
+    if (run->request.quiet || job->json)
+        rg_status_stop(&run->status);
+    if (job->json) {
+        rg_event_start(&run->event, job, &run->plan);
+        send_event(run);
+    }
+    if (run->restart.count)
+        rg_registry_restart(&run->registered, run->plan.job_id);
+    else
+        rg_registry_add(&run->plan, job, &run->registered);
+    const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
+                                                .driver = driver, .ops = &session_ops,
+                                                .arg = run };
+
+    /* Before anything is started that a signal would leave behind: the loop hands it on later. The
+     * script that --submit has made is what runs us. */
+    if (!run->signals.loop)
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
+    rc = rg_session_create(&options, &run->session, err);
+    if (rc < 0)
+        return rc;
+    if (run->lost_early)
+        on_lost(run, run->how_lost, run->closed_early);
+    if (job->pty)
+        send_size(run); /* before the terminal is made */
+    return 0;
+}
+
+/* What belongs to one start of the job. */
+static void finish_start(struct run *run)
+{
+    rg_terminal_restore();
+    rg_input_stop(&run->input);
+    rg_session_destroy(run->session);
+    run->session = NULL;
+    rg_status_fini(&run->status);
+    rg_output_destroy(run->output);
+    run->output = NULL;
+    rg_plan_fini(&run->plan);
+}
+
+static void finish(struct run *run)
+{
+    if (run->signals.loop)
+        rg_signals_stop(&run->signals);
+    finish_start(run);
+    rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
+    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
+    if (driver && driver->release)
+        driver->release();
+    rg_registry_sweep();
+    rg_restart_fini(&run->restart);
+    rg_buf_fini(&run->event);
+    rg_buf_fini(&run->last_words);
+    rg_loop_destroy(run->loop);
+    rg_request_fini(&run->request);
+}
+
+static void say_notes(const struct run *run)
+{
+    for (size_t i = 0; i < run->request.notes.count && !run->request.quiet; i++)
+        fprintf(stderr, "reigen: %s\n", run->request.notes.v[i]);
+}
+
+static void say_map(const struct run *run)
+{
+    rg_autobuf struct rg_buf map = RG_BUF_INIT;
+
+    if (!run->request.display_map && !run->request.report_bindings)
+        return;
+    rg_plan_print(&run->plan, &run->request.job, &map);
+    fputs(rg_buf_text(&map), stderr);
+}
+
+static int print_dry_run(struct run *run, bool here)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (run->request.job.json)
+        rg_event_plan(&text, &run->request.job, &run->plan);
+    else if (rg_dryrun_print(&run->plan, &run->request.job, here, &text, &err) < 0)
+        return rg_fail(&err, run->command);
+    return rg_print(rg_buf_text(&text));
+}
+
+static int print_help(void)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    rg_help_run(&text, rg_help_columns());
+    return rg_print(rg_buf_text(&text));
+}
+
+/* On the same hosts, with a name, a key and ports of its own. */
+static int start_again(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    finish_start(run);
+    run->again = run->ended = run->judged = run->paused = run->lost_early = false;
+    int rc = rg_restart_prepare(&run->restart, &run->request.job);
+
+    if (rc < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    rc = rg_plan_make(&run->request.job, &run->plan, err);
+    return rc < 0 ? rc : start(run, driver, err);
+}
+
+static int run_job(struct run *run)
+{
+    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
+    struct rg_error err = RG_ERROR_INIT;
+
+    say_notes(run);
+    if (prepare(run, driver, &err) < 0)
+        return rg_fail(&err, run->command);
+    say_map(run);
+    if (rg_restart_prepare(&run->restart, &run->request.job) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+    if (run->request.job.dry_run)
+        return print_dry_run(run, driver->here);
+    if (rg_loop_create(&run->loop) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+    if (start(run, driver, &err) < 0)
+        return rg_fail(&err, run->command);
+    rg_loop_run(run->loop);
+    while (run->again && !run->restart.stopped) {
+        if (start_again(run, driver, &err) < 0) {
+            run->judged = true;
+            return run->exit_code = rg_fail(&err, run->command);
+        }
+        rg_loop_run(run->loop);
+    }
+    if (run->again)
+        fprintf(stderr, "reigen: it is not started again: it was told to end\n");
+    return run->exit_code;
+}
+
+void rg_run_say_slurm(const struct rg_request *request)
+{
+    const struct rg_strv env = rg_slurm_environment();
+    char text[RG_SLURM_REMARK_MAX];
+
+    if (!request->quiet && rg_slurm_remark(&env, &request->job, text, sizeof(text)))
+        fprintf(stderr, "reigen: %s\n", text);
+}
+
+int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
+{
+    /* Zeroed, and too large for a frame. */
+    static struct run run = { .registered = RG_REGISTRATION_INIT };
+
+    run.request = *take_request;
+    *take_request = (struct rg_request){ 0 };
+    run.command = as->command;
+    run.horovod = as->horovod;
+    run.stdin_open = as->stdin_open;
+    int code = run_job(&run);
+
+    finish(&run);
+    return code;
+}
+
+int rg_cmd_run(int argc, char **argv)
+{
+    rg_cleanup(rg_request_fini) struct rg_request request;
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+
+    rg_stdio_ensure(open);
+    rg_request_init(&request);
+    if (rg_request_parse(&request, argc, argv, &err) < 0)
+        return rg_fail(&err, "run");
+    if (request.help)
+        return print_help();
+    if (request.version)
+        return rg_cmd_version(1, argv);
+    /* The job that was submitted is told the same, but to run. */
+    bool submitted = getenv(RG_SLURM_SUBMITTED);
+    unsetenv(RG_SLURM_SUBMITTED);
+    if (request.job.slurm.submit && !submitted && !request.job.dry_run)
+        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
+                                                       : rg_submit(&request, argv);
+    rg_run_say_slurm(&request);
+    return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/show/doctor_print.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/help/help.h"
+
+#define LEFT 18 /* where a finding's value begins */
+
+static const char *host_name(const struct rg_doctor_input *found, int host)
+{
+    if (host >= found->nhosts)
+        return found->unstarted[host - found->nhosts].name;
+    return host < 0 ? "-" : found->hosts[host].name;
+}
+
+void rg_doctor_print_plain(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                           struct rg_buf *text)
+{
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct rg_finding *f = &findings->v[i];
+        rg_buf_printf(text, "%s\t%s\t%s\t%s\t%s\n", rg_finding_level_name(f->level),
+                      host_name(found, f->host), f->check, f->value, f->remedy);
+    }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+/* What programs of a host have written may be no UTF-8. */
+static json_t *any_string(const char *text)
+{
+    json_t *value = json_string(text);
+    rg_autofree char *copy = value ? NULL : strdup(text);
+
+    for (char *p = copy; p && *p; p++)
+        *p = (unsigned char) *p < 0x80 ? *p : '?';
+    return value ? value : copy ? json_string(copy) : NULL;
+}
+
+static json_t *list_hosts(const struct rg_doctor_input *found)
+{
+    json_t *list = json_array();
+
+    for (int h = 0; h < found->nhosts; h++) {
+        const struct rg_doctor_host *host = &found->hosts[h];
+        json_t *addresses = json_array();
+        for (size_t i = 0; i < host->addresses->count; i++)
+            json_array_append_new(addresses, any_string(host->addresses->v[i]));
+        json_array_append_new(
+            list, json_pack("{s:o, s:i, s:o, s:f, s:f}", "name", any_string(host->name), "ranks",
+                            host->nranks, "addresses", addresses, "clock_ms",
+                            (double) host->clock_ns / 1e6, "clock_bound_ms",
+                            (double) host->clock_bound_ns / 1e6));
+    }
+    return list;
+}
+
+static json_t *list_unstarted(const struct rg_doctor_input *found)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < found->nunstarted; i++)
+        json_array_append_new(list, json_pack("{s:o, s:o}", "name",
+                                              any_string(found->unstarted[i].name), "cause",
+                                              any_string(found->unstarted[i].cause)));
+    return list;
+}
+
+static json_t *list_findings(const struct rg_doctor_input *found,
+                             const struct rg_findings *findings)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct rg_finding *f = &findings->v[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:s, s:s, s:o, s:o}", "host",
+                            f->host < 0 ? json_null() : any_string(host_name(found, f->host)),
+                            "check", f->check, "level", rg_finding_level_name(f->level), "value",
+                            any_string(f->value), "remedy", any_string(f->remedy)));
+    }
+    return list;
+}
+
+static json_t *list_tries(const struct rg_doctor_input *found)
+{
+    json_t *list = json_array();
+    size_t count = 0;
+    const struct rg_network_probe *all =
+        found->network ? rg_network_all(found->network, &count) : NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        bool reached = all[i].state == RG_PROBE_REACHED;
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:s, s:s, s:b, s:o, s:s}", "from",
+                            any_string(host_name(found, all[i].from)), "to",
+                            any_string(host_name(found, all[i].to)), "address", all[i].address,
+                            "interface", all[i].interface, "reached", reached, "rtt_ms",
+                            reached ? json_real(all[i].rtt_us / 1e3) : json_null(), "error",
+                            reached ? "" : rg_network_explain(all[i].errnum)));
+    }
+    return list;
+}
+
+static int append(const char *bytes, size_t nbytes, void *arg)
+{
+    rg_buf_put(arg, bytes, nbytes);
+    return rg_buf_status(arg) < 0 ? -1 : 0;
+}
+
+void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                          struct rg_buf *text)
+{
+    bool ok = true;
+
+    for (size_t i = 0; i < findings->count; i++)
+        ok = ok && findings->v[i].level != RG_FINDING_FAIL;
+    json_t *all = json_pack("{s:i, s:b, s:s, s:o, s:o, s:o, s:o}", "schema", RG_DOCTOR_SCHEMA,
+                            "ok", ok, "network",
+                            found->network ? rg_network_cidr(found->network) : "",
+                            "hosts", list_hosts(found), "unstarted", list_unstarted(found),
+                            "findings",
+                            list_findings(found, findings), "reach", list_tries(found));
+    if (!all || json_dump_callback(all, append, text, JSON_INDENT(2)) < 0)
+        text->status = text->status ? text->status : -ENOMEM;
+    rg_buf_put(text, "\n", 1);
+    json_decref(all);
+}
+
+/* --- for people ------------------------------------------------------------------------------- */
+
+static void print_finding(const struct rg_finding *f, bool colour, int columns, struct rg_buf *text)
+{
+    static const char *const colours[] = { "\033[32m", "\033[33m", "\033[1;31m" };
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+
+    rg_buf_printf(text, "  %s%-4s%s %-*s", colour ? colours[f->level] : "",
+                  rg_finding_level_name(f->level), colour ? "\033[0m" : "", LEFT - 7, f->check);
+    rg_wrap(&body, f->value, LEFT, columns);
+    const char *value = rg_buf_text(&body);
+    rg_buf_printf(text, "%s", strlen(value) > LEFT ? value + LEFT : "\n");
+    if (!*f->remedy)
+        return;
+    rg_autofree char *remedy = rg_strf("-> %s", f->remedy);
+    rg_wrap(text, remedy ? remedy : "", LEFT, columns);
+}
+
+void rg_doctor_print_summary(const struct rg_findings *findings, struct rg_buf *text)
+{
+    int n[3] = { 0 };
+
+    for (size_t i = 0; i < findings->count; i++)
+        n[findings->v[i].level]++;
+    rg_buf_printf(text, "%d ok, %d warning%s, %d failure%s\n", n[RG_FINDING_OK],
+                  n[RG_FINDING_WARN], n[RG_FINDING_WARN] == 1 ? "" : "s", n[RG_FINDING_FAIL],
+                  n[RG_FINDING_FAIL] == 1 ? "" : "s");
+}
+
+static bool is_of(const struct rg_finding *f, int host, bool ok)
+{
+    return f->host == host && (f->level == RG_FINDING_OK) == ok;
+}
+
+/* What is well of one host, or what is not. */
+static void print_host(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                       int host, bool ok, bool folded, bool colour, int columns,
+                       struct rg_buf *text)
+{
+    const char *name = host < 0 ? "together" : host_name(found, host);
+    int count = 0;
+
+    for (size_t i = 0; i < findings->count; i++)
+        count += is_of(&findings->v[i], host, ok);
+    if (count == 0)
+        return;
+    if (ok && folded) {
+        rg_buf_printf(text, "%s: %s%d check%s ok%s; -v lists %s\n", name, colour ? "\033[32m" : "",
+                      count, count == 1 ? "" : "s", colour ? "\033[0m" : "",
+                      count == 1 ? "it" : "them");
+        return;
+    }
+    rg_buf_printf(text, "%s%s\n", rg_buf_nbytes(text) ? "\n" : "", name);
+    for (size_t i = 0; i < findings->count; i++) {
+        if (is_of(&findings->v[i], host, ok))
+            print_finding(&findings->v[i], colour, columns, text);
+    }
+}
+
+void rg_doctor_print_table(const struct rg_doctor_input *found, const struct rg_findings *findings,
+                           bool all, bool colour, int columns, struct rg_buf *text)
+{
+    int nhosts = found->nhosts + found->nunstarted;
+
+    for (int ok = 1; ok >= 0; ok--) {
+        for (int h = 0; h <= nhosts; h++)
+            print_host(found, findings, h < nhosts ? h : -1, ok, !all, colour, columns, text);
+    }
+    rg_buf_printf(text, "\n");
+    rg_doctor_print_summary(findings, text);
+}

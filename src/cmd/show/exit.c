@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/show/exit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "cmd/show/terminal.h"
+#include "base/exitcode.h"
+
+int rg_exit_of(const struct rg_error *err)
+{
+    if (err->exit_code)
+        return err->exit_code;
+    switch (err->errnum) {
+    case EINVAL: case ERANGE: case E2BIG: case ENOENT: case ENOTDIR: case EISDIR: case EFBIG:
+        return RG_EXIT_USAGE;
+    case EACCES: case EPERM: case EROFS:
+        return RG_EXIT_NO_PERMISSION;
+    case ENOSPC: case EDQUOT:
+        return RG_EXIT_OUTPUT_LOST;
+    default:
+        return RG_EXIT_INTERNAL;
+    }
+}
+
+int rg_fail(const struct rg_error *err, const char *command)
+{
+    bool colour = rg_terminal_colour(2);
+    int code = rg_exit_of(err);
+
+    fprintf(stderr, "reigen: %s%s%s\n", colour ? "\033[1;31m" : "", err->text,
+            colour ? "\033[0m" : "");
+    if (code == RG_EXIT_USAGE)
+        fprintf(stderr, "Try 'reigen %s%s--help'.\n", command ? command : "", command ? " " : "");
+    return code;
+}
+
+int rg_fail_usage(const char *command, const char *fmt, ...)
+{
+    struct rg_error err = { .errnum = EINVAL, .exit_code = RG_EXIT_USAGE };
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(err.text, sizeof err.text, fmt, args);
+    va_end(args);
+    return rg_fail(&err, command);
+}
+
+int rg_print(const char *text)
+{
+    int rc = rg_write_all(1, text, strlen(text));
+
+    if (rc == 0 || rc == -EPIPE)
+        return 0;
+    fprintf(stderr, "reigen: cannot write to standard output: %s\n",
+            rc == -EBADF ? "it is closed" : strerror(-rc));
+    return RG_EXIT_OUTPUT_LOST;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one way a command ends with an error: print it to standard error, as "reigen: ...", and find
+ * the exit code. Main thread.
+ */
+#ifndef RG_CMD_SHOW_EXIT_H
+#define RG_CMD_SHOW_EXIT_H
+
+#include "base/error.h"
+
+/* The exit code of an error: err's own, or derived from its errno (EINVAL and the like 2, ENOMEM
+ * 70, EACCES 77, ENOSPC 74, otherwise 70). */
+int rg_exit_of(const struct rg_error *err);
+
+/* Print "reigen: <text>", and after a usage error (2) where help is to be had, for the command
+ * of this name (NULL: reigen itself). Returns rg_exit_of(err). */
+int rg_fail(const struct rg_error *err, const char *command);
+
+/* A usage error with this text. Prints it and returns 2. */
+int rg_fail_usage(const char *command, const char *fmt, ...) rg_printf(2, 3);
+
+/* Print text to standard output, whole. 0, or 74 with a message when it cannot be written (0 when
+ * the reader just went away). */
+int rg_print(const char *text);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/show/output.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "cmd/show/events.h"
+#include "cmd/show/lines.h"
+#include "cmd/show/outfiles.h"
+#include "cmd/show/shown.h"
+#include "cmd/show/sink.h"
+#include "cmd/show/terminal.h"
+#include "cmd/show/tracebacks.h"
+
+#define LOOK_AT_HELD_MS 250
+
+struct rg_output {
+    struct rg_output_options o;
+    struct rg_sink sinks[2];
+    struct rg_lines *lines; /* 2 * rank + (stream - 1) */
+    struct rg_outfiles files;
+    struct rg_tracebacks tracebacks;
+    struct rg_timer held_timer; /* while tracebacks are held */
+    struct rg_shown shown;
+    bool one_place;         /* standard output goes where standard error goes */
+    struct rg_buf text;     /* what one call composes */
+    bool has_files, tagged, paused, undrained;
+    bool lost[2];           /* on_lost was called for this sink */
+    bool json_failed;
+};
+
+/* The place of a line, for the line function. */
+struct place {
+    struct rg_output *output;
+    int rank, stream;
+};
+
+static void report_lost(struct rg_output *output, int i)
+{
+    static const char *const names[] = { "standard output", "standard error" };
+    int e = output->sinks[i].errnum;
+    bool closed = e == EPIPE || e == EIO || e == ECONNRESET;
+    char cause[160];
+
+    if (!e || output->lost[i])
+        return;
+    output->lost[i] = true;
+    if (closed)
+        snprintf(cause, sizeof cause, "the reader of %s went away", names[i]);
+    else if (e == EBADF)
+        snprintf(cause, sizeof cause, "cannot write to %s: it is closed", names[i]);
+    else
+        snprintf(cause, sizeof cause, "cannot write to %s: %s", names[i], strerror(e));
+    output->o.on_lost(output->o.arg, cause, closed && i == 0);
+}
+
+static void on_change(void *arg)
+{
+    struct rg_output *output = arg;
+    size_t pending = rg_sink_pending(&output->sinks[0]) + rg_sink_pending(&output->sinks[1]);
+
+    report_lost(output, 0);
+    report_lost(output, 1);
+    if (output->paused ? pending < RG_OUTPUT_LOW_NBYTES : pending > RG_OUTPUT_HIGH_NBYTES) {
+        output->paused = !output->paused;
+        output->o.on_pause(output->o.arg, output->paused);
+    }
+    if (pending)
+        output->undrained = true;
+    else if (output->undrained) {
+        output->undrained = false;
+        output->o.on_drained(output->o.arg);
+    }
+}
+
+static bool same_place(int a, int b)
+{
+    struct stat one, other;
+
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line);
+
+int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
+                     struct rg_error *err)
+{
+    const struct rg_job *job = options->job;
+    struct rg_output *output = calloc(1, sizeof *output);
+
+    if (!output)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    output->o = *options;
+    output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
+                     (job->tag == RG_TAG_AUTO && options->nranks > 1);
+    output->lines = calloc(2 * (size_t) options->nranks, sizeof *output->lines);
+    rg_sink_init(&output->sinks[0], options->loop, options->out_fd, on_change, output);
+    rg_sink_init(&output->sinks[1], options->loop, options->err_fd, on_change, output);
+    output->one_place = same_place(options->out_fd, options->err_fd);
+    int rc = output->lines ? 0 : -ENOMEM;
+
+    if (rc == 0 && !options->all_tracebacks)
+        rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
+    if (rc < 0)
+        rg_error_set(err, ENOMEM, "out of memory");
+    if (rc == 0 && job->output_dir) {
+        rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
+                              err);
+        output->has_files = rc == 0;
+    }
+    if (rc < 0) {
+        rg_output_destroy(output);
+        return rc;
+    }
+    *ret_output = output;
+    return 0;
+}
+
+void rg_output_destroy(struct rg_output *output)
+{
+    if (!output)
+        return;
+    for (int i = 0; output->lines && i < 2 * output->o.nranks; i++)
+        rg_lines_fini(&output->lines[i]);
+    free(output->lines);
+    if (output->has_files)
+        rg_outfiles_fini(&output->files);
+    rg_timer_stop(&output->held_timer);
+    rg_tracebacks_fini(&output->tracebacks);
+    rg_shown_fini(&output->shown);
+    rg_sink_fini(&output->sinks[0]);
+    rg_sink_fini(&output->sinks[1]);
+    rg_buf_fini(&output->text);
+    free(output);
+}
+
+static void send(struct rg_output *output, int stream, const void *data, size_t nbytes)
+{
+    rg_sink_write(&output->sinks[stream - 1], data, nbytes);
+    on_change(output);
+}
+
+static void send_text(struct rg_output *output, int stream)
+{
+    if (rg_buf_status(&output->text) < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    else
+        send(output, stream, rg_buf_bytes(&output->text), rg_buf_nbytes(&output->text));
+    /* Sticky errors and memory that one huge burst needed go together. */
+    if (rg_buf_status(&output->text) < 0 || output->text.capacity > (4u << 20))
+        rg_buf_fini(&output->text);
+    rg_buf_clear(&output->text);
+}
+
+/* horovodrun's form of the time: asctime's. */
+static void put_horovod_time(struct rg_buf *text)
+{
+    time_t seconds = (time_t) (rg_wall_ns() / RG_NS_PER_S);
+    struct tm tm;
+    char date[40];
+
+    localtime_r(&seconds, &tm);
+    strftime(date, sizeof date, "%a %b %d %H:%M:%S %Y", &tm);
+    rg_buf_printf(text, "%s", date);
+}
+
+/* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
+static void put_time(struct rg_buf *text)
+{
+    uint64_t now = rg_wall_ns();
+    time_t seconds = (time_t) (now / RG_NS_PER_S);
+    struct tm tm;
+    char date[32], zone[8] = "";
+
+    localtime_r(&seconds, &tm);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
+    strftime(zone, sizeof zone, "%z", &tm); /* +0100 */
+    rg_buf_printf(text, "%s.%03d%.3s:%s ", date, (int) (now / RG_NS_PER_MS % 1000), zone,
+                  strlen(zone) == 5 ? zone + 3 : "00");
+}
+
+/* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */
+static void put_horovod_tag(struct rg_output *output, const struct place *at)
+{
+    if (output->o.job->timestamps)
+        put_horovod_time(&output->text);
+    rg_buf_printf(&output->text, "[%d]<%s>:", at->rank, at->stream == 1 ? "stdout" : "stderr");
+}
+
+/* Neighbouring ranks differ; standard error is bold. */
+static void put_tag(struct rg_output *output, const struct place *at, bool continued)
+{
+    static const int colours[] = { 36, 33, 32, 35, 34, 31 };
+    bool colour = at->stream == 1 ? output->o.out_colour : output->o.err_colour;
+    const char *plus = continued ? "+" : "";
+
+    if (colour)
+        rg_buf_printf(&output->text, "\033[%s%dm[%d]%s\033[0m ", at->stream == 2 ? "1;" : "",
+                      colours[at->rank % (int) rg_array_len(colours)], at->rank, plus);
+    else
+        rg_buf_printf(&output->text, "[%d]%s ", at->rank, plus);
+}
+
+static void on_plain_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+    struct rg_output *output = at->output;
+    bool horovod = output->o.job->tag == RG_TAG_HOROVOD;
+    bool decorated = output->tagged || output->o.job->timestamps;
+
+    if (at->stream == 2 || output->one_place)
+        rg_shown_line(&output->shown, at->rank, line->data, line->nbytes);
+    if (horovod)
+        put_horovod_tag(output, at);
+    else if (output->o.job->timestamps)
+        put_time(&output->text);
+    if (output->tagged && !horovod)
+        put_tag(output, at, line->continued);
+    rg_buf_put(&output->text, line->data, line->nbytes);
+    if (!line->newline && !decorated)
+        return;
+    if (rg_terminal_is_raw())
+        rg_buf_put(&output->text, "\r", 1);
+    rg_buf_put(&output->text, "\n", 1);
+}
+
+static void show_error_line(void *arg, int rank, const struct rg_line *line)
+{
+    struct place at = { arg, rank, 2 };
+
+    on_plain_line(&at, line);
+}
+
+static void on_error_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_tracebacks_line(&at->output->tracebacks, at->rank, line, rg_now_ns());
+}
+
+/* A rank that goes on living after its traceback is heard, if a little later. */
+static void on_held_timer(void *arg)
+{
+    struct rg_output *output = arg;
+
+    rg_tracebacks_expire(&output->tracebacks, rg_now_ns());
+    if (!output->tracebacks.nheld)
+        rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+static void watch_held(struct rg_output *output)
+{
+    if (output->tracebacks.nheld && !rg_timer_active(&output->held_timer))
+        rg_timer_start(&output->held_timer, output->o.loop, LOOK_AT_HELD_MS, LOOK_AT_HELD_MS,
+                       on_held_timer, output);
+}
+
+static void on_json_line(void *arg, const struct rg_line *line)
+{
+    const struct place *at = arg;
+
+    rg_event_output(&at->output->text, at->rank, at->stream, line);
+}
+
+static bool passes_raw(const struct rg_output *output, int rank)
+{
+    const struct rg_job *job = output->o.job;
+
+    if (job->json)
+        return false;
+    if (job->pty && rank == 0)
+        return true;
+    return output->o.nranks == 1 && !output->tagged && !job->timestamps;
+}
+
+static void show(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_lines *lines = &output->lines[2 * rank + stream - 1];
+    struct place at = { output, rank, stream };
+    bool held = stream == 2 && output->tracebacks.ranks && !output->o.job->json;
+    rg_line_fn *emit = output->o.job->json ? on_json_line : held ? on_error_line : on_plain_line;
+    int rc = 0;
+
+    if (passes_raw(output, rank)) {
+        if (stream == 2 || output->one_place)
+            rg_shown_raw(&output->shown, rank, stream, data, nbytes);
+        send(output, stream, data, nbytes);
+        return;
+    }
+    if (nbytes)
+        rc = rg_lines_feed(lines, data, nbytes, emit, &at);
+    else
+        rg_lines_finish(lines, emit, &at);
+    if (held && !nbytes)
+        rg_tracebacks_end(&output->tracebacks, rank);
+    watch_held(output);
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, "out of memory for output", false);
+    send_text(output, output->o.job->json ? 1 : stream);
+}
+
+static void keep(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                 size_t nbytes)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int rc = nbytes ? rg_outfiles_write(&output->files, rank, stream, data, nbytes, &err)
+                    : rg_outfiles_close(&output->files, rank, stream, &err);
+
+    if (rc < 0)
+        output->o.on_lost(output->o.arg, err.text, false);
+}
+
+void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                    size_t nbytes)
+{
+    if (output->has_files)
+        keep(output, rank, stream, data, nbytes);
+    if (rg_ranks_has(&output->o.job->show, rank))
+        show(output, rank, stream, data, nbytes);
+}
+
+void rg_output_event(struct rg_output *output, const void *line, size_t nbytes)
+{
+    send(output, 1, line, nbytes);
+}
+
+void rg_output_say(struct rg_output *output, const char *text)
+{
+    bool raw = rg_terminal_is_raw();
+
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n");
+        rg_shown_line(&output->shown, RG_SHOWN_OWN, p, n);
+        rg_buf_put(&output->text, p, n);
+        if (p[n])
+            rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
+        p += n + (p[n] == '\n');
+    }
+    send_text(output, 2);
+}
+
+void rg_output_finish(struct rg_output *output)
+{
+    for (int r = 0; r < output->o.nranks; r++) {
+        for (int stream = 1; stream <= 2; stream++)
+            rg_output_data(output, r, stream, NULL, 0);
+    }
+    rg_tracebacks_expire(&output->tracebacks, UINT64_MAX);
+    rg_timer_stop(&output->held_timer);
+    send_text(output, 2);
+}
+
+void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)
+{
+    rg_tracebacks_tell(&output->tracebacks, text);
+}
+
+size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
+                       size_t nlines)
+{
+    return rg_shown_count(&output->shown, rg_tracebacks_shown_by(&output->tracebacks, rank), lines,
+                          nlines);
+}
+
+void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text)
+{
+    rg_shown_note(&output->shown, note, text);
+}
+
+bool rg_output_drained(const struct rg_output *output)
+{
+    return !rg_sink_pending(&output->sinks[0]) && !rg_sink_pending(&output->sinks[1]);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ranks write, on its way to standard output, standard error, files, and events.
+ *
+ * Plain bytes, as they are, when one rank runs without tags. Otherwise whole lines: two ranks'
+ * lines are never mixed, and with tags each begins with `[rank] `. A line longer than RG_LINE_MAX
+ * goes on as
+ * `[rank]+ ` on the next line. A last line without newline gets one only when tagged.
+ *
+ * A traceback with which several ranks end alike is shown once (cmd/show/tracebacks.h), unless
+ * all_tracebacks is set or bytes pass as they are; files get all.
+ *
+ * Otherwise no byte is dropped unless the reader is gone. When a reader is slow, on_pause(true)
+ * asks for less, and memory stays at what is on its way.
+ *
+ * Thread rule: the loop's thread. Only --output-dir's files may block.
+ */
+#ifndef RG_CMD_SHOW_OUTPUT_H
+#define RG_CMD_SHOW_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "spec/job/job.h"
+
+struct rg_output;
+
+#define RG_OUTPUT_HIGH_NBYTES (1u << 20)  /* pause above this */
+#define RG_OUTPUT_LOW_NBYTES (128u << 10) /* go on below this */
+
+struct rg_output_options {
+    struct rg_loop *loop;
+    const struct rg_job *job; /* borrowed */
+    int nranks;
+    int out_fd, err_fd;       /* borrowed, usually 1 and 2 */
+    bool out_colour, err_colour;
+    bool append;              /* to the files of --output-dir, which an earlier start has made */
+    bool all_tracebacks;
+    void (*on_pause)(void *arg, bool pause);
+    /* Output was lost, once per place. closed: the reader of standard output went away, nothing is
+     * broken. */
+    void (*on_lost)(void *arg, const char *cause, bool closed);
+    void (*on_drained)(void *arg); /* after rg_output_drained was false: it is true now */
+    void *arg;
+};
+
+/* Open --output-dir's files and prepare. 0 or -errno with err (as rg_outfiles_open). */
+int rg_output_create(const struct rg_output_options *options, struct rg_output **ret_output,
+                     struct rg_error *err);
+void rg_output_destroy(struct rg_output *output); /* NULL is fine */
+
+/* Bytes of a rank's stream 1 or 2; nbytes 0 ends the stream. */
+void rg_output_data(struct rg_output *output, int rank, int stream, const uint8_t *data,
+                    size_t nbytes);
+/* A line of an event, with its newline, onto standard output (--json). */
+void rg_output_event(struct rg_output *output, const void *line, size_t nbytes);
+/* reigen's own words onto standard error; lines end with \r\n while the terminal is raw. */
+void rg_output_say(struct rg_output *output, const char *text);
+/* Hand out what lines are left without an end. */
+void rg_output_finish(struct rg_output *output);
+/* After that: append who printed the same traceback as whom, whole lines. */
+void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text);
+/* How many of a rank's last lines have just been printed where rg_output_say prints: as
+ * rg_shown_count. */
+size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
+                       size_t nlines);
+/* rg_shown_note. */
+void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text);
+/* Everything reached its reader, or was lost. */
+bool rg_output_drained(const struct rg_output *output);
+
+#endif

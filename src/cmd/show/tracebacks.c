@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank has the text of its latest traceback and of what came after it. Two ranks agree as long
+ * as one's text begins with the other's, so a comparison is one memcmp, and nothing is parsed but
+ * the line with which a traceback begins. */
+#include "cmd/show/tracebacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum state { QUIET, HELD, PATTERN, LEFT_OUT };
+
+struct rg_traceback {
+    enum state state;
+    bool ended;          /* the stream */
+    bool chained;        /* the next traceback belongs to this one */
+    struct rg_buf text;  /* unless QUIET */
+    uint64_t since_ns;   /* HELD: its first line */
+    int as;              /* LEFT_OUT: as this rank's */
+};
+
+int rg_tracebacks_init(struct rg_tracebacks *all, int nranks,
+                       void (*show)(void *arg, int rank, const struct rg_line *line), void *arg)
+{
+    *all = (struct rg_tracebacks){ .nranks = nranks, .show = show, .arg = arg };
+    all->ranks = calloc((size_t) nranks, sizeof *all->ranks);
+    return all->ranks ? 0 : -ENOMEM;
+}
+
+void rg_tracebacks_fini(struct rg_tracebacks *all)
+{
+    for (int r = 0; all->ranks && r < all->nranks; r++)
+        rg_buf_fini(&all->ranks[r].text);
+    free(all->ranks);
+    *all = (struct rg_tracebacks){ 0 };
+}
+
+static bool is(const struct rg_line *line, const char *text)
+{
+    return line->nbytes == strlen(text) && memcmp(line->data, text, line->nbytes) == 0;
+}
+
+static bool begins(const struct rg_line *line)
+{
+    return line->newline && !line->continued && is(line, "Traceback (most recent call last):");
+}
+
+/* Python's words between the two tracebacks of an error that came of another one. */
+static void note_chain(struct rg_traceback *of, const struct rg_line *line)
+{
+    if (line->nbytes)
+        of->chained =
+            is(line, "During handling of the above exception, another exception occurred:") ||
+            is(line, "The above exception was the direct cause of the following exception:");
+}
+
+static void set_state(struct rg_tracebacks *all, struct rg_traceback *of, enum state state)
+{
+    all->nheld += (state == HELD) - (of->state == HELD);
+    all->npatterns += (state == PATTERN) - (of->state == PATTERN);
+    of->state = state;
+    if (state == QUIET || state == LEFT_OUT)
+        rg_buf_fini(&of->text);
+}
+
+static bool agrees(const struct rg_traceback *held, const struct rg_traceback *pattern)
+{
+    size_t a = rg_buf_nbytes(&held->text), b = rg_buf_nbytes(&pattern->text);
+
+    if (pattern->state != PATTERN || (pattern->ended && a > b) || (held->ended && b > a))
+        return false;
+    return memcmp(rg_buf_bytes(&held->text), rg_buf_bytes(&pattern->text), a < b ? a : b) == 0;
+}
+
+static void show_held(struct rg_tracebacks *all, int rank)
+{
+    const uint8_t *at = rg_buf_bytes(&all->ranks[rank].text);
+    const uint8_t *end = at + rg_buf_nbytes(&all->ranks[rank].text);
+
+    while (at < end) {
+        const uint8_t *newline = memchr(at, '\n', (size_t) (end - at));
+        const struct rg_line line = { .data = at, .newline = true,
+                                      .nbytes = (size_t) ((newline ? newline : end) - at) };
+        all->show(all->arg, rank, &line);
+        at += line.nbytes + 1;
+    }
+}
+
+/* Nobody's so far: what was held is shown, and others may repeat it, or it is of no more use. */
+static void release(struct rg_tracebacks *all, int rank, bool useful)
+{
+    struct rg_traceback *of = &all->ranks[rank];
+
+    show_held(all, rank);
+    set_state(all, of, useful && all->npatterns < RG_TRACEBACKS_PATTERNS ? PATTERN : QUIET);
+}
+
+/* Judge one that is held by the patterns there are. */
+static void judge(struct rg_tracebacks *all, int rank)
+{
+    struct rg_traceback *of = &all->ranks[rank];
+    bool may_agree = false;
+
+    for (int r = 0; r < all->nranks; r++) {
+        if (r == rank || !agrees(of, &all->ranks[r]))
+            continue;
+        may_agree = true;
+        if (of->ended && all->ranks[r].ended) {
+            of->as = r;
+            set_state(all, of, LEFT_OUT);
+            return;
+        }
+    }
+    if (!may_agree)
+        release(all, rank, true);
+}
+
+/* A pattern has changed. */
+static void judge_held(struct rg_tracebacks *all)
+{
+    for (int r = 0; all->nheld && r < all->nranks; r++) {
+        if (all->ranks[r].state == HELD)
+            judge(all, r);
+    }
+}
+
+/* A new traceback: the one before it was not the rank's last. */
+static void begin(struct rg_tracebacks *all, int rank, uint64_t now_ns)
+{
+    struct rg_traceback *of = &all->ranks[rank];
+
+    if (of->state == HELD)
+        release(all, rank, false);
+    rg_buf_clear(&of->text);
+    set_state(all, of, HELD);
+    of->since_ns = now_ns;
+}
+
+static void take(struct rg_tracebacks *all, int rank, const struct rg_line *line)
+{
+    struct rg_traceback *of = &all->ranks[rank];
+
+    note_chain(of, line);
+    rg_buf_put(&of->text, line->data, line->nbytes);
+    rg_buf_put_u8(&of->text, '\n');
+    if (of->state == HELD)
+        judge(all, rank);
+    else
+        all->show(all->arg, rank, line);
+    judge_held(all);
+}
+
+/* Whether this line can be kept: whole, and not too much. */
+static bool fits(struct rg_traceback *of, const struct rg_line *line)
+{
+    return line->newline && !line->continued &&
+           rg_buf_nbytes(&of->text) + line->nbytes < RG_TRACEBACKS_MAX_NBYTES &&
+           rg_buf_reserve(&of->text, line->nbytes + 1);
+}
+
+void rg_tracebacks_line(struct rg_tracebacks *all, int rank, const struct rg_line *line,
+                        uint64_t now_ns)
+{
+    struct rg_traceback *of = all->ranks ? &all->ranks[rank] : NULL;
+
+    if (of && begins(line) && !(of->state != QUIET && of->chained))
+        begin(all, rank, now_ns);
+    if (of && of->state != QUIET && fits(of, line)) {
+        take(all, rank, line);
+        return;
+    }
+    if (of && of->state != QUIET) {
+        if (of->state == HELD)
+            release(all, rank, false);
+        set_state(all, of, QUIET);
+        judge_held(all);
+    }
+    all->show(all->arg, rank, line);
+}
+
+void rg_tracebacks_end(struct rg_tracebacks *all, int rank)
+{
+    if (!all->ranks || all->ranks[rank].ended)
+        return;
+    all->ranks[rank].ended = true;
+    judge_held(all);
+}
+
+void rg_tracebacks_expire(struct rg_tracebacks *all, uint64_t now_ns)
+{
+    for (int r = 0; all->nheld && r < all->nranks; r++) {
+        struct rg_traceback *of = &all->ranks[r];
+        if (of->state == HELD && now_ns - of->since_ns >= RG_TRACEBACKS_HOLD_NS)
+            release(all, r, false);
+    }
+}
+
+int rg_tracebacks_shown_by(const struct rg_tracebacks *all, int rank)
+{
+    return all->ranks && all->ranks[rank].state == LEFT_OUT ? all->ranks[rank].as : rank;
+}
+
+static void tell_one(const struct rg_tracebacks *all, int as, struct rg_buf *text)
+{
+    int count = 0;
+    rg_autobuf struct rg_buf set = RG_BUF_INIT;
+
+    for (int r = 0; r < all->nranks; r++) {
+        int last = r;
+        if (rg_tracebacks_shown_by(all, r) != as || r == as)
+            continue;
+        while (last + 1 < all->nranks && last + 1 != as &&
+               rg_tracebacks_shown_by(all, last + 1) == as)
+            last++;
+        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
+        count += last - r + 1;
+        r = last;
+    }
+    if (count)
+        rg_buf_printf(text, "reigen: rank%s %s: the same traceback as rank %d's\n",
+                      count > 1 ? "s" : "", rg_buf_text(&set), as);
+}
+
+void rg_tracebacks_tell(const struct rg_tracebacks *all, struct rg_buf *text)
+{
+    for (int r = 0; all->ranks && r < all->nranks; r++) {
+        if (rg_tracebacks_shown_by(all, r) == r)
+            tell_one(all, r, text);
+    }
+}

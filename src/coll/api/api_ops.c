@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/api/api.h"
+
+#define WAIT_US_MAX INT64_C(1000000000000)
+
+static int submit(const struct rg_call *call, reigen_handle *handles)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_engine *engine;
+    struct rg_set *set;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!handles)
+        return rg_api_failf(EINVAL, "ret_handle is NULL");
+    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
+    if (!engine)
+        return rg_api_fail(&err);
+    r = rg_call_submit(engine, call, handles, NULL, &err);
+    rg_notify_flush(engine);
+    rg_set_leave(set);
+    return r < 0 ? rg_api_fail(&err) : 0;
+}
+
+/* Submit and wait, without a handle. */
+static int run(struct rg_call *call)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_op *op = NULL;
+    struct rg_engine *engine;
+    struct rg_set *set;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
+    if (!engine)
+        return rg_api_fail(&err);
+    call->waits = true;
+    r = rg_call_submit(engine, call, NULL, &op, &err);
+    if (r == 0)
+        rg_engine_wait(engine, op, RG_NEVER_NS);
+    rg_set_leave(set);
+    if (r < 0)
+        return rg_api_fail(&err);
+    r = op->status;
+    if (r < 0)
+        rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    rg_op_unref(op);
+    return r;
+}
+
+static struct rg_call one(int kind, const char *const *name, const void *const *in,
+                          void *const *out, int dtype, const int64_t *const *shape,
+                          const int *ndim, const struct reigen_options *options)
+{
+    return (struct rg_call){ .kind = kind,
+                             .n = 1,
+                             .names = name,
+                             .ins = in,
+                             .outs = out,
+                             .dtype = dtype,
+                             .shapes = shape,
+                             .ndims = ndim,
+                             .options = options };
+}
+
+REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLREDUCE, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_allgather_async(const char *name, const void *in, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLGATHER, &name, &in, NULL, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_broadcast_async(const char *name, const void *in, void *out, int dtype,
+                                      const int64_t *shape, int ndim,
+                                      const struct reigen_options *options,
+                                      reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_BROADCAST, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_alltoall_async(const char *name, const void *in, int dtype,
+                                     const int64_t *shape, int ndim, const int32_t *splits,
+                                     int nsplits, const struct reigen_options *options,
+                                     reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_ALLTOALL, &name, &in, NULL, dtype, &shape, &ndim, options);
+
+    if (nsplits != 0 && !splits)
+        return rg_api_failf(EINVAL, "alltoall expects a 1D splits tensor");
+    call.splits = splits;
+    call.nsplits = nsplits;
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_reducescatter_async(const char *name, const void *in, int dtype,
+                                          const int64_t *shape, int ndim,
+                                          const struct reigen_options *options,
+                                          reigen_handle *ret_handle)
+{
+    struct rg_call call = one(REIGEN_REDUCESCATTER, &name, &in, NULL, dtype, &shape, &ndim,
+                              options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
+                                    const void *const *ins, void *const *outs, int dtype,
+                                    const int64_t *const *shapes, const int *ndims,
+                                    const struct reigen_options *options,
+                                    reigen_handle *ret_handles)
+{
+    struct rg_call call = one(kind, names, ins, outs, dtype, shapes, ndims, options);
+
+    if (kind != REIGEN_ALLREDUCE && kind != REIGEN_ALLGATHER && kind != REIGEN_REDUCESCATTER)
+        return rg_api_failf(EINVAL, "%s cannot be grouped", rg_kind_name(kind));
+    if (n < 1 || !ins || !shapes || !ndims)
+        return rg_api_failf(EINVAL, "a group needs at least one tensor");
+    call.n = n;
+    if (kind != REIGEN_ALLREDUCE)
+        call.outs = NULL;
+    return submit(&call, ret_handles);
+}
+
+REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
+                                    reigen_handle *ret_handle)
+{
+    const char *name = NULL;
+    const int64_t *shape = NULL;
+    int ndim = 0;
+    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim,
+                              options);
+
+    return submit(&call, ret_handle);
+}
+
+REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    reigen_handle handle = 0;
+    struct rg_op *op;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!ret_handle)
+        return rg_api_failf(EINVAL, "ret_handle is NULL");
+    op = calloc(1, sizeof(*op));
+    if (!op)
+        return rg_api_failf(ENOMEM, "out of memory");
+    op->kind = REIGEN_JOIN;
+    op->n = 1;
+    op->tensors = &op->one;
+    op->sigs = &op->one_sig;
+    atomic_store(&op->refs, 2);
+    pthread_mutex_lock(&rt->engine->handles->lock);
+    r = rg_handles_add(rt->engine->handles, op, 0, &handle);
+    pthread_mutex_unlock(&rt->engine->handles->lock);
+    if (r == 0)
+        r = rg_join_post(rt->engine, op, &err);
+    else
+        rg_error_set(&err, ENOMEM, "out of memory");
+    if (r < 0) {
+        pthread_mutex_lock(&rt->engine->handles->lock);
+        struct rg_handle *entry = handle ? rg_handles_find(rt->engine->handles, handle) : NULL;
+
+        if (entry)
+            rg_handles_remove(rt->engine->handles, entry);
+        pthread_mutex_unlock(&rt->engine->handles->lock);
+        free(op);
+        return rg_api_fail(&err);
+    }
+    *ret_handle = handle;
+    return 0;
+}
+
+REIGEN_API int reigen_allreduce(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options)
+{
+    struct rg_call call = one(REIGEN_ALLREDUCE, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return run(&call);
+}
+
+REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int dtype,
+                                const int64_t *shape, int ndim,
+                                const struct reigen_options *options)
+{
+    struct rg_call call = one(REIGEN_BROADCAST, &name, &in, &out, dtype, &shape, &ndim, options);
+
+    return run(&call);
+}
+
+REIGEN_API int reigen_barrier(void)
+{
+    const char *name = NULL;
+    const int64_t *shape = NULL;
+    int ndim = 0;
+    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, NULL);
+
+    return run(&call);
+}
+
+/* ---- handles */
+
+/* The operation of a handle with a reference for the caller, or NULL. */
+static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_tensor)
+{
+    struct rg_handles *handles = rt->engine->handles;
+    struct rg_handle *handle;
+    struct rg_op *op = NULL;
+
+    pthread_mutex_lock(&handles->lock);
+    handle = rg_handles_find(handles, number);
+    if (handle) {
+        op = handle->op;
+        *ret_tensor = handle->tensor;
+        atomic_fetch_add(&op->refs, 1);
+    }
+    pthread_mutex_unlock(&handles->lock);
+    return op;
+}
+
+/* As rg_engine_wait, by the engine of the operation's process set; the caller learns of the end. An
+ * operation whose set is gone is done, or will be in a moment, as its removal ends it. */
+static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
+{
+    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+    int r;
+
+    if (!engine) {
+        while (!rg_op_done(op) && rg_now_ns() < deadline_ns)
+            rg_sleep_ms(1);
+        return rg_op_done(op) ? 0 : -EAGAIN;
+    }
+    r = rg_engine_wait(engine, op, deadline_ns);
+    if (r == 0)
+        rg_op_seen(op);
+    rg_set_leave(op->set);
+    return r;
+}
+
+static int unknown(reigen_handle handle)
+{
+    return rg_api_failf(EINVAL, "handle %lld is not known", (long long) handle);
+}
+
+/* Bring it on a little, without telling of its end. */
+static void look(struct rg_runtime *rt, struct rg_op *op)
+{
+    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+
+    if (!engine)
+        return;
+    rg_engine_wait(engine, op, 0);
+    rg_set_leave(op->set);
+}
+
+REIGEN_API int reigen_poll(reigen_handle handle)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_op *op;
+    int tensor, r;
+    bool done;
+
+    if (!rt) {
+        r = rg_api_over(0);
+        return r == -EAGAIN ? 0 : r;
+    }
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    done = rg_op_done(op);
+    if (done)
+        await(rt, op, 0); /* its end has been seen */
+    else
+        look(rt, op);
+    rg_op_unref(op);
+    return done;
+}
+
+static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t deadline_ns)
+{
+    int tensor, r;
+    struct rg_op *op;
+
+    if (!rt)
+        return rg_api_over(deadline_ns);
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    r = await(rt, op, deadline_ns);
+    if (r == 0) {
+        r = op->status;
+        if (r < 0)
+            rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    }
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API int reigen_wait(reigen_handle handle, int timeout_ms)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    return wait_until(rt, handle, rg_api_deadline(timeout_ms));
+}
+
+REIGEN_API int reigen_wait_us(reigen_handle handle, int64_t timeout_us)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    uint64_t us = timeout_us > WAIT_US_MAX ? WAIT_US_MAX : (uint64_t) timeout_us;
+
+    return wait_until(rt, handle, timeout_us <= 0 ? 0 : rg_now_ns() + us * 1000);
+}
+
+REIGEN_API int reigen_on_done(reigen_handle handle,
+                              void (*fn)(void *arg, reigen_handle handle, int status), void *arg)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_watcher watcher = { .fn = fn, .arg = arg, .handle = handle };
+    struct rg_engine *engine;
+    struct rg_op *op;
+    int tensor, r = 1;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!fn)
+        return rg_api_failf(EINVAL, "reigen_on_done without a function");
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    engine = op->set ? rg_set_use(op->set) : rt->engine;
+    if (engine)
+        r = rg_notify_add(engine, op, &watcher);
+    else
+        await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
+    if (r == 1 && engine)
+        rg_op_seen(op);
+    if (r == 1) {
+        watcher.status = op->status;
+        rg_notify_call(&watcher);
+    }
+    if (engine)
+        rg_set_leave(op->set);
+    rg_op_unref(op);
+    return r < 0 ? rg_api_failf(ENOMEM, "out of memory") : 0;
+}
+
+REIGEN_API int reigen_wait_all(int n, const reigen_handle *handles, int timeout_ms)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    uint64_t deadline_ns = rg_api_deadline(timeout_ms);
+    int failure = 0;
+
+    if (!rt)
+        return rg_api_over(deadline_ns);
+    for (int i = 0; i < n; i++) {
+        int r = wait_until(rt, handles[i], deadline_ns);
+
+        if (r == -EAGAIN)
+            return r;
+        if (r < 0 && failure == 0)
+            failure = r;
+    }
+    return failure;
+}
+
+REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t *ret_nbytes,
+                             int64_t *ret_shape, int *ret_ndim)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_op *op;
+    const struct rg_tensor *t;
+    int tensor = 0, r = 0;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    t = &op->tensors[tensor];
+    if (!rg_op_done(op)) {
+        r = -EAGAIN;
+    } else if (op->status < 0) {
+        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+    } else if (!t->result) {
+        r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
+    } else {
+        *ret_data = t->result;
+        *ret_nbytes = t->result_nbytes;
+        ret_shape[0] = t->result_rows;
+        for (int d = 1; d < t->ndim; d++)
+            ret_shape[d] = t->shape[d];
+        *ret_ndim = t->ndim;
+    }
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits, int n)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_op *op;
+    int tensor, r = 0;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    op = hold(rt, handle, &tensor);
+    if (!op)
+        return unknown(handle);
+    if (!op->received || n < op->nreceived)
+        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits", op->nreceived);
+    else if (!rg_op_done(op))
+        r = -EAGAIN;
+    else if (op->status < 0)
+        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+    else
+        memcpy(ret_splits, op->received, (size_t) op->nreceived * sizeof(*ret_splits));
+    rg_op_unref(op);
+    return r;
+}
+
+REIGEN_API const char *reigen_handle_error(reigen_handle handle)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_op *op = NULL;
+    const char *text = "";
+    int tensor;
+
+    if (rt)
+        op = hold(rt, handle, &tensor);
+    if (!op)
+        return "";
+    if (rg_op_done(op) && op->status < 0)
+        text = op->text ? op->text : "out of memory";
+    rg_op_unref(op);
+    return text;
+}
+
+REIGEN_API int reigen_release(reigen_handle number)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_engine *engine;
+    struct rg_handle *handle;
+    struct rg_op *op = NULL;
+    bool last = false;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    pthread_mutex_lock(&rt->engine->handles->lock);
+    handle = rg_handles_find(rt->engine->handles, number);
+    if (handle) {
+        op = handle->op;
+        last = --op->nhandles == 0;
+        rg_handles_remove(rt->engine->handles, handle);
+    }
+    pthread_mutex_unlock(&rt->engine->handles->lock);
+    if (!op)
+        return unknown(number);
+    engine = op->set ? rg_set_use(op->set) : rt->engine;
+    if (engine) {
+        if (!rg_op_try(engine, op) && op->mode == RG_ENTRY_INLINE)
+            rg_op_make_chore(engine, op); /* nobody else will look at it */
+        if (last)
+            rg_op_drop_name(engine, op);
+        rg_notify_flush(engine);
+        rg_set_leave(op->set);
+    }
+    rg_op_unref(op);
+    return 0;
+}
+
+REIGEN_API int reigen_release_all(int n, const reigen_handle *handles)
+{
+    if (!reigen_is_initialized())
+        return rg_api_uninitialised();
+    for (int i = 0; i < n; i++)
+        reigen_release(handles[i]);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Process sets, as users see them.
+ */
+#include <string.h>
+
+#include "coll/api/api.h"
+
+static int no_set(int kind, int id, struct rg_error *err)
+{
+    return rg_error_set(err, EINVAL,
+                        "%s: Process set provided does not exist, or has not been registered. "
+                        "(process set %d)", rg_kind_name(kind), id);
+}
+
+struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
+                                const struct reigen_options *options, struct rg_set **ret_set,
+                                struct rg_error *err)
+{
+    struct rg_engine *engine = NULL;
+    struct rg_set *set;
+    bool member = false;
+
+    *ret_set = NULL;
+    if (!options || options->process_set == 0)
+        return rt->engine;
+    pthread_mutex_lock(&rt->sets.lock);
+    set = rg_sets_find(&rt->sets, options->process_set);
+    if (set) {
+        member = set->me >= 0;
+        engine = rg_set_use(set);
+    }
+    pthread_mutex_unlock(&rt->sets.lock);
+    if (engine)
+        *ret_set = set;
+    else if (set && !member)
+        rg_error_set(err, EINVAL,
+                     "%s: Rank %d is not a member of the provided process set. (process set %d)",
+                     rg_kind_name(kind), rt->team->rank, options->process_set);
+    else
+        no_set(kind, options->process_set, err);
+    return engine;
+}
+
+REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (!ret_id || (nranks > 0 && !ranks))
+        return rg_api_failf(EINVAL, "ranks or ret_id is NULL");
+    r = rg_sets_add(&rt->sets, rt->engine, rt->boot, ranks, nranks, ret_id, &err);
+    if (r == 0 && rg_api_describe(rt) < 0)
+        rg_report(RG_LOG_WARN, "out of memory: reigen_describe lacks process set %d", *ret_id);
+    return r < 0 ? rg_api_fail(&err) : 0;
+}
+
+REIGEN_API int reigen_process_set_remove(int id)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    struct rg_error err = RG_ERROR_INIT;
+    int r;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    r = rg_sets_remove(&rt->sets, rt->engine, id, &err);
+    if (r == 0 && rg_api_describe(rt) < 0)
+        rg_report(RG_LOG_WARN, "out of memory: reigen_describe still lists process set %d", id);
+    return r < 0 ? rg_api_fail(&err) : 0;
+}
+
+/* What is asked of a set. */
+enum question { RANK, SIZE, INCLUDED, RANKS };
+
+static int answer(const struct rg_set *set, enum question what, int *ret_ranks, int max)
+{
+    if (what == RANK)
+        return set->me >= 0 ? set->me : -ENXIO;
+    if (what == INCLUDED)
+        return set->me >= 0;
+    for (int i = 0; what == RANKS && i < set->nranks && i < max; i++)
+        ret_ranks[i] = set->ranks[i];
+    return set->nranks;
+}
+
+static int answer_all(const struct rg_runtime *rt, enum question what, int *ret_ranks, int max)
+{
+    if (what == RANK)
+        return rt->team->rank;
+    if (what == INCLUDED)
+        return 1;
+    for (int i = 0; what == RANKS && i < rt->team->size && i < max; i++)
+        ret_ranks[i] = i;
+    return rt->team->size;
+}
+
+static int ask(int id, enum question what, int *ret_ranks, int max)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    const struct rg_set *set;
+    int r = -ENOENT;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (id == 0)
+        return answer_all(rt, what, ret_ranks, max);
+    pthread_mutex_lock(&rt->sets.lock);
+    set = rg_sets_find(&rt->sets, id);
+    if (set)
+        r = answer(set, what, ret_ranks, max);
+    pthread_mutex_unlock(&rt->sets.lock);
+    if (r == -ENOENT)
+        rg_api_failf(ENOENT, "process set %d does not exist", id);
+    else if (r == -ENXIO)
+        rg_api_failf(ENXIO, "Rank %d is not a member of the provided process set. (process set %d)",
+                     rt->team->rank, id);
+    return r;
+}
+
+REIGEN_API int reigen_process_set_rank(int id)
+{
+    return ask(id, RANK, NULL, 0);
+}
+
+REIGEN_API int reigen_process_set_size(int id)
+{
+    return ask(id, SIZE, NULL, 0);
+}
+
+REIGEN_API int reigen_process_set_included(int id)
+{
+    return ask(id, INCLUDED, NULL, 0);
+}
+
+REIGEN_API int reigen_process_set_ranks(int id, int *ret_ranks, int max)
+{
+    return ask(id, RANKS, ret_ranks, max);
+}
+
+REIGEN_API int reigen_process_set_ids(int *ret_ids, int max)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    int n;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    if (max > 0)
+        ret_ids[0] = 0;
+    pthread_mutex_lock(&rt->sets.lock);
+    n = rt->sets.nalive;
+    for (int i = 0; i < n && i + 1 < max; i++)
+        ret_ids[i + 1] = rt->sets.alive[i]->id;
+    pthread_mutex_unlock(&rt->sets.lock);
+    return n + 1;
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "coll/api/api.h"
+
+static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
+
+#define RG_ELEMENTS_MAX (INT64_C(1) << 46)
+#define BARRIERS 64 /* in flight at once; their names are used again */
+
+static bool reduces(int kind)
+{
+    return kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER;
+}
+
+/* The place of a rank of the world in the engine's team; -1: it is none of it. */
+static int index_of(const struct rg_team *team, int rank)
+{
+    if (!team->world_ranks)
+        return rank >= 0 && rank < team->size ? rank : -1;
+    for (int i = 0; i < team->size; i++)
+        if (team->world_ranks[i] == rank)
+            return i;
+    return -1;
+}
+
+static int bad_root(const struct rg_engine *engine, int root, struct rg_error *err)
+{
+    if (engine->process_set)
+        return rg_error_set(err, EINVAL,
+                            "broadcast received invalid root rank %d for provided process set "
+                            "(it is not in process set %d)", root, engine->process_set);
+    return rg_error_set(err, EINVAL,
+                        "broadcast received invalid root rank %d for provided process set "
+                        "(ranks are 0 to %d)", root, engine->team->size - 1);
+}
+
+static int check_options(const struct rg_engine *engine, const struct rg_call *call,
+                         const struct reigen_options *o, struct rg_error *err)
+{
+    const char *kind = rg_kind_name(call->kind);
+
+    if (call->kind == REIGEN_BROADCAST && index_of(engine->team, o->root) < 0)
+        return bad_root(engine, o->root, err);
+    if (!reduces(call->kind))
+        return 0;
+    if (o->op < REIGEN_AVERAGE || o->op > REIGEN_PRODUCT)
+        return rg_error_set(err, EINVAL, "%s: %d is no reduction", kind, o->op);
+    if (call->kind == REIGEN_REDUCESCATTER && o->op != REIGEN_AVERAGE && o->op != REIGEN_SUM)
+        return rg_error_set(err, EINVAL, "Reducescatter currently only supports AVERAGE and SUM.");
+    if (o->op == REIGEN_ADASUM && !rg_adasum_takes(call->dtype))
+        return rg_error_set(err, EINVAL,
+                            "%s: Adasum takes float16, bfloat16, float32 and float64, not %s", kind,
+                            rg_dtype_name(call->dtype));
+    if (o->op == REIGEN_AVERAGE && call->dtype == REIGEN_BOOL)
+        return rg_error_set(err, EINVAL, "%s: bool has no average; reduce with sum, min or max",
+                            kind);
+    return 0;
+}
+
+static int check_shape(const struct rg_call *call, int i, size_t *ret_count, struct rg_error *err)
+{
+    const char *kind = rg_kind_name(call->kind);
+    int64_t count = 1;
+    int ndim = call->ndims[i];
+
+    if (ndim < 0 || ndim > REIGEN_NDIM_MAX || (ndim > 0 && !call->shapes[i]))
+        return rg_error_set(err, EINVAL, "%s: %d dimensions; give 0 to %d", kind, ndim,
+                            REIGEN_NDIM_MAX);
+    if (ndim == 0 && call->kind == REIGEN_REDUCESCATTER)
+        return rg_error_set(err, EINVAL, "Reducescatter does not support scalar inputs");
+    if (ndim == 0 && (call->kind == REIGEN_ALLGATHER || call->kind == REIGEN_ALLTOALL))
+        return rg_error_set(err, EINVAL, "Rank zero tried to %s a rank-zero tensor.", kind);
+    for (int d = 0; d < ndim; d++) {
+        int64_t length = call->shapes[i][d];
+
+        if (length < 0 || (length && count > RG_ELEMENTS_MAX / length))
+            return rg_error_set(err, EINVAL, "%s: dimension %d of %lld elements is out of range",
+                                kind, d, (long long) length);
+        count *= length;
+    }
+    *ret_count = (size_t) count;
+    return 0;
+}
+
+static int check_name(const struct rg_call *call, int i, struct rg_error *err)
+{
+    if (!call->names || !call->names[i])
+        return 0;
+    if (strnlen(call->names[i], REIGEN_NAME_MAX + 1) > REIGEN_NAME_MAX)
+        return rg_error_set(err, EINVAL, "a name is longer than %d bytes: %.40s...",
+                            REIGEN_NAME_MAX, call->names[i]);
+    return 0;
+}
+
+static void fill_signature(struct rg_signature *sig, const struct rg_call *call, int i,
+                           const struct reigen_options *o, int process_set)
+{
+    *sig = (struct rg_signature){
+        .kind = (uint8_t) call->kind,
+        .dtype = (uint8_t) call->dtype,
+        .op = reduces(call->kind) ? (uint8_t) o->op : 0,
+        .ndim = (uint8_t) call->ndims[i],
+        .root = call->kind == REIGEN_BROADCAST ? o->root : 0,
+        .process_set = process_set,
+        .group_size = call->n > 1 ? call->n : 0,
+        .prescale = reduces(call->kind) ? o->prescale : 1.0,
+        .postscale = reduces(call->kind) ? o->postscale : 1.0,
+    };
+    for (int d = 0; d < call->ndims[i]; d++)
+        sig->shape[d] = call->shapes[i][d];
+    /* Each rank's own, and not compared. */
+    if (call->kind == REIGEN_ALLGATHER || call->kind == REIGEN_ALLTOALL)
+        sig->shape[0] = 0;
+}
+
+static int fill_tensor(struct rg_op *op, const struct rg_call *call, int i, int rank,
+                       struct rg_error *err)
+{
+    struct rg_tensor *t = &op->tensors[i];
+    bool sends = call->kind != REIGEN_BROADCAST || op->root == rank;
+    bool receives = call->kind == REIGEN_ALLREDUCE || (call->kind == REIGEN_BROADCAST && !sends);
+    int r = check_name(call, i, err);
+
+    if (r == 0 && call->kind != REIGEN_BARRIER)
+        r = check_shape(call, i, &t->count, err);
+    if (r < 0 || call->kind == REIGEN_BARRIER)
+        return r;
+    t->in = call->ins ? call->ins[i] : NULL;
+    t->out = call->outs ? call->outs[i] : NULL;
+    t->nbytes = t->count * rg_dtype_nbytes(call->dtype);
+    t->ndim = call->ndims[i];
+    for (int d = 0; d < t->ndim; d++)
+        t->shape[d] = call->shapes[i][d];
+    if (t->nbytes && ((sends && !t->in) || (receives && !t->out)))
+        return rg_error_set(err, EINVAL, "%s: a buffer is NULL", rg_kind_name(call->kind));
+    op->nbytes += t->nbytes;
+    return 0;
+}
+
+static int fill_splits(struct rg_op *op, const struct rg_call *call, int size, struct rg_error *err)
+{
+    int64_t rows = op->tensors[0].shape[0], sum = 0;
+
+    if (call->nsplits != 0 && call->nsplits != size)
+        return rg_error_set(err, EINVAL,
+                            "Number of entries in splits does not equal number of workers. "
+                            "(%d and %d)",
+                            call->nsplits, size);
+    if (call->nsplits == 0 && rows % size != 0)
+        return rg_error_set(err, EINVAL,
+                            "splits not provided, but first dimension of tensor is not an even "
+                            "multiple of the number of workers. (%lld rows, %d workers)",
+                            (long long) rows, size);
+    op->splits = calloc((size_t) size, sizeof(*op->splits));
+    op->received = calloc((size_t) size, sizeof(*op->received));
+    op->nreceived = size;
+    if (!op->splits || !op->received)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    for (int r = 0; r < size; r++) {
+        int64_t part = call->nsplits ? call->splits[r] : rows / size;
+
+        if (part < 0 || part > INT32_MAX)
+            return rg_error_set(err, EINVAL, "alltoall: splits[%d] is %lld", r, (long long) part);
+        op->splits[r] = (int32_t) part;
+        sum += part;
+    }
+    if (sum > rows)
+        return rg_error_set(err, EINVAL,
+                            "Sum of splits entries is greater than the first dimension of tensor. "
+                            "(%lld and %lld)",
+                            (long long) sum, (long long) rows);
+    return 0;
+}
+
+static void fill_reduction(struct rg_op *op, const struct reigen_options *o, int size)
+{
+    bool floats = op->dtype == REIGEN_FLOAT16 || op->dtype == REIGEN_FLOAT32 ||
+                  op->dtype == REIGEN_FLOAT64 || op->dtype == REIGEN_BFLOAT16;
+
+    op->scale = (struct rg_scale){ 1.0, 1.0, 1 };
+    op->reduction = REIGEN_SUM;
+    if (!reduces(op->kind))
+        return;
+    op->scale.pre = o->prescale;
+    op->scale.post = o->postscale;
+    if (o->op == REIGEN_ADASUM && size == 1)
+        op->reduction = REIGEN_SUM; /* of one vector: itself */
+    else if (o->op != REIGEN_AVERAGE)
+        op->reduction = (uint8_t) o->op;
+    else if (floats)
+        op->scale.post /= size;
+    else
+        op->scale.divisor = size;
+}
+
+static struct rg_op *new_op(const struct rg_call *call)
+{
+    struct rg_op *op = calloc(1, sizeof(*op));
+    size_t n = (size_t) call->n;
+
+    if (!op)
+        return NULL;
+    atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
+    op->n = call->n;
+    op->tensors = n == 1 ? &op->one : calloc(n, sizeof(*op->tensors));
+    op->sigs = n == 1 ? &op->one_sig : calloc(n, sizeof(*op->sigs));
+    if (!op->tensors || !op->sigs) {
+        rg_op_unref(op);
+        return NULL;
+    }
+    return op;
+}
+
+static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call *call,
+                struct rg_error *err)
+{
+    const struct reigen_options *o = call->options ? call->options : &default_options;
+    int size = engine->team->size, r = check_options(engine, call, o, err);
+
+    op->kind = (uint8_t) call->kind;
+    op->dtype = (uint8_t) call->dtype;
+    op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(engine->team, o->root) : 0;
+    op->set = engine->set;
+    op->waits = call->waits;
+    for (int i = 0; r == 0 && i < call->n; i++) {
+        r = fill_tensor(op, call, i, engine->team->rank, err);
+        if (r == 0)
+            fill_signature(&op->sigs[i], call, i, o, engine->process_set);
+    }
+    if (r == 0 && call->kind == REIGEN_ALLTOALL)
+        r = fill_splits(op, call, size, err);
+    if (r < 0)
+        return r;
+    fill_reduction(op, o, size);
+    op->digest = rg_signatures_digest(op->sigs, op->n);
+    if (op->n > 1 && engine->view.nnodes > 1) {
+        op->sigs[0].group_digest = op->digest;
+        for (int i = 0; i < op->n; i++)
+            op->sigs[0].group_count += (int64_t) op->tensors[i].count;
+        /* Each rank's own. */
+        if (op->kind == REIGEN_ALLGATHER)
+            op->sigs[0].group_count = 0;
+    }
+    return 0;
+}
+
+int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
+                 struct rg_error *err)
+{
+    struct rg_op *op;
+    int r;
+
+    if (call->n < 1 || call->n > RG_GROUP_MAX)
+        return rg_error_set(err, EINVAL, "a group of %d tensors; give 1 to %d", call->n,
+                            RG_GROUP_MAX);
+    if (call->dtype < 0 || call->dtype >= REIGEN_NDTYPES)
+        return rg_error_set(err, EINVAL, "%d is no element type", call->dtype);
+    op = new_op(call);
+    if (!op)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    r = fill(engine, op, call, err);
+    if (r < 0) {
+        rg_op_unref(op);
+        return r;
+    }
+    *ret_op = op;
+    return 0;
+}
+
+static uint64_t hash_names(const struct rg_call *call)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (int i = 0; i < call->n; i++) {
+        for (const char *c = call->names[i] ? call->names[i] : ""; *c; c++)
+            h = (h ^ (uint8_t) *c) * UINT64_C(0x100000001b3);
+        h = (h ^ 0x1ff) * UINT64_C(0x100000001b3);
+    }
+    return h;
+}
+
+int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
+                char ret_key[RG_KEY_MAX], struct rg_error *err)
+{
+    const char *kind = rg_kind_name(call->kind);
+    const char *first = call->names ? call->names[0] : NULL;
+    int n;
+
+    if (first)
+        n = snprintf(ret_key, RG_KEY_MAX, "%s.%s", kind, first);
+    else if (call->kind == REIGEN_BARRIER)
+        n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
+                     (unsigned long long) (engine->unnamed[call->kind]++ % BARRIERS));
+    else
+        n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
+                     (unsigned long long) engine->unnamed[call->kind]++);
+    if (call->n > 1)
+        n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
+                      first ? (unsigned long long) hash_names(call) : 0ull);
+    if (n >= RG_KEY_MAX)
+        return rg_error_set(err, EINVAL, "a name is too long");
+    return 0;
+}
+
+static int add_members(struct rg_engine *engine, const struct rg_call *call,
+                       struct rg_record *record)
+{
+    record->members = calloc((size_t) call->n, sizeof(*record->members));
+    if (!record->members)
+        return -ENOMEM;
+    for (int i = 0; i < call->n; i++) {
+        char key[RG_KEY_MAX];
+
+        snprintf(key, sizeof(key), "%s.%s", rg_kind_name(call->kind), call->names[i]);
+        if (rg_registry_record(&engine->registry, key, &record->members[i]) < 0)
+            return -ENOMEM;
+        record->members[i]->pins++;
+        record->nmembers = i + 1;
+    }
+    return 0;
+}
+
+int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
+                   struct rg_record **ret_record)
+{
+    struct rg_record *record;
+    bool named = call->n > 1 && call->names;
+    int r = rg_registry_record(&engine->registry, key, &record);
+
+    for (int i = 0; named && i < call->n; i++)
+        named = call->names[i] != NULL;
+    if (r < 0)
+        return r;
+    record->pins++;
+    if (named && !record->members)
+        r = add_members(engine, call, record);
+    record->pins--;
+    if (r == 0)
+        *ret_record = record;
+    return r;
+}
+
+/* Claim the record and all names of a group, or nothing. */
+static int claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op)
+{
+    int r = rg_record_claim(engine, record, op);
+
+    for (int i = 0; r == 0 && i < record->nmembers; i++) {
+        r = rg_record_claim(engine, record->members[i], op);
+        if (r < 0) {
+            while (i-- > 0)
+                atomic_store(&record->members[i]->op, NULL);
+            atomic_store(&record->op, NULL);
+        }
+    }
+    return r;
+}
+
+static void unclaim(struct rg_engine *engine, struct rg_op *op)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < op->record->nmembers; i++)
+        atomic_store(&op->record->members[i]->op, NULL);
+    atomic_store(&op->record->op, NULL);
+    rg_op_seen(op);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* The first n of them. */
+static void drop_handles(struct rg_engine *engine, const reigen_handle *handles, int n)
+{
+    pthread_mutex_lock(&engine->handles->lock);
+    for (int i = 0; i < n; i++)
+        rg_handles_remove(engine->handles, rg_handles_find(engine->handles, handles[i]));
+    pthread_mutex_unlock(&engine->handles->lock);
+}
+
+/* n of them, or none. */
+static int add_handles(struct rg_engine *engine, struct rg_op *op, reigen_handle *handles, int n)
+{
+    int done = 0, r = 0;
+
+    pthread_mutex_lock(&engine->handles->lock);
+    while (r == 0 && done < n) {
+        r = rg_handles_add(engine->handles, op, done, &handles[done]);
+        done += r == 0;
+    }
+    pthread_mutex_unlock(&engine->handles->lock);
+    if (r < 0)
+        drop_handles(engine, handles, done);
+    return r;
+}
+
+/* Under the lock: find the record, claim it, and make handles. */
+static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg_op *op,
+                 reigen_handle *handles, struct rg_error *err)
+{
+    char key[RG_KEY_MAX];
+    struct rg_record *record;
+    int r = rg_call_key(engine, call, key, err);
+
+    if (r < 0)
+        return r;
+    if (rg_call_record(engine, call, key, &record) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (claim(engine, record, op) < 0)
+        return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
+    op->record = record;
+    atomic_fetch_add(&op->refs, 1); /* the engine's */
+    if (handles && add_handles(engine, op, handles, call->n) < 0) {
+        for (int k = 0; k < record->nmembers; k++)
+            atomic_store(&record->members[k]->op, NULL);
+        atomic_store(&record->op, NULL);
+        atomic_fetch_sub(&op->refs, 1);
+        return rg_error_set(err, ENOMEM, "more than %u handles are in use", RG_HANDLES_MAX / 2);
+    }
+    /* The reference that rg_call_make gave is the first handle's. */
+    if (handles) {
+        atomic_fetch_add(&op->refs, call->n - 1);
+        op->nhandles = call->n;
+    }
+    /* The runtime's own names do not come again. */
+    if (handles && call->names && call->names[0])
+        rg_op_hold_name(op);
+    return 0;
+}
+
+int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_handle *handles,
+                   struct rg_op **ret_op, struct rg_error *err)
+{
+    struct rg_op *op = NULL;
+    int r = rg_call_make(engine, call, &op, err);
+
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&engine->lock);
+    r = enter(engine, call, op, handles, err);
+    pthread_mutex_unlock(&engine->lock);
+    if (r < 0) {
+        rg_op_unref(op);
+        return r;
+    }
+    r = rg_op_post(engine, op, err);
+    if (r < 0) {
+        if (handles)
+            drop_handles(engine, handles, call->n);
+        unclaim(engine, op);
+        /* The engine's and the handles'; another thread may hold one of its own. */
+        for (int i = handles ? call->n + 1 : 2; i > 0; i--)
+            rg_op_unref(op);
+        return r;
+    }
+    if (ret_op)
+        *ret_op = op;
+    return 0;
+}

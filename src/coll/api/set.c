@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process set finds itself: its identity follows from the world's, and its fences are rounds of
+ * all ranks over the world's engine, in which those who are not of the set take part with nothing.
+ * Deaths and notes are the world's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "coll/engine/engine.h"
+#include "coll/api/sets.h"
+
+struct set_boot {
+    struct rg_engine *world;
+    const struct rg_set *set;
+    struct rg_set_word *words; /* by rank of the world */
+};
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    (void) config;
+    (void) err;
+    return 0; /* made by rg_set_boot only */
+}
+
+static int open_set(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                    struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    (void) config;
+    (void) deadline_ns;
+    (void) ret_state;
+    (void) ret_identity;
+    return rg_error_set(err, ENOTSUP, "a process set is made by reigen_process_set_add");
+}
+
+/* The members' blobs, in one allocation. */
+static int copy_blobs(const struct set_boot *boot, struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    const struct rg_set *set = boot->set;
+    size_t total = 0;
+    uint8_t *memory;
+
+    for (int i = 0; i < set->nranks; i++) {
+        const struct rg_set_word *word = &boot->words[set->ranks[i]];
+
+        if (word->verb != RG_SET_FENCE)
+            return rg_error_set(err, word->status < 0 ? -word->status : EPROTO, "rank %d: %s",
+                                set->ranks[i], word->status < 0 ? word->text : "is elsewhere");
+        total += word->nbytes;
+    }
+    memory = malloc(total + 1);
+    if (!memory)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    for (int i = 0; i < set->nranks; i++) {
+        const struct rg_set_word *word = &boot->words[set->ranks[i]];
+
+        ret_blobs[i] = (struct rg_blob){ memory, word->nbytes };
+        memcpy(memory, word->data, word->nbytes);
+        memory += word->nbytes;
+    }
+    return 0;
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    struct set_boot *boot = state;
+    struct rg_set_word mine = { .verb = RG_SET_FENCE, .data = blob, .nbytes = nbytes };
+    void *memory = NULL;
+    int r = rg_sets_round(boot->world, &mine, boot->words, &memory, err);
+
+    (void) deadline_ns; /* a rank that does not come is reported as a stall, and may come yet */
+    if (r == 0)
+        r = copy_blobs(boot, ret_blobs, err);
+    free(memory);
+    return r;
+}
+
+static int poll_fd(void *state)
+{
+    (void) state;
+    return -1;
+}
+
+static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
+{
+    (void) state;
+    (void) ret_rank;
+    (void) err;
+    return 0;
+}
+
+/* Whoever waits for other members waits in vain once the world has failed or is left. */
+static int poll_start(void *state, int *ret_rank, struct rg_error *err)
+{
+    const struct set_boot *boot = state;
+    const char *text = NULL;
+    int r = rg_engine_doom(boot->world, &text);
+
+    (void) ret_rank;
+    if (r == 0)
+        return 0;
+    rg_error_set(err, -r, "%s", text);
+    return -EHOSTDOWN;
+}
+
+static void note(void *state, int level, const char *text)
+{
+    (void) state;
+    (void) level;
+    (void) text;
+}
+
+static void close_set(void *state, bool goodbye)
+{
+    struct set_boot *boot = state;
+
+    (void) goodbye;
+    free(boot->words);
+    free(boot);
+}
+
+static void after_fork(void *state)
+{
+    (void) state;
+}
+
+static const struct rg_boot_ops set_ops = {
+    .name = "set",
+    .detect = detect,
+    .open = open_set,
+    .fence = fence,
+    .poll_fd = poll_fd,
+    .poll = poll_deaths,
+    .poll_start = poll_start,
+    .note = note,
+    .close = close_set,
+    .after_fork = after_fork,
+};
+
+int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boot **ret_boot,
+                struct rg_error *err)
+{
+    struct rg_boot_identity identity = { .rank = set->me, .size = set->nranks, .local_rank = -1,
+                                         .local_size = -1, .cross_rank = -1, .cross_size = -1,
+                                         .has_key = true, .world_ranks = set->ranks };
+    struct set_boot *boot = calloc(1, sizeof(*boot));
+    char purpose[64];
+
+    if (boot)
+        boot->words = calloc((size_t) world->team->size, sizeof(*boot->words));
+    if (!boot || !boot->words) {
+        free(boot);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    boot->world = world;
+    boot->set = set;
+    snprintf(purpose, sizeof(purpose), "reigen process set %d", set->id);
+    rg_key_derive(world->team->data_key, purpose, identity.key);
+    if (rg_boot_make(&set_ops, boot, &identity, ret_boot) < 0) {
+        close_set(boot, false);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    return 0;
+}

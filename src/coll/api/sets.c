@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/api/sets.h"
+
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/api/api.h"
+
+#define ROUND_NAME "reigen.process_sets"
+#define CONNECT_MS 60000
+#define LIST_SHOWN 64 /* ranks in a message */
+
+/* ---- rounds */
+
+static void put_word(struct rg_buf *buf, const struct rg_set_word *word)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+
+    rg_buf_put_u8(&body, (uint8_t) word->verb);
+    rg_buf_put_u32(&body, (uint32_t) -word->status);
+    rg_buf_put_str(&body, word->text ? word->text : "");
+    rg_buf_put(&body, word->data, word->nbytes);
+    rg_buf_put_u32(buf, (uint32_t) rg_buf_nbytes(&body));
+    rg_buf_put(buf, rg_buf_bytes(&body), rg_buf_nbytes(&body));
+}
+
+/* The word's text is copied to *text, which moves on. */
+static int get_word(struct rg_reader *all, struct rg_set_word *ret_word, char **text)
+{
+    uint32_t nbytes = rg_reader_u32(all);
+    const uint8_t *body = rg_reader_bytes(all, nbytes);
+    struct rg_reader reader = rg_reader_make(body, body ? nbytes : 0);
+    uint32_t verb = rg_reader_u8(&reader), errnum = rg_reader_u32(&reader);
+    rg_autofree char *copy = rg_reader_str(&reader, RG_ERROR_TEXT_MAX);
+
+    if (!body || reader.bad || !copy || verb < RG_SET_ADD || verb > RG_SET_REMOVE || errnum > 4095)
+        return -EBADMSG;
+    strcpy(*text, copy);
+    *ret_word = (struct rg_set_word){ .verb = (enum rg_set_verb) verb,
+                                      .status = -(int) errnum,
+                                      .text = *text,
+                                      .data = reader.data,
+                                      .nbytes = reader.nbytes };
+    *text += strlen(copy) + 1;
+    return 0;
+}
+
+/* Parts of all ranks, end to end: copied, so that the operation can go. */
+static int take_words(const struct rg_op *op, int size, struct rg_set_word *words,
+                      void **ret_memory)
+{
+    size_t nbytes = op->tensors[0].result_nbytes;
+    char *memory = malloc(2 * nbytes + 1), *text = memory ? memory + nbytes : NULL;
+    struct rg_reader reader;
+    int r = 0;
+
+    if (!memory)
+        return -ENOMEM;
+    memcpy(memory, op->tensors[0].result, nbytes);
+    reader = rg_reader_make((const uint8_t *) memory, nbytes);
+    for (int i = 0; i < size && r == 0; i++)
+        r = get_word(&reader, &words[i], &text);
+    if (r < 0)
+        free(memory);
+    else
+        *ret_memory = memory;
+    return r;
+}
+
+int rg_sets_round(struct rg_engine *world, const struct rg_set_word *mine,
+                  struct rg_set_word *words, void **ret_memory, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
+    const char *name = ROUND_NAME;
+    const int64_t *shape;
+    const void *in;
+    int64_t nbytes;
+    int ndim = 1, r;
+    struct rg_call call = { .kind = REIGEN_ALLGATHER, .n = 1, .names = &name, .ins = &in,
+                            .dtype = REIGEN_UINT8, .shapes = &shape, .ndims = &ndim,
+                            .waits = true };
+    struct rg_op *op = NULL;
+
+    put_word(&buf, mine);
+    if (rg_buf_status(&buf) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    nbytes = (int64_t) rg_buf_nbytes(&buf);
+    shape = &nbytes;
+    in = rg_buf_bytes(&buf);
+    r = rg_call_submit(world, &call, NULL, &op, err);
+    if (r < 0)
+        return r;
+    rg_engine_wait(world, op, RG_NEVER_NS);
+    r = op->status;
+    if (r < 0)
+        rg_error_set(err, -r, "%s", op->text ? op->text : "out of memory");
+    else if ((r = take_words(op, world->team->size, words, ret_memory)) < 0)
+        rg_error_set(err, -r, r == -ENOMEM ? "out of memory" : "a rank said what cannot be read");
+    rg_op_unref(op);
+    return r;
+}
+
+/* ---- the table */
+
+void rg_sets_init(struct rg_sets *sets)
+{
+    *sets = (struct rg_sets){ .last_id = 0 };
+    pthread_mutex_init(&sets->lock, NULL);
+    pthread_mutex_init(&sets->turn, NULL);
+}
+
+struct rg_set *rg_sets_find(const struct rg_sets *sets, int id)
+{
+    int low = 0, high = sets->nalive;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (sets->alive[middle]->id == id)
+            return sets->alive[middle];
+        if (sets->alive[middle]->id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+struct rg_engine *rg_set_use(struct rg_set *set)
+{
+    atomic_fetch_add(&set->users, 1);
+    if (!atomic_load(&set->gone) && set->engine)
+        return set->engine;
+    atomic_fetch_sub(&set->users, 1);
+    return NULL;
+}
+
+void rg_set_leave(struct rg_set *set)
+{
+    if (set)
+        atomic_fetch_sub(&set->users, 1);
+}
+
+int rg_set_users(const struct rg_set *set)
+{
+    return atomic_load(&set->users);
+}
+
+/* Room for one more in both lists, so that a removal needs no memory. */
+static int make_room(struct rg_sets *sets)
+{
+    size_t n = (size_t) (sets->nalive + sets->npast) + 1;
+    struct rg_set **alive, **past;
+
+    pthread_mutex_lock(&sets->lock); /* others read the table */
+    past = realloc(sets->past, n * sizeof(*past));
+    if (past)
+        sets->past = past;
+    alive = past ? realloc(sets->alive, n * sizeof(*alive)) : NULL;
+    if (alive)
+        sets->alive = alive;
+    pthread_mutex_unlock(&sets->lock);
+    return alive ? 0 : -ENOMEM;
+}
+
+static void end_engine(struct rg_set *set)
+{
+    atomic_store(&set->gone, true);
+    rg_engine_destroy(set->engine);
+    rg_team_destroy(set->team);
+    rg_boot_close(set->boot, true);
+    set->engine = NULL;
+    set->team = NULL;
+    set->boot = NULL;
+}
+
+static void set_free(struct rg_set *set)
+{
+    if (!set)
+        return;
+    end_engine(set);
+    free(set->ranks);
+    free(set);
+}
+
+void rg_sets_hurry(struct rg_sets *sets, bool late)
+{
+    pthread_mutex_lock(&sets->lock);
+    for (int i = 0; i < sets->nalive; i++) {
+        struct rg_engine *engine = sets->alive[i]->engine;
+
+        if (!engine)
+            continue;
+        if (!atomic_exchange(&engine->leaving, true))
+            rg_engine_leave(engine);
+        rg_engine_hurry(engine, late);
+    }
+    pthread_mutex_unlock(&sets->lock);
+}
+
+void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
+{
+    for (int i = 0; i < sets->nalive; i++) {
+        if (sets->alive[i]->engine)
+            sets->alive[i]->engine->leave_until_ns = until_ns;
+        end_engine(sets->alive[i]);
+    }
+}
+
+void rg_sets_fini(struct rg_sets *sets)
+{
+    for (int i = 0; i < sets->nalive; i++)
+        set_free(sets->alive[i]);
+    for (int i = 0; i < sets->npast; i++)
+        set_free(sets->past[i]);
+    free(sets->alive);
+    free(sets->past);
+    pthread_mutex_destroy(&sets->lock);
+    pthread_mutex_destroy(&sets->turn);
+}
+
+void rg_sets_after_fork(struct rg_sets *sets)
+{
+    for (int i = 0; i < sets->nalive; i++) {
+        const struct rg_set *set = sets->alive[i];
+
+        if (!set->engine)
+            continue;
+        rg_engine_after_fork(set->engine);
+        rg_team_after_fork(set->team);
+    }
+}
+
+/* ---- adding */
+
+static int compare_ints(const void *a, const void *b)
+{
+    return *(const int *) a - *(const int *) b;
+}
+
+/* 0, or why these ranks are no set. */
+static int check_ranks(const int *ranks, int nranks, int size, struct rg_error *err)
+{
+    if (nranks < 1)
+        return rg_error_set(err, EINVAL, "a process set needs at least one rank");
+    for (int i = 0; i < nranks; i++) {
+        if (ranks[i] < 0 || ranks[i] >= size)
+            return rg_error_set(err, EINVAL,
+                                "Tried to register process set with invalid rank: %d (ranks are 0 "
+                                "to %d)", ranks[i], size - 1);
+        if (i > 0 && ranks[i] == ranks[i - 1])
+            return rg_error_set(err, EINVAL,
+                                "Tried to register process set with duplicate rank: %d", ranks[i]);
+    }
+    return 0;
+}
+
+/* As ranks lie in a word: not aligned. */
+static void tell_ranks(struct rg_buf *out, const void *ranks, size_t n)
+{
+    rg_buf_printf(out, "[");
+    for (size_t i = 0; i < n && i < LIST_SHOWN; i++) {
+        int rank;
+
+        memcpy(&rank, (const char *) ranks + i * sizeof(rank), sizeof(rank));
+        rg_buf_printf(out, "%s%d", i ? ", " : "", rank);
+    }
+    rg_buf_printf(out, n > LIST_SHOWN ? ", ...]" : "]");
+}
+
+static int differ(const struct rg_set_word *a, int rank_a, const struct rg_set_word *b, int rank_b,
+                  struct rg_error *err)
+{
+    rg_autobuf struct rg_buf left = RG_BUF_INIT, right = RG_BUF_INIT;
+
+    tell_ranks(&left, a->data, a->nbytes / sizeof(int));
+    tell_ranks(&right, b->data, b->nbytes / sizeof(int));
+    return rg_error_set(err, EINVAL,
+                        "Attempted to register process set with mismatching %s on different ranks "
+                        "(rank %d: %s, rank %d: %s)",
+                        a->nbytes != b->nbytes ? "size" : "values", rank_a, rg_buf_text(&left),
+                        rank_b, rg_buf_text(&right));
+}
+
+/* The first rank that is elsewhere, failed, or said something else than rank 0; 0 when all
+ * agree. */
+static int compare_words(struct rg_set_word *words, int size, enum rg_set_verb verb,
+                         struct rg_error *err)
+{
+    for (int i = 0; i < size; i++)
+        if (words[i].verb != verb)
+            return rg_error_set(err, EINVAL,
+                                "ranks add and remove process sets in different orders (rank %d)",
+                                i);
+    for (int i = 0; i < size; i++)
+        if (words[i].status < 0)
+            return rg_error_set(err, -words[i].status, "rank %d: %s", i, words[i].text);
+    for (int i = 1; i < size; i++)
+        if (words[i].nbytes != words[0].nbytes ||
+            memcmp(words[i].data, words[0].data, words[0].nbytes) != 0)
+            return verb == RG_SET_ADD
+                       ? differ(&words[0], 0, &words[i], i, err)
+                       : rg_error_set(err, EINVAL,
+                                      "ranks 0 and %d remove different process sets", i);
+    return 0;
+}
+
+/* All ranks say this and agree. own: the caller's failure, which the others hear of. */
+static int agree(struct rg_engine *world, const struct rg_set_word *mine, struct rg_error *err)
+{
+    struct rg_error theirs = RG_ERROR_INIT;
+    size_t size = (size_t) world->team->size;
+    rg_autofree struct rg_set_word *words = calloc(size, sizeof(*words));
+    void *memory = NULL;
+    int r;
+
+    if (!words)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    r = rg_sets_round(world, mine, words, &memory, &theirs);
+    if (r == 0)
+        r = compare_words(words, (int) size, mine->verb, &theirs);
+    free(memory);
+    if (mine->status < 0)
+        return mine->status; /* err has it */
+    return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
+}
+
+/* Until every member is done: 0, or the first failure. */
+static int finish(struct rg_engine *world, const struct rg_set *set, int status,
+                  struct rg_error *err)
+{
+    struct rg_error theirs = RG_ERROR_INIT;
+    struct rg_set_word mine = { .verb = RG_SET_DONE, .status = status, .text = err->text };
+    size_t size = (size_t) world->team->size;
+    rg_autofree struct rg_set_word *words = calloc(size, sizeof(*words));
+    bool done = false;
+    int r = words ? 0 : rg_error_set(&theirs, ENOMEM, "out of memory");
+
+    while (r == 0 && !done) {
+        void *memory = NULL;
+
+        r = rg_sets_round(world, &mine, words, &memory, &theirs);
+        done = true;
+        for (int i = 0; r == 0 && i < set->nranks; i++)
+            done = done && words[set->ranks[i]].verb == RG_SET_DONE;
+        if (r == 0 && done)
+            r = compare_words(words, (int) size, RG_SET_DONE, &theirs);
+        free(memory);
+    }
+    if (status < 0)
+        return status;
+    return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
+}
+
+static int wire_up(struct rg_set *set, struct rg_engine *world, struct rg_boot *boot,
+                   struct rg_error *err)
+{
+    uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
+    struct rg_engine_options options = { .config = world->config, .boot = boot, .set = set,
+                                         .process_set = set->id, .world = world,
+                                         .handles = world->handles,
+                                         .deadline_ns = deadline };
+    int r;
+
+    if (set->me < 0)
+        return 0;
+    r = rg_set_boot(world, set, &set->boot, err);
+    if (r == 0)
+        r = rg_team_create(set->boot, world->config, rg_engine_nbytes, deadline, &set->team, err);
+    if (r < 0)
+        return r;
+    rg_team_close_fds(set->team);
+    set->team->oversubscribed = world->team->oversubscribed;
+    options.team = set->team;
+    return rg_engine_create(&options, &set->engine, err);
+}
+
+static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
+{
+    struct rg_set *set = calloc(1, sizeof(*set));
+
+    if (!set)
+        return NULL;
+    set->ranks = malloc((size_t) nranks * sizeof(int));
+    if (!set->ranks) {
+        free(set);
+        return NULL;
+    }
+    memcpy(set->ranks, ranks, (size_t) nranks * sizeof(int));
+    set->id = id;
+    set->nranks = nranks;
+    set->me = -1;
+    for (int i = 0; i < nranks; i++)
+        if (ranks[i] == rank)
+            set->me = i;
+    return set;
+}
+
+/* A set of these ranks that exists; 0, or -EEXIST. All ranks come to the same. */
+static int check_new(const struct rg_sets *sets, const int *ranks, int nranks, int size,
+                     struct rg_error *err)
+{
+    if (nranks == size)
+        return rg_error_set(err, EEXIST, "process set 0 has these ranks");
+    for (int i = 0; i < sets->nalive; i++) {
+        const struct rg_set *set = sets->alive[i];
+
+        if (set->nranks == nranks &&
+            memcmp(set->ranks, ranks, (size_t) nranks * sizeof(int)) == 0)
+            return rg_error_set(err, EEXIST, "process set %d has these ranks", set->id);
+    }
+    if (sets->nalive >= RG_SETS_MAX)
+        return rg_error_set(err, ENOSPC, "more than %d process sets", RG_SETS_MAX);
+    return 0;
+}
+
+/* With `turn` held and sorted ranks. */
+static int add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+               const int *ranks, int nranks, int *ret_id, struct rg_error *err)
+{
+    int size = world->team->size, r = check_ranks(ranks, nranks, size, err);
+    struct rg_set *set = r < 0 ? NULL : new_set(sets->last_id + 1, ranks, nranks,
+                                                world->team->rank);
+    struct rg_set_word mine = { .verb = RG_SET_ADD, .text = err->text, .data = ranks };
+
+    if (r == 0 && (!set || make_room(sets) < 0))
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    mine.status = r;
+    mine.nbytes = r < 0 ? 0 : (size_t) nranks * sizeof(int);
+    r = agree(world, &mine, err);
+    if (r == 0)
+        r = check_new(sets, ranks, nranks, size, err);
+    if (r < 0) {
+        set_free(set);
+        return r;
+    }
+    /* From here on every rank goes on to the last round. The number is used up in any case. */
+    sets->last_id++;
+    r = finish(world, set, wire_up(set, world, boot, err), err);
+    if (r < 0) {
+        if (set->engine)
+            atomic_store(&set->engine->leaving, true);
+        set_free(set);
+        return r;
+    }
+    pthread_mutex_lock(&sets->lock);
+    sets->alive[sets->nalive++] = set;
+    pthread_mutex_unlock(&sets->lock);
+    *ret_id = set->id;
+    return 0;
+}
+
+int rg_sets_add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+                const int *ranks, int nranks, int *ret_id, struct rg_error *err)
+{
+    size_t n = nranks > 0 && nranks <= REIGEN_SIZE_MAX ? (size_t) nranks : 0;
+    rg_autofree int *sorted = malloc((n + 1) * sizeof(int));
+    int r;
+
+    if (!sorted)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (n)
+        memcpy(sorted, ranks, n * sizeof(int));
+    qsort(sorted, n, sizeof(int), compare_ints);
+    pthread_mutex_lock(&sets->turn);
+    r = add(sets, world, boot, sorted, (int) n, ret_id, err);
+    pthread_mutex_unlock(&sets->turn);
+    return r;
+}
+
+/* ---- removing */
+
+static void unlink_set(struct rg_sets *sets, struct rg_set *set)
+{
+    int at = 0;
+
+    pthread_mutex_lock(&sets->lock);
+    while (sets->alive[at] != set)
+        at++;
+    memmove(&sets->alive[at], &sets->alive[at + 1],
+            (size_t) (--sets->nalive - at) * sizeof(struct rg_set *));
+    sets->past[sets->npast++] = set;
+    if (set->engine)
+        rg_engine_add_stats(set->engine, &sets->stats);
+    pthread_mutex_unlock(&sets->lock);
+}
+
+int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct rg_error *err)
+{
+    struct rg_set_word mine = { .verb = RG_SET_REMOVE, .data = &id, .nbytes = sizeof(id) };
+    struct rg_set *set;
+    int r;
+
+    pthread_mutex_lock(&sets->turn);
+    set = rg_sets_find(sets, id);
+    /* Before any rank begins to close its sockets: that is no death. */
+    if (set && set->engine)
+        atomic_store(&set->engine->leaving, true);
+    r = agree(world, &mine, err);
+    if (r == 0 && !set)
+        r = rg_error_set(err, ENOENT, id == 0 ? "process set %d, all ranks, cannot be removed"
+                                             : "process set %d does not exist", id);
+    if (r < 0 && set && set->engine)
+        atomic_store(&set->engine->leaving, false);
+    if (r == 0) {
+        unlink_set(sets, set);
+        if (set->engine)
+            atomic_store(&set->engine->removed, true);
+    }
+    pthread_mutex_unlock(&sets->turn);
+    /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
+    if (r == 0)
+        end_engine(set);
+    return r;
+}

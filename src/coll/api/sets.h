@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Process sets: some of the ranks, with a team, an engine and a negotiation of their own.
+ *
+ * A set is made and removed by all ranks of the world together, its members or not, by rounds of
+ * one allgather over the world's engine: in each, every rank says where it is (enum rg_set_verb)
+ * and hands something over. So all ranks know all sets, a rank that fails tells the others, and
+ * all come to the same outcome:
+ *
+ *      all ranks     ADD  their lists, which must be equal
+ *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (boot/set.c)
+ *      the others    DONE, as members who have finished or failed, until all are done
+ *
+ *      all ranks     REMOVE  the same id, after which nobody submits any more
+ *
+ * A set's ranks are numbered by their places in it, in ascending order; its errors and reports
+ * speak of ranks of the world (rg_team.world_ranks).
+ *
+ * Life: a set leaves the table when it is removed, and its engine ends when nobody uses it any
+ * more; the struct itself stays until shutdown, as operations and requests may point to it.
+ *
+ * Thread rule: rg_sets_find and rg_set_use from any thread. rg_sets_add and rg_sets_remove block;
+ * one at a time per process.
+ */
+#ifndef RG_COLL_API_SETS_H
+#define RG_COLL_API_SETS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "coll/boot/boot.h"
+#include "reigen/reigen.h"
+
+#define RG_SETS_MAX 4096 /* alive at once */
+
+struct rg_engine;
+struct rg_team;
+struct rg_config;
+
+struct rg_set {
+    int id;       /* 1 or more */
+    int nranks;
+    int me;       /* this rank's place in it; -1: not a member */
+    int *ranks;   /* of the world, ascending; owned */
+    struct rg_boot *boot;     /* members: owned, as the next two; NULL once removed */
+    struct rg_team *team;
+    struct rg_engine *engine;
+    _Atomic int users;        /* calls that are inside the engine */
+    _Atomic bool gone;        /* being removed, or removed */
+};
+
+struct rg_sets {
+    pthread_mutex_t lock; /* of the table */
+    pthread_mutex_t turn; /* held by who adds or removes; before lock */
+    struct rg_set **alive, **past; /* ascending ids */
+    int nalive, npast;
+    int last_id;
+    struct reigen_stats stats; /* of sets that have been removed */
+};
+
+/* What a rank says in a round. */
+enum rg_set_verb { RG_SET_ADD = 1, RG_SET_FENCE, RG_SET_DONE, RG_SET_REMOVE };
+
+/* One rank's part of a round. */
+struct rg_set_word {
+    enum rg_set_verb verb;
+    int status;           /* 0 or -errno ... */
+    const char *text;     /* ... and why */
+    const void *data;
+    size_t nbytes;
+};
+
+/* A round over the world's engine: the parts of all ranks. words: room for its size; they point
+ * into *ret_memory, which the caller frees. Blocks until all ranks have come. 0 or -errno. */
+int rg_sets_round(struct rg_engine *world, const struct rg_set_word *mine,
+                  struct rg_set_word *words, void **ret_memory, struct rg_error *err);
+
+/* The boot of a set (boot/set.c), for rg_team_create; freed by rg_boot_close. */
+int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boot **ret_boot,
+                struct rg_error *err);
+
+void rg_sets_init(struct rg_sets *sets);
+/* rg_engine_leave and rg_engine_hurry for the engines of all sets. Any thread. */
+void rg_sets_hurry(struct rg_sets *sets, bool late);
+/* Leave all sets, waiting for what they have decided until until_ns together; then forget them. */
+void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns);
+void rg_sets_fini(struct rg_sets *sets);
+/* In a forked child. */
+void rg_sets_after_fork(struct rg_sets *sets);
+
+/* Make a set of these ranks, in any order. boot: of the world, for notes. 0 and *ret_id, -EINVAL
+ * (the ranks are no set, or differ between the ranks), -EEXIST, -ENOSPC, or what the world's
+ * engine ends with. */
+int rg_sets_add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+                const int *ranks, int nranks, int *ret_id, struct rg_error *err);
+/* 0, -ENOENT, -EINVAL (other ranks remove another one), or what the world's engine ends with. */
+int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct rg_error *err);
+
+/* Under `lock`. NULL: there is none. */
+struct rg_set *rg_sets_find(const struct rg_sets *sets, int id);
+/* The set's engine until rg_set_leave; NULL when it is gone or this rank is not a member. */
+struct rg_engine *rg_set_use(struct rg_set *set);
+void rg_set_leave(struct rg_set *set); /* NULL is fine */
+int rg_set_users(const struct rg_set *set);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How ranks find each other: one vtable over the ways of being started (boot/agent.c, pmix.c,
+ * pmi_boot.c, mpi.c, rendezvous.c, env.c, single.c). All it offers is an identity and fences: an
+ * allgather of small blobs over any rank, slow but always there.
+ *
+ * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread
+ * in reigen_init. Afterwards the communication thread polls. rg_boot_note may be called from any
+ * thread.
+ */
+#ifndef RG_COLL_BOOT_BOOT_H
+#define RG_COLL_BOOT_BOOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "coll/ground/config.h"
+#include "wire/link.h"
+
+struct rg_boot;
+
+struct rg_blob {
+    uint8_t *data; /* into one allocation that starts at blobs[0].data */
+    size_t nbytes;
+};
+
+struct rg_boot_identity {
+    int rank, size;
+    int local_rank, local_size, cross_rank, cross_size; /* -1: the boot does not say */
+    bool has_key;
+    uint8_t key[RG_KEY_NBYTES]; /* for the sockets between ranks */
+    /* all ranks are known to be on this host (their credentials were checked) */
+    bool one_host;
+    /* a process set: the ranks of the world that its ranks are, borrowed for as long as the team
+     * lives; NULL: the ranks are the world's own */
+    const int *world_ranks;
+    char warning[256];          /* for the user to see once (REIGEN_INSECURE), else "" */
+};
+
+struct rg_boot_ops {
+    const char *name; /* "agent" */
+    /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
+     * without it. */
+    const char *variables;
+    /* 1: these variables are for me, 0: not, -errno: for me, but broken. */
+    int (*detect)(const struct rg_config *config, struct rg_error *err);
+    int (*open)(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                struct rg_boot_identity *ret_identity, struct rg_error *err);
+    /* All ranks' blobs in order of rank; ret_blobs has room for size. The caller frees
+     * ret_blobs[0].data. */
+    int (*fence)(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err);
+    int (*poll_fd)(void *state); /* readable when poll has something; -1: never */
+    /* 1: rank *ret_rank died, text in err; 0: nothing; -EHOSTDOWN: the launcher is gone, and with
+     * it the job, text in err; other -errno: the boot's own connection is lost. */
+    int (*poll)(void *state, int *ret_rank, struct rg_error *err);
+    /* As poll, while the ranks are being wired up and nobody has left: a boot may see more then.
+     * -EHOSTDOWN: err's errnum is why there is no job any more. NULL: as poll. */
+    int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
+    void (*note)(void *state, int level, const char *text);
+    void (*cut_off)(void *state, int rank); /* NULL: nobody there asks who failed first */
+    void (*close)(void *state, bool goodbye);
+    void (*after_fork)(void *state);
+};
+
+/* The ways of being started, tried in this order (boot.c). */
+extern const struct rg_boot_ops rg_boot_agent;
+extern const struct rg_boot_ops rg_boot_rendezvous;
+extern const struct rg_boot_ops rg_boot_mpi;
+extern const struct rg_boot_ops rg_boot_pmix;
+extern const struct rg_boot_ops rg_boot_pmi;
+extern const struct rg_boot_ops rg_boot_env;
+extern const struct rg_boot_ops rg_boot_single;
+
+/* Find and open the boot that the environment speaks of, or REIGEN_BOOT names. 0; -ETIMEDOUT,
+ * -EINVAL, -EPERM, -ECONNREFUSED; -EPROTO: a launcher started several ranks, and none of the boots
+ * leads to the others. */
+int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
+                 struct rg_error *err);
+/* Some of the ranks as a world of their own (boot/comm.c): *boot becomes one of these n ranks, in
+ * this order, over the boot it was, and is closed as one. Every rank of the job does so, with a
+ * list that holds it; ranks with equal lists form one world. 0; -EINVAL (the lists do not fit
+ * together, and which), or what a fence ends with: *boot is as it was. */
+int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
+                 struct rg_error *err);
+
+/* A boot over something that has started already (boot/set.c): state becomes the boot's, closed by
+ * ops->close. 0, or -ENOMEM with state as it was. */
+int rg_boot_make(const struct rg_boot_ops *ops, void *state,
+                 const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
+const char *rg_boot_name(const struct rg_boot *boot);
+const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
+/* Wipe identity's key: who needs it has it. has_key stays. */
+void rg_boot_forget_key(struct rg_boot *boot);
+int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                  struct rg_blob *ret_blobs, struct rg_error *err);
+int rg_boot_poll_fd(struct rg_boot *boot);
+int rg_boot_poll(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
+int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
+/* level 0: why this rank is about to fail, for the launcher's verdict; 1: for the user to see,
+ * 2: the same, said for the whole job.
+ * Never blocks for long; dropped where nobody listens (env boot: level 1 goes to stderr by the
+ * caller). */
+void rg_boot_note(struct rg_boot *boot, int level, const char *text);
+/* What this rank was at ended because that rank died or left: if this rank fails now, that one
+ * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
+ * any thread. */
+void rg_boot_cut_off(struct rg_boot *boot, int rank);
+/* Whether anybody listens to that. */
+bool rg_boot_hears_cut_off(const struct rg_boot *boot);
+void rg_boot_close(struct rg_boot *boot, bool goodbye);
+void rg_boot_after_fork(struct rg_boot *boot);
+
+#endif

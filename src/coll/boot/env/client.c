@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/boot/env/client.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/net/sock.h"
+
+#define GOODBYE_MS 1000
+
+int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs)
+{
+    struct rg_reader reader = rg_reader_make(bytes, nbytes);
+    rg_autofree struct rg_blob *found = calloc((size_t) size, sizeof(*found));
+    size_t used = 0;
+
+    if (!found)
+        return -ENOMEM;
+    for (int i = 0; i < size; i++)
+        found[i].data = (uint8_t *) (uintptr_t) rg_reader_span(&reader, RG_RANKMSG_BLOB_MAX,
+                                                               &found[i].nbytes);
+    if (rg_reader_done(&reader) < 0)
+        return -EBADMSG;
+    uint8_t *copy = malloc(nbytes + 1);
+
+    if (!copy)
+        return -ENOMEM;
+    for (int i = 0; i < size; i++) {
+        if (found[i].nbytes > 0)
+            memcpy(copy + used, found[i].data, found[i].nbytes);
+        ret_blobs[i] = (struct rg_blob) { copy + used, found[i].nbytes };
+        used += found[i].nbytes;
+    }
+    return 0;
+}
+
+static int on_welcome(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_welcome welcome = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_welcome_fields, payload, nbytes, &welcome);
+
+    if (r < 0)
+        return r;
+    if (welcome.key.nbytes != 0 && welcome.key.nbytes != RG_KEY_NBYTES)
+        r = -EBADMSG;
+    if (r == 0 && welcome.size != (uint32_t) client->size) {
+        rg_error_set(&client->failure, EINVAL, "this rank believes that the job has %d ranks, %s "
+                     "says %u", client->size, client->server, welcome.size);
+        client->failed = true;
+    }
+    if (r == 0 && welcome.key.nbytes > 0)
+        memcpy(client->key, welcome.key.data, RG_KEY_NBYTES);
+    client->has_key = r == 0 && welcome.key.nbytes > 0;
+    client->local_size = (int) welcome.local_size;
+    client->welcomed = r == 0;
+    explicit_bzero(welcome.key.data ? welcome.key.data : client->key,
+                   welcome.key.data ? welcome.key.nbytes : 0);
+    rg_codec_clear(rg_rankmsg_welcome_fields, &welcome);
+    return r;
+}
+
+static int on_done(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_fence_done done = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_fence_done_fields, payload, nbytes, &done);
+
+    if (r < 0)
+        return r;
+    if (done.generation == client->generation + 1 && !client->done) {
+        client->blobs = done.blobs;
+        done.blobs = (struct rg_span) { 0 };
+        client->done = true;
+    }
+    rg_codec_clear(rg_rankmsg_fence_done_fields, &done);
+    return 0;
+}
+
+static int on_failed(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_fence_failed failed = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_fence_failed_fields, payload, nbytes, &failed);
+
+    if (r < 0)
+        return r;
+    if (!client->failed)
+        rg_error_set(&client->failure, failed.errnum > 0 && failed.errnum < 4096
+                                           ? (int) failed.errnum : ECONNRESET,
+                     "%s", failed.text);
+    client->failed = true;
+    rg_codec_clear(rg_rankmsg_fence_failed_fields, &failed);
+    return 0;
+}
+
+static int on_died(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_peer_died died = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_peer_died_fields, payload, nbytes, &died);
+
+    if (r < 0)
+        return r;
+    if (died.rank >= (uint32_t) client->size)
+        r = -EBADMSG;
+    else if (client->ndeaths < RG_CLIENT_DEATHS_MAX) {
+        client->dead_rank[client->ndeaths] = (int) died.rank;
+        client->dead_text[client->ndeaths++] = rg_steal_ptr(&died.text);
+    }
+    rg_codec_clear(rg_rankmsg_peer_died_fields, &died);
+    return r;
+}
+
+static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_client *client = arg;
+
+    switch (type) {
+    case RG_RANKMSG_WELCOME:
+        return on_welcome(client, payload, nbytes);
+    case RG_RANKMSG_FENCE_DONE:
+        return on_done(client, payload, nbytes);
+    case RG_RANKMSG_FENCE_FAILED:
+        return on_failed(client, payload, nbytes);
+    case RG_RANKMSG_PEER_DIED:
+        return on_died(client, payload, nbytes);
+    default:
+        return -EBADMSG;
+    }
+}
+
+/* Pump until *flag, a failure told by the server, a death (where one matters), or the end of the
+ * connection. */
+static int wait_for(struct rg_client *client, const bool *flag, int ndeaths, uint64_t deadline_ns,
+                    struct rg_error *err)
+{
+    for (;;) {
+        struct rg_error cause = RG_ERROR_INIT;
+        int r = rg_conn_pump(&client->conn, &cause);
+
+        if (*flag && !client->failed)
+            return 0;
+        if (client->failed) {
+            if (err)
+                *err = client->failure;
+            return -client->failure.errnum;
+        }
+        if (client->ndeaths > ndeaths)
+            return rg_error_set(err, ECONNRESET, "%s", client->dead_text[ndeaths]);
+        if (r < 0)
+            return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r, "%s: %s", client->server,
+                                cause.text);
+        r = rg_sock_wait(client->conn.fd, rg_conn_events(&client->conn), deadline_ns);
+        if (r < 0)
+            return rg_error_set(err, -r, "%s did not answer in time", client->server);
+    }
+}
+
+int rg_client_hello(struct rg_client *client, int take_fd,
+                    const struct rg_link_options *link_options, const char *server, int rank,
+                    int size, const void *token, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_error *err)
+{
+    struct rg_rankmsg_hello hello = { RG_PROTOCOL_VERSION, (uint32_t) rank, (uint32_t) getpid(),
+                                      { (uint8_t *) (uintptr_t) token, nbytes } };
+    uint32_t generation = client->generation;
+
+    *client = (struct rg_client) { .server = server, .rank = rank, .size = size,
+                                   .generation = generation };
+    int r = rg_conn_init(&client->conn, take_fd, link_options);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
+    client->conn.on_frame = on_frame;
+    client->conn.arg = client;
+    r = rg_conn_send(&client->conn, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
+    return wait_for(client, &client->welcomed, RG_CLIENT_DEATHS_MAX, deadline_ns, err);
+}
+
+int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
+                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    uint64_t now_ns = rg_now_ns();
+    uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS : 0;
+    struct rg_rankmsg_fence fence = { client->generation + 1,
+                                      left_ms > UINT32_MAX ? UINT32_MAX : (uint32_t) left_ms,
+                                      { (uint8_t *) (uintptr_t) blob, nbytes } };
+
+    if (nbytes > RG_RANKMSG_BLOB_MAX)
+        return rg_error_set(err, EMSGSIZE, "a rank's part of a fence may have %u bytes, not %zu",
+                            RG_RANKMSG_BLOB_MAX, nbytes);
+    if (!rg_conn_alive(&client->conn))
+        return rg_error_set(err, ECONNRESET, "the connection to %s is gone", client->server);
+    client->done = client->failed = false;
+    client->failure = (struct rg_error) RG_ERROR_INIT;
+    int r = rg_conn_send(&client->conn, RG_RANKMSG_FENCE, rg_rankmsg_fence_fields, &fence);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", client->server, strerror(-r));
+    if (deadline_ns < RG_NEVER_NS - RG_CLIENT_GRACE_MS * RG_NS_PER_MS)
+        deadline_ns += RG_CLIENT_GRACE_MS * RG_NS_PER_MS;
+    r = wait_for(client, &client->done, client->deaths_told, deadline_ns, err);
+    if (r == 0) {
+        client->generation++;
+        r = rg_blobs_split(client->blobs.data, client->blobs.nbytes, client->size, ret_blobs);
+        if (r < 0)
+            rg_error_set(err, -r, "%s sent a broken fence: %s", client->server, strerror(-r));
+    }
+    free(client->blobs.data);
+    client->blobs = (struct rg_span) { 0 };
+    return r;
+}
+
+int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+    int r = rg_conn_alive(&client->conn) ? rg_conn_pump(&client->conn, &cause) : -EPIPE;
+
+    if (client->deaths_told < client->ndeaths) {
+        int i = client->deaths_told++;
+
+        rg_error_set(err, ECONNRESET, "%s", client->dead_text[i]);
+        *ret_rank = client->dead_rank[i];
+        return 1;
+    }
+    if (r == 0)
+        return 0;
+    rg_conn_fini(&client->conn);
+    return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r, "%s: %s", client->server,
+                        cause.text[0] ? cause.text : "the connection was closed");
+}
+
+void rg_client_note(struct rg_client *client, int level, const char *text)
+{
+    struct rg_rankmsg_note note = { (uint32_t) level, (char *) (uintptr_t) text };
+
+    if (rg_conn_send(&client->conn, RG_RANKMSG_NOTE, rg_rankmsg_note_fields, &note) == 0)
+        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+}
+
+void rg_client_cut_off(struct rg_client *client, int rank)
+{
+    struct rg_rankmsg_cut_off cut_off = { (uint32_t) rank };
+
+    if (rg_conn_send(&client->conn, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off) == 0)
+        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+}
+
+void rg_client_fini(struct rg_client *client, bool goodbye)
+{
+    if (goodbye && rg_conn_alive(&client->conn) &&
+        rg_conn_send_raw(&client->conn, RG_RANKMSG_GOODBYE, NULL, 0) == 0)
+        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+    rg_conn_fini(&client->conn);
+    free(client->blobs.data);
+    client->blobs = (struct rg_span) { 0 };
+    for (int i = 0; i < client->ndeaths; i++)
+        free(client->dead_text[i]);
+    client->ndeaths = client->deaths_told = 0;
+    explicit_bzero(client->key, sizeof(client->key));
+}

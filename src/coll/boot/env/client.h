@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank's end of the boot, whoever serves: an agent, or rank 0 of a job started by RANK,
+ * WORLD_SIZE and MASTER_ADDR. HELLO and WELCOME, then fences. Messages are those of wire/rankmsg.h.
+ *
+ * Thread rule: one thread at a time, for which rg_boot locks. hello and fence block until their
+ * deadline.
+ */
+#ifndef RG_COLL_BOOT_ENV_CLIENT_H
+#define RG_COLL_BOOT_ENV_CLIENT_H
+
+#include "coll/boot/boot.h"
+#include "coll/net/conn.h"
+#include "wire/rankmsg.h"
+
+/* A fence's own server ends it at the deadline and says who is missing; so much longer do we wait
+ * for that. */
+#define RG_CLIENT_GRACE_MS 2000
+#define RG_CLIENT_DEATHS_MAX 64
+/* Of a rank whose connection to rank 0 ended, or rank 0 itself. */
+#define RG_BOOT_DIED_TEXT "rank %d died while the job started: its connection was closed"
+
+struct rg_client {
+    struct rg_conn conn;
+    const char *server;      /* "the agent", "rank 0": for messages; borrowed */
+    int rank, size;
+    bool welcomed, failed, done;
+    int local_size;          /* of WELCOME */
+    uint8_t key[RG_KEY_NBYTES];
+    bool has_key;
+    uint32_t generation;     /* of the last fence that was complete */
+    struct rg_span blobs;    /* of FENCE_DONE, owned until taken */
+    struct rg_error failure; /* of FENCE_FAILED */
+    int ndeaths, deaths_told;
+    int dead_rank[RG_CLIENT_DEATHS_MAX]; /* of PEER_DIED; later ones are dropped */
+    char *dead_text[RG_CLIENT_DEATHS_MAX];
+};
+
+/* Take fd and say HELLO with token (nbytes of it); wait for WELCOME. link_options: NULL for a plain
+ * socket. 0;
+ * -ETIMEDOUT; -ECONNREFUSED (the server says why not, or hung up); -EPERM; -EBADMSG; -ENOMEM. The
+ * client must be ended by rg_client_fini in every case. */
+int rg_client_hello(struct rg_client *client, int take_fd,
+                    const struct rg_link_options *link_options, const char *server, int rank,
+                    int size, const void *token, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_error *err);
+/* As rg_boot_ops.fence. -ECONNRESET: a rank died, or the server went away. */
+int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
+                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err);
+/* As rg_boot_ops.poll. */
+int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err);
+void rg_client_note(struct rg_client *client, int level, const char *text);
+void rg_client_cut_off(struct rg_client *client, int rank);
+/* goodbye: tell the server first (at most a second). */
+void rg_client_fini(struct rg_client *client, bool goodbye);
+
+/* Cut FENCE_DONE's bytes (for each rank u32 length, bytes) into size blobs that lie in one
+ * allocation, the caller's: ret_blobs[0].data. 0, -EBADMSG or -ENOMEM. */
+int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Started by Horovod's own launcher (horovodrun --gloo), which serves a key-value store over HTTP
+ * to its workers. Anyone who can reach it may read and write there, so it carries nothing but the
+ * place where rank 0 waits; the ranks meet there by the rules of boot by RANK (env.c): one user on
+ * one host, or a REIGEN_KEY_FILE.
+ */
+#include "coll/boot/env/rendezvous.h"
+
+#include <netdb.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/time.h"
+#include "coll/boot/env/env.h"
+#include "coll/net/http.h"
+#include "coll/boot/silent.h"
+#include "coll/boot/vars.h"
+
+#define ADDRESS "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+#define PORT "HOROVOD_GLOO_RENDEZVOUS_PORT"
+#define WORD "reigen1"
+#define FIRST_PORT 20000 /* below the ports that connections get by themselves, mostly */
+#define LAST_PORT 32000
+#define PAUSE_MS 50
+#define ATTEMPT_MS 5000
+#define PATH_ROOM 64
+
+/* Every init of the process has a place of its own. */
+static unsigned inits;
+
+static bool is_hex(const char *text)
+{
+    return text[strspn(text, "0123456789abcdef")] == '\0';
+}
+
+int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place)
+{
+    struct rg_place place = { .port = 0 };
+    struct rg_sockaddr address;
+    char line[RG_PLACE_MAX], word[RG_PLACE_MAX], full[RG_SOCK_ADDRESS_MAX + 8];
+    char host[RG_PLACE_MAX], port[RG_PLACE_MAX], nonce[RG_PLACE_MAX], rest;
+    int64_t number;
+
+    if (nbytes == 0 || nbytes >= sizeof(line) || memchr(text, '\0', nbytes))
+        return -EBADMSG;
+    memcpy(line, text, nbytes);
+    line[nbytes] = '\0';
+    if (sscanf(line, "%255s %255s %255s %255s %c", word, host, port, nonce, &rest) != 4 ||
+        strcmp(word, WORD) != 0 || strlen(host) >= sizeof(place.address) ||
+        strlen(nonce) != RG_PLACE_NONCE_MAX - 1 || !is_hex(nonce) ||
+        rg_parse_int("port", port, 1, 65535, &number, NULL) < 0)
+        return -EBADMSG;
+    snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
+    if (rg_sock_parse(full, &address) < 0)
+        return -EBADMSG;
+    strcpy(place.address, host);
+    strcpy(place.nonce, nonce);
+    place.port = (int) number;
+    *ret_place = place;
+    return 0;
+}
+
+void rg_place_format(const struct rg_place *place, char ret_text[RG_PLACE_MAX])
+{
+    snprintf(ret_text, RG_PLACE_MAX, WORD " %s %d %s", place->address, place->port, place->nonce);
+}
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    const char *elastic = rg_var("HOROVOD_ELASTIC");
+    int rank, size;
+
+    (void) config;
+    if (!rg_var(ADDRESS) || !rg_var(PORT))
+        return 0;
+    if (elastic && strcmp(elastic, "0") != 0)
+        return rg_error_set(err, ENOTSUP, "HOROVOD_ELASTIC=%s: elastic jobs of Horovod's launcher "
+                            "cannot be joined; start a fixed number of ranks with -np", elastic);
+    return rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &rank, &size, err);
+}
+
+static int read_numbers(struct rg_env_job *job, struct rg_error *err)
+{
+    int r = rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &job->rank, &job->size, err);
+
+    if (r < 0)
+        return r;
+    r = rg_var_optional("HOROVOD_LOCAL_SIZE", 1, job->size, &job->local_size, err);
+    if (r == 0)
+        r = rg_var_optional("HOROVOD_LOCAL_RANK", 0, job->size - 1, &job->local_rank, err);
+    if (r == 0)
+        r = rg_var_optional("HOROVOD_CROSS_SIZE", 1, job->size, &job->cross_size, err);
+    if (r == 0)
+        r = rg_var_optional("HOROVOD_CROSS_RANK", 0, job->size - 1, &job->cross_rank, err);
+    return r;
+}
+
+static int find_store(struct rg_sockaddr *ret_store, struct rg_error *err)
+{
+    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *list = NULL;
+    const char *name = rg_var(ADDRESS);
+    int64_t port = 0;
+    int r = rg_var_int(PORT, 1, 65535, &port, err);
+
+    if (r < 0)
+        return r;
+    r = getaddrinfo(name, NULL, &hints, &list);
+    if (r != 0)
+        return rg_error_set(err, EHOSTUNREACH, ADDRESS "=%s: %s", name, gai_strerror(r));
+    memset(ret_store, 0, sizeof(*ret_store));
+    memcpy(&ret_store->sa, list->ai_addr, list->ai_addrlen);
+    ret_store->nbytes = list->ai_addrlen;
+    freeaddrinfo(list);
+    rg_sock_set_port(ret_store, (uint16_t) port);
+    return 0;
+}
+
+/* This host's address on the way to the store, by which the other ranks can come too. */
+static int own_address(const struct rg_sockaddr *store, char ret_text[RG_SOCK_ADDRESS_MAX])
+{
+    struct rg_sockaddr mine = { .nbytes = sizeof(mine.in6) };
+    rg_autoclose int fd = socket(store->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    /* A datagram socket is connected by its route alone; nothing is sent. */
+    if (fd < 0 || connect(fd, &store->sa, store->nbytes) < 0 ||
+        getsockname(fd, &mine.sa, &mine.nbytes) < 0)
+        return -errno;
+    return getnameinfo(&mine.sa, mine.nbytes, ret_text, RG_SOCK_ADDRESS_MAX, NULL, 0,
+                       NI_NUMERICHOST) == 0 ? 0 : -EADDRNOTAVAIL;
+}
+
+static void fill_job(const struct rg_config *config, struct rg_env_job *job,
+                     const struct rg_place *place)
+{
+    char facts[RG_PLACE_NONCE_MAX + 16];
+    int n = snprintf(facts, sizeof(facts), "%d %s", job->size, place->nonce);
+
+    snprintf(job->master, sizeof(job->master), "%s", place->address);
+    job->first_port = place->port;
+    job->nports = RG_ENV_PORTS;
+    rg_env_fit_ports(&config->ports, job);
+    crypto_generichash(job->facts, sizeof(job->facts), (const uint8_t *) facts, (size_t) n, NULL,
+                       0);
+}
+
+static int make_place(const struct rg_config *config, const struct rg_sockaddr *store,
+                      struct rg_place *place, struct rg_error *err)
+{
+    struct rg_env_job tried = { .nports = RG_ENV_PORTS };
+    uint8_t random[(RG_PLACE_NONCE_MAX - 1) / 2];
+    int r = own_address(store, place->address);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "no route to " ADDRESS "=%s: %s", rg_var(ADDRESS),
+                            strerror(-r));
+    randombytes_buf(random, sizeof(random));
+    sodium_bin2hex(place->nonce, sizeof(place->nonce), random, sizeof(random));
+    tried.first_port = FIRST_PORT +
+                       (int) randombytes_uniform(LAST_PORT - FIRST_PORT - RG_ENV_PORTS);
+    rg_env_fit_ports(&config->ports, &tried);
+    place->port = tried.first_port;
+    return 0;
+}
+
+static int publish(const struct rg_sockaddr *store, const char *path, const struct rg_place *place,
+                   uint64_t deadline_ns, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf body = RG_BUF_INIT;
+    char text[RG_PLACE_MAX];
+    int status = 0, r;
+
+    rg_place_format(place, text);
+    r = rg_http_exchange(store, path, text, deadline_ns, &status, &body, err);
+    if (r == 0 && status / 100 != 2)
+        r = rg_error_set(err, EPROTO, "the answer was %d", status);
+    return r < 0 ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS "=%s)",
+                                    rg_var(ADDRESS)) : 0;
+}
+
+/* Ask until rank 0 has said where it is. */
+static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t deadline_ns,
+                   struct rg_place *ret_place, struct rg_error *err)
+{
+    for (;;) {
+        rg_autobuf struct rg_buf body = RG_BUF_INIT;
+        uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
+        int status = 0;
+        int r = rg_http_exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
+                                 &status, &body, err);
+
+        if (r == 0 && status == 200)
+            return rg_place_parse((const char *) rg_buf_bytes(&body), rg_buf_nbytes(&body),
+                                  ret_place) == 0
+                       ? 0 : rg_error_set(err, EBADMSG, "the rendezvous of Horovod's launcher has "
+                                          "under %s what this version of Reigen did not write",
+                                          path);
+        if (rg_now_ns() + PAUSE_MS * RG_NS_PER_MS >= deadline_ns)
+            return r < 0 ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS
+                                            "=%s)", rg_var(ADDRESS))
+                         : rg_error_set_exit(err, ETIMEDOUT, 124, "rank 0 did not come in time: "
+                                             "the rendezvous of Horovod's launcher has no %s yet",
+                                             path);
+        rg_sleep_ms(PAUSE_MS);
+    }
+}
+
+static int open_rendezvous(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                           struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
+                              .cross_size = -1, .master_name = "rank 0's address" };
+    struct rg_place place;
+    struct rg_sockaddr store;
+    char path[PATH_ROOM];
+    int r = sodium_init() < 0 ? rg_error_set(err, ENOSYS, "libsodium cannot start")
+                              : read_numbers(&job, err);
+
+    snprintf(path, sizeof(path), "/reigen/place.%u", inits++);
+    if (r == 0 && job.size > 1)
+        r = find_store(&store, err);
+    if (r == 0 && job.size > 1)
+        r = job.rank == 0 ? make_place(config, &store, &place, err)
+                          : look_up(&store, path, deadline_ns, &place, err);
+    if (r == 0 && job.size > 1)
+        fill_job(config, &job, &place);
+    if (r == 0)
+        r = rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
+    if (r == 0 && job.size > 1 && job.rank == 0) {
+        /* It listens already: whoever reads this finds it. */
+        r = publish(&store, path, &place, deadline_ns, err);
+        if (r < 0)
+            rg_env_close(*ret_state, false);
+    }
+    return r;
+}
+
+const struct rg_boot_ops rg_boot_rendezvous = {
+    .name = "rendezvous",
+    .variables = ADDRESS ", " PORT ", HOROVOD_RANK and HOROVOD_SIZE are",
+    .detect = detect,
+    .open = open_rendezvous,
+    .fence = rg_env_fence,
+    .poll_fd = rg_silent_poll_fd,
+    .poll = rg_silent_poll,
+    .poll_start = rg_env_poll_start,
+    .note = rg_env_note,
+    .close = rg_env_close,
+    .after_fork = rg_env_after_fork,
+};

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/boot/env/server.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fd.h"
+#include "base/time.h"
+#include "coll/net/peer.h"
+#include "coll/net/lobby.h"
+#include "coll/ground/report.h"
+#include "coll/net/sock.h"
+
+#define RUNS_MAX 8
+#define CLOSE_MS 500
+/* So long the ranks that are still to come find rank 0, and hear from it who has died. */
+#define LINGER_MS 5000
+
+/* A connection: a stranger until HELLO, then a rank. */
+struct guest {
+    struct rg_server *server;
+    struct rg_conn conn;
+    int rank;              /* -1: no HELLO yet */
+    uint64_t give_up_ns;   /* of a stranger */
+    bool leaving;          /* refused: goes once its answer is out */
+    bool goodbye;
+    bool arrived;          /* its part of the fence is here */
+    char *note;            /* why it is about to fail, or NULL */
+    struct rg_span blob;
+    struct guest *next;
+};
+
+struct rg_server {
+    int listen_fd, size, nstrangers;
+    struct rg_acceptor acceptor;
+    bool check_peer, stranger_told, use_link, has_data_key;
+    uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
+    char job_id[RG_JOB_ID_MAX + 1];
+    uint8_t facts[64];
+    size_t facts_nbytes;
+    const char *hint;
+    struct guest *guests;
+    struct guest **ranks;   /* by rank; [0] is always NULL */
+    bool *came;             /* by rank: it was here once */
+    uint32_t generation;    /* of fences complete */
+    uint64_t deadline_ns;   /* of the fence in progress */
+    uint64_t began_ns;
+    int lost_rank;          /* the first rank that was lost, or -1, and how */
+    char lost_text[RG_ERROR_TEXT_MAX];
+    uint64_t lost_ns;
+    bool told;              /* to the others */
+    int left_rank;          /* one that has shut down after the first fence, or -1 */
+};
+
+void rg_ranks_format(const bool *missing, int size, struct rg_buf *text)
+{
+    int total = 0, told = 0, runs = 0;
+
+    for (int r = 0; r < size; r++)
+        total += missing[r];
+    rg_buf_printf(text, "rank%s", total == 1 ? "" : "s");
+    for (int r = 0; r < size && runs < RUNS_MAX; r++) {
+        int last = r;
+
+        if (!missing[r])
+            continue;
+        while (last + 1 < size && missing[last + 1])
+            last++;
+        rg_buf_printf(text, last > r ? "%s%d-%d" : "%s%d", runs++ > 0 ? ", " : " ", r, last);
+        told += last - r + 1;
+        r = last;
+    }
+    if (told < total)
+        rg_buf_printf(text, " and %d more", total - told);
+}
+
+static void guest_free(struct guest *guest)
+{
+    struct rg_server *server = guest->server;
+
+    for (struct guest **at = &server->guests; *at; at = &(*at)->next)
+        if (*at == guest) {
+            *at = guest->next;
+            break;
+        }
+    if (guest->rank >= 0 && server->ranks[guest->rank] == guest)
+        server->ranks[guest->rank] = NULL;
+    if (guest->rank < 0)
+        server->nstrangers--;
+    rg_conn_fini(&guest->conn);
+    free(guest->blob.data);
+    free(guest->note);
+    free(guest);
+}
+
+static int refuse(struct guest *guest, int errnum, const char *text)
+{
+    struct rg_rankmsg_fence_failed failed = { 0, (uint32_t) errnum, (char *) (uintptr_t) text };
+
+    guest->leaving = true;
+    return rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields,
+                        &failed);
+}
+
+static int send_death(struct guest *guest, int rank, const char *text)
+{
+    struct rg_rankmsg_peer_died died = { (uint32_t) rank, (char *) (uintptr_t) text };
+
+    return rg_conn_send(&guest->conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
+}
+
+static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_server *server = guest->server;
+    struct rg_rankmsg_welcome welcome = { .size = (uint32_t) server->size };
+    struct rg_rankmsg_hello hello = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_hello_fields, payload, nbytes, &hello);
+
+    if (r < 0)
+        return r;
+    bool same = hello.token.nbytes == server->facts_nbytes &&
+                memcmp(hello.token.data, server->facts, server->facts_nbytes) == 0;
+    uint32_t version = hello.version, rank = hello.rank;
+
+    rg_codec_clear(rg_rankmsg_hello_fields, &hello);
+    if (guest->rank >= 0)
+        return -EBADMSG;
+    if (version != RG_PROTOCOL_VERSION)
+        return refuse(guest, EPROTO, "rank 0 runs another version of Reigen");
+    if (!same)
+        return refuse(guest, EXDEV, "another job listens there");
+    if (rank < 1 || rank >= (uint32_t) server->size)
+        return refuse(guest, EINVAL, "there is no such rank in the job of that rank 0");
+    if (server->ranks[rank])
+        return refuse(guest, EEXIST, "this rank has already come");
+    guest->rank = (int) rank;
+    server->ranks[guest->rank] = guest;
+    server->came[guest->rank] = true;
+    server->nstrangers--;
+    if (server->has_data_key)
+        welcome.key = (struct rg_span) { server->data_key, RG_KEY_NBYTES };
+    int s = rg_conn_send(&guest->conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &welcome);
+
+    return s < 0 || server->lost_rank < 0 ? s : send_death(guest, server->lost_rank,
+                                                           server->lost_text);
+}
+
+static int on_fence(struct guest *guest, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_server *server = guest->server;
+    struct rg_rankmsg_fence fence = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_fence_fields, payload, nbytes, &fence);
+
+    if (r < 0)
+        return r;
+    if (guest->rank < 0 || guest->arrived || fence.generation != server->generation + 1 ||
+        fence.blob.nbytes > RG_RANKMSG_BLOB_MAX) {
+        rg_codec_clear(rg_rankmsg_fence_fields, &fence);
+        return -EBADMSG;
+    }
+    uint64_t theirs_ns = rg_now_ns() + fence.timeout_ms * RG_NS_PER_MS;
+
+    if (theirs_ns < server->deadline_ns)
+        server->deadline_ns = theirs_ns;
+    guest->arrived = true;
+    guest->blob = fence.blob;
+    return 0;
+}
+
+/* The first one is the cause. */
+static int on_note(struct guest *guest, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_note note = { 0 };
+    int r = rg_codec_decode(rg_rankmsg_note_fields, payload, nbytes, &note);
+
+    if (r < 0)
+        return r;
+    if (note.level == 0 && !guest->note)
+        guest->note = rg_steal_ptr(&note.text);
+    rg_codec_clear(rg_rankmsg_note_fields, &note);
+    return 0;
+}
+
+static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct guest *guest = arg;
+
+    if (guest->leaving)
+        return 0;
+    switch (type) {
+    case RG_RANKMSG_HELLO:
+        return on_hello(guest, payload, nbytes);
+    case RG_RANKMSG_FENCE:
+        return on_fence(guest, payload, nbytes);
+    case RG_RANKMSG_NOTE:
+        return on_note(guest, payload, nbytes);
+    case RG_RANKMSG_GOODBYE:
+        guest->goodbye = true;
+        return 0;
+    default:
+        return -EBADMSG;
+    }
+}
+
+int rg_server_create(const struct rg_server_options *options, struct rg_server **ret_server)
+{
+    struct rg_server *server = calloc(1, sizeof(*server));
+    struct guest **ranks = calloc((size_t) options->size, sizeof(struct guest *));
+    bool *came = calloc((size_t) options->size, sizeof(bool));
+
+    if (!server || !ranks || !came || options->facts_nbytes > sizeof(server->facts)) {
+        free(server);
+        free(ranks);
+        free(came);
+        close(options->listen_fd);
+        return -ENOMEM;
+    }
+    server->listen_fd = options->listen_fd;
+    server->size = options->size;
+    server->check_peer = options->check_peer;
+    server->use_link = options->link_key != NULL;
+    server->has_data_key = options->data_key != NULL;
+    if (options->link_key)
+        memcpy(server->link_key, options->link_key, RG_KEY_NBYTES);
+    if (options->data_key)
+        memcpy(server->data_key, options->data_key, RG_KEY_NBYTES);
+    strncpy(server->job_id, options->job_id ? options->job_id : "", RG_JOB_ID_MAX);
+    memcpy(server->facts, options->facts, options->facts_nbytes);
+    server->facts_nbytes = options->facts_nbytes;
+    server->hint = options->hint;
+    server->ranks = ranks;
+    server->came = came;
+    server->lost_rank = server->left_rank = -1;
+    *ret_server = server;
+    return 0;
+}
+
+static void drop_oldest_stranger(struct rg_server *server)
+{
+    struct guest *oldest = NULL;
+
+    for (struct guest *g = server->guests; g; g = g->next)
+        if (g->rank < 0 && (!oldest || g->give_up_ns < oldest->give_up_ns))
+            oldest = g;
+    if (oldest)
+        guest_free(oldest);
+}
+
+static void add_guest(struct rg_server *server, int take_fd)
+{
+    struct rg_link_options link = { .key = server->link_key, .job_id = server->job_id,
+                                    .role = "rank", .initiator = false };
+    struct guest *guest = calloc(1, sizeof(*guest));
+
+    if (!guest) {
+        close(take_fd);
+        return;
+    }
+    guest->server = server;
+    guest->rank = -1;
+    guest->give_up_ns = rg_now_ns() + RG_SERVER_HALF_OPEN_MS * RG_NS_PER_MS;
+    if (rg_conn_init(&guest->conn, take_fd, server->use_link ? &link : NULL) < 0) {
+        free(guest);
+        return;
+    }
+    guest->conn.on_frame = on_frame;
+    guest->conn.arg = guest;
+    guest->next = server->guests;
+    server->guests = guest;
+    if (++server->nstrangers > RG_SERVER_STRANGERS_MAX)
+        drop_oldest_stranger(server);
+}
+
+static bool is_welcome(struct rg_server *server, int fd)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (!server->check_peer || rg_peer_check(fd, &err) == 0)
+        return true;
+    if (!server->stranger_told && err.errnum != ESRCH)
+        rg_report(RG_LOG_WARN, "%s came to the place where the ranks meet and was sent away; if it "
+                  "is a rank, give all ranks a REIGEN_KEY_FILE", err.text);
+    server->stranger_told |= err.errnum != ESRCH;
+    return false;
+}
+
+static void accept_all(struct rg_server *server)
+{
+    for (;;) {
+        bool tell;
+        int fd = rg_accept(&server->acceptor, server->listen_fd, &tell);
+
+        if (tell)
+            rg_report(RG_LOG_WARN, RG_LOBBY_FULL_TEXT);
+        if (fd < 0)
+            return;
+        if (!is_welcome(server, fd)) {
+            close(fd);
+            continue;
+        }
+        if (!server->check_peer)
+            rg_sock_tune_tcp(fd);
+        add_guest(server, fd);
+    }
+}
+
+/* A rank is lost without which the job cannot start, or at which it fails. What it said of another
+ * rank is passed on as it is. */
+static void lose(struct rg_server *server, const struct guest *guest)
+{
+    char *text = server->lost_text;
+
+    if (server->lost_rank >= 0)
+        return;
+    server->lost_rank = guest->rank;
+    server->lost_ns = rg_now_ns();
+    if (guest->note && strncmp(guest->note, "rank ", 5) == 0)
+        snprintf(text, RG_ERROR_TEXT_MAX, "%s", guest->note);
+    else if (guest->note)
+        snprintf(text, RG_ERROR_TEXT_MAX, "rank %d: %s", guest->rank, guest->note);
+    else
+        snprintf(text, RG_ERROR_TEXT_MAX, RG_BOOT_DIED_TEXT, guest->rank);
+}
+
+/* Move what can be moved; free whoever is over. */
+static void serve_guest(struct guest *guest, uint64_t now_ns)
+{
+    struct rg_server *server = guest->server;
+    int r = rg_conn_pump(&guest->conn, NULL);
+    bool stale = guest->rank < 0 && now_ns > guest->give_up_ns;
+    bool answered = guest->leaving && !(rg_conn_events(&guest->conn) & POLLOUT);
+
+    if (r == 0 && !stale && !answered)
+        return;
+    if (guest->rank >= 0 && !guest->leaving && !guest->goodbye)
+        lose(server, guest);
+    else if (guest->rank >= 0 && server->generation > 0)
+        server->left_rank = guest->rank;
+    guest_free(guest);
+}
+
+static void serve(struct rg_server *server)
+{
+    uint64_t now_ns = rg_now_ns();
+    struct guest *next;
+
+    if (server->listen_fd >= 0)
+        accept_all(server);
+    for (struct guest *g = server->guests; g; g = next) {
+        next = g->next;
+        serve_guest(g, now_ns);
+    }
+}
+
+static int wait_for_work(struct rg_server *server)
+{
+    int nfds = 0, room = server->size + RG_SERVER_STRANGERS_MAX + 8;
+    uint64_t now_ns = rg_now_ns();
+    rg_autofree struct pollfd *fds = calloc((size_t) room, sizeof(*fds));
+
+    if (!fds)
+        return -ENOMEM;
+    bool pauses = rg_accept_pauses(&server->acceptor);
+
+    if (server->listen_fd >= 0 && !pauses)
+        fds[nfds++] = (struct pollfd) { server->listen_fd, POLLIN, 0 };
+    for (struct guest *g = server->guests; g && nfds < room; g = g->next)
+        fds[nfds++] = (struct pollfd) { g->conn.fd, rg_conn_events(&g->conn), 0 };
+    uint64_t left_ms = server->deadline_ns > now_ns
+                           ? (server->deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0;
+
+    /* Half-open connections are looked after once a second. */
+    if (server->nstrangers > 0 && left_ms > 1000)
+        left_ms = 1000;
+    if (pauses && left_ms > RG_ACCEPT_PAUSE_MS)
+        left_ms = RG_ACCEPT_PAUSE_MS;
+    if (poll(fds, (nfds_t) nfds, left_ms > INT_MAX ? INT_MAX : (int) left_ms) < 0 &&
+        errno != EINTR)
+        return -errno;
+    return 0;
+}
+
+static bool all_arrived(const struct rg_server *server)
+{
+    for (int r = 1; r < server->size; r++)
+        if (!server->ranks[r] || !server->ranks[r]->arrived)
+            return false;
+    return true;
+}
+
+static void fail_all(struct rg_server *server, int errnum, const char *text)
+{
+    struct rg_rankmsg_fence_failed failed = { server->generation + 1, (uint32_t) errnum,
+                                              (char *) (uintptr_t) text };
+
+    for (int r = 1; r < server->size; r++) {
+        struct guest *guest = server->ranks[r];
+
+        if (guest && rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_FAILED,
+                                  rg_rankmsg_fence_failed_fields, &failed) == 0)
+            rg_conn_drain(&guest->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+    }
+}
+
+static int fail_missing(struct rg_server *server, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autofree bool *missing = calloc((size_t) server->size, sizeof(bool));
+    uint64_t waited_ms = (rg_now_ns() - server->began_ns) / RG_NS_PER_MS;
+
+    if (!missing)
+        return -ENOMEM;
+    for (int r = 1; r < server->size; r++)
+        missing[r] = !server->ranks[r] || !server->ranks[r]->arrived;
+    rg_ranks_format(missing, server->size, &text);
+    rg_buf_printf(&text, " did not come within %.*f s", waited_ms < 10000,
+                  (double) waited_ms / 1000);
+    if (server->generation == 0 && server->hint[0])
+        rg_buf_printf(&text, "; %s", server->hint);
+    fail_all(server, ETIMEDOUT, rg_buf_text(&text));
+    return rg_error_set_exit(err, ETIMEDOUT, 124, "%s", rg_buf_text(&text));
+}
+
+static int answer(struct rg_server *server, const void *blob, size_t nbytes,
+                  struct rg_blob *ret_blobs)
+{
+    rg_autobuf struct rg_buf blobs = RG_BUF_INIT, payload = RG_BUF_INIT;
+    struct rg_rankmsg_fence_done done = { .generation = server->generation + 1 };
+
+    rg_buf_put_span(&blobs, blob, nbytes);
+    for (int r = 1; r < server->size; r++)
+        rg_buf_put_span(&blobs, server->ranks[r]->blob.data, server->ranks[r]->blob.nbytes);
+    done.blobs.data = (uint8_t *) (uintptr_t) rg_buf_bytes(&blobs);
+    done.blobs.nbytes = rg_buf_nbytes(&blobs);
+    rg_codec_encode(rg_rankmsg_fence_done_fields, &done, &payload);
+    int r = rg_buf_status(&blobs) < 0 ? -ENOMEM : rg_buf_status(&payload);
+
+    for (int i = 1; i < server->size && r == 0; i++) {
+        struct guest *guest = server->ranks[i];
+
+        r = rg_conn_send_raw(&guest->conn, RG_RANKMSG_FENCE_DONE, rg_buf_bytes(&payload),
+                             rg_buf_nbytes(&payload));
+        free(guest->blob.data);
+        guest->blob = (struct rg_span) { 0 };
+        guest->arrived = false;
+    }
+    for (int i = 1; i < server->size && r == 0; i++)
+        rg_conn_drain(&server->ranks[i]->conn, server->deadline_ns);
+    return r < 0 ? r : rg_blobs_split(done.blobs.data, done.blobs.nbytes, server->size, ret_blobs);
+}
+
+static bool all_came(const struct rg_server *server)
+{
+    for (int r = 1; r < server->size; r++)
+        if (!server->came[r])
+            return false;
+    return true;
+}
+
+/* Ranks that have not come yet would look for rank 0 until their time is over. */
+static void linger(struct rg_server *server)
+{
+    uint64_t until_ns = server->lost_ns + LINGER_MS * RG_NS_PER_MS;
+
+    server->deadline_ns = until_ns < server->deadline_ns ? until_ns : server->deadline_ns;
+    while (server->generation == 0 && !all_came(server) && rg_now_ns() < server->deadline_ns &&
+           wait_for_work(server) == 0)
+        serve(server);
+    for (struct guest *g = server->guests; g; g = g->next)
+        rg_conn_drain(&g->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+}
+
+int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
+                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    int r = 0;
+
+    if (nbytes > RG_RANKMSG_BLOB_MAX)
+        return rg_error_set(err, EMSGSIZE, "a rank's part of a fence may have %u bytes, not %zu",
+                            RG_RANKMSG_BLOB_MAX, nbytes);
+    server->deadline_ns = deadline_ns;
+    server->began_ns = rg_now_ns();
+    for (;;) {
+        serve(server);
+        if (server->lost_rank < 0 && server->left_rank >= 0) {
+            server->lost_rank = server->left_rank;
+            snprintf(server->lost_text, RG_ERROR_TEXT_MAX, "rank %d has left", server->lost_rank);
+        }
+        if (server->lost_rank >= 0) {
+            fail_all(server, ECONNRESET, server->lost_text);
+            linger(server);
+            return rg_error_set(err, ECONNRESET, "%s", server->lost_text);
+        }
+        if (all_arrived(server))
+            break;
+        if (rg_now_ns() >= server->deadline_ns)
+            return fail_missing(server, err);
+        r = wait_for_work(server);
+        if (r < 0)
+            return rg_error_set(err, -r, "waiting for the other ranks: %s", strerror(-r));
+    }
+    server->deadline_ns = deadline_ns;
+    r = answer(server, blob, nbytes, ret_blobs);
+    if (r < 0)
+        return rg_error_set(err, -r, "answering the other ranks: %s", strerror(-r));
+    server->generation++;
+    /* All are here: the door is shut, so that a later job on this port finds its own rank 0. */
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+    server->listen_fd = -1;
+    explicit_bzero(server->link_key, sizeof(server->link_key));
+    explicit_bzero(server->data_key, sizeof(server->data_key));
+    return 0;
+}
+
+void rg_server_tell(struct rg_server *server, int rank, const char *text)
+{
+    if (server->told)
+        return;
+    server->told = true;
+    for (int r = 1; r < server->size; r++) {
+        struct guest *guest = server->ranks[r];
+
+        if (guest && send_death(guest, rank, text) == 0)
+            rg_conn_drain(&guest->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+    }
+}
+
+int rg_server_poll(struct rg_server *server, int *ret_rank, struct rg_error *err)
+{
+    serve(server);
+    if (server->lost_rank < 0)
+        return 0;
+    rg_server_tell(server, server->lost_rank, server->lost_text);
+    *ret_rank = server->lost_rank;
+    rg_error_set(err, ECONNRESET, "%s", server->lost_text);
+    return 1;
+}
+
+void rg_server_destroy(struct rg_server *server)
+{
+    if (!server)
+        return;
+    while (server->guests)
+        guest_free(server->guests);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+    explicit_bzero(server->link_key, sizeof(server->link_key));
+    explicit_bzero(server->data_key, sizeof(server->data_key));
+    free(server->ranks);
+    free(server->came);
+    free(server);
+}
+
+void rg_server_after_fork(struct rg_server *server)
+{
+    for (struct guest *g = server->guests; g; g = g->next)
+        close(g->conn.fd);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+}

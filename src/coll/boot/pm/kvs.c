@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/boot/pm/kvs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/rankmsg.h"
+
+#define HEAD_NBYTES 4
+
+static void make_key(const struct rg_kvs *kvs, int rank, unsigned part, char key[RG_KVS_KEY_MAX])
+{
+    snprintf(key, RG_KVS_KEY_MAX, "reigen.%u.%d.%u", kvs->fences, rank, part);
+}
+
+static int put_blob(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_error *err)
+{
+    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    char key[RG_KVS_KEY_MAX];
+    size_t at = 0;
+    int r = 0;
+
+    rg_buf_put_u32(&bytes, (uint32_t) nbytes);
+    rg_buf_put(&bytes, blob, nbytes);
+    if (rg_buf_status(&bytes) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    for (unsigned part = 0; at < rg_buf_nbytes(&bytes) && r == 0; part++) {
+        size_t left = rg_buf_nbytes(&bytes) - at;
+        size_t now = left < kvs->value_max ? left : kvs->value_max;
+
+        make_key(kvs, kvs->rank, part, key);
+        r = kvs->ops->put(kvs->state, key, rg_buf_bytes(&bytes) + at, now, deadline_ns, err);
+        at += now;
+    }
+    return r;
+}
+
+/* Append a rank's blob to `to`; its length into *ret_nbytes. */
+static int get_blob(struct rg_kvs *kvs, int rank, uint64_t deadline_ns, struct rg_buf *to,
+                    size_t *ret_nbytes, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    char key[RG_KVS_KEY_MAX];
+    size_t wanted = HEAD_NBYTES;
+
+    for (unsigned part = 0; rg_buf_nbytes(&bytes) < wanted; part++) {
+        size_t before = rg_buf_nbytes(&bytes);
+
+        make_key(kvs, rank, part, key);
+        int r = kvs->ops->get(kvs->state, rank, key, deadline_ns, &bytes, err);
+
+        if (r < 0)
+            return r;
+        struct rg_reader head = rg_reader_make(rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes));
+
+        wanted = HEAD_NBYTES + (size_t) rg_reader_u32(&head);
+        if (head.bad || wanted > HEAD_NBYTES + RG_RANKMSG_BLOB_MAX ||
+            rg_buf_nbytes(&bytes) > wanted || rg_buf_nbytes(&bytes) == before)
+            return rg_error_set(err, EBADMSG, "rank %d: what it put under %s cannot be read", rank,
+                                key);
+    }
+    *ret_nbytes = wanted - HEAD_NBYTES;
+    rg_buf_put(to, rg_buf_bytes(&bytes) + HEAD_NBYTES, *ret_nbytes);
+    return rg_buf_status(to) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
+static int begin(struct rg_kvs *kvs, struct rg_error *err)
+{
+    if (kvs->broken)
+        return rg_error_set(err, ECONNRESET, "the launcher's key-value store has failed before in "
+                            "this process");
+    kvs->broken = true; /* until the end is reached */
+    kvs->fences++;
+    return 0;
+}
+
+static int gather(struct rg_kvs *kvs, uint64_t deadline_ns, struct rg_blob *ret_blobs,
+                  struct rg_error *err)
+{
+    rg_autofree size_t *lengths = calloc((size_t) kvs->size, sizeof(*lengths));
+    rg_autobuf struct rg_buf all = RG_BUF_INIT;
+    int r = lengths ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+
+    for (int rank = 0; rank < kvs->size && r == 0; rank++)
+        r = get_blob(kvs, rank, deadline_ns, &all, &lengths[rank], err);
+    if (r < 0)
+        return r;
+    rg_buf_put_u8(&all, 0); /* something to own, even if all are empty */
+    if (rg_buf_status(&all) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    uint8_t *at = rg_steal_ptr(&all.data);
+
+    for (int rank = 0; rank < kvs->size; rank++) {
+        ret_blobs[rank] = (struct rg_blob){ at, lengths[rank] };
+        at += lengths[rank];
+    }
+    return 0;
+}
+
+int rg_kvs_fence(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    int r;
+
+    if (nbytes > RG_RANKMSG_BLOB_MAX)
+        return rg_error_set(err, EMSGSIZE, "a rank's part of a fence may have %u bytes, not %zu",
+                            RG_RANKMSG_BLOB_MAX, nbytes);
+    r = begin(kvs, err);
+    if (r == 0)
+        r = put_blob(kvs, blob, nbytes, deadline_ns, err);
+    if (r == 0)
+        r = kvs->ops->sync(kvs->state, deadline_ns, err);
+    if (r == 0)
+        r = gather(kvs, deadline_ns, ret_blobs, err);
+    if (r == 0)
+        kvs->broken = false;
+    return r;
+}
+
+int rg_kvs_share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_t deadline_ns,
+                     struct rg_error *err)
+{
+    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    uint8_t key[RG_KEY_NBYTES];
+    size_t nbytes = 0;
+    int r = begin(kvs, err);
+
+    if (r == 0 && kvs->rank == 0) {
+        if (rg_key_generate(key) < 0)
+            r = rg_error_set(err, ENOSYS, "no randomness for a key");
+        else
+            r = put_blob(kvs, key, sizeof(key), deadline_ns, err);
+        explicit_bzero(key, sizeof(key));
+    }
+    if (r == 0)
+        r = kvs->ops->sync(kvs->state, deadline_ns, err);
+    if (r == 0)
+        r = get_blob(kvs, 0, deadline_ns, &bytes, &nbytes, err);
+    if (r == 0 && nbytes != RG_KEY_NBYTES)
+        r = rg_error_set(err, EBADMSG, "rank 0 gave no key");
+    if (r == 0) {
+        memcpy(ret_key, rg_buf_bytes(&bytes), RG_KEY_NBYTES);
+        explicit_bzero(bytes.data, bytes.end);
+        kvs->broken = false;
+    }
+    return r;
+}

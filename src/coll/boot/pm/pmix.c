@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Started by a PMIx server: mpirun of Open MPI 4 and 5, srun --mpi=pmix. The MPI's own client in
+ * this process, if there is one, shares the library with us, which counts its users.
+ *
+ * The server takes a client that ends without PMIx_Finalize for one that has crashed, and a library
+ * that has been finalised need not start again. So it is finalised when the process ends.
+ *
+ * mpirun of Open MPI 4.1 and 5.0 tells registered clients nothing of a rank's death, with its fault
+ * tolerance or without: the team's own watch is all there is. But the library tells of the server's
+ * own end, after which nobody would end the ranks: they are to end by themselves.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "base/time.h"
+#include "coll/boot/pm/kvs.h"
+#include "coll/boot/launchers.h"
+#include "coll/boot/mpi_beside.h"
+#include "coll/boot/pm/pmix_library.h"
+#include "coll/boot/silent.h"
+#include "coll/boot/single.h"
+#include "coll/boot/vars.h"
+#include "reigen/reigen.h"
+
+#define VALUE_NBYTES (16u << 10)
+#define GET_SECONDS_MAX 60
+#define SECONDS_SPARE 2 /* the server's own limit comes after ours, which has the better text */
+
+/* Of this process, once it is open. */
+static const struct rg_pmix_library *pmix;
+static struct rg_pmix_proc the_proc;
+static struct rg_kvs the_kvs;
+static pid_t the_owner; /* a forked child does not speak for its parent */
+static pthread_once_t goodbye_once = PTHREAD_ONCE_INIT;
+static atomic_bool server_gone;
+
+struct pmix_boot {
+    int size;
+};
+
+/* A fence under way. The library may end it after we have given up: it belongs to whoever comes
+ * last. */
+struct wait {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done, abandoned;
+    int status;
+};
+
+static int detect(const struct rg_config *config, struct rg_error *err)
+{
+    int64_t rank;
+
+    (void) config;
+    if (!rg_var("PMIX_NAMESPACE"))
+        return 0;
+    return rg_var_int("PMIX_RANK", 0, REIGEN_SIZE_MAX - 1, &rank, err);
+}
+
+static int failed(const char *what, int status, struct rg_error *err)
+{
+    return rg_error_set(err, status == RG_PMIX_ERR_TIMEOUT ? ETIMEDOUT : EPROTO, "%s: %s (%d)",
+                        what, pmix->Error_string(status), status);
+}
+
+static struct rg_pmix_info info_of(const char *key, uint16_t type, int value)
+{
+    struct rg_pmix_info info = { .value.type = type };
+
+    snprintf(info.key, sizeof(info.key), "%s", key);
+    if (type == RG_PMIX_BOOL)
+        info.value.data.flag = value;
+    else
+        info.value.data.integer = value;
+    return info;
+}
+
+static int seconds_left(uint64_t deadline_ns, int max)
+{
+    uint64_t now_ns = rg_now_ns();
+    uint64_t left = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_S : 0;
+
+    return left > (uint64_t) max ? max : (int) left + SECONDS_SPARE;
+}
+
+static void free_value(struct rg_pmix_value *value)
+{
+    if (value && value->type == RG_PMIX_BYTE_OBJECT)
+        free(value->data.bo.bytes);
+    if (value && value->type == RG_PMIX_STRING)
+        free(value->data.string);
+    free(value);
+}
+
+/* ---- the key-value store */
+
+static int put(void *state, const char *key, const void *data, size_t nbytes, uint64_t deadline_ns,
+               struct rg_error *err)
+{
+    struct rg_pmix_value value = { .type = RG_PMIX_BYTE_OBJECT };
+    int status;
+
+    (void) state;
+    (void) deadline_ns;
+    value.data.bo.bytes = (char *) (uintptr_t) data; /* copied by the library */
+    value.data.bo.size = nbytes;
+    status = pmix->Put(RG_PMIX_SCOPE_GLOBAL, key, &value);
+    return status == RG_PMIX_SUCCESS ? 0 : failed("PMIx_Put", status, err);
+}
+
+static void wait_free(struct wait *wait)
+{
+    pthread_cond_destroy(&wait->changed);
+    pthread_mutex_destroy(&wait->lock);
+    free(wait);
+}
+
+/* On the library's thread. */
+static void on_fence(int status, void *arg)
+{
+    struct wait *wait = arg;
+
+    pthread_mutex_lock(&wait->lock);
+    bool mine = wait->abandoned;
+
+    wait->status = status;
+    wait->done = true;
+    pthread_cond_signal(&wait->changed);
+    pthread_mutex_unlock(&wait->lock);
+    if (mine)
+        wait_free(wait);
+}
+
+static struct wait *wait_make(void)
+{
+    struct wait *wait = calloc(1, sizeof(*wait));
+    pthread_condattr_t attributes;
+
+    if (!wait)
+        return NULL;
+    pthread_mutex_init(&wait->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&wait->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return wait;
+}
+
+/* True when it came; *ret_status is the fence's then. Frees wait, now or when it comes. */
+static bool wait_until(struct wait *wait, uint64_t deadline_ns, int *ret_status)
+{
+    struct timespec until = { .tv_sec = (time_t) (deadline_ns / RG_NS_PER_S),
+                              .tv_nsec = (long) (deadline_ns % RG_NS_PER_S) };
+    int r = 0;
+
+    pthread_mutex_lock(&wait->lock);
+    while (!wait->done && r == 0)
+        r = pthread_cond_timedwait(&wait->changed, &wait->lock, &until);
+    bool done = wait->done;
+
+    wait->abandoned = !done;
+    if (done)
+        *ret_status = wait->status;
+    pthread_mutex_unlock(&wait->lock);
+    if (done)
+        wait_free(wait);
+    return done;
+}
+
+static int synchronise(void *state, uint64_t deadline_ns, struct rg_error *err)
+{
+    struct rg_pmix_info info[2] = {
+        info_of(RG_PMIX_COLLECT_DATA, RG_PMIX_BOOL, 1),
+        info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, seconds_left(deadline_ns, INT32_MAX - SECONDS_SPARE)),
+    };
+    struct rg_pmix_proc all = the_proc;
+    struct wait *wait;
+    int status = pmix->Commit();
+
+    (void) state;
+    if (status != RG_PMIX_SUCCESS)
+        return failed("PMIx_Commit", status, err);
+    wait = wait_make();
+    if (!wait)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    all.rank = RG_PMIX_RANK_WILDCARD;
+    status = pmix->Fence_nb(&all, 1, info, 2, on_fence, wait);
+    if (status != RG_PMIX_SUCCESS) {
+        wait_free(wait);
+        return failed("PMIx_Fence", status, err);
+    }
+    if (!wait_until(wait, deadline_ns, &status))
+        return rg_error_set_exit(err, ETIMEDOUT, 124, "not all ranks came to init in time");
+    return status == RG_PMIX_SUCCESS ? 0 : failed("PMIx_Fence", status, err);
+}
+
+static int get(void *state, int rank, const char *key, uint64_t deadline_ns,
+               struct rg_buf *ret_bytes, struct rg_error *err)
+{
+    struct rg_pmix_info info = info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT,
+                                       seconds_left(deadline_ns, GET_SECONDS_MAX));
+    struct rg_pmix_proc proc = the_proc;
+    struct rg_pmix_value *value = NULL;
+    int status, r = 0;
+
+    (void) state;
+    proc.rank = (uint32_t) rank;
+    status = pmix->Get(&proc, key, &info, 1, &value);
+    if (status != RG_PMIX_SUCCESS)
+        return failed("PMIx_Get", status, err);
+    if (value->type == RG_PMIX_BYTE_OBJECT && value->data.bo.size > 0)
+        rg_buf_put(ret_bytes, value->data.bo.bytes, value->data.bo.size);
+    else
+        r = rg_error_set(err, EBADMSG, "rank %d: what it put under %s is of type %u", rank, key,
+                         value->type);
+    free_value(value);
+    return r == 0 && rg_buf_status(ret_bytes) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : r;
+}
+
+static const struct rg_kvs_ops store = { .put = put, .sync = synchronise, .get = get };
+
+/* ---- the boot */
+
+/* What the server knows of the job, of this type; NULL when it does not say. */
+static struct rg_pmix_value *ask_job(const char *key, uint16_t type)
+{
+    struct rg_pmix_info info = info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, SECONDS_SPARE);
+    struct rg_pmix_proc proc = the_proc;
+    struct rg_pmix_value *value = NULL;
+
+    proc.rank = RG_PMIX_RANK_WILDCARD;
+    if (pmix->Get(&proc, key, &info, 1, &value) != RG_PMIX_SUCCESS)
+        return NULL;
+    if (value->type == type)
+        return value;
+    free_value(value);
+    return NULL;
+}
+
+static void say_goodbye(void)
+{
+    if (the_owner == getpid())
+        pmix->Finalize(NULL, 0);
+}
+
+static void register_goodbye(void)
+{
+    atexit(say_goodbye);
+}
+
+/* On the library's thread. */
+static void on_server_gone(size_t id, int status, const struct rg_pmix_proc *source,
+                           struct rg_pmix_info *info, size_t ninfo, struct rg_pmix_info *results,
+                           size_t nresults, rg_pmix_event_done done, void *arg)
+{
+    (void) id, (void) status, (void) info, (void) ninfo, (void) results, (void) nresults;
+    /* A rank that lost its connection would be of the job's own name space. */
+    if (!source || strncmp(source->nspace, the_proc.nspace, sizeof(the_proc.nspace)) != 0)
+        atomic_store(&server_gone, true);
+    if (done)
+        done(RG_PMIX_EVENT_NO_ACTION_TAKEN, NULL, 0, NULL, NULL, arg);
+}
+
+/* Where it cannot be had, the job goes on without. */
+static void watch_server(void)
+{
+    static int codes[] = { RG_PMIX_ERR_LOST_CONNECTION, RG_PMIX_ERR_LOST_CONNECTION_TO_SERVER };
+
+    pmix->Register_event_handler(codes, rg_array_len(codes), NULL, 0, on_server_gone, NULL, NULL);
+}
+
+static int connect_server(struct rg_error *err)
+{
+    int status, r;
+
+    if (the_owner)
+        return rg_error_set(err, EPERM, "this process is a fork of rank %u, which has the "
+                            "connection to the PMIx server: start it anew, or set "
+                            "REIGEN_BOOT=single in it", the_proc.rank);
+    r = rg_pmix_library_load(&pmix, err);
+    if (r < 0)
+        return r;
+    status = pmix->Init(&the_proc, NULL, 0);
+    if (status != RG_PMIX_SUCCESS)
+        return rg_error_set(err, ECONNREFUSED, "PMIx_Init: %s (%d): does the launcher that set "
+                            "PMIX_NAMESPACE=%s still run, on this host and for this user? If this "
+                            "process is to run alone, set REIGEN_BOOT=single",
+                            pmix->Error_string(status), status, rg_var("PMIX_NAMESPACE"));
+    the_owner = getpid();
+    pthread_once(&goodbye_once, register_goodbye);
+    watch_server();
+    return 0;
+}
+
+/* This rank's place among the ranks of its host, in order of rank as in MPI_Comm_split_type. The
+ * server has a local rank too, which follows the cores that it has mapped ranks to. */
+static void read_peers(struct rg_boot_identity *identity)
+{
+    struct rg_pmix_value *value = ask_job(RG_PMIX_LOCAL_PEERS, RG_PMIX_STRING);
+    int place = 0, count = 0;
+    bool there = false;
+
+    for (char *rest = value ? value->data.string : NULL, *word; (word = strsep(&rest, ","));) {
+        int64_t rank;
+
+        if (count == identity->size ||
+            rg_parse_int("rank", word, 0, identity->size - 1, &rank, NULL) < 0) {
+            there = false;
+            break;
+        }
+        place += rank < identity->rank;
+        there = there || rank == identity->rank;
+        count++;
+    }
+    free_value(value);
+    if (!there)
+        return;
+    identity->local_rank = place;
+    identity->local_size = count;
+}
+
+static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
+{
+    struct rg_pmix_value *value = ask_job(RG_PMIX_JOB_SIZE, RG_PMIX_UINT32);
+    uint32_t size = value ? value->data.uint32 : 0;
+
+    free_value(value);
+    if (size < 1 || size > REIGEN_SIZE_MAX || the_proc.rank >= size)
+        return rg_error_set(err, EPROTO, "the PMIx server says of this job that it has %u ranks, "
+                            "and of this process that it is rank %u", size, the_proc.rank);
+    identity->rank = (int) the_proc.rank;
+    identity->size = (int) size;
+    read_peers(identity);
+    return 0;
+}
+
+static void close_pmix(void *state, bool goodbye)
+{
+    (void) goodbye;
+    free(state);
+}
+
+static int open_pmix(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
+                     struct rg_boot_identity *ret_identity, struct rg_error *err)
+{
+    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
+                                         .cross_size = -1 };
+    struct pmix_boot *boot = calloc(1, sizeof(*boot));
+    int r = boot ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+
+    (void) config;
+    if (r == 0 && the_owner != getpid())
+        r = connect_server(err);
+    if (r == 0)
+        r = read_identity(&identity, err);
+    if (r == 0 && the_kvs.ops == NULL)
+        the_kvs = (struct rg_kvs) { .ops = &store, .rank = identity.rank, .size = identity.size,
+                                    .value_max = VALUE_NBYTES };
+    if (r == 0 && identity.size == 1)
+        r = rg_claim_check_world_of_one("PMIx in this process", err);
+    else if (r == 0)
+        r = rg_kvs_share_key(&the_kvs, identity.key, deadline_ns, err);
+    if (r < 0) {
+        free(boot);
+        return r;
+    }
+    boot->size = identity.size;
+    rg_mpi_beside_check(&identity);
+    identity.has_key = identity.size > 1;
+    identity.one_host = identity.size == 1;
+    *ret_identity = identity;
+    *ret_state = boot;
+    return 0;
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    struct pmix_boot *boot = state;
+
+    if (boot->size == 1)
+        return rg_single_fence(blob, nbytes, ret_blobs) < 0
+                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rg_kvs_fence(&the_kvs, blob, nbytes, deadline_ns, ret_blobs, err);
+}
+
+static int poll_server(void *state, int *ret_rank, struct rg_error *err)
+{
+    (void) state;
+    (void) ret_rank;
+    if (!atomic_load(&server_gone))
+        return 0;
+    return rg_error_set(err, EHOSTDOWN, "the launcher of this job, mpirun or the daemon that it "
+                        "has on this host, is gone: the job is over");
+}
+
+const struct rg_boot_ops rg_boot_pmix = {
+    .name = "pmix",
+    .variables = "PMIX_NAMESPACE and PMIX_RANK are",
+    .detect = detect,
+    .open = open_pmix,
+    .fence = fence,
+    .poll_fd = rg_silent_poll_fd,
+    .poll = poll_server,
+    .note = rg_silent_note,
+    .close = close_pmix,
+    .after_fork = rg_silent_after_fork,
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/ground/types.h"
+
+#include "base/cleanup.h"
+
+const char *rg_dtype_name(int dtype)
+{
+    static const char *const names[REIGEN_NDTYPES] = {
+        "uint8",   "int8",    "uint16",  "int16", "int32",   "int64",
+        "float16", "float32", "float64", "bool",  "bfloat16",
+    };
+
+    return dtype >= 0 && dtype < REIGEN_NDTYPES ? names[dtype] : "?";
+}
+
+const char *rg_kind_name(int kind)
+{
+    static const char *const names[] = {
+        "allreduce", "allgather", "broadcast", "join",
+        "adasum",    "alltoall",  "barrier",   "reducescatter",
+    };
+
+    return kind >= 0 && kind < (int) rg_array_len(names) ? names[kind] : "?";
+}
+
+const char *rg_op_name(int op)
+{
+    static const char *const names[] = { "average", "sum", "adasum", "min", "max", "product" };
+
+    return op >= 0 && op < (int) rg_array_len(names) ? names[op] : "?";
+}

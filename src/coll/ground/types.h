@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the runtime say to each other about an operation.
+ */
+#ifndef RG_COLL_GROUND_TYPES_H
+#define RG_COLL_GROUND_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reigen/reigen.h"
+
+/* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather
+ * and an alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no
+ * shape. */
+struct rg_signature {
+    uint8_t kind;   /* enum reigen_kind */
+    uint8_t dtype;  /* enum reigen_dtype */
+    uint8_t op;     /* enum reigen_op; allreduce and reducescatter, else 0 */
+    uint8_t ndim;
+    int32_t root;   /* broadcast, else 0 */
+    int32_t process_set;
+    int32_t group_size; /* of grouped operations, else 0 */
+    double prescale, postscale;
+    int64_t shape[REIGEN_NDIM_MAX];
+    /* Of the first signature of a group in a job of several nodes, else 0: what stands for the
+     * other members between nodes. */
+    int64_t group_count;   /* elements of all members */
+    uint64_t group_digest; /* of all members' shapes */
+};
+
+/* One data movement over a group of n members, as a plane sees it. Averages, joins, names are
+ * gone. */
+enum rg_coll_kind {
+    RG_COLL_ALLREDUCE,
+    RG_COLL_REDUCE,         /* result at root only */
+    RG_COLL_BROADCAST,      /* from root */
+    RG_COLL_ALLGATHERV,     /* in: counts[me] elements; out: all, in member order */
+    RG_COLL_ALLTOALLV,      /* in: sum of counts, part i for member i; out: sum of recv_counts */
+    RG_COLL_REDUCESCATTERV, /* in: sum of counts; out: the reduced part me, counts[me] elements */
+};
+
+/* result = post * (reduction of (pre * in)) / divisor: scaling folded into the reduction so that it
+ * costs no pass of its own. Integers are truncated, after pre and at the end. */
+struct rg_scale {
+    double pre, post; /* 1.0: none */
+    int64_t divisor;  /* integer averages: what the sum is divided by; else 1 */
+};
+
+struct rg_coll {
+    enum rg_coll_kind kind;
+    uint8_t dtype;          /* enum reigen_dtype */
+    uint8_t op;             /* REIGEN_SUM, MIN, MAX, PRODUCT */
+    int root;               /* member index: reduce, broadcast */
+    size_t count;           /* elements: allreduce, reduce, broadcast */
+    const size_t *counts;   /* per member, elements; borrowed until done */
+    const size_t *recv_counts; /* alltoallv */
+    const void *in;         /* NULL: this member supplies zeros (it has joined) */
+    void *out;              /* may equal in (allreduce, broadcast); NULL: the result is dropped */
+    struct rg_scale scale;  /* allreduce, reduce, reducescatterv */
+};
+
+static inline size_t rg_dtype_nbytes(int dtype)
+{
+    static const uint8_t nbytes[REIGEN_NDTYPES] = { 1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2 };
+
+    return nbytes[dtype];
+}
+
+/* "float32", as numpy and torch call it; "?" when unknown. In types.c, as is the check of a
+ * range. */
+const char *rg_dtype_name(int dtype);
+const char *rg_kind_name(int kind); /* "allreduce" */
+const char *rg_op_name(int op);     /* "sum" */
+
+#endif

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/negotiate/order_decide.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/time.h"
+#include "coll/engine/crossed.h"
+#include "coll/node/signature.h"
+
+#define OTHER_MAX 1024 /* longer than any key */
+
+struct record {
+    char *name;
+    uint32_t id;               /* 0: none */
+    struct rg_signature known; /* what id stands for */
+    uint64_t used;             /* the decider's clock at its last decision */
+    bool evicting;
+    int nevicted;              /* leaders that have forgotten it */
+    /* The operation in flight. */
+    bool active, queued;
+    struct rg_signature sig;
+    int first_node;            /* whose signature sig is ... */
+    uint64_t since_ns;         /* ... and when it came */
+    bool *offered;             /* by node */
+    char *error;
+    UT_hash_handle hh;
+};
+
+struct item {
+    uint8_t type;              /* DECIDED, JOINED, SHUTDOWN, EVICT, TUNE */
+    struct record *record;
+    uint32_t number;           /* a rank, an evicted id, or KiB */
+    uint8_t flags;             /* TUNE */
+};
+
+struct rg_decider {
+    struct rg_decider_options options;
+    struct record *records;
+    struct record **by_id;     /* [0] is not used */
+    uint32_t nids, ids_capacity, nnumbered;
+    bool *joined;              /* by node */
+    bool *blocked;             /* by node */
+    int njoined;
+    struct item *queue;
+    size_t queue_from, queue_to, queue_capacity;
+    uint64_t clock;
+    struct record *told;       /* what the last frame speaks of */
+    bool in_run;               /* the frame before said MORE */
+    uint64_t run_nbytes;
+};
+
+int rg_decider_create(const struct rg_decider_options *options, struct rg_decider **ret_decider)
+{
+    struct rg_decider *decider = calloc(1, sizeof(*decider));
+
+    if (!decider)
+        return -ENOMEM;
+    decider->joined = calloc((size_t) options->nnodes, sizeof(bool));
+    decider->blocked = calloc((size_t) options->nnodes, sizeof(bool));
+    if (!decider->joined || !decider->blocked) {
+        rg_decider_destroy(decider);
+        return -ENOMEM;
+    }
+    decider->options = *options;
+    decider->nids = 1;
+    *ret_decider = decider;
+    return 0;
+}
+
+static void record_free(struct rg_decider *decider, struct record *record)
+{
+    HASH_DEL(decider->records, record);
+    free(record->name);
+    free(record->offered);
+    free(record->error);
+    free(record);
+}
+
+void rg_decider_destroy(struct rg_decider *decider)
+{
+    struct record *record, *next;
+
+    if (!decider)
+        return;
+    HASH_ITER(hh, decider->records, record, next)
+        record_free(decider, record);
+    free(decider->by_id);
+    free(decider->joined);
+    free(decider->blocked);
+    free(decider->queue);
+    free(decider);
+}
+
+int rg_decider_count(const struct rg_decider *decider)
+{
+    return (int) HASH_COUNT(decider->records);
+}
+
+int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max)
+{
+    struct record *record;
+    int count = 0;
+
+    HASH_FIND_STR(decider->records, name, record);
+    if (!record || !record->active)
+        return 0;
+    for (int i = 0; i < decider->options.nnodes; i++) {
+        if (record->offered[i] || decider->joined[i])
+            continue;
+        if (count < max)
+            ret_nodes[count] = i;
+        count++;
+    }
+    return count;
+}
+
+static int enqueue(struct rg_decider *decider, struct item item)
+{
+    if (decider->queue_from == decider->queue_to)
+        decider->queue_from = decider->queue_to = 0;
+    if (decider->queue_to == decider->queue_capacity) {
+        size_t capacity = decider->queue_capacity ? 2 * decider->queue_capacity : 64;
+        struct item *bigger = realloc(decider->queue, capacity * sizeof(*bigger));
+
+        if (!bigger)
+            return -ENOMEM;
+        decider->queue = bigger;
+        decider->queue_capacity = capacity;
+    }
+    decider->queue[decider->queue_to++] = item;
+    return 0;
+}
+
+static struct record *get_record(struct rg_decider *decider, const char *name)
+{
+    struct record *record;
+
+    HASH_FIND_STR(decider->records, name, record);
+    if (record)
+        return record;
+    record = calloc(1, sizeof(*record));
+    if (!record)
+        return NULL;
+    record->name = strdup(name);
+    record->offered = calloc((size_t) decider->options.nnodes, sizeof(bool));
+    if (!record->name || !record->offered) {
+        free(record->name);
+        free(record->offered);
+        free(record);
+        return NULL;
+    }
+    HASH_ADD_KEYPTR(hh, decider->records, record->name, strlen(record->name), record);
+    return record;
+}
+
+/* Ranks that have joined supply zeros; that makes sense for sums only. Adasum must know each tensor
+ * of a group, and a node all of whose ranks have joined knows their sum only. */
+static const char *join_refusal(const struct rg_decider *decider, const struct rg_signature *sig)
+{
+    static const char *const texts[] = {
+        [REIGEN_ALLGATHER] = "Allgather is not supported with Join at this time. Specify "
+                             "sparse_to_dense=True if using DistributedOptimizer",
+        [REIGEN_BROADCAST] = "Broadcast is not supported with Join at this time.",
+        [REIGEN_ALLTOALL] = "Alltoall is not supported with Join at this time.",
+        [REIGEN_REDUCESCATTER] = "Reducescatter is not supported with Join at this time." };
+
+    if (decider->njoined > 0 && sig->op == REIGEN_ADASUM && sig->group_size > 0)
+        return "Adasum of a group is not supported with Join at this time.";
+    return decider->njoined > 0 && sig->kind < rg_array_len(texts) ? texts[sig->kind] : NULL;
+}
+
+static int set_error(struct record *record, const char *text)
+{
+    if (!record->error && text && text[0]) {
+        record->error = strdup(text);
+        return record->error ? 0 : -ENOMEM;
+    }
+    return 0;
+}
+
+/* Queue it when every node has offered it or has joined. */
+static int check_complete(struct rg_decider *decider, struct record *record)
+{
+    if (!record->active || record->queued)
+        return 0;
+    for (int i = 0; i < decider->options.nnodes; i++)
+        if (!record->offered[i] && !decider->joined[i])
+            return 0;
+    int r = set_error(record, join_refusal(decider, &record->sig));
+
+    if (r == 0)
+        r = enqueue(decider, (struct item) { RG_ORDER_DECIDED, record, 0, 0 });
+    record->queued = r == 0;
+    return r;
+}
+
+/* What people call a node's leader. */
+static int shown(const struct rg_decider *decider, int node)
+{
+    int rank = decider->options.leaders[node];
+
+    return decider->options.world_ranks ? decider->options.world_ranks[rank] : rank;
+}
+
+static bool waits_since(const struct record *record, uint64_t before_ns)
+{
+    return record && record->active && !record->queued && record->since_ns < before_ns;
+}
+
+/* The first blocked node that has offered a and not b; -1: none. */
+static int offered_only(const struct rg_decider *decider, const struct record *a,
+                        const struct record *b)
+{
+    for (int i = 0; i < decider->options.nnodes; i++)
+        if (decider->blocked[i] && a->offered[i] && !b->offered[i] && !decider->joined[i])
+            return i;
+    return -1;
+}
+
+void rg_decider_blocked(struct rg_decider *decider, int node, bool blocked)
+{
+    decider->blocked[node] = blocked;
+}
+
+bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, struct rg_error *err)
+{
+    struct record *a, *next;
+
+    HASH_ITER(hh, decider->records, a, next)
+    {
+        const char *name = rg_crossed_name(a->name);
+
+        for (int kind = a->sig.kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
+            char other[OTHER_MAX];
+            struct record *b;
+            int x, y;
+
+            snprintf(other, sizeof(other), "%s.%s", rg_kind_name(kind), name);
+            HASH_FIND_STR(decider->records, other, b);
+            if (!waits_since(a, before_ns) || !waits_since(b, before_ns))
+                continue;
+            x = offered_only(decider, a, b);
+            y = offered_only(decider, b, a);
+            if (x >= 0 && y >= 0)
+                return rg_signature_compare(name, &a->sig, shown(decider, x), &b->sig,
+                                            shown(decider, y), err) < 0;
+        }
+    }
+    return false;
+}
+
+static int offer(struct rg_decider *decider, int node, struct record *record,
+                 const struct rg_signature *sig, const char *text)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int r;
+
+    if (record->queued || (record->active && record->offered[node]))
+        return -EPROTO;
+    /* What a node found inside is nearer to the cause than what it makes of it here. */
+    r = set_error(record, text);
+    if (!record->active) {
+        memset(record->offered, 0, (size_t) decider->options.nnodes * sizeof(bool));
+        record->active = true;
+        record->sig = *sig;
+        record->first_node = node;
+        record->since_ns = rg_now_ns();
+    } else if (rg_signature_compare(record->name, &record->sig,
+                                    shown(decider, record->first_node), sig,
+                                    shown(decider, node), &err) < 0) {
+        r = r < 0 ? r : set_error(record, err.text);
+    }
+    record->offered[node] = true;
+    if (decider->options.on_offered)
+        decider->options.on_offered(decider->options.arg, node, record->name);
+    return r < 0 ? r : check_complete(decider, record);
+}
+
+int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
+                     const struct rg_signature *sig, const char *text)
+{
+    struct record *record = get_record(decider, name);
+
+    return record ? offer(decider, node, record, sig, text) : -ENOMEM;
+}
+
+int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id)
+{
+    struct record *record = id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
+
+    return record ? offer(decider, node, record, &record->known, NULL) : -EPROTO;
+}
+
+int rg_decider_join(struct rg_decider *decider, int node, int rank)
+{
+    struct record *record, *next;
+    int r = 0;
+
+    if (decider->joined[node])
+        return -EPROTO;
+    decider->joined[node] = true;
+    decider->njoined++;
+    HASH_ITER(hh, decider->records, record, next)
+        if (r == 0)
+            r = check_complete(decider, record);
+    if (r < 0 || decider->njoined < decider->options.nnodes)
+        return r;
+    memset(decider->joined, 0, (size_t) decider->options.nnodes * sizeof(bool));
+    decider->njoined = 0;
+    return enqueue(decider, (struct item) { RG_ORDER_JOINED, NULL, (uint32_t) rank, 0 });
+}
+
+int rg_decider_shutdown(struct rg_decider *decider, int rank)
+{
+    return enqueue(decider, (struct item) { RG_ORDER_SHUTDOWN, NULL, (uint32_t) rank, 0 });
+}
+
+int rg_decider_tune(struct rg_decider *decider, const struct rg_tuning *tuning)
+{
+    return enqueue(decider, (struct item) { .type = RG_ORDER_TUNE,
+                                            .number = (uint32_t) (tuning->fusion_nbytes >> 10),
+                                            .flags = tuning->spin });
+}
+
+/* ------------------------------------------------------------ numbers */
+
+static uint32_t free_number(struct rg_decider *decider)
+{
+    uint32_t idle = decider->nids - 1 - decider->nnumbered;
+
+    for (uint32_t i = 1; i < decider->nids && idle > 0; i++)
+        if (!decider->by_id[i])
+            return i;
+    if (decider->nids >= decider->ids_capacity) {
+        uint32_t capacity = decider->ids_capacity ? 2 * decider->ids_capacity : 64;
+        struct record **bigger = realloc(decider->by_id, capacity * sizeof(struct record *));
+
+        if (!bigger)
+            return 0;
+        decider->by_id = bigger;
+        decider->ids_capacity = capacity;
+    }
+    decider->by_id[decider->nids] = NULL;
+    return decider->nids++;
+}
+
+/* Numbers whose names were idle for long are called in, many at once: the search is paid once in a
+ * while. */
+static void call_in_numbers(struct rg_decider *decider)
+{
+    uint32_t capacity = (uint32_t) decider->options.capacity;
+
+    if (decider->nnumbered <= capacity + capacity / 4 || decider->clock <= capacity)
+        return;
+    for (uint32_t i = 1; i < decider->nids; i++) {
+        struct record *record = decider->by_id[i];
+
+        if (!record || record->active || record->evicting ||
+            record->used >= decider->clock - capacity)
+            continue;
+        if (enqueue(decider, (struct item) { RG_ORDER_EVICT, NULL, i, 0 }) < 0)
+            return;
+        record->evicting = true;
+        record->nevicted = 0;
+    }
+}
+
+static void drop_if_unused(struct rg_decider *decider, struct record *record)
+{
+    if (record->id == 0 && !record->active)
+        record_free(decider, record);
+}
+
+int rg_decider_evicted(struct rg_decider *decider, uint32_t id)
+{
+    struct record *record = id > 0 && id < decider->nids ? decider->by_id[id] : NULL;
+
+    if (!record || !record->evicting)
+        return -EPROTO;
+    /* The coordinator's own node knows no numbers. */
+    if (++record->nevicted < decider->options.nnodes - 1)
+        return 0;
+    decider->by_id[id] = NULL;
+    decider->nnumbered--;
+    record->id = 0;
+    record->evicting = false;
+    drop_if_unused(decider, record);
+    return 0;
+}
+
+/* ------------------------------------------------------------ the stream */
+
+static uint64_t nbytes_of(const struct rg_signature *sig)
+{
+    uint64_t nbytes = rg_dtype_nbytes(sig->dtype);
+
+    for (int i = 0; i < sig->ndim; i++)
+        if (__builtin_mul_overflow(nbytes, (uint64_t) sig->shape[i], &nbytes))
+            return UINT64_MAX;
+    return nbytes;
+}
+
+static bool may_fuse(const struct record *record)
+{
+    return !record->error && record->sig.kind == REIGEN_ALLREDUCE && record->sig.group_size == 0;
+}
+
+/* Does the next of the queue run together with this one? */
+static bool fuses_with_next(struct rg_decider *decider, const struct record *record)
+{
+    const struct item *next = &decider->queue[decider->queue_from];
+    uint64_t limit = decider->options.fusion_nbytes, more;
+
+    if (decider->queue_from == decider->queue_to || next->type != RG_ORDER_DECIDED ||
+        !may_fuse(record) || !may_fuse(next->record))
+        return false;
+    const struct rg_signature *a = &record->sig, *b = &next->record->sig;
+
+    if (a->dtype != b->dtype || a->op != b->op || a->process_set != b->process_set ||
+        memcmp(&a->prescale, &b->prescale, sizeof(double)) != 0 ||
+        memcmp(&a->postscale, &b->postscale, sizeof(double)) != 0)
+        return false;
+    if (!decider->in_run)
+        decider->run_nbytes = nbytes_of(a);
+    more = nbytes_of(b);
+    if (decider->run_nbytes > limit || more > limit - decider->run_nbytes)
+        return false;
+    decider->run_nbytes += more;
+    return true;
+}
+
+static void number(struct rg_decider *decider, struct record *record,
+                   struct rg_order_frame *frame)
+{
+    bool same = record->id != 0 && !record->evicting &&
+                rg_signature_compare(NULL, &record->known, 0, &record->sig, 0, NULL) == 0;
+
+    frame->type = same ? RG_ORDER_DECIDED : RG_ORDER_DECIDED_NEW;
+    if (record->evicting || decider->options.capacity == 0)
+        return;
+    if (record->id == 0) {
+        record->id = free_number(decider);
+        if (record->id == 0)
+            return;
+        decider->by_id[record->id] = record;
+        decider->nnumbered++;
+    }
+    record->known = record->sig;
+    frame->id = record->id;
+}
+
+static void tell_decision(struct rg_decider *decider, struct record *record,
+                          struct rg_order_frame *frame)
+{
+    bool more = fuses_with_next(decider, record);
+
+    decider->in_run = more;
+    frame->flags = more ? RG_ORDER_MORE : 0;
+    frame->name = record->name;
+    frame->sig = record->sig;
+    frame->text = record->error ? record->error : "";
+    if (record->error)
+        frame->type = RG_ORDER_DECIDED_NEW;
+    else
+        number(decider, record, frame);
+    record->used = ++decider->clock;
+    record->active = record->queued = false;
+    decider->told = record;
+}
+
+static void tell_tuning(struct rg_decider *decider, const struct item *item,
+                        struct rg_order_frame *frame)
+{
+    decider->options.fusion_nbytes = (size_t) item->number << 10;
+    frame->id = item->number;
+    frame->flags = item->flags;
+}
+
+int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame)
+{
+    struct rg_order_frame frame = { 0 };
+    struct record *told = decider->told;
+
+    decider->told = NULL;
+    if (told) {
+        free(told->error);
+        told->error = NULL;
+        drop_if_unused(decider, told);
+        call_in_numbers(decider);
+    }
+    if (decider->queue_from == decider->queue_to)
+        return 0;
+    struct item item = decider->queue[decider->queue_from++];
+
+    frame.type = item.type;
+    if (item.type == RG_ORDER_DECIDED)
+        tell_decision(decider, item.record, &frame);
+    else if (item.type == RG_ORDER_EVICT)
+        frame.id = item.number;
+    else if (item.type == RG_ORDER_TUNE)
+        tell_tuning(decider, &item, &frame);
+    else
+        frame.rank = item.number;
+    *ret_frame = frame;
+    return 1;
+}

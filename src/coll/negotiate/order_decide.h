@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the coordinator knows of all nodes' offers, and the stream of decisions that it makes of
+ * them. No sockets here: order.c brings offers and carries the stream to all leaders.
+ *
+ * An operation is decided when every node has offered it or has joined. On its first decision it
+ * gets a number, by which it travels afterwards. Numbers are taken back from names that were not
+ * used for as long as `capacity` decisions: the coordinator says EVICT, keeps the name until every
+ * leader has answered EVICTED, and so understands offers by that number that were under way.
+ *
+ * Thread rule: one thread at a time; nothing blocks.
+ */
+#ifndef RG_COLL_NEGOTIATE_ORDER_DECIDE_H
+#define RG_COLL_NEGOTIATE_ORDER_DECIDE_H
+
+#include "base/error.h"
+#include "coll/engine/autotune.h"
+#include "coll/negotiate/order_frames.h"
+
+struct rg_decider;
+
+struct rg_decider_options {
+    int nnodes;
+    const int *leaders;    /* rank by node, for messages; borrowed */
+    size_t fusion_nbytes;  /* largest sum of a fused run */
+    int capacity;          /* numbers kept when idle; 0: no numbers */
+    /* of a process set: what people call each rank; NULL: that; borrowed */
+    const int *world_ranks;
+    /* A node has offered an operation; NULL: nobody wants to know. */
+    void (*on_offered)(void *arg, int node, const char *name);
+    void *arg;
+};
+
+/* 0 or -ENOMEM. */
+int rg_decider_create(const struct rg_decider_options *options, struct rg_decider **ret_decider);
+void rg_decider_destroy(struct rg_decider *decider); /* NULL is fine */
+
+/* A node's offer by name (text: why it fails there, or "") or by number. 0; -EPROTO offered twice,
+ * or no such number;
+ * -ENOMEM. */
+int rg_decider_offer(struct rg_decider *decider, int node, const char *name,
+                     const struct rg_signature *sig, const char *text);
+int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
+/* All ranks of the node have joined, rank as the last of them. 0 or -EPROTO. */
+int rg_decider_join(struct rg_decider *decider, int node, int rank);
+/* A rank leaves; all leaders hear of it at the same place in the stream. 0 or -ENOMEM. */
+int rg_decider_shutdown(struct rg_decider *decider, int rank);
+/* From here on runs are fused up to tuning's threshold, and all leaders hear of it. 0 or
+ * -ENOMEM. */
+int rg_decider_tune(struct rg_decider *decider, const struct rg_tuning *tuning);
+/* A leader has forgotten the number. 0 or -EPROTO. */
+int rg_decider_evicted(struct rg_decider *decider, uint32_t id);
+
+/* The next frame of the stream: 1, or 0 when nothing is decided. DECIDED frames have name, sig and
+ * text too, for the coordinator's own node. All pointers are the decider's, until the next call.
+ * Call until 0: only decisions that are taken out together are fused. */
+int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame);
+/* The nodes that an operation in flight waits for: at most max of them in ret_nodes; returns how
+ * many there are. 0: nobody has offered it. */
+int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max);
+/* As rg_order_blocked, of this node. */
+void rg_decider_blocked(struct rg_decider *decider, int node, bool blocked);
+/* As rg_order_crossed. */
+bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns,
+                        struct rg_error *err);
+/* Names known now, in flight or numbered: for tests of what is kept. */
+int rg_decider_count(const struct rg_decider *decider);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What leaders say to each other. A frame is u32 length of the rest, u8 type, and the parts that
+ * the type has, in this order: id (u32), rank (u32), flags (u8), name (u32 length, bytes),
+ * signature, text (u32 length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
+ * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim
+ * x u64 dimensions; of a group also u64 elements of all members and u64 digest of their shapes.
+ *
+ *      type          from         parts
+ *      HEARTBEAT     both         -               nothing was said for a second
+ *      OFFER_NEW     leader       name,           ready on my node; text: why it fails there, or
+ *                                 signature,      ""
+ *                                 text
+ *      OFFER         leader       id              the same, by number
+ *      JOIN          leader       rank            all ranks of my node have joined, this one last
+ *      DIED          both         rank, text      a rank is dead
+ *      SHUTDOWN      both         rank            a rank leaves; to leaders in order with decisions
+ *      STALL_REPLY   leader       text            stall_facts.h, and JSON (diagnose.h)
+ *      GOODBYE       both         -               I close; this is no death
+ *      DECIDED_NEW   coordinator  id, flags,      run it; id is its number from now on, 0: it has
+ *                                 name,           none; text: it fails, do not run it
+ *                                 signature,
+ *                                 text
+ *      DECIDED       coordinator  id, flags       run it; flags bit 0: the next decision runs fused
+ *                                                 with it
+ *      JOINED        coordinator  rank            all ranks have joined
+ *      STALL_QUERY   coordinator  -               what does your node wait for?
+ *      EVICT         coordinator  id              forget this number
+ *      EVICTED       leader       id              done: I shall not use it any more
+ *      TUNE          coordinator  id, flags       parameters from here on: id KiB of fusion, and
+ *                                                 how long waiters spin (see autotune.h)
+ *      BLOCKED       leader       flags           1: all ranks of my node wait and submit nothing
+ *                                                 (see crossed.h); 0: no longer so
+ *
+ * Thread rule: pure functions; nothing blocks.
+ */
+#ifndef RG_COLL_NEGOTIATE_ORDER_FRAMES_H
+#define RG_COLL_NEGOTIATE_ORDER_FRAMES_H
+
+#include "base/buf.h"
+#include "coll/ground/types.h"
+
+#define RG_ORDER_NAME_MAX 1024
+#define RG_ORDER_TEXT_MAX (64u << 10)
+/* Bytes after the length. */
+#define RG_ORDER_FRAME_MAX (RG_ORDER_NAME_MAX + RG_ORDER_TEXT_MAX + 1024)
+
+enum rg_order_type {
+    RG_ORDER_HEARTBEAT = 1,
+    RG_ORDER_OFFER_NEW = 2,
+    RG_ORDER_OFFER = 3,
+    RG_ORDER_JOIN = 4,
+    RG_ORDER_DIED = 5,
+    RG_ORDER_SHUTDOWN = 6,
+    RG_ORDER_STALL_REPLY = 7,
+    RG_ORDER_GOODBYE = 8,
+    RG_ORDER_DECIDED_NEW = 9,
+    RG_ORDER_DECIDED = 10,
+    RG_ORDER_JOINED = 11,
+    RG_ORDER_STALL_QUERY = 12,
+    RG_ORDER_EVICT = 13,
+    RG_ORDER_EVICTED = 14,
+    RG_ORDER_TUNE = 15,
+    RG_ORDER_BLOCKED = 16,
+    RG_ORDER_NTYPES,
+};
+
+enum { RG_ORDER_MORE = 1 };
+
+struct rg_order_frame {
+    uint8_t type;
+    uint32_t id, rank;
+    uint8_t flags;
+    /* when decoded: owned, see rg_order_frame_fini; never NULL where the type has it */
+    const char *name;
+    struct rg_signature sig;
+    const char *text;
+};
+
+/* Append the frame to buf (its status tells of failures). A text that is too long is cut. */
+void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf);
+/* Take the first frame of nbytes. *ret_used: its bytes, 0 when it is not complete. 0; -EBADMSG
+ * (unknown type, beyond the caps, a signature out of range, bytes left over); -ENOMEM. The caller
+ * ends *ret_frame when
+ * *ret_used > 0. */
+int rg_order_frame_get(const void *bytes, size_t nbytes, struct rg_order_frame *ret_frame,
+                       size_t *ret_used);
+void rg_order_frame_fini(struct rg_order_frame *frame);
+
+#endif

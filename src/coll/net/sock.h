@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets for boot, team, planes and order: every one non-blocking and close-on-exec from birth,
+ * every wait bounded by a deadline of CLOCK_MONOTONIC.
+ *
+ * A unix name is "@name" for the abstract name space of the network name space, else a path. A TCP
+ * address is "10.0.0.1:40123" or "[fd00::1]:40123".
+ *
+ * Thread rule: any thread; objects are plain descriptors. The functions that take deadline_ns block
+ * until then.
+ */
+#ifndef RG_COLL_NET_SOCK_H
+#define RG_COLL_NET_SOCK_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define RG_SOCK_ADDRESS_MAX 128 /* bytes of an address as text, NUL included */
+#define RG_SOCK_FDS_MAX 8       /* descriptors in one message */
+
+struct rg_sockaddr {
+    union {
+        struct sockaddr sa;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    };
+    socklen_t nbytes;
+};
+
+/* Wait until fd has one of events (POLLIN, POLLOUT). 0, -ETIMEDOUT or -errno. Hang-ups count as
+ * readiness. */
+int rg_sock_wait(int fd, short events, uint64_t deadline_ns);
+/* Read or write exactly nbytes. 0, -ETIMEDOUT, -EPIPE at an early end, -errno. Writing raises no
+ * SIGPIPE. */
+int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns);
+int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
+
+/* As rg_sock_read and rg_sock_write, with descriptors (at most RG_SOCK_FDS_MAX) riding on the first
+ * byte, over a unix socket. nbytes >= 1. Received descriptors are close-on-exec and the caller's;
+ * more or fewer than nfds is -EPROTO, and all that came are closed. */
+int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
+                     uint64_t deadline_ns);
+int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
+                     uint64_t deadline_ns);
+
+/* 0 and the listening or connected descriptor (not negative), or -errno. A unix connect never
+ * waits. */
+int rg_sock_listen_unix(const char *name, int *ret_fd);
+int rg_sock_connect_unix(const char *name, int *ret_fd);
+/* Who is at the other end of a unix socket, as its kernel saw it when it connected or listened; pid
+ * 0: not visible from here. Either result may be NULL. 0 or -errno. */
+int rg_sock_peer(int fd, uid_t *ret_uid, pid_t *ret_pid);
+
+/* A listening TCP socket at address (port 0: any); *ret_port is the port. 0 or -errno. */
+int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t *ret_port);
+/* At one of these ports instead of the address's own. Also -EADDRINUSE: all of them are taken. */
+int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *ports, int *ret_fd,
+                         uint16_t *ret_port);
+/* Begin to connect: 0 and a descriptor that becomes writable when it is decided; ask rg_sock_error
+ * then. */
+int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
+/* What a non-blocking connect came to: 0 or -errno. */
+int rg_sock_error(int fd);
+/* TCP_NODELAY, dead peers noticed below the level of heartbeats, and patience with lost packets.
+ * Failures are harmless and ignored. */
+void rg_sock_tune_tcp(int fd);
+
+/* Wait until the peer's kernel has all that was written to a TCP socket, the peer is gone, or the
+ * deadline. */
+void rg_sock_drain(int fd, uint64_t deadline_ns);
+
+/* Text to address and back. 0 or -EINVAL. */
+int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address);
+void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX]);
+uint16_t rg_sock_port(const struct rg_sockaddr *address);
+void rg_sock_set_port(struct rg_sockaddr *address, uint16_t port);
+bool rg_sock_is_loopback(const struct rg_sockaddr *address);
+/* True when one of this network name space's interfaces has it; the whole of 127.0.0.0/8 is. */
+bool rg_sock_is_local(const struct rg_sockaddr *address);
+
+#endif

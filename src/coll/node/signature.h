@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Do two ranks mean the same operation by one name? Used inside a node (the registry) and between
+ * nodes (order.c), so that a mismatch reads the same wherever it is found.
+ *
+ * The sentences are those that Horovod's users and their tests know, with the ranks appended:
+ *
+ *     Mismatched data types: One rank had type float32, but another rank had type int64. (rank 0:
+ *     float32, rank 2: int64)
+ *
+ * Thread rule: pure functions of their arguments; any thread; nothing blocks.
+ */
+#ifndef RG_COLL_NODE_SIGNATURE_H
+#define RG_COLL_NODE_SIGNATURE_H
+
+#include "base/error.h"
+#include "coll/ground/types.h"
+
+/* 0 when a (of rank_a) and b (of rank_b) agree in everything that their kind compares; else -EINVAL
+ * with the sentence and both values by rank. name is the operation's name and goes in front
+ * ("allreduce.grad: Mismatched ..."); NULL or "" leaves it out. The first difference of this order
+ * is told: kind, type, reduction, factors, root, process set, group, shape. Of an allgather and an
+ * alltoall dimension 0 is free; a barrier and a join compare only the kind and the process set. The
+ * factors compare bit by bit, so that a NaN agrees with itself. */
+int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
+                         const struct rg_signature *b, int rank_b, struct rg_error *err);
+
+/* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
+const char *rg_signature_shape(const struct rg_signature *sig, char *text, size_t room);
+
+/* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else
+ * -EINVAL: for signatures that came over a socket. */
+int rg_signature_check(const struct rg_signature *sig);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/observe/stall_facts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define NAMES_SHOWN 6
+#define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
+#define DETAILS_SHOWN 4
+#define LISTED 16       /* ranks of Horovod's list */
+#define DETAILS_NBYTES 8000 /* of a node's answer that speak of its ranks' processes */
+#define NBYTES_MAX 24000    /* of that answer; a frame's text must hold it, and what is behind it */
+
+int rg_stall_facts_init(struct rg_stall_facts *facts, int nranks, const int *world_ranks)
+{
+    *facts = (struct rg_stall_facts){ .nranks = nranks, .world_ranks = world_ranks };
+    facts->who = calloc((size_t) nranks + 1, sizeof(*facts->who));
+    if (!facts->who)
+        facts->nranks = 0;
+    return facts->who ? 0 : -ENOMEM;
+}
+
+void rg_stall_facts_fini(struct rg_stall_facts *facts)
+{
+    for (int i = 0; i < facts->nops; i++) {
+        free(facts->ops[i].name);
+        free(facts->ops[i].states);
+    }
+    for (int r = 0; facts->who && r < facts->nranks; r++)
+        free(facts->who[r].detail);
+    free(facts->ops);
+    free(facts->who);
+    *facts = (struct rg_stall_facts){ 0 };
+}
+
+/* Lines and reports are not to be broken by a name. */
+static void clean(char *name)
+{
+    for (; *name; name++) {
+        if ((unsigned char) *name < ' ')
+            *name = '?';
+    }
+}
+
+static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
+{
+    size_t nranks = (size_t) facts->nranks;
+
+    if (facts->nops == facts->capacity) {
+        int capacity = facts->capacity ? 2 * facts->capacity : 16;
+        struct rg_stall_op *bigger = realloc(facts->ops, (size_t) capacity * sizeof(*bigger));
+
+        if (!bigger)
+            return NULL;
+        facts->ops = bigger;
+        facts->capacity = capacity;
+    }
+    struct rg_stall_op *op = &facts->ops[facts->nops];
+
+    *op = (struct rg_stall_op){ name, 0, malloc(nranks + 1) };
+    if (!op->states)
+        return NULL;
+    memset(op->states, RG_STALL_UNKNOWN, nranks);
+    op->states[nranks] = '\0';
+    facts->nops++;
+    return op;
+}
+
+struct rg_stall_op *rg_stall_facts_op(struct rg_stall_facts *facts, const char *name)
+{
+    rg_autofree char *copy = strdup(name);
+    struct rg_stall_op *op;
+
+    if (!copy)
+        return NULL;
+    clean(copy);
+    for (int i = 0; i < facts->nops; i++) {
+        if (strcmp(facts->ops[i].name, copy) == 0)
+            return &facts->ops[i];
+    }
+    op = add_op(facts, copy);
+    if (op)
+        rg_steal_ptr(&copy);
+    return op;
+}
+
+/* --- as text ---------------------------------------------------------------------------------- */
+
+void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, int n,
+                        struct rg_buf *out)
+{
+    for (int k = 0; k < n; k++) {
+        const struct rg_stall_who *who = &facts->who[ranks[k]];
+
+        rg_buf_printf(out, "rank %c %s\n", who->blocked ? 'b' : '-',
+                      who->detail && rg_buf_nbytes(out) < DETAILS_NBYTES ? who->detail : "");
+    }
+    for (int i = 0; i < facts->nops && rg_buf_nbytes(out) < NBYTES_MAX; i++) {
+        rg_buf_printf(out, "op %llu ", (unsigned long long) facts->ops[i].age_ms);
+        for (int k = 0; k < n; k++)
+            rg_buf_put(out, &facts->ops[i].states[ranks[k]], 1);
+        rg_buf_printf(out, " %s\n", facts->ops[i].name);
+    }
+}
+
+static void take_op(struct rg_stall_facts *facts, const int *ranks, int n, const char *line)
+{
+    unsigned long long age_ms;
+    int at = 0;
+
+    if (sscanf(line, "%llu %n", &age_ms, &at) != 1 || strlen(line + at) < (size_t) n + 2 ||
+        line[at + n] != ' ')
+        return;
+    struct rg_stall_op *op = rg_stall_facts_op(facts, line + at + n + 1);
+
+    if (!op)
+        return;
+    if (age_ms > op->age_ms)
+        op->age_ms = age_ms;
+    for (int k = 0; k < n; k++)
+        op->states[ranks[k]] = line[at + k];
+}
+
+void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, const char *text)
+{
+    rg_autofree char *copy = strdup(text);
+    char *rest = NULL;
+    int k = 0;
+
+    for (char *line = copy ? strtok_r(copy, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (strncmp(line, "op ", 3) == 0) {
+            take_op(facts, ranks, n, line + 3);
+        } else if (strncmp(line, "rank ", 5) == 0 && strlen(line) >= 7 && k < n) {
+            struct rg_stall_who *who = &facts->who[ranks[k++]];
+
+            who->blocked = line[5] == 'b';
+            free(who->detail);
+            who->detail = line[7] ? strdup(line + 7) : NULL;
+        }
+    }
+}
+
+/* --- for people ------------------------------------------------------------------------------- */
+
+static int shown(const struct rg_stall_facts *facts, int r)
+{
+    return facts->world_ranks ? facts->world_ranks[r] : r;
+}
+
+/* Where the name of a group, "allreduce.2.bias+3:ebd1a9cbc3180515", ends; NULL: it is none. */
+static const char *find_group(const char *key)
+{
+    const char *plus = strrchr(key, '+');
+    size_t digits = plus ? strspn(plus + 1, "0123456789") : 0;
+    const char *hash = digits && plus[1 + digits] == ':' ? plus + 2 + digits : "";
+
+    return *hash && hash[strspn(hash, "0123456789abcdef")] == '\0' ? plus : NULL;
+}
+
+void rg_stall_key_print(const char *key, struct rg_buf *out)
+{
+    const char *plus = find_group(key), *dot = strchr(key, '.');
+
+    if (plus && dot && dot < plus)
+        rg_buf_printf(out, "%.*s of %.*s and %d more", (int) (dot - key), key,
+                      (int) (plus - dot - 1), dot + 1, atoi(plus + 1));
+    else
+        rg_buf_printf(out, "%s", key);
+}
+
+/* Has anybody waited so long for it? */
+static bool counts(const struct rg_stall_facts *facts, int i, uint64_t than_ms)
+{
+    return facts->ops[i].age_ms >= than_ms && strchr(facts->ops[i].states, RG_STALL_OWES) != NULL;
+}
+
+static bool is_missing(const struct rg_stall_facts *facts, int r, uint64_t than_ms)
+{
+    for (int i = 0; i < facts->nops; i++) {
+        if (counts(facts, i, than_ms) && facts->ops[i].states[r] == RG_STALL_OWES)
+            return true;
+    }
+    return false;
+}
+
+static bool alike(const struct rg_stall_facts *facts, int a, int b, uint64_t than_ms)
+{
+    for (int i = 0; i < facts->nops; i++) {
+        if (counts(facts, i, than_ms) && facts->ops[i].states[a] != facts->ops[i].states[b])
+            return false;
+    }
+    return facts->who[a].blocked == facts->who[b].blocked;
+}
+
+/* "Rank 4" or "Ranks 1-3, 7" */
+static void put_ranks(const struct rg_stall_facts *facts, const bool *in, bool capital,
+                      struct rg_buf *out)
+{
+    int count = 0, put = 0;
+
+    for (int r = 0; r < facts->nranks; r++)
+        count += in[r];
+    rg_buf_printf(out, "%c%s ", capital ? 'R' : 'r', count == 1 ? "ank" : "anks");
+    for (int r = 0; r < facts->nranks; r++) {
+        int last = r;
+
+        if (!in[r])
+            continue;
+        while (last + 1 < facts->nranks && in[last + 1] &&
+               shown(facts, last + 1) == shown(facts, last) + 1)
+            last++;
+        rg_buf_printf(out, "%s%d", !put++ ? "" : count == 2 ? " and " : ", ", shown(facts, r));
+        if (last > r)
+            rg_buf_printf(out, "%s%d", last > r + 1 ? "-" : count == 2 ? " and " : ", ",
+                          shown(facts, last));
+        r = last;
+    }
+}
+
+typedef void put_key(const char *key, struct rg_buf *out);
+
+static void put_raw(const char *key, struct rg_buf *out)
+{
+    rg_buf_printf(out, "%s", key);
+}
+
+/* "allreduce.a, allreduce.b": what the rank is in this state with. How many. */
+static int put_names(const struct rg_stall_facts *facts, int r, enum rg_stall_state state,
+                     uint64_t than_ms, put_key *put, struct rg_buf *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < facts->nops; i++) {
+        if (!counts(facts, i, than_ms) || facts->ops[i].states[r] != (char) state)
+            continue;
+        if (n++ < NAMES_SHOWN) {
+            rg_buf_printf(out, "%s", n > 1 ? ", " : "");
+            put(facts->ops[i].name, out);
+        }
+    }
+    if (n > NAMES_SHOWN)
+        rg_buf_printf(out, " ...");
+    return n;
+}
+
+void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < facts->nops; i++) {
+        if (!counts(facts, i, than_ms))
+            continue;
+        if (n++ < NAMES_SHOWN) {
+            rg_buf_printf(out, "%s", n > 1 ? ", " : "");
+            rg_stall_key_print(facts->ops[i].name, out);
+        }
+    }
+    if (n > NAMES_SHOWN)
+        rg_buf_printf(out, " ...");
+}
+
+static void tell_set(const struct rg_stall_facts *facts, int r, const bool *in, uint64_t than_ms,
+                     struct rg_buf *out)
+{
+    rg_autobuf struct rg_buf called = RG_BUF_INIT;
+    int count = 0;
+
+    for (int i = 0; i < facts->nranks; i++)
+        count += in[i];
+    put_ranks(facts, in, true, out);
+    rg_buf_printf(out, count == 1 ? " has not called " : " have not called ");
+    put_names(facts, r, RG_STALL_OWES, than_ms, rg_stall_key_print, out);
+    if (put_names(facts, r, RG_STALL_CALLED, than_ms, rg_stall_key_print, &called)) {
+        if (facts->who[r].blocked)
+            rg_buf_printf(out, count == 1 ? "; it waits in " : "; they wait in ");
+        else
+            rg_buf_printf(out, count == 1 ? "; it has called " : "; they have called ");
+        rg_buf_printf(out, "%s", rg_buf_text(&called));
+    }
+    rg_buf_printf(out, ".\n");
+}
+
+static void tell_sets(const struct rg_stall_facts *facts, bool *in, bool *done, uint64_t than_ms,
+                      struct rg_buf *out)
+{
+    int nsets = 0;
+
+    for (int r = 0; r < facts->nranks; r++) {
+        if (done[r] || !is_missing(facts, r, than_ms))
+            continue;
+        if (++nsets > SETS_SHOWN) {
+            rg_buf_printf(out, "Other ranks have not called theirs either.\n");
+            return;
+        }
+        for (int k = 0; k < facts->nranks; k++) {
+            in[k] = k >= r && !done[k] && alike(facts, r, k, than_ms);
+            done[k] |= in[k];
+        }
+        tell_set(facts, r, in, than_ms, out);
+    }
+}
+
+/* Does the rank wait for one of these? */
+static bool waits_for(const struct rg_stall_facts *facts, int r, const bool *in, uint64_t than_ms)
+{
+    for (int i = 0; i < facts->nops; i++) {
+        const char *states = facts->ops[i].states;
+
+        if (!counts(facts, i, than_ms) || states[r] != RG_STALL_CALLED)
+            continue;
+        for (int k = 0; k < facts->nranks; k++) {
+            if (in[k] && states[k] == RG_STALL_OWES)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Who is blocked, waits for one of the others who are, and is waited for by one: what is left when
+ * all who do not have been taken away. */
+static void tell_deadlock(const struct rg_stall_facts *facts, bool *in, uint64_t than_ms,
+                          struct rg_buf *out)
+{
+    bool changed = true, some = false;
+
+    for (int r = 0; r < facts->nranks; r++)
+        in[r] = facts->who[r].blocked && is_missing(facts, r, than_ms);
+    while (changed) {
+        changed = some = false;
+        for (int r = 0; r < facts->nranks; r++) {
+            if (in[r] && !waits_for(facts, r, in, than_ms)) {
+                in[r] = false;
+                changed = true;
+            }
+            some |= in[r];
+        }
+    }
+    if (!some)
+        return;
+    rg_buf_printf(out, "This is a deadlock: ");
+    put_ranks(facts, in, false, out);
+    rg_buf_printf(out, " wait for each other, and none of them can go on. All ranks must call the "
+                       "same operations: look for a branch that differs between ranks.\n");
+}
+
+static void tell_details(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    int n = 0;
+
+    for (int r = 0; r < facts->nranks; r++) {
+        /* Of one that waits in an operation enough has been said. */
+        if (!facts->who[r].detail || facts->who[r].blocked || !is_missing(facts, r, than_ms))
+            continue;
+        if (n++ < DETAILS_SHOWN)
+            rg_buf_printf(out, "Rank %d %s.\n", shown(facts, r), facts->who[r].detail);
+    }
+}
+
+void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    rg_autofree bool *in = calloc((size_t) facts->nranks + 1, sizeof(bool));
+    rg_autofree bool *done = calloc((size_t) facts->nranks + 1, sizeof(bool));
+
+    if (!in || !done)
+        return;
+    tell_sets(facts, in, done, than_ms, out);
+    tell_deadlock(facts, in, than_ms, out);
+    tell_details(facts, than_ms, out);
+}
+
+void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
+{
+    int n = 0;
+
+    for (int r = 0; r < facts->nranks; r++) {
+        if (!is_missing(facts, r, than_ms))
+            continue;
+        if (++n > LISTED) {
+            rg_buf_printf(out, "\n...");
+            return;
+        }
+        rg_buf_printf(out, "\n%d: [", shown(facts, r));
+        put_names(facts, r, RG_STALL_OWES, than_ms, put_raw, out);
+        rg_buf_printf(out, "]");
+    }
+}

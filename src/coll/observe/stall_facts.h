@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of a stall, and its words: which ranks have called each operation that does not
+ * come to its end, which have not, and what those are at instead. A node's leader collects it of
+ * its own ranks and sends it as text; the coordinator puts the nodes together, and speaks for the
+ * job.
+ *
+ * The text has a line for each operation, "op AGE STATES NAME" (milliseconds; one letter of enum
+ * rg_stall_state for each rank of the node, in order), and one for each rank of the node, "rank
+ * FLAG DETAIL" ('b': a thread waits, and nothing is submitted; '-': else).
+ *
+ * Thread rule: pure functions over the caller's data; nothing blocks.
+ */
+#ifndef RG_COLL_OBSERVE_STALL_FACTS_H
+#define RG_COLL_OBSERVE_STALL_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum rg_stall_state {
+    RG_STALL_UNKNOWN = '?',
+    RG_STALL_CALLED = 'w', /* and waits for the others, or will */
+    RG_STALL_OWES = 'o',
+    RG_STALL_JOINED = 'j',
+};
+
+struct rg_stall_op {
+    char *name;
+    uint64_t age_ms; /* of the longest wait that is known */
+    char *states;    /* by rank */
+};
+
+struct rg_stall_who {
+    bool blocked;
+    char *detail; /* where the rank is and what its process does; NULL: not known */
+};
+
+/* All owned, but world_ranks. */
+struct rg_stall_facts {
+    int nranks;
+    const int *world_ranks; /* what people call them; NULL: as they are counted */
+    struct rg_stall_who *who;
+    struct rg_stall_op *ops;
+    int nops, capacity;
+};
+
+/* 0 or -ENOMEM; to be ended by rg_stall_facts_fini either way. */
+int rg_stall_facts_init(struct rg_stall_facts *facts, int nranks, const int *world_ranks);
+void rg_stall_facts_fini(struct rg_stall_facts *facts);
+/* The operation of this name, made when it is new (states: RG_STALL_UNKNOWN); NULL: no memory. The
+ * pointer holds until the next call. */
+struct rg_stall_op *rg_stall_facts_op(struct rg_stall_facts *facts, const char *name);
+
+/* What is known of these n ranks, as text; and the way back. Broken lines are left out. */
+void rg_stall_facts_put(const struct rg_stall_facts *facts, const int *ranks, int n,
+                        struct rg_buf *out);
+void rg_stall_facts_take(struct rg_stall_facts *facts, const int *ranks, int n, const char *text);
+
+/* For people, of operations that have waited so long: "Rank 0 has not called allgather.acc; it
+ * waits in allreduce.loss.", a line for each kind of rank; a line that says "deadlock" where ranks
+ * wait for each other; and lines about the processes of missing ranks that do not wait. Nothing:
+ * nobody is missing. */
+void rg_stall_facts_tell(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* The names of those operations. */
+void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+/* An operation's name for people: a group's, "allreduce.2.bias+3:ebd1a9cbc3180515", is "allreduce
+ * of 2.bias and 3 more". */
+void rg_stall_key_print(const char *key, struct rg_buf *out);
+/* For programs, as Horovod writes it: "\n0: [allgather.acc]" for each missing rank. */
+void rg_stall_facts_list(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ring, the lanes' names, the writer's thread, start and stop. The ring is made at the first
+ * start and kept: a thread that is just about to push when a timeline stops may do so, and what it
+ * pushed is thrown away by its generation.
+ */
+#include "coll/observe/timeline.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "coll/observe/timeline_json.h"
+
+#define URGE_MASK (RG_TIMELINE_RING / 4 - 1)
+#define MORE_NAMES "(more names)"
+
+struct cell {
+    _Atomic uint64_t seq; /* position: free for it; position + 1: holds its event */
+    struct rg_trace_event event;
+};
+
+struct lane_name {
+    UT_hash_handle hh;
+    uint32_t number;
+    char name[];
+};
+
+static struct {
+    pthread_mutex_t control;  /* start, stop, attach, detach */
+    struct rg_view **views;   /* of all engines */
+    bool *counted;            /* by view: it counts in its shared->timed */
+    int nviews;
+    bool running;
+    uint32_t last_generation;
+
+    _Atomic uint32_t generation; /* of what runs, 0: nothing */
+    _Atomic bool marks_cycles;
+
+    _Atomic(struct cell *) ring;
+    _Atomic uint64_t tail;    /* next to push */
+    uint64_t head;            /* next to take; the writer's */
+    _Atomic uint64_t ndropped;
+
+    pthread_mutex_t names_lock;
+    struct lane_name *names;  /* by name */
+    struct lane_name **by_number;
+    uint32_t nnames, nwritten; /* lanes; 1 .. nnames */
+
+    pthread_mutex_t wake_lock;
+    pthread_cond_t wake;
+    bool ending;
+    pthread_t writer;
+    struct rg_trace *trace;   /* the writer's while it runs */
+    char path[4096];
+} the = {
+    .control = PTHREAD_MUTEX_INITIALIZER,
+    .names_lock = PTHREAD_MUTEX_INITIALIZER,
+    .wake_lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+uint32_t rg_timeline_generation(void)
+{
+    return atomic_load_explicit(&the.generation, memory_order_acquire);
+}
+
+bool rg_timeline_marks_cycles(void)
+{
+    return atomic_load_explicit(&the.marks_cycles, memory_order_relaxed);
+}
+
+/* ---- the ring */
+
+void rg_timeline_push(const struct rg_trace_event *event)
+{
+    struct cell *ring = atomic_load_explicit(&the.ring, memory_order_acquire), *cell;
+    uint64_t at = atomic_load_explicit(&the.tail, memory_order_relaxed), seq;
+
+    for (;;) {
+        cell = &ring[at & (RG_TIMELINE_RING - 1)];
+        seq = atomic_load_explicit(&cell->seq, memory_order_acquire);
+        if (seq == at) {
+            if (atomic_compare_exchange_weak_explicit(&the.tail, &at, at + 1, memory_order_relaxed,
+                                                      memory_order_relaxed))
+                break;
+        } else if (seq < at) {
+            atomic_fetch_add_explicit(&the.ndropped, 1, memory_order_relaxed);
+            return;
+        } else {
+            at = atomic_load_explicit(&the.tail, memory_order_relaxed);
+        }
+    }
+    cell->event = *event;
+    atomic_store_explicit(&cell->seq, at + 1, memory_order_release);
+    if ((at & URGE_MASK) == 0)
+        pthread_cond_signal(&the.wake);
+}
+
+static bool take(struct rg_trace_event *ret_event)
+{
+    struct cell *cell = &atomic_load(&the.ring)[the.head & (RG_TIMELINE_RING - 1)];
+
+    if (atomic_load_explicit(&cell->seq, memory_order_acquire) != the.head + 1)
+        return false;
+    *ret_event = cell->event;
+    atomic_store_explicit(&cell->seq, the.head + RG_TIMELINE_RING, memory_order_release);
+    the.head++;
+    return true;
+}
+
+static int make_ring(void)
+{
+    struct cell *ring;
+
+    if (atomic_load(&the.ring))
+        return 0;
+    ring = calloc(RG_TIMELINE_RING, sizeof(*ring));
+    if (!ring)
+        return -ENOMEM;
+    for (uint64_t i = 0; i < RG_TIMELINE_RING; i++)
+        atomic_store_explicit(&ring[i].seq, i, memory_order_relaxed);
+    atomic_store_explicit(&the.ring, ring, memory_order_release);
+    return 0;
+}
+
+/* ---- names of lanes */
+
+static struct lane_name *find_name(const char *name)
+{
+    struct lane_name *found = NULL;
+
+    HASH_FIND_STR(the.names, name, found);
+    return found;
+}
+
+static uint32_t add_name(const char *name)
+{
+    size_t length = strlen(name) + 1;
+    struct lane_name *lane = malloc(sizeof(*lane) + length);
+
+    if (!lane)
+        return 0;
+    memcpy(lane->name, name, length);
+    lane->number = ++the.nnames;
+    the.by_number[lane->number - 1] = lane;
+    HASH_ADD_STR(the.names, name, lane);
+    return lane->number;
+}
+
+uint32_t rg_timeline_lane(uint32_t generation, const char *name)
+{
+    struct lane_name *lane;
+    uint32_t number = 0;
+
+    pthread_mutex_lock(&the.names_lock);
+    if (the.by_number && rg_timeline_generation() == generation) {
+        lane = find_name(name);
+        if (!lane && the.nnames + 1 >= RG_TIMELINE_LANES)
+            lane = find_name(name = MORE_NAMES);
+        number = lane ? lane->number : add_name(name);
+    }
+    pthread_mutex_unlock(&the.names_lock);
+    return number;
+}
+
+/* Lanes are named before an event of theirs is pushed. */
+static void write_names(void)
+{
+    pthread_mutex_lock(&the.names_lock);
+    for (; the.nwritten < the.nnames; the.nwritten++)
+        rg_trace_name_lane(the.trace, the.nwritten + 1, the.by_number[the.nwritten]->name);
+    pthread_mutex_unlock(&the.names_lock);
+}
+
+static void free_names(void)
+{
+    struct lane_name *lane, *next;
+
+    pthread_mutex_lock(&the.names_lock);
+    HASH_ITER(hh, the.names, lane, next)
+    {
+        HASH_DEL(the.names, lane);
+        free(lane);
+    }
+    free(the.by_number);
+    the.by_number = NULL;
+    the.nnames = the.nwritten = 0;
+    pthread_mutex_unlock(&the.names_lock);
+}
+
+/* ---- the writer */
+
+static void write_all(uint32_t generation)
+{
+    struct rg_trace_event event;
+    uint64_t ndropped;
+
+    for (int i = 0; i < 2 * RG_TIMELINE_RING && take(&event); i++) {
+        if (event.generation != generation)
+            continue;
+        if (event.lane > the.nwritten)
+            write_names();
+        rg_trace_put(the.trace, &event);
+    }
+    ndropped = atomic_exchange(&the.ndropped, 0);
+    if (ndropped) {
+        event = (struct rg_trace_event){ .what = RG_TRACE_DROPPED, .ns = rg_now_ns(),
+                                         .arg = (int32_t) ndropped };
+        rg_trace_put(the.trace, &event);
+        rg_report(RG_LOG_WARN, "timeline %s: %llu events dropped, they came faster than they could "
+                               "be written", the.path, (unsigned long long) ndropped);
+    }
+    rg_trace_flush(the.trace);
+}
+
+static bool sleep_until_ending(void)
+{
+    struct timespec until;
+    bool ending;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += RG_TIMELINE_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&the.wake_lock);
+    if (!the.ending)
+        pthread_cond_timedwait(&the.wake, &the.wake_lock, &until);
+    ending = the.ending;
+    pthread_mutex_unlock(&the.wake_lock);
+    return ending;
+}
+
+static void *writer(void *arg)
+{
+    uint32_t generation = (uint32_t) (uintptr_t) arg;
+    bool ending = false, told = false;
+
+    while (!ending) {
+        int r;
+
+        ending = sleep_until_ending();
+        write_all(generation);
+        r = rg_trace_flush(the.trace);
+        if (r < 0 && !told) {
+            told = true;
+            rg_report(RG_LOG_WARN, "timeline %s: cannot be written any more: %s; the job goes on",
+                      the.path, strerror(-r));
+        }
+    }
+    return NULL;
+}
+
+/* No signal of the user's is to be handled on it. */
+static int start_writer(uint32_t generation)
+{
+    sigset_t all, before;
+    pthread_condattr_t attr;
+    int r;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (the.last_generation == 1)
+        pthread_cond_init(&the.wake, &attr);
+    pthread_condattr_destroy(&attr);
+    the.ending = false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&the.writer, NULL, writer, (void *) (uintptr_t) generation);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == 0)
+        pthread_setname_np(the.writer, "reigen-timeline");
+    return -r;
+}
+
+/* ---- start and stop */
+
+/* Those of the node leave the times of their submissions, or need not any more. */
+static void set_timed(int i, bool on)
+{
+    if (the.counted[i] == on)
+        return;
+    the.counted[i] = on;
+    if (on)
+        atomic_fetch_add(&the.views[i]->shared->timed, 1);
+    else
+        atomic_fetch_sub(&the.views[i]->shared->timed, 1);
+}
+
+static void stop_locked(void)
+{
+    if (!the.running)
+        return;
+    atomic_store_explicit(&the.generation, 0, memory_order_release);
+    for (int i = 0; i < the.nviews; i++)
+        set_timed(i, false);
+    pthread_mutex_lock(&the.wake_lock);
+    the.ending = true;
+    pthread_cond_signal(&the.wake);
+    pthread_mutex_unlock(&the.wake_lock);
+    pthread_join(the.writer, NULL);
+    rg_trace_close(the.trace);
+    the.trace = NULL;
+    the.running = false;
+    free_names();
+}
+
+/* The path of this rank; 1 when it writes one, 0 when not, -ENAMETOOLONG. */
+static int expand_path(const char *path, int rank, bool all_ranks)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    bool each = false;
+
+    for (const char *p = path; *p;) {
+        size_t n = strncmp(p, "{rank}", 6) == 0 ? 6 : strncmp(p, "%r", 2) == 0 ? 2 : 0;
+
+        if (n)
+            rg_buf_printf(&text, "%d", rank);
+        else
+            rg_buf_put(&text, p, 1);
+        each = each || n;
+        p += n ? n : 1;
+    }
+    if (!each && all_ranks && rank > 0)
+        rg_buf_printf(&text, ".%d", rank);
+    if (!each && !all_ranks && rank > 0)
+        return 0;
+    if (rg_buf_nbytes(&text) >= sizeof(the.path))
+        return -ENAMETOOLONG;
+    strcpy(the.path, rg_buf_text(&text));
+    return 1;
+}
+
+static int start_locked(int rank, struct rg_error *err)
+{
+    char label[64];
+    int r = make_ring();
+
+    if (r == 0)
+        the.by_number = calloc(RG_TIMELINE_LANES, sizeof(struct lane_name *));
+    if (r < 0 || !the.by_number)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    snprintf(label, sizeof(label), "reigen, rank %d", rank);
+    r = rg_trace_open(the.path, label, &the.trace, err);
+    if (r < 0)
+        return r;
+    r = start_writer(++the.last_generation);
+    if (r < 0) {
+        rg_trace_close(the.trace);
+        the.trace = NULL;
+        return rg_error_set(err, -r, "cannot start the timeline's thread: %s", strerror(-r));
+    }
+    return 0;
+}
+
+int rg_timeline_start(const char *path, int rank, bool mark_cycles, bool all_ranks,
+                      struct rg_error *err)
+{
+    int r;
+
+    pthread_mutex_lock(&the.control);
+    stop_locked();
+    r = expand_path(path, rank, all_ranks);
+    if (r < 0)
+        rg_error_set(err, -r, "the timeline %s: the path is too long", path);
+    if (r == 1)
+        r = start_locked(rank, err) < 0 ? -err->errnum : 1;
+    if (r == 1) {
+        the.running = true;
+        atomic_store(&the.marks_cycles, mark_cycles);
+        atomic_store_explicit(&the.generation, the.last_generation, memory_order_release);
+        for (int i = 0; i < the.nviews; i++)
+            set_timed(i, true);
+    } else {
+        free_names();
+    }
+    pthread_mutex_unlock(&the.control);
+    return r < 0 ? r : 0;
+}
+
+void rg_timeline_stop(void)
+{
+    pthread_mutex_lock(&the.control);
+    stop_locked();
+    pthread_mutex_unlock(&the.control);
+}
+
+void rg_timeline_attach(struct rg_engine *engine)
+{
+    struct rg_view **views;
+    bool *counted;
+
+    pthread_mutex_lock(&the.control);
+    views = realloc(the.views, (size_t) (the.nviews + 1) * sizeof(*views));
+    the.views = views ? views : the.views;
+    counted = realloc(the.counted, (size_t) (the.nviews + 1) * sizeof(*counted));
+    the.counted = counted ? counted : the.counted;
+    if (views && counted) { /* else it is missing in timelines */
+        views[the.nviews] = &engine->view;
+        counted[the.nviews] = false;
+        the.nviews++;
+        if (the.running)
+            set_timed(the.nviews - 1, true);
+    }
+    pthread_mutex_unlock(&the.control);
+}
+
+void rg_timeline_detach(struct rg_engine *engine)
+{
+    pthread_mutex_lock(&the.control);
+    for (int i = 0; i < the.nviews; i++) {
+        if (the.views[i] != &engine->view)
+            continue;
+        set_timed(i, false);
+        the.nviews--;
+        the.views[i] = the.views[the.nviews];
+        the.counted[i] = the.counted[the.nviews];
+        break;
+    }
+    if (the.nviews == 0) {
+        free(the.views);
+        free(the.counted);
+        the.views = NULL;
+        the.counted = NULL;
+    }
+    pthread_mutex_unlock(&the.control);
+}
+
+void rg_timeline_after_fork(void)
+{
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+    memcpy(&the.control, &fresh, sizeof(fresh));
+    memcpy(&the.names_lock, &fresh, sizeof(fresh));
+    memcpy(&the.wake_lock, &fresh, sizeof(fresh));
+    atomic_store(&the.generation, 0);
+    rg_trace_after_fork(the.trace);
+    the.trace = NULL;
+    the.running = false;
+    the.nviews = 0;
+    the.views = NULL;
+    the.counted = NULL;
+    /* The ring may be in the middle of a push of a thread that is not here: a new one is made. */
+    atomic_store(&the.ring, NULL);
+    atomic_store(&the.tail, 0);
+    the.head = 0;
+    the.names = NULL;
+    the.by_number = NULL;
+    the.nnames = the.nwritten = 0;
+    the.last_generation = 0;
+}

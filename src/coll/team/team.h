@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ranks of the job and how they reach each other: made once by reigen_init from the boot's
+ * fences, constant afterwards, freed by reigen_shutdown.
+ *
+ * A node is a set of ranks that have proved to share memory: they mapped the leader's memfd,
+ * received over a unix socket, and read the same nonce. Never by host name. The leader is the
+ * node's lowest rank. Nodes are numbered by their leaders' ranks. Where the shm plane is not
+ * allowed every rank is a node of its own.
+ */
+#ifndef RG_COLL_TEAM_TEAM_H
+#define RG_COLL_TEAM_TEAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "coll/team/bell.h"
+#include "coll/boot/boot.h"
+#include "coll/ground/config.h"
+#include "wire/link.h"
+
+struct rg_team_peer {
+    int node;            /* index of its node */
+    int node_rank;
+    pid_t pid;           /* in our pid name space, for ranks of this host; 0: not visible */
+    int pidfd;           /* ranks of this node that we may watch; -1 */
+    char host[256];      /* its host's name, for messages */
+};
+
+#define RG_TEAM_REMARK_MAX 512
+
+struct rg_lobby;
+
+struct rg_team {
+    int rank, size;
+    int local_rank, local_size, cross_rank, cross_size; /* as users see them */
+    bool homogeneous;
+
+    int node, nnodes;
+    int node_rank, node_size;   /* node_rank 0 is the leader */
+    int *node_ranks;            /* ranks of this node, ascending, node_size of them */
+    int *leaders;               /* the leader's rank, by node */
+    const int *world_ranks;     /* of a process set: the world's ranks, by rank; NULL; borrowed */
+    struct rg_team_peer *peers; /* by rank */
+
+    /* shared by the node (private memory when node_size is 1), zeroed at birth */
+    void *segment;
+    size_t segment_nbytes;
+    struct rg_bells bells;      /* bell memory lies at the segment's start, owned by team */
+    size_t segment_start;       /* first byte after the bells, 4096-aligned: the engine's */
+
+    uint8_t *data_key;          /* rg_key_hold: authenticates sockets between ranks */
+    /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
+    char *address;
+    struct rg_lobby *lobby;     /* who dials this rank (coll/net/lobby.h); NULL on one node */
+    char **addresses;           /* of all ranks, by rank; NULL on one node */
+    /* By rank, where all reach each other by MPI (mpi_team.h): ranks in MPI_COMM_WORLD; else NULL
+     * and why, if some rank wanted it, else "" */
+    int *mpi_ranks;
+    char mpi_remark[RG_TEAM_REMARK_MAX];
+    bool oversubscribed;        /* more ranks on this host than cores we may use */
+    int ncores;                 /* cores that this process may use */
+};
+
+/* What people call a rank: its number in the world. Negative ones stay. */
+static inline int rg_team_world_rank(const struct rg_team *team, int rank)
+{
+    return team->world_ranks && rank >= 0 ? team->world_ranks[rank] : rank;
+}
+
+/* The descriptors by which the ranks of the node wake and watch each other are not needed: those
+ * of a process set on one node sleep in futexes, and the world's engine watches the processes. */
+void rg_team_close_fds(struct rg_team *team);
+
+/* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the
+ * bells), pidfds, event descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT,
+ * -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing is left behind. */
+int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
+                   size_t (*engine_nbytes)(int node_size), uint64_t deadline_ns,
+                   struct rg_team **ret_team, struct rg_error *err);
+/* Unmaps, closes. NULL is fine. */
+void rg_team_destroy(struct rg_team *team);
+/* In a forked child: close every descriptor and unmap; frees nothing that needs a lock.
+ * Async-signal-safe. */
+void rg_team_after_fork(struct rg_team *team);
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coll/team/team_parts.h"
+
+#define ANY_TEXT_MAX (RG_SOCK_ADDRESS_MAX + 8)
+
+/* An address with the length of its network's prefix. */
+struct net {
+    struct rg_sockaddr address;
+    int prefix;
+};
+
+static const uint8_t *address_bytes(const struct rg_sockaddr *address, int *ret_nbits)
+{
+    bool six = address->sa.sa_family == AF_INET6;
+
+    *ret_nbits = six ? 128 : 32;
+    return six ? (const uint8_t *) &address->in6.sin6_addr
+               : (const uint8_t *) &address->in.sin_addr;
+}
+
+static bool in_net(const struct rg_sockaddr *address, const struct net *net)
+{
+    int nbits, other_nbits;
+    const uint8_t *a = address_bytes(address, &nbits);
+    const uint8_t *b = address_bytes(&net->address, &other_nbits);
+    int whole = net->prefix / 8, rest = net->prefix % 8;
+
+    if (nbits != other_nbits || memcmp(a, b, (size_t) whole) != 0)
+        return false;
+    return rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == 0;
+}
+
+/* "10.0.0.1/24" or "fd00::1/64"; without a prefix the whole address. 0 or -EINVAL. */
+static int parse_net(const char *text, struct net *ret_net)
+{
+    char host[ANY_TEXT_MAX], full[ANY_TEXT_MAX + 8];
+    struct net net = { .prefix = -1 };
+    size_t length = strcspn(text, "/");
+    int nbits;
+
+    if (length >= RG_SOCK_ADDRESS_MAX)
+        return -EINVAL;
+    snprintf(host, sizeof(host), "%.*s", (int) length, text);
+    snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
+    if (rg_sock_parse(full, &net.address) < 0)
+        return -EINVAL;
+    address_bytes(&net.address, &nbits);
+    net.prefix = nbits;
+    if (text[length] == '/') {
+        int64_t prefix;
+
+        if (rg_parse_int("prefix", text + length + 1, 0, nbits, &prefix, NULL) < 0)
+            return -EINVAL;
+        net.prefix = (int) prefix;
+    }
+    *ret_net = net;
+    return 0;
+}
+
+static int prefix_of(const struct sockaddr *mask)
+{
+    struct rg_sockaddr copy = { 0 };
+    int nbits, prefix = 0;
+
+    if (!mask)
+        return 0;
+    memcpy(&copy.sa, mask, mask->sa_family == AF_INET6 ? sizeof(copy.in6) : sizeof(copy.in));
+    const uint8_t *bytes = address_bytes(&copy, &nbits);
+
+    while (prefix < nbits && (bytes[prefix / 8] >> (7 - prefix % 8) & 1))
+        prefix++;
+    return prefix;
+}
+
+/* Bridges and cables to containers: they lead to no other host. */
+static bool leads_nowhere(const char *name)
+{
+    static const char *const prefixes[] = { "docker", "br-",  "veth",  "virbr", "cni",
+                                            "lxc",    "lxdbr", "podman", "cali" };
+
+    for (size_t i = 0; i < rg_array_len(prefixes); i++)
+        if (rg_str_starts(name, prefixes[i]))
+            return true;
+    return false;
+}
+
+static bool is_link_local(const struct rg_sockaddr *address)
+{
+    return address->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->in6.sin6_addr);
+}
+
+static bool is_wanted(const struct ifaddrs *interface, const struct rg_sockaddr *address,
+                      const char *wanted, const struct net *wanted_net)
+{
+    if (!(interface->ifa_flags & IFF_UP) || is_link_local(address))
+        return false;
+    if (wanted_net)
+        return in_net(address, wanted_net);
+    if (wanted[0])
+        return strcmp(interface->ifa_name, wanted) == 0;
+    return !(interface->ifa_flags & IFF_LOOPBACK) && !leads_nowhere(interface->ifa_name);
+}
+
+static int add_candidate(const struct ifaddrs *interface, const struct rg_sockaddr *address,
+                         struct rg_strv *addresses)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    int nbits;
+
+    if (addresses->count >= RG_TEAM_ADDRESSES_MAX)
+        return 0;
+    inet_ntop(address->sa.sa_family, address_bytes(address, &nbits), text, sizeof(text));
+    return rg_strv_addf(addresses, "%s/%d", text, prefix_of(interface->ifa_netmask));
+}
+
+/* IPv4 first. */
+static int add_matching(const struct ifaddrs *all, const char *wanted,
+                        const struct net *wanted_net, struct rg_strv *addresses)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    int r = 0;
+
+    for (size_t f = 0; f < rg_array_len(families); f++)
+        for (const struct ifaddrs *i = all; i && r == 0; i = i->ifa_next) {
+            struct rg_sockaddr address = { 0 };
+
+            if (!i->ifa_addr || i->ifa_addr->sa_family != families[f])
+                continue;
+            address.nbytes = families[f] == AF_INET6 ? sizeof(address.in6) : sizeof(address.in);
+            memcpy(&address.sa, i->ifa_addr, address.nbytes);
+            if (is_wanted(i, &address, wanted, wanted_net))
+                r = add_candidate(i, &address, addresses);
+        }
+    return r;
+}
+
+static int no_match(const struct ifaddrs *all, const char *wanted, struct rg_error *err)
+{
+    char names[512] = "";
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        size_t used = strlen(names);
+
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET)
+            snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", i->ifa_name);
+    }
+    return rg_error_set(err, EINVAL, "REIGEN_NETWORK_INTERFACE=%s: no interface that is up has "
+                        "this name or an address in this network; there are: %s", wanted, names);
+}
+
+/* The launcher's advice, networks with commas between. What is none of it here (a container in a
+ * container) is no error: then the routes decide. */
+static int add_advised(const struct ifaddrs *all, const char *networks, struct rg_strv *addresses)
+{
+    struct net net;
+    int r = 0;
+
+    for (const char *p = networks; *p && r == 0; p += strcspn(p, ",")) {
+        char text[ANY_TEXT_MAX];
+
+        p += *p == ',';
+        snprintf(text, sizeof(text), "%.*s", (int) strcspn(p, ","), p);
+        if (parse_net(text, &net) == 0)
+            r = add_matching(all, "", &net, addresses);
+    }
+    return r;
+}
+
+int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err)
+{
+    const char *advice = interface[0] ? NULL : getenv("REIGEN_NETWORK");
+    rg_autostrv struct rg_strv addresses = RG_STRV_INIT;
+    struct ifaddrs *all = NULL;
+    struct net wanted_net;
+    bool by_net = interface[0] && parse_net(interface, &wanted_net) == 0;
+    int r = 0;
+
+    if (getifaddrs(&all) < 0)
+        return rg_error_set(err, errno, "this host's network interfaces: %s", strerror(errno));
+    if (advice)
+        r = add_advised(all, advice, &addresses);
+    if (r == 0 && addresses.count == 0)
+        r = add_matching(all, interface, by_net ? &wanted_net : NULL, &addresses);
+    if (r == 0 && interface[0] && addresses.count == 0)
+        r = no_match(all, interface, err);
+    else if (r < 0)
+        rg_error_set(err, -r, "out of memory");
+    freeifaddrs(all);
+    if (r == 0) {
+        *ret_addresses = addresses;
+        addresses = (struct rg_strv) RG_STRV_INIT;
+    }
+    return r;
+}
+
+/* The address from which this host's routes lead to target. 0 or -errno; no packet is sent. */
+static int route_source(const struct rg_sockaddr *target, struct rg_sockaddr *ret_source)
+{
+    struct rg_sockaddr to = *target, source = { .nbytes = sizeof(source.in6) };
+    rg_autoclose int fd = socket(target->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    rg_sock_set_port(&to, 9);
+    if (fd < 0 || connect(fd, &to.sa, to.nbytes) < 0 ||
+        getsockname(fd, &source.sa, &source.nbytes) < 0)
+        return -errno;
+    *ret_source = source;
+    return 0;
+}
+
+static bool is_candidate(const struct rg_facts *facts, const struct rg_sockaddr *address)
+{
+    struct net net;
+    int nbits;
+
+    for (size_t i = 0; i < facts->addresses.count; i++) {
+        if (parse_net(facts->addresses.v[i], &net) < 0)
+            continue;
+        address_bytes(&net.address, &nbits);
+        net.prefix = nbits;
+        if (in_net(address, &net))
+            return true;
+    }
+    return false;
+}
+
+/* My address towards other: by route, first where both are in one network. */
+static bool choose_towards(const struct rg_facts *mine, const struct rg_facts *other,
+                           struct rg_sockaddr *ret_address)
+{
+    struct rg_sockaddr source;
+    struct net net;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < other->addresses.count; i++) {
+            if (parse_net(other->addresses.v[i], &net) < 0 ||
+                route_source(&net.address, &source) < 0 || !is_candidate(mine, &source))
+                continue;
+            if (pass == 0 && !in_net(&source, &net))
+                continue;
+            *ret_address = source;
+            return true;
+        }
+    return false;
+}
+
+static void choose_address(const struct rg_facts *all, int size, int me, bool chosen,
+                           struct rg_sockaddr *ret_address)
+{
+    bool one_host = true;
+    struct net net;
+
+    rg_sock_parse("127.0.0.1:0", ret_address);
+    for (int r = 0; r < size; r++) {
+        bool here = strcmp(all[r].boot_id, all[me].boot_id) == 0 && all[r].netns == all[me].netns;
+
+        if (here)
+            continue;
+        one_host = false;
+        if (choose_towards(&all[me], &all[r], ret_address))
+            return;
+    }
+    if ((!one_host || chosen) && all[me].addresses.count > 0 &&
+        parse_net(all[me].addresses.v[0], &net) == 0)
+        *ret_address = net.address;
+}
+
+int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen,
+                  const struct rg_ports *ports, int *ret_fd, char **ret_address,
+                  struct rg_error *err)
+{
+    struct rg_sockaddr address;
+    char text[RG_SOCK_ADDRESS_MAX];
+    uint16_t port = 0;
+    int fd;
+
+    choose_address(all, size, me, chosen, &address);
+    rg_sock_set_port(&address, 0);
+    rg_sock_format(&address, text);
+    /* What nobody reaches from outside needs none of them. */
+    int r = rg_sock_is_loopback(&address) ? rg_sock_listen_tcp(&address, &fd, &port)
+                                          : rg_sock_listen_ports(address, ports, &fd, &port);
+
+    if (r == -EADDRINUSE && ports->first)
+        return rg_error_set(err, EADDRINUSE,
+                            "cannot listen at %s: ports %d-%d are all taken; give more of them "
+                            "(--port-range, REIGEN_PORT_RANGE)", text, ports->first, ports->last);
+    if (r < 0)
+        return rg_error_set(err, -r, "cannot listen at %s: %s", text, strerror(-r));
+    rg_sock_set_port(&address, port);
+    rg_sock_format(&address, text);
+    char *copy = strdup(text);
+
+    if (!copy) {
+        close(fd);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    *ret_fd = fd;
+    *ret_address = copy;
+    return 0;
+}

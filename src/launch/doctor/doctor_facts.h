@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading the lines that agent/look/doctor.h describes. Internal to launch/doctor*.c. The text is from
+ * outside: what is not of the form expected is "not there". Pure functions.
+ */
+#ifndef RG_LAUNCH_DOCTOR_DOCTOR_FACTS_H
+#define RG_LAUNCH_DOCTOR_DOCTOR_FACTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "launch/doctor/doctor.h"
+#include "spec/job/require.h"
+
+#define RG_FACT_MAX 256 /* bytes of a value that are kept */
+
+/* The value of the index-th line of this fact, control characters replaced. */
+bool rg_fact_find(const char *facts, const char *name, int index, char ret_value[RG_FACT_MAX]);
+/* Whether such a line is there. */
+bool rg_fact_has(const char *facts, const char *name);
+/* The first count numbers of the value; false when there are fewer. "unlimited" is UINT64_MAX. */
+bool rg_fact_numbers(const char *facts, const char *name, int count, uint64_t *ret_numbers);
+/* The version of a package; false: it is not there. */
+bool rg_fact_package(const char *facts, const char *package, char ret_version[RG_FACT_MAX]);
+
+/* Cores that can be used: those that the process may be on, less by the limit of its group. */
+double rg_fact_cpus(const char *facts);
+
+/* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
+const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
+
+/* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
+const char *rg_time_text(uint64_t ns, char *buf, size_t room);
+
+/* What to do about a check, in doctor_require.c: an option of reigen where a container hides what
+ * the host has. "" for a check without a remedy of its own. Static. */
+const char *rg_doctor_remedy(const char *check, bool contained);
+/* Whether a host has less than this, in doctor_require.c: what it has, and what to do. */
+bool rg_doctor_lacks(const struct rg_doctor_input *input, int host,
+                     const struct rg_requirement *wanted, char ret_has[RG_FACT_MAX],
+                     const char **ret_remedy);
+
+#endif

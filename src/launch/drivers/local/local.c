@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/local/local.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "base/time.h"
+#include "launch/host/agentfile.h"
+#include "launch/host/leftover.h"
+#include "base/exitcode.h"
+#include "launch/plan/plan.h"
+#include "launch/head/session.h"
+#include "spec/job/hostlist.h"
+#include "wire/link.h"
+
+struct local_agent {
+    struct local *local;
+    int host;
+    pid_t pid; /* of its guard; 0: not running */
+    struct rg_child child;
+    int report_fd; /* its guard's words; -1: none come */
+    struct rg_timer sweep_timer;
+    uint64_t sweep_deadline_ns;
+    struct rg_error err; /* how it ended */
+    bool stopped;        /* by us */
+};
+
+struct local {
+    struct rg_driver_options o;
+    struct rg_leftover leftover;
+    struct local_agent *agents;
+    struct rg_strv env; /* of the agents */
+};
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+static int count_cores(void)
+{
+    size_t nbytes = CPU_ALLOC_SIZE(RG_JOB_SLOTS_MAX);
+    cpu_set_t *set = CPU_ALLOC(RG_JOB_SLOTS_MAX);
+    int count = 1;
+
+    if (set && sched_getaffinity(0, nbytes, set) == 0)
+        count = CPU_COUNT_S(nbytes, set);
+    if (set)
+        CPU_FREE(set);
+    return count > 0 ? count : 1;
+}
+
+static bool same_address(const struct sockaddr *addr, int family, const void *bytes)
+{
+    if (!addr || addr->sa_family != family)
+        return false;
+    if (family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *) (const void *) addr)->sin_addr, bytes, 4) == 0;
+    return memcmp(&((const struct sockaddr_in6 *) (const void *) addr)->sin6_addr, bytes, 16) == 0;
+}
+
+/* Numeric, and an address of an interface here. */
+static bool is_own_address(const char *name)
+{
+    struct ifaddrs *all;
+    uint8_t bytes[16];
+    int family = inet_pton(AF_INET, name, bytes) == 1    ? AF_INET
+                 : inet_pton(AF_INET6, name, bytes) == 1 ? AF_INET6 : AF_UNSPEC;
+    bool found = false;
+
+    if (family == AF_UNSPEC || getifaddrs(&all) < 0)
+        return false;
+    for (struct ifaddrs *e = all; e && !found; e = e->ifa_next)
+        found = same_address(e->ifa_addr, family, bytes);
+    freeifaddrs(all);
+    return found;
+}
+
+bool rg_local_is_here(const char *name)
+{
+    return rg_host_is_local(name) || is_own_address(name);
+}
+
+static int discover(struct rg_job *job, struct rg_error *err)
+{
+    int ncores = count_cores();
+
+    /* Without a word about hosts, as many slots as ranks: it is the user's own computer. */
+    if (!job->nhosts)
+        return rg_job_add_host(job, "localhost", job->np > ncores ? job->np : ncores, err);
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (!rg_local_is_here(job->hosts[i].name))
+            return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
+                                     "host %s is not this computer; leave --on local out, and "
+                                     "it is reached by ssh",
+                                     job->hosts[i].name);
+        if (!job->hosts[i].nslots)
+            job->hosts[i].nslots = ncores;
+    }
+    return 0;
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
+
+/* Kill what dead agents have left to us. Returns how many there were. */
+static size_t kill_left_behind(struct local *local)
+{
+    int nhosts = local->o.plan->nhosts;
+    rg_autofree pid_t *alive = calloc((size_t) nhosts, sizeof(*alive));
+
+    if (!alive)
+        return 0;
+    for (int i = 0; i < nhosts; i++)
+        alive[i] = local->agents[i].pid;
+    return rg_leftover_kill(&local->leftover, alive, (size_t) nhosts);
+}
+
+static void tell_gone(struct local_agent *agent)
+{
+    rg_timer_stop(&agent->sweep_timer);
+    agent->local->o.events->on_gone(agent->local->o.arg, agent->host, &agent->err);
+}
+
+static void sweep(void *arg)
+{
+    struct local_agent *agent = arg;
+
+    if (kill_left_behind(agent->local) == 0 || rg_now_ns() > agent->sweep_deadline_ns)
+        tell_gone(agent);
+}
+
+/* How the agent was ended, as its guard tells: "its agent (process 7) ended: signal 9 (Killed)".
+ * Returns the length, 0: it has said nothing. */
+static size_t read_report(struct local_agent *agent, char *buf, size_t nbytes)
+{
+    static const char head[] = "reigen-guard: "; /* agent/start/guard.h */
+    ssize_t n = agent->report_fd < 0 ? 0 : recv(agent->report_fd, buf, nbytes - 1, MSG_DONTWAIT);
+
+    buf[n > 0 ? n : 0] = '\0';
+    if (agent->report_fd >= 0)
+        close(rg_steal_fd(&agent->report_fd));
+    if (!rg_str_starts(buf, head))
+        return 0;
+    memmove(buf, buf + sizeof(head) - 1, strlen(buf) - sizeof(head) + 2);
+    buf[strcspn(buf, "\n")] = '\0';
+    return strlen(buf);
+}
+
+static void agent_ended(void *arg, pid_t pid, int status)
+{
+    struct local_agent *agent = arg;
+    char how[64], report[256];
+    bool told = read_report(agent, report, sizeof(report)) > 0;
+
+    agent->pid = 0;
+    if (told && !agent->stopped)
+        rg_error_set(&agent->err, ECHILD, "%s", report);
+    else
+        rg_error_set(&agent->err, ECHILD, "its agent%s (process %d) ended: %s%s",
+                     WIFSIGNALED(status) ? "'s guard" : "", (int) pid,
+                     rg_status_text(status, how, sizeof(how)),
+                     agent->stopped ? ", sent by reigen" : "");
+    if (status == 0 || kill_left_behind(agent->local) == 0) {
+        tell_gone(agent);
+        return;
+    }
+    agent->sweep_deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
+    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, RG_LEFTOVER_REPEAT_MS,
+                   RG_LEFTOVER_REPEAT_MS, sweep, agent);
+}
+
+static void stop(void *state, int host)
+{
+    struct local *local = state;
+    struct local_agent *agent = &local->agents[host];
+
+    if (!agent->pid)
+        return;
+    agent->stopped = true;
+    kill(agent->pid, SIGKILL);
+}
+
+static void end_all(struct local *local)
+{
+    bool some = false;
+
+    for (int i = 0; i < local->o.plan->nhosts; i++) {
+        struct local_agent *agent = &local->agents[i];
+        some |= agent->pid || rg_timer_active(&agent->sweep_timer);
+        rg_child_stop(&agent->child);
+        if (agent->report_fd >= 0)
+            close(rg_steal_fd(&agent->report_fd));
+        rg_timer_stop(&agent->sweep_timer);
+        if (!agent->pid)
+            continue;
+        kill(agent->pid, SIGKILL);
+        while (waitpid(agent->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        agent->pid = 0;
+    }
+    uint64_t deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
+    while (some && kill_left_behind(local) && rg_now_ns() < deadline_ns)
+        rg_sleep_ms(2);
+}
+
+static void destroy(void *state)
+{
+    struct local *local = state;
+
+    end_all(local);
+    rg_strv_fini(&local->env);
+    free(local->agents);
+    free(local);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+/* What agent/start/boot.h describes; a socket takes it without blocking. */
+static int write_boot(const struct local *local, int fd)
+{
+    char key[2 * RG_KEY_NBYTES + 1], text[512];
+
+    rg_key_format(local->o.key, key);
+    int n = snprintf(text, sizeof(text), "reigen-agent %d\njob %s\nkey %s\nlink fd 3\n"
+                     "guard report\n\n",
+                     RG_PROTOCOL_VERSION, local->o.plan->job_id, key);
+    int r = rg_write_all(fd, text, (size_t) n);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(text, sizeof(text));
+    return r;
+}
+
+static int start_agent(struct local *local, int host, char *path, struct rg_error *err)
+{
+    struct local_agent *agent = &local->agents[host];
+    char *argv[] = { path, (char *) "agent", NULL };
+    rg_autoclose int ours = -1, theirs = -1, boot = -1, report = -1;
+    int fds[2];
+    int r = rg_socketpair(fds);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "no socket for the agent: %s", strerror(-r));
+    ours = fds[0];
+    theirs = fds[1];
+    if ((r = rg_socketpair(fds)) < 0)
+        return rg_error_set(err, -r, "no socket for the agent's guard: %s", strerror(-r));
+    boot = fds[0];
+    report = fds[1];
+    if ((r = write_boot(local, report)) < 0)
+        return rg_error_set(err, -r, "cannot write to the agent: %s", strerror(-r));
+    struct rg_spawn spawn = {
+        .argv = argv,
+        .envp = local->env.v,
+        .fds = { boot, -1, 2 },
+        .extra_fd = theirs,
+        .extra_fd_set = true,
+        .new_session = true,
+    };
+    r = rg_spawn(&spawn, &agent->pid, err);
+    if (r < 0)
+        return r;
+    agent->report_fd = rg_steal_fd(&report);
+    rg_child_start(&agent->child, local->o.loop, agent->pid, agent_ended, agent);
+    int fd = rg_steal_fd(&ours);
+    local->o.events->on_connected(local->o.arg, host, fd, fd);
+    return 0;
+}
+
+static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
+{
+    char path[PATH_MAX];
+    int r = rg_agent_file_find(path, err);
+
+    if (r < 0)
+        return r;
+    struct local *local = calloc(1, sizeof(*local));
+    struct local_agent *agents = calloc((size_t) options->plan->nhosts, sizeof(*agents));
+    if (!local || !agents) {
+        free(local);
+        free(agents);
+        return rg_error_set(err, ENOMEM, "no memory for %d agents", options->plan->nhosts);
+    }
+    local->o = *options;
+    local->agents = agents;
+    rg_leftover_init(&local->leftover, options->plan->job_id);
+    for (int i = 0; i < options->plan->nhosts; i++) {
+        agents[i].local = local;
+        agents[i].host = i;
+        agents[i].report_fd = -1;
+    }
+    if (rg_agent_env_make(options->job, &local->env) < 0 ||
+        rg_leftover_mark(&local->leftover, &local->env) < 0) {
+        destroy(local);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    *ret_state = local;
+    for (int i = 0; i < options->plan->nhosts; i++) {
+        options->events->on_phase(options->arg, i, RG_PHASE_STARTING, "");
+        r = start_agent(local, i, path, err);
+        if (r < 0) {
+            if (err)
+                err->exit_code = RG_EXIT_UNAVAILABLE;
+            destroy(local);
+            *ret_state = NULL;
+            return r;
+        }
+    }
+    return 0;
+}
+
+const struct rg_driver_ops rg_driver_local = {
+    .name = "local",
+    .here = true,
+    .discover = discover,
+    .start = start,
+    .stop = stop,
+    .destroy = destroy,
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The local driver: agents on this computer, as children of this process, each with a socket pair
+ * as its link and the job's key on its standard input.
+ *
+ * The agent's program is the file REIGEN_AGENT names, else reigen-agent beside the running program,
+ * else in ../libexec/reigen/ from there. The process becomes a subreaper: should an agent be
+ * killed, what it had started becomes ours, and is killed too.
+ */
+#ifndef RG_LAUNCH_DRIVERS_LOCAL_LOCAL_H
+#define RG_LAUNCH_DRIVERS_LOCAL_LOCAL_H
+
+#include "launch/host/driver.h"
+
+extern const struct rg_driver_ops rg_driver_local;
+
+/* True when name is a name or address of this computer that can be told without asking the network:
+ * localhost, 127.x.x.x, ::1, its host name, with or without domain, or a numeric address of one of
+ * its interfaces. */
+bool rg_local_is_here(const char *name);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/slurm/slurm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "launch/drivers/slurm/slurm_internal.h"
+#include "base/exitcode.h"
+#include "launch/head/session.h"
+#include "spec/job/hostlist.h"
+#include "spec/job/slurm.h"
+
+#define NOTES_MAX 64
+
+/* Not every installation has an agent for each; the first is this computer's. */
+static const char *const machines[SLURM_MACHINES] = { "x86_64", "aarch64" };
+
+/* --- discovery -------------------------------------------------------------------------------- */
+
+static enum rg_slurm_scope scope_of(const struct rg_strv *env)
+{
+    return rg_slurm_in_step(env) ? RG_SLURM_STEP : RG_SLURM_JOB;
+}
+
+static int find_node(const struct rg_slurm_allocation *allocation, const char *name)
+{
+    for (size_t i = 0; i < allocation->nnodes; i++) {
+        if (strcmp(allocation->nodes[i].name, name) == 0)
+            return (int) i;
+    }
+    return -1;
+}
+
+/* Hosts that the user named, by -H or --nodelist: they must be there. */
+static int check_named(struct rg_job *job, const struct rg_slurm_allocation *allocation,
+                       enum rg_slurm_scope scope, struct rg_error *err)
+{
+    for (size_t i = 0; i < job->nhosts; i++) {
+        int node = find_node(allocation, job->hosts[i].name);
+        if (node < 0)
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "host %s is not in the allocation (job %s: %s%s); name nodes "
+                                     "of it, or leave the hosts out",
+                                     job->hosts[i].name, allocation->job_id,
+                                     allocation->nodes[0].name, allocation->nnodes > 1 ? ", ..."
+                                                                                       : "");
+        if (!job->hosts[i].nslots)
+            job->hosts[i].nslots = rg_slurm_slots(allocation, scope, (size_t) node);
+    }
+    return 0;
+}
+
+/* The part of the allocation that --nodelist, --exclude and --nodes leave. */
+static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *allocation,
+                     enum rg_slurm_scope scope, struct rg_error *err)
+{
+    rg_autostrv struct rg_strv wanted = RG_STRV_INIT, excluded = RG_STRV_INIT;
+    const struct rg_job_slurm *slurm = &job->slurm;
+    int r = 0;
+
+    if (slurm->nodelist)
+        r = rg_slurm_nodes("--nodelist", slurm->nodelist, &wanted, err);
+    if (r == 0 && slurm->exclude)
+        r = rg_slurm_nodes("--exclude", slurm->exclude, &excluded, err);
+    for (size_t i = 0; r == 0 && i < wanted.count; i++) {
+        if (find_node(allocation, wanted.v[i]) < 0)
+            r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                  "--nodelist %s: the allocation (job %s) has no node %s",
+                                  slurm->nodelist, allocation->job_id, wanted.v[i]);
+    }
+    for (size_t i = 0; r == 0 && i < allocation->nnodes; i++) {
+        const char *name = allocation->nodes[i].name;
+        if (rg_strv_has(&excluded, name) || (slurm->nodelist && !rg_strv_has(&wanted, name)) ||
+            (slurm->nodes && job->nhosts == (size_t) slurm->nodes))
+            continue;
+        r = rg_job_add_host(job, name, rg_slurm_slots(allocation, scope, i), err);
+    }
+    if (r == 0 && (!job->nhosts || (slurm->nodes && job->nhosts < (size_t) slurm->nodes)))
+        r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                              "the allocation (job %s) has %zu nodes, of which %zu are left for "
+                              "this; ask for fewer, or for another allocation",
+                              allocation->job_id, allocation->nnodes, job->nhosts);
+    return r;
+}
+
+/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
+ * has what was asked for on each node. Without an answer there are none known. */
+static void ask_gpus(struct rg_slurm_allocation *allocation)
+{
+    char jobs[64], text[1024];
+    char *argv[] = { (char *) "squeue", (char *) "--noheader", jobs, (char *) "--format=%b", NULL };
+
+    if (allocation->node || allocation->tasks_asked || allocation->gpus_per_node ||
+        allocation->group_ids.count)
+        return;
+    snprintf(jobs, sizeof(jobs), "--jobs=%s", allocation->job_id);
+    if (rg_slurm_ask(argv, text, sizeof(text)) == 0)
+        allocation->gpus_per_node = rg_slurm_gres_gpus(text);
+}
+
+static int discover(struct rg_job *job, struct rg_error *err)
+{
+    const struct rg_strv env = rg_slurm_environment();
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
+    enum rg_slurm_scope scope = scope_of(&env);
+    int r = job->dry_run && !rg_slurm_in_job(&env)
+                ? rg_error_set(err, ENOENT, "--dry-run: only in an allocation is known which nodes "
+                                            "the ranks are to have, and none is asked for now; run "
+                                            "it in one (salloc -N 2), or with --on local")
+                : rg_slurm_allocation_read(&env, scope, &allocation, err);
+
+    if (r < 0) {
+        if (err && !err->exit_code)
+            err->exit_code = RG_EXIT_UNAVAILABLE;
+        return r;
+    }
+    if (scope == RG_SLURM_JOB)
+        ask_gpus(&allocation);
+    if (scope == RG_SLURM_STEP || !allocation.tasks_asked) {
+        rg_slurm_count_gpus(&env, &allocation);
+        rg_slurm_ask_spread(&env, false, &allocation);
+    }
+    return job->nhosts ? check_named(job, &allocation, scope, err)
+                       : add_nodes(job, &allocation, scope, err);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+void slurm_phase(struct slurm_host *host, int phase, const char *reason)
+{
+    if (!host->gone)
+        host->slurm->o.events->on_phase(host->slurm->o.arg, host->index, phase, reason);
+}
+
+static void tell_gone(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    host->slurm->o.events->on_gone(host->slurm->o.arg, host->index, &host->err);
+}
+
+void slurm_host_gone(struct slurm_host *host)
+{
+    if (host->gone)
+        return;
+    host->gone = true;
+    rg_timer_start(&host->timer, host->slurm->o.loop, 0, 0, tell_gone, host);
+}
+
+/* Many hosts have the same to say: once is enough. */
+void slurm_note(struct slurm_host *host, const char *text)
+{
+    struct slurm *slurm = host->slurm;
+
+    if (slurm->notes.count < NOTES_MAX && !rg_strv_has(&slurm->notes, text) &&
+        rg_strv_add(&slurm->notes, text) == 0)
+        slurm->o.events->on_note(slurm->o.arg, host->index, text);
+}
+
+void slurm_linked(struct slurm *slurm, const char *place, int take_fd)
+{
+    rg_autoclose int fd = take_fd;
+
+    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+        struct slurm_host *host = &slurm->hosts[i];
+        if (strcmp(host->name, place) != 0 || host->linked || host->gone || host->stopped)
+            continue;
+        host->linked = true;
+        int link_fd = rg_steal_fd(&fd);
+        slurm->o.events->on_connected(slurm->o.arg, i, link_fd, link_fd);
+        return;
+    }
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* Its link is closed, so it ends; that it does not say so is no reason to end the others. */
+static void give_up(void *arg)
+{
+    struct slurm_host *host = arg;
+
+    if (!host->err.errnum)
+        rg_error_set(&host->err, ETIMEDOUT, "its agent was given up by reigen");
+    host->gone = true;
+    tell_gone(host);
+}
+
+#define GIVE_UP_MS 3000
+
+static const char *said(void *state, int index, char *buf, size_t nbytes)
+{
+    struct slurm *slurm = state;
+
+    return rg_preamble_quote(slurm->hosts[index].preamble, buf, nbytes);
+}
+
+static void stop(void *state, int index)
+{
+    struct slurm *slurm = state;
+    struct slurm_host *host = &slurm->hosts[index];
+    bool all = true;
+
+    if (host->gone)
+        return;
+    host->stopped = true;
+    if (!host->err.errnum)
+        rg_error_set(&host->err, ECANCELED, "it was not waited for any more");
+    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+        const struct slurm_host *other = &slurm->hosts[i];
+        all &= other->step != host->step || other->gone || other->stopped;
+    }
+    if (all && host->step->pid)
+        slurm_step_end(host->step);
+    else if (!rg_timer_active(&host->timer))
+        rg_timer_start(&host->timer, slurm->o.loop, GIVE_UP_MS, 0, give_up, host);
+}
+
+/* Its own word for it often comes later than the signal. What Slurm starts on a node has its name
+ * there; elsewhere a signal of root's is no doing of Slurm's. */
+static const char *stopping(void *state, bool by_root)
+{
+    const struct slurm *slurm = state;
+
+    if (by_root && !getenv("SLURMD_NODENAME"))
+        return NULL;
+    if (*slurm->ending)
+        return slurm->ending;
+    return slurm_contains(slurm->o.job) && !by_root
+               ? "Slurm ends it (scancel, the job's time limit, preemption, a node set down), or "
+                 "somebody has stopped its container"
+               : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
+}
+
+static void destroy(void *state)
+{
+    struct slurm *slurm = state;
+
+    slurm_door_close(slurm);
+    for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
+        slurm_step_fini(&slurm->steps[i]);
+    for (int i = 0; slurm->hosts && i < slurm->o.plan->nhosts; i++) {
+        rg_timer_stop(&slurm->hosts[i].timer);
+        free(slurm->hosts[i].preamble);
+    }
+    for (size_t i = 0; i < SLURM_MACHINES; i++)
+        rg_agent_file_fini(&slurm->agents[i]);
+    rg_strv_fini(&slurm->env);
+    rg_strv_fini(&slurm->notes);
+    free(slurm->steps);
+    free(slurm->hosts);
+    free(slurm);
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
+static int find_agents(struct slurm *slurm, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+    int r = rg_agent_file_find(slurm->agent_path, err);
+
+    if (r == 0)
+        r = rg_agent_file_load(machines[0], &slurm->agents[0], err);
+    for (size_t i = 1; r == 0 && i < SLURM_MACHINES; i++)
+        rg_agent_file_load(machines[i], &slurm->agents[i], &cause);
+    return r;
+}
+
+/* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
+ * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
+static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int group, int ngpus)
+{
+    for (int i = 0; i < slurm->nsteps; i++) {
+        if (slurm->steps[i].group == group && slurm->steps[i].ngpus == ngpus)
+            return &slurm->steps[i];
+    }
+    if (slurm->nsteps == SLURM_STEPS_MAX)
+        return NULL;
+    struct slurm_step *step = &slurm->steps[slurm->nsteps++];
+    step->slurm = slurm;
+    step->group = group;
+    step->ngpus = ngpus;
+    step->in_fd = step->out_fd = step->err_fd = -1;
+    snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
+    return step;
+}
+
+static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocation,
+                  struct rg_error *err)
+{
+    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+        struct slurm_host *host = &slurm->hosts[i];
+        int node = find_node(allocation, slurm->o.plan->hosts[i].name);
+        bool het = allocation->group_ids.count > 0 && node >= 0;
+        host->slurm = slurm;
+        host->index = i;
+        host->task = -1;
+        host->name = slurm->o.plan->hosts[i].name;
+        host->preamble = calloc(1, sizeof(*host->preamble));
+        host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
+                              allocation->gpus_by_node && node >= 0
+                                  ? allocation->nodes[node].ngpus : -1);
+        if (!host->preamble)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        if (!host->step)
+            return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job, or "
+                                            "numbers of GPUs on its nodes", SLURM_STEPS_MAX);
+        host->step->nhosts++;
+    }
+    return 0;
+}
+
+/* One descriptor per host soon passes the usual 1024. */
+static void raise_limit(struct slurm *slurm)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &slurm->nofile) < 0)
+        return;
+    slurm->has_nofile = true;
+    limit = slurm->nofile;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int prepare(struct slurm *slurm, struct rg_error *err)
+{
+    const struct rg_strv env = rg_slurm_environment();
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
+    int r = rg_slurm_allocation_read(&env, scope_of(&env), &allocation, err);
+
+    if (r == 0)
+        rg_slurm_ask_spread(&env, true, &allocation); /* the agents' step has them all */
+    if (r == 0)
+        r = assign(slurm, &allocation, err);
+    if (r == 0)
+        r = find_agents(slurm, err);
+    if (r == 0 && slurm_command_env(slurm->o.job, &slurm->env) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    raise_limit(slurm);
+    if (r == 0)
+        r = slurm_door_open(slurm, err);
+    if (!getcwd(slurm->cwd, sizeof(slurm->cwd)))
+        slurm->cwd[0] = '\0';
+    return r;
+}
+
+static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
+{
+    struct slurm *slurm = calloc(1, sizeof(*slurm));
+
+    if (!slurm)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    slurm->o = *options;
+    slurm->door.fd = -1;
+    slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
+    slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
+    int r = slurm->hosts && slurm->steps ? prepare(slurm, err)
+                                         : rg_error_set(err, ENOMEM, "out of memory");
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
+        slurm_phase(&slurm->hosts[i], RG_PHASE_STARTING, "asking Slurm for a step");
+    for (int i = 0; r == 0 && i < slurm->nsteps; i++)
+        r = slurm_step_start(&slurm->steps[i], err);
+    if (r < 0) {
+        destroy(slurm);
+        return r;
+    }
+    *ret_state = slurm;
+    return 0;
+}
+
+const struct rg_driver_ops rg_driver_slurm = {
+    .name = "slurm",
+    .acquire = slurm_acquire,
+    .release = slurm_release,
+    .discover = discover,
+    .start = start,
+    .stopping = stopping,
+    .ending = slurm_ending,
+    .said = said,
+    .stop = stop,
+    .destroy = destroy,
+};

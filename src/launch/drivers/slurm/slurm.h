@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Slurm driver: agents run as the tasks of one job step (srun), one on each node, and call
+ * back.
+ *
+ * Inside an allocation (salloc, sbatch, a step of srun) it uses its nodes, or those of them that
+ * the user names. Elsewhere it asks for an allocation first and gives it back at the end. What
+ * becomes of the job is Slurm's business too: a time limit, scancel, preemption and a node's
+ * failure are told as such.
+ *
+ * srun's standard input, which it hands to all tasks, brings what they need: the agent's own
+ * program where the node has none, then the lines of agent/start/boot.h with the job's key. Each agent
+ * then connects to the launcher by TCP (agent/start/dial.h). srun's standard output carries lines of
+ * launch/host/preamble.h from all of them, marked with the task's number.
+ *
+ * srun, salloc, sbatch, scancel and squeue are called as users call them, by PATH.
+ */
+#ifndef RG_LAUNCH_DRIVERS_SLURM_SLURM_H
+#define RG_LAUNCH_DRIVERS_SLURM_SLURM_H
+
+#include "launch/host/driver.h"
+#include "spec/job/slurm.h"
+
+extern const struct rg_driver_ops rg_driver_slurm;
+
+/* In the environment of a job that was submitted: --submit has done its part. */
+#define RG_SLURM_SUBMITTED "REIGEN_SUBMITTED"
+#define RG_SLURM_ID_MAX 64
+
+/* What `reigen logs`, `status` and `stop` know of a submitted job: a file of the user's, named by
+ * its number, in $XDG_STATE_HOME/reigen/slurm or ~/.local/state/reigen/slurm. Owns its strings. */
+struct rg_slurm_record {
+    char *log;     /* where its output goes */
+    char *command;
+    char *cluster; /* among several that share a database; NULL: there is but one */
+    int exit_code; /* -1: it has not ended, or could not say so */
+};
+
+/* Hand `reigen ARGV...`, argv[0] being its command, to sbatch. 0 and the job's number; -errno, exit
+ * code 69, or 2 for what cannot be submitted. Blocks until sbatch has ended. */
+int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
+                    struct rg_error *err);
+/* 0; -ENOENT: no such job was submitted by reigen; -EINVAL: id is no number; -errno. */
+int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record);
+/* The numbers of all, lowest first. 0 or -ENOMEM. */
+int rg_slurm_record_list(struct rg_strv *ids);
+void rg_slurm_record_fini(struct rg_slurm_record *record);
+/* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, on standard
+ * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;
+ * -ETIMEDOUT; -ENOENT; -errno. */
+int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
+/* Whether Slurm counts the GPUs of that node, so that a job that it told of none has none. False
+ * without an answer. Blocks as rg_slurm_ask. */
+bool rg_slurm_counts_gpus(const char *node);
+/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
+ * those of its nodes (contain_gpus.c, on each): put the number of this node's into
+ * allocation->gpus_per_node, for all. Nothing happens where this process is on no node of the
+ * allocation. env is what the allocation was read from. Blocks while nvidia-smi and sinfo run. */
+void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation);
+/* Ask scontrol how many GPUs each node has, where they may differ (rg_slurm_spread_gpus), for which
+ * env, what the allocation was read from, shows signs. Unless `whole`, nothing is changed where
+ * this process has not all GPUs that the job has here, by its step or by choice. Blocks as
+ * rg_slurm_ask. */
+void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
+                         struct rg_slurm_allocation *allocation);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes
+ * it, but tests.
+ *
+ *   slurm.c          the driver: hosts, stopping
+ *   slurm_step.c     one step: its srun, from the start to the end, and what it says
+ *   slurm_ending.c   why Slurm ended the job
+ *   slurm_door.c     where agents call: strangers do not get in
+ *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
+ *   slurm_acquire.c  asking for an allocation, and giving it back
+ *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
+ *   slurm_submit.c   jobs for sbatch; see slurm.h
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_DRIVERS_SLURM_SLURM_INTERNAL_H
+#define RG_LAUNCH_DRIVERS_SLURM_SLURM_INTERNAL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/resource.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/loop.h"
+#include "base/str.h"
+#include "launch/host/driver.h"
+#include "launch/host/agentfile.h"
+#include "launch/plan/plan.h"
+#include "launch/host/preamble.h"
+#include "wire/link.h"
+
+#define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
+#define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
+#define SLURM_ADDRESSES_MAX 7 /* so that all fit into RG_AGENT_BOOT_DIAL_MAX */
+#define SLURM_ID_MAX 64  /* "1234_7.0" */
+
+struct slurm;
+struct slurm_step;
+
+struct slurm_host {
+    struct slurm *slurm;
+    struct slurm_step *step;
+    int index;            /* in the plan */
+    const char *name;     /* borrowed: Slurm's name for the node */
+    int task;             /* its number in the step; -1: has not been heard of */
+    bool said_ready;      /* it has an agent */
+    bool linked;          /* the session has its link */
+    bool ended;           /* its agent has ended */
+    bool killed;          /* by SIGKILL, which Slurm may have sent */
+    bool stopped;         /* by us */
+    bool gone;            /* the session knows, or is just about to */
+    struct rg_preamble *preamble;
+    struct rg_error err;  /* for on_gone */
+    struct rg_timer timer;
+};
+
+/* One srun. */
+struct slurm_step {
+    struct slurm *slurm;
+    char job_id[SLURM_ID_MAX];  /* of the allocation */
+    int group;                  /* component of a heterogeneous job; -1: it is none */
+    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
+    int ngpus;                  /* of each of its nodes; -1: Slurm knows best */
+    int nhosts;
+    struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
+    pid_t pid;                  /* 0: no process */
+    struct rg_child child;
+    int in_fd, out_fd, err_fd;  /* our ends of srun's */
+    struct rg_io writer, reader, err_reader;
+    struct rg_timer timer;      /* patience with its end */
+    struct rg_buf out;          /* for its standard input */
+    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
+    size_t nline;
+    struct rg_preamble err_lines;
+    bool sent_agents[SLURM_MACHINES], sent_boot, sent_kit;
+    bool pausing;               /* srun waits for resources, and said so */
+    bool orphaned;              /* its srun was killed, and its tasks go on without it */
+    int force;                  /* how far we have gone to end it */
+};
+
+struct slurm_visitor;
+
+/* The listening socket. */
+struct slurm_door {
+    int fd;          /* -1: closed */
+    int port;
+    struct rg_io io;
+    struct rg_timer pause;
+    struct rg_acceptor acceptor;
+    struct slurm_visitor *visitors;
+    int nvisitors;
+    uint8_t *key; /* rg_key_hold */
+};
+
+struct slurm {
+    struct rg_driver_options o;
+    struct slurm_host *hosts;
+    struct slurm_step *steps;
+    int nsteps;
+    struct slurm_door door;
+    struct rg_agent_file agents[SLURM_MACHINES];
+    char agent_path[PATH_MAX];  /* here; on a shared file system also there */
+    char cwd[PATH_MAX];
+    struct rg_strv env;         /* srun's */
+    struct rlimit nofile;       /* srun's, which hands it to the ranks: as ours was */
+    bool has_nofile;
+    struct rg_strv notes;       /* that were shown */
+    char ending[256];           /* why Slurm ends the job, when it said so */
+    int ending_code;            /* what we end with then */
+};
+
+/* --- slurm.c ---------------------------------------------------------------------------------- */
+
+void slurm_phase(struct slurm_host *host, int phase, const char *reason);
+/* Once per host, with its err; from the loop. */
+void slurm_host_gone(struct slurm_host *host);
+/* A remark of a host's, unless it was made already. */
+void slurm_note(struct slurm_host *host, const char *text);
+/* The agent of this place has proven itself; takes the socket. */
+void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
+
+/* --- slurm_step.c ----------------------------------------------------------------------------- */
+
+/* Start its srun, for all hosts whose step it is. 0 or -errno. */
+int slurm_step_start(struct slurm_step *step, struct rg_error *err);
+/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
+void slurm_step_end(struct slurm_step *step);
+/* Take bytes of its standard output; of a line that is too long the end counts. */
+void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
+/* The same, of its standard error: its own words and those of tasks. */
+void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
+/* Let go of everything; a step that still runs is ended. No event follows. */
+void slurm_step_fini(struct slurm_step *step);
+
+/* --- slurm_ending.c --------------------------------------------------------------------------- */
+
+/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
+ * in slurm->ending if that is one; the first stands. */
+void slurm_ending_said(struct slurm *slurm, const char *text);
+void slurm_ending_noted(struct slurm *slurm, const char *shown);
+/* driver.h */
+const char *slurm_ending(void *state, int *ret_exit_code);
+
+/* --- slurm_door.c ----------------------------------------------------------------------------- */
+
+/* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
+int slurm_door_open(struct slurm *slurm, struct rg_error *err);
+/* Where agents are to call, for `link dial`: appended to text. */
+void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text);
+void slurm_door_close(struct slurm *slurm);
+
+/* --- slurm_acquire.c -------------------------------------------------------------------------- */
+
+/* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
+ * variables are then in our environment. A signal that ends us ends the request, which goes to say;
+ * then it ends us. 0 or -errno. */
+int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+                  struct rg_error *err);
+/* Give back what was got. Blocks for as long as Slurm needs for it. */
+void slurm_release(void);
+/* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
+int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
+
+/* --- slurm_ask.c ------------------------------------------------------------------------------ */
+
+/* Of what one of Slurm's programs said, the last line that tells an error, else the last one: into
+ * buf, cut to fit, which is returned. */
+const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
+/* What to do about it; "" where that is not known. */
+const char *slurm_remedy(const char *complaint);
+/* As rg_slurm_ask, for at most so long. */
+int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
+
+/* --- slurm_command.c -------------------------------------------------------------------------- */
+
+/* srun's environment: the caller's, without what would be options of srun, and without secrets. 0
+ * or -ENOMEM. */
+int slurm_command_env(const struct rg_job *job, struct rg_strv *env);
+/* Whether our agent makes the containers; else there are none, or pyxis makes them. */
+bool slurm_contains(const struct rg_job *job);
+/* srun's argument list. 0 or -ENOMEM. */
+int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv);
+/* What each task runs, for a Bourne shell: one line, the first one of its standard input. Appended
+ * to text. */
+void slurm_command_script(const struct slurm *slurm, struct rg_buf *text);
+/* A word for a Bourne shell, in single quotes. Appended to text. */
+void slurm_put_quoted(struct rg_buf *text, const char *word);
+/* argv[0] is not there. */
+int slurm_command_missing(const char *program, struct rg_error *err);
+
+#endif

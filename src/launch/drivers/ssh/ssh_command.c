@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/drivers/ssh/ssh_internal.h"
+
+/* The host's cache directories, in the order in which they are tried. $u: the user's number. */
+#define CACHES \
+    "\"$HOME/.cache/reigen\" \"$XDG_RUNTIME_DIR/reigen\" /var/tmp/reigen-$u /tmp/reigen-$u"
+/* Where anyone can put a link that leads to a directory of ours now, and to another one later. */
+#define SHARED "/var/tmp/*|/tmp/*"
+
+/* Ours come last: of an option that is given twice, ssh takes the first. */
+static int add_options(const struct ssh_host *host, struct rg_strv *argv)
+{
+    static const char *const always[] = {
+        "BatchMode=yes",              /* there is nobody to ask */
+        "ClearAllForwardings=yes",    /* ports that another session of the user may hold */
+        "ControlMaster=no",           /* use a master's connection, but do not become one */
+        "ForwardX11=no",
+    };
+    const struct rg_job *job = host->ssh->o.job;
+    int r = rg_strv_add(argv, "-T");
+
+    for (size_t i = 0; r == 0 && i < job->ssh_options.count; i++) {
+        const char *option = job->ssh_options.v[i];
+        if (option[0] != '-')
+            r = rg_strv_add(argv, "-o");
+        if (r == 0)
+            r = rg_strv_add(argv, option);
+    }
+    if (r == 0 && job->ssh_port)
+        r = rg_strv_addf(argv, "-p%d", job->ssh_port);
+    if (r == 0 && job->ssh_identity)
+        r = rg_strv_addf(argv, "-i%s", job->ssh_identity);
+    if (r == 0 && host->user)
+        r = rg_strv_addf(argv, "-l%s", host->user);
+    for (size_t i = 0; r == 0 && i < rg_array_len(always); i++)
+        r = rg_strv_addf(argv, "-o%s", always[i]);
+    if (r == 0 && host->ssh->connect_s)
+        r = rg_strv_addf(argv, "-oConnectTimeout=%d", host->ssh->connect_s);
+    return r;
+}
+
+int ssh_command_make(const struct ssh_host *host, struct rg_strv *argv)
+{
+    rg_autobuf struct rg_buf script = RG_BUF_INIT;
+    const char *program = getenv("REIGEN_SSH");
+    int r = rg_strv_add(argv, program && *program ? program : "ssh");
+
+    if (r == 0)
+        r = add_options(host, argv);
+    ssh_command_bootstrap(host, &script);
+    if (r == 0)
+        r = rg_buf_status(&script);
+    if (r == 0)
+        r = rg_strv_add(argv, "--");
+    if (r == 0)
+        r = rg_strv_add(argv, host->name);
+    return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&script));
+}
+
+/* What we start there. */
+static const char *what(const struct ssh_host *host)
+{
+    return host->ssh->o.job->container.image ? "contain" : "agent";
+}
+
+static void put_machines(const struct ssh *ssh, struct rg_buf *text)
+{
+    rg_buf_printf(text, "m=$(uname -m); case $m in ");
+    for (size_t i = 0; i < SSH_MACHINES; i++) {
+        const struct rg_agent_file *agent = &ssh->agents[i];
+        if (!agent->data)
+            continue;
+        /* Other systems than Linux have names of their own for the same machines. */
+        rg_buf_printf(text, "%s%s) m=%s n=%zu k=%s;; ", agent->machine,
+                      strcmp(agent->machine, "aarch64") == 0  ? "|arm64"
+                      : strcmp(agent->machine, "x86_64") == 0 ? "|amd64" : "",
+                      agent->machine, agent->nbytes, agent->name);
+    }
+    rg_buf_printf(text, "*) echo \"reigen-boot error 69 it is a machine of the kind $m, for which "
+                        "this installation of Reigen has no agent; it has:");
+    for (size_t i = 0; i < SSH_MACHINES; i++) {
+        if (ssh->agents[i].data)
+            rg_buf_printf(text, " %s", ssh->agents[i].machine);
+    }
+    rg_buf_printf(text, "\"; exit 69;; esac; ");
+}
+
+void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
+{
+    rg_buf_printf(text, "exec sh -c '");
+    put_machines(host->ssh, text);
+    /* A directory that is not ours could change what is in it behind our back. */
+    rg_buf_printf(text,
+                  "u=${UID:-$(id -u)}; for d in " CACHES "; do f=$d/$k/reigen-agent; "
+                  "case $d in " SHARED ") [ -L \"$d\" ] && continue;; esac; "
+                  "[ -x \"$f\" ] && [ -O \"$d\" ] && [ -O \"$f\" ] && "
+                  "\"$f\" version </dev/null >/dev/null 2>&1 && "
+                  "echo reigen-boot ready && exec \"$f\" %s; done; "
+                  "echo reigen-boot need agent $m; IFS= read -r s; eval \"$s\"'",
+                  what(host));
+}
+
+void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
+{
+    /* What was read from the connection cannot be read again, so a directory must be known to have
+     * room first. $e: why each directory would not do; $s: where the bytes are, once they came;
+     * $t: a name that is ours alone, whatever other jobs and hosts do in the same directory now.
+     * Every program that this starts costs 64 times as much with 64 hosts. */
+    rg_buf_printf(text,
+                  "umask 077; e=; s=; for d in " CACHES "; do "
+                  "case $d in /reigen) continue;; " SHARED ") if [ -L \"$d\" ]; then "
+                  "e=\"$e; $d is a link\"; continue; fi;; esac; t=$d/.new-%s-%d; "
+                  "if ! [ -d \"$d\" ] && ! mkdir -p \"$d\" 2>/dev/null; then "
+                  "e=\"$e; $d cannot be made\"; continue; fi; "
+                  "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "
+                  "if ! { true >\"$t\"; } 2>/dev/null; then "
+                  "e=\"$e; $d cannot be written\"; continue; fi; "
+                  "if ! head -c $n /dev/zero >\"$t\" 2>/dev/null && command -v head >/dev/null; "
+                  "then e=\"$e; $d has no room (disk or quota)\"; rm -f \"$t\"; continue; fi; ",
+                  host->ssh->o.plan->job_id, host->index);
+    rg_buf_printf(text,
+                  "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; else "
+                  "if command -v head >/dev/null 2>&1; then head -c $n; else dd bs=1 count=$n "
+                  "2>/dev/null; fi >\"$t\"; h=$(wc -c <\"$t\"); "
+                  "if ! [ $h -eq $n ]; then rm -f \"$t\"; echo \"reigen-boot error 69 of the "
+                  "agent, only $h of $n bytes came to $d: the connection broke, or its disk is "
+                  "full\"; exit 69; fi; "
+                  "fi; s=$t; chmod 700 \"$t\"; ");
+    rg_buf_printf(text,
+                  "h=$(\"$t\" install $k 2>&1 </dev/null) && { echo reigen-boot ready; "
+                  "exec \"$d/$k/reigen-agent\" %s; }; "
+                  "case $h in *ermission*|\"\") h=\"$d does not permit execution\";; esac; "
+                  "e=\"$e; $h\"; done; [ -n \"$s\" ] && rm -f \"$s\"; "
+                  "echo \"reigen-boot error 69 there is no place for the agent$e. One of them "
+                  "must be writable and permit execution\"; exit 69\n",
+                  what(host));
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/head/tail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+void rg_tail_fini(struct rg_tail *tail)
+{
+    for (size_t i = 0; i < RG_TAIL_LINES; i++)
+        free(tail->lines[i]);
+    for (size_t i = 0; i < 2; i++)
+        free(tail->partial[i]);
+    memset(tail, 0, sizeof(*tail));
+}
+
+static void add_partial(struct rg_tail *tail, int s, const char *data, size_t nbytes)
+{
+    size_t room = RG_TAIL_LINE_MAX - tail->partial_nbytes[s];
+
+    if (!tail->partial[s])
+        tail->partial[s] = malloc(RG_TAIL_LINE_MAX + 1);
+    if (!tail->partial[s])
+        return;
+    if (nbytes > room)
+        nbytes = room;
+    memcpy(tail->partial[s] + tail->partial_nbytes[s], data, nbytes);
+    tail->partial_nbytes[s] += nbytes;
+}
+
+/* The partial line is complete: into the ring, without a carriage return. NULs become spaces. */
+static void push_line(struct rg_tail *tail, int s)
+{
+    size_t nbytes = tail->partial_nbytes[s];
+    char *line = malloc(nbytes + 1);
+
+    tail->partial_nbytes[s] = 0;
+    if (!line || !tail->partial[s]) {
+        free(line);
+        return;
+    }
+    memcpy(line, tail->partial[s], nbytes);
+    while (nbytes && line[nbytes - 1] == '\r')
+        nbytes--;
+    for (size_t i = 0; i < nbytes; i++) {
+        if (!line[i])
+            line[i] = ' ';
+    }
+    line[nbytes] = '\0';
+    free(tail->lines[tail->next]);
+    tail->lines[tail->next] = line;
+    tail->next = (tail->next + 1) % RG_TAIL_LINES;
+}
+
+/* Where the last RG_TAIL_LINES lines of data begin. */
+static const char *skip_old(const char *data, size_t nbytes)
+{
+    const char *end = data + nbytes;
+
+    for (int i = 0; i <= RG_TAIL_LINES; i++) {
+        const char *newline = memrchr(data, '\n', (size_t) (end - data));
+        if (!newline)
+            return data;
+        end = newline;
+    }
+    return end + 1;
+}
+
+void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbytes)
+{
+    int s = stream == 2;
+    const char *at = data, *end = at + nbytes;
+
+    if (!nbytes) {
+        if (tail->partial_nbytes[s])
+            push_line(tail, s);
+        free(tail->partial[s]);
+        tail->partial[s] = NULL;
+        return;
+    }
+    at = skip_old(data, nbytes);
+    if (at != data)
+        tail->partial_nbytes[s] = 0; /* that line is older than those that fill the ring */
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t) (end - at));
+        add_partial(tail, s, at, (size_t) ((newline ? newline : end) - at));
+        if (!newline)
+            break;
+        push_line(tail, s);
+        at = newline + 1;
+    }
+}
+
+size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_LINES])
+{
+    size_t count = 0;
+
+    for (unsigned i = 0; i < RG_TAIL_LINES; i++) {
+        const char *line = tail->lines[(tail->next + i) % RG_TAIL_LINES];
+        if (line)
+            ret_lines[count++] = line;
+    }
+    return count;
+}
+
+static uint64_t hash(const char *const *lines, size_t from, size_t to)
+{
+    uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
+
+    for (size_t i = from; i < to; i++) {
+        for (const char *c = lines[i];; c++) {
+            h = (h ^ (uint8_t) *c) * 0x100000001b3;
+            if (!*c)
+                break;
+        }
+    }
+    return from == to ? 0 : h | 1;
+}
+
+uint64_t rg_tail_hash(const struct rg_tail *tail)
+{
+    const char *lines[RG_TAIL_LINES];
+    size_t n = rg_tail_lines(tail, lines);
+
+    return hash(lines, 0, n);
+}
+
+uint64_t rg_tail_hash_error(const struct rg_tail *tail)
+{
+    const char *lines[RG_TAIL_LINES];
+    size_t n = rg_tail_lines(tail, lines), from;
+
+    while (n && !*lines[n - 1])
+        n--;
+    for (from = n; from > 0; from--) {
+        if (strcmp(lines[from - 1], "Traceback (most recent call last):") == 0)
+            return hash(lines, from - 1, n);
+    }
+    return hash(lines, n ? n - 1 : 0, n);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last lines that a rank wrote, for the verdict: at most RG_TAIL_LINES of at most
+ * RG_TAIL_LINE_MAX bytes, both streams in the order in which their lines were completed. A longer
+ * line keeps its beginning.
+ *
+ * Cheap for floods: of a large chunk only its last lines are looked at. Thread rule: one thread.
+ */
+#ifndef RG_LAUNCH_HEAD_TAIL_H
+#define RG_LAUNCH_HEAD_TAIL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RG_TAIL_LINES 10
+#define RG_TAIL_LINE_MAX 800
+
+struct rg_tail {
+    char *lines[RG_TAIL_LINES]; /* a ring; owned, NUL-terminated */
+    unsigned next;              /* where the next line goes */
+    char *partial[2];           /* the line that is not complete, per stream; owned */
+    size_t partial_nbytes[2];
+};
+
+void rg_tail_fini(struct rg_tail *tail); /* of a zeroed one, too */
+
+/* stream 1 or 2 wrote data; nbytes 0: its end, which completes a last line without a newline. Lines
+ * are dropped silently when memory is short. */
+void rg_tail_put(struct rg_tail *tail, int stream, const void *data, size_t nbytes);
+
+/* Oldest first into ret_lines; returns how many. Borrowed until the next call on tail. */
+size_t rg_tail_lines(const struct rg_tail *tail, const char *ret_lines[RG_TAIL_LINES]);
+
+/* A number that is equal for equal lines; 0: no line. */
+uint64_t rg_tail_hash(const struct rg_tail *tail);
+/* The same of the error at their end: of Python's last traceback, or of the last line. */
+uint64_t rg_tail_hash_error(const struct rg_tail *tail);
+
+#endif

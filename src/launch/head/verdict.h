@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who failed first, and what that means: the rules by which a job's end is judged, as a pure
+ * function of what the session has seen. Times are those at which the launcher heard of an end, so
+ * that one clock orders all.
+ *
+ *   1. A rank failed when it ended other than by exit code 0.
+ *   2. A failure is a consequence when the session had signalled the rank to stop before, or had
+ *      told its runtime of another rank's failure; when its host was lost; when it was not started
+ *      because another could not be; or when its runtime said that what it was at was cut off by
+ *      the end of another rank, and that one failed too, or deserted it.
+ *   3. A rank deserts when it ends with exit code 0, and another one that was cut off by its end
+ *      then ends with a code other than 0. That code is the job's.
+ *   4. First is the earliest failure or desertion that is no consequence. When ranks name each
+ *      other in a circle, it is the earliest of those.
+ *   5. Ranks that ended by themselves soon after the first, with its exit code and its last words,
+ *      had the same error: they are no consequences. Whoever was signalled, or says that it was cut
+ *      off, is never one of them; nor who had heard of an end and wrote nothing on standard error.
+ *   6. A cause of the session's own (a limit, a lost host, a signal to reigen) that came before any
+ *      rank failed wins; there is no first rank then.
+ *   7. A signal to reigen after which all ranks ended with 0 is a good end; every other own cause
+ *      is not.
+ *   8. Lost output makes 74 of an end that is good otherwise.
+ *
+ * Thread rule: any.
+ */
+#ifndef RG_LAUNCH_HEAD_VERDICT_H
+#define RG_LAUNCH_HEAD_VERDICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "launch/head/session.h"
+
+/* What is known of one rank's end. */
+struct rg_fact {
+    struct rg_rank_end end; /* consequence: filled in by judging */
+    bool ended;
+    uint32_t signalled;     /* the last signal that the session sent it before its end, or 0 */
+    bool told;              /* its runtime had been told of another rank's end before */
+    int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
+    bool awaited;           /* one that it cut off has failed: its end is waited for */
+    uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */
+    int exit_code;          /* NOT_STARTED: of its table */
+    const char *text;       /* NOT_STARTED: why; else NULL */
+};
+
+struct rg_facts {
+    struct rg_fact *ranks;
+    int nranks;
+    const char *own_cause;   /* "" while the session has none */
+    int own_exit_code;
+    bool own_first;          /* the own cause came before any rank failed */
+    bool own_is_signal;      /* it is a signal to reigen */
+    bool script;             /* the only rank is a script, which may handle that signal: then its
+                              * exit code counts */
+    const char *output_lost; /* "" or why */
+};
+
+#define RG_CAUSE_MAX 4096 /* of the hosts that cannot be started, each has a line */
+
+/* True when this rank's end is a consequence, as far as is known now. */
+bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
+
+/* Mark consequences and who had the same error, and judge. cause: room for the text. Fills
+ * exit_code, ok, cause, first and code_of of *ret_verdict (both point into facts); the rest is the
+ * session's. */
+void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
+                      struct rg_verdict *ret_verdict);
+
+/* "rank 2 on localhost: exit code 7" */
+void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A launch driver: its whole duty is to get the agent running at these places, to say when one
+ * dies, and to stop them. Ranks, signals, output, readiness and teardown are the session's and
+ * equal for all.
+ *
+ * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one
+ * section in docs/drivers.md. There is no registration by side effect.
+ *
+ * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork.
+ */
+#ifndef RG_LAUNCH_HOST_DRIVER_H
+#define RG_LAUNCH_HOST_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "spec/job/job.h"
+
+struct rg_plan;
+
+/* What the driver tells the session. host: index into plan->hosts. */
+struct rg_driver_events {
+    /* An agent can be talked to over these descriptors (taken by the session; may be equal). The
+     * session runs the link's handshake; initiator tells which side the agent takes. */
+    void (*on_connected)(void *arg, int host, int take_read_fd, int take_write_fd);
+    /* A remark while starting: phase is one of enum rg_host_phase. */
+    void (*on_phase)(void *arg, int host, int phase, const char *reason);
+    /* A remark of the host's or its agent's for the user. */
+    void (*on_note)(void *arg, int host, const char *text);
+    /* The agent is gone, or never came: err says why. Called at most once per host. */
+    void (*on_gone)(void *arg, int host, const struct rg_error *err);
+};
+
+struct rg_driver_options {
+    struct rg_loop *loop;
+    const struct rg_job *job;
+    const struct rg_plan *plan;
+    const uint8_t *key; /* the job's key, RG_KEY_NBYTES: reaches agents over standard input or the
+                           like, never by argv or environment */
+    const struct rg_driver_events *events;
+    void *arg;
+};
+
+struct rg_driver_ops {
+    const char *name; /* "local" */
+    bool here;        /* its hosts are this computer, outside containers */
+    /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue
+     * is; say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it
+     * was got; it is called once, after destroy, and may block for seconds. */
+    int (*acquire)(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+                   struct rg_error *err);
+    void (*release)(void);
+    /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block
+     * (ms). 0 or
+     * -errno with exit_code 69 or 77. */
+    int (*discover)(struct rg_job *job, struct rg_error *err);
+    /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
+    int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
+    /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until
+     * destroy. by_root: the launcher itself was told to, by root; NULL: that means nothing here. */
+    const char *(*stopping)(void *state, bool by_root);
+    /* NULL, or: at the end of a job whose ranks were killed, or an agent or the launcher told to
+     * stop: whether the platform did it, why, and the exit code for that; NULL: it did not, or
+     * nobody knows. Blocks for 3 s at most. Borrowed until destroy. */
+    const char *(*ending)(void *state, int *ret_exit_code);
+    /* NULL, or: what a host whose agent is not there yet has said last, for a message; "" when it
+     * was nothing. Into buf, which is returned. */
+    const char *(*said)(void *state, int host, char *buf, size_t nbytes);
+    /* Make sure that this host's agent ends, hard, if it has not by itself. on_gone follows. */
+    void (*stop)(void *state, int host);
+    /* Free everything; agents that still run are ended, hard. No event follows. */
+    void (*destroy)(void *state);
+};
+
+/* The table of all drivers, NULL-terminated, and the one of this name or NULL. */
+extern const struct rg_driver_ops *const rg_drivers[];
+const struct rg_driver_ops *rg_driver_find(const char *name);
+/* The one for this job: what --on says, else by its hosts and its image. NULL when job->on names
+ * none. */
+const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job);
+
+#endif

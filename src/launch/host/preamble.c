@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/host/preamble.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "launch/head/session.h"
+
+#define OURS "reigen-boot "
+
+size_t rg_preamble_peek(const void *bytes, size_t nbytes)
+{
+    const char *newline = nbytes ? memchr(bytes, '\n', nbytes) : NULL;
+
+    return newline ? (size_t) (newline - (const char *) bytes) + 1 : nbytes;
+}
+
+/* What a terminal would act on becomes a blank, and so does what ends texts in C. */
+static void defuse(char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char) text[i];
+        if (c < 0x20 || c == 0x7f)
+            text[i] = ' ';
+    }
+}
+
+static bool is_blank(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char) text[i] > 0x20 && text[i] != 0x7f)
+            return false;
+    }
+    return true;
+}
+
+static void append(char *noise, size_t have, const char *line, size_t length)
+{
+    memcpy(noise + have, line, length);
+    defuse(noise + have, length);
+    memcpy(noise + have + length, "\n", 2);
+}
+
+static void keep(struct rg_preamble *preamble, const char *line, size_t length)
+{
+    char *noise = preamble->noise;
+    size_t have = strlen(noise), first = strlen(preamble->head);
+
+    if (length > RG_PREAMBLE_NOISE_MAX / 2)
+        length = RG_PREAMBLE_NOISE_MAX / 2;
+    if (is_blank(line, length))
+        return;
+    preamble->nlines++;
+    if (first + length + 1 > RG_PREAMBLE_HEAD_MAX)
+        preamble->head_full = 1;
+    if (!preamble->head_full) {
+        append(preamble->head, first, line, length);
+        preamble->nhead++;
+    }
+    while (have + length + 1 > RG_PREAMBLE_NOISE_MAX) {
+        size_t gone = strcspn(noise, "\n") + 1;
+        have -= gone;
+        memmove(noise, noise + gone, have + 1);
+    }
+    append(noise, have, line, length);
+}
+
+void rg_preamble_keep(struct rg_preamble *preamble, const char *line)
+{
+    keep(preamble, line, strlen(line));
+}
+
+/* Lines that end with a newline each, or not; behind the n bytes that buf holds. */
+static size_t join(const char *lines, size_t length, char *buf, size_t n, size_t nbytes)
+{
+    if (n && length && n + 3 < nbytes) {
+        buf[n++] = ';';
+        buf[n++] = ' ';
+    }
+    for (size_t i = 0; i < length && n + 3 < nbytes; i++) {
+        if (lines[i] != '\n') {
+            buf[n++] = lines[i];
+        } else if (i + 1 < length) {
+            buf[n++] = ';';
+            buf[n++] = ' ';
+        }
+    }
+    buf[n] = '\0';
+    return n;
+}
+
+const char *rg_preamble_quote(const struct rg_preamble *preamble, char *buf, size_t nbytes)
+{
+    join(preamble->noise, strlen(preamble->noise), buf, 0, nbytes);
+    return buf;
+}
+
+const char *rg_preamble_quote_all(const struct rg_preamble *preamble, char *buf, size_t nbytes)
+{
+    char open[RG_PREAMBLE_NOISE_MAX / 2];
+    size_t length = preamble->length < sizeof(open) ? preamble->length : sizeof(open);
+    const char *last = preamble->noise;
+    size_t nlast = 0;
+
+    for (const char *p = last; (p = strchr(p, '\n')); p++)
+        nlast++;
+    /* Of the last lines, those that are among the first ones as well. */
+    for (; nlast && preamble->nlines - nlast < preamble->nhead; nlast--)
+        last += strcspn(last, "\n") + 1;
+    size_t n = join(preamble->head, strlen(preamble->head), buf, 0, nbytes);
+    if (preamble->nlines > preamble->nhead + nlast)
+        n = join("...", 3, buf, n, nbytes);
+    n = join(last, strlen(last), buf, n, nbytes);
+    memcpy(open, preamble->line, length);
+    defuse(open, length);
+    if (!is_blank(open, length))
+        join(open, length, buf, n, nbytes);
+    return buf;
+}
+
+static const char *after(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    if (strncmp(text, word, n) != 0)
+        return NULL;
+    if (text[n] == '\0')
+        return text + n;
+    return text[n] == ' ' ? text + n + 1 : NULL;
+}
+
+static int parse_phase(const char *rest, struct rg_preamble_line *line)
+{
+    static const struct {
+        const char *word;
+        int phase;
+    } phases[] = {
+        { "pulling", RG_PHASE_PULLING },
+        { "creating", RG_PHASE_STARTING },
+        { "connecting", RG_PHASE_CONNECTING },
+    };
+
+    for (size_t i = 0; i < rg_array_len(phases); i++) {
+        const char *text = after(rest, phases[i].word);
+        if (text) {
+            *line = (struct rg_preamble_line){ RG_PREAMBLE_PHASE, 0, phases[i].phase, text };
+            return 1;
+        }
+    }
+    return -EBADMSG;
+}
+
+static int parse_error(const char *rest, struct rg_preamble_line *line)
+{
+    char number[8] = "";
+    size_t n = strcspn(rest, " ");
+    int64_t code;
+
+    if (n >= sizeof(number))
+        return -EBADMSG;
+    memcpy(number, rest, n);
+    if (rg_parse_int("exit code", number, 1, 255, &code, NULL) < 0 || rest[n] != ' ')
+        return -EBADMSG;
+    *line = (struct rg_preamble_line){ RG_PREAMBLE_ERROR, (int) code, 0, rest + n + 1 };
+    return 1;
+}
+
+static int parse(const char *rest, struct rg_preamble_line *line)
+{
+    const char *text;
+
+    if (strcmp(rest, "link") == 0) {
+        *line = (struct rg_preamble_line){ RG_PREAMBLE_LINK, 0, 0, "" };
+        return 1;
+    }
+    if (strcmp(rest, "ready") == 0 || strcmp(rest, "need kit") == 0) {
+        *line = (struct rg_preamble_line){ *rest == 'r' ? RG_PREAMBLE_READY : RG_PREAMBLE_NEED_KIT,
+                                           0, 0, "" };
+        return 1;
+    }
+    if ((text = after(rest, "need agent"))) {
+        *line = (struct rg_preamble_line){ RG_PREAMBLE_NEED_AGENT, 0, 0, text };
+        return 1;
+    }
+    if ((text = after(rest, "note"))) {
+        *line = (struct rg_preamble_line){ RG_PREAMBLE_NOTE, 0, 0, text };
+        return 1;
+    }
+    if ((text = after(rest, "phase")))
+        return parse_phase(text, line);
+    if ((text = after(rest, "error")))
+        return parse_error(text, line);
+    return -EBADMSG;
+}
+
+/* Where our words begin, from `from` on; length when they do not. */
+static size_t find_ours(const char *text, size_t from, size_t length)
+{
+    const char *at = from < length ? memmem(text + from, length - from, OURS, strlen(OURS)) : NULL;
+
+    return at ? (size_t) (at - text) : length;
+}
+
+static int end_line(struct rg_preamble *preamble, struct rg_preamble_line *ret_line)
+{
+    struct rg_preamble_line line = { RG_PREAMBLE_NOISE, 0, 0, preamble->line };
+    size_t length = preamble->length;
+    bool whole = !preamble->too_long;
+
+    if (length > 0 && preamble->line[length - 1] == '\r')
+        length--;
+    preamble->line[length] = '\0';
+    preamble->length = 0;
+    preamble->too_long = 0;
+    defuse(preamble->line, length);
+    for (size_t at = 0; (at = find_ours(preamble->line, at, length)) < length; at++) {
+        int r = parse(preamble->line + at + strlen(OURS), &line);
+        if (r < 0 && at == 0 && whole)
+            return r;
+        if (r < 0)
+            continue;
+        keep(preamble, preamble->line, at);
+        *ret_line = line;
+        return r;
+    }
+    keep(preamble, preamble->line, length);
+    *ret_line = line;
+    return 1;
+}
+
+/* The line is full: what cannot be the beginning of our words goes, and its beginning is kept to be
+ * quoted. */
+static void make_room(struct rg_preamble *preamble)
+{
+    char *line = preamble->line;
+    size_t at = find_ours(line, 0, preamble->length);
+
+    if (at == 0) /* too long for words of ours */
+        at = find_ours(line, 1, preamble->length);
+    if (at == preamble->length)
+        at -= strlen(OURS) - 1;
+    if (!preamble->too_long)
+        keep(preamble, line, at);
+    preamble->too_long = 1;
+    preamble->length -= at;
+    memmove(line, line + at, preamble->length);
+}
+
+int rg_preamble_feed(struct rg_preamble *preamble, const void *bytes, size_t nbytes,
+                     struct rg_preamble_line *ret_line)
+{
+    const char *text = bytes;
+    size_t length = nbytes;
+
+    if (nbytes > RG_PREAMBLE_MAX - preamble->nbytes)
+        return -EMSGSIZE;
+    if (!nbytes)
+        return 0;
+    preamble->nbytes += nbytes;
+    if (text[nbytes - 1] == '\n')
+        length--;
+    for (size_t done = 0; done < length;) {
+        if (preamble->length == RG_PREAMBLE_LINE_MAX)
+            make_room(preamble);
+        size_t n = RG_PREAMBLE_LINE_MAX - preamble->length;
+        if (n > length - done)
+            n = length - done;
+        memcpy(preamble->line + preamble->length, text + done, n);
+        preamble->length += n;
+        done += n;
+    }
+    return length < nbytes ? end_line(preamble, ret_line) : 0;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/plan/plan.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/cpus.h"
+#include "base/time.h"
+#include "base/exitcode.h"
+#include "spec/job/engine.h"
+#include "spec/job/hostlist.h"
+
+static int no_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static void make_job_id(char *id, size_t nbytes)
+{
+    uint32_t random = 0;
+    time_t now = time(NULL);
+    struct tm tm;
+    char date[32];
+
+    if (getrandom(&random, sizeof random, 0) < 0)
+        random = (uint32_t) getpid();
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%Y%m%d-%H%M%S", &tm);
+    snprintf(id, nbytes, "r-%s-%08x", date, random);
+}
+
+/* --ranks-per-host is said for all hosts. */
+static int slots_of(const struct rg_job *job, size_t host)
+{
+    return job->ranks_per_host ? job->ranks_per_host : job->hosts[host].nslots;
+}
+
+/* Each job rank's index into job->hosts, by slot or dealt round; surplus ranks go on from the
+ * front. */
+static void deal(const struct rg_job *job, int nranks, int *host_of)
+{
+    rg_autofree int *used = calloc(job->nhosts, sizeof *used);
+    int rank = 0;
+    bool over = false;
+
+    while (used && rank < nranks) {
+        int before = rank;
+        for (size_t h = 0; h < job->nhosts && rank < nranks; h++) {
+            int room = over ? slots_of(job, h) : slots_of(job, h) - used[h];
+            int take = job->map == RG_MAP_NODE ? (room > 0) : room;
+            for (; take > 0 && rank < nranks; take--, used[h]++)
+                host_of[rank++] = (int) h;
+        }
+        if (rank == before && over)
+            return;
+        over = over || rank == before;
+    }
+}
+
+static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_error *err)
+{
+    int64_t slots = 0;
+
+    for (size_t i = 0; i < job->nhosts; i++)
+        slots += slots_of(job, i);
+    if (slots <= 0)
+        return rg_error_set_exit(err, EINVAL, 2, "no slots on any host; give some, such as "
+                                 "-H localhost:4");
+    int64_t nranks = job->np ? job->np : slots;
+
+    if (nranks > RG_JOB_RANKS_MAX)
+        return rg_error_set_exit(err, EINVAL, 2,
+                                 "%lld slots; say with -np how many ranks to run, at "
+                                 "most %d",
+                                 (long long)slots, RG_JOB_RANKS_MAX);
+    if (nranks > slots && !job->oversubscribe && job->ranks_per_host)
+        return rg_error_set_exit(err, EINVAL, 2,
+                                 "-np %d: --ranks-per-host %d on %zu host%s leaves room for only "
+                                 "%lld; run fewer ranks, or give --ranks-per-host %d",
+                                 job->np, job->ranks_per_host, job->nhosts,
+                                 job->nhosts == 1 ? "" : "s", (long long)slots,
+                                 (job->np + (int)job->nhosts - 1) / (int)job->nhosts);
+    if (nranks > slots && !job->oversubscribe)
+        return rg_error_set_exit(
+            err, EINVAL, 2,
+            "-np %d: there %s only %lld slot%s on %zu host%s (%s:%d%s); run fewer "
+            "ranks, give more slots (-H %s:%d), or say --oversubscribe",
+            job->np, slots == 1 ? "is" : "are", (long long)slots, slots == 1 ? "" : "s",
+            job->nhosts, job->nhosts == 1 ? "" : "s", job->hosts[0].name, job->hosts[0].nslots,
+            job->nhosts > 1 ? ", ..." : "", job->hosts[0].name,
+            job->np - (int)slots + job->hosts[0].nslots);
+    *ret_nranks = (int) nranks;
+    return 0;
+}
+
+/* Keep the hosts that have ranks, in order, and sort the ranks by host. */
+static int fill_hosts(const struct rg_job *job, const int *host_of, struct rg_plan *plan)
+{
+    int index = 0;
+
+    for (size_t h = 0; h < job->nhosts; h++) {
+        struct rg_plan_host *host = &plan->hosts[plan->nhosts];
+        int first = index;
+        for (int r = 0; r < plan->nranks; r++) {
+            if (host_of[r] == (int) h) {
+                plan->ranks[r] = (struct rg_plan_rank){ .rank = r, .host = plan->nhosts,
+                                                        .local_rank = index - first };
+                plan->by_host[index++] = r;
+            }
+        }
+        if (index == first)
+            continue;
+        *host = (struct rg_plan_host){
+            .name = strdup(job->hosts[h].name),
+            .user = job->hosts[h].user ? strdup(job->hosts[h].user) : NULL,
+            .nslots = slots_of(job, h),
+            .first_rank_index = first,
+            .nranks = index - first,
+            .nplanned = index - first,
+        };
+        plan->nhosts++;
+        if (!host->name || (job->hosts[h].user && !host->user))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Our part of an engine's job is the engine. */
+static void reduce_to_engine(struct rg_plan *plan)
+{
+    plan->nranks = 1;
+    plan->ranks[0] = (struct rg_plan_rank){ 0 };
+    plan->by_host[0] = 0;
+    for (int h = 0; h < plan->nhosts; h++) {
+        plan->hosts[h].first_rank_index = h > 0;
+        plan->hosts[h].nranks = h == 0;
+    }
+}
+
+static void fill_coordinates(struct rg_plan *plan)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        struct rg_plan_rank *rank = &plan->ranks[r];
+        rank->local_size = plan->hosts[rank->host].nranks;
+        for (int h = 0; h < plan->nhosts; h++) {
+            bool has = plan->hosts[h].nranks > rank->local_rank;
+            rank->cross_size += has;
+            rank->cross_rank += has && h < rank->host;
+        }
+    }
+}
+
+bool rg_plan_knows_cpus(const struct rg_plan *plan, const struct rg_job *job, int host)
+{
+    return rg_host_is_local(plan->hosts[host].name) && !job->container.image &&
+           !(job->on && strcmp(job->on, "slurm") == 0);
+}
+
+/* What our agent on this computer will come to: so that it can be told, and refused, before the
+ * start. It alone binds, as on other hosts. */
+static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
+                      const struct rg_cpus *cpus, struct rg_error *err)
+{
+    const struct rg_plan_host *h = &plan->hosts[host];
+
+    if (!rg_plan_knows_cpus(plan, job, host))
+        return 0;
+    if (job->bind == RG_BIND_CORE && h->nplanned > cpus->ncores && !job->oversubscribe)
+        return rg_error_set_exit(err, EINVAL, 2,
+                                 "--bind-to core: %d ranks on %s, which has %d core%s; "
+                                 "run fewer ranks there, or say --bind-to none",
+                                 h->nranks, h->name, cpus->ncores, cpus->ncores == 1 ? "" : "s");
+    /* More ranks than cores were asked for: bound ones would fight for the first few. */
+    if (job->bind == RG_BIND_NONE || rg_job_has_engine(job) ||
+        (job->bind == RG_BIND_CORE && h->nranks > cpus->ncores))
+        return 0;
+    for (int i = 0; i < h->nranks; i++) {
+        struct rg_plan_rank *rank = &plan->ranks[plan->by_host[h->first_rank_index + i]];
+        rg_autofree int *picked =
+            rg_cpus_pick(cpus, job->bind == RG_BIND_SOCKET, i, &rank->ncpus);
+        rank->cpus = picked ? rg_cpus_text(picked, rank->ncpus) : NULL;
+        if (!rank->cpus)
+            return no_memory(err);
+    }
+    return 0;
+}
+
+static int fill_cpus(const struct rg_job *job, struct rg_plan *plan, struct rg_error *err)
+{
+    struct rg_cpus cpus;
+    int rc = 0;
+
+    if (rg_cpus_read(RG_CPUS_ROOT, &cpus) < 0)
+        return 0;
+    for (int h = 0; rc == 0 && h < plan->nhosts; h++) {
+        if (!rg_host_is_local(plan->hosts[h].name))
+            continue;
+        plan->hosts[h].ncores = cpus.count;
+        rc = bind_ranks(job, plan, h, &cpus, err);
+    }
+    rg_cpus_fini(&cpus);
+    return rc;
+}
+
+/* Open sockets keep their ports from being found twice; they close when all are known. */
+static int find_port(const struct rg_ports *ports, int *ret_fd)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET };
+    socklen_t len = sizeof addr;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), r = -EADDRINUSE;
+    unsigned start = (unsigned) (rg_now_ns() / 1000);
+
+    *ret_fd = fd;
+    if (fd < 0)
+        return -errno;
+    for (int i = 0; i < rg_ports_count(ports) && r == -EADDRINUSE; i++) {
+        addr.sin_port = htons((uint16_t) rg_ports_nth(ports, start, i));
+        r = bind(fd, (struct sockaddr *) &addr, sizeof addr) < 0 ? -errno : 0;
+    }
+    if (r == 0 && getsockname(fd, (struct sockaddr *) &addr, &len) < 0)
+        r = -errno;
+    return r < 0 ? r : ntohs(addr.sin_port);
+}
+
+static int no_port(const struct rg_ports *ports, int errnum, struct rg_error *err)
+{
+    if (ports->first && errnum == EADDRINUSE)
+        return rg_error_set_exit(err, EADDRINUSE, RG_EXIT_UNAVAILABLE,
+                                 "--port-range %d-%d: all of these ports are in use here; give "
+                                 "more of them", ports->first, ports->last);
+    return rg_error_set(err, errnum, "cannot find a free port for MASTER_PORT: %s",
+                        strerror(errnum));
+}
+
+static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_error *err)
+{
+    int count = job->tf_config ? plan->nranks : 0;
+    rg_autofree int *fds = calloc((size_t) count + 1, sizeof *fds);
+    int opened = 0, rc = 0;
+
+    plan->tf_ports = count ? calloc((size_t) count, sizeof *plan->tf_ports) : NULL;
+    if (!fds || (count && !plan->tf_ports))
+        return no_memory(err);
+    for (; rc >= 0 && opened <= count; opened++) {
+        rc = find_port(&job->ports, &fds[opened]);
+        if (rc >= 0)
+            *(opened ? &plan->tf_ports[opened - 1] : &plan->master_port) = rc;
+    }
+    for (int i = 0; i < opened; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    return rc < 0 ? no_port(&job->ports, -rc, err) : 0;
+}
+
+static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error *err)
+{
+    int rc = count_slots(job, &plan->nranks, err);
+
+    if (rc < 0)
+        return rc;
+    size_t n = (size_t) plan->nranks;
+    rg_autofree int *host_of = calloc(n, sizeof *host_of);
+
+    plan->ranks = calloc(n, sizeof *plan->ranks);
+    plan->by_host = calloc(n, sizeof *plan->by_host);
+    plan->hosts = calloc(job->nhosts, sizeof *plan->hosts);
+    if (!host_of || !plan->ranks || !plan->by_host || !plan->hosts)
+        return no_memory(err);
+    deal(job, plan->nranks, host_of);
+    if (fill_hosts(job, host_of, plan) < 0)
+        return no_memory(err);
+    plan->np = plan->nranks;
+    if (rg_job_has_engine(job)) {
+        reduce_to_engine(plan);
+        plan->engine = strdup(rg_job_engine_program(job));
+        if (!plan->engine)
+            return no_memory(err);
+    }
+    fill_coordinates(plan);
+    make_job_id(plan->job_id, sizeof plan->job_id);
+    rc = fill_cpus(job, plan, err);
+    return rc < 0 ? rc : find_ports(job, plan, err);
+}
+
+int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_error *err)
+{
+    struct rg_plan plan = { 0 };
+    int rc = make(job, &plan, err);
+
+    if (rc < 0)
+        rg_plan_fini(&plan);
+    else
+        *ret_plan = plan;
+    return rc;
+}
+
+void rg_plan_fini(struct rg_plan *plan)
+{
+    for (int i = 0; plan->ranks && i < plan->nranks; i++)
+        free(plan->ranks[i].cpus);
+    for (int i = 0; plan->hosts && i < plan->nhosts; i++) {
+        free(plan->hosts[i].name);
+        free(plan->hosts[i].user);
+        free(plan->hosts[i].address);
+    }
+    free(plan->ranks);
+    free(plan->by_host);
+    free(plan->hosts);
+    free(plan->tf_ports);
+    free(plan->engine);
+    *plan = (struct rg_plan){ 0 };
+}

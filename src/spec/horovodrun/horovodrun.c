@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/horovodrun/horovodrun.h"
+
+#include <string.h>
+
+#include "spec/horovodrun/horovodrun_apply.h"
+
+/* Why a flag does nothing here; each is shown after the flag's name. */
+#define NO_CYCLES "operations start when they are ready, not in cycles; this does nothing"
+#define NO_TOPOLOGY "how data travels is chosen by operation and size; this does nothing"
+#define NO_MPI "ranks are started by Reigen itself, not by mpirun; this does nothing"
+#define NO_CONTROLLER "the ranks talk through Reigen's own runtime; this does nothing"
+#define NO_GPU "this version moves data between processors' memories only; this does nothing"
+
+static const struct rg_hvd_option options[] = {
+    {"num-proc", "np", NULL, RG_HVD_BASIC, RG_HVD_COUNT, "N", NULL, NULL, rg_hvd_apply_np, NULL,
+     "Run N ranks. The default is one on each slot of the hosts."},
+    {"config-file", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "FILE", "@file", NULL,
+     rg_hvd_apply_config, NULL,
+     "Read settings from a YAML file; flags win over it, wherever they stand."},
+    {"output-filename", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "DIR", "@dir", NULL,
+     rg_hvd_apply_output, NULL,
+     "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr."},
+    {"prefix-output-with-timestamp", "prefix-timestamp", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL,
+     NULL, rg_hvd_apply_timestamps, NULL, "Put the time in front of each line of output."},
+    {"env-file", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "FILE", "@file", NULL,
+     rg_hvd_apply_env_file, NULL,
+     "Reigen's own: set the variables of FILE, a NAME=VALUE or NAME on each line."},
+    {"start-timeout", NULL, NULL, RG_HVD_BASIC, RG_HVD_COUNT, "SECONDS", NULL, NULL,
+     rg_hvd_apply_start_timeout, NULL,
+     "Give up when not all ranks have started by then. The default is HOROVOD_START_TIMEOUT, or "
+     "300."},
+    {"disable-cache", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, NULL, NULL,
+     "Accepted; Reigen keeps no results of checks from one run to the next."},
+    {"verbose", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_verbose, NULL,
+     "Say what happens."},
+    {"check-build", "cb", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL,
+     rg_hvd_apply_check_build, NULL, "Print which frameworks and ways to move data there are."},
+    {"version", "v", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_version, NULL,
+     "Print the version and end."},
+    {"help", "h", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_help, NULL,
+     "Print this and end."},
+
+    {"H", "hosts", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "HOST:SLOTS,...", "@host", NULL,
+     rg_hvd_apply_hosts, NULL,
+     "Run on these hosts, with so many ranks at most on each. The default is this computer."},
+    {"hostfile", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,
+     rg_hvd_apply_hostfile, NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
+    {"network-interfaces", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME,...", NULL, NULL,
+     rg_hvd_apply_interfaces, NULL,
+     "The network interfaces between hosts. The default is the one that the route leads to."},
+    {"network-interface", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME", NULL, NULL,
+     rg_hvd_apply_interface, NULL, "One of them; may be repeated."},
+    {"port-range", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FIRST-LAST", NULL, NULL,
+     rg_hvd_apply_port_range, NULL,
+     "Reigen's own: listen on TCP ports of this range only, for a firewall."},
+    {"connect-timeout", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "TIME", NULL, NULL,
+     rg_hvd_apply_connect_timeout, NULL,
+     "Reigen's own: give up on a host whose sshd does not answer within TIME."},
+    {"ssh-port", "p", NULL, RG_HVD_HOSTS, RG_HVD_COUNT, "PORT", NULL, NULL, rg_hvd_apply_ssh_port,
+     NULL, "The port of ssh on all hosts."},
+    {"ssh-identity-file", "i", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,
+     rg_hvd_apply_ssh_identity, NULL, "The private key that ssh shall use."},
+
+    {"fusion-threshold-mb", NULL, "params.fusion_threshold_mb", RG_HVD_TUNE, RG_HVD_COUNT, "MB",
+     NULL, NULL, rg_hvd_apply_fusion, NULL,
+     "Send small tensors together up to this size. 0 sends each alone."},
+    {"cycle-time-ms", NULL, "params.cycle_time_ms", RG_HVD_TUNE, RG_HVD_NUMBER, "MS", NULL,
+     "HOROVOD_CYCLE_TIME", NULL, NO_CYCLES, "Accepted; Reigen has no cycles."},
+    {"cache-capacity", NULL, "params.cache_capacity", RG_HVD_TUNE, RG_HVD_COUNT, "N", NULL,
+     "HOROVOD_CACHE_CAPACITY", NULL, NULL,
+     "Remember so many tensors, so that ranks need not compare them again."},
+    {"hierarchical-allreduce", NULL, "params.hierarchical_allreduce", RG_HVD_TUNE, RG_HVD_ON, NULL,
+     NULL, "HOROVOD_HIERARCHICAL_ALLREDUCE", NULL, NO_TOPOLOGY,
+     "Accepted; Reigen reduces inside each host first where that is faster."},
+    {"no-hierarchical-allreduce", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
+     "HOROVOD_HIERARCHICAL_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+    {"hierarchical-allgather", NULL, "params.hierarchical_allgather", RG_HVD_TUNE, RG_HVD_ON, NULL,
+     NULL, "HOROVOD_HIERARCHICAL_ALLGATHER", NULL, NO_TOPOLOGY, "Accepted, as above."},
+    {"no-hierarchical-allgather", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
+     "HOROVOD_HIERARCHICAL_ALLGATHER", NULL, NO_TOPOLOGY, "Accepted, as above."},
+    {"torus-allreduce", NULL, "params.torus_allreduce", RG_HVD_TUNE, RG_HVD_ON, NULL, NULL,
+     "HOROVOD_TORUS_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+    {"no-torus-allreduce", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
+     "HOROVOD_TORUS_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+
+    {"autotune", NULL, "autotune.enabled", RG_HVD_AUTOTUNE, RG_HVD_ON, NULL, NULL,
+     "HOROVOD_AUTOTUNE", NULL, NULL, "Let the runtime look for its best settings while it runs."},
+    {"no-autotune", NULL, NULL, RG_HVD_AUTOTUNE, RG_HVD_OFF, NULL, NULL, "HOROVOD_AUTOTUNE", NULL,
+     NULL, "Keep the settings as they are."},
+    {"autotune-log-file", NULL, "autotune.log_file", RG_HVD_AUTOTUNE, RG_HVD_TEXT, "FILE", "@file",
+     "HOROVOD_AUTOTUNE_LOG", NULL, NULL, "Write each trial and its score to FILE."},
+    {"autotune-warmup-samples", NULL, "autotune.warmup_samples", RG_HVD_AUTOTUNE, RG_HVD_COUNT, "N",
+     NULL, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NULL, NULL, "Throw away the first N samples."},
+    {"autotune-steps-per-sample", NULL, "autotune.steps_per_sample", RG_HVD_AUTOTUNE, RG_HVD_COUNT,
+     "N", NULL, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NULL, NULL, "A sample lasts N steps."},
+    {"autotune-bayes-opt-max-samples", NULL, "autotune.bayes_opt_max_samples", RG_HVD_AUTOTUNE,
+     RG_HVD_COUNT, "N", NULL, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NULL, NULL,
+     "End the search after N samples."},
+    {"autotune-gaussian-process-noise", NULL, "autotune.gaussian_process_noise", RG_HVD_AUTOTUNE,
+     RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NULL, NULL,
+     "How noisy samples are taken to be, from 0 to 1."},
+
+    {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "FILE", "@file", NULL,
+     rg_hvd_apply_discovery, NULL,
+     "A program that prints the hosts there are now, one HOST or HOST:SLOTS per line."},
+    {"min-num-proc", "min-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
+     rg_hvd_apply_min_np, NULL, "Wait while there is room for fewer than N ranks."},
+    {"max-num-proc", "max-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
+     rg_hvd_apply_max_np, NULL, "Never run more than N ranks."},
+    {"slots-per-host", "slots", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
+     rg_hvd_apply_slots, NULL, "Slots of a host for which the script prints none."},
+    {"elastic-timeout", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "SECONDS", NULL,
+     "HOROVOD_ELASTIC_TIMEOUT", rg_hvd_apply_elastic_timeout, NULL,
+     "Give up when ranks have not come together again by then. The default is "
+     "HOROVOD_ELASTIC_TIMEOUT, or 600."},
+    {"reset-limit", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
+     rg_hvd_apply_reset_limit, NULL, "End the job when its ranks have changed more than N times."},
+    {"blacklist-cooldown-range", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_PAIR, "MIN MAX", NULL, NULL,
+     rg_hvd_apply_cooldown, NULL,
+     "Leave a host that failed alone for MIN seconds at first and MAX at most."},
+
+    {"timeline-filename", NULL, "timeline.filename", RG_HVD_TIMELINE, RG_HVD_TEXT, "FILE", "@file",
+     "HOROVOD_TIMELINE", NULL, NULL, "Write what every operation did when to FILE."},
+    {"timeline-mark-cycles", NULL, "timeline.mark_cycles", RG_HVD_TIMELINE, RG_HVD_ON, NULL, NULL,
+     "HOROVOD_TIMELINE_MARK_CYCLES", NULL, NULL, "Mark in it when the runtime began to work."},
+    {"no-timeline-mark-cycles", NULL, NULL, RG_HVD_TIMELINE, RG_HVD_OFF, NULL, NULL,
+     "HOROVOD_TIMELINE_MARK_CYCLES", NULL, NULL, "Do not."},
+
+    {"no-stall-check", NULL, NULL, RG_HVD_STALL, RG_HVD_OFF, NULL, NULL, NULL,
+     rg_hvd_apply_stall_off, NULL, "Do not report ranks that keep others waiting."},
+    {"stall-check", NULL, "stall_check.enabled", RG_HVD_STALL, RG_HVD_ON, NULL, NULL, NULL,
+     rg_hvd_apply_stall_off, NULL, "Report them; the default."},
+    {"stall-check-warning-time-seconds", NULL, "stall_check.warning_time_seconds", RG_HVD_STALL,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_CHECK_TIME_SECONDS", NULL, NULL,
+     "Report them after this time. The default is 10."},
+    {"stall-check-shutdown-time-seconds", NULL, "stall_check.shutdown_time_seconds", RG_HVD_STALL,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", NULL, NULL,
+     "End the job after this time. The default, 0, is never."},
+
+    {"mpi-threads-disable", NULL, "library_options.mpi_threads_disable", RG_HVD_LIBRARY, RG_HVD_ON,
+     NULL, NULL, "HOROVOD_MPI_THREADS_DISABLE", NULL, NO_MPI, "Accepted; MPI is not used."},
+    {"no-mpi-threads-disable", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_OFF, NULL, NULL,
+     "HOROVOD_MPI_THREADS_DISABLE", NULL, NO_MPI, "Accepted, as above."},
+    {"mpi-args", NULL, "library_options.mpi_args", RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL,
+     NULL, NULL, NO_MPI, "Accepted; there is no mpirun that could take them."},
+    {"binding-args", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL, NULL, NULL,
+     "reigen run --bind-to binds ranks; this does nothing", "Accepted, as above."},
+    {"tcp", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_ON, NULL, NULL, "NCCL_IB_DISABLE", NULL,
+     "between hosts TCP is what is used; this does nothing", "Accepted, as above."},
+    {"num-nccl-streams", NULL, "library_options.num_nccl_streams", RG_HVD_LIBRARY, RG_HVD_COUNT,
+     "N", NULL, "HOROVOD_NUM_NCCL_STREAMS", NULL, NO_GPU, "Accepted; NCCL is not used."},
+    {"thread-affinity", NULL, "library_options.thread_affinity", RG_HVD_LIBRARY, RG_HVD_COUNT,
+     "CORE", NULL, "HOROVOD_THREAD_AFFINITY", NULL, NULL,
+     "Handed on to the ranks as HOROVOD_THREAD_AFFINITY."},
+    {"gloo-timeout-seconds", NULL, "library_options.gloo_timeout_seconds", RG_HVD_LIBRARY,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_GLOO_TIMEOUT_SECONDS", NULL,
+     "a rank that is gone is noticed at once; this does nothing", "Accepted; gloo is not used."},
+
+    {"log-level", NULL, "logging.level", RG_HVD_LOG, RG_HVD_TEXT, "LEVEL",
+     "TRACE DEBUG INFO WARNING ERROR FATAL", NULL, rg_hvd_apply_log_level, NULL,
+     "The least important messages of the runtime that are shown: TRACE, DEBUG, INFO, WARNING "
+     "(the default), ERROR or FATAL."},
+    {"log-with-timestamp", "no-log-hide-timestamp", "logging.with_timestamp", RG_HVD_LOG, RG_HVD_ON,
+     NULL, NULL, NULL, rg_hvd_apply_timestamp_off, NULL, "Show the time in them; the default."},
+    {"log-without-timestamp", "log-hide-timestamp", NULL, RG_HVD_LOG, RG_HVD_OFF, NULL, NULL, NULL,
+     rg_hvd_apply_timestamp_off, NULL, "Do not."},
+
+    {"gloo", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_controller,
+     NO_CONTROLLER, "Accepted; Reigen starts and connects the ranks itself."},
+    {"mpi", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_controller,
+     NO_CONTROLLER, "Accepted, as above."},
+    {"jsrun", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_jsrun, NULL,
+     "Refused: LSF's jsrun is not supported."},
+    {"controller", NULL, "controller", RG_HVD_CONTROLLER, RG_HVD_TEXT, "NAME", "gloo mpi", NULL,
+     rg_hvd_apply_file_controller, NULL, "The key of the file: gloo or mpi, as --gloo and --mpi."},
+};
+
+const struct rg_hvd_option *rg_hvd_options(size_t *ret_count)
+{
+    *ret_count = rg_array_len(options);
+    return options;
+}
+
+const struct rg_hvd_option *rg_hvd_option_find(const char *name)
+{
+    if (!*name || strchr(name, ' '))
+        return NULL;
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        if (strcmp(options[i].name, name) == 0 || rg_str_has_word(options[i].aliases, name))
+            return &options[i];
+    }
+    return NULL;
+}
+
+const struct rg_hvd_option *rg_hvd_option_find_key(const char *key)
+{
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        if (options[i].key && strcmp(options[i].key, key) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+const char *rg_hvd_group_title(enum rg_hvd_group group)
+{
+    static const char *const titles[RG_HVD_GROUP_COUNT] = {
+        "What runs", "Hosts",       "Tuning",    "Autotuning",          "Elastic jobs",
+        "Timeline",  "Stall check", "Libraries", "The runtime's words", "Controller",
+    };
+    return titles[group];
+}

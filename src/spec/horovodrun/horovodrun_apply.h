@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handlers of horovodrun's flags that do more than set a variable. Only the table in
+ * spec/horovodrun/horovodrun.c calls them. Contract of all: struct rg_hvd_option's apply.
+ */
+#ifndef RG_SPEC_HOROVODRUN_HOROVODRUN_APPLY_H
+#define RG_SPEC_HOROVODRUN_HOROVODRUN_APPLY_H
+
+#include "spec/horovodrun/horovodrun.h"
+
+/* clang-format off */
+#define RG_HVD_APPLY_NAMES(X)                                                        \
+    X(np) X(hosts) X(hostfile) X(output) X(timestamps) X(start_timeout) X(verbose)    \
+    X(help) X(version) X(check_build) X(config)                                      \
+    X(interfaces) X(interface) X(ssh_port) X(ssh_identity)                           \
+    X(fusion) X(log_level) X(timestamp_off)                                          \
+    X(stall_off) X(controller) X(jsrun) X(file_controller)                           \
+    X(discovery) X(min_np) X(max_np) X(slots) X(elastic_timeout) X(reset_limit)      \
+    X(cooldown) X(env_file) X(port_range) X(connect_timeout)
+/* clang-format on */
+
+#define RG_HVD_APPLY_DECLARE(name)                                                             \
+    int rg_hvd_apply_##name(struct rg_horovodrun *run, const struct rg_hvd_option *option,     \
+                            const char *what, const char *value, struct rg_error *err);
+RG_HVD_APPLY_NAMES(RG_HVD_APPLY_DECLARE)
+#undef RG_HVD_APPLY_DECLARE
+
+/* When all is read: where a host is not this computer, ranks there get the caller's environment, as
+ * with Horovod, but for what belongs to a host or a login (HOME, DISPLAY, SSH_*, ...); and ssh
+ * takes the key of a host that it sees for the first time. 0 or -ENOMEM. */
+int rg_hvd_finish_remote(struct rg_horovodrun *run, struct rg_error *err);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/job/job.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "spec/job/engine.h"
+#include "spec/job/hostlist.h"
+
+#define RANGES_MAX 65536
+
+void rg_job_init(struct rg_job *job)
+{
+    *job = (struct rg_job){
+        .start_timeout_ms = RG_START_TIMEOUT_MS,
+        .grace_ms = RG_GRACE_MS,
+        .lease_ms = RG_LEASE_MS,
+        .tag = RG_TAG_AUTO,
+        .stdin_mode = RG_STDIN_RANK,
+    };
+    rg_container_init(&job->container);
+}
+
+static void fini_slurm(struct rg_job_slurm *slurm)
+{
+    free(slurm->nodelist);
+    free(slurm->exclude);
+    free(slurm->partition);
+    free(slurm->gres);
+    free(slurm->time);
+    free(slurm->account);
+    free(slurm->announce);
+    rg_strv_fini(&slurm->options);
+}
+
+void rg_job_fini(struct rg_job *job)
+{
+    if (!job)
+        return;
+    for (size_t i = 0; i < job->nhosts; i++) {
+        free(job->hosts[i].name);
+        free(job->hosts[i].user);
+    }
+    free(job->hosts);
+    free(job->title);
+    free(job->cwd);
+    free(job->output_dir);
+    free(job->on);
+    free(job->ssh_identity);
+    rg_container_fini(&job->container);
+    fini_slurm(&job->slurm);
+    rg_strv_fini(&job->engine_options);
+    rg_strv_fini(&job->ssh_options);
+    rg_strv_fini(&job->network_interfaces);
+    rg_strv_fini(&job->require);
+    rg_strv_fini(&job->command);
+    rg_strv_fini(&job->env);
+    rg_strv_fini(&job->share_env);
+    rg_ranks_fini(&job->show);
+    *job = (struct rg_job){ 0 };
+}
+
+/* Of a name with a colon: an interface may follow the address. */
+static bool is_no_address(const char *name)
+{
+    size_t n = strspn(name, "abcdefABCDEF0123456789:.");
+
+    return name[n] && name[n] != '%';
+}
+
+static int check_host_name(const char *name, struct rg_error *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%@";
+    size_t good = strspn(name, allowed);
+
+    if (!*name)
+        return rg_error_set(err, EINVAL, "a host without a name; write NAME or NAME:SLOTS");
+    if (strlen(name) > RG_HOST_NAME_MAX)
+        return rg_error_set(err, EINVAL, "host \"%.40s...\": a host name has at most %d characters",
+                            name, RG_HOST_NAME_MAX);
+    if (name[good])
+        return rg_error_set(
+            err, EINVAL,
+            "host \"%s\": character %zu cannot stand in a host name; write letters, "
+            "digits, '.', '-' and '_'",
+            name, good + 1);
+    if (name[0] == '-')
+        return rg_error_set(err, EINVAL, "host \"%s\": a host name does not begin with '-'", name);
+    if (strchr(name, ':') && is_no_address(name))
+        return rg_error_set(err, EINVAL, "host \"%s\": ':' stands only in IPv6 addresses and "
+                            "before a number of slots; write NAME:SLOTS", name);
+    return 0;
+}
+
+/* Each mention without a number is one slot as soon as there are several mentions. */
+static int merge_slots(struct rg_host *host, int nslots, struct rg_error *err)
+{
+    int have = host->nslots ? host->nslots : 1;
+    int more = nslots ? nslots : 1;
+
+    if (have + more > RG_JOB_SLOTS_MAX)
+        return rg_error_set(err, EINVAL, "host %s: %d slots in all; at most %d are possible",
+                            host->name, have + more, RG_JOB_SLOTS_MAX);
+    host->nslots = have + more;
+    return 0;
+}
+
+/* The name in "user@name", which may stand without the user. */
+static int split_user(const char *text, const char **ret_name, char **ret_user,
+                      struct rg_error *err)
+{
+    const char *at = strchr(text, '@');
+
+    *ret_name = at ? at + 1 : text;
+    *ret_user = NULL;
+    if (!at)
+        return 0;
+    if (at == text || text[0] == '-' || strchr(at + 1, '@'))
+        return rg_error_set(err, EINVAL, "host \"%.80s\": write USER@HOST", text);
+    *ret_user = strndup(text, (size_t) (at - text));
+    return *ret_user ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int same_user(const struct rg_host *host, const char *user, struct rg_error *err)
+{
+    if (!user || (host->user && strcmp(host->user, user) == 0))
+        return 0;
+    return rg_error_set(err, EINVAL, "host %s: once as %s and once as %s; one login per host",
+                        host->name, host->user ? host->user : "nobody in particular", user);
+}
+
+int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err)
+{
+    rg_autofree char *user = NULL;
+    const char *name;
+    int rc = split_user(text, &name, &user, err);
+
+    if (rc == 0)
+        rc = check_host_name(name, err);
+    if (rc < 0)
+        return rc;
+    if (nslots < 0 || nslots > RG_JOB_SLOTS_MAX)
+        return rg_error_set(err, EINVAL, "host %s: %d slots; give 1 to %d", name, nslots,
+                            RG_JOB_SLOTS_MAX);
+    for (size_t i = 0; i < job->nhosts; i++) {
+        if (strcmp(job->hosts[i].name, name) != 0)
+            continue;
+        rc = same_user(&job->hosts[i], user, err);
+        return rc < 0 ? rc : merge_slots(&job->hosts[i], nslots, err);
+    }
+    if (job->nhosts == RG_JOB_HOSTS_MAX)
+        return rg_error_set(err, E2BIG, "host %s: more than %d hosts", name, RG_JOB_HOSTS_MAX);
+    struct rg_host *hosts = reallocarray(job->hosts, job->nhosts + 1, sizeof *hosts);
+
+    if (!hosts)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    job->hosts = hosts;
+    char *copy = strdup(name);
+
+    if (!copy)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    hosts[job->nhosts++] = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
+    return 0;
+}
+
+static int check_streams(const struct rg_job *job, struct rg_error *err)
+{
+    if (job->json && job->pty)
+        return rg_error_set(err, EINVAL, "--json and --pty: events and a terminal cannot share one "
+                            "output; drop one of them");
+    if (job->pty && (job->stdin_mode != RG_STDIN_RANK || job->stdin_rank != 0))
+        return rg_error_set(err, EINVAL, "--pty gives rank 0 the terminal: drop --stdin, or say "
+                            "--stdin 0");
+    if (job->np && job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= job->np)
+        return rg_error_set(err, EINVAL, "--stdin %d: with -np %d the ranks are 0 to %d",
+                            job->stdin_rank, job->np, job->np - 1);
+    for (size_t i = 0; job->np && i < job->show.count; i++) {
+        if (job->show.range[i].last >= job->np)
+            return rg_error_set(err, EINVAL,
+                                "--ranks: there is no rank %d; with -np %d the ranks are "
+                                "0 to %d",
+                                job->show.range[i].last, job->np, job->np - 1);
+    }
+    return 0;
+}
+
+static int check_env(const struct rg_job *job, struct rg_error *err)
+{
+    for (size_t i = 0; i < job->share_env.count; i++) {
+        const char *name = job->share_env.v[i];
+        if (rg_env_get(&job->env, name))
+            return rg_error_set(err, EINVAL, "%s is in both --env and --share-env; keep one", name);
+    }
+    return 0;
+}
+
+static int check_slurm(const struct rg_job *job, struct rg_error *err)
+{
+    const struct rg_job_slurm *slurm = &job->slurm;
+    const struct { const char *name; bool given; } options[] = {
+        { "--nodes", slurm->nodes > 0 }, { "--nodelist", slurm->nodelist },
+        { "--exclude", slurm->exclude }, { "--partition", slurm->partition },
+        { "--gres", slurm->gres }, { "--time", slurm->time }, { "--account", slurm->account },
+        { slurm->options.count ? slurm->options.v[0] : "", slurm->options.count > 0 },
+        { "--submit", slurm->submit },
+    };
+
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        if (options[i].given && (!job->on || strcmp(job->on, "slurm") != 0))
+            return rg_error_set(err, EINVAL, "%s is for Slurm; say --on slurm, too",
+                                options[i].name);
+    }
+    return 0;
+}
+
+int rg_job_check(const struct rg_job *job, struct rg_error *err)
+{
+    if (!job->command.count)
+        return rg_error_set(err, EINVAL, "no command: say what to run, for example "
+                            "reigen run -np 4 -- python train.py");
+    if (!job->command.v[0][0])
+        return rg_error_set(err, EINVAL, "the command is the empty string; give a program's name");
+    if (job->np < 0 || job->np > RG_JOB_RANKS_MAX)
+        return rg_error_set(err, EINVAL, "-np %d: give 1 to %d ranks", job->np, RG_JOB_RANKS_MAX);
+    int rc = check_streams(job, err);
+
+    if (rc == 0)
+        rc = rg_job_check_engine(job, err);
+    if (rc == 0)
+        rc = check_slurm(job, err);
+    return rc < 0 ? rc : check_env(job, err);
+}
+
+/* The end of a number at text in *ret_end; -EINVAL when there is none or it is no rank. */
+static int parse_rank(const char *text, int *ret_rank, const char **ret_end)
+{
+    long n = 0;
+    const char *p = text;
+
+    for (; *p >= '0' && *p <= '9' && n < RG_JOB_RANKS_MAX; p++)
+        n = n * 10 + (*p - '0');
+    if (p == text || n >= RG_JOB_RANKS_MAX)
+        return -EINVAL;
+    *ret_rank = (int) n;
+    *ret_end = p;
+    return 0;
+}
+
+static int add_range(struct rg_ranks *ranks, int first, int last)
+{
+    if (ranks->count == RANGES_MAX)
+        return -E2BIG;
+    void *more = reallocarray(ranks->range, ranks->count + 1, sizeof *ranks->range);
+
+    if (!more)
+        return -ENOMEM;
+    ranks->range = more;
+    ranks->range[ranks->count].first = first;
+    ranks->range[ranks->count++].last = last;
+    return 0;
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    int x = *(const int *) a, y = *(const int *) b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorted and disjoint, neighbours joined. */
+static void normalise(struct rg_ranks *ranks)
+{
+    size_t kept = 0;
+
+    if (!ranks->count)
+        return;
+    qsort(ranks->range, ranks->count, sizeof *ranks->range, compare_ranges);
+    for (size_t i = 1; i < ranks->count; i++) {
+        if (ranks->range[i].first > ranks->range[kept].last + 1)
+            ranks->range[++kept] = ranks->range[i];
+        else if (ranks->range[i].last > ranks->range[kept].last)
+            ranks->range[kept].last = ranks->range[i].last;
+    }
+    ranks->count = kept + 1;
+}
+
+static int parse_ranges(const char *text, struct rg_ranks *ranks)
+{
+    const char *p = text;
+    int first, last, rc;
+
+    for (;;) {
+        if (parse_rank(p, &first, &p) < 0)
+            return -EINVAL;
+        last = first;
+        if (*p == '-' && parse_rank(p + 1, &last, &p) < 0)
+            return -EINVAL;
+        if (last < first)
+            return -EINVAL;
+        if ((rc = add_range(ranks, first, last)) < 0)
+            return rc;
+        if (!*p)
+            return 0;
+        if (*p++ != ',')
+            return -EINVAL;
+    }
+}
+
+int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error *err)
+{
+    struct rg_ranks ranks = { 0 };
+    int rc = parse_ranges(text, &ranks);
+
+    if (rc < 0) {
+        rg_ranks_fini(&ranks);
+        if (rc == -ENOMEM)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5",
+                            text);
+    }
+    normalise(&ranks);
+    *ret_ranks = ranks;
+    return 0;
+}
+
+bool rg_ranks_has(const struct rg_ranks *ranks, int rank)
+{
+    for (size_t i = 0; i < ranks->count; i++) {
+        if (rank >= ranks->range[i].first && rank <= ranks->range[i].last)
+            return true;
+    }
+    return ranks->count == 0;
+}
+
+void rg_ranks_fini(struct rg_ranks *ranks)
+{
+    free(ranks->range);
+    *ranks = (struct rg_ranks){ 0 };
+}

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/options/apply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "spec/job/envfile.h"
+#include "spec/job/hostlist.h"
+
+#define APPLY(name)                                                                      \
+    int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
+                        struct rg_error *err)
+#define UNUSED(x) ((void) (x))
+
+static int no_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int keep_text(char **text, const char *what, const char *value, struct rg_error *err)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    char *copy = strdup(value);
+
+    if (!copy)
+        return no_memory(err);
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+static bool is_true(const char *value)
+{
+    return strcmp(value, "true") == 0;
+}
+
+int rg_request_note(struct rg_request *request, const char *fmt, ...)
+{
+    rg_autofree char *text = NULL;
+    va_list args;
+
+    va_start(args, fmt);
+    int n = vasprintf(&text, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < request->notes.count; i++) {
+        if (strcmp(request->notes.v[i], text) == 0)
+            return 0;
+    }
+    return rg_strv_add(&request->notes, text);
+}
+
+/* The index of value among words, or -EINVAL with a text that names them all. */
+static int choose(const char *what, const char *value, const char *const *words,
+                  struct rg_error *err)
+{
+    char list[256] = "";
+
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], value) == 0)
+            return i;
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s",
+                 !i             ? ""
+                 : words[i + 1] ? ", "
+                                : " or ",
+                 words[i]);
+    }
+    const char *near = rg_str_nearest(value, words);
+
+    if (near)
+        return rg_error_set(err, EINVAL, "%s %s: give %s; did you mean %s?", what, value, list,
+                            near);
+    return rg_error_set(err, EINVAL, "%s %s: give %s", what, value, list);
+}
+
+static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
+                          struct rg_error *err)
+{
+    uint64_t ms;
+    int rc = rg_parse_duration_ms(what, value, &ms, err);
+
+    if (rc < 0)
+        return rc;
+    if (!ms)
+        return rg_error_set(err, EINVAL,
+                            "%s %s: nothing happens in no time; give seconds, or 500ms, "
+                            "2m, 1h",
+                            what, value);
+    *ret_ms = ms;
+    return 0;
+}
+
+APPLY(np)
+{
+    int64_t n;
+    int rc = rg_parse_int(what, value, 1, RG_JOB_RANKS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.np = (int) n;
+    return rc;
+}
+
+APPLY(ranks_per_host)
+{
+    static const char *const guesses[] = { "auto", "gpu", "cpu" };
+    int64_t n;
+
+    for (size_t i = 0; i < rg_array_len(guesses); i++)
+        if (strcmp(value, guesses[i]) == 0)
+            return rg_error_set(err, EINVAL, "%s %s: give a number; reigen doctor shows the cores "
+                                "and the GPUs of each host", what, value);
+    int rc = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.ranks_per_host = (int) n;
+    return rc;
+}
+
+APPLY(max_restarts)
+{
+    int64_t n;
+    int rc = rg_parse_int(what, value, 0, RG_JOB_RESTARTS_MAX, &n, err);
+
+    if (rc == 0)
+        request->job.max_restarts = (int) n;
+    return rc;
+}
+
+/* The command line's hosts replace the file's; several options add up. */
+static void begin_hosts(struct rg_request *request)
+{
+    struct rg_job *job = &request->job;
+
+    if (!request->in_file && request->hosts_from_file) {
+        for (size_t i = 0; i < job->nhosts; i++)
+            free(job->hosts[i].name), free(job->hosts[i].user);
+        job->nhosts = 0;
+    }
+    request->hosts_from_file = request->in_file;
+}
+
+APPLY(hosts)
+{
+    begin_hosts(request);
+    return rg_hostlist_parse(&request->job, what, value, err);
+}
+
+APPLY(hostfile)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
+    begin_hosts(request);
+    return rg_hostfile_read(&request->job, value, err);
+}
+
+/* ppr:2:node */
+static int apply_ppr(struct rg_request *request, const char *what, const char *value,
+                     struct rg_error *err)
+{
+    const char *count = value + strcspn(value, ":") + (strchr(value, ':') != NULL);
+    const char *unit = strchr(count, ':');
+
+    if (!unit || strcmp(unit, ":node") != 0)
+        return rg_error_set(err, EINVAL, "%s %s: ranks are counted by host; use --ranks-per-host "
+                            "N, and --bind-to for what each is bound to", what, value);
+    rg_autofree char *number = strndup(count, (size_t) (unit - count));
+
+    return number ? rg_apply_ranks_per_host(request, what, number, err) : no_memory(err);
+}
+
+APPLY(map_by)
+{
+    static const char *const words[] = {"slot",    "node",    "core",    "hwthread",
+                                        "socket",  "numa",    "board",   "l1cache",
+                                        "l2cache", "l3cache", "package", NULL};
+    rg_autofree char *object = strndup(value, strcspn(value, ":"));
+    const char *rest = value + strcspn(value, ":");
+
+    if (!object)
+        return no_memory(err);
+    if (strcmp(object, "ppr") == 0)
+        return apply_ppr(request, what, value, err);
+    int i = choose(what, object, words, err);
+
+    if (i < 0)
+        return i;
+    request->job.map = i == 1 ? RG_MAP_NODE : RG_MAP_SLOT;
+    if (strcasestr(rest, ":oversubscribe"))
+        request->job.oversubscribe = true;
+    if (i > 1 &&
+        rg_request_note(request,
+                        "%s %s: ranks are placed by slot; which cores they get is "
+                        "--bind-to's", what,
+             object) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+APPLY(bind_to)
+{
+    static const char *const words[] = { "none", "core", "socket", "hwthread", "package", "numa",
+                                         "board", "l1cache", "l2cache", "l3cache", NULL };
+    rg_autofree char *object = strndup(value, strcspn(value, ":"));
+
+    if (!object)
+        return no_memory(err);
+    int i = choose(what, object, words, err);
+
+    if (i < 0)
+        return i;
+    bool core = i == 1 || i == 3 || i == 7 || i == 8;
+
+    request->job.bind = i == 0 || i == 6 ? RG_BIND_NONE : core ? RG_BIND_CORE : RG_BIND_SOCKET;
+    if (strcasestr(value, ":overload-allowed"))
+        request->job.oversubscribe = true;
+    if (i > 2 && i != 4 && rg_request_note(request, "%s %s: taken as %s", what, object,
+                                words[request->job.bind]) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+APPLY(oversubscribe)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.oversubscribe = is_true(value);
+    return 0;
+}
+
+APPLY(on)
+{
+    static const char *const words[] = { "local", "ssh", "slurm", NULL };
+    int i = choose(what, value, words, err);
+
+    return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);
+}
+
+APPLY(ssh_port)
+{
+    int64_t port;
+    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
+
+    if (rc == 0)
+        request->job.ssh_port = (int) port;
+    return rc;
+}
+
+APPLY(ssh_identity)
+{
+    return keep_text(&request->job.ssh_identity, what, value, err);
+}
+
+APPLY(ssh_option)
+{
+    if (!*value || strpbrk(value, "\r\n"))
+        return rg_error_set(err, EINVAL, "%s \"%.40s\": write KEYWORD=VALUE, as for ssh -o", what,
+                            value);
+    return rg_strv_add(&request->job.ssh_options, value) < 0 ? no_memory(err) : 0;
+}
+
+/* As an option of ssh's, in the place of an earlier one of this kind. */
+APPLY(connect_timeout)
+{
+    static const char keyword[] = "ConnectTimeout=";
+    struct rg_strv *options = &request->job.ssh_options;
+    uint64_t ms = 0;
+    int rc = parse_positive(what, value, &ms, err);
+
+    for (size_t i = 0; rc == 0 && i < options->count; i++) {
+        if (!rg_str_starts(options->v[i], keyword))
+            continue;
+        free(options->v[i]);
+        memmove(&options->v[i], &options->v[i + 1], (options->count - i) * sizeof(char *));
+        options->count--;
+        break;
+    }
+    if (rc < 0)
+        return rc;
+    return rg_strv_addf(options, "%s%llu", keyword, (unsigned long long) (ms + 999) / 1000) < 0
+               ? no_memory(err) : 0;
+}
+
+APPLY(engine)
+{
+    /* In the order of enum rg_engine. */
+    static const char *const words[] = { "auto", "native", "openmpi", "hydra", "script", NULL };
+    static const char *const others[] = { "mpich", "impi", "intelmpi", NULL };
+
+    for (size_t i = 0; others[i]; i++) {
+        if (strcmp(value, others[i]) == 0)
+            value = "hydra";
+    }
+    int i = choose(what, value, words, err);
+
+    if (i < 0)
+        return i;
+    request->job.engine = (enum rg_engine) i;
+    return 0;
+}
+
+APPLY(engine_option)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    return rg_strv_add(&request->job.engine_options, value) < 0 ? no_memory(err) : 0;
+}
+
+/* The last mention of a variable counts. */
+static void drop_name(struct rg_strv *list, const char *text)
+{
+    size_t n = strcspn(text, "=");
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (strncmp(list->v[i], text, n) == 0 && (list->v[i][n] == '=' || !list->v[i][n])) {
+            free(list->v[i]);
+            memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
+            list->count--;
+            return;
+        }
+    }
+}
+
+static int set_variable(struct rg_request *request, const char *entry, struct rg_error *err)
+{
+    drop_name(&request->job.env, entry);
+    return rg_strv_add(&request->job.env, entry) < 0 ? no_memory(err) : 0;
+}
+
+APPLY(env)
+{
+    int rc = rg_env_check_name(what, value, err);
+
+    return rc < 0 ? rc : set_variable(request, value, err);
+}
+
+APPLY(env_file)
+{
+    rg_autostrv struct rg_strv entries = RG_STRV_INIT;
+
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
+    int rc = rg_envfile_read(value, &entries, err);
+
+    for (size_t i = 0; rc == 0 && i < entries.count; i++)
+        rc = set_variable(request, entries.v[i], err);
+    return rc;
+}
+
+APPLY(share_env)
+{
+    int rc = rg_env_check_name(what, value, err);
+
+    if (rc < 0)
+        return rc;
+    if (strchr(value, '='))
+        return rg_error_set(err, EINVAL,
+                            "%s %.*s=...: a command line is no place for a secret; export "
+                            "the variable and give its name alone",
+                            what, (int)strcspn(value, "="), value);
+    drop_name(&request->job.share_env, value);
+    return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
+}
+
+APPLY(cwd)
+{
+    return keep_text(&request->job.cwd, what, value, err);
+}
+
+APPLY(tf_config)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.tf_config = is_true(value);
+    return 0;
+}
+
+APPLY(tag_output)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.tag = is_true(value) ? RG_TAG_ON : RG_TAG_OFF;
+    return 0;
+}
+
+APPLY(no_tag_output)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->job.tag = RG_TAG_OFF;
+    return 0;
+}
+
+APPLY(timestamps)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.timestamps = is_true(value);
+    return 0;
+}
+
+APPLY(output_dir)
+{
+    return keep_text(&request->job.output_dir, what, value, err);
+}
+
+APPLY(ranks)
+{
+    struct rg_ranks ranks;
+    int rc = rg_ranks_parse(value, &ranks, err);
+
+    if (rc < 0)
+        return rg_error_prepend(err, "%s", what);
+    rg_ranks_fini(&request->job.show);
+    request->job.show = ranks;
+    return 0;
+}
+
+APPLY(json)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.json = is_true(value);
+    return 0;
+}
+
+APPLY(stdin)
+{
+    int64_t rank = 0;
+
+    if (strcmp(value, "all") == 0) {
+        request->job.stdin_mode = RG_STDIN_ALL;
+    } else if (strcmp(value, "none") == 0) {
+        request->job.stdin_mode = RG_STDIN_NONE;
+    } else if (rg_parse_int(what, value, 0, RG_JOB_RANKS_MAX - 1, &rank, NULL) == 0) {
+        request->job.stdin_mode = RG_STDIN_RANK;
+    } else {
+        return rg_error_set(err, EINVAL, "%s %s: give a rank, all or none", what, value);
+    }
+    request->job.stdin_rank = (int) rank;
+    return 0;
+}
+
+APPLY(pty)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.pty = is_true(value);
+    return 0;
+}
+
+APPLY(timeout)
+{
+    return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
+}
+
+APPLY(start_timeout)
+{
+    return parse_positive(what, value, &request->job.start_timeout_ms, err);
+}
+
+APPLY(grace)
+{
+    return rg_parse_duration_ms(what, value, &request->job.grace_ms, err);
+}
+
+APPLY(lease)
+{
+    uint64_t ms = 0;
+    int rc = parse_positive(what, value, &ms, err);
+
+    /* Heartbeats go once a second; a shorter lease would end healthy jobs. */
+    if (rc == 0 && ms < 3000)
+        return rg_error_set(err, EINVAL, "%s %s: heartbeats come every second; give at least 3",
+                            what, value);
+    if (rc == 0)
+        request->job.lease_ms = ms;
+    return rc;
+}
+
+APPLY(config)
+{
+    return keep_text(&request->config, what, value, err);
+}
+
+APPLY(dry_run)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.dry_run = is_true(value);
+    return 0;
+}
+
+APPLY(display_map)
+{
+    UNUSED(what), UNUSED(err);
+    request->display_map = is_true(value);
+    return 0;
+}
+
+APPLY(report_bindings)
+{
+    UNUSED(what), UNUSED(err);
+    request->report_bindings = is_true(value);
+    return 0;
+}
+
+APPLY(verbose)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.verbose = is_true(value) ? request->job.verbose + 1 : 0;
+    return 0;
+}
+
+APPLY(quiet)
+{
+    UNUSED(what), UNUSED(err);
+    request->quiet = is_true(value);
+    return 0;
+}
+
+APPLY(help)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->help = true;
+    return 0;
+}
+
+APPLY(version)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->version = true;
+    return 0;
+}
+
+APPLY(accepted)
+{
+    UNUSED(request), UNUSED(what), UNUSED(err), UNUSED(value);
+    return 0;
+}
+
+APPLY(mca)
+{
+    UNUSED(value);
+    /* One remark, however many parameters a command line carries. */
+    return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored",
+                           what) < 0
+               ? no_memory(err) : 0;
+}

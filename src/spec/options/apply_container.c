@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handlers of the options about containers, and the rules over several of them. */
+#include <string.h>
+
+#include "spec/options/apply.h"
+
+#define APPLY(name)                                                                      \
+    int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
+                        struct rg_error *err)
+#define UNUSED(x) ((void) (x))
+
+static int keep(char **text, const char *what, const char *value, struct rg_error *err)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    char *copy = strdup(value);
+
+    if (!copy)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+static int add(struct rg_strv *list, const char *what, const char *value, struct rg_error *err)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    if (list->count >= RG_CONTAINER_LISTED_MAX)
+        return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
+    return rg_strv_add(list, value) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
+static bool is_true(const char *value)
+{
+    return strcmp(value, "true") == 0;
+}
+
+APPLY(image)
+{
+    /* The runtime would read it as one of its own options. */
+    if (*value == '-')
+        return rg_error_set(err, EINVAL, "%s %s: an image's name does not begin with '-'", what,
+                            value);
+    return keep(&request->job.container.image, what, value, err);
+}
+
+APPLY(container_runtime)
+{
+    static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
+                                         "pyxis", "none", NULL };
+
+    for (size_t i = 0; words[i]; i++) {
+        if (strcmp(words[i], value) == 0)
+            return keep(&request->job.container.runtime, what, value, err);
+    }
+    const char *near = rg_str_nearest(value, words);
+
+    return rg_error_set(err, EINVAL,
+                        "%s %s: give docker, podman, apptainer, singularity, enroot, pyxis or "
+                        "none%s%s%s", what, value, near ? "; did you mean " : "", near ? near : "",
+                        near ? "?" : "");
+}
+
+/* A path that is not absolute is the caller's; a bare name is a volume of the runtime. */
+APPLY(mount)
+{
+    rg_autofree char *source = NULL, *target = NULL, *cwd = NULL, *absolute = NULL;
+    bool read_only;
+
+    if (*value == '.' && (cwd = getcwd(NULL, 0)))
+        absolute = rg_strf("%s/%s", cwd, value);
+    if (absolute)
+        value = absolute;
+    int rc = rg_container_split_mount(value, &source, &target, &read_only, err);
+
+    if (rc < 0)
+        return rg_error_prepend(err, "%s", what);
+    if (*source != '/' && strchr(source, '/'))
+        return rg_error_set(err, EINVAL, "%s %s: write ./%s for a directory of yours", what, value,
+                            source);
+    return add(&request->job.container.mounts, what, value, err);
+}
+
+APPLY(container_option)
+{
+    return add(&request->job.container.options, what, value, err);
+}
+
+/* "64m", "1g": as Docker reads them, powers of 1024. */
+APPLY(shm_size)
+{
+    static const char units[] = "bkmgt";
+    size_t n = strlen(value);
+    rg_autofree char *number = strdup(value);
+    const char *unit = n > 1 ? strchr(units, value[n - 1] | 0x20) : NULL;
+    int64_t count;
+
+    if (!number)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    if (unit)
+        number[n - 1] = '\0';
+    int shift = unit ? 10 * (int) (unit - units) : 0;
+    if (rg_parse_int(what, number, 1, INT64_MAX >> shift, &count, NULL) < 0)
+        return rg_error_set(err, EINVAL, "%s %s: give a size, such as 512m or 8g", what, value);
+    request->job.container.shm_nbytes = (uint64_t) count << shift;
+    return 0;
+}
+
+APPLY(gpus)
+{
+    if (value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,=:-")])
+        return rg_error_set(err, EINVAL, "%s %s: give all, a number of GPUs, or GPU-... names "
+                            "separated by commas", what, value);
+    return keep(&request->job.container.gpus, what, value, err);
+}
+
+APPLY(network)
+{
+    return keep(&request->job.container.network, what, value, err);
+}
+
+APPLY(user)
+{
+    return keep(&request->job.container.user, what, value, err);
+}
+
+APPLY(pull)
+{
+    static const char *const words[] = { "missing", "always", "never" };
+
+    for (size_t i = 0; i < rg_array_len(words); i++) {
+        if (strcmp(words[i], value) == 0) {
+            request->job.container.pull = (enum rg_pull) i;
+            return 0;
+        }
+    }
+    return rg_error_set(err, EINVAL, "%s %s: give missing, always or never", what, value);
+}
+
+APPLY(privileged)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.container.privileged = is_true(value);
+    return 0;
+}
+
+APPLY(ibdevices)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.container.ibdevices = is_true(value);
+    return 0;
+}
+
+APPLY(inject_runtime)
+{
+    UNUSED(what), UNUSED(err);
+    request->job.container.inject = is_true(value) ? RG_INJECT_YES : RG_INJECT_NO;
+    return 0;
+}
+
+APPLY(no_inject_runtime)
+{
+    UNUSED(what), UNUSED(err), UNUSED(value);
+    request->job.container.inject = RG_INJECT_NO;
+    return 0;
+}
+
+/* An option that only a container could heed, or NULL. */
+static const char *needs_image(const struct rg_container *container)
+{
+    if (container->mounts.count)
+        return "--mount";
+    if (container->options.count)
+        return "--container-option";
+    if (container->shm_nbytes)
+        return "--shm-size";
+    if (container->gpus)
+        return "--gpus";
+    if (container->network)
+        return "--network";
+    if (container->user)
+        return "--user";
+    if (container->privileged)
+        return "--privileged";
+    return container->ibdevices ? "--ibdevices" : NULL;
+}
+
+int rg_request_settle_container(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_container *container = &request->job.container;
+    bool none = container->runtime && strcmp(container->runtime, "none") == 0;
+    const char *useless = needs_image(container);
+
+    /* One job file, with and without containers: what they need is left alone then. */
+    if (none) {
+        free(rg_steal_ptr(&container->image));
+        return 0;
+    }
+    if (!container->image && useless)
+        return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image",
+                            useless);
+    bool slurm = request->job.on && strcmp(request->job.on, "slurm") == 0;
+    if (container->image && rg_container_by_slurm(container) && !slurm)
+        return rg_error_set(err, EINVAL,
+                            "--container-runtime pyxis is Slurm's; say --on slurm, too");
+    if (container->image && request->job.on && strcmp(request->job.on, "local") == 0)
+        return rg_error_set(err, EINVAL, "--on local runs no containers; leave it out");
+    return 0;
+}

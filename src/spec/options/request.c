@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "spec/options/apply.h"
+#include "spec/horovodrun/horovodrun.h"
+#include "spec/options/jobfile.h"
+#include "spec/options/launchers.h"
+#include "spec/options/options.h"
+
+#define NAME_MAX_LEN 64
+
+void rg_request_init(struct rg_request *request)
+{
+    *request = (struct rg_request){ 0 };
+    rg_job_init(&request->job);
+}
+
+void rg_request_fini(struct rg_request *request)
+{
+    if (!request)
+        return;
+    rg_job_fini(&request->job);
+    rg_strv_fini(&request->notes);
+    free(request->config);
+    *request = (struct rg_request){ 0 };
+}
+
+/* Where a walk along the command line stands. */
+struct walk {
+    int argc;
+    char *const *argv;
+    int next;                       /* the argument to look at */
+    const struct rg_option *option; /* what was found there, or */
+    const struct rg_foreign *foreign;
+    const char *value, *second;
+    char what[NAME_MAX_LEN + 4];    /* the option as the user wrote it */
+};
+
+static int unknown_option(const char *arg, const char *name, struct rg_error *err)
+{
+    if (strlen(name) > 2 && rg_hvd_option_find(name))
+        return rg_error_set(err, EINVAL, "%.80s: a flag of horovodrun's; write reigen horovodrun "
+                            "instead of reigen run; it takes the options of both", arg);
+    const char *words[256];
+    char pool[2048];
+    size_t count, n = 0, used = 0;
+    const struct rg_option *all = rg_options(&count);
+
+    for (size_t i = 0; i < count && n < rg_array_len(words) - 2; i++) {
+        words[n++] = all[i].name;
+        const char *p = all[i].aliases ? all[i].aliases : "";
+        for (size_t len; *p && n < rg_array_len(words) - 2; p += len + (p[len] == ' ')) {
+            len = strcspn(p, " ");
+            if (used + len + 1 > sizeof pool)
+                break;
+            words[n++] = memcpy(pool + used, p, len);
+            pool[used + len] = '\0';
+            used += len + 1;
+        }
+    }
+    words[n] = NULL;
+    const char *near = rg_str_nearest(name, words);
+
+    /* A beginning that only one option has is as good a guess. */
+    for (size_t i = 0, hits = 0; !near && strlen(name) > 2 && i <= count; i++) {
+        if (i < count && rg_str_starts(all[i].name, name))
+            hits++;
+        else if (i == count && hits == 1)
+            for (size_t k = 0; k < count && !near; k++)
+                near = rg_str_starts(all[k].name, name) ? all[k].name : NULL;
+    }
+    if (near)
+        return rg_error_set(err, EINVAL, "unknown option %.80s; did you mean %s%s?", arg,
+                            strlen(near) > 2 ? "--" : "-", near);
+    return rg_error_set(err, EINVAL,
+                        "unknown option %.80s; put -- in front of a command that begins "
+                        "with a dash",
+                        arg);
+}
+
+static int too_few(const struct walk *walk, int nvalues, struct rg_error *err)
+{
+    const struct rg_option *o = walk->option;
+
+    return rg_error_set(err, EINVAL, "%s needs %s: %s %s%s%s", walk->what,
+                        nvalues == 2 ? "two values" : "a value", walk->what,
+                        o ? o->arg : nvalues == 2 ? "NAME" : "VALUE", nvalues == 2 ? " " : "",
+                        nvalues < 2 ? "" : o ? o->arg2 : "VALUE");
+}
+
+static int take_value(struct walk *walk, const char *inline_value, struct rg_error *err)
+{
+    const struct rg_option *o = walk->option;
+    int nvalues = !o ? walk->foreign->nvalues : !o->arg ? 0 : o->arg2 ? 2 : 1;
+
+    if (!nvalues && inline_value)
+        return rg_error_set(err, EINVAL, "%s=%.80s: %s takes no value", walk->what, inline_value,
+                            walk->what);
+    walk->value = o ? "true" : NULL;
+    if (!nvalues)
+        return 0;
+    int wanted = nvalues - (inline_value ? 1 : 0);
+
+    if (walk->next + wanted > walk->argc)
+        return too_few(walk, nvalues, err);
+    walk->value = inline_value ? inline_value : walk->argv[walk->next];
+    walk->second = nvalues == 2 ? walk->argv[walk->next + wanted - 1] : NULL;
+    walk->next += wanted;
+    return 0;
+}
+
+/* Take what was found at walk->next. 1 or -EINVAL. */
+static int take_flag(struct walk *walk, const struct rg_flag *flag, struct rg_error *err)
+{
+    const char *arg = walk->argv[walk->next++];
+
+    walk->option = flag->option;
+    walk->foreign = flag->foreign;
+    snprintf(walk->what, sizeof walk->what, "%.*s", (int) flag->name_nbytes, arg);
+    /* What is refused is refused whatever follows it. */
+    if (flag->foreign && !flag->foreign->option && !flag->foreign->apply)
+        return rg_foreign_apply(NULL, flag->foreign, walk->what, NULL, NULL, err);
+    int rc = take_value(walk, flag->attached, err);
+
+    return rc < 0 ? rc : 1;
+}
+
+static int apply(struct rg_request *request, const struct walk *walk, struct rg_error *err)
+{
+    if (walk->option)
+        return walk->option->apply(request, walk->what, walk->value, err);
+    return rg_foreign_apply(request, walk->foreign, walk->what, walk->value, walk->second, err);
+}
+
+/* 1 and walk's option and value; 0 where the command begins; -EINVAL. */
+static int next_option(struct walk *walk, struct rg_error *err)
+{
+    if (walk->next >= walk->argc)
+        return 0;
+    const char *arg = walk->argv[walk->next];
+
+    if (strcmp(arg, "--") == 0) {
+        walk->next++;
+        return 0;
+    }
+    if (arg[0] != '-' || !arg[1])
+        return 0;
+    struct rg_flag flag;
+
+    if (rg_flag_find(arg, &flag))
+        return take_flag(walk, &flag, err);
+    const char *text = arg + (arg[1] == '-' ? 2 : 1);
+    size_t n = strcspn(text, "=");
+    char name[NAME_MAX_LEN] = "";
+
+    if (n < sizeof name)
+        memcpy(name, text, n);
+    return unknown_option(arg, name, err);
+}
+
+int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
+                         struct rg_error *err)
+{
+    struct walk walk = { .argc = argc, .argv = argv, .next = *next };
+    struct rg_flag flag;
+
+    if (!rg_flag_find(argv[*next], &flag))
+        return 0;
+    int rc = take_flag(&walk, &flag, err);
+
+    *next = walk.next;
+    if (rc > 0 && request)
+        rc = apply(request, &walk, err);
+    return rc < 0 ? rc : 1;
+}
+
+/* Apply --config alone (then everything else is only looked at), or all but --config. */
+static int walk_options(struct rg_request *request, bool config_only, struct walk *walk,
+                        struct rg_error *err)
+{
+    const struct rg_option *config = rg_option_find("config");
+    int rc;
+
+    while ((rc = next_option(walk, err)) > 0) {
+        const struct rg_option *o = walk->option;
+        bool early = o && (o == config || strcmp(o->name, "help") == 0 ||
+                           strcmp(o->name, "version") == 0);
+        if (early != config_only)
+            continue;
+        rc = apply(request, walk, err);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+/* A variable to hand on that the caller does not have: mpirun warns and goes on, and so do we; a
+ * secret that is missing would fail the job later and less clearly. */
+static int check_caller_env(struct rg_request *request, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+
+    for (size_t i = job->env.count; i-- > 0;) {
+        char *name = job->env.v[i];
+        if (strchr(name, '=') || getenv(name))
+            continue;
+        if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
+            0)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        free(name);
+        memmove(&job->env.v[i], &job->env.v[i + 1], (job->env.count - i) * sizeof(char *));
+        job->env.count--;
+    }
+    for (size_t i = 0; i < job->share_env.count; i++) {
+        if (!getenv(job->share_env.v[i]))
+            return rg_error_set(err, EINVAL, "--share-env %s: not set here; export it first",
+                                job->share_env.v[i]);
+    }
+    return 0;
+}
+
+static int finish(struct rg_request *request, struct walk *walk, struct rg_error *err)
+{
+    struct rg_job *job = &request->job;
+
+    if (walk->next < walk->argc) {
+        rg_strv_fini(&job->command);
+        if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
+            return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
+    bool others = job->on && strcmp(job->on, "slurm") == 0;
+    int rc = rg_foreign_settle(request, err);
+
+    if (rc < 0)
+        return rc;
+    if (job->np && !job->nhosts && !others && !job->ranks_per_host && job->bind != RG_BIND_CORE)
+        job->oversubscribe = true;
+    rc = check_caller_env(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_container(request, err);
+    return rc < 0 ? rc : rg_job_check(job, err);
+}
+
+static int parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    struct walk early = { .argc = argc, .argv = argv, .next = 1 };
+    struct walk walk = early;
+    int rc = walk_options(request, true, &early, err);
+
+    if (request->help || request->version)
+        return 0;
+    if (rc >= 0 && request->config)
+        rc = rg_jobfile_read(request, request->config, err);
+    if (rc >= 0)
+        rc = walk_options(request, false, &walk, err);
+    return rc < 0 ? rc : finish(request, &walk, err);
+}
+
+int rg_request_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    int rc = parse(request, argc, argv, err);
+
+    if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
+        err->exit_code = 2;
+    return rc;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/commands.h"
+#include "cmd/run/dryrun.h"
+#include "cmd/help/help.h"
+#include "unit.h"
+
+static size_t longest_line(const char *text)
+{
+    size_t longest = 0;
+
+    for (const char *p = text; *p; p += strcspn(p, "\n") + (p[strcspn(p, "\n")] == '\n')) {
+        size_t n = strcspn(p, "\n");
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+static void help_names_every_option_and_fits_the_terminal(void **state)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+
+    (void) state;
+    for (int columns = 60; columns <= 120; columns += 20) {
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+        rg_help_run(&text, columns);
+        for (size_t i = 0; i < count; i++)
+            assert_contains(rg_buf_text(&text), options[i].name);
+        assert_true(longest_line(rg_buf_text(&text)) <= (size_t) columns);
+    }
+}
+
+/* The man page and --help of a command, by its own name and by that of the script. */
+static void scripts_have_help_and_a_page_with_every_option(void **state)
+{
+    struct rg_script_option option;
+
+    (void) state;
+    for (const struct rg_script *s = rg_scripts; s->command; s++) {
+        rg_autobuf struct rg_buf help = RG_BUF_INIT, page = RG_BUF_INIT, same = RG_BUF_INIT;
+        rg_help_script(&help, 80, s);
+        assert_true(longest_line(rg_buf_text(&help)) <= 80);
+        assert_int_equal(rg_manual_print(&page, s->page), 0);
+        assert_true(longest_line(rg_buf_text(&page)) <= 80);
+        assert_int_equal(rg_manual_print(&same, s->name), 0);
+        assert_string_equal(rg_buf_text(&page), rg_buf_text(&same));
+        assert_ptr_equal(rg_script_find(s->command), s);
+        assert_contains(rg_buf_text(&page), s->name);
+        assert_contains(rg_buf_text(&help), s->name);
+        for (size_t i = 0; s->option(i, &option); i++) {
+            rg_autobuf struct rg_buf left = RG_BUF_INIT;
+            rg_script_option_print(&left, &option);
+            rg_autofree char *line = rg_strf("\n  %s", rg_buf_text(&left));
+            assert_contains(rg_buf_text(&help), line);
+            rg_autofree char *name = rg_strf("\n.B \\-\\-%.3s", option.name);
+            assert_contains(rg_buf_text(&page), name);
+        }
+    }
+    assert_null(rg_script_find("run"));
+}
+
+static void help_names_every_command(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    rg_help_reigen(&text, 80);
+    for (const struct rg_command *c = rg_commands; c->name; c++)
+        assert_contains(rg_buf_text(&text), c->name);
+}
+
+static void wrapping_keeps_words_and_indents(void **state)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    rg_wrap(&text, "aa bb cc averyveryverylongword d", 2, 9);
+    assert_string_equal(rg_buf_text(&text), "  aa bb\n  cc\n  averyveryverylongword\n  d\n");
+}
+
+static void manual_pages_are_of_the_tables(void **state)
+{
+    size_t count;
+    const struct rg_option *options = rg_options(&count);
+    rg_autobuf struct rg_buf run = RG_BUF_INIT, job = RG_BUF_INIT;
+
+    (void) state;
+    for (int i = 0; rg_manual_pages[i]; i++) {
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+        assert_int_equal(rg_manual_print(&text, rg_manual_pages[i]), 0);
+        assert_int_equal(strncmp(rg_buf_text(&text), ".TH ", 4), 0);
+    }
+    assert_int_equal(rg_manual_print(&run, "nosuch"), -ENOENT);
+    assert_int_equal(rg_manual_print(&run, "reigen-run"), 0);
+    assert_int_equal(rg_manual_print(&job, "reigen-job"), 0);
+    assert_contains(rg_buf_text(&run), "\\-\\-start\\-timeout TIME");
+    assert_contains(rg_buf_text(&run), "124 (timeout)");
+    for (size_t i = 0; i < count; i++) {
+        char line[80];
+        snprintf(line, sizeof line, "\n.B %.2s", rg_option_key(&options[i]));
+        if (options[i].file != RG_FILE_NONE)
+            assert_contains(rg_buf_text(&job), line);
+    }
+}
+
+static void shell_words_are_quoted_only_where_needed(void **state)
+{
+    static const char *const cases[][2] = {
+        {"plain-1.0/x", "plain-1.0/x"}, {"", "''"},       {"a b", "'a b'"}, {"it's", "'it'\\''s'"},
+        {"$HOME", "'$HOME'"},           {"a=b", "'a=b'"}, {"*", "'*'"},     {"~", "'~'"},
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        rg_autobuf struct rg_buf text = RG_BUF_INIT;
+        rg_shell_quote(&text, cases[i][0]);
+        assert_string_equal(rg_buf_text(&text), cases[i][1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_names_every_option_and_fits_the_terminal),
+        cmocka_unit_test(scripts_have_help_and_a_page_with_every_option),
+        cmocka_unit_test(help_names_every_command),
+        cmocka_unit_test(wrapping_keeps_words_and_indents),
+        cmocka_unit_test(manual_pages_are_of_the_tables),
+        cmocka_unit_test(shell_words_are_quoted_only_where_needed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#include "base/time.h"
+#include "coll/negotiate/order.h"
+#include "coll/negotiate/order_decide.h"
+#include "coll/negotiate/order_frames.h"
+#include "coll/sockets.h"
+
+/* ------------------------------------------------------------ helpers */
+
+static struct rg_signature allreduce_of(int64_t count)
+{
+    return (struct rg_signature) { .kind = REIGEN_ALLREDUCE, .dtype = REIGEN_FLOAT32,
+                                   .op = REIGEN_SUM, .ndim = 1, .prescale = 1.0,
+                                   .postscale = 1.0, .shape = { count } };
+}
+
+static unsigned shuffle_state;
+
+static unsigned next_random(unsigned *state)
+{
+    *state = *state * 1103515245u + 12345u;
+    return *state >> 16 & 0x7fff;
+}
+
+static void shuffle(int *values, int n, unsigned *state)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int) (next_random(state) % (unsigned) (i + 1)), kept = values[i];
+
+        values[i] = values[j];
+        values[j] = kept;
+    }
+}
+
+/* ------------------------------------------------------------ the decider alone */
+
+static const int leaders[] = { 0, 2, 4, 6 };
+
+static struct rg_decider *new_decider(int nnodes, size_t fusion_nbytes, int capacity)
+{
+    struct rg_decider_options options = { .nnodes = nnodes,
+                                          .leaders = leaders,
+                                          .fusion_nbytes = fusion_nbytes,
+                                          .capacity = capacity };
+    struct rg_decider *decider;
+
+    assert_int_equal(rg_decider_create(&options, &decider), 0);
+    return decider;
+}
+
+static void expect_none(struct rg_decider *decider)
+{
+    struct rg_order_frame frame;
+
+    assert_int_equal(rg_decider_next(decider, &frame), 0);
+}
+
+static struct rg_order_frame expect(struct rg_decider *decider, int type)
+{
+    struct rg_order_frame frame = { 0 };
+
+    assert_int_equal(rg_decider_next(decider, &frame), 1);
+    assert_int_equal(frame.type, type);
+    return frame;
+}
+
+static void an_operation_is_decided_when_all_nodes_have_offered_it(void **state)
+{
+    struct rg_decider *decider = new_decider(3, 0, 16);
+    struct rg_signature sig = allreduce_of(4);
+
+    int missing[2];
+
+    (void) state;
+    assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing, 2), 0);
+    for (int node = 0; node < 3; node++) {
+        expect_none(decider);
+        assert_int_equal(rg_decider_offer(decider, node, "allreduce.a", &sig, ""), 0);
+        assert_int_equal(rg_decider_missing(decider, "allreduce.a", missing, 2), 2 - node);
+        assert_true(node == 2 || missing[1 - node] == 2);
+    }
+    struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
+
+    assert_string_equal(frame.name, "allreduce.a");
+    assert_string_equal(frame.text, "");
+    assert_int_equal(frame.id, 1);
+    expect_none(decider);
+    /* The second time it goes by number, whoever offers how. */
+    assert_int_equal(rg_decider_offer_id(decider, 2, 1), 0);
+    assert_int_equal(rg_decider_offer_id(decider, 1, 1), 0);
+    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.a", &sig, ""), 0);
+    frame = expect(decider, RG_ORDER_DECIDED);
+    assert_int_equal(frame.id, 1);
+    rg_decider_destroy(decider);
+}
+
+static void a_mismatch_between_nodes_names_both_ranks_and_the_job_goes_on(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 16);
+    struct rg_signature a = allreduce_of(4), b = a;
+
+    (void) state;
+    b.dtype = REIGEN_INT64;
+    rg_decider_offer(decider, 0, "allreduce.a", &a, "");
+    rg_decider_offer(decider, 1, "allreduce.a", &b, "");
+    struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
+
+    assert_int_equal(frame.id, 0);
+    assert_string_equal(frame.text, "allreduce.a: Mismatched data types: One rank had type "
+                                    "float32, but another rank had type int64. (rank 0: "
+                                    "float32, rank 2: int64)");
+    expect_none(decider);
+    assert_int_equal(rg_decider_count(decider), 0);
+    rg_decider_offer(decider, 0, "allreduce.a", &a, "");
+    rg_decider_offer(decider, 1, "allreduce.a", &a, "");
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_string_equal(frame.text, "");
+    expect_none(decider);
+    rg_decider_destroy(decider);
+}
+
+static void an_error_found_inside_a_node_reaches_all(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 16);
+    struct rg_signature sig = allreduce_of(4);
+
+    (void) state;
+    rg_decider_offer(decider, 1, "allreduce.a", &sig, "broken inside");
+    rg_decider_offer(decider, 0, "allreduce.a", &sig, "");
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text, "broken inside");
+    rg_decider_destroy(decider);
+}
+
+static void offering_twice_or_an_unknown_number_is_refused(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 16);
+    struct rg_signature sig = allreduce_of(4);
+
+    (void) state;
+    assert_int_equal(rg_decider_offer_id(decider, 0, 1), -EPROTO);
+    assert_int_equal(rg_decider_offer_id(decider, 0, 0), -EPROTO);
+    assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), 0);
+    assert_int_equal(rg_decider_offer(decider, 0, "x", &sig, ""), -EPROTO);
+    assert_int_equal(rg_decider_evicted(decider, 7), -EPROTO);
+    rg_decider_destroy(decider);
+}
+
+static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 16);
+    struct rg_signature sum = allreduce_of(4), gather = sum;
+
+    (void) state;
+    gather.kind = REIGEN_ALLGATHER;
+    rg_decider_offer(decider, 0, "allreduce.a", &sum, "");
+    expect_none(decider);
+    assert_int_equal(rg_decider_join(decider, 1, 3), 0);
+    assert_int_equal(rg_decider_join(decider, 1, 3), -EPROTO);
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text, "");
+    expect_none(decider);
+    rg_decider_offer(decider, 0, "allgather.b", &gather, "");
+    assert_string_equal(expect(decider, RG_ORDER_DECIDED_NEW).text,
+                        "Allgather is not supported with Join at this time. Specify "
+                        "sparse_to_dense=True if using DistributedOptimizer");
+    expect_none(decider);
+    assert_int_equal(rg_decider_join(decider, 0, 1), 0);
+    assert_int_equal(expect(decider, RG_ORDER_JOINED).rank, 1);
+    expect_none(decider);
+    /* All are back. */
+    rg_decider_offer(decider, 0, "allreduce.a", &sum, "");
+    expect_none(decider);
+    rg_decider_destroy(decider);
+}
+
+static void a_new_threshold_holds_from_its_place_in_the_stream_on(void **state)
+{
+    struct rg_decider *decider = new_decider(1, 0, 16);
+    struct rg_signature small = allreduce_of(10);
+    const struct rg_tuning tuning = { 1 << 20, 2 };
+    const char *const before[] = { "a", "b" }, *const after[] = { "c", "d" };
+
+    (void) state;
+    for (int i = 0; i < 2; i++)
+        rg_decider_offer(decider, 0, before[i], &small, "");
+    rg_decider_tune(decider, &tuning);
+    for (int i = 0; i < 2; i++)
+        rg_decider_offer(decider, 0, after[i], &small, "");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
+    struct rg_order_frame frame = expect(decider, RG_ORDER_TUNE);
+
+    assert_int_equal(frame.id, 1024);
+    assert_int_equal(frame.flags, 2);
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE);
+    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
+    rg_decider_destroy(decider);
+}
+
+static void what_is_ready_together_is_fused_up_to_the_threshold(void **state)
+{
+    struct rg_decider *decider = new_decider(1, 100, 16);
+    struct rg_signature small = allreduce_of(10), other = small, large = allreduce_of(1000);
+    /* 40 bytes each: two fit, a third begins a run of its own; another type never joins in. */
+    const struct { const char *name; const struct rg_signature *sig; int more; } list[] = {
+        { "a", &small, 1 }, { "b", &small, 0 }, { "c", &small, 0 },
+        { "d", &other, 0 }, { "e", &large, 0 }, { "f", &small, 0 } };
+
+    (void) state;
+    other.dtype = REIGEN_INT32;
+    for (size_t i = 0; i < rg_array_len(list); i++)
+        rg_decider_offer(decider, 0, list[i].name, list[i].sig, "");
+    for (size_t i = 0; i < rg_array_len(list); i++) {
+        struct rg_order_frame frame = expect(decider, RG_ORDER_DECIDED_NEW);
+
+        assert_string_equal(frame.name, list[i].name);
+        assert_int_equal(frame.flags & RG_ORDER_MORE, list[i].more);
+    }
+    rg_decider_destroy(decider);
+}
+
+static void ever_new_names_do_not_pile_up(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 16);
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_order_frame frame;
+    char name[32];
+
+    (void) state;
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "allreduce.%d", i);
+        rg_decider_offer(decider, 0, name, &sig, "");
+        rg_decider_offer(decider, 1, name, &sig, "");
+        while (rg_decider_next(decider, &frame) > 0)
+            if (frame.type == RG_ORDER_EVICT)
+                assert_int_equal(rg_decider_evicted(decider, frame.id), 0);
+        assert_true(rg_decider_count(decider) < 40);
+    }
+    rg_decider_destroy(decider);
+}
+
+static void an_offer_by_a_number_called_in_is_still_understood(void **state)
+{
+    struct rg_decider *decider = new_decider(2, 0, 1);
+    struct rg_signature sig = allreduce_of(4);
+    struct rg_order_frame frame;
+    uint32_t evicted = 0;
+    char name[32];
+
+    (void) state;
+    for (int i = 0; !evicted && i < 20; i++) {
+        snprintf(name, sizeof(name), "allreduce.%d", i);
+        rg_decider_offer(decider, 0, name, &sig, "");
+        rg_decider_offer(decider, 1, name, &sig, "");
+        while (rg_decider_next(decider, &frame) > 0)
+            if (frame.type == RG_ORDER_EVICT)
+                evicted = frame.id;
+    }
+    assert_int_equal(evicted, 1);
+    assert_int_equal(rg_decider_offer_id(decider, 1, evicted), 0);
+    assert_int_equal(rg_decider_evicted(decider, evicted), 0);
+    assert_int_equal(rg_decider_offer(decider, 0, "allreduce.0", &sig, ""), 0);
+    frame = expect(decider, RG_ORDER_DECIDED_NEW);
+    assert_string_equal(frame.name, "allreduce.0");
+    rg_decider_destroy(decider);
+}
+
+static void frames_survive_every_cut_and_refuse_damage(void **state)
+{
+    struct rg_order_frame frame = { .type = RG_ORDER_DECIDED_NEW, .id = 7, .flags = 1,
+                                    .name = "allreduce.x", .text = "why", .sig = allreduce_of(5) };
+    struct rg_order_frame back;
+    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
+    size_t used;
+
+    (void) state;
+    rg_order_frame_put(&frame, &buf);
+    for (size_t n = 0; n < rg_buf_nbytes(&buf); n++) {
+        assert_int_equal(rg_order_frame_get(rg_buf_bytes(&buf), n, &back, &used), 0);
+        assert_int_equal(used, 0);
+    }
+    assert_int_equal(rg_order_frame_get(rg_buf_bytes(&buf), rg_buf_nbytes(&buf), &back, &used), 0);
+    assert_int_equal(used, rg_buf_nbytes(&buf));
+    assert_int_equal(back.id, 7);
+    assert_string_equal(back.name, "allreduce.x");
+    assert_string_equal(back.text, "why");
+    assert_memory_equal(&back.sig, &frame.sig, sizeof(frame.sig));
+    rg_order_frame_fini(&back);
+    buf.data[4] = 99;
+    assert_int_equal(rg_order_frame_get(rg_buf_bytes(&buf), rg_buf_nbytes(&buf), &back, &used),
+                     -EBADMSG);
+    memset(buf.data, 0xff, 4);
+    assert_int_equal(rg_order_frame_get(rg_buf_bytes(&buf), rg_buf_nbytes(&buf), &back, &used),
+                     -EBADMSG);
+}
+
+/* ------------------------------------------------------------ leaders over sockets */
+
+enum { NNAMES = 40, NROUNDS = 30, STREAM_MAX = NNAMES * NROUNDS + 8 };
+
+struct stream {
+    struct place *place;
+    char names[STREAM_MAX][24];
+    bool fused[STREAM_MAX];
+    int count, joined, shut, queries, replies;
+    int dead_rank;
+    char dead_text[256];
+};
+
+static struct stream streams[SOCKETS_MAX];
+
+static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
+                       const char *error, bool fused)
+{
+    struct stream *stream = arg;
+
+    (void) sig;
+    snprintf(stream->names[stream->count], sizeof(stream->names[0]), "%s%s", name,
+             error ? "!" : "");
+    stream->fused[stream->count++] = fused;
+}
+
+static void on_joined(void *arg, int last_rank)
+{
+    ((struct stream *) arg)->joined = 1 + last_rank;
+}
+
+static void on_died(void *arg, int rank, const char *text)
+{
+    struct stream *stream = arg;
+
+    if (stream->dead_rank >= 0)
+        return;
+    stream->dead_rank = rank;
+    snprintf(stream->dead_text, sizeof(stream->dead_text), "%s", text);
+}
+
+static void on_shutdown(void *arg, int rank)
+{
+    ((struct stream *) arg)->shut = 1 + rank;
+}
+
+static void on_stall_query(void *arg)
+{
+    ((struct stream *) arg)->queries++;
+}
+
+static void on_stall_reply(void *arg, int node, const char *text)
+{
+    struct stream *stream = arg;
+
+    if (node > 0 && strcmp(text, "I wait for x") == 0)
+        stream->replies++;
+}
+
+static struct rg_order *open_order(struct place *place, struct stream *stream)
+{
+    struct rg_order_events events = { .on_decided = on_decided,
+                                      .on_joined = on_joined,
+                                      .on_died = on_died,
+                                      .on_shutdown = on_shutdown,
+                                      .on_stall_query = on_stall_query,
+                                      .on_stall_reply = on_stall_reply,
+                                      .arg = stream };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_order *order = NULL;
+
+    memset(stream, 0, sizeof(*stream));
+    stream->dead_rank = -1;
+    place->config.silence_ms = RG_SILENCE_MIN_MS;
+    place->config.cache_capacity = 16;
+    if (rg_order_create(&place->team, &place->config, &events, place->deadline_ns, &order,
+                        &err) < 0)
+        fprintf(stderr, "rank %d: %s\n", place->me, err.text);
+    return order;
+}
+
+/* Sleeps on the order's descriptors, at most 200 ms as the engine does. */
+static void turn(struct rg_order *order)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    bool moved = false;
+    unsigned events;
+    int fd;
+
+    rg_order_progress(order, &moved, &err);
+    if (moved)
+        return;
+    assert_int_equal(rg_order_wait_fds(order, &fd, &events, 1), 1);
+    struct pollfd pfd = { fd, (short) events, 0 };
+
+    poll(&pfd, 1, 200);
+}
+
+static bool late(const struct place *place)
+{
+    return rg_now_ns() > place->deadline_ns;
+}
+
+static int run_rounds(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+    struct rg_order *order = open_order(place, stream);
+    unsigned seed = shuffle_state + (unsigned) place->me * 7919u;
+    int list[NNAMES], bad = sockets_check(place, order != NULL);
+    struct rg_error err = RG_ERROR_INIT;
+    bool moved = false;
+
+    for (int round = 0; round < NROUNDS && !bad; round++) {
+        for (int i = 0; i < NNAMES; i++)
+            list[i] = i;
+        shuffle(list, NNAMES, &seed);
+        for (int i = 0; i < NNAMES && !bad; i++) {
+            struct rg_signature sig = allreduce_of(list[i] % 3 ? 10 : 70000 + list[i]);
+            char name[24];
+
+            /* Some names come again, others never. */
+            snprintf(name, sizeof(name), list[i] % 2 ? "allreduce.%d" : "allreduce.%d.%d",
+                     list[i], round);
+            if (list[i] == 5 && place->me == 1)
+                sig.op = REIGEN_MAX;
+            bad |= sockets_check(place, rg_order_offer(order, name, &sig, NULL) == 0);
+            if (next_random(&seed) % 4 == 0)
+                rg_order_progress(order, &moved, &err);
+        }
+        while (stream->count < (round + 1) * NNAMES && !late(place))
+            turn(order);
+        bad |= sockets_check(place, stream->count == (round + 1) * NNAMES);
+    }
+    rg_order_announce_shutdown(order, place->me);
+    while (!stream->shut && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->dead_rank < 0 && stream->shut > 0);
+    rg_order_destroy(order, 2000);
+    return bad;
+}
+
+static void all_leaders_see_the_same_stream_whatever_the_order_of_arrival(void **state)
+{
+    (void) state;
+    for (int n = 2; n <= 5; n++) {
+        int fused = 0;
+
+        shuffle_state = (unsigned) n * 31u;
+        assert_int_equal(sockets_run(n, run_rounds, NULL), 0);
+        for (int i = 0; i < NNAMES * NROUNDS; i++) {
+            fused += streams[0].fused[i];
+            for (int r = 1; r < n; r++) {
+                assert_string_equal(streams[r].names[i], streams[0].names[i]);
+                assert_int_equal(streams[r].fused[i], streams[0].fused[i]);
+            }
+        }
+        assert_true(fused > 0);
+    }
+}
+
+static int run_join(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+    struct rg_order *order = open_order(place, stream);
+    struct rg_signature sig = allreduce_of(4);
+    int bad = sockets_check(place, order != NULL);
+
+    if (bad)
+        return bad;
+    if (place->me == 1)
+        rg_order_offer_join(order, 1);
+    else
+        rg_order_offer(order, "allreduce.a", &sig, NULL);
+    while (stream->count < 1 && !late(place))
+        turn(order);
+    bad |= sockets_check(place, strcmp(stream->names[0], "allreduce.a") == 0);
+    if (place->me != 1)
+        rg_order_offer_join(order, place->me);
+    while (!stream->joined && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->joined > 0 && stream->joined != 2);
+    /* Nobody closes before all have seen it: closing is leaving. */
+    if (place->me == 0)
+        rg_order_stall_query(order);
+    while (place->me == 0 ? stream->replies < place->n - 1 : stream->queries < 1) {
+        turn(order);
+        if (late(place))
+            break;
+    }
+    rg_order_stall_reply(order, "I wait for x");
+    while (place->me == 0 && stream->replies < place->n - 1 && !late(place))
+        turn(order);
+    if (place->me == 0)
+        bad |= sockets_check(place, stream->replies == place->n - 1 && stream->queries == 0);
+    if (place->me == 0)
+        rg_order_announce_shutdown(order, 0);
+    while (!stream->shut && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->shut == 1 && stream->dead_rank < 0);
+    rg_order_destroy(order, 2000);
+    return bad;
+}
+
+static void joins_stall_questions_and_shutdown_reach_all(void **state)
+{
+    (void) state;
+    assert_int_equal(sockets_run(4, run_join, NULL), 0);
+}
+
+static struct rg_order *abandoned[2]; /* kept in sight of the leak checker */
+static atomic_int nopen;
+
+/* What a process that is killed leaves behind: a closed socket and no word. */
+static int run_death(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+    struct rg_order *order = open_order(place, stream);
+    int victim = *(int *) place->arg, bad = sockets_check(place, order != NULL);
+
+    if (bad)
+        return bad;
+    atomic_fetch_add(&nopen, 1);
+    while (atomic_load(&nopen) % 3 != 0 && !late(place))
+        rg_sleep_ms(1);
+    if (place->me == victim) {
+        rg_order_after_fork(order);
+        abandoned[victim != 0] = order;
+        return 0;
+    }
+    uint64_t began_ns = rg_now_ns();
+
+    while (stream->dead_rank < 0 && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->dead_rank == victim);
+    bad |= sockets_check(place, rg_now_ns() - began_ns < 3 * RG_NS_PER_S);
+    bad |= sockets_check(place, strstr(stream->dead_text, "on host here is gone") != NULL);
+    rg_order_destroy(order, 100);
+    return bad;
+}
+
+static void a_closed_socket_without_goodbye_is_a_death_told_to_all(void **state)
+{
+    (void) state;
+    for (int victim = 0; victim < 3; victim += 2)
+        assert_int_equal(sockets_run(3, run_death, &victim), 0);
+}
+
+static int run_silence(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+    struct rg_order *order = open_order(place, stream);
+    int bad = sockets_check(place, order != NULL);
+    uint64_t began_ns = rg_now_ns();
+
+    if (bad)
+        return bad;
+    if (place->me == 1)
+        rg_sleep_ms(4500);
+    while (place->me != 1 && stream->dead_rank < 0 && !late(place))
+        turn(order);
+    if (place->me != 1) {
+        bad |= sockets_check(place, stream->dead_rank == 1);
+        bad |= sockets_check(place, rg_now_ns() - began_ns > 2 * RG_NS_PER_S);
+        bad |= sockets_check(place, strstr(stream->dead_text, "nothing was heard of it for 3 s") !=
+                                        NULL);
+    }
+    rg_order_destroy(order, 100);
+    return bad;
+}
+
+static void silence_that_lasts_is_a_death(void **state)
+{
+    (void) state;
+    assert_int_equal(sockets_run(3, run_silence, NULL), 0);
+}
+
+/* Rank 2 comes late, so that rank 1 hears nothing but heartbeats of rank 0, which is still in init.
+ * Where the kernel sees it, as a thread of this process, rank 1 is silent for as long then. */
+static int run_living(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+
+    if (place->me == 2)
+        rg_sleep_ms(4500);
+    struct rg_order *order = open_order(place, stream);
+    int bad = sockets_check(place, order != NULL);
+
+    if (bad)
+        return bad;
+    if (place->me == 1 && sockets_seen)
+        rg_sleep_ms(4500);
+    rg_order_announce_shutdown(order, place->me);
+    while (!stream->shut && stream->dead_rank < 0 && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->shut && stream->dead_rank < 0);
+    rg_order_destroy(order, 2000);
+    return bad;
+}
+
+static void who_waits_in_init_is_not_dead(void **state)
+{
+    (void) state;
+    assert_int_equal(sockets_run(3, run_living, NULL), 0);
+}
+
+static void who_the_kernel_sees_alive_is_not_dead(void **state)
+{
+    (void) state;
+    sockets_seen = true;
+    int bad = sockets_run(3, run_living, NULL);
+    sockets_seen = false;
+    assert_int_equal(bad, 0);
+}
+
+/* All are stopped together, as by Ctrl-Z: nobody has been silent to anybody who listened. */
+static int run_pause(struct place *place)
+{
+    struct stream *stream = &streams[place->me];
+    struct rg_order *order = open_order(place, stream);
+    struct rg_signature sig = allreduce_of(4);
+    int bad = sockets_check(place, order != NULL);
+
+    if (bad)
+        return bad;
+    turn(order);
+    rg_sleep_ms(6000);
+    rg_order_offer(order, "allreduce.a", &sig, NULL);
+    while (stream->count < 1 && stream->dead_rank < 0 && !late(place))
+        turn(order);
+    bad |= sockets_check(place, stream->count == 1 && stream->dead_rank < 0);
+    rg_order_announce_shutdown(order, place->me);
+    while (!stream->shut && !late(place))
+        turn(order);
+    rg_order_destroy(order, 2000);
+    return bad;
+}
+
+static void a_pause_of_the_whole_job_kills_nobody(void **state)
+{
+    (void) state;
+    assert_int_equal(sockets_run(2, run_pause, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_operation_is_decided_when_all_nodes_have_offered_it),
+        cmocka_unit_test(a_mismatch_between_nodes_names_both_ranks_and_the_job_goes_on),
+        cmocka_unit_test(an_error_found_inside_a_node_reaches_all),
+        cmocka_unit_test(offering_twice_or_an_unknown_number_is_refused),
+        cmocka_unit_test(joined_nodes_count_as_arrived_for_allreduces_only),
+        cmocka_unit_test(what_is_ready_together_is_fused_up_to_the_threshold),
+        cmocka_unit_test(a_new_threshold_holds_from_its_place_in_the_stream_on),
+        cmocka_unit_test(ever_new_names_do_not_pile_up),
+        cmocka_unit_test(an_offer_by_a_number_called_in_is_still_understood),
+        cmocka_unit_test(frames_survive_every_cut_and_refuse_damage),
+        cmocka_unit_test(all_leaders_see_the_same_stream_whatever_the_order_of_arrival),
+        cmocka_unit_test(joins_stall_questions_and_shutdown_reach_all),
+        cmocka_unit_test(a_closed_socket_without_goodbye_is_a_death_told_to_all),
+        cmocka_unit_test(silence_that_lasts_is_a_death),
+        cmocka_unit_test(who_waits_in_init_is_not_dead),
+        cmocka_unit_test(who_the_kernel_sees_alive_is_not_dead),
+        cmocka_unit_test(a_pause_of_the_whole_job_kills_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

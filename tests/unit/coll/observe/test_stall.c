@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
+#include "coll/observe/stall_facts.h"
+#include "unit.h"
+
+static void set(struct rg_stall_facts *facts, const char *name, uint64_t age_ms,
+                const char *states)
+{
+    struct rg_stall_op *op = rg_stall_facts_op(facts, name);
+
+    assert_non_null(op);
+    assert_int_equal(strlen(states), facts->nranks);
+    op->age_ms = age_ms;
+    strcpy(op->states, states);
+}
+
+static void assert_told(const struct rg_stall_facts *facts, const char *expected)
+{
+    rg_autobuf struct rg_buf out = RG_BUF_INIT;
+
+    rg_stall_facts_tell(facts, 1000, &out);
+    assert_string_equal(rg_buf_text(&out), expected);
+}
+
+static void ranks_are_put_together_and_numbered_as_in_the_job(void **state)
+{
+    static const int world[] = { 1, 2, 3, 5, 6, 8 };
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 6, world), 0);
+    set(&facts, "allreduce.a", 5000, "ooowoj");
+    set(&facts, "allreduce.young", 10, "owwwww");
+    set(&facts, "allreduce.done", 5000, "wwwwww");
+    facts.who[4].detail = strdup("on b: process 7 is stopped");
+    assert_told(&facts, "Ranks 1-3, 6 have not called allreduce.a.\n"
+                        "Rank 6 on b: process 7 is stopped.\n");
+    rg_stall_facts_list(&facts, 1000, &list);
+    assert_string_equal(rg_buf_text(&list), "\n1: [allreduce.a]\n2: [allreduce.a]\n"
+                                            "3: [allreduce.a]\n6: [allreduce.a]");
+    rg_stall_facts_fini(&facts);
+}
+
+static void a_group_is_named_for_people_but_not_in_the_list_for_programs(void **state)
+{
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT, names = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 2, NULL), 0);
+    set(&facts, "allreduce.2.bias+3:ebd1a9cbc3180515", 5000, "ow");
+    set(&facts, "allreduce.a+b", 5000, "ow");
+    set(&facts, "allgather.a+1:b", 5000, "wo");
+    assert_told(&facts, "Rank 0 has not called allreduce of 2.bias and 3 more, allreduce.a+b; it "
+                        "has called allgather of a and 1 more.\n"
+                        "Rank 1 has not called allgather of a and 1 more; it has called allreduce "
+                        "of 2.bias and 3 more, allreduce.a+b.\n");
+    rg_stall_facts_name(&facts, 1000, &names);
+    assert_string_equal(rg_buf_text(&names), "allreduce of 2.bias and 3 more, allreduce.a+b, "
+                                             "allgather of a and 1 more");
+    rg_stall_facts_list(&facts, 1000, &list);
+    assert_string_equal(rg_buf_text(&list),
+                        "\n0: [allreduce.2.bias+3:ebd1a9cbc3180515, allreduce.a+b]"
+                        "\n1: [allgather.a+1:b]");
+    rg_stall_facts_fini(&facts);
+}
+
+static void a_deadlock_needs_ranks_that_wait_for_each_other(void **state)
+{
+    struct rg_stall_facts facts;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 3, NULL), 0);
+    set(&facts, "allreduce.x", 5000, "wow");
+    set(&facts, "allreduce.y", 5000, "owo");
+    facts.who[0].blocked = true;
+    facts.who[2].blocked = true;
+    assert_told(&facts, "Ranks 0 and 2 have not called allreduce.y; they wait in allreduce.x.\n"
+                        "Rank 1 has not called allreduce.x; it has called allreduce.y.\n");
+    facts.who[1].blocked = true;
+    assert_told(&facts, "Ranks 0 and 2 have not called allreduce.y; they wait in allreduce.x.\n"
+                        "Rank 1 has not called allreduce.x; it waits in allreduce.y.\n"
+                        "This is a deadlock: ranks 0-2 wait for each other, and none of them can "
+                        "go on. All ranks must call the same operations: look for a branch that "
+                        "differs between ranks.\n");
+    /* All wait, in the end for the last one, who is not in. */
+    set(&facts, "allreduce.x", 5000, "woo");
+    set(&facts, "allreduce.y", 5000, "wwo");
+    facts.who[2].blocked = false;
+    assert_told(&facts, "Rank 1 has not called allreduce.x; it waits in allreduce.y.\n"
+                        "Rank 2 has not called allreduce.x, allreduce.y.\n");
+    rg_stall_facts_fini(&facts);
+}
+
+static void what_a_node_says_is_understood_elsewhere(void **state)
+{
+    static const int theirs[] = { 1, 3 };
+    struct rg_stall_facts from, to;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&from, 4, NULL), 0);
+    assert_int_equal(rg_stall_facts_init(&to, 4, NULL), 0);
+    set(&from, "allreduce.two words\n", 2500, "?w?o");
+    from.who[3].blocked = true;
+    from.who[3].detail = strdup("on c: process 9 is running");
+    rg_stall_facts_put(&from, theirs, 2, &text);
+    rg_stall_facts_take(&to, theirs, 2, rg_buf_text(&text));
+    rg_stall_facts_take(&to, theirs, 2, "op\nop x\nop 5 w a\nop 5 wwa\nrank\nrank b\nop 99\n\n");
+    assert_int_equal(to.nops, 1);
+    assert_string_equal(to.ops[0].name, "allreduce.two words?");
+    assert_string_equal(to.ops[0].states, "?w?o");
+    assert_int_equal(to.ops[0].age_ms, 2500);
+    assert_true(to.who[3].blocked && !to.who[1].blocked);
+    assert_string_equal(to.who[3].detail, "on c: process 9 is running");
+    rg_stall_facts_fini(&from);
+    rg_stall_facts_fini(&to);
+}
+
+/* A frame has room for 64 KiB, and names may be long. */
+static void what_a_node_says_of_processes_leaves_room_for_operations(void **state)
+{
+    struct rg_stall_facts facts;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int ranks[64];
+    char states[65] = "";
+
+    (void) state;
+    assert_int_equal(rg_stall_facts_init(&facts, 64, NULL), 0);
+    for (int r = 0; r < 64; r++) {
+        ranks[r] = r;
+        states[r] = r ? 'w' : 'o';
+        facts.who[r].detail = rg_strf("on a: process 9 is sleeping; it called %0900d last", r);
+    }
+    set(&facts, "allreduce.a", 5000, states);
+    rg_stall_facts_put(&facts, ranks, 64, &text);
+    assert_contains(rg_buf_text(&text), " allreduce.a\n");
+    assert_contains(rg_buf_text(&text), "called 0000");
+    assert_true(rg_buf_nbytes(&text) < 16000);
+    rg_stall_facts_fini(&facts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_put_together_and_numbered_as_in_the_job),
+        cmocka_unit_test(a_group_is_named_for_people_but_not_in_the_list_for_programs),
+        cmocka_unit_test(a_deadlock_needs_ranks_that_wait_for_each_other),
+        cmocka_unit_test(what_a_node_says_is_understood_elsewhere),
+        cmocka_unit_test(what_a_node_says_of_processes_leaves_room_for_operations),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include <poll.h>
+
+#include "base/time.h"
+#include "coll/planes/plane.h"
+#include "coll/planes/plane_checks.h"
+
+/* Sleeps on the plane's descriptors as the engine does: a missing one makes the test time out. */
+static int finish(struct place *place, void *state, struct rg_error *err)
+{
+    int quiet = 0;
+
+    for (;;) {
+        int fds[64], r, n;
+        unsigned events[64];
+        struct pollfd pfds[64];
+        bool moved = false;
+
+        r = rg_plane_tcp.progress(state, &moved, err);
+        if (r != 0)
+            return r < 0 ? r : 0;
+        if (moved)
+            continue;
+        n = rg_plane_tcp.wait_fds(state, fds, events, 64);
+        for (int i = 0; i < n; i++)
+            pfds[i] = (struct pollfd) { fds[i], (short) events[i], 0 };
+        /* With a lost socket there is nothing to wait for but the clock. */
+        if (n == 0 && ++quiet < 40) {
+            rg_sleep_ms(100);
+            continue;
+        }
+        if (n == 0 || poll(pfds, (nfds_t) n, 20000) <= 0)
+            return sockets_fail(place, __LINE__, "something to wait for");
+    }
+}
+
+static int run(struct place *place, void *state, const struct rg_coll *coll)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int r = rg_plane_tcp.post(state, coll);
+
+    if (r == 0)
+        r = finish(place, state, &err);
+    if (r != 0)
+        fprintf(stderr, "rank %d: %s\n", place->me, err.text);
+    return r;
+}
+
+static void *open_plane(struct place *place)
+{
+    struct rg_plane_options options = { .team = &place->team, .config = &place->config,
+                                        .group = { NULL, place->n, place->me } };
+    void *state = NULL;
+
+    rg_plane_tcp.open(&options, &state, NULL);
+    return state;
+}
+
+static void close_plane(void *state)
+{
+    rg_plane_tcp.close(state, 2000);
+}
+
+const struct plane_kit plane_kit = { open_plane, run, close_plane };
+
+static void all_ranks_get_the_same_bits(void **unused)
+{
+    (void) unused;
+    for (size_t count = 0; count < 2; count++)
+        for (int n = 2; n <= 5; n++) {
+            assert_int_equal(sockets_run(n, plane_check_bits, &count), 0);
+            for (int i = 1; i < n; i++)
+                assert_memory_equal(plane_bits[0], plane_bits[i], count ? PLANE_BITS_NBYTES : 20);
+        }
+}
+
+/* Rank 1 leaves in the middle: the others hear of it by name, and do not hang. */
+static int check_leaver(struct place *place)
+{
+    size_t count = 1 << 20;
+    float *data = calloc(count, sizeof(*data));
+    struct rg_error err = RG_ERROR_INIT;
+    void *state = open_plane(place);
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 4, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    int bad = sockets_check(place, run(place, state, &coll) == 0);
+
+    coll.count = count;
+    if (place->me != 1 && !bad) {
+        bad |= sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+        bad |= sockets_check(place, finish(place, state, &err) == -ECONNRESET);
+        bad |= sockets_check(place, strstr(err.text, "connection to rank 1 on here") != NULL);
+    }
+    rg_plane_tcp.close(state, 0);
+    free(data);
+    return bad;
+}
+
+static void a_member_that_leaves_is_named(void **unused)
+{
+    (void) unused;
+    assert_int_equal(sockets_run(2, check_leaver, NULL), 0);
+}
+
+/* Rank 1 posts something else: both are told what each is doing. */
+static int check_lost_step(struct place *place)
+{
+    float data[8] = { 0 };
+    struct rg_error err = RG_ERROR_INIT;
+    void *state = open_plane(place);
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = place->me == 1 ? 8 : 4, .in = data, .out = data,
+                            .scale = { 1.0, 1.0, 1 } };
+    int bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+
+    bad |= sockets_check(place, finish(place, state, &err) == -EPROTO);
+    bad |= sockets_check(place, strstr(err.text, "allreduce of 32 bytes") != NULL);
+    bad |= sockets_check(place, strstr(err.text, "allreduce of 16 bytes") != NULL);
+    rg_plane_tcp.close(state, 1000);
+    return bad;
+}
+
+static void members_that_lost_step_fail_instead_of_mixing_data(void **unused)
+{
+    (void) unused;
+    assert_int_equal(sockets_run(2, check_lost_step, NULL), 0);
+}
+
+static int check_wrong_key(struct place *place)
+{
+    float data[4] = { 0 };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 4, .in = data, .out = data, .scale = { 1.0, 1.0, 1 } };
+    void *state = open_plane(place);
+    int bad;
+
+    if (place->me == 1) {
+        uint64_t until_ns = rg_now_ns() + RG_NS_PER_S;
+        bool moved = false;
+
+        bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+        while (rg_now_ns() < until_ns && !bad)
+            bad |= sockets_check(place, rg_plane_tcp.progress(state, &moved, &err) == 0);
+    } else {
+        memset(place->team.data_key, 8, RG_KEY_NBYTES);
+        bad = sockets_check(place, rg_plane_tcp.post(state, &coll) == 0);
+        bad |= sockets_check(place, finish(place, state, &err) == -EACCES);
+        bad |= sockets_check(place, strstr(err.text, "rank 1 on here has another key") != NULL);
+    }
+    rg_plane_tcp.close(state, 0);
+    return bad;
+}
+
+static void a_wrong_key_opens_no_connection(void **unused)
+{
+    (void) unused;
+    assert_int_equal(sockets_run(2, check_wrong_key, NULL), 0);
+}
+
+static void for_all_sizes(int (*fn)(struct place *place), int least)
+{
+    for (int n = least; n <= 5; n++)
+        assert_int_equal(sockets_run(n, fn, NULL), 0);
+}
+
+static void allreduce_matches_the_reference(void **unused)
+{
+    (void) unused;
+    for_all_sizes(plane_check_allreduce, 1);
+}
+
+static void scales_and_joined_ranks_match_the_reference(void **unused)
+{
+    (void) unused;
+    for_all_sizes(plane_check_scaled, 1);
+}
+
+static void broadcast_and_reduce_match_the_reference(void **unused)
+{
+    (void) unused;
+    for_all_sizes(plane_check_rooted, 1);
+}
+
+static void allgather_alltoall_reducescatter_match_the_reference(void **unused)
+{
+    (void) unused;
+    for_all_sizes(plane_check_counted, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allreduce_matches_the_reference),
+        cmocka_unit_test(scales_and_joined_ranks_match_the_reference),
+        cmocka_unit_test(broadcast_and_reduce_match_the_reference),
+        cmocka_unit_test(allgather_alltoall_reducescatter_match_the_reference),
+        cmocka_unit_test(all_ranks_get_the_same_bits),
+        cmocka_unit_test(a_member_that_leaves_is_named),
+        cmocka_unit_test(members_that_lost_step_fail_instead_of_mixing_data),
+        cmocka_unit_test(a_wrong_key_opens_no_connection),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

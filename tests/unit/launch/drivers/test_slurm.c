@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/drivers/slurm/slurm.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "agent/start/dial.h"
+#include "launch/drivers/slurm/slurm_internal.h"
+#include "unit.h"
+
+static bool has(const struct rg_strv *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->v[i], text) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- the command line ------------------------------------------------------------------------- */
+
+static void sruns_options_are_not_taken_from_our_own_job(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    (void) state;
+    rg_job_init(&job);
+    setenv("SLURM_NTASKS", "7", 1);
+    setenv("SLURM_CONF", "/etc/slurm.conf", 1);
+    setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+    setenv("REIGEN_TEST_SECRET", "s", 1);
+    assert_int_equal(rg_strv_add(&job.share_env, "REIGEN_TEST_SECRET"), 0);
+    assert_int_equal(slurm_command_env(&job, &env), 0);
+    assert_null(rg_env_get(&env, "SLURM_NTASKS"));
+    assert_null(rg_env_get(&env, "REIGEN_TEST_SECRET"));
+    assert_string_equal(rg_env_get(&env, "SLURM_CONF"), "/etc/slurm.conf");
+    assert_string_equal(rg_env_get(&env, "SLURM_ARRAY_TASK_ID"), "3");
+    unsetenv("SLURM_NTASKS");
+}
+
+static void defaults_for_slurms_programs_stay_unless_they_harm(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv outside = RG_STRV_INIT, inside = RG_STRV_INIT;
+
+    (void) state;
+    rg_job_init(&job);
+    setenv("SLURM_CLUSTERS", "far", 1);
+    setenv("SLURM_WORKING_CLUSTER", "far:10.0.0.1:6817:9728:109", 1);
+    setenv("SALLOC_PARTITION", "p", 1);
+    setenv("SBATCH_WAIT", "1", 1);
+    assert_int_equal(slurm_command_env(&job, &outside), 0);
+    setenv("SLURM_JOB_ID", "12", 1);
+    setenv("SLURM_STEPMGR", "node1", 1);
+    assert_int_equal(slurm_command_env(&job, &inside), 0);
+    assert_string_equal(rg_env_get(&outside, "SLURM_CLUSTERS"), "far");
+    assert_null(rg_env_get(&inside, "SLURM_CLUSTERS"));
+    assert_non_null(rg_env_get(&inside, "SLURM_WORKING_CLUSTER"));
+    assert_string_equal(rg_env_get(&inside, "SLURM_STEPMGR"), "node1");
+    assert_string_equal(rg_env_get(&outside, "SALLOC_PARTITION"), "p");
+    assert_null(rg_env_get(&outside, "SBATCH_WAIT"));
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_CLUSTERS");
+}
+
+static void a_complaint_is_the_last_error_and_has_a_remedy(void **state)
+{
+    char line[64];
+
+    (void) state;
+    slurm_complaint("salloc: x\nsalloc: error: Invalid partition name\nsalloc: bye\n", line, 64);
+    assert_string_equal(line, "salloc: error: Invalid partition name");
+    assert_contains(slurm_remedy(line), "sinfo -s");
+    slurm_complaint("salloc: Pending job allocation 7\nsalloc: Job allocation 7 has been revoked."
+                    "\n\n", line, sizeof(line));
+    assert_string_equal(line, "salloc: Job allocation 7 has been revoked");
+    assert_contains(slurm_remedy(line), "cancelled");
+    assert_string_equal(slurm_complaint("", line, sizeof(line)), "");
+    assert_string_equal(slurm_complaint("error: 0123456789", line, 8), "error: ");
+    assert_string_equal(slurm_remedy(""), "");
+}
+
+static void one_step_has_one_task_on_each_of_its_nodes(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    rg_autostrv struct rg_strv argv = RG_STRV_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct slurm_step steps[2] = { { .nhosts = 2, .group = -1, .ngpus = -1 },
+                                   { .nhosts = 1, .group = 1, .ngpus = 3 } };
+    struct slurm_host hosts[3] = { { .name = "a", .step = &steps[0] },
+                                   { .name = "b", .step = &steps[1] },
+                                   { .name = "c", .step = &steps[0] } };
+    struct rg_plan plan = { .nhosts = 3, .job_id = "r-1" };
+    struct slurm slurm = { .hosts = hosts, .o = { .job = &job, .plan = &plan },
+                           .agent_path = "/a'b/reigen-agent" };
+
+    (void) state;
+    rg_job_init(&job);
+    for (int i = 0; i < 2; i++) {
+        steps[i].slurm = &slurm;
+        strcpy(steps[i].job_id, "12");
+    }
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--jobid=12") && has(&argv, "--nodelist=a,c"));
+    assert_true(has(&argv, "--ntasks=2") && has(&argv, "--nodes=2") && has(&argv, "--overlap"));
+    assert_string_equal(argv.v[argv.count - 1], "reigen-agent");
+    for (size_t i = 0; i < argv.count; i++) /* a list of processes is for people */
+        assert_true(strlen(argv.v[i]) < 60);
+    slurm_command_script(&slurm, &text);
+    const char *script = rg_buf_text(&text);
+    assert_ptr_equal(strchr(script, '\n'), script + strlen(script) - 1);
+    assert_contains(script, "f='/a'\\''b/reigen-agent'");
+    assert_contains(script, "\"$f\" agent <&3");
+    rg_strv_fini(&argv);
+    assert_int_equal(slurm_command_make(&steps[1], &argv), 0);
+    assert_true(has(&argv, "--het-group=1") && has(&argv, "--nodelist=b"));
+    assert_true(has(&argv, "--gpus=3"));
+    rg_strv_fini(&argv);
+    steps[0].ngpus = 2;
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--gpus-per-node=2"));
+    rg_strv_fini(&argv);
+    steps[0].ngpus = 0;
+    assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
+    assert_true(has(&argv, "--gres=none"));
+}
+
+/* --- what srun says --------------------------------------------------------------------------- */
+
+static struct {
+    int count, first;
+    char text[RG_ERROR_TEXT_MAX];
+} gone;
+
+static void on_gone(void *arg, int host, const struct rg_error *err)
+{
+    (void) arg;
+    if (gone.count++)
+        return;
+    gone.first = host;
+    snprintf(gone.text, sizeof(gone.text), "%s", err->text);
+}
+
+static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void **state)
+{
+    static const char said[] =
+        "srun: error: Task launch for StepId=12.0 failed on node node[2-3]: Communication "
+        "connection failure\n"
+        "srun: error: Application launch failed: Communication connection failure\n"
+        "slurmstepd-node1: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 ***\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    struct slurm_host hosts[4] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" },
+                                   { .name = "node3", .linked = true } };
+    struct rg_plan plan = { .nhosts = 4 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 4; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+    }
+    slurm_step_take_errors(&step, said, 50); /* lines come in parts */
+    slurm_step_take_errors(&step, said + 50, strlen(said) - 50);
+    rg_loop_run(slurm.o.loop);
+    assert_int_equal(gone.count, 2);
+    assert_true(hosts[1].gone && hosts[2].gone && !hosts[3].gone);
+    assert_int_equal(gone.first, 1);
+    assert_contains(gone.text, "Communication connection failure; the node or its slurmd is down");
+    rg_loop_destroy(slurm.o.loop);
+}
+
+static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **state)
+{
+    static const char said[] = "srun: error: task 1 launch failed: Slurmd could not execve job\n"
+                               "srun: error: node[2-3]: tasks 1-2: Killed\n";
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
+                                   { .name = "node3", .linked = true } };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct rg_preamble preamble[3] = { 0 };
+
+    (void) state;
+    memset(&gone, 0, sizeof(gone));
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+        hosts[i].preamble = &preamble[i];
+    }
+    slurm_step_take_errors(&step, said, strlen(said));
+    rg_loop_run(slurm.o.loop);
+    assert_int_equal(gone.count, 1);
+    assert_int_equal(gone.first, 1);
+    assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
+    assert_contains(gone.text, "tasks 1-2: Killed");
+    rg_loop_destroy(slurm.o.loop);
+}
+
+/* A task's prolog may write what it likes, and no newline. */
+static void our_words_are_found_behind_what_a_prolog_writes(void **state)
+{
+    static const struct rg_driver_events events = { .on_gone = on_gone };
+    static struct slurm_step step;
+    static char longer[20000];
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
+    struct slurm_host *tasks[3] = { NULL };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    step.slurm = &slurm;
+    step.nhosts = 3;
+    step.tasks = tasks;
+    for (int i = 0; i < 3; i++) {
+        hosts[i].slurm = &slurm;
+        hosts[i].step = &step;
+        hosts[i].index = i;
+        hosts[i].task = -1;
+    }
+    static const char said[] = "0: \033]0;title\007\0reigen-slurm at node2 12.0\n"
+                               "2: reigen-slurm at node3 12.0\n";
+    slurm_step_take(&step, said, sizeof(said) - 1);
+    memset(longer, 'x', sizeof(longer));
+    slurm_step_take(&step, "1: ", 3);
+    slurm_step_take(&step, longer, sizeof(longer));
+    slurm_step_take(&step, "reigen-slurm at node1 12.0\n", 27);
+    assert_int_equal(hosts[0].task, 1);
+    assert_int_equal(hosts[1].task, 0);
+    assert_int_equal(hosts[2].task, 2);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+/* --- the door --------------------------------------------------------------------------------- */
+
+struct caller {
+    char address[32];
+    const char *place;
+    uint8_t key[RG_KEY_NBYTES];
+    int result;
+};
+
+static struct {
+    struct rg_loop *loop;
+    int nconnected, last;
+} seen;
+
+static void on_connected(void *arg, int host, int take_read_fd, int take_write_fd)
+{
+    (void) arg;
+    assert_int_equal(take_read_fd, take_write_fd);
+    seen.nconnected++;
+    seen.last = host;
+    close(take_read_fd);
+    if (seen.loop)
+        rg_loop_stop(seen.loop);
+}
+
+static void *call(void *arg)
+{
+    struct caller *caller = arg;
+
+    caller->result = rg_agent_dial(caller->address, caller->place, caller->key, NULL);
+    if (caller->result >= 0) {
+        char byte;
+        ssize_t ignored = read(caller->result, &byte, 1); /* the other side closes first */
+        (void) ignored;
+        close(caller->result);
+    }
+    return NULL;
+}
+
+static void stop(void *arg)
+{
+    rg_loop_stop(arg);
+}
+
+/* One call of an agent, while the loop runs for a while; its outcome. */
+static int try_to_call(struct slurm *slurm, const char *place, const uint8_t *key, unsigned ms)
+{
+    struct caller caller = { .place = place };
+    struct rg_timer timer = { 0 };
+    pthread_t thread;
+
+    snprintf(caller.address, sizeof(caller.address), "127.0.0.1:%d", slurm->door.port);
+    memcpy(caller.key, key, sizeof(caller.key));
+    pthread_create(&thread, NULL, call, &caller);
+    rg_timer_start(&timer, slurm->o.loop, ms, 0, stop, slurm->o.loop);
+    rg_loop_run(slurm->o.loop);
+    /* A caller that is not let in tries again: the door must be shut for it to give up. */
+    slurm_door_close(slurm);
+    pthread_join(thread, NULL);
+    assert_int_equal(slurm_door_open(slurm, NULL), 0);
+    return caller.result;
+}
+
+static void only_agents_of_the_job_get_in_and_each_once(void **state)
+{
+    static const struct rg_driver_events events = { .on_connected = on_connected };
+    static const uint8_t key[RG_KEY_NBYTES] = { 1 }, other[RG_KEY_NBYTES] = { 2 };
+    struct slurm_host hosts[2] = { { .name = "node1" }, { .name = "node2" } };
+    struct rg_plan plan = { .nhosts = 2 };
+    struct rg_job job = { .nhosts = 0 };
+    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+                           .o = { .job = &job, .plan = &plan, .events = &events, .key = key } };
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    /* In a range of one port, which the kernel keeps for a minute after each caller. */
+    job.ports = (struct rg_ports){ slurm.door.port, slurm.door.port };
+    slurm_door_close(&slurm);
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_true(try_to_call(&slurm, "node2", key, 1000) >= 0);
+    assert_int_equal(seen.nconnected, 1);
+    assert_int_equal(seen.last, 1);
+    assert_true(try_to_call(&slurm, "node1", other, 500) < 0);
+    assert_int_equal(seen.nconnected, 1);
+    try_to_call(&slurm, "node2", key, 500); /* proves itself, and is sent away */
+    try_to_call(&slurm, "node3", key, 500);
+    assert_int_equal(seen.nconnected, 1);
+    assert_true(try_to_call(&slurm, "node1", key, 1000) >= 0);
+    assert_int_equal(seen.nconnected, 2);
+    slurm_door_close(&slurm);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+#define STRANGERS 600
+
+/* One that says nothing. */
+static int stand_at(int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    connect(fd, (struct sockaddr *) &address, sizeof(address));
+    return fd;
+}
+
+static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
+{
+    static const struct rg_driver_events events = { .on_connected = on_connected };
+    static const uint8_t key[RG_KEY_NBYTES] = { 1 };
+    struct slurm_host hosts[1] = { { .name = "node1" } };
+    struct rg_plan plan = { .nhosts = 1 };
+    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+                           .o = { .plan = &plan, .events = &events, .key = key } };
+    int fds[STRANGERS];
+
+    (void) state;
+    seen.nconnected = 0;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    seen.loop = slurm.o.loop;
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    for (int i = 0; i < STRANGERS; i++)
+        fds[i] = stand_at(slurm.door.port);
+    /* If each were waited for as long as when nobody else comes, its turn came after 20 s. */
+    assert_true(try_to_call(&slurm, "node1", key, 12000) >= 0);
+    assert_int_equal(seen.nconnected, 1);
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    seen.loop = NULL;
+    slurm_door_close(&slurm);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+static void the_door_is_at_a_port_that_srun_may_use(void **state)
+{
+    struct slurm slurm = { .door.fd = -1, .o.key = (const uint8_t[RG_KEY_NBYTES]){ 1 } };
+    struct slurm other = slurm;
+    char range[32];
+
+    (void) state;
+    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    other.o.loop = slurm.o.loop;
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    int port = slurm.door.port;
+    slurm_door_close(&slurm);
+    snprintf(range, sizeof(range), "%d", port); /* was free a moment ago */
+    setenv("REIGEN_SLURM_PORTS", range, 1);
+    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_int_equal(slurm.door.port, port);
+    assert_int_equal(slurm_door_open(&other, NULL), 0); /* none is left: any other */
+    assert_int_not_equal(other.door.port, port);
+    unsetenv("REIGEN_SLURM_PORTS");
+    slurm_door_close(&slurm);
+    slurm_door_close(&other);
+    rg_loop_destroy(slurm.o.loop);
+}
+
+static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **state)
+{
+    static const struct {
+        const char *said, *noted, *why;
+        int code;
+    } cases[] = {
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 DUE TO TIME LIMIT ***", "",
+          "time limit is reached; ask for more time", 75 },
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 ***", " JobState=TIMEOUT ",
+          "cancelled (scancel)", 75 },
+        { "slurmstepd: error: *** STEP 3.0 ON n CANCELLED AT 2026 DUE TO NODE FAILURE ***", "",
+          "a node of the job has failed", 76 },
+        { "srun: CANCELLED AT", " JobState=COMPLETING Reason=TimeLimit ", "time limit", 75 },
+        { "", " JobState=COMPLETING Reason=None PreemptTime=2026-01-01T0:00 ", "preempted", 75 },
+        { "", " JobState=COMPLETING Reason=None PreemptTime=None ", "or a node was set down", 75 },
+        { "", " JobState=CANCELLED Reason=None ", "cancelled (scancel)", 75 },
+        { "", " JobState=NODE_FAIL Reason=NodeDown ", "a node of the job has failed", 76 },
+        { "", " JobState=RUNNING Reason=None PreemptTime=None ", "", 0 },
+        { "", "slurm_load_jobs error: Invalid job id specified\n", "", 0 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++) {
+        struct slurm slurm = { .nsteps = 0 };
+        int code = 0;
+
+        slurm_ending_said(&slurm, cases[i].said);
+        slurm_ending_noted(&slurm, cases[i].noted);
+        const char *why = slurm_ending(&slurm, &code);
+
+        assert_int_equal(code, cases[i].code);
+        if (*cases[i].why)
+            assert_contains(why, cases[i].why);
+        else
+            assert_null(why);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(why_slurm_ends_a_job_is_known_by_its_words_or_its_record),
+        cmocka_unit_test(sruns_options_are_not_taken_from_our_own_job),
+        cmocka_unit_test(defaults_for_slurms_programs_stay_unless_they_harm),
+        cmocka_unit_test(a_complaint_is_the_last_error_and_has_a_remedy),
+        cmocka_unit_test(one_step_has_one_task_on_each_of_its_nodes),
+        cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
+        cmocka_unit_test(our_words_are_found_behind_what_a_prolog_writes),
+        cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
+        cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
+        cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
+        cmocka_unit_test(the_door_is_at_a_port_that_srun_may_use),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

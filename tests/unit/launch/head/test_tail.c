@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/head/tail.h"
+#include "unit.h"
+
+static struct rg_tail tail;
+
+static int empty_tail(void **state)
+{
+    (void) state;
+    rg_tail_fini(&tail);
+    return 0;
+}
+
+static void put(int stream, const char *text)
+{
+    if (*text)
+        rg_tail_put(&tail, stream, text, strlen(text));
+    else
+        rg_tail_put(&tail, stream, NULL, 0);
+}
+
+/* The lines, each followed by "|". */
+static const char *lines(void)
+{
+    static char text[RG_TAIL_LINES * (RG_TAIL_LINE_MAX + 2)];
+    const char *list[RG_TAIL_LINES];
+    size_t count = rg_tail_lines(&tail, list);
+
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        strcat(strcat(text, list[i]), "|");
+    return text;
+}
+
+static void lines_are_put_together_per_stream(void **state)
+{
+    (void) state;
+    put(1, "a");
+    put(2, "err");
+    put(1, "b\nc");
+    put(2, "or\n");
+    assert_string_equal(lines(), "ab|error|");
+    put(1, "");
+    put(2, "");
+    assert_string_equal(lines(), "ab|error|c|");
+}
+
+static void only_the_last_ten_stay(void **state)
+{
+    char text[32];
+
+    (void) state;
+    for (int i = 0; i < 25; i++) {
+        snprintf(text, sizeof(text), "%d\n", i);
+        put(1, text);
+    }
+    assert_string_equal(lines(), "15|16|17|18|19|20|21|22|23|24|");
+}
+
+static void last_ten_of_one_large_chunk_are_the_right_ones(void **state)
+{
+    static char chunk[60000];
+    size_t used = 0;
+
+    (void) state;
+    put(1, "torn ");
+    for (int i = 0; i < 5000; i++)
+        used += (size_t) snprintf(chunk + used, sizeof(chunk) - used, "line %d\n", i);
+    snprintf(chunk + used, sizeof(chunk) - used, "rest");
+    put(1, chunk);
+    assert_string_equal(lines(), "line 4990|line 4991|line 4992|line 4993|line 4994|line 4995|"
+                                 "line 4996|line 4997|line 4998|line 4999|");
+    put(1, "");
+    assert_contains(lines(), "line 4999|rest|");
+}
+
+static void long_line_keeps_its_beginning(void **state)
+{
+    static char chunk[5000];
+
+    (void) state;
+    memset(chunk, 'x', sizeof(chunk) - 1);
+    chunk[0] = 'A';
+    for (int i = 0; i < 100; i++)
+        put(2, chunk);
+    put(2, "\nnext\n");
+    assert_int_equal(strlen(lines()), RG_TAIL_LINE_MAX + 1 + strlen("next|"));
+    assert_int_equal(lines()[0], 'A');
+}
+
+static void odd_bytes_do_no_harm(void **state)
+{
+    (void) state;
+    rg_tail_put(&tail, 1, "a\0b\r\r\n\n", 7);
+    assert_string_equal(lines(), "a b||");
+}
+
+static uint64_t hash_error(const char *text)
+{
+    rg_tail_fini(&tail);
+    if (*text)
+        put(2, text);
+    return rg_tail_hash_error(&tail);
+}
+
+static void equal_errors_have_equal_hashes(void **state)
+{
+    static const char traceback[] = "Traceback (most recent call last):\n  File\nValueError: a\n";
+    char text[128];
+
+    (void) state;
+    snprintf(text, sizeof(text), "a warning of one rank\n%s\n", traceback);
+    assert_int_equal(hash_error(text), hash_error(traceback));
+    assert_int_not_equal(hash_error("ValueError: a\n"), hash_error(traceback));
+    assert_int_equal(hash_error("3\nboom\n"), hash_error("4\nboom\n\n"));
+    assert_int_not_equal(hash_error("boom\n"), hash_error("bang\n"));
+    assert_int_equal(hash_error(""), 0);
+    hash_error("3\nboom\n");
+    uint64_t all = rg_tail_hash(&tail);
+    hash_error("4\nboom\n");
+    assert_int_not_equal(rg_tail_hash(&tail), all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(lines_are_put_together_per_stream, empty_tail),
+        cmocka_unit_test_teardown(only_the_last_ten_stay, empty_tail),
+        cmocka_unit_test_teardown(last_ten_of_one_large_chunk_are_the_right_ones, empty_tail),
+        cmocka_unit_test_teardown(long_line_keeps_its_beginning, empty_tail),
+        cmocka_unit_test_teardown(odd_bytes_do_no_harm, empty_tail),
+        cmocka_unit_test_teardown(equal_errors_have_equal_hashes, empty_tail),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
