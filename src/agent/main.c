@@ -40,7 +40,7 @@ static void go_to(const char *cwd)
 }
 
 /* The link is on 0 and 1: announce it, and take it out of the ranks' way. */
-static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
+static int move_stdio(struct rg_agent_lines *boot, struct rg_error *err)
 {
     static const char line[] = "reigen-boot link\n";
     int r = boot->silent ? 0 : rg_write_all(1, line, sizeof(line) - 1);
@@ -55,7 +55,7 @@ static int move_stdio(struct rg_agent_boot *boot, struct rg_error *err)
 }
 
 /* Standard output is not the link: it says what went wrong. */
-static int dial(struct rg_agent_boot *boot)
+static int dial(struct rg_agent_lines *boot)
 {
     struct rg_error err = RG_ERROR_INIT;
     int fd = rg_agent_dial(boot->dial, boot->place, boot->key, &err);
@@ -76,9 +76,9 @@ static int dial(struct rg_agent_boot *boot)
 static int run_agent(int boot_fd, int last)
 {
     struct rg_error err = RG_ERROR_INIT;
-    struct rg_agent_boot boot;
+    struct rg_agent_lines boot;
 
-    if (rg_agent_boot_read(boot_fd, &boot, &err) < 0) {
+    if (rg_agent_lines_read(boot_fd, &boot, &err) < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return EXIT_USAGE;
     }

@@ -49,8 +49,8 @@ static int add_mounts(const struct rg_container *container, const struct rg_cont
     int r = add_bind(argv, host->bin_dir, RG_CONTAINER_BIN, true);
 
     r = r ? r : add_bind(argv, host->run_dir, RG_CONTAINER_RUN, false);
-    if (r == 0 && host->kit_dir)
-        r = add_bind(argv, host->kit_dir, RG_CONTAINER_PYTHON, true);
+    if (r == 0 && host->bundle_dir)
+        r = add_bind(argv, host->bundle_dir, RG_CONTAINER_PYTHON, true);
     if (r == 0 && host->cwd)
         r = add_bind(argv, host->cwd, host->cwd, false);
     if (r == 0 && host->cwd)

@@ -24,10 +24,10 @@ void rg_container_fini(struct rg_container *container)
     free(container->network);
     free(container->user);
     free(container->place.cwd);
-    free(container->place.kit_error);
+    free(container->place.bundle_error);
     free(container->place.term);
     free(container->place.launcher);
-    free(container->place.kit_digest);
+    free(container->place.bundle_digest);
     rg_strv_fini(&container->mounts);
     rg_strv_fini(&container->options);
     rg_container_init(container);
@@ -62,8 +62,8 @@ static const struct field {
     FIELD("cwd", TEXT, place.cwd, 0),
     FIELD("term", TEXT, place.term, 0),
     FIELD("launcher", TEXT, place.launcher, 0),
-    FIELD("kit", TEXT, place.kit_digest, 0),
-    FIELD("kit-size", NUMBER, place.kit_nbytes, 0),
+    FIELD("bundle", TEXT, place.bundle_digest, 0),
+    FIELD("bundle-size", NUMBER, place.bundle_nbytes, 0),
 #undef FIELD
 };
 

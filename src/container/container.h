@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the user asked of containers (struct rg_container), the same in the job (spec/job/job.h), on the
- * way to a host, and in the agent's `contain`, which starts the container there. One file for each
- * container runtime makes its command line, see runtime.h.
+ * What the user asked of containers (struct rg_container), the same in the job (spec/job/job.h), on
+ * the way to a host, and in the agent's `contain`, which starts the container there. One file for
+ * each container runtime makes its command line, see runtime.h.
  *
  * This layer stands on base only: spec, launch and agent use it.
  *
@@ -30,9 +30,9 @@ struct rg_container_place {
     char *cwd;           /* the caller's directory: mounted where it exists; NULL: none */
     char *term;          /* the caller's TERM, for a rank with a terminal; NULL: none */
     char *launcher;      /* HOST:PID:START, a label: whose container it is */
-    char *kit_digest;    /* the archive of our Python packages, see kit.h; NULL: none */
-    uint64_t kit_nbytes; /* of that archive */
-    char *kit_error;     /* why there is none, though it was wanted; or NULL. Stays here */
+    char *bundle_digest;    /* the archive of our Python packages, see bundle.h; NULL: none */
+    uint64_t bundle_nbytes; /* of that archive */
+    char *bundle_error;     /* why there is none, though it was wanted; or NULL. Stays here */
 };
 
 struct rg_container {

@@ -193,8 +193,8 @@ static int add_own_mounts(const struct rg_container *container,
     int r = add_mount(argv, host->bin_dir, RG_CONTAINER_BIN, true, err);
 
     r = r ? r : add_mount(argv, host->run_dir, RG_CONTAINER_RUN, false, err);
-    if (r == 0 && host->kit_dir)
-        r = add_mount(argv, host->kit_dir, RG_CONTAINER_PYTHON, true, err);
+    if (r == 0 && host->bundle_dir)
+        r = add_mount(argv, host->bundle_dir, RG_CONTAINER_PYTHON, true, err);
     if (r == 0 && host->home)
         r = add_mount(argv, host->home, host->home, false, err);
     if (r == 0 && host->cwd && !(host->home && rg_container_lies_in(host->cwd, host->home)))

@@ -100,8 +100,8 @@ static int add_own_mounts(const struct rg_container_host *host, struct rg_strv *
     int r = add_mount(argv, host->bin_dir, RG_CONTAINER_BIN, true);
 
     r = r ? r : add_mount(argv, host->run_dir, RG_CONTAINER_RUN, false);
-    if (r == 0 && host->kit_dir)
-        r = add_mount(argv, host->kit_dir, RG_CONTAINER_PYTHON, true);
+    if (r == 0 && host->bundle_dir)
+        r = add_mount(argv, host->bundle_dir, RG_CONTAINER_PYTHON, true);
     if (r == 0 && host->passwd)
         r = add_mount(argv, host->passwd, "/etc/passwd", true);
     if (r == 0 && host->group)

@@ -47,7 +47,7 @@ struct rg_container_host {
     const char *run_dir;   /* mounted at RG_CONTAINER_RUN */
     const char *passwd;    /* files to mount as /etc/passwd and /etc/group; NULL: the image's own */
     const char *group;
-    const char *kit_dir;   /* mounted at RG_CONTAINER_PYTHON; NULL: none */
+    const char *bundle_dir;   /* mounted at RG_CONTAINER_PYTHON; NULL: none */
     const char *image_dir; /* where files of images are kept; NULL for Docker and Podman */
     const char *gpus;      /* container->gpus as this process's own control group numbers them;
                               NULL: as they are */

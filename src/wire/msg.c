@@ -26,8 +26,8 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, U32, host_index), FIELD(setup, STRV, hosts),     FIELD(setup, STR, engine),
     FIELD(setup, STRV, engine_options), FIELD(setup, U32, np),    FIELD(setup, STR, network),
     FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
-    FIELD(setup, U8, oversubscribe), FIELD(setup, STR, kit), FIELD(setup, U64, kit_nbytes),
-    FIELD(setup, STR, kit_error), FIELD(setup, U8, kit_first), END,
+    FIELD(setup, U8, oversubscribe), FIELD(setup, STR, bundle), FIELD(setup, U64, bundle_nbytes),
+    FIELD(setup, STR, bundle_error), FIELD(setup, U8, bundle_first), END,
 };
 
 static const struct rg_field rank_fields[] = {
@@ -145,7 +145,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_CLOCK, "CLOCK", true, clock_fields },
     { RG_MSG_INSPECTED, "INSPECTED", true, inspected_fields },
     { RG_MSG_LISTENING, "LISTENING", true, listening_fields },
-    { RG_MSG_KIT_WANTED, "KIT_WANTED", true, bytes_fields },
+    { RG_MSG_BUNDLE_WANTED, "BUNDLE_WANTED", true, bytes_fields },
     { RG_MSG_REMOTE_OPEN, "REMOTE_OPEN", true, remote_open_fields },
     { RG_MSG_REMOTE_DATA, "REMOTE_DATA", true, remote_data_fields },
     { RG_MSG_REMOTE_CREDIT, "REMOTE_CREDIT", true, remote_credit_fields },
@@ -169,7 +169,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_PROBE, "PROBE", false, probe_fields },
     { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },
     { RG_MSG_LISTEN, "LISTEN", false, listen_fields },
-    { RG_MSG_KIT, "KIT", false, data_fields },
+    { RG_MSG_BUNDLE, "BUNDLE", false, data_fields },
     { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
     { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },
     { RG_MSG_REMOTE_PUT, "REMOTE_PUT", false, remote_data_fields },

@@ -11,8 +11,8 @@
  *        PROBED           ------------------>             per target
  *                         <------------------  SETUP      what all ranks of this host share
  *                         <------------------  RANK       one per rank of this host
- *        KIT_WANTED       ------------------>             SETUP spoke of a kit: so far, or no more
- *                         <------------------  KIT        where it was wanted
+ *        BUNDLE_WANTED       ------------------>             SETUP spoke of a bundle: what lacks
+ *                         <------------------  BUNDLE        where it was wanted
  *                         <------------------  START      when every agent of the job is ready
  *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
  *                         <------------------  CREDIT     so many bytes of output were consumed
@@ -70,7 +70,7 @@ enum rg_msg_type {
     RG_MSG_CLOCK = 25,
     RG_MSG_INSPECTED = 26,
     RG_MSG_LISTENING = 27,
-    RG_MSG_KIT_WANTED = 28,
+    RG_MSG_BUNDLE_WANTED = 28,
     RG_MSG_REMOTE_OPEN = 13,   /* as the client's side: run this on that host */
     RG_MSG_REMOTE_DATA = 14,   /* either side */
     RG_MSG_REMOTE_CREDIT = 15, /* either side */
@@ -95,7 +95,7 @@ enum rg_msg_type {
     RG_MSG_PROBE = 56,
     RG_MSG_INSPECT = 57,
     RG_MSG_LISTEN = 58,
-    RG_MSG_KIT = 59,
+    RG_MSG_BUNDLE = 59,
     RG_MSG_RELEASE = 47,
     RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
     RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
@@ -140,10 +140,10 @@ struct rg_msg_setup {
     uint8_t resident;          /* 1: with no task of its own left, stay until RELEASE */
     uint8_t bind;              /* RG_MSG_BIND_*: each rank to a core or socket, by local rank */
     uint8_t oversubscribe;     /* 1: more ranks than cores are not bound; 0: not started */
-    char *kit;                 /* the archive of our Python packages, MACHINE-DIGEST; "": none */
-    uint64_t kit_nbytes;       /* of that archive (container/kit.h) */
-    char *kit_error;           /* why there is none, though one was looked for; else "" */
-    uint8_t kit_first;         /* 1: before the host's own packages; 0: where it has none */
+    char *bundle;                 /* the archive of our Python packages, MACHINE-DIGEST; "": none */
+    uint64_t bundle_nbytes;       /* of that archive (container/bundle.h) */
+    char *bundle_error;           /* why there is none, though one was looked for; else "" */
+    uint8_t bundle_first;         /* 1: before the host's own packages; 0: where it has none */
 };
 
 /* One rank of this host; in order of local rank. */
@@ -172,11 +172,12 @@ struct rg_msg_output {
     struct rg_span data; /* empty: the end of this stream */
 };
 
-struct rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more. KIT_WANTED: so many in all, 0: done */
+struct
+    rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more. BUNDLE_WANTED: so many in all, 0: done */
     uint64_t nbytes;
 };
 
-struct rg_msg_data { /* INPUT: to all ranks that take input. KIT: the archive's next bytes */
+struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE: the archive's next bytes */
     struct rg_span data;
 };
 

@@ -47,7 +47,7 @@ def test_hosts_are_asked_for_the_agent_once(ssh, reigen, tmp_path):
     for host in 'ab':
         cache = tmp_path / 'home' / host / '.cache/reigen'
         # The Python packages are kept beside it.
-        assert not [d.name for d in cache.iterdir() if not d.name.startswith(('agent-', 'kit-'))]
+        assert not [d.name for d in cache.iterdir() if not d.name.startswith(('agent-', 'bundle-'))]
         agent, = cache.glob('agent-*')
         assert sorted(f.name for f in agent.iterdir()) == ['reigen-agent', 'rsh', 'ssh']
         assert agent.stat().st_mode & 0o777 == 0o700
@@ -101,7 +101,7 @@ def test_one_that_stays_busy_is_named_when_the_time_is_over(ssh, reigen):
     ('echo reigen-boot link; sleep 10', 69, 'a link before an agent was there'),
     ('echo reigen-boot dance; sleep 10', 69, 'another version of Reigen'),
     ('echo reigen-boot need agent m68k; sleep 10', 69, 'an agent that there is not'),
-    ('echo reigen-boot need kit; sleep 10', 69, 'kit'),
+    ('echo reigen-boot need bundle; sleep 10', 69, 'bundle'),
     ('echo reigen-boot error 77 you may not; echo reigen-boot ready; exit 1', 77, 'you may not'),
     ('echo reigen-boot ready; echo reigen-boot ready; sleep 10', 69, 'ready twice'),
     ('mkdir bin; printf "#!/bin/sh\\necho sparc64\\n" >bin/uname; chmod 755 bin/uname; '
@@ -173,7 +173,7 @@ def test_what_ssh_has_started_goes_with_it(ssh, reigen):
 
 
 def test_host_that_is_tried_again_gets_the_packages_again(ssh, reigen):
-    env = ssh('echo x >>tries; echo reigen-boot ready; echo reigen-boot need kit; '
+    env = ssh('echo x >>tries; echo reigen-boot ready; echo reigen-boot need bundle; '
               'if [ $(wc -l <tries) -lt 2 ]; then echo "Connection reset by peer" >&2; exit 255; '
               'fi; while read line && [ "$line" ]; do :; done; '
               'dd bs=1 count=6 status=none >begin; '

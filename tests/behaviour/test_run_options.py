@@ -170,16 +170,16 @@ def test_our_packages_come_here_too_when_they_are_asked_for(reigen, tmp_path):
     done = reigen('run', '-np', 2, '--inject-runtime', '--', '/usr/bin/python3', '-c', show,
                   env=env)
     assert done.returncode == 0, done.stderr
-    kit, = (tmp_path / '.cache/reigen').glob('kit-*')
+    bundle, = (tmp_path / '.cache/reigen').glob('bundle-*')
     assert sorted(done.stdout.splitlines()) == [
-        f'[{r}] {own}/horovod/__init__.py {kit}/reigen/__init__.py' for r in range(2)]
-    inode = (kit / 'horovod/torch/__init__.py').stat().st_ino
-    env['PYTHONPATH'] = f'{kit}/nosuch'
+        f'[{r}] {own}/horovod/__init__.py {bundle}/reigen/__init__.py' for r in range(2)]
+    inode = (bundle / 'horovod/torch/__init__.py').stat().st_ino
+    env['PYTHONPATH'] = f'{bundle}/nosuch'
     done = reigen('run', '--no-tag-output', '-np', 1, '--inject-runtime', '--', '/usr/bin/python3',
                   '-c', show, env=env)
-    assert done.stdout == f'{kit}/horovod/__init__.py {kit}/reigen/__init__.py\n', done.stderr
-    assert (kit / 'horovod/torch/__init__.py').stat().st_ino == inode
-    assert [p.name for p in kit.parent.iterdir()] == [kit.name]
+    assert done.stdout == f'{bundle}/horovod/__init__.py {bundle}/reigen/__init__.py\n', done.stderr
+    assert (bundle / 'horovod/torch/__init__.py').stat().st_ino == inode
+    assert [p.name for p in bundle.parent.iterdir()] == [bundle.name]
 
 
 def test_a_job_file_describes_the_job_and_options_override_it(reigen, tmp_path):

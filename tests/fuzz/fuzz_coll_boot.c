@@ -48,14 +48,14 @@ static void facts(const uint8_t *data, size_t nbytes)
 {
     struct rg_reader reader = rg_reader_make(data, nbytes);
     rg_autobuf struct rg_buf back = RG_BUF_INIT;
-    struct rg_facts found;
+    struct rg_rank_info found;
 
-    if (rg_facts_get(&reader, &found) < 0)
+    if (rg_rank_info_get(&reader, &found) < 0)
         return;
     must(found.addresses.count <= RG_TEAM_ADDRESSES_MAX);
-    rg_facts_put(&found, &back);
+    rg_rank_info_put(&found, &back);
     must(rg_buf_nbytes(&back) == nbytes);
-    rg_facts_fini(&found);
+    rg_rank_info_fini(&found);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)

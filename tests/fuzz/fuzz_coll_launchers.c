@@ -46,13 +46,13 @@ static void http(const char *bytes, size_t nbytes)
 
 static void place(const char *bytes, size_t nbytes)
 {
-    struct rg_place found, back;
-    char text[RG_PLACE_MAX];
+    struct rg_endpoint found, back;
+    char text[RG_ENDPOINT_MAX];
 
-    if (rg_place_parse(bytes, nbytes, &found) < 0)
+    if (rg_endpoint_parse(bytes, nbytes, &found) < 0)
         return;
-    rg_place_format(&found, text);
-    must(rg_place_parse(text, strlen(text), &back) == 0);
+    rg_endpoint_format(&found, text);
+    must(rg_endpoint_parse(text, strlen(text), &back) == 0);
     must(strcmp(back.address, found.address) == 0 && back.port == found.port &&
          strcmp(back.nonce, found.nonce) == 0);
 }

@@ -570,14 +570,15 @@ def test_the_next_start_sweeps_what_a_killed_one_left(hosts):
     wait_until(lambda: not hosts[1].containers(), 60, 'end of the container')
     assert job_folders(hosts[1])
     base = hosts[1].path('/run/user/2001/reigen')
-    for name, days in (('kit-old', 40), ('kit-new', 20), ('kit-x.12', 1), ('.reigen-half', 1)):
+    for name, days in (('bundle-old', 40), ('bundle-new', 20), ('bundle-x.12', 1),
+                       ('.reigen-half', 1)):
         hosts[1].run(['mkdir', '-p', f'/run/user/2001/reigen/{name}'], check=True)
         then = time.time() - days * 24 * 3600
         os.utime(base / name, (then, then))
     ran(hosts[1], '-np', '1', '--image', 'base', '--', 'true')
     wait_until(lambda: not job_folders(hosts[1]), 60, 'removal of the directories')
     left = {p.name for p in base.iterdir()}
-    assert 'kit-new' in left and not left & {'kit-old', 'kit-x.12', '.reigen-half'}
+    assert 'bundle-new' in left and not left & {'bundle-old', 'bundle-x.12', '.reigen-half'}
 
 
 def test_a_sweep_spares_jobs_that_run(hosts):

@@ -112,24 +112,24 @@ IMPORT = ('import os, reigen, horovod; reigen.init(); '
 
 
 def test_our_python_packages_come_with_the_job_and_stay_for_the_next(hosts):
-    kits = []
+    bundles = []
     for _ in range(2):
         done = reigen(hosts[1], '--no-tag-output', '-H', 'node1:1,node2:1,node3:1', '--', 'python3',
                       '-c', IMPORT)
         assert done.returncode == 0, done.stderr
         for rank, line in enumerate(sorted(done.stdout.splitlines())):
-            assert re.fullmatch(rf'{rank} node1 node2 node3 {HOME}/.cache/reigen/kit-\w+-\w+'
+            assert re.fullmatch(rf'{rank} node1 node2 node3 {HOME}/.cache/reigen/bundle-\w+-\w+'
                                 '/reigen/__init__.py', line), done.stdout
-        found = [p for n in hosts.nodes for p in n.path('.cache/reigen').glob('kit-*')]
-        kits.append([(p.name, (p / 'reigen/__init__.py').stat().st_ino) for p in found])
-    assert len(kits[0]) == 3 and kits[0] == kits[1], kits
+        found = [p for n in hosts.nodes for p in n.path('.cache/reigen').glob('bundle-*')]
+        bundles.append([(p.name, (p / 'reigen/__init__.py').stat().st_ino) for p in found])
+    assert len(bundles[0]) == 3 and bundles[0] == bundles[1], bundles
     # They stand in a folder of PATH, and in the way of no command: nodes have python3 only.
     done = reigen(hosts[1], '-H', 'node2:1', '--', 'python', '-V')
     assert done.returncode == 127 and \
         'cannot start python: not found in PATH, but python3 is there' in done.stderr, done
     done = reigen(hosts[1], '-H', 'node2:1,node3:1', '--engine', 'script', '--', 'sh', '-c',
                   'reigen-rsh node3 python3 -c "\'import horovod; print(horovod.__file__)\'"')
-    assert done.returncode == 0 and '/kit-' in done.stdout, done.stderr
+    assert done.returncode == 0 and '/bundle-' in done.stdout, done.stderr
 
 
 def test_a_hosts_own_packages_go_before_those_that_come_with_the_job(hosts):
@@ -145,9 +145,9 @@ def test_a_hosts_own_packages_go_before_those_that_come_with_the_job(hosts):
         return done.stdout.split()
 
     assert run('--', f'{HOME}/own/bin/python', '-c', show) == [mine, 'None']
-    assert not list(two.path('.cache/reigen').glob('kit-*'))
+    assert not list(two.path('.cache/reigen').glob('bundle-*'))
     assert run('--', 'sh', '-c', f". own/bin/activate; exec python -c '{show}'")[0] == mine
-    assert '/kit-' in run('--inject-runtime', '--', f'{HOME}/own/bin/python', '-c', show)[0]
+    assert '/bundle-' in run('--inject-runtime', '--', f'{HOME}/own/bin/python', '-c', show)[0]
     done = reigen(hosts[1], '-H', 'node2:1', '--no-inject-runtime', '--', 'python3', '-c', show)
     assert "No module named 'horovod'" in done.stderr
     two.run(['rm', '-rf', 'own'], check=True)

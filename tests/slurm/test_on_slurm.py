@@ -86,7 +86,7 @@ def test_our_python_packages_come_with_the_job(slurm):
     script = 'import horovod, reigen; reigen.init(); print(reigen.rank(), horovod.__file__)'
     told = lines(run(slurm, inside=['-N2', '-n2'], command=['python3', '-c', script]))
     assert sorted(told) == [0, 1] and all(
-        re.search(r'/reigen(-\d+)?/kit-[^/]+/', file) for file, in told.values()), told
+        re.search(r'/reigen(-\d+)?/bundle-[^/]+/', file) for file, in told.values()), told
 
 
 def test_the_agent_travels_where_the_nodes_lack_it(slurm):

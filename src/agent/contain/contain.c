@@ -92,7 +92,7 @@ static void forget_key(struct rg_contain *contain)
     rg_buf_wipe(&contain->lines);
 }
 
-/* One byte at a time at the end: what comes after the empty line is the kit's, or the link's. */
+/* One byte at a time at the end: what comes after the empty line is the bundle's, or the link's. */
 static int read_lines(struct rg_contain *contain, struct rg_error *err)
 {
     rg_autofree char *text = calloc(1, LINES_MAX + 1);
@@ -535,7 +535,7 @@ static int prepare(struct rg_contain *contain, struct rg_error *err)
     if (r == 0)
         r = rg_contain_find_host(contain, err);
     if (r == 0)
-        rg_contain_find_kit(contain);
+        rg_contain_find_bundle(contain);
     return r;
 }
 

@@ -5,9 +5,9 @@
  *
  *      STARTING --the agent inside has called--> LINKED --it, or the launcher, is gone--> ENDING
  *
- * Its standard input brings the agent's own lines (agent/start/boot.h) and lines "container FIELD VALUE"
- * (container/container.h). On its standard output it speaks as launch/host/preamble.h says. The
- * agent inside, the container's first process, calls over a unix socket in the job's directory,
+ * Its standard input brings the agent's own lines (agent/start/lines.h) and lines "container FIELD
+ * VALUE" (container/container.h). On its standard output it speaks as launch/host/preamble.h says.
+ * The agent inside, the container's first process, calls over a unix socket in the job's directory,
  * which is mounted, and is given the descriptors 0, 1 and 2, the lock of that directory, and its
  * lines. So the link runs on ssh's own descriptors; nobody stands between. Key and environment are
  * in no argument list and in nothing that `docker inspect` shows.
@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "agent/start/boot.h"
+#include "agent/start/lines.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -44,13 +44,13 @@ struct rg_contain {
     struct rg_buf lines; /* the inner agent's; the key is among them */
     char job_id[RG_JOB_ID_MAX + 1];
     /* With `link dial` we make the connection, and the agent inside gets it as a socket. */
-    char dial[RG_AGENT_BOOT_DIAL_MAX + 1];
+    char dial[RG_AGENT_LINES_DIAL_MAX + 1];
     char place[RG_DIAL_PLACE_MAX + 1];
     bool announced;      /* others on this host wait for our end: boot.h */
     uint8_t key[RG_KEY_NBYTES];
-    char asking[RG_AGENT_BOOT_ANNOUNCE_MAX + 1]; /* "reigen-slurm-JOB-STEP": who asked for ours */
+    char asking[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "reigen-slurm-JOB-STEP": who asked for ours */
     char name[RG_JOB_ID_MAX + 24 + RG_CONTAIN_PLACE_MAX];
-    char base[PATH_MAX / 2]; /* where directories of jobs and kits lie */
+    char base[PATH_MAX / 2]; /* where directories of jobs and bundles lie */
     char dir[PATH_MAX / 2 + 160]; /* the job's: lock, runtime, bin/, run/, passwd, group */
     int lock_fd;
     int listen_fd;
@@ -59,7 +59,7 @@ struct rg_contain {
     char user_name[64];
     char home[PATH_MAX / 2];
     char images[PATH_MAX / 2]; /* host.image_dir */
-    char *paths[5];      /* owned: what host points to within dir, and the kit */
+    char *paths[5];      /* owned: what host points to within dir, and the bundle */
     char *own_gpus;      /* owned: container.gpus, numbered as this process sees them; or NULL */
     char *cpus;          /* owned: for host */
 };
@@ -76,11 +76,11 @@ struct rg_contain_child {
 
 /* A directory, made if it is missing, that is ours alone, can be written, and lets programs run. */
 bool rg_contain_is_good(const char *path);
-/* Remove kits there that nobody has used for long, and half-made ones. */
-void rg_contain_sweep_kits(const char *base);
-/* Unpack a kit (container/kit.h) under a name that is ours alone, then give it its own; it is no
- * error when that one is there by then. 0 or -errno; nothing stays under the first name. */
-int rg_contain_keep_kit(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+/* Remove bundles there that nobody has used for long, and half-made ones. */
+void rg_contain_sweep_bundles(const char *base);
+/* Unpack a bundle (container/bundle.h) under a name that is ours alone, then give it its own; it
+ * is no error when that one is there by then. 0 or -errno; nothing stays under the first name. */
+int rg_contain_keep_bundle(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
                         struct rg_error *err);
 /* Find the base directory, the first of $XDG_RUNTIME_DIR/reigen, /var/tmp/reigen-UID,
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
@@ -114,14 +114,14 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err);
 /* Tell the launcher: "phase creating ...", "note ...". */
 void rg_contain_say(const char *fmt, ...) rg_printf(1, 2);
 /* Our packages for Python: find or fetch them. Without them the job goes on, with a note. */
-void rg_contain_find_kit(struct rg_contain *contain);
+void rg_contain_find_bundle(struct rg_contain *contain);
 
 /* --- contain_gpus.c -------------------------------------------------------------------------- */
 
 /* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
- * asks for, else all. Where Slurm says that it counts no GPUs, the container gets what --gpus asks
- * for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count them
- * from 0 on: own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
+ * asks for, else all. Where Slurm says that it counts no GPUs, the container gets what --gpus
+ * asks for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count
+ * them from 0 on: own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
 
 /* --- contain_step.c -------------------------------------------------------------------------- */
@@ -133,8 +133,8 @@ int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_en
 /* --- contain_name.c -------------------------------------------------------------------------- */
 
 /* The runtime has said that container.name is in use: tell whose container has it and what to do.
- * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err untouched,
- * where there is none (any more) or it cannot be asked. */
+ * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err
+ * untouched, where there is none (any more) or it cannot be asked. */
 int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
                             struct rg_error *err);
 
@@ -157,9 +157,9 @@ int rg_contain_do(const struct rg_strv *argv, unsigned timeout_ms);
 int rg_contain_main(void);
 
 /* Within the container: call the socket at path. Puts what it was given in the place of 0, 1 and 2,
- * keeps the connection and the lock open for the life of this process at numbers from first_fd up,
- * and finds our Python packages a place in PYTHONPATH. *ret_fd brings the agent's lines. The number
- * of the last descriptor to keep, or -errno. */
+ * keeps the connection and the lock open for the life of this process at numbers from first_fd
+ * up, and finds our Python packages a place in PYTHONPATH. *ret_fd brings the agent's lines. The
+ * number of the last descriptor to keep, or -errno. */
 int rg_inside_enter(const char *path, int first_fd, int *ret_fd, struct rg_error *err);
 
 #endif

@@ -12,13 +12,13 @@
 
 #include "agent/contain/contain.h"
 #include "base/fd.h"
-#include "container/kit.h"
+#include "container/bundle.h"
 
 #define TREE_DEPTH_MAX 64
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
 #define REMOVE_MS 10000
 #define HALF_MADE_S 3600              /* what is that old and not complete will not be any more */
-#define KIT_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its kit */
+#define BUNDLE_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its bundle */
 
 /* --- where ----------------------------------------------------------------------------------- */
 
@@ -120,10 +120,10 @@ void rg_contain_remove_dir(struct rg_contain *contain)
     *contain->dir = '\0';
 }
 
-int rg_contain_keep_kit(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+int rg_contain_keep_bundle(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
                         struct rg_error *err)
 {
-    int r = rg_kit_unpack(data, nbytes, fresh, err);
+    int r = rg_bundle_unpack(data, nbytes, fresh, err);
 
     if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
         r = rg_error_set(err, errno, "%s: %s", path, strerror(errno));
@@ -167,15 +167,15 @@ static void remove_container(const char *dir, const char *name)
 static void sweep_old(const char *path, const char *name)
 {
     struct stat st;
-    bool kit = rg_str_starts(name, "kit-");
-    bool half = rg_str_starts(name, ".reigen-") || (kit && strchr(name, '.'));
+    bool bundle = rg_str_starts(name, "bundle-");
+    bool half = rg_str_starts(name, ".reigen-") || (bundle && strchr(name, '.'));
 
-    if ((kit || half) && lstat(path, &st) == 0 &&
-        time(NULL) - st.st_mtime > (half ? HALF_MADE_S : KIT_UNUSED_S))
+    if ((bundle || half) && lstat(path, &st) == 0 &&
+        time(NULL) - st.st_mtime > (half ? HALF_MADE_S : BUNDLE_UNUSED_S))
         rg_contain_remove_tree(path);
 }
 
-void rg_contain_sweep_kits(const char *base)
+void rg_contain_sweep_bundles(const char *base)
 {
     DIR *list = opendir(base);
     char dir[PATH_MAX];
@@ -195,7 +195,7 @@ static int sweep_in(const char *base, const char *own)
     char dir[PATH_MAX], lock[PATH_MAX + 8];
     int count = 0;
 
-    rg_contain_sweep_kits(base);
+    rg_contain_sweep_bundles(base);
     /* On a network's disk, such as a home, another host may hold the lock that is free here. */
     bool known = list && rg_fd_is_local(dirfd(list));
     for (struct dirent *entry; known && (entry = readdir(list));) {

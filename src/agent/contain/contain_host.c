@@ -12,7 +12,7 @@
 #include "agent/contain/contain.h"
 #include "base/cpus.h"
 #include "base/fd.h"
-#include "container/kit.h"
+#include "container/bundle.h"
 
 #define SAY_MAX 4096 /* of a line, see launch/host/preamble.h */
 
@@ -208,22 +208,22 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err)
 /* --- our Python packages --------------------------------------------------------------------- */
 
 /* Taken from our standard input, where the launcher puts it when it is asked. */
-static int fetch_kit(const struct rg_container_place *place, const char *path,
+static int fetch_bundle(const struct rg_container_place *place, const char *path,
                      struct rg_error *err)
 {
-    if (place->kit_nbytes > RG_KIT_MAX)
+    if (place->bundle_nbytes > RG_BUNDLE_MAX)
         return rg_error_set(err, EFBIG, "an archive of %llu bytes",
-                            (unsigned long long) place->kit_nbytes);
-    rg_autofree uint8_t *data = malloc(place->kit_nbytes + 1);
+                            (unsigned long long) place->bundle_nbytes);
+    rg_autofree uint8_t *data = malloc(place->bundle_nbytes + 1);
     if (!data)
         return rg_error_set(err, ENOMEM, "out of memory");
-    rg_contain_say("need kit");
-    int r = rg_read_all(0, data, place->kit_nbytes);
+    rg_contain_say("need bundle");
+    int r = rg_read_all(0, data, place->bundle_nbytes);
     if (r < 0)
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
     /* Two jobs may do this at once. */
     rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    return fresh ? rg_contain_keep_kit(data, place->kit_nbytes, fresh, path, err) : -ENOMEM;
+    return fresh ? rg_contain_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
 }
 
 /* See inside.c. */
@@ -236,7 +236,7 @@ static void mark_injected(const struct rg_contain *contain)
     rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 }
 
-void rg_contain_find_kit(struct rg_contain *contain)
+void rg_contain_find_bundle(struct rg_contain *contain)
 {
     const struct rg_container_place *place = &contain->container.place;
     struct rg_error err = RG_ERROR_INIT;
@@ -246,20 +246,20 @@ void rg_contain_find_kit(struct rg_contain *contain)
         return;
     if (contain->container.inject == RG_INJECT_YES)
         mark_injected(contain);
-    if (!place->kit_digest || strchr(place->kit_digest, '/'))
+    if (!place->bundle_digest || strchr(place->bundle_digest, '/'))
         return;
     /* Its name begins with the machine that its libraries are for. */
-    if (uname(&machine) < 0 || !rg_str_starts(place->kit_digest, machine.machine)) {
+    if (uname(&machine) < 0 || !rg_str_starts(place->bundle_digest, machine.machine)) {
         rg_contain_say("note Reigen's Python packages are not mounted: this host has another "
                        "architecture than the launcher's");
         return;
     }
-    char *path = contain->paths[4] = rg_strf("%s/kit-%s", contain->base, place->kit_digest);
-    if (!path || (!is_directory(path) && fetch_kit(place, path, &err) < 0))
+    char *path = contain->paths[4] = rg_strf("%s/bundle-%s", contain->base, place->bundle_digest);
+    if (!path || (!is_directory(path) && fetch_bundle(place, path, &err) < 0))
         rg_contain_say("note Reigen's Python packages are not mounted: %s", err.text);
     else
-        contain->host.kit_dir = path;
+        contain->host.bundle_dir = path;
     /* When it was last used: see rg_contain_sweep. */
-    if (contain->host.kit_dir)
+    if (contain->host.bundle_dir)
         utimensat(AT_FDCWD, path, NULL, 0);
 }

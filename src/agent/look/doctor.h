@@ -2,8 +2,8 @@
 /*
  * `reigen-agent doctor [--clean] [NAME...]`: what the place that it runs in is like, as lines on
  * standard output. It measures, removes what is provably left behind, and judges nothing:
- * thresholds and remedies are the launcher's (launch/doctor/doctor.h). A line is FACT VALUE; numbers are
- * decimal, sizes in bytes. A fact that cannot be found out is left out.
+ * thresholds and remedies are the launcher's (launch/doctor/doctor.h). A line is FACT VALUE;
+ * numbers are decimal, sizes in bytes. A fact that cannot be found out is left out.
  *
  *      kernel RELEASE MACHINE          libc glibc VERSION | musl | none
  *      cpus N                          that the affinity allows

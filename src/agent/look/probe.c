@@ -46,7 +46,7 @@ struct rg_prober {
     struct rg_acceptor acceptor;
     struct rg_timer pause; /* until there is use in accepting again */
     struct conn *conns;    /* the latest first */
-    size_t ndials, nvisitors;
+    size_t ndials, naccepted;
     struct rg_timer limit;
     void (*on_probed)(void *arg, uint32_t index, uint32_t errnum, uint32_t rtt_us);
     void *arg;
@@ -69,8 +69,8 @@ static void watch(struct conn *conn, int events)
 
 static struct conn *add_conn(struct rg_prober *prober, bool dialled, int take_fd)
 {
-    size_t *count = dialled ? &prober->ndials : &prober->nvisitors;
-    size_t max = dialled ? RG_PROBE_DIALS_MAX : RG_PROBE_VISITORS_MAX;
+    size_t *count = dialled ? &prober->ndials : &prober->naccepted;
+    size_t max = dialled ? RG_PROBE_DIALS_MAX : RG_PROBE_ACCEPTED_MAX;
     struct conn *conn = *count < max ? calloc(1, sizeof(*conn)) : NULL;
 
     if (!conn) {
@@ -94,7 +94,7 @@ static void drop(struct conn *conn)
     while (*at != conn)
         at = &(*at)->next;
     *at = conn->next;
-    --*(conn->dialled ? &conn->prober->ndials : &conn->prober->nvisitors);
+    --*(conn->dialled ? &conn->prober->ndials : &conn->prober->naccepted);
     rg_io_stop(&conn->io);
     rg_timer_stop(&conn->timer);
     close(conn->fd);
@@ -272,22 +272,22 @@ static bool send_oldest_away(struct rg_prober *prober)
     return true;
 }
 
-static void on_knock(void *arg, int events);
+static void on_handshake(void *arg, int events);
 
 static void open_again(void *arg)
 {
     struct rg_prober *prober = arg;
 
-    rg_io_start(&prober->io, prober->loop, prober->fd, RG_IO_READ, on_knock, prober);
+    rg_io_start(&prober->io, prober->loop, prober->fd, RG_IO_READ, on_handshake, prober);
 }
 
-static void on_knock(void *arg, int events)
+static void on_handshake(void *arg, int events)
 {
     struct rg_prober *prober = arg;
     bool tell;
 
     (void) events;
-    while (prober->nvisitors < RG_PROBE_VISITORS_MAX || send_oldest_away(prober)) {
+    while (prober->naccepted < RG_PROBE_ACCEPTED_MAX || send_oldest_away(prober)) {
         int fd = rg_accept(&prober->acceptor, prober->fd, &tell);
         if (fd == -EMFILE) {
             while (send_oldest_away(prober))
@@ -298,7 +298,7 @@ static void on_knock(void *arg, int events)
         if (!conn)
             return;
         start_auth(conn, prober->instance);
-        rg_timer_start(&conn->timer, prober->loop, RG_PROBE_VISIT_MS, 0, too_slow, conn);
+        rg_timer_start(&conn->timer, prober->loop, RG_PROBE_ACCEPTED_MS, 0, too_slow, conn);
         watch(conn, RG_IO_READ);
     }
     /* The socket stays readable: not to be looked at for a while. */

@@ -27,8 +27,8 @@
 struct rg_prober;
 
 #define RG_PROBE_DIALS_MAX 4096    /* under way in one agent */
-#define RG_PROBE_VISITORS_MAX 1024 /* who call us; others wait in the kernel's queue */
-#define RG_PROBE_VISIT_MS 10000    /* how long a visitor may take */
+#define RG_PROBE_ACCEPTED_MAX 1024 /* who call us; others wait in the kernel's queue */
+#define RG_PROBE_ACCEPTED_MS 10000    /* how long a visitor may take */
 #define RG_PROBE_PATIENCE_MS 300   /* the same for one that has not proven itself, while others
                                       wait for its place or descriptor */
 #define RG_PROBE_LOAD 32768        /* bytes each way: packets of any MTU but loopback's */

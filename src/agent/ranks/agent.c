@@ -244,7 +244,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
         return rg_agent_add_task(agent, &msg->rank);
     case RG_MSG_START: return on_start(agent);
     case RG_MSG_LISTEN: return on_listen(agent, &msg->listen);
-    case RG_MSG_KIT: return rg_packages_data(agent, &msg->data.data);
+    case RG_MSG_BUNDLE: return rg_packages_data(agent, &msg->data.data);
     case RG_MSG_PROBE:
     case RG_MSG_INSPECT: return on_question(agent, type, msg);
     case RG_MSG_FENCE_DONE: rg_rankserver_fence_done(agent->server, &msg->fence_done); return 0;
@@ -476,7 +476,7 @@ static void finish(struct rg_agent *agent)
     free(agent->scratch);
 }
 
-int rg_agent_run(struct rg_agent_boot *boot)
+int rg_agent_run(struct rg_agent_lines *boot)
 {
     struct rg_agent agent = { .boot = *boot, .jobdir = RG_JOBDIR_INIT };
     int r = prepare(&agent);

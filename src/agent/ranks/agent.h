@@ -23,7 +23,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include "agent/start/boot.h"
+#include "agent/start/lines.h"
 #include "agent/ranks/jobdir.h"
 #include "agent/ranks/oom.h"
 #include "agent/ranks/packages.h"
@@ -70,7 +70,7 @@ struct rg_task {
 };
 
 /* Standard input on its way to the ranks: held once, however many ranks take it. */
-struct rg_input {
+struct rg_task_input {
     struct rg_buf buf;
     uint64_t buf_at;   /* position in the whole stream of the buffer's first byte */
     uint64_t uncredited; /* bytes that all have got and the launcher has not heard of */
@@ -85,7 +85,7 @@ enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_
 struct rg_agent {
     struct rg_loop *loop;
     struct rg_channel *channel;
-    struct rg_agent_boot boot;
+    struct rg_agent_lines boot;
     enum rg_agent_state state;
     int exit_code;
 
@@ -96,7 +96,7 @@ struct rg_agent {
 
     uint64_t credit;           /* bytes of output that we may still send */
     uint8_t *scratch;          /* RG_MSG_CHUNK_MAX bytes, for reading */
-    struct rg_input input;
+    struct rg_task_input input;
     struct rg_rankserver *server;
     struct rg_prober *prober;   /* until START */
     struct rg_inspect *inspect; /* NULL: none under way */
@@ -124,7 +124,7 @@ struct rg_agent {
 
 /* Run an agent for boot, whose key is wiped, until the launcher is done with it or gone. Returns
  * the exit code. */
-int rg_agent_run(struct rg_agent_boot *boot);
+int rg_agent_run(struct rg_agent_lines *boot);
 
 /* Send a message to the launcher. A failure ends everything: without the link there is no job. */
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object);

@@ -43,7 +43,7 @@ static void end_input(struct rg_task *task)
 /* Write what this rank lacks; true when it must wait until it can take more. */
 static bool feed(struct rg_task *task)
 {
-    struct rg_input *input = &task->agent->input;
+    struct rg_task_input *input = &task->agent->input;
 
     for (;;) {
         size_t skip = (size_t) (task->input_at - input->buf_at);
@@ -68,7 +68,7 @@ static bool feed(struct rg_task *task)
  * kept back never stops it, since its window is several steps. */
 static void acknowledge(struct rg_agent *agent)
 {
-    struct rg_input *input = &agent->input;
+    struct rg_task_input *input = &agent->input;
     uint64_t low = input->buf_at + rg_buf_nbytes(&input->buf);
     bool anyone = false;
 
@@ -116,7 +116,7 @@ void rg_agent_input_flow(struct rg_agent *agent)
 
 int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes)
 {
-    struct rg_input *input = &agent->input;
+    struct rg_task_input *input = &agent->input;
 
     if (input->eof || rg_buf_nbytes(&input->buf) + nbytes > RG_MSG_INPUT_WINDOW)
         return -EMSGSIZE;

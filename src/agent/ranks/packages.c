@@ -14,14 +14,14 @@
 #include "agent/engine/engine.h"
 #include "base/fd.h"
 #include "base/spawn.h"
-#include "container/kit.h"
+#include "container/bundle.h"
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
 #define NCACHES 4
 #define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
 
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
- * directory than its own; what a name in sys.meta_path finds elsewhere goes before the kit. */
+ * directory than its own; what a name in sys.meta_path finds elsewhere goes before the bundle. */
 static const char stand_in[] =
     "# Written by Reigen's agent for one job: this Python's own package of this name, else the\n"
     "# launcher's, which came with the job.\n"
@@ -31,11 +31,11 @@ static const char stand_in[] =
     "from importlib.util import module_from_spec\n"
     "\n"
     "_top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))\n"
-    "_kit = os.path.realpath(os.path.join(_top, 'kit'))\n"
+    "_bundle = os.path.realpath(os.path.join(_top, 'bundle'))\n"
     "\n"
     "\n"
     "def _own():\n"
-    "    ours = os.path.realpath(_top), _kit\n"
+    "    ours = os.path.realpath(_top), _bundle\n"
     "    path = [p for p in sys.path if os.path.realpath(p) not in ours]\n"
     "    for finder in sys.meta_path:\n"
     "        find = getattr(finder, 'find_spec', None)\n"
@@ -69,9 +69,9 @@ static const char stand_in[] =
     "            '%s is not installed for %s (Python %s) on %s, and the packages that came with '\n"
     "            'the job cannot be used here: %s' % (__name__, sys.executable,\n"
     "            sys.version.split()[0], os.uname()[1], _why), name=__name__)\n"
-    "    _spec = PathFinder.find_spec(__name__, [_kit])\n"
+    "    _spec = PathFinder.find_spec(__name__, [_bundle])\n"
     "if not _spec:\n"
-    "    raise ImportError('%s is not in %s any more' % (__name__, _kit), name=__name__)\n"
+    "    raise ImportError('%s is not in %s any more' % (__name__, _bundle), name=__name__)\n"
     "_module = module_from_spec(_spec)\n"
     "sys.modules[__name__] = _module\n"
     "_spec.loader.exec_module(_module)\n";
@@ -173,7 +173,8 @@ static bool host_has_own(const struct rg_agent *agent)
 
 /* --- the cache -------------------------------------------------------------------------------- */
 
-/* The agent's own places, in its order (launch/drivers/ssh/ssh_command.c). Made if it is missing. */
+/* The agent's own places, in its order (launch/drivers/ssh/ssh_command.c). Made if it is
+ * missing. */
 static bool find_cache(int which, char path[PATH_MAX])
 {
     const char *home = getenv("HOME"), *runtime = getenv("XDG_RUNTIME_DIR");
@@ -192,17 +193,17 @@ static bool find_cache(int which, char path[PATH_MAX])
     return n < PATH_MAX && rg_contain_is_good(path);
 }
 
-static bool find_kit(struct rg_agent *agent)
+static bool find_bundle(struct rg_agent *agent)
 {
     char base[PATH_MAX];
 
     for (int i = 0; i < NCACHES; i++) {
-        rg_autofree char *path = find_cache(i, base) ? rg_strf("%s/kit-%s", base, agent->setup.kit)
-                                                     : NULL;
+        rg_autofree char *path =
+            find_cache(i, base) ? rg_strf("%s/bundle-%s", base, agent->setup.bundle) : NULL;
         /* The time says when it was last used: see rg_contain_sweep_old. */
         if (path && access(path, X_OK) == 0) {
             utimensat(AT_FDCWD, path, NULL, 0);
-            agent->packages.kit = rg_steal_ptr(&path);
+            agent->packages.bundle = rg_steal_ptr(&path);
             return true;
         }
     }
@@ -210,7 +211,7 @@ static bool find_kit(struct rg_agent *agent)
 }
 
 /* The first place that takes it: one may be full. */
-static int keep_kit(struct rg_agent *agent, struct rg_error *err)
+static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
 {
     struct rg_packages *packages = &agent->packages;
     char base[PATH_MAX];
@@ -218,18 +219,19 @@ static int keep_kit(struct rg_agent *agent, struct rg_error *err)
                          "$XDG_RUNTIME_DIR, /var/tmp and /tmp can be written to and lets programs "
                          "run");
 
-    for (int i = 0; i < NCACHES && !packages->kit; i++) {
+    for (int i = 0; i < NCACHES && !packages->bundle; i++) {
         if (!find_cache(i, base))
             continue;
-        rg_autofree char *path = rg_strf("%s/kit-%s", base, agent->setup.kit);
+        rg_autofree char *path = rg_strf("%s/bundle-%s", base, agent->setup.bundle);
         rg_autofree char *fresh = path ? rg_strf("%s.%s-%u", path, agent->boot.job_id,
                                                  (unsigned) agent->setup.host_index) : NULL;
-        r = fresh ? rg_contain_keep_kit(packages->data, packages->have, fresh, path, err) : -ENOMEM;
+        r = fresh ? rg_contain_keep_bundle(packages->data, packages->have, fresh, path, err)
+                  : -ENOMEM;
         if (r == 0)
-            packages->kit = rg_steal_ptr(&path);
-        rg_contain_sweep_kits(base);
+            packages->bundle = rg_steal_ptr(&path);
+        rg_contain_sweep_bundles(base);
     }
-    return packages->kit ? 0 : r;
+    return packages->bundle ? 0 : r;
 }
 
 /* --- the job's -------------------------------------------------------------------------------- */
@@ -250,7 +252,7 @@ static int write_package(int dir_fd, const char *name)
     return fd < 0 ? -errno : write_at(fd, "__init__.py", stand_in);
 }
 
-/* why: NULL where there is a kit. */
+/* why: NULL where there is a bundle. */
 static int write_dir(struct rg_agent *agent, const char *why)
 {
     int job_fd = agent->jobdir.fd;
@@ -260,7 +262,7 @@ static int write_dir(struct rg_agent *agent, const char *why)
     rg_autoclose int fd = openat(job_fd, FOLDER,
                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int r = fd < 0 ? -errno : why ? write_at(fd, "why", why)
-                    : symlinkat(agent->packages.kit, fd, "kit") < 0 ? -errno : 0;
+                    : symlinkat(agent->packages.bundle, fd, "bundle") < 0 ? -errno : 0;
     if (r == 0)
         r = write_package(fd, "reigen");
     if (r == 0)
@@ -275,11 +277,11 @@ static void settle(struct rg_agent *agent, const char *why)
     struct rg_packages *packages = &agent->packages;
 
     free(rg_steal_ptr(&packages->data));
-    if ((!packages->kit || !agent->setup.kit_first) &&
-        write_dir(agent, packages->kit ? NULL : why) == 0)
+    if ((!packages->bundle || !agent->setup.bundle_first) &&
+        write_dir(agent, packages->bundle ? NULL : why) == 0)
         packages->dir = rg_strf("%s/" FOLDER, agent->jobdir.path);
-    if (*agent->setup.kit)
-        rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ 0 });
+    if (*agent->setup.bundle)
+        rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ 0 });
 }
 
 static void want_more(struct rg_agent *agent)
@@ -289,9 +291,9 @@ static void want_more(struct rg_agent *agent)
     if (packages->have + WINDOW / 2 < packages->wanted)
         return;
     packages->wanted = packages->have + WINDOW;
-    if (packages->wanted > agent->setup.kit_nbytes)
-        packages->wanted = agent->setup.kit_nbytes;
-    rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ packages->wanted });
+    if (packages->wanted > agent->setup.bundle_nbytes)
+        packages->wanted = agent->setup.bundle_nbytes;
+    rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ packages->wanted });
 }
 
 void rg_packages_setup(struct rg_agent *agent)
@@ -299,25 +301,26 @@ void rg_packages_setup(struct rg_agent *agent)
     const struct rg_msg_setup *setup = &agent->setup;
     struct utsname machine;
 
-    if (!*setup->kit && !*setup->kit_error)
+    if (!*setup->bundle && !*setup->bundle_error)
         return;
-    if (!setup->kit_first && host_has_own(agent)) {
-        if (*setup->kit)
-            rg_agent_send(agent, RG_MSG_KIT_WANTED, &(struct rg_msg_bytes){ 0 });
+    if (!setup->bundle_first && host_has_own(agent)) {
+        if (*setup->bundle)
+            rg_agent_send(agent, RG_MSG_BUNDLE_WANTED, &(struct rg_msg_bytes){ 0 });
         return;
     }
-    if (!*setup->kit) {
-        settle(agent, setup->kit_error);
+    if (!*setup->bundle) {
+        settle(agent, setup->bundle_error);
         return;
     }
     /* Its name begins with the machine that its libraries are for. */
-    if (uname(&machine) < 0 || !rg_str_starts(setup->kit, machine.machine))
+    if (uname(&machine) < 0 || !rg_str_starts(setup->bundle, machine.machine))
         settle(agent, "this host has another architecture than the launcher's computer");
-    else if (strchr(setup->kit, '/') || setup->kit_nbytes > RG_KIT_MAX || !setup->kit_nbytes)
+    else if (strchr(setup->bundle, '/') || setup->bundle_nbytes > RG_BUNDLE_MAX ||
+             !setup->bundle_nbytes)
         settle(agent, "the archive is too large");
-    else if (find_kit(agent))
+    else if (find_bundle(agent))
         settle(agent, NULL);
-    else if (!(agent->packages.data = malloc(setup->kit_nbytes)))
+    else if (!(agent->packages.data = malloc(setup->bundle_nbytes)))
         settle(agent, "there is no memory for them");
     else
         want_more(agent);
@@ -336,32 +339,32 @@ int rg_packages_data(struct rg_agent *agent, const struct rg_span *data)
     }
     memcpy(packages->data + packages->have, data->data, data->nbytes);
     packages->have += data->nbytes;
-    if (packages->have < agent->setup.kit_nbytes)
+    if (packages->have < agent->setup.bundle_nbytes)
         want_more(agent);
     else
-        settle(agent, keep_kit(agent, &err) < 0 ? err.text : NULL);
+        settle(agent, keep_bundle(agent, &err) < 0 ? err.text : NULL);
     return 0;
 }
 
 int rg_packages_env(const struct rg_agent *agent, struct rg_strv *env)
 {
     const struct rg_packages *packages = &agent->packages;
-    const char *old = rg_env_get(env, "PYTHONPATH"), *kit = NULL;
+    const char *old = rg_env_get(env, "PYTHONPATH"), *bundle = NULL;
 
     /* Hydra gives the first host's value to all ranks: there the cache is found on every host. */
-    if (packages->kit && (!packages->dir || rg_engine_used(&agent->setup)))
-        kit = packages->kit;
-    if (!kit && !packages->dir)
+    if (packages->bundle && (!packages->dir || rg_engine_used(&agent->setup)))
+        bundle = packages->bundle;
+    if (!bundle && !packages->dir)
         return 0;
     return rg_env_setf(env, "PYTHONPATH", "%s%s%s%s%s", old ? old : "", old && *old ? ":" : "",
-                       packages->dir ? packages->dir : "", packages->dir && kit ? ":" : "",
-                       kit ? kit : "");
+                       packages->dir ? packages->dir : "", packages->dir && bundle ? ":" : "",
+                       bundle ? bundle : "");
 }
 
 void rg_packages_fini(struct rg_packages *packages)
 {
-    free(packages->kit);
+    free(packages->bundle);
     free(packages->dir);
     free(packages->data);
-    *packages = (struct rg_packages){ .kit = NULL };
+    *packages = (struct rg_packages){ .bundle = NULL };
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Our Python packages for ranks that run on the bare host: those of the launcher's installation
- * come over the link as one archive (container/kit.h), are unpacked in a cache directory of the
+ * come over the link as one archive (container/bundle.h), are unpacked in a cache directory of the
  * user's by their digest, and stay there as the agent does. Where they come from is told to the
  * host's Python by PYTHONPATH:
  *
  *     JOBDIR/py-packages/reigen/__init__.py   takes the package that this Python has itself, in
- *                        horovod/__init__.py  whatever environment, else the one in kit
- *                        kit                  a link to the cache
- *                        why                  a text: why there is no kit
+ *                        horovod/__init__.py  whatever environment, else the one in bundle
+ *                        bundle                  a link to the cache
+ *                        why                  a text: why there is no bundle
  *
  * JOBDIR stands in the ranks' PATH, so the name is none that anybody gives a command.
  *
- * A Python that cannot use the kit says so in the ImportError, with the reason.
+ * A Python that cannot use the bundle says so in the ImportError, with the reason.
  *
  * Nothing of this is done where the Python that the job's command names, or else the first one in
- * PATH, has packages of these names. SETUP's kit_first puts the cache itself into PYTHONPATH.
+ * PATH, has packages of these names. SETUP's bundle_first puts the cache itself into PYTHONPATH.
  *
  * This header is internal to src/agent. Thread rule: the agent's thread. Blocks for file system
  * calls.
@@ -35,7 +35,7 @@
 struct rg_agent;
 
 struct rg_packages {
-    char *kit;       /* owned: the cache's directory with the packages; NULL: none */
+    char *bundle;       /* owned: the cache's directory with the packages; NULL: none */
     char *dir;       /* owned: JOBDIR/py-packages; NULL: there is none */
     uint8_t *data;   /* owned: of the archive, what has come; NULL: none is under way */
     size_t have;

@@ -46,7 +46,7 @@ struct rg_rankserver {
     char name[64];
     struct rg_rankconn *conns;
     size_t npending;
-    bool stranger_told;
+    bool refusal_told;
     uint8_t *data_key; /* rg_key_hold */
 };
 
@@ -81,9 +81,9 @@ static void conn_destroy(struct rg_rankconn *conn)
 static void refuse(struct rg_rankconn *conn, const char *why)
 {
     conn->doomed = true;
-    if (conn->task || conn->is_client || conn->server->stranger_told)
+    if (conn->task || conn->is_client || conn->server->refusal_told)
         return;
-    conn->server->stranger_told = true;
+    conn->server->refusal_told = true;
     rg_agent_note(conn->server->agent, "refused a stranger on the ranks' socket: %s", why);
 }
 

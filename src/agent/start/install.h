@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reigen-agent install NAME`: the agent, just written to a host's cache directory under some other
- * name, puts itself in its place there. Our bootstrap script (launch/drivers/ssh/ssh_command.c) runs
- * it, so that what has to be checked is checked in one place, and few programs have to be there.
+ * name, puts itself in its place there. Our bootstrap script (launch/drivers/ssh/ssh_command.c)
+ * runs it, so that what has to be checked is checked in one place, and few programs have to be
+ * there.
  *
  *     CACHE/.new-xyz         this program, as it was written
  *     CACHE/NAME/            made, for this user only

@@ -235,7 +235,7 @@ static int print_container(const struct rg_plan *plan, const struct rg_job *job,
         .cwd = container.place.cwd, .bin_dir = "/JOB/bin", .run_dir = "/JOB/run",
         .passwd = own ? "/JOB/passwd" : NULL, .group = own ? "/JOB/group" : NULL,
         .shm_nbytes = (uint64_t) sysconf(_SC_PHYS_PAGES) * (uint64_t) sysconf(_SC_PAGESIZE) / 2,
-        .kit_dir = container.place.kit_digest ? "/KIT" : NULL,
+        .bundle_dir = container.place.bundle_digest ? "/BUNDLE" : NULL,
         .infiniband = container.ibdevices, .image_dir = "/IMAGES",
     };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs that Slurm runs when it can, see rg_slurm_submit in launch/drivers/slurm/slurm.h: what `reigen
- * jobs`, `status`, `logs` and `stop` do with them.
+ * Jobs that Slurm runs when it can, see rg_slurm_submit in launch/drivers/slurm/slurm.h: what
+ * `reigen jobs`, `status`, `logs` and `stop` do with them.
  *
  * Thread rule: main thread. All of them block, on Slurm's programs and on files.
  */

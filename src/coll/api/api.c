@@ -94,7 +94,7 @@ static void after_fork(void)
     if (!rt)
         return;
     rg_sets_after_fork(&rt->sets);
-    rg_engine_after_fork(rt->engine);
+    rg_progress_after_fork(rt->progress);
     rg_team_after_fork(rt->team);
     rg_boot_after_fork(rt->boot);
 }
@@ -134,12 +134,12 @@ static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
 {
     if (atomic_load(&rt->users) == 0)
         return;
-    rg_engine_leave(rt->engine);
+    rg_progress_leave(rt->progress);
     while (atomic_load(&rt->users) > 0) {
         bool late = rg_now_ns() >= until_ns;
 
         rg_sets_hurry(&rt->sets, late);
-        rg_engine_hurry(rt->engine, late);
+        rg_progress_hurry(rt->progress, late);
         rg_sleep_ms(1);
     }
 }
@@ -148,9 +148,9 @@ static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
 static void runtime_end(struct rg_runtime *rt, bool goodbye, uint64_t until)
 {
     rg_sets_leave(&rt->sets, until);
-    if (rt->engine)
-        rt->engine->leave_until_ns = until;
-    rg_engine_destroy(rt->engine);
+    if (rt->progress)
+        rt->progress->leave_until_ns = until;
+    rg_progress_destroy(rt->progress);
     rg_sets_fini(&rt->sets);
     rg_timeline_stop();
     rg_team_destroy(rt->team);
@@ -179,7 +179,7 @@ static char *describe(struct rg_runtime *rt)
     rg_buf_printf(&text, "boot: %s\n", rg_boot_name(rt->boot));
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
-    rg_exec_describe(rt->engine->exec, &text);
+    rg_exec_describe(rt->progress->exec, &text);
     rg_mpi_describe(&text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
@@ -248,7 +248,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
                     struct rg_error *err)
 {
     uint64_t timeout_ms, deadline;
-    struct rg_engine_options engine = { 0 };
+    struct rg_progress_options progress = { 0 };
     int r = rg_config_read(&rt->config, err);
 
     if (r < 0)
@@ -275,15 +275,15 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = start_timeline(&rt->config, rg_boot_identity(rt->boot)->rank, err);
     if (r < 0)
         return r;
-    r = rg_team_create(rt->boot, &rt->config, rg_engine_nbytes, deadline, &rt->team, err);
+    r = rg_team_create(rt->boot, &rt->config, rg_progress_nbytes, deadline, &rt->team, err);
     if (r < 0)
         return r;
-    engine.team = rt->team;
-    engine.config = &rt->config;
-    engine.boot = rt->boot;
-    engine.handles = &rt->handles;
-    engine.deadline_ns = deadline;
-    r = rg_engine_create(&engine, &rt->engine, err);
+    progress.team = rt->team;
+    progress.config = &rt->config;
+    progress.boot = rt->boot;
+    progress.handles = &rt->handles;
+    progress.deadline_ns = deadline;
+    r = rg_progress_create(&progress, &rt->progress, err);
     if (r < 0)
         return r;
     remark_on_mpi(rt);
@@ -357,7 +357,7 @@ static __attribute__((destructor)) void end_after_who_left(void)
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
     if (rt)
-        rg_watch_let_leave(rt->engine);
+        rg_watch_let_leave(rt->progress);
 }
 
 REIGEN_API int reigen_is_initialized(void)
@@ -453,10 +453,10 @@ REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
         return rg_api_uninitialised();
     pthread_mutex_lock(&rt->sets.lock);
     *ret_stats = rt->sets.stats;
-    rg_engine_add_stats(rt->engine, ret_stats);
+    rg_progress_add_stats(rt->progress, ret_stats);
     for (int i = 0; i < rt->sets.nalive; i++)
-        if (rt->sets.alive[i]->engine)
-            rg_engine_add_stats(rt->sets.alive[i]->engine, ret_stats);
+        if (rt->sets.alive[i]->progress)
+            rg_progress_add_stats(rt->sets.alive[i]->progress, ret_stats);
     pthread_mutex_unlock(&rt->sets.lock);
     return 0;
 }

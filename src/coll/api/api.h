@@ -12,7 +12,7 @@
 #ifndef RG_COLL_API_API_H
 #define RG_COLL_API_API_H
 
-#include "coll/engine/engine.h"
+#include "coll/progress/progress.h"
 #include "coll/api/sets.h"
 
 struct rg_runtime {
@@ -20,9 +20,10 @@ struct rg_runtime {
     _Alignas(64) struct rg_config config;
     struct rg_boot *boot;
     struct rg_team *team;
-    struct rg_engine *engine; /* of all ranks */
+    struct rg_progress *progress; /* of all ranks */
     struct rg_sets sets;
-    struct rg_handles handles;  /* of all engines; what they hold stays until the next init, as a
+    struct rg_handles
+        handles;         /* of all progress engines; what they hold stays until the next init, as a
                                    thread may be copying a result */
     uint64_t generation; /* how often this process has been initialised */
     char *describe;
@@ -41,10 +42,10 @@ static inline void rg_api_leavep(struct rg_runtime **rt)
 /* Of a local that rg_api_enter gives: left with its block. */
 #define rg_inside __attribute__((cleanup(rg_api_leavep)))
 
-/* The engine of a process set (0: of all ranks), held until rg_set_leave(*ret_set); *ret_set is
- * NULL for all ranks. NULL with err: it does not exist, or this rank is not a member. kind: for the
- * text. */
-struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
+/* The progress engine of a process set (0: of all ranks), held until rg_set_leave(*ret_set);
+ * *ret_set is NULL for all ranks. NULL with err: it does not exist, or this rank is not a
+ * member. kind: for the text. */
+struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
                                 const struct reigen_options *options, struct rg_set **ret_set,
                                 struct rg_error *err);
 /* Say anew what reigen_describe gives, as the sets have changed. 0 or -ENOMEM. */
@@ -55,8 +56,8 @@ int rg_api_failf(int errnum, const char *fmt, ...) rg_printf(2, 3);
 /* rg_api_failf for "not initialised"; -ENOTCONN. */
 int rg_api_uninitialised(void);
 /* The same for who asks whether an operation is done, when a shutdown that is under way is through:
- * the caller's buffers are its own again then. -EAGAIN when it is not in time. Does not wait in a
- * function that reigen_on_done calls. */
+ * the caller's buffers are its own again then. -EAGAIN when it is not in time. Does not wait in
+ * a function that reigen_on_done calls. */
 int rg_api_over(uint64_t deadline_ns);
 /* When a wait of timeout_ms from now ends: 0 for 0, never for a negative one. */
 uint64_t rg_api_deadline(int timeout_ms);
@@ -78,17 +79,17 @@ struct rg_call {
 
 /* Check the arguments and make an operation of them; the caller holds its one reference. 0 or
  * -errno with err. */
-int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
+int rg_call_make(struct rg_progress *progress, const struct rg_call *call, struct rg_op **ret_op,
                  struct rg_error *err);
 /* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
-int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
+int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
                 char ret_key[RG_KEY_MAX], struct rg_error *err);
 /* The record of the call and, for a group, those of its members' names. */
-int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
+int rg_call_record(struct rg_progress *progress, const struct rg_call *call, const char *key,
                    struct rg_record **ret_record);
 /* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for
  * n. */
-int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_handle *handles,
+int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
 
 #endif

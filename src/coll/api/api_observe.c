@@ -36,7 +36,7 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
 
     if (!rt)
         return rg_api_uninitialised();
-    r = rg_diagnose(rt->engine, rg_api_deadline(timeout_ms), ret_json);
+    r = rg_diagnose(rt->progress, rg_api_deadline(timeout_ms), ret_json);
     return r < 0 ? rg_api_failf(-r, "out of memory") : 0;
 }
 
@@ -48,7 +48,7 @@ REIGEN_API int reigen_planes(char **ret_text)
 
     if (!rt)
         return rg_api_uninitialised();
-    rg_exec_scores(rt->engine->exec, &text);
+    rg_exec_scores(rt->progress->exec, &text);
     copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
     if (!copy)
         return rg_api_failf(ENOMEM, "out of memory");

@@ -10,7 +10,7 @@ static int submit(const struct rg_call *call, reigen_handle *handles)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     struct rg_set *set;
     int r;
 
@@ -18,11 +18,11 @@ static int submit(const struct rg_call *call, reigen_handle *handles)
         return rg_api_uninitialised();
     if (!handles)
         return rg_api_failf(EINVAL, "ret_handle is NULL");
-    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
-    if (!engine)
+    progress = rg_api_progress(rt, call->kind, call->options, &set, &err);
+    if (!progress)
         return rg_api_fail(&err);
-    r = rg_call_submit(engine, call, handles, NULL, &err);
-    rg_notify_flush(engine);
+    r = rg_call_submit(progress, call, handles, NULL, &err);
+    rg_notify_flush(progress);
     rg_set_leave(set);
     return r < 0 ? rg_api_fail(&err) : 0;
 }
@@ -33,19 +33,19 @@ static int run(struct rg_call *call)
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     struct rg_op *op = NULL;
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     struct rg_set *set;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
-    engine = rg_api_engine(rt, call->kind, call->options, &set, &err);
-    if (!engine)
+    progress = rg_api_progress(rt, call->kind, call->options, &set, &err);
+    if (!progress)
         return rg_api_fail(&err);
     call->waits = true;
-    r = rg_call_submit(engine, call, NULL, &op, &err);
+    r = rg_call_submit(progress, call, NULL, &op, &err);
     if (r == 0)
-        rg_engine_wait(engine, op, RG_NEVER_NS);
+        rg_progress_wait(progress, op, RG_NEVER_NS);
     rg_set_leave(set);
     if (r < 0)
         return rg_api_fail(&err);
@@ -176,20 +176,20 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->tensors = &op->one;
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
-    pthread_mutex_lock(&rt->engine->handles->lock);
-    r = rg_handles_add(rt->engine->handles, op, 0, &handle);
-    pthread_mutex_unlock(&rt->engine->handles->lock);
+    pthread_mutex_lock(&rt->progress->handles->lock);
+    r = rg_handles_add(rt->progress->handles, op, 0, &handle);
+    pthread_mutex_unlock(&rt->progress->handles->lock);
     if (r == 0)
-        r = rg_join_post(rt->engine, op, &err);
+        r = rg_join_post(rt->progress, op, &err);
     else
         rg_error_set(&err, ENOMEM, "out of memory");
     if (r < 0) {
-        pthread_mutex_lock(&rt->engine->handles->lock);
-        struct rg_handle *entry = handle ? rg_handles_find(rt->engine->handles, handle) : NULL;
+        pthread_mutex_lock(&rt->progress->handles->lock);
+        struct rg_handle *entry = handle ? rg_handles_find(rt->progress->handles, handle) : NULL;
 
         if (entry)
-            rg_handles_remove(rt->engine->handles, entry);
-        pthread_mutex_unlock(&rt->engine->handles->lock);
+            rg_handles_remove(rt->progress->handles, entry);
+        pthread_mutex_unlock(&rt->progress->handles->lock);
         free(op);
         return rg_api_fail(&err);
     }
@@ -230,7 +230,7 @@ REIGEN_API int reigen_barrier(void)
 /* The operation of a handle with a reference for the caller, or NULL. */
 static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_tensor)
 {
-    struct rg_handles *handles = rt->engine->handles;
+    struct rg_handles *handles = rt->progress->handles;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
 
@@ -245,19 +245,20 @@ static struct rg_op *hold(struct rg_runtime *rt, reigen_handle number, int *ret_
     return op;
 }
 
-/* As rg_engine_wait, by the engine of the operation's process set; the caller learns of the end. An
- * operation whose set is gone is done, or will be in a moment, as its removal ends it. */
+/* As rg_progress_wait, by the progress engine of the operation's process set; the caller learns
+ * of the end. An operation whose set is gone is done, or will be in a moment, as its removal
+ * ends it. */
 static int await(struct rg_runtime *rt, struct rg_op *op, uint64_t deadline_ns)
 {
-    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+    struct rg_progress *progress = op->set ? rg_set_use(op->set) : rt->progress;
     int r;
 
-    if (!engine) {
+    if (!progress) {
         while (!rg_op_done(op) && rg_now_ns() < deadline_ns)
             rg_sleep_ms(1);
         return rg_op_done(op) ? 0 : -EAGAIN;
     }
-    r = rg_engine_wait(engine, op, deadline_ns);
+    r = rg_progress_wait(progress, op, deadline_ns);
     if (r == 0)
         rg_op_seen(op);
     rg_set_leave(op->set);
@@ -272,11 +273,11 @@ static int unknown(reigen_handle handle)
 /* Bring it on a little, without telling of its end. */
 static void look(struct rg_runtime *rt, struct rg_op *op)
 {
-    struct rg_engine *engine = op->set ? rg_set_use(op->set) : rt->engine;
+    struct rg_progress *progress = op->set ? rg_set_use(op->set) : rt->progress;
 
-    if (!engine)
+    if (!progress)
         return;
-    rg_engine_wait(engine, op, 0);
+    rg_progress_wait(progress, op, 0);
     rg_set_leave(op->set);
 }
 
@@ -343,7 +344,7 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_watcher watcher = { .fn = fn, .arg = arg, .handle = handle };
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     struct rg_op *op;
     int tensor, r = 1;
 
@@ -354,18 +355,18 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    engine = op->set ? rg_set_use(op->set) : rt->engine;
-    if (engine)
-        r = rg_notify_add(engine, op, &watcher);
+    progress = op->set ? rg_set_use(op->set) : rt->progress;
+    if (progress)
+        r = rg_notify_add(progress, op, &watcher);
     else
         await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
-    if (r == 1 && engine)
+    if (r == 1 && progress)
         rg_op_seen(op);
     if (r == 1) {
         watcher.status = op->status;
         rg_notify_call(&watcher);
     }
-    if (engine)
+    if (progress)
         rg_set_leave(op->set);
     rg_op_unref(op);
     return r < 0 ? rg_api_failf(ENOMEM, "out of memory") : 0;
@@ -465,30 +466,30 @@ REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 REIGEN_API int reigen_release(reigen_handle number)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     struct rg_handle *handle;
     struct rg_op *op = NULL;
     bool last = false;
 
     if (!rt)
         return rg_api_uninitialised();
-    pthread_mutex_lock(&rt->engine->handles->lock);
-    handle = rg_handles_find(rt->engine->handles, number);
+    pthread_mutex_lock(&rt->progress->handles->lock);
+    handle = rg_handles_find(rt->progress->handles, number);
     if (handle) {
         op = handle->op;
         last = --op->nhandles == 0;
-        rg_handles_remove(rt->engine->handles, handle);
+        rg_handles_remove(rt->progress->handles, handle);
     }
-    pthread_mutex_unlock(&rt->engine->handles->lock);
+    pthread_mutex_unlock(&rt->progress->handles->lock);
     if (!op)
         return unknown(number);
-    engine = op->set ? rg_set_use(op->set) : rt->engine;
-    if (engine) {
-        if (!rg_op_try(engine, op) && op->mode == RG_ENTRY_INLINE)
-            rg_op_make_chore(engine, op); /* nobody else will look at it */
+    progress = op->set ? rg_set_use(op->set) : rt->progress;
+    if (progress) {
+        if (!rg_op_try(progress, op) && op->mode == RG_ENTRY_INLINE)
+            rg_op_poll_later(progress, op); /* nobody else will look at it */
         if (last)
-            rg_op_drop_name(engine, op);
-        rg_notify_flush(engine);
+            rg_op_drop_name(progress, op);
+        rg_notify_flush(progress);
         rg_set_leave(op->set);
     }
     rg_op_unref(op);

@@ -24,18 +24,18 @@ static bool alive(const struct reigen_request *request, const struct rg_runtime 
 /* Into *ret_engine the request's, held until rg_set_leave(request->set). 0, -ENOTCONN, or -ENOENT
  * when its process set is gone. */
 static int enter(const struct reigen_request *request, const struct rg_runtime *rt,
-                 struct rg_engine **ret_engine)
+                 struct rg_progress **ret_progress)
 {
-    struct rg_engine *engine;
+    struct rg_progress *progress;
 
     if (!alive(request, rt))
         return rg_api_uninitialised();
-    engine = request->set ? rg_set_use(request->set) : request->rt->engine;
-    if (!engine)
+    progress = request->set ? rg_set_use(request->set) : request->rt->progress;
+    if (!progress)
         return rg_api_failf(ENOENT, "%s: Process set provided does not exist, or has not been "
                                     "registered. (process set %d has been removed)",
                             rg_kind_name(request->op->kind), request->set->id);
-    *ret_engine = engine;
+    *ret_progress = progress;
     return 0;
 }
 
@@ -47,19 +47,19 @@ static void settle(const struct reigen_request *request)
 }
 
 /* The operation's record, pinned. */
-static int find_record(struct rg_engine *engine, const struct rg_call *call, struct rg_op *op,
+static int find_record(struct rg_progress *progress, const struct rg_call *call, struct rg_op *op,
                        struct rg_error *err)
 {
     char key[RG_KEY_MAX];
     int r;
 
-    pthread_mutex_lock(&engine->lock);
-    r = rg_call_key(engine, call, key, err);
-    if (r == 0 && rg_call_record(engine, call, key, &op->record) < 0)
+    pthread_mutex_lock(&progress->lock);
+    r = rg_call_key(progress, call, key, err);
+    if (r == 0 && rg_call_record(progress, call, key, &op->record) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
     if (r == 0)
         op->record->pins++;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&progress->lock);
     return r;
 }
 
@@ -76,7 +76,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
                             .dtype = dtype, .shapes = &shape, .ndims = &ndim,
                             .options = options };
     rg_autofree struct reigen_request *request = calloc(1, sizeof(*request));
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     int r;
 
     if (!rt)
@@ -85,14 +85,14 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
         return rg_api_failf(EINVAL, "%s cannot be a persistent request", rg_kind_name(kind));
     if (!request)
         return rg_api_failf(ENOMEM, "out of memory");
-    engine = rg_api_engine(rt, kind, options, &request->set, &err);
-    if (!engine)
+    progress = rg_api_progress(rt, kind, options, &request->set, &err);
+    if (!progress)
         return rg_api_fail(&err);
-    r = rg_call_make(engine, &call, &request->op, &err);
+    r = rg_call_make(progress, &call, &request->op, &err);
     if (r == 0) {
         request->op->persistent = true;
         atomic_store(&request->op->state, RG_OP_DONE);
-        r = find_record(engine, &call, request->op, &err);
+        r = find_record(progress, &call, request->op, &err);
         if (r < 0)
             rg_op_unref(request->op);
     }
@@ -126,19 +126,19 @@ static inline void seen(struct rg_op *op)
 }
 
 /* Where the record is held by another operation, that one has perhaps arrived already. */
-static int claim(struct rg_engine *engine, struct rg_op *op)
+static int claim(struct rg_progress *progress, struct rg_op *op)
 {
     int r;
 
     if (rg_record_take(op->record, op))
         return 0;
-    pthread_mutex_lock(&engine->lock);
-    r = rg_record_claim(engine, op->record, op);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&progress->lock);
+    r = rg_record_claim(progress, op->record, op);
+    pthread_mutex_unlock(&progress->lock);
     return r;
 }
 
-static int start(struct rg_engine *engine, struct reigen_request *request, const void *in,
+static int start(struct rg_progress *progress, struct reigen_request *request, const void *in,
                  void *out, bool waits)
 {
     struct rg_op *op = request->op;
@@ -146,10 +146,10 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
     int r;
 
     if (op->nbytes && (!in || !out) &&
-        (op->kind == REIGEN_ALLREDUCE || (op->root == engine->team->rank ? !in : !out)))
+        (op->kind == REIGEN_ALLREDUCE || (op->root == progress->team->rank ? !in : !out)))
         return rg_api_failf(EINVAL, "a buffer is NULL");
     if (atomic_load_explicit(&op->holds_name, memory_order_relaxed) || !rg_op_done(op) ||
-        claim(engine, op) < 0)
+        claim(progress, op) < 0)
         return in_use(request);
     hold(op);
     op->one.in = in;
@@ -159,7 +159,7 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
         free(op->text);
         op->text = NULL;
     }
-    r = rg_op_post(engine, op, &err);
+    r = rg_op_post(progress, op, &err);
     if (r < 0) {
         op->status = r;
         op->text = strdup(err.text);
@@ -174,20 +174,20 @@ static int start(struct rg_engine *engine, struct reigen_request *request, const
 REIGEN_API int reigen_request_start(struct reigen_request *request, const void *in, void *out)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
-    int r = enter(request, rt, &engine);
+    struct rg_progress *progress;
+    int r = enter(request, rt, &progress);
 
     if (r < 0)
         return r;
-    r = start(engine, request, in, out, false);
+    r = start(progress, request, in, out, false);
     rg_set_leave(request->set);
     return r;
 }
 
-static int await(struct rg_engine *engine, struct reigen_request *request, int timeout_ms)
+static int await(struct rg_progress *progress, struct reigen_request *request, int timeout_ms)
 {
     struct rg_op *op = request->op;
-    int r = rg_engine_wait(engine, op, rg_api_deadline(timeout_ms));
+    int r = rg_progress_wait(progress, op, rg_api_deadline(timeout_ms));
 
     if (r < 0)
         return r;
@@ -200,8 +200,8 @@ static int await(struct rg_engine *engine, struct reigen_request *request, int t
 REIGEN_API int reigen_request_test(struct reigen_request *request)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
-    int r = enter(request, rt, &engine);
+    struct rg_progress *progress;
+    int r = enter(request, rt, &progress);
 
     if (r == -ENOENT && rg_op_done(request->op))
         return 1; /* ended by its set's removal, or before */
@@ -213,7 +213,7 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
     if (r)
         seen(request->op);
     else
-        rg_engine_wait(engine, request->op, 0);
+        rg_progress_wait(progress, request->op, 0);
     rg_set_leave(request->set);
     return r;
 }
@@ -221,8 +221,8 @@ REIGEN_API int reigen_request_test(struct reigen_request *request)
 REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_ms)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
-    int r = enter(request, rt, &engine);
+    struct rg_progress *progress;
+    int r = enter(request, rt, &progress);
 
     if (r == -ENOENT)
         settle(request); /* its buffers are the caller's again */
@@ -230,7 +230,7 @@ REIGEN_API int reigen_request_wait(struct reigen_request *request, int timeout_m
         return rg_api_over(rg_api_deadline(timeout_ms));
     if (r < 0)
         return r;
-    r = await(engine, request, timeout_ms);
+    r = await(progress, request, timeout_ms);
     rg_set_leave(request->set);
     return r;
 }
@@ -239,14 +239,14 @@ REIGEN_API int reigen_request_run(struct reigen_request *request, const void *in
                                   int timeout_ms)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
-    int r = enter(request, rt, &engine);
+    struct rg_progress *progress;
+    int r = enter(request, rt, &progress);
 
     if (r < 0)
         return r;
-    r = start(engine, request, in, out, true);
+    r = start(progress, request, in, out, true);
     if (r == 0)
-        r = await(engine, request, timeout_ms);
+        r = await(progress, request, timeout_ms);
     rg_set_leave(request->set);
     return r;
 }
@@ -261,20 +261,20 @@ REIGEN_API const char *reigen_request_error(struct reigen_request *request)
 REIGEN_API void reigen_request_free(struct reigen_request *request)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_engine *engine;
+    struct rg_progress *progress;
     int r;
 
     if (!request)
         return;
-    r = alive(request, rt) ? enter(request, rt, &engine) : rg_api_over(RG_NEVER_NS);
+    r = alive(request, rt) ? enter(request, rt, &progress) : rg_api_over(RG_NEVER_NS);
     if (r == -ENOENT)
         settle(request);
     if (r == 0) {
-        rg_engine_wait(engine, request->op, RG_NEVER_NS);
+        rg_progress_wait(progress, request->op, RG_NEVER_NS);
         seen(request->op);
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&progress->lock);
         request->op->record->pins--;
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&progress->lock);
         rg_set_leave(request->set);
     }
     rg_op_unref(request->op);

@@ -13,25 +13,25 @@ static int no_set(int kind, int id, struct rg_error *err)
                         "(process set %d)", rg_kind_name(kind), id);
 }
 
-struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
+struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
                                 const struct reigen_options *options, struct rg_set **ret_set,
                                 struct rg_error *err)
 {
-    struct rg_engine *engine = NULL;
+    struct rg_progress *progress = NULL;
     struct rg_set *set;
     bool member = false;
 
     *ret_set = NULL;
     if (!options || options->process_set == 0)
-        return rt->engine;
+        return rt->progress;
     pthread_mutex_lock(&rt->sets.lock);
     set = rg_sets_find(&rt->sets, options->process_set);
     if (set) {
         member = set->me >= 0;
-        engine = rg_set_use(set);
+        progress = rg_set_use(set);
     }
     pthread_mutex_unlock(&rt->sets.lock);
-    if (engine)
+    if (progress)
         *ret_set = set;
     else if (set && !member)
         rg_error_set(err, EINVAL,
@@ -39,7 +39,7 @@ struct rg_engine *rg_api_engine(struct rg_runtime *rt, int kind,
                      rg_kind_name(kind), rt->team->rank, options->process_set);
     else
         no_set(kind, options->process_set, err);
-    return engine;
+    return progress;
 }
 
 REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
@@ -52,7 +52,7 @@ REIGEN_API int reigen_process_set_add(const int *ranks, int nranks, int *ret_id)
         return rg_api_uninitialised();
     if (!ret_id || (nranks > 0 && !ranks))
         return rg_api_failf(EINVAL, "ranks or ret_id is NULL");
-    r = rg_sets_add(&rt->sets, rt->engine, rt->boot, ranks, nranks, ret_id, &err);
+    r = rg_sets_add(&rt->sets, rt->progress, rt->boot, ranks, nranks, ret_id, &err);
     if (r == 0 && rg_api_describe(rt) < 0)
         rg_report(RG_LOG_WARN, "out of memory: reigen_describe lacks process set %d", *ret_id);
     return r < 0 ? rg_api_fail(&err) : 0;
@@ -66,7 +66,7 @@ REIGEN_API int reigen_process_set_remove(int id)
 
     if (!rt)
         return rg_api_uninitialised();
-    r = rg_sets_remove(&rt->sets, rt->engine, id, &err);
+    r = rg_sets_remove(&rt->sets, rt->progress, id, &err);
     if (r == 0 && rg_api_describe(rt) < 0)
         rg_report(RG_LOG_WARN, "out of memory: reigen_describe still lists process set %d", id);
     return r < 0 ? rg_api_fail(&err) : 0;

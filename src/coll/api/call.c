@@ -14,7 +14,7 @@ static bool reduces(int kind)
     return kind == REIGEN_ALLREDUCE || kind == REIGEN_REDUCESCATTER;
 }
 
-/* The place of a rank of the world in the engine's team; -1: it is none of it. */
+/* The place of a rank of the world in the progress engine's team; -1: it is none of it. */
 static int index_of(const struct rg_team *team, int rank)
 {
     if (!team->world_ranks)
@@ -25,24 +25,24 @@ static int index_of(const struct rg_team *team, int rank)
     return -1;
 }
 
-static int bad_root(const struct rg_engine *engine, int root, struct rg_error *err)
+static int bad_root(const struct rg_progress *progress, int root, struct rg_error *err)
 {
-    if (engine->process_set)
+    if (progress->process_set)
         return rg_error_set(err, EINVAL,
                             "broadcast received invalid root rank %d for provided process set "
-                            "(it is not in process set %d)", root, engine->process_set);
+                            "(it is not in process set %d)", root, progress->process_set);
     return rg_error_set(err, EINVAL,
                         "broadcast received invalid root rank %d for provided process set "
-                        "(ranks are 0 to %d)", root, engine->team->size - 1);
+                        "(ranks are 0 to %d)", root, progress->team->size - 1);
 }
 
-static int check_options(const struct rg_engine *engine, const struct rg_call *call,
+static int check_options(const struct rg_progress *progress, const struct rg_call *call,
                          const struct reigen_options *o, struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
 
-    if (call->kind == REIGEN_BROADCAST && index_of(engine->team, o->root) < 0)
-        return bad_root(engine, o->root, err);
+    if (call->kind == REIGEN_BROADCAST && index_of(progress->team, o->root) < 0)
+        return bad_root(progress, o->root, err);
     if (!reduces(call->kind))
         return 0;
     if (o->op < REIGEN_AVERAGE || o->op > REIGEN_PRODUCT)
@@ -213,21 +213,21 @@ static struct rg_op *new_op(const struct rg_call *call)
     return op;
 }
 
-static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call *call,
+static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_call *call,
                 struct rg_error *err)
 {
     const struct reigen_options *o = call->options ? call->options : &default_options;
-    int size = engine->team->size, r = check_options(engine, call, o, err);
+    int size = progress->team->size, r = check_options(progress, call, o, err);
 
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
-    op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(engine->team, o->root) : 0;
-    op->set = engine->set;
+    op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
+    op->set = progress->set;
     op->waits = call->waits;
     for (int i = 0; r == 0 && i < call->n; i++) {
-        r = fill_tensor(op, call, i, engine->team->rank, err);
+        r = fill_tensor(op, call, i, progress->team->rank, err);
         if (r == 0)
-            fill_signature(&op->sigs[i], call, i, o, engine->process_set);
+            fill_signature(&op->sigs[i], call, i, o, progress->process_set);
     }
     if (r == 0 && call->kind == REIGEN_ALLTOALL)
         r = fill_splits(op, call, size, err);
@@ -235,7 +235,7 @@ static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call
         return r;
     fill_reduction(op, o, size);
     op->digest = rg_signatures_digest(op->sigs, op->n);
-    if (op->n > 1 && engine->view.nnodes > 1) {
+    if (op->n > 1 && progress->view.nnodes > 1) {
         op->sigs[0].group_digest = op->digest;
         for (int i = 0; i < op->n; i++)
             op->sigs[0].group_count += (int64_t) op->tensors[i].count;
@@ -246,7 +246,7 @@ static int fill(struct rg_engine *engine, struct rg_op *op, const struct rg_call
     return 0;
 }
 
-int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg_op **ret_op,
+int rg_call_make(struct rg_progress *progress, const struct rg_call *call, struct rg_op **ret_op,
                  struct rg_error *err)
 {
     struct rg_op *op;
@@ -260,7 +260,7 @@ int rg_call_make(struct rg_engine *engine, const struct rg_call *call, struct rg
     op = new_op(call);
     if (!op)
         return rg_error_set(err, ENOMEM, "out of memory");
-    r = fill(engine, op, call, err);
+    r = fill(progress, op, call, err);
     if (r < 0) {
         rg_op_unref(op);
         return r;
@@ -281,7 +281,7 @@ static uint64_t hash_names(const struct rg_call *call)
     return h;
 }
 
-int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
+int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
                 char ret_key[RG_KEY_MAX], struct rg_error *err)
 {
     const char *kind = rg_kind_name(call->kind);
@@ -292,10 +292,10 @@ int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
         n = snprintf(ret_key, RG_KEY_MAX, "%s.%s", kind, first);
     else if (call->kind == REIGEN_BARRIER)
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) (engine->unnamed[call->kind]++ % BARRIERS));
+                     (unsigned long long) (progress->unnamed[call->kind]++ % BARRIERS));
     else
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) engine->unnamed[call->kind]++);
+                     (unsigned long long) progress->unnamed[call->kind]++);
     if (call->n > 1)
         n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
                       first ? (unsigned long long) hash_names(call) : 0ull);
@@ -304,7 +304,7 @@ int rg_call_key(struct rg_engine *engine, const struct rg_call *call,
     return 0;
 }
 
-static int add_members(struct rg_engine *engine, const struct rg_call *call,
+static int add_members(struct rg_progress *progress, const struct rg_call *call,
                        struct rg_record *record)
 {
     record->members = calloc((size_t) call->n, sizeof(*record->members));
@@ -314,7 +314,7 @@ static int add_members(struct rg_engine *engine, const struct rg_call *call,
         char key[RG_KEY_MAX];
 
         snprintf(key, sizeof(key), "%s.%s", rg_kind_name(call->kind), call->names[i]);
-        if (rg_registry_record(&engine->registry, key, &record->members[i]) < 0)
+        if (rg_table_record(&progress->table, key, &record->members[i]) < 0)
             return -ENOMEM;
         record->members[i]->pins++;
         record->nmembers = i + 1;
@@ -322,12 +322,12 @@ static int add_members(struct rg_engine *engine, const struct rg_call *call,
     return 0;
 }
 
-int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const char *key,
+int rg_call_record(struct rg_progress *progress, const struct rg_call *call, const char *key,
                    struct rg_record **ret_record)
 {
     struct rg_record *record;
     bool named = call->n > 1 && call->names;
-    int r = rg_registry_record(&engine->registry, key, &record);
+    int r = rg_table_record(&progress->table, key, &record);
 
     for (int i = 0; named && i < call->n; i++)
         named = call->names[i] != NULL;
@@ -335,7 +335,7 @@ int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const c
         return r;
     record->pins++;
     if (named && !record->members)
-        r = add_members(engine, call, record);
+        r = add_members(progress, call, record);
     record->pins--;
     if (r == 0)
         *ret_record = record;
@@ -343,12 +343,12 @@ int rg_call_record(struct rg_engine *engine, const struct rg_call *call, const c
 }
 
 /* Claim the record and all names of a group, or nothing. */
-static int claim(struct rg_engine *engine, struct rg_record *record, struct rg_op *op)
+static int claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op)
 {
-    int r = rg_record_claim(engine, record, op);
+    int r = rg_record_claim(progress, record, op);
 
     for (int i = 0; r == 0 && i < record->nmembers; i++) {
-        r = rg_record_claim(engine, record->members[i], op);
+        r = rg_record_claim(progress, record->members[i], op);
         if (r < 0) {
             while (i-- > 0)
                 atomic_store(&record->members[i]->op, NULL);
@@ -358,58 +358,59 @@ static int claim(struct rg_engine *engine, struct rg_record *record, struct rg_o
     return r;
 }
 
-static void unclaim(struct rg_engine *engine, struct rg_op *op)
+static void unclaim(struct rg_progress *progress, struct rg_op *op)
 {
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&progress->lock);
     for (int i = 0; i < op->record->nmembers; i++)
         atomic_store(&op->record->members[i]->op, NULL);
     atomic_store(&op->record->op, NULL);
     rg_op_seen(op);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&progress->lock);
 }
 
 /* The first n of them. */
-static void drop_handles(struct rg_engine *engine, const reigen_handle *handles, int n)
+static void drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n)
 {
-    pthread_mutex_lock(&engine->handles->lock);
+    pthread_mutex_lock(&progress->handles->lock);
     for (int i = 0; i < n; i++)
-        rg_handles_remove(engine->handles, rg_handles_find(engine->handles, handles[i]));
-    pthread_mutex_unlock(&engine->handles->lock);
+        rg_handles_remove(progress->handles, rg_handles_find(progress->handles, handles[i]));
+    pthread_mutex_unlock(&progress->handles->lock);
 }
 
 /* n of them, or none. */
-static int add_handles(struct rg_engine *engine, struct rg_op *op, reigen_handle *handles, int n)
+static int add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
+                       int n)
 {
     int done = 0, r = 0;
 
-    pthread_mutex_lock(&engine->handles->lock);
+    pthread_mutex_lock(&progress->handles->lock);
     while (r == 0 && done < n) {
-        r = rg_handles_add(engine->handles, op, done, &handles[done]);
+        r = rg_handles_add(progress->handles, op, done, &handles[done]);
         done += r == 0;
     }
-    pthread_mutex_unlock(&engine->handles->lock);
+    pthread_mutex_unlock(&progress->handles->lock);
     if (r < 0)
-        drop_handles(engine, handles, done);
+        drop_handles(progress, handles, done);
     return r;
 }
 
 /* Under the lock: find the record, claim it, and make handles. */
-static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg_op *op,
+static int enter(struct rg_progress *progress, const struct rg_call *call, struct rg_op *op,
                  reigen_handle *handles, struct rg_error *err)
 {
     char key[RG_KEY_MAX];
     struct rg_record *record;
-    int r = rg_call_key(engine, call, key, err);
+    int r = rg_call_key(progress, call, key, err);
 
     if (r < 0)
         return r;
-    if (rg_call_record(engine, call, key, &record) < 0)
+    if (rg_call_record(progress, call, key, &record) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
-    if (claim(engine, record, op) < 0)
+    if (claim(progress, record, op) < 0)
         return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
     op->record = record;
-    atomic_fetch_add(&op->refs, 1); /* the engine's */
-    if (handles && add_handles(engine, op, handles, call->n) < 0) {
+    atomic_fetch_add(&op->refs, 1); /* the progress engine's */
+    if (handles && add_handles(progress, op, handles, call->n) < 0) {
         for (int k = 0; k < record->nmembers; k++)
             atomic_store(&record->members[k]->op, NULL);
         atomic_store(&record->op, NULL);
@@ -427,27 +428,27 @@ static int enter(struct rg_engine *engine, const struct rg_call *call, struct rg
     return 0;
 }
 
-int rg_call_submit(struct rg_engine *engine, const struct rg_call *call, reigen_handle *handles,
+int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err)
 {
     struct rg_op *op = NULL;
-    int r = rg_call_make(engine, call, &op, err);
+    int r = rg_call_make(progress, call, &op, err);
 
     if (r < 0)
         return r;
-    pthread_mutex_lock(&engine->lock);
-    r = enter(engine, call, op, handles, err);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&progress->lock);
+    r = enter(progress, call, op, handles, err);
+    pthread_mutex_unlock(&progress->lock);
     if (r < 0) {
         rg_op_unref(op);
         return r;
     }
-    r = rg_op_post(engine, op, err);
+    r = rg_op_post(progress, op, err);
     if (r < 0) {
         if (handles)
-            drop_handles(engine, handles, call->n);
-        unclaim(engine, op);
-        /* The engine's and the handles'; another thread may hold one of its own. */
+            drop_handles(progress, handles, call->n);
+        unclaim(progress, op);
+        /* The progress engine's and the handles'; another thread may hold one of its own. */
         for (int i = handles ? call->n + 1 : 2; i > 0; i--)
             rg_op_unref(op);
         return r;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process set finds itself: its identity follows from the world's, and its fences are rounds of
- * all ranks over the world's engine, in which those who are not of the set take part with nothing.
- * Deaths and notes are the world's.
+ * all ranks over the world's progress engine, in which those who are not of the set take part with
+ * nothing. Deaths and notes are the world's.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/engine/engine.h"
+#include "coll/progress/progress.h"
 #include "coll/api/sets.h"
 
 struct set_boot {
-    struct rg_engine *world;
+    struct rg_progress *world;
     const struct rg_set *set;
     struct rg_set_word *words; /* by rank of the world */
 };
@@ -95,7 +95,7 @@ static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
     const struct set_boot *boot = state;
     const char *text = NULL;
-    int r = rg_engine_doom(boot->world, &text);
+    int r = rg_progress_abort_cause(boot->world, &text);
 
     (void) ret_rank;
     if (r == 0)
@@ -138,7 +138,7 @@ static const struct rg_boot_ops set_ops = {
     .after_fork = after_fork,
 };
 
-int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boot **ret_boot,
+int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_boot **ret_boot,
                 struct rg_error *err)
 {
     struct rg_boot_identity identity = { .rank = set->me, .size = set->nranks, .local_rank = -1,

@@ -67,7 +67,7 @@ static int take_words(const struct rg_op *op, int size, struct rg_set_word *word
     return r;
 }
 
-int rg_sets_round(struct rg_engine *world, const struct rg_set_word *mine,
+int rg_sets_round(struct rg_progress *world, const struct rg_set_word *mine,
                   struct rg_set_word *words, void **ret_memory, struct rg_error *err)
 {
     rg_autobuf struct rg_buf buf = RG_BUF_INIT;
@@ -90,7 +90,7 @@ int rg_sets_round(struct rg_engine *world, const struct rg_set_word *mine,
     r = rg_call_submit(world, &call, NULL, &op, err);
     if (r < 0)
         return r;
-    rg_engine_wait(world, op, RG_NEVER_NS);
+    rg_progress_wait(world, op, RG_NEVER_NS);
     r = op->status;
     if (r < 0)
         rg_error_set(err, -r, "%s", op->text ? op->text : "out of memory");
@@ -126,11 +126,11 @@ struct rg_set *rg_sets_find(const struct rg_sets *sets, int id)
     return NULL;
 }
 
-struct rg_engine *rg_set_use(struct rg_set *set)
+struct rg_progress *rg_set_use(struct rg_set *set)
 {
     atomic_fetch_add(&set->users, 1);
-    if (!atomic_load(&set->gone) && set->engine)
-        return set->engine;
+    if (!atomic_load(&set->gone) && set->progress)
+        return set->progress;
     atomic_fetch_sub(&set->users, 1);
     return NULL;
 }
@@ -163,13 +163,13 @@ static int make_room(struct rg_sets *sets)
     return alive ? 0 : -ENOMEM;
 }
 
-static void end_engine(struct rg_set *set)
+static void end_progress(struct rg_set *set)
 {
     atomic_store(&set->gone, true);
-    rg_engine_destroy(set->engine);
+    rg_progress_destroy(set->progress);
     rg_team_destroy(set->team);
     rg_boot_close(set->boot, true);
-    set->engine = NULL;
+    set->progress = NULL;
     set->team = NULL;
     set->boot = NULL;
 }
@@ -178,7 +178,7 @@ static void set_free(struct rg_set *set)
 {
     if (!set)
         return;
-    end_engine(set);
+    end_progress(set);
     free(set->ranks);
     free(set);
 }
@@ -187,13 +187,13 @@ void rg_sets_hurry(struct rg_sets *sets, bool late)
 {
     pthread_mutex_lock(&sets->lock);
     for (int i = 0; i < sets->nalive; i++) {
-        struct rg_engine *engine = sets->alive[i]->engine;
+        struct rg_progress *progress = sets->alive[i]->progress;
 
-        if (!engine)
+        if (!progress)
             continue;
-        if (!atomic_exchange(&engine->leaving, true))
-            rg_engine_leave(engine);
-        rg_engine_hurry(engine, late);
+        if (!atomic_exchange(&progress->leaving, true))
+            rg_progress_leave(progress);
+        rg_progress_hurry(progress, late);
     }
     pthread_mutex_unlock(&sets->lock);
 }
@@ -201,9 +201,9 @@ void rg_sets_hurry(struct rg_sets *sets, bool late)
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
     for (int i = 0; i < sets->nalive; i++) {
-        if (sets->alive[i]->engine)
-            sets->alive[i]->engine->leave_until_ns = until_ns;
-        end_engine(sets->alive[i]);
+        if (sets->alive[i]->progress)
+            sets->alive[i]->progress->leave_until_ns = until_ns;
+        end_progress(sets->alive[i]);
     }
 }
 
@@ -224,9 +224,9 @@ void rg_sets_after_fork(struct rg_sets *sets)
     for (int i = 0; i < sets->nalive; i++) {
         const struct rg_set *set = sets->alive[i];
 
-        if (!set->engine)
+        if (!set->progress)
             continue;
-        rg_engine_after_fork(set->engine);
+        rg_progress_after_fork(set->progress);
         rg_team_after_fork(set->team);
     }
 }
@@ -306,7 +306,7 @@ static int compare_words(struct rg_set_word *words, int size, enum rg_set_verb v
 }
 
 /* All ranks say this and agree. own: the caller's failure, which the others hear of. */
-static int agree(struct rg_engine *world, const struct rg_set_word *mine, struct rg_error *err)
+static int agree(struct rg_progress *world, const struct rg_set_word *mine, struct rg_error *err)
 {
     struct rg_error theirs = RG_ERROR_INIT;
     size_t size = (size_t) world->team->size;
@@ -326,7 +326,7 @@ static int agree(struct rg_engine *world, const struct rg_set_word *mine, struct
 }
 
 /* Until every member is done: 0, or the first failure. */
-static int finish(struct rg_engine *world, const struct rg_set *set, int status,
+static int finish(struct rg_progress *world, const struct rg_set *set, int status,
                   struct rg_error *err)
 {
     struct rg_error theirs = RG_ERROR_INIT;
@@ -352,11 +352,11 @@ static int finish(struct rg_engine *world, const struct rg_set *set, int status,
     return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
 }
 
-static int wire_up(struct rg_set *set, struct rg_engine *world, struct rg_boot *boot,
+static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot *boot,
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    struct rg_engine_options options = { .config = world->config, .boot = boot, .set = set,
+    struct rg_progress_options options = { .config = world->config, .boot = boot, .set = set,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
                                          .deadline_ns = deadline };
@@ -366,13 +366,13 @@ static int wire_up(struct rg_set *set, struct rg_engine *world, struct rg_boot *
         return 0;
     r = rg_set_boot(world, set, &set->boot, err);
     if (r == 0)
-        r = rg_team_create(set->boot, world->config, rg_engine_nbytes, deadline, &set->team, err);
+        r = rg_team_create(set->boot, world->config, rg_progress_nbytes, deadline, &set->team, err);
     if (r < 0)
         return r;
     rg_team_close_fds(set->team);
     set->team->oversubscribed = world->team->oversubscribed;
     options.team = set->team;
-    return rg_engine_create(&options, &set->engine, err);
+    return rg_progress_create(&options, &set->progress, err);
 }
 
 static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
@@ -415,7 +415,7 @@ static int check_new(const struct rg_sets *sets, const int *ranks, int nranks, i
 }
 
 /* With `turn` held and sorted ranks. */
-static int add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,
                const int *ranks, int nranks, int *ret_id, struct rg_error *err)
 {
     int size = world->team->size, r = check_ranks(ranks, nranks, size, err);
@@ -438,8 +438,8 @@ static int add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *bo
     sets->last_id++;
     r = finish(world, set, wire_up(set, world, boot, err), err);
     if (r < 0) {
-        if (set->engine)
-            atomic_store(&set->engine->leaving, true);
+        if (set->progress)
+            atomic_store(&set->progress->leaving, true);
         set_free(set);
         return r;
     }
@@ -450,7 +450,7 @@ static int add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *bo
     return 0;
 }
 
-int rg_sets_add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+int rg_sets_add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,
                 const int *ranks, int nranks, int *ret_id, struct rg_error *err)
 {
     size_t n = nranks > 0 && nranks <= REIGEN_SIZE_MAX ? (size_t) nranks : 0;
@@ -480,12 +480,12 @@ static void unlink_set(struct rg_sets *sets, struct rg_set *set)
     memmove(&sets->alive[at], &sets->alive[at + 1],
             (size_t) (--sets->nalive - at) * sizeof(struct rg_set *));
     sets->past[sets->npast++] = set;
-    if (set->engine)
-        rg_engine_add_stats(set->engine, &sets->stats);
+    if (set->progress)
+        rg_progress_add_stats(set->progress, &sets->stats);
     pthread_mutex_unlock(&sets->lock);
 }
 
-int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct rg_error *err)
+int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, struct rg_error *err)
 {
     struct rg_set_word mine = { .verb = RG_SET_REMOVE, .data = &id, .nbytes = sizeof(id) };
     struct rg_set *set;
@@ -494,22 +494,22 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct
     pthread_mutex_lock(&sets->turn);
     set = rg_sets_find(sets, id);
     /* Before any rank begins to close its sockets: that is no death. */
-    if (set && set->engine)
-        atomic_store(&set->engine->leaving, true);
+    if (set && set->progress)
+        atomic_store(&set->progress->leaving, true);
     r = agree(world, &mine, err);
     if (r == 0 && !set)
         r = rg_error_set(err, ENOENT, id == 0 ? "process set %d, all ranks, cannot be removed"
                                              : "process set %d does not exist", id);
-    if (r < 0 && set && set->engine)
-        atomic_store(&set->engine->leaving, false);
+    if (r < 0 && set && set->progress)
+        atomic_store(&set->progress->leaving, false);
     if (r == 0) {
         unlink_set(sets, set);
-        if (set->engine)
-            atomic_store(&set->engine->removed, true);
+        if (set->progress)
+            atomic_store(&set->progress->removed, true);
     }
     pthread_mutex_unlock(&sets->turn);
     /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
     if (r == 0)
-        end_engine(set);
+        end_progress(set);
     return r;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process sets: some of the ranks, with a team, an engine and a negotiation of their own.
+ * Process sets: some of the ranks, with a team, an progress engine and a negotiation of their own.
  *
  * A set is made and removed by all ranks of the world together, its members or not, by rounds of
- * one allgather over the world's engine: in each, every rank says where it is (enum rg_set_verb)
- * and hands something over. So all ranks know all sets, a rank that fails tells the others, and
- * all come to the same outcome:
+ * one allgather over the world's progress engine: in each, every rank says where it is (enum
+ * rg_set_verb) and hands something over. So all ranks know all sets, a rank that fails tells the
+ * others, and all come to the same outcome:
  *
  *      all ranks     ADD  their lists, which must be equal
  *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (boot/set.c)
@@ -16,8 +16,8 @@
  * A set's ranks are numbered by their places in it, in ascending order; its errors and reports
  * speak of ranks of the world (rg_team.world_ranks).
  *
- * Life: a set leaves the table when it is removed, and its engine ends when nobody uses it any
- * more; the struct itself stays until shutdown, as operations and requests may point to it.
+ * Life: a set leaves the table when it is removed, and its progress engine ends when nobody uses it
+ * any more; the struct itself stays until shutdown, as operations and requests may point to it.
  *
  * Thread rule: rg_sets_find and rg_set_use from any thread. rg_sets_add and rg_sets_remove block;
  * one at a time per process.
@@ -34,7 +34,7 @@
 
 #define RG_SETS_MAX 4096 /* alive at once */
 
-struct rg_engine;
+struct rg_progress;
 struct rg_team;
 struct rg_config;
 
@@ -45,8 +45,8 @@ struct rg_set {
     int *ranks;   /* of the world, ascending; owned */
     struct rg_boot *boot;     /* members: owned, as the next two; NULL once removed */
     struct rg_team *team;
-    struct rg_engine *engine;
-    _Atomic int users;        /* calls that are inside the engine */
+    struct rg_progress *progress;
+    _Atomic int users;        /* calls that are inside the progress engine */
     _Atomic bool gone;        /* being removed, or removed */
 };
 
@@ -71,17 +71,18 @@ struct rg_set_word {
     size_t nbytes;
 };
 
-/* A round over the world's engine: the parts of all ranks. words: room for its size; they point
- * into *ret_memory, which the caller frees. Blocks until all ranks have come. 0 or -errno. */
-int rg_sets_round(struct rg_engine *world, const struct rg_set_word *mine,
+/* A round over the world's progress engine: the parts of all ranks. words: room for its size;
+ * they point into *ret_memory, which the caller frees. Blocks until all ranks have come. 0 or
+ * -errno. */
+int rg_sets_round(struct rg_progress *world, const struct rg_set_word *mine,
                   struct rg_set_word *words, void **ret_memory, struct rg_error *err);
 
 /* The boot of a set (boot/set.c), for rg_team_create; freed by rg_boot_close. */
-int rg_set_boot(struct rg_engine *world, const struct rg_set *set, struct rg_boot **ret_boot,
+int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_boot **ret_boot,
                 struct rg_error *err);
 
 void rg_sets_init(struct rg_sets *sets);
-/* rg_engine_leave and rg_engine_hurry for the engines of all sets. Any thread. */
+/* rg_progress_leave and rg_progress_hurry for the progress engines of all sets. Any thread. */
 void rg_sets_hurry(struct rg_sets *sets, bool late);
 /* Leave all sets, waiting for what they have decided until until_ns together; then forget them. */
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns);
@@ -91,16 +92,18 @@ void rg_sets_after_fork(struct rg_sets *sets);
 
 /* Make a set of these ranks, in any order. boot: of the world, for notes. 0 and *ret_id, -EINVAL
  * (the ranks are no set, or differ between the ranks), -EEXIST, -ENOSPC, or what the world's
- * engine ends with. */
-int rg_sets_add(struct rg_sets *sets, struct rg_engine *world, struct rg_boot *boot,
+ * progress engine ends with. */
+int rg_sets_add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *boot,
                 const int *ranks, int nranks, int *ret_id, struct rg_error *err);
-/* 0, -ENOENT, -EINVAL (other ranks remove another one), or what the world's engine ends with. */
-int rg_sets_remove(struct rg_sets *sets, struct rg_engine *world, int id, struct rg_error *err);
+/* 0, -ENOENT, -EINVAL (other ranks remove another one), or what the world's progress engine ends
+ * with. */
+int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, struct rg_error *err);
 
 /* Under `lock`. NULL: there is none. */
 struct rg_set *rg_sets_find(const struct rg_sets *sets, int id);
-/* The set's engine until rg_set_leave; NULL when it is gone or this rank is not a member. */
-struct rg_engine *rg_set_use(struct rg_set *set);
+/* The set's progress engine until rg_set_leave; NULL when it is gone or this rank is not a
+ * member. */
+struct rg_progress *rg_set_use(struct rg_set *set);
 void rg_set_leave(struct rg_set *set); /* NULL is fine */
 int rg_set_users(const struct rg_set *set);
 

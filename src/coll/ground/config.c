@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
-#include "coll/engine/autotune.h"
+#include "coll/progress/autotune.h"
 
 #define FUSION_DEFAULT (128u << 20)
 #define CACHE_DEFAULT 4096

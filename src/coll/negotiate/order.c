@@ -8,12 +8,12 @@
 #include <sys/socket.h>
 
 #include "base/time.h"
-#include "coll/net/knock.h"
-#include "coll/net/lobby.h"
+#include "coll/net/handshake.h"
+#include "coll/net/listener.h"
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_known.h"
 #include "coll/net/sock.h"
-#include "coll/team/vigil.h"
+#include "coll/team/liveness.h"
 
 #define PURPOSE_ORDER 0x7264726fu /* "ordr" */
 #define BEAT_NS RG_NS_PER_S
@@ -22,7 +22,6 @@
 #define CHECK_NS (RG_NS_PER_S / 4)
 #define READ_NBYTES 65536
 #define RETRY_MS 50
-
 /* A control connection: at the coordinator to each other leader, at a leader to the coordinator. */
 struct peer {
     int fd; /* -1: none, or closed */
@@ -33,7 +32,6 @@ struct peer {
     uint64_t heard_ns, said_ns;
     uint64_t lost_ns; /* when the socket was lost, 0: not */
 };
-
 struct rg_order {
     struct rg_team *team;
     struct rg_order_events events;
@@ -436,7 +434,7 @@ int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events
     return 1;
 }
 
-/* ------------------------------------------------------------ what the engine says */
+/* ------------------------------------------------------------ what the progress engine says */
 
 int rg_order_offer(struct rg_order *order, const char *name, const struct rg_signature *sig,
                    const char *error)
@@ -559,10 +557,10 @@ static int count_missing(const struct rg_order *order)
     return n;
 }
 
-/* Take a leader in that has knocked. 1: one came, 0: none is there, or -errno. */
+/* Take a leader in that has dialled. 1: one came, 0: none is there, or -errno. */
 static int admit(struct rg_order *order)
 {
-    int rank = -1, fd = rg_lobby_claim_any(order->team->lobby, PURPOSE_ORDER, &rank);
+    int rank = -1, fd = rg_listener_claim_any(order->team->listener, PURPOSE_ORDER, &rank);
     int node = fd < 0 ? -1 : order->team->peers[rank].node;
 
     if (fd < 0)
@@ -571,7 +569,7 @@ static int admit(struct rg_order *order)
         close(fd);
         return 1;
     }
-    /* A leader that knocks again has given its first socket up. */
+    /* A leader that dials again has given its first socket up. */
     close_peer(&order->peers[node]);
     int r = add_peer(order, &order->peers[node], fd, node);
 
@@ -608,7 +606,8 @@ static int await_leader(struct rg_order *order, uint64_t deadline_ns, struct rg_
 {
     uint64_t until_ns = rg_now_ns() + CHECK_NS;
     bool moved = false;
-    int r = rg_lobby_wait(order->team->lobby, until_ns < deadline_ns ? until_ns : deadline_ns);
+    int r =
+        rg_listener_wait(order->team->listener, until_ns < deadline_ns ? until_ns : deadline_ns);
 
     if (r == 0)
         return 0;
@@ -638,19 +637,19 @@ static int gather(struct rg_order *order, uint64_t deadline_ns, struct rg_error 
 }
 
 /* Until the coordinator has let us in; -ESHUTDOWN with err: in vain. */
-static int finish_knock(struct rg_order *order, struct rg_knock *knock, uint64_t deadline_ns,
-                        struct rg_error *err)
+static int finish_handshake(struct rg_order *order, struct rg_handshake *handshake,
+                            uint64_t deadline_ns, struct rg_error *err)
 {
     for (;;) {
         uint64_t now_ns = rg_now_ns();
         uint64_t until_ns = now_ns + CHECK_NS < deadline_ns ? now_ns + CHECK_NS : deadline_ns;
-        int r = rg_knock_finish(knock, until_ns);
+        int r = rg_handshake_finish(handshake, until_ns);
 
         if (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns)
             return r;
         /* A coordinator that has let us in may have left already. */
         if (look_around(order, err) < 0)
-            return rg_knock_step(knock) == 1 ? 0 : -ESHUTDOWN;
+            return rg_handshake_step(handshake) == 1 ? 0 : -ESHUTDOWN;
     }
 }
 
@@ -659,7 +658,7 @@ static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd,
 {
     struct rg_team *team = order->team;
     struct rg_sockaddr address;
-    struct rg_knock knock;
+    struct rg_handshake handshake;
     rg_autoclose int fd = -1;
     int r = rg_sock_parse(team->addresses[team->leaders[0]], &address);
 
@@ -667,10 +666,11 @@ static int dial_once(struct rg_order *order, uint64_t deadline_ns, int *ret_fd,
         r = rg_sock_connect_tcp(&address, &fd);
     if (r < 0)
         return r;
-    r = rg_knock_dial(&knock, fd, team->data_key, PURPOSE_ORDER, team->rank, team->leaders[0]);
+    r = rg_handshake_dial(&handshake, fd, team->data_key, PURPOSE_ORDER, team->rank,
+                          team->leaders[0]);
     if (r == 0)
-        r = finish_knock(order, &knock, deadline_ns, err);
-    rg_knock_fini(&knock);
+        r = finish_handshake(order, &handshake, deadline_ns, err);
+    rg_handshake_fini(&handshake);
     if (r == 0)
         *ret_fd = rg_steal_fd(&fd);
     return r;

@@ -16,7 +16,7 @@
  * process itself was running; but where the peer's process is seen from here (one host, one pid
  * name space) the kernel is asked instead, and silence is none.
  *
- * Thread rule: under the engine's drive lock. Nothing blocks, rg_order_create excepted.
+ * Thread rule: under the progress engine's drive lock. Nothing blocks, rg_order_create excepted.
  */
 #ifndef RG_COLL_NEGOTIATE_ORDER_H
 #define RG_COLL_NEGOTIATE_ORDER_H
@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "coll/engine/autotune.h"
+#include "coll/progress/autotune.h"
 #include "coll/team/team.h"
 #include "coll/ground/types.h"
 

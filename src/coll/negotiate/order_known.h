@@ -2,7 +2,7 @@
 /*
  * What a leader that is not the coordinator keeps: the numbers of operations that it has seen
  * decided, and a fused run of decisions until its last has come. A run is delivered as a whole,
- * since each progress of the engine ends a run.
+ * since each progress of the progress engine ends a run.
  *
  * Thread rule: one thread at a time; nothing blocks.
  */

@@ -25,7 +25,7 @@ static void layout(int n, size_t offsets[NPARTS])
     size_t nbytes[NPARTS] = {
         [SHARED] = sizeof(struct rg_shared),
         [ROWS] = r * sizeof(struct rg_row),
-        [PLACES] = r * RG_ENTRIES_MAX * sizeof(struct rg_place),
+        [PLACES] = r * RG_ENTRIES_MAX * sizeof(struct rg_epochs),
         [BELLS] = r * sizeof(struct rg_bell),
         [LOG] = rg_runlog_nbytes(),
         [READY] = rg_runlog_nbytes(),
@@ -97,7 +97,7 @@ int rg_view_open(struct rg_view *ret_view, void *memory, const struct rg_team *t
     *ret_view = (struct rg_view){
         .shared = (struct rg_shared *) base,
         .rows = (struct rg_row *) (base + at[ROWS]),
-        .places = (struct rg_place *) (base + at[PLACES]),
+        .places = (struct rg_epochs *) (base + at[PLACES]),
         .comm_bells = (struct rg_bell *) (base + at[BELLS]),
         .abort_texts = (char(*)[RG_ERROR_TEXT_MAX]) (base + at[ABORTS]),
         .errors = (char(*)[2][RG_ERROR_TEXT_MAX]) (base + at[ERRORS]),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's part of a node's segment: what the ranks of a node know in common. No pointers in
- * here; struct rg_view holds this process's addresses of it.
+ * The progress engine's part of a node's segment: what the ranks of a node know in common. No
+ * pointers in here; struct rg_view holds this process's addresses of it.
  *
  *     [rg_shared][rows][places][comm bells][log][ready ring][abort texts][error texts][entries]
  *     [block arena][inline arenas]
@@ -95,7 +95,7 @@ struct rg_row {
 };
 
 /* A rank's progress with one entry. */
-struct rg_place {
+struct rg_epochs {
     _Atomic uint64_t posted; /* the last epoch announced */
     _Atomic uint64_t done;   /* the last epoch finished here: its slots are not needed any more */
     _Atomic uint64_t posted_ns[2]; /* by parity: when, while shared->timed */
@@ -127,7 +127,7 @@ struct rg_shared {
 struct rg_view {
     struct rg_shared *shared;
     struct rg_row *rows;        /* by node rank */
-    struct rg_place *places;    /* [node rank][entry] */
+    struct rg_epochs *places;    /* [node rank][entry] */
     struct rg_bell *comm_bells; /* by node rank: where communication threads sleep */
     struct rg_runlog log, ready;
     char (*abort_texts)[RG_ERROR_TEXT_MAX]; /* by node rank: what each would have all end with */
@@ -141,7 +141,7 @@ struct rg_view {
     const struct rg_team *team; /* borrowed */
 };
 
-static inline struct rg_place *rg_view_place(const struct rg_view *view, int r, uint32_t id)
+static inline struct rg_epochs *rg_view_place(const struct rg_view *view, int r, uint32_t id)
 {
     return &view->places[(size_t) r * RG_ENTRIES_MAX + id];
 }
@@ -152,7 +152,7 @@ static inline int rg_view_shown_rank(const struct rg_view *view, int r)
     return rg_team_world_rank(view->team, view->ranks[r]);
 }
 
-/* What the engine needs of a node's segment. */
+/* What the progress engine needs of a node's segment. */
 size_t rg_view_nbytes(int node_size);
 
 /* Lay the view over memory (zeroed at birth); the first rank to come prepares what is shared. 0,

@@ -12,7 +12,7 @@
 #define ANSWER_NBYTES_MAX 60000 /* fits a frame, with a stall report in front */
 #define ASK_AGAIN_MS 2
 
-/* One that waits for answers; lives in rg_diagnose, reached under the engine's lock. */
+/* One that waits for answers; lives in rg_diagnose, reached under the progress engine's lock. */
 struct rg_diagnosis {
     _Atomic bool asked;    /* the driver has sent the question */
     _Atomic int nanswers;
@@ -27,23 +27,23 @@ static void put_seconds(struct rg_buf *out, const char *name, uint64_t ns)
 }
 
 /* What is known of any rank. */
-static void put_peer(const struct rg_engine *engine, struct rg_buf *out, int rank, bool known)
+static void put_peer(const struct rg_progress *progress, struct rg_buf *out, int rank, bool known)
 {
-    const struct rg_team_peer *peer = &engine->team->peers[rank];
+    const struct rg_team_peer *peer = &progress->team->peers[rank];
 
     rg_buf_printf(out, "%s{\"rank\":%d,\"node\":%d,\"known\":%s,\"host\":",
-                  rg_buf_nbytes(out) ? "," : "", rg_team_world_rank(engine->team, rank),
+                  rg_buf_nbytes(out) ? "," : "", rg_team_world_rank(progress->team, rank),
                   peer->node, known ? "true" : "false");
     rg_json_put_text(out, peer->host);
 }
 
 static void put_process(struct rg_buf *out, pid_t pid)
 {
-    struct rg_process look;
+    struct rg_proc_state look;
 
     if (pid <= 0)
         return;
-    rg_process_look(pid, &look);
+    rg_proc_state_read(pid, &look);
     rg_buf_printf(out, ",\"pid\":%d,\"alive\":%s,\"stopped\":%s,\"state\":", (int) pid,
                   look.state == 'X' || look.state == 'Z' ? "false" : "true",
                   look.state == 'T' || look.state == 't' ? "true" : "false");
@@ -54,14 +54,14 @@ static void put_process(struct rg_buf *out, pid_t pid)
     }
 }
 
-static void put_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint64_t now)
+static void put_rank(struct rg_progress *progress, struct rg_buf *out, int r, uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
     const struct rg_row *row = &view->rows[r];
     uint32_t last = atomic_load(&row->last_id);
-    pid_t pid = engine->team->peers[view->ranks[r]].pid;
+    pid_t pid = progress->team->peers[view->ranks[r]].pid;
 
-    put_peer(engine, out, view->ranks[r], true);
+    put_peer(progress, out, view->ranks[r], true);
     put_process(out, r == view->me ? getpid() : pid);
     rg_buf_printf(out, ",\"joined\":%s,\"left\":%s,\"operations\":%llu,\"last\":",
                   atomic_load(&row->joined) ? "true" : "false",
@@ -71,23 +71,23 @@ static void put_rank(struct rg_engine *engine, struct rg_buf *out, int r, uint64
         rg_json_put_text(out, view->entries[last - 1].key);
     else
         rg_buf_printf(out, "null");
-    put_seconds(out, "idle_seconds", now - rg_stall_active_since(engine->stall, r, now));
+    put_seconds(out, "idle_seconds", now - rg_stall_active_since(progress->stall, r, now));
     rg_buf_printf(out, "}");
 }
 
-static void put_name(struct rg_engine *engine, struct rg_buf *out, uint32_t id, uint64_t now,
+static void put_name(struct rg_progress *progress, struct rg_buf *out, uint32_t id, uint64_t now,
                      uint64_t since)
 {
     rg_buf_printf(out, "%s{\"name\":", rg_buf_nbytes(out) ? "," : "");
-    rg_json_put_text(out, engine->view.entries[id].key);
-    rg_buf_printf(out, ",\"node\":%d", engine->team->node);
+    rg_json_put_text(out, progress->view.entries[id].key);
+    rg_buf_printf(out, ",\"node\":%d", progress->team->node);
     put_seconds(out, "seconds", now > since ? now - since : 0);
 }
 
 /* What some ranks of this node have submitted and others have not. */
-static void put_pending(struct rg_engine *engine, struct rg_buf *out, uint64_t now)
+static void put_pending(struct rg_progress *progress, struct rg_buf *out, uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
     uint32_t nentries = atomic_load(&view->shared->nentries);
     int n = 0;
 
@@ -95,9 +95,9 @@ static void put_pending(struct rg_engine *engine, struct rg_buf *out, uint64_t n
         uint64_t epoch, since;
         bool first = true;
 
-        if (!rg_stall_waits(engine->stall, id, &epoch, &since))
+        if (!rg_stall_waits(progress->stall, id, &epoch, &since))
             continue;
-        put_name(engine, out, id, now, since);
+        put_name(progress, out, id, now, since);
         rg_buf_printf(out, ",\"missing\":[");
         for (int r = 0; r < view->n; r++) {
             if (!rg_view_owes(view, r, id, epoch))
@@ -110,23 +110,23 @@ static void put_pending(struct rg_engine *engine, struct rg_buf *out, uint64_t n
     }
 }
 
-static void put_node(struct rg_engine *engine, struct rg_buf *ranks, struct rg_buf *pending)
+static void put_node(struct rg_progress *progress, struct rg_buf *ranks, struct rg_buf *pending)
 {
     uint64_t now;
 
-    rg_stall_look(engine);
+    rg_stall_look(progress);
     now = rg_now_ns();
-    for (int r = 0; r < engine->view.n; r++)
-        put_rank(engine, ranks, r, now);
-    put_pending(engine, pending, now);
+    for (int r = 0; r < progress->view.n; r++)
+        put_rank(progress, ranks, r, now);
+    put_pending(progress, pending, now);
 }
 
-void rg_diagnose_answer(struct rg_engine *engine, struct rg_buf *out)
+void rg_diagnose_answer(struct rg_progress *progress, struct rg_buf *out)
 {
     rg_autobuf struct rg_buf ranks = RG_BUF_INIT, pending = RG_BUF_INIT;
     size_t nbytes;
 
-    put_node(engine, &ranks, &pending);
+    put_node(progress, &ranks, &pending);
     nbytes = rg_buf_nbytes(out) + rg_buf_nbytes(&ranks);
     if (nbytes > ANSWER_NBYTES_MAX)
         return;
@@ -139,21 +139,21 @@ void rg_diagnose_answer(struct rg_engine *engine, struct rg_buf *out)
 /* ---- several nodes, at the coordinator */
 
 /* What all ranks of this node have submitted, and other nodes have not. */
-static void put_offered(struct rg_engine *engine, struct rg_buf *out)
+static void put_offered(struct rg_progress *progress, struct rg_buf *out)
 {
-    const struct rg_team *team = engine->team;
+    const struct rg_team *team = progress->team;
     rg_autofree int *nodes = calloc((size_t) team->nnodes, sizeof(*nodes));
     uint64_t now = rg_now_ns(), since;
     int told = 0;
 
-    for (uint32_t id = 0; nodes && id < atomic_load(&engine->view.shared->nentries); id++) {
+    for (uint32_t id = 0; nodes && id < atomic_load(&progress->view.shared->nentries); id++) {
         bool first = true;
         int n;
 
-        if (told == PENDING_MAX || !rg_stall_offered_since(engine->stall, id, &since))
+        if (told == PENDING_MAX || !rg_stall_offered_since(progress->stall, id, &since))
             continue;
-        n = rg_order_missing(engine->order, engine->view.entries[id].key, nodes, team->nnodes);
-        put_name(engine, out, id, now, since);
+        n = rg_order_missing(progress->order, progress->view.entries[id].key, nodes, team->nnodes);
+        put_name(progress, out, id, now, since);
         rg_buf_printf(out, ",\"missing\":[");
         for (int rank = 0; rank < team->size; rank++) {
             for (int i = 0; i < n && i < team->nnodes; i++) {
@@ -168,69 +168,70 @@ static void put_offered(struct rg_engine *engine, struct rg_buf *out)
     }
 }
 
-void rg_diagnose_drive(struct rg_engine *engine)
+void rg_diagnose_drive(struct rg_progress *progress)
 {
     rg_autobuf struct rg_buf offered = RG_BUF_INIT;
     struct rg_diagnosis *diagnosis;
     bool wanted;
 
-    if (!atomic_load(&engine->diagnosis))
+    if (!atomic_load(&progress->diagnosis))
         return;
-    pthread_mutex_lock(&engine->lock);
-    diagnosis = atomic_load(&engine->diagnosis);
+    pthread_mutex_lock(&progress->lock);
+    diagnosis = atomic_load(&progress->diagnosis);
     wanted = diagnosis && !atomic_exchange(&diagnosis->asked, true);
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&progress->lock);
     if (!wanted)
         return;
-    put_offered(engine, &offered);
-    pthread_mutex_lock(&engine->lock);
-    diagnosis = atomic_load(&engine->diagnosis);
+    put_offered(progress, &offered);
+    pthread_mutex_lock(&progress->lock);
+    diagnosis = atomic_load(&progress->diagnosis);
     if (diagnosis)
         rg_buf_printf(&diagnosis->offered, "%s", rg_buf_text(&offered));
-    pthread_mutex_unlock(&engine->lock);
-    rg_order_stall_query(engine->order);
+    pthread_mutex_unlock(&progress->lock);
+    rg_order_stall_query(progress->order);
 }
 
-bool rg_diagnose_heard(struct rg_engine *engine, int node, const char *answer)
+bool rg_diagnose_heard(struct rg_progress *progress, int node, const char *answer)
 {
     struct rg_diagnosis *diagnosis;
 
-    pthread_mutex_lock(&engine->lock);
-    diagnosis = atomic_load(&engine->diagnosis);
+    pthread_mutex_lock(&progress->lock);
+    diagnosis = atomic_load(&progress->diagnosis);
     if (diagnosis && !diagnosis->answers[node]) {
         diagnosis->answers[node] = strdup(answer);
         atomic_fetch_add(&diagnosis->nanswers, 1);
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&progress->lock);
     return diagnosis != NULL;
 }
 
-/* Wait for the other nodes. Only one diagnosis at a time: the engine has one place for it. */
-static void ask(struct rg_engine *engine, struct rg_diagnosis *diagnosis, uint64_t deadline_ns)
+/* Wait for the other nodes. Only one diagnosis at a time: the progress engine has one place for
+ * it. */
+static void ask(struct rg_progress *progress, struct rg_diagnosis *diagnosis, uint64_t deadline_ns)
 {
     struct rg_diagnosis *nobody = NULL;
 
-    while (!atomic_compare_exchange_strong(&engine->diagnosis, &nobody, diagnosis)) {
+    while (!atomic_compare_exchange_strong(&progress->diagnosis, &nobody, diagnosis)) {
         if (rg_now_ns() >= deadline_ns)
             return;
         nobody = NULL;
         rg_sleep_ms(ASK_AGAIN_MS);
     }
     do {
-        rg_engine_ring(engine, engine->view.me, true);
-        rg_engine_poll(engine);
-        if (atomic_load(&diagnosis->nanswers) == engine->team->nnodes - 1)
+        rg_progress_ring(progress, progress->view.me, true);
+        rg_progress_poll(progress);
+        if (atomic_load(&diagnosis->nanswers) == progress->team->nnodes - 1)
             break;
         rg_sleep_ms(ASK_AGAIN_MS);
-    } while (rg_now_ns() < deadline_ns && !atomic_load(&engine->view.shared->aborted) &&
-             !atomic_load(&engine->view.shared->closed_by) && !atomic_load(&engine->abandoned));
-    pthread_mutex_lock(&engine->lock);
-    atomic_store(&engine->diagnosis, NULL);
-    pthread_mutex_unlock(&engine->lock);
+    } while (rg_now_ns() < deadline_ns && !atomic_load(&progress->view.shared->aborted) &&
+             !atomic_load(&progress->view.shared->closed_by) && !atomic_load(&progress->abandoned));
+    pthread_mutex_lock(&progress->lock);
+    atomic_store(&progress->diagnosis, NULL);
+    pthread_mutex_unlock(&progress->lock);
 }
 
 /* Another node's ranks: as it has answered, else that nobody knows. True when it has answered. */
-static bool put_other(struct rg_engine *engine, struct rg_buf *ranks, struct rg_buf *pending,
+static bool put_other(struct rg_progress *progress, struct rg_buf *ranks, struct rg_buf *pending,
                       int node, char *answer)
 {
     char *second = answer ? strchr(answer, RG_DIAGNOSE_MARK) : NULL;
@@ -241,35 +242,35 @@ static bool put_other(struct rg_engine *engine, struct rg_buf *ranks, struct rg_
         rg_buf_printf(pending, "%s%s", rg_buf_nbytes(pending) && *second ? "," : "", second);
         return true;
     }
-    for (int rank = 0; rank < engine->team->size; rank++) {
-        if (engine->team->peers[rank].node != node)
+    for (int rank = 0; rank < progress->team->size; rank++) {
+        if (progress->team->peers[rank].node != node)
             continue;
-        put_peer(engine, ranks, rank, false);
-        put_process(ranks, engine->team->peers[rank].pid);
+        put_peer(progress, ranks, rank, false);
+        put_process(ranks, progress->team->peers[rank].pid);
         rg_buf_printf(ranks, "}");
     }
     return false;
 }
 
-static int put_all(struct rg_engine *engine, struct rg_diagnosis *diagnosis, char **ret_json)
+static int put_all(struct rg_progress *progress, struct rg_diagnosis *diagnosis, char **ret_json)
 {
     rg_autobuf struct rg_buf ranks = RG_BUF_INIT, pending = RG_BUF_INIT, out = RG_BUF_INIT;
     bool complete = true;
     char *json;
 
-    put_node(engine, &ranks, &pending);
+    put_node(progress, &ranks, &pending);
     if (rg_buf_nbytes(&diagnosis->offered))
         rg_buf_printf(&pending, "%s%s", rg_buf_nbytes(&pending) ? "," : "",
                       rg_buf_text(&diagnosis->offered));
-    for (int node = 0; node < engine->team->nnodes; node++) {
-        if (node != engine->team->node)
-            complete &= put_other(engine, &ranks, &pending, node, diagnosis->answers[node]);
+    for (int node = 0; node < progress->team->nnodes; node++) {
+        if (node != progress->team->node)
+            complete &= put_other(progress, &ranks, &pending, node, diagnosis->answers[node]);
     }
     rg_buf_printf(&out, "{\"rank\":%d,\"size\":%d,\"nodes\":%d,\"complete\":%s,\"failure\":",
-                  rg_team_world_rank(engine->team, engine->team->rank), engine->team->size,
-                  engine->team->nnodes, complete ? "true" : "false");
-    if (rg_view_aborted(&engine->view))
-        rg_json_put_text(&out, rg_view_abort_text(&engine->view));
+                  rg_team_world_rank(progress->team, progress->team->rank), progress->team->size,
+                  progress->team->nnodes, complete ? "true" : "false");
+    if (rg_view_aborted(&progress->view))
+        rg_json_put_text(&out, rg_view_abort_text(&progress->view));
     else
         rg_buf_printf(&out, "null");
     rg_buf_printf(&out, ",\"ranks\":[%s],\"pending\":[%s]}", rg_buf_text(&ranks),
@@ -283,17 +284,17 @@ static int put_all(struct rg_engine *engine, struct rg_diagnosis *diagnosis, cha
     return 0;
 }
 
-int rg_diagnose(struct rg_engine *engine, uint64_t deadline_ns, char **ret_json)
+int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_json)
 {
-    int nnodes = engine->team->nnodes, r;
+    int nnodes = progress->team->nnodes, r;
     struct rg_diagnosis diagnosis = { .offered = RG_BUF_INIT };
 
     diagnosis.answers = calloc((size_t) nnodes, sizeof(*diagnosis.answers));
     if (!diagnosis.answers)
         return -ENOMEM;
-    if (engine->order && engine->team->node == 0)
-        ask(engine, &diagnosis, deadline_ns);
-    r = put_all(engine, &diagnosis, ret_json);
+    if (progress->order && progress->team->node == 0)
+        ask(progress, &diagnosis, deadline_ns);
+    r = put_all(progress, &diagnosis, ret_json);
     for (int node = 0; node < nnodes; node++)
         free(diagnosis.answers[node]);
     free(diagnosis.answers);

@@ -14,23 +14,23 @@
 #ifndef RG_COLL_OBSERVE_DIAGNOSE_H
 #define RG_COLL_OBSERVE_DIAGNOSE_H
 
-#include "coll/engine/engine.h"
+#include "coll/progress/progress.h"
 
 struct rg_buf;
 
 /* *ret_json: the caller's, by free. Blocks until all nodes have answered, at most until the
  * deadline. 0 or -ENOMEM. */
-int rg_diagnose(struct rg_engine *engine, uint64_t deadline_ns, char **ret_json);
+int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_json);
 
 /* Append "ranks RG_DIAGNOSE_MARK pending", the two lists of this node without brackets, after a
  * mark. Leaders put this behind their stall report when they are asked. */
 #define RG_DIAGNOSE_MARK '\x1e'
-void rg_diagnose_answer(struct rg_engine *engine, struct rg_buf *out);
+void rg_diagnose_answer(struct rg_progress *progress, struct rg_buf *out);
 
 /* ---- at the coordinator, under the drive lock */
 /* Ask the other leaders when a diagnosis wants it. */
-void rg_diagnose_drive(struct rg_engine *engine);
+void rg_diagnose_drive(struct rg_progress *progress);
 /* A leader's answer: what stands behind the first mark. True when a diagnosis was waiting. */
-bool rg_diagnose_heard(struct rg_engine *engine, int node, const char *answer);
+bool rg_diagnose_heard(struct rg_progress *progress, int node, const char *answer);
 
 #endif

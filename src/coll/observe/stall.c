@@ -7,9 +7,9 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/time.h"
-#include "coll/engine/crossed.h"
+#include "coll/progress/deadlock.h"
 #include "coll/observe/diagnose.h"
-#include "coll/engine/engine.h"
+#include "coll/progress/progress.h"
 #include "coll/observe/stall_facts.h"
 
 #define OPS_MAX 256
@@ -46,7 +46,7 @@ struct rg_stall {
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
     _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
     struct gathering gathering;
-    bool told_end; /* of all ranks' engine: how the wait may end has been said */
+    bool told_end; /* of all ranks' progress engine: how the wait may end has been said */
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
 
@@ -150,14 +150,14 @@ static const char *state_name(char state)
     }
 }
 
-void rg_process_look(pid_t pid, struct rg_process *ret_process)
+void rg_proc_state_read(pid_t pid, struct rg_proc_state *ret_process)
 {
     char path[64];
     rg_autofree char *stat = NULL;
     rg_autofree char *wchan = NULL;
     const char *after;
 
-    *ret_process = (struct rg_process){ 'X', "gone", "" };
+    *ret_process = (struct rg_proc_state){ 'X', "gone", "" };
     snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
     if (rg_read_file(path, 4096, &stat, NULL) < 0)
         return;
@@ -171,46 +171,46 @@ void rg_process_look(pid_t pid, struct rg_process *ret_process)
 
 static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
 {
-    struct rg_process process;
+    struct rg_proc_state process;
 
     rg_buf_printf(out, "on %s: ", peer->host[0] ? peer->host : "this host");
     if (peer->pid <= 0) {
         rg_buf_printf(out, "its process cannot be seen from here");
         return;
     }
-    rg_process_look(peer->pid, &process);
+    rg_proc_state_read(peer->pid, &process);
     rg_buf_printf(out, "process %d is %s", (int) peer->pid, process.word);
     if (process.where[0])
         rg_buf_printf(out, " in %s", process.where);
 }
 
 /* For who.detail; NULL: no memory. */
-static char *describe_rank(struct rg_engine *engine, int r, uint64_t now)
+static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
     uint32_t last = atomic_load(&view->rows[r].last_id);
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
 
-    tell_process(&out, &engine->team->peers[view->ranks[r]]);
+    tell_process(&out, &progress->team->peers[view->ranks[r]]);
     rg_buf_printf(&out, last ? "; it called " : "; it has called nothing yet");
     if (last) {
         rg_stall_key_print(view->entries[last - 1].key, &out);
         rg_buf_printf(&out, " last, about %llu s ago",
-                      (unsigned long long) (age_ns(now, engine->stall->ranks[r].since_ns) /
+                      (unsigned long long) (age_ns(now, progress->stall->ranks[r].since_ns) /
                                             RG_NS_PER_S));
     }
     return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
 }
 
 /* A thread of the rank waits, and it calls nothing. */
-static bool is_blocked(const struct rg_engine *engine, int r, uint64_t now)
+static bool is_blocked(const struct rg_progress *progress, int r, uint64_t now)
 {
-    uint64_t since = atomic_load(&engine->view.rows[r].waits_ns);
-    uint64_t limit = engine->config->stall_ms * RG_NS_PER_MS / 2;
+    uint64_t since = atomic_load(&progress->view.rows[r].waits_ns);
+    uint64_t limit = progress->config->stall_ms * RG_NS_PER_MS / 2;
 
     limit = limit > BLOCKED_NS ? BLOCKED_NS : limit;
     return since && age_ns(now, since) >= limit &&
-           age_ns(now, engine->stall->ranks[r].since_ns) >= limit;
+           age_ns(now, progress->stall->ranks[r].since_ns) >= limit;
 }
 
 static uint64_t wait_ms(const struct seen *seen, uint64_t now)
@@ -221,11 +221,11 @@ static uint64_t wait_ms(const struct seen *seen, uint64_t now)
     return (here > elsewhere ? here : elsewhere) / RG_NS_PER_MS;
 }
 
-static void note_op(struct rg_engine *engine, struct rg_stall_facts *facts, uint32_t id,
+static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts, uint32_t id,
                     uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
-    const struct seen *seen = &engine->stall->seen[id];
+    const struct rg_view *view = &progress->view;
+    const struct seen *seen = &progress->stall->seen[id];
     struct rg_stall_op *op = rg_stall_facts_op(facts, view->entries[id].key);
 
     if (!op)
@@ -242,34 +242,34 @@ static void note_op(struct rg_engine *engine, struct rg_stall_facts *facts, uint
 
 /* Those that have waited for long, or the others. The former come first: there is room for OPS_MAX,
  * and a rank may have called many more a moment ago. */
-static void note_ops(struct rg_engine *engine, struct rg_stall_facts *facts, uint64_t now,
+static void note_ops(struct rg_progress *progress, struct rg_stall_facts *facts, uint64_t now,
                      bool old)
 {
-    uint64_t than_ms = engine->config->stall_ms / 2;
+    uint64_t than_ms = progress->config->stall_ms / 2;
 
-    for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
-        const struct seen *seen = &engine->stall->seen[id];
+    for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
+        const struct seen *seen = &progress->stall->seen[id];
 
         if ((seen->epoch || seen->offered) && (wait_ms(seen, now) >= than_ms) == old &&
             facts->nops < OPS_MAX)
-            note_op(engine, facts, id, now);
+            note_op(progress, facts, id, now);
     }
 }
 
 /* What is known of this node's ranks. Under the lock, after a look. */
-static void collect(struct rg_engine *engine, struct rg_stall_facts *facts, uint64_t now)
+static void collect(struct rg_progress *progress, struct rg_stall_facts *facts, uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
 
     for (int r = 0; r < view->n; r++) {
         struct rg_stall_who *who = &facts->who[view->ranks[r]];
 
-        who->blocked = is_blocked(engine, r, now);
+        who->blocked = is_blocked(progress, r, now);
         free(who->detail);
-        who->detail = describe_rank(engine, r, now);
+        who->detail = describe_rank(progress, r, now);
     }
-    note_ops(engine, facts, now, true);
-    note_ops(engine, facts, now, false);
+    note_ops(progress, facts, now, true);
+    note_ops(progress, facts, now, false);
 }
 
 /* --- several nodes: the coordinator asks the other leaders first ------------------------------ */
@@ -288,13 +288,13 @@ static int ranks_of(const struct rg_team *team, int node, int *ret_ranks)
 
 /* A node that said nothing of an operation: all its ranks have called it where their leader has
  * offered it, else none has. */
-static void guess(struct rg_engine *engine, struct rg_stall_facts *facts, int *nodes)
+static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, int *nodes)
 {
-    const struct rg_team *team = engine->team;
+    const struct rg_team *team = progress->team;
 
     for (int i = 0; i < facts->nops; i++) {
         struct rg_stall_op *op = &facts->ops[i];
-        int n = rg_order_missing(engine->order, op->name, nodes, team->nnodes);
+        int n = rg_order_missing(progress->order, op->name, nodes, team->nnodes);
 
         for (int rank = 0; rank < team->size; rank++) {
             bool offered = n > 0;
@@ -308,10 +308,10 @@ static void guess(struct rg_engine *engine, struct rg_stall_facts *facts, int *n
     }
 }
 
-static void collect_nodes(struct rg_engine *engine, struct rg_stall_facts *facts)
+static void collect_nodes(struct rg_progress *progress, struct rg_stall_facts *facts)
 {
-    const struct rg_team *team = engine->team;
-    struct gathering *gathering = &engine->stall->gathering;
+    const struct rg_team *team = progress->team;
+    struct gathering *gathering = &progress->stall->gathering;
     rg_autofree int *list = calloc((size_t) team->size + (size_t) team->nnodes, sizeof(*list));
 
     for (int node = 0; list && node < team->nnodes; node++) {
@@ -331,36 +331,36 @@ static void collect_nodes(struct rg_engine *engine, struct rg_stall_facts *facts
         }
     }
     if (list)
-        guess(engine, facts, list);
+        guess(progress, facts, list);
 }
 
 /* So long a wait ends the job. */
-static bool ends_job(const struct rg_engine *engine, uint64_t longest_ms)
+static bool ends_job(const struct rg_progress *progress, uint64_t longest_ms)
 {
-    const struct rg_config *config = engine->config;
+    const struct rg_config *config = progress->config;
 
     return config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms;
 }
 
 /* " (process set 3)", or nothing. */
-static const char *name_set(const struct rg_engine *engine, char *text, size_t room)
+static const char *name_set(const struct rg_progress *progress, char *text, size_t room)
 {
     text[0] = '\0';
-    if (engine->process_set)
-        snprintf(text, room, " (process set %d)", engine->process_set);
+    if (progress->process_set)
+        snprintf(text, room, " (process set %d)", progress->process_set);
     return text;
 }
 
-static bool has_launcher(const struct rg_engine *engine)
+static bool has_launcher(const struct rg_progress *progress)
 {
-    return engine->boot && strcmp(rg_boot_name(engine->boot), "agent") == 0;
+    return progress->boot && strcmp(rg_boot_name(progress->boot), "agent") == 0;
 }
 
 /* How the wait may end; once in a job. */
-static void put_end(struct rg_engine *engine, struct rg_buf *out)
+static void put_end(struct rg_progress *progress, struct rg_buf *out)
 {
-    struct rg_stall *stall = (engine->world ? engine->world : engine)->stall;
-    const struct rg_config *config = engine->config;
+    struct rg_stall *stall = (progress->world ? progress->world : progress)->stall;
+    const struct rg_config *config = progress->config;
     uint64_t least_ms = 2 * config->stall_ms;
 
     if (stall->told_end)
@@ -373,27 +373,27 @@ static void put_end(struct rg_engine *engine, struct rg_buf *out)
     else
         rg_buf_printf(out, "The job waits for ever by default.%s "
                       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%llu ends it by itself.\n",
-                      has_launcher(engine) ? " Ctrl-C ends it and shows each rank's line;" : "",
+                      has_launcher(progress) ? " Ctrl-C ends it and shows each rank's line;" : "",
                       (unsigned long long) (least_ms > OFFERED_MS ? least_ms : OFFERED_MS) / 1000);
 }
 
 /* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
  * whoever was missing has come. */
-static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t now,
+static bool put_report(struct rg_progress *progress, struct rg_buf *out, uint64_t now,
                        uint64_t longest_ms, bool all)
 {
     struct rg_stall_facts facts;
-    bool last = ends_job(engine, longest_ms);
-    uint64_t than_ms = engine->config->stall_ms / 2;
+    bool last = ends_job(progress, longest_ms);
+    uint64_t than_ms = progress->config->stall_ms / 2;
     unsigned long long seconds = longest_ms / 1000;
     rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT, names = RG_BUF_INIT;
     char set[40];
 
-    name_set(engine, set, sizeof(set));
-    if (rg_stall_facts_init(&facts, engine->team->size, engine->team->world_ranks) == 0) {
-        collect(engine, &facts, now);
+    name_set(progress, set, sizeof(set));
+    if (rg_stall_facts_init(&facts, progress->team->size, progress->team->world_ranks) == 0) {
+        collect(progress, &facts, now);
         if (all)
-            collect_nodes(engine, &facts);
+            collect_nodes(progress, &facts);
     }
     rg_stall_facts_name(&facts, than_ms, &names);
     if (last)
@@ -406,12 +406,12 @@ static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
     rg_stall_facts_tell(&facts, than_ms, &told);
     rg_stall_facts_list(&facts, than_ms, &list);
     rg_stall_facts_fini(&facts);
-    if (rg_buf_nbytes(&told) == 0 && last && !all && engine->team->nnodes > 1)
+    if (rg_buf_nbytes(&told) == 0 && last && !all && progress->team->nnodes > 1)
         rg_buf_printf(&told, "Ranks of other hosts are waited for; the host of rank %d, which "
-                      "could say more, does not answer.\n", rg_team_world_rank(engine->team, 0));
+                      "could say more, does not answer.\n", rg_team_world_rank(progress->team, 0));
     rg_buf_printf(out, "%s", rg_buf_text(&told));
     if (!last && rg_buf_nbytes(&told))
-        put_end(engine, out);
+        put_end(progress, out);
     if (!last)
         rg_buf_printf(out,
                       "In Horovod's words: One or more tensors were submitted to be reduced, "
@@ -422,28 +422,28 @@ static bool put_report(struct rg_engine *engine, struct rg_buf *out, uint64_t no
 }
 
 /* One report for the job; the last one ends it. */
-static void report(struct rg_engine *engine, uint64_t now, uint64_t longest_ms, bool all)
+static void report(struct rg_progress *progress, uint64_t now, uint64_t longest_ms, bool all)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     rg_autofree char *text = NULL;
 
-    if (put_report(engine, &out, now, longest_ms, all))
+    if (put_report(progress, &out, now, longest_ms, all))
         text = strdup(rg_buf_text(&out));
     if (!text)
         return;
     for (size_t length = strlen(text); length && text[length - 1] == '\n'; length--)
         text[length - 1] = '\0';
     /* The launcher shows notes; saying it on standard error too would show it twice. */
-    if (!has_launcher(engine))
+    if (!has_launcher(progress))
         rg_report(RG_LOG_WARN, "%s", text);
-    if (ends_job(engine, longest_ms)) {
-        if (rg_view_abort(&engine->view, ETIMEDOUT, -1, text) && engine->boot)
-            rg_boot_note(engine->boot, 0, text);
-        rg_engine_ring_all(engine, true);
+    if (ends_job(progress, longest_ms)) {
+        if (rg_view_abort(&progress->view, ETIMEDOUT, -1, text) && progress->boot)
+            rg_boot_note(progress->boot, 0, text);
+        rg_progress_ring_all(progress, true);
         return;
     }
-    if (engine->boot)
-        rg_boot_note(engine->boot, 2, text);
+    if (progress->boot)
+        rg_boot_note(progress->boot, 2, text);
 }
 
 /* The lowest rank of the node that is not stopped itself. */
@@ -459,12 +459,12 @@ static bool is_reporter(const struct rg_view *view, uint64_t now)
 }
 
 /* A rank that speaks for a leader which is stopped speaks for its own node only. */
-static bool owes_anything(const struct rg_engine *engine, uint64_t now)
+static bool owes_anything(const struct rg_progress *progress, uint64_t now)
 {
-    for (uint32_t id = 0; id < atomic_load(&engine->view.shared->nentries); id++) {
-        const struct seen *seen = &engine->stall->seen[id];
+    for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
+        const struct seen *seen = &progress->stall->seen[id];
 
-        if (seen->epoch && age_ns(now, seen->since_ns) >= engine->config->stall_ms * RG_NS_PER_MS)
+        if (seen->epoch && age_ns(now, seen->since_ns) >= progress->config->stall_ms * RG_NS_PER_MS)
             return true;
     }
     return false;
@@ -472,73 +472,73 @@ static bool owes_anything(const struct rg_engine *engine, uint64_t now)
 
 /* Something has waited for too long: at a leader its driver goes on, so that the job hears of it
  * once. Under the lock. */
-static void act(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+static void act(struct rg_progress *progress, uint64_t now, uint64_t longest_ms)
 {
-    struct rg_stall *stall = engine->stall;
-    uint64_t patience_ms = engine->order ? LEADER_MS : 0;
+    struct rg_stall *stall = progress->stall;
+    uint64_t patience_ms = progress->order ? LEADER_MS : 0;
 
-    if (ends_job(engine, longest_ms) &&
-        longest_ms >= engine->config->stall_shutdown_ms + patience_ms) {
-        report(engine, now, longest_ms, false);
+    if (ends_job(progress, longest_ms) &&
+        longest_ms >= progress->config->stall_shutdown_ms + patience_ms) {
+        report(progress, now, longest_ms, false);
         return;
     }
-    if (!ends_job(engine, longest_ms) && longest_ms < stall->next_ms)
+    if (!ends_job(progress, longest_ms) && longest_ms < stall->next_ms)
         return;
-    if (engine->order)
+    if (progress->order)
         atomic_store(&stall->asked_ms, longest_ms);
-    else if (owes_anything(engine, now))
-        report(engine, now, longest_ms, false);
+    else if (owes_anything(progress, now))
+        report(progress, now, longest_ms, false);
     while (stall->next_ms && stall->next_ms <= longest_ms)
         stall->next_ms *= 2;
 }
 
-void rg_stall_tick(struct rg_engine *engine)
+void rg_stall_tick(struct rg_progress *progress)
 {
-    struct rg_stall *stall = engine->stall;
-    const struct rg_config *config = engine->config;
+    struct rg_stall *stall = progress->stall;
+    const struct rg_config *config = progress->config;
     uint64_t now = rg_now_ns(), longest_ms;
-    bool reporter = is_reporter(&engine->view, now);
+    bool reporter = is_reporter(&progress->view, now);
 
     if (now - stall->looked_ns < TICK_NS)
         return;
-    atomic_store(&engine->view.rows[engine->view.me].watched_ns, now);
+    atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);
     pthread_mutex_lock(&stall->lock);
     stall->looked_ns = now;
     if (!stall->ranks)
-        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    longest_ms = stall->ranks ? look(stall, &engine->view, now) : 0;
+        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
+    longest_ms = stall->ranks ? look(stall, &progress->view, now) : 0;
     if (config->stall_ms == 0 || longest_ms < config->stall_ms || !reporter)
         stall->next_ms = config->stall_ms;
     else
-        act(engine, now, longest_ms);
+        act(progress, now, longest_ms);
     pthread_mutex_unlock(&stall->lock);
-    rg_crossed_look(engine, now, reporter);
+    rg_deadlock_look(progress, now, reporter);
 }
 
 /* To the coordinator; due_ms: unasked, as something has waited so long here. Under the drive
  * lock. */
-static void answer(struct rg_engine *engine, uint64_t due_ms)
+static void answer(struct rg_progress *progress, uint64_t due_ms)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
-    struct rg_stall *stall = engine->stall;
+    struct rg_stall *stall = progress->stall;
     struct rg_stall_facts facts;
 
     if (due_ms) {
         rg_buf_printf(&out, "due %llu\n", (unsigned long long) due_ms);
-        rg_order_stall_reply(engine->order, rg_buf_text(&out));
+        rg_order_stall_reply(progress->order, rg_buf_text(&out));
         return;
     }
     pthread_mutex_lock(&stall->lock);
     if (!stall->ranks)
-        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    if (stall->ranks && rg_stall_facts_init(&facts, engine->team->size, NULL) == 0) {
-        collect(engine, &facts, rg_now_ns());
-        rg_stall_facts_put(&facts, engine->view.ranks, engine->view.n, &out);
+        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
+    if (stall->ranks && rg_stall_facts_init(&facts, progress->team->size, NULL) == 0) {
+        collect(progress, &facts, rg_now_ns());
+        rg_stall_facts_put(&facts, progress->view.ranks, progress->view.n, &out);
         rg_stall_facts_fini(&facts);
     }
     pthread_mutex_unlock(&stall->lock);
-    rg_diagnose_answer(engine, &out);
-    rg_order_stall_reply(engine->order, rg_buf_text(&out));
+    rg_diagnose_answer(progress, &out);
+    rg_order_stall_reply(progress->order, rg_buf_text(&out));
 }
 
 /* Another leader may have seen the same as this one a moment ago. */
@@ -548,68 +548,68 @@ static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longes
            age_ns(now, stall->told_ns) < stall->told_ms * RG_NS_PER_MS / 4 * 3;
 }
 
-static void gather(struct rg_engine *engine, uint64_t now, uint64_t longest_ms)
+static void gather(struct rg_progress *progress, uint64_t now, uint64_t longest_ms)
 {
-    struct gathering *gathering = &engine->stall->gathering;
+    struct gathering *gathering = &progress->stall->gathering;
 
     if (gathering->deadline_ns ||
-        (was_told(engine->stall, now, longest_ms) && !ends_job(engine, longest_ms)))
+        (was_told(progress->stall, now, longest_ms) && !ends_job(progress, longest_ms)))
         return;
-    gathering->answers = calloc((size_t) engine->team->nnodes, sizeof(char *));
+    gathering->answers = calloc((size_t) progress->team->nnodes, sizeof(char *));
     if (!gathering->answers)
         return;
-    gathering->nnodes = engine->team->nnodes;
+    gathering->nnodes = progress->team->nnodes;
     gathering->nanswers = 0;
     gathering->longest_ms = longest_ms;
     gathering->deadline_ns = now + GATHER_NS;
-    rg_order_stall_query(engine->order);
+    rg_order_stall_query(progress->order);
 }
 
-static void tell_gathered(struct rg_engine *engine, uint64_t now)
+static void tell_gathered(struct rg_progress *progress, uint64_t now)
 {
-    struct rg_stall *stall = engine->stall;
+    struct rg_stall *stall = progress->stall;
     struct gathering *gathering = &stall->gathering;
 
     if (!gathering->deadline_ns ||
-        (gathering->nanswers < engine->team->nnodes - 1 && now < gathering->deadline_ns))
+        (gathering->nanswers < progress->team->nnodes - 1 && now < gathering->deadline_ns))
         return;
     pthread_mutex_lock(&stall->lock);
     if (!stall->ranks)
-        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    if (stall->ranks && !rg_view_aborted(&engine->view))
-        report(engine, now, gathering->longest_ms, true);
+        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
+    if (stall->ranks && !rg_view_aborted(&progress->view))
+        report(progress, now, gathering->longest_ms, true);
     pthread_mutex_unlock(&stall->lock);
     stall->told_ms = gathering->longest_ms;
     stall->told_ns = now;
     drop_gathered(gathering);
 }
 
-void rg_stall_drive(struct rg_engine *engine)
+void rg_stall_drive(struct rg_progress *progress)
 {
-    struct rg_stall *stall = engine->stall;
+    struct rg_stall *stall = progress->stall;
     uint64_t longest_ms;
 
-    rg_diagnose_drive(engine);
-    rg_crossed_drive(engine);
+    rg_diagnose_drive(progress);
+    rg_deadlock_drive(progress);
     if (stall->gathering.deadline_ns)
-        tell_gathered(engine, rg_now_ns());
+        tell_gathered(progress, rg_now_ns());
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (engine->team->node == 0)
-        gather(engine, rg_now_ns(), longest_ms);
+    if (progress->team->node == 0)
+        gather(progress, rg_now_ns(), longest_ms);
     else
-        answer(engine, longest_ms);
+        answer(progress, longest_ms);
 }
 
-void rg_stall_look(struct rg_engine *engine)
+void rg_stall_look(struct rg_progress *progress)
 {
-    struct rg_stall *stall = engine->stall;
+    struct rg_stall *stall = progress->stall;
 
     pthread_mutex_lock(&stall->lock);
     if (!stall->ranks)
-        stall->ranks = calloc((size_t) engine->view.n, sizeof(*stall->ranks));
-    look(stall, &engine->view, rg_now_ns());
+        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
+    look(stall, &progress->view, rg_now_ns());
     pthread_mutex_unlock(&stall->lock);
 }
 
@@ -673,32 +673,32 @@ int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch
     return r;
 }
 
-void rg_stall_answer(struct rg_engine *engine)
+void rg_stall_answer(struct rg_progress *progress)
 {
-    answer(engine, 0);
+    answer(progress, 0);
 }
 
 /* "due 12000", from who was not asked. */
-static bool take_due(struct rg_engine *engine, const char *text)
+static bool take_due(struct rg_progress *progress, const char *text)
 {
     unsigned long long longest_ms;
 
     if (sscanf(text, "due %llu\n", &longest_ms) != 1)
         return false;
-    if (longest_ms >= engine->config->stall_ms)
-        gather(engine, rg_now_ns(), longest_ms);
+    if (longest_ms >= progress->config->stall_ms)
+        gather(progress, rg_now_ns(), longest_ms);
     return true;
 }
 
-void rg_stall_heard(struct rg_engine *engine, int node, const char *text)
+void rg_stall_heard(struct rg_progress *progress, int node, const char *text)
 {
-    struct gathering *gathering = &engine->stall->gathering;
+    struct gathering *gathering = &progress->stall->gathering;
     const char *mark = strchr(text, RG_DIAGNOSE_MARK);
 
-    if (take_due(engine, text))
+    if (take_due(progress, text))
         return;
     if (mark)
-        rg_diagnose_heard(engine, node, mark + 1);
+        rg_diagnose_heard(progress, node, mark + 1);
     if (!gathering->deadline_ns || gathering->answers[node])
         return;
     gathering->answers[node] = strndup(text, mark ? (size_t) (mark - text) : strlen(text));

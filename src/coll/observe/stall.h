@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct rg_engine;
+struct rg_progress;
 struct rg_stall;
 struct rg_view;
 
@@ -27,11 +27,11 @@ int rg_stall_create(struct rg_stall **ret_stall);
 void rg_stall_destroy(struct rg_stall *stall); /* NULL is fine */
 
 /* Look around; report when it is time; after the shutdown limit, abort the job with -ETIMEDOUT. */
-void rg_stall_tick(struct rg_engine *engine);
+void rg_stall_tick(struct rg_progress *progress);
 
 /* ---- for reigen_diagnose; any thread */
 /* Look around now. */
-void rg_stall_look(struct rg_engine *engine);
+void rg_stall_look(struct rg_progress *progress);
 /* At the last look: does the entry's epoch wait for ranks of this node, and since when? */
 bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch,
                     uint64_t *ret_since_ns);
@@ -42,17 +42,17 @@ uint64_t rg_stall_active_since(struct rg_stall *stall, int r, uint64_t now);
 /* The r-th rank of this node has neither announced the epoch nor joined. */
 bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch);
 
-struct rg_process {
+struct rg_proc_state {
     char state;       /* the letter of /proc/PID/stat; 'X': gone */
     const char *word; /* for people */
     char where[64];   /* in the kernel, or "" */
 };
-void rg_process_look(pid_t pid, struct rg_process *ret_process);
+void rg_proc_state_read(pid_t pid, struct rg_proc_state *ret_process);
 
 /* Several nodes, at a leader: what a tick found due is told to the coordinator; there, the other
  * leaders are asked, and the report is written when they have answered, or a second later. Under
  * the drive lock. */
-void rg_stall_drive(struct rg_engine *engine);
+void rg_stall_drive(struct rg_progress *progress);
 
 /* Several nodes, at a leader: an entry's epoch was offered to the other nodes; it was decided (0
  * and its epoch, or -ENOENT when this node had not offered it). */
@@ -60,7 +60,7 @@ void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch);
 int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch);
 /* Answer the coordinator's question with what this node waits for; and, at the coordinator, hear
  * an answer. */
-void rg_stall_answer(struct rg_engine *engine);
-void rg_stall_heard(struct rg_engine *engine, int node, const char *text);
+void rg_stall_answer(struct rg_progress *progress);
+void rg_stall_heard(struct rg_progress *progress, int node, const char *text);
 
 #endif

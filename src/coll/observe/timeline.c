@@ -32,7 +32,7 @@ struct lane_name {
 
 static struct {
     pthread_mutex_t control;  /* start, stop, attach, detach */
-    struct rg_view **views;   /* of all engines */
+    struct rg_view **views;   /* of all progress engines */
     bool *counted;            /* by view: it counts in its shared->timed */
     int nviews;
     bool running;
@@ -390,7 +390,7 @@ void rg_timeline_stop(void)
     pthread_mutex_unlock(&the.control);
 }
 
-void rg_timeline_attach(struct rg_engine *engine)
+void rg_timeline_attach(struct rg_progress *progress)
 {
     struct rg_view **views;
     bool *counted;
@@ -401,7 +401,7 @@ void rg_timeline_attach(struct rg_engine *engine)
     counted = realloc(the.counted, (size_t) (the.nviews + 1) * sizeof(*counted));
     the.counted = counted ? counted : the.counted;
     if (views && counted) { /* else it is missing in timelines */
-        views[the.nviews] = &engine->view;
+        views[the.nviews] = &progress->view;
         counted[the.nviews] = false;
         the.nviews++;
         if (the.running)
@@ -410,11 +410,11 @@ void rg_timeline_attach(struct rg_engine *engine)
     pthread_mutex_unlock(&the.control);
 }
 
-void rg_timeline_detach(struct rg_engine *engine)
+void rg_timeline_detach(struct rg_progress *progress)
 {
     pthread_mutex_lock(&the.control);
     for (int i = 0; i < the.nviews; i++) {
-        if (the.views[i] != &engine->view)
+        if (the.views[i] != &progress->view)
             continue;
         set_timed(i, false);
         the.nviews--;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The timeline: what happened to each operation, and when, in a file that a trace viewer shows
- * (timeline_json.h). One per process, over all its engines; by default rank 0's only.
+ * (timeline_json.h). One per process, over all its progress engines; by default rank 0's only.
  *
  *     submit      all ranks are here     carried out                         the result is there
  *        |--NEGOTIATE_ALLREDUCE--|------------------ ALLREDUCE ------------------|
@@ -22,7 +22,7 @@
 #ifndef RG_COLL_OBSERVE_TIMELINE_H
 #define RG_COLL_OBSERVE_TIMELINE_H
 
-#include "coll/engine/engine.h"
+#include "coll/progress/progress.h"
 
 #define RG_TIMELINE_MS 20         /* how often events are written */
 #define RG_TIMELINE_RING 65536    /* events; a power of two */
@@ -36,38 +36,38 @@ int rg_timeline_start(const char *path, int rank, bool mark_cycles, bool all_ran
                       struct rg_error *err);
 /* Write what is left, and close. Does nothing when none runs. */
 void rg_timeline_stop(void);
-/* A new engine, and before it is freed. */
-void rg_timeline_attach(struct rg_engine *engine);
-void rg_timeline_detach(struct rg_engine *engine);
+/* A new progress engine, and before it is freed. */
+void rg_timeline_attach(struct rg_progress *progress);
+void rg_timeline_detach(struct rg_progress *progress);
 /* In a forked child: there is no timeline. */
 void rg_timeline_after_fork(void);
 
 /* ---- hooks; called only while rg_timeline_is_on, or for what was begun then */
-static inline bool rg_timeline_is_on(const struct rg_engine *engine)
+static inline bool rg_timeline_is_on(const struct rg_progress *progress)
 {
     return __builtin_expect(
-        atomic_load_explicit(&engine->view.shared->timed, memory_order_relaxed) != 0, 0);
+        atomic_load_explicit(&progress->view.shared->timed, memory_order_relaxed) != 0, 0);
 }
 
 /* Announced, but nobody knows yet; sets op->timed. */
-void rg_timeline_submitted(struct rg_engine *engine, struct rg_op *op);
+void rg_timeline_submitted(struct rg_progress *progress, struct rg_op *op);
 /* It could not be announced: another rank still reads what was there before. */
-void rg_timeline_waits(struct rg_engine *engine, struct rg_op *op);
+void rg_timeline_waits(struct rg_progress *progress, struct rg_op *op);
 /* Inline: all ranks are here. */
-void rg_timeline_arrived(struct rg_engine *engine, struct rg_op *op);
+void rg_timeline_arrived(struct rg_progress *progress, struct rg_op *op);
 /* Over; before it is DONE. Takes op->timed away. */
-void rg_timeline_finished(struct rg_engine *engine, struct rg_op *op);
+void rg_timeline_finished(struct rg_progress *progress, struct rg_op *op);
 /* The driver begins the run. */
-void rg_timeline_run(struct rg_engine *engine);
+void rg_timeline_run(struct rg_progress *progress);
 /* Coordinator: a node has offered an operation. */
-void rg_timeline_offered(struct rg_engine *engine, int node, const char *name);
+void rg_timeline_offered(struct rg_progress *progress, int node, const char *name);
 
-void rg_timeline_begin_activity(struct rg_engine *engine, const char *name);
+void rg_timeline_begin_activity(struct rg_progress *progress, const char *name);
 /* The run's operations now do this; a static name. */
-static inline void rg_timeline_activity(struct rg_engine *engine, const char *name)
+static inline void rg_timeline_activity(struct rg_progress *progress, const char *name)
 {
-    if (__builtin_expect(engine->run.timed, 0))
-        rg_timeline_begin_activity(engine, name);
+    if (__builtin_expect(progress->run.timed, 0))
+        rg_timeline_begin_activity(progress, name);
 }
 
 /* ---- for timeline_hooks.c */

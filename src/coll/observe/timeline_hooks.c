@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the engine's hooks make of an operation: events of the timeline.
+ * What the progress engine's hooks make of an operation: events of the timeline.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static const struct kind_names *names_of(const struct rg_op *op)
     return &kinds[adasum ? REIGEN_KIND_ADASUM : op->kind];
 }
 
-/* The lane of a name in this engine's process set. */
-static uint32_t find_lane(const struct rg_engine *engine, uint32_t generation, const char *key,
+/* The lane of a name in this progress engine's process set. */
+static uint32_t find_lane(const struct rg_progress *progress, uint32_t generation, const char *key,
                           bool group)
 {
     char name[RG_KEY_MAX + 32], *digest;
@@ -42,14 +42,14 @@ static uint32_t find_lane(const struct rg_engine *engine, uint32_t generation, c
     digest = group ? strrchr(name, ':') : NULL;
     if (digest)
         *digest = '\0';
-    if (engine->process_set)
-        snprintf(name + strlen(name), 32, " (process set %d)", engine->process_set);
+    if (progress->process_set)
+        snprintf(name + strlen(name), 32, " (process set %d)", progress->process_set);
     return rg_timeline_lane(generation, name);
 }
 
 /* The event's lane and generation filled in; false when no timeline of this process runs. The
  * record keeps its lane, so that the name is looked up once. */
-static bool address(const struct rg_engine *engine, struct rg_record *record,
+static bool address(const struct rg_progress *progress, struct rg_record *record,
                     struct rg_trace_event *event)
 {
     uint32_t generation = rg_timeline_generation();
@@ -59,7 +59,7 @@ static bool address(const struct rg_engine *engine, struct rg_record *record,
         return false;
     known = atomic_load_explicit(&record->lane, memory_order_relaxed);
     if (known >> 32 != generation) {
-        known = (uint64_t) generation << 32 | find_lane(engine, generation, record->key,
+        known = (uint64_t) generation << 32 | find_lane(progress, generation, record->key,
                                                              record->nmembers > 0);
         atomic_store_explicit(&record->lane, known, memory_order_relaxed);
     }
@@ -80,21 +80,21 @@ static void push(struct rg_trace_event *event, enum rg_trace_what what, const ch
 /* When a rank of the node has announced this epoch; 0: it has not, or nobody knows. */
 static uint64_t time_of(const struct rg_view *view, const struct rg_op *op, int r)
 {
-    const struct rg_place *place = rg_view_place(view, r, op->record->id);
+    const struct rg_epochs *place = rg_view_place(view, r, op->record->id);
 
     if (atomic_load(&place->posted) < op->epoch)
         return 0;
     return atomic_load_explicit(&place->posted_ns[op->epoch & 1], memory_order_relaxed);
 }
 
-void rg_timeline_submitted(struct rg_engine *engine, struct rg_op *op)
+void rg_timeline_submitted(struct rg_progress *progress, struct rg_op *op)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
     struct rg_trace_event event = { 0 };
     uint64_t now = rg_now_ns(), first = now;
 
     atomic_store_explicit(&op->record->place->posted_ns[op->epoch & 1], now, memory_order_relaxed);
-    if (!address(engine, op->record, &event))
+    if (!address(progress, op->record, &event))
         return;
     op->timed = true;
     op->submitted_ns = now;
@@ -107,20 +107,20 @@ void rg_timeline_submitted(struct rg_engine *engine, struct rg_op *op)
     push(&event, RG_TRACE_NEGOTIATE, names_of(op)->negotiate, first);
 }
 
-void rg_timeline_waits(struct rg_engine *engine, struct rg_op *op)
+void rg_timeline_waits(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_trace_event event = { 0 };
 
-    if (address(engine, op->record, &event))
+    if (address(progress, op->record, &event))
         push(&event, RG_TRACE_NEGOTIATE, "WAIT_FOR_DATA", rg_now_ns());
 }
 
 /* The ranks' instants, and when the last came. Times of an earlier use of the name are left out: a
  * rank that had no timeline to serve then. */
-static uint64_t put_ranks(const struct rg_engine *engine, const struct rg_op *op,
+static uint64_t put_ranks(const struct rg_progress *progress, const struct rg_op *op,
                           struct rg_trace_event *event, uint64_t now)
 {
-    const struct rg_view *view = &engine->view;
+    const struct rg_view *view = &progress->view;
     uint64_t last = op->submitted_ns;
 
     for (int r = 0; r < view->n; r++) {
@@ -128,7 +128,7 @@ static uint64_t put_ranks(const struct rg_engine *engine, const struct rg_op *op
 
         if (ns == 0 || ns > now)
             continue;
-        event->arg = rg_team_world_rank(engine->team, view->ranks[r]);
+        event->arg = rg_team_world_rank(progress->team, view->ranks[r]);
         push(event, RG_TRACE_RANK, NULL, ns);
         last = ns > last ? ns : last;
     }
@@ -136,10 +136,10 @@ static uint64_t put_ranks(const struct rg_engine *engine, const struct rg_op *op
     return view->nnodes == 1 ? last : now;
 }
 
-static void begin_operation(struct rg_engine *engine, const struct rg_op *op,
+static void begin_operation(struct rg_progress *progress, const struct rg_op *op,
                             struct rg_trace_event *event, uint64_t now)
 {
-    uint64_t last = put_ranks(engine, op, event, now);
+    uint64_t last = put_ranks(progress, op, event, now);
 
     event->nbytes = op->nbytes;
     event->ntensors = op->n > UINT16_MAX ? UINT16_MAX : (uint16_t) op->n;
@@ -157,7 +157,7 @@ static void mark_cycle(uint64_t now)
         push(&event, RG_TRACE_CYCLE, NULL, now);
 }
 
-void rg_timeline_arrived(struct rg_engine *engine, struct rg_op *op)
+void rg_timeline_arrived(struct rg_progress *progress, struct rg_op *op)
 {
     static const char *const activities[REIGEN_REDUCESCATTER + 1] = {
         [REIGEN_ALLREDUCE] = "REIGEN_INLINE_ALLREDUCE",
@@ -166,42 +166,42 @@ void rg_timeline_arrived(struct rg_engine *engine, struct rg_op *op)
     struct rg_trace_event event = { 0 };
     uint64_t now = rg_now_ns();
 
-    if (!address(engine, op->record, &event))
+    if (!address(progress, op->record, &event))
         return;
     mark_cycle(now);
-    begin_operation(engine, op, &event, now);
+    begin_operation(progress, op, &event, now);
     if (activities[op->kind])
         push(&event, RG_TRACE_ACTIVITY, activities[op->kind], now);
 }
 
-void rg_timeline_finished(struct rg_engine *engine, struct rg_op *op)
+void rg_timeline_finished(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_trace_event event = { 0 };
 
     op->timed = false;
-    if (!address(engine, op->record, &event))
+    if (!address(progress, op->record, &event))
         return;
     event.arg = op->status < 0 ? -1 : 0;
     push(&event, RG_TRACE_END, NULL, rg_now_ns());
 }
 
-void rg_timeline_run(struct rg_engine *engine)
+void rg_timeline_run(struct rg_progress *progress)
 {
-    const struct rg_run *run = &engine->run;
+    const struct rg_run *run = &progress->run;
     uint64_t now = rg_now_ns();
 
     mark_cycle(now);
     for (int i = 0; i < run->nitems; i++) {
         struct rg_trace_event event = { 0 };
 
-        if (run->ops[i] && run->ops[i]->timed && address(engine, run->ops[i]->record, &event))
-            begin_operation(engine, run->ops[i], &event, now);
+        if (run->ops[i] && run->ops[i]->timed && address(progress, run->ops[i]->record, &event))
+            begin_operation(progress, run->ops[i], &event, now);
     }
 }
 
-void rg_timeline_begin_activity(struct rg_engine *engine, const char *name)
+void rg_timeline_begin_activity(struct rg_progress *progress, const char *name)
 {
-    struct rg_run *run = &engine->run;
+    struct rg_run *run = &progress->run;
     uint64_t now = rg_now_ns();
 
     if (name == run->activity)
@@ -210,20 +210,20 @@ void rg_timeline_begin_activity(struct rg_engine *engine, const char *name)
     for (int i = 0; i < run->nitems; i++) {
         struct rg_trace_event event = { 0 };
 
-        if (run->ops[i] && run->ops[i]->timed && address(engine, run->ops[i]->record, &event))
+        if (run->ops[i] && run->ops[i]->timed && address(progress, run->ops[i]->record, &event))
             push(&event, RG_TRACE_ACTIVITY, name, now);
     }
 }
 
-void rg_timeline_offered(struct rg_engine *engine, int node, const char *name)
+void rg_timeline_offered(struct rg_progress *progress, int node, const char *name)
 {
-    const struct rg_team *team = engine->team;
+    const struct rg_team *team = progress->team;
     struct rg_trace_event event = { .generation = rg_timeline_generation() };
     uint64_t now = rg_now_ns();
 
     if (event.generation == 0 || node == team->node)
         return;
-    event.lane = find_lane(engine, event.generation, name, strchr(name, '+') != NULL);
+    event.lane = find_lane(progress, event.generation, name, strchr(name, '+') != NULL);
     for (int rank = 0; event.lane && rank < team->size; rank++) {
         if (team->peers[rank].node != node)
             continue;

@@ -26,8 +26,8 @@
  * Memory, per operation: the vector's size to receive into (float16, bfloat16: three times that),
  * and once more for a group or without an output. It is kept for the next one.
  *
- * Thread rule: exec's, under the engine's drive lock; nothing blocks. A step computes on all it
- * has, so it takes as long as reading this member's share of the data a few times.
+ * Thread rule: exec's, under the progress engine's drive lock; nothing blocks. A step computes on
+ * all it has, so it takes as long as reading this member's share of the data a few times.
  */
 #ifndef RG_COLL_PLANES_ADASUM_H
 #define RG_COLL_PLANES_ADASUM_H
@@ -46,8 +46,8 @@ int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
                      struct rg_adasum **ret_adasum);
 
 /* Begin the Adasum of n tensors of one floating type and one scale, as in n allreduces: in NULL
- * supplies zeros, out NULL drops the result, out may equal in. The buffers are borrowed until the
- * end, the array is copied. 1: exec is at work, 0: there is nothing to do, -errno. */
+ * supplies zeros, out NULL drops the result, out may equal in. The buffers are borrowed until
+ * the end, the array is copied. 1: exec is at work, 0: there is nothing to do, -errno. */
 int rg_adasum_post(struct rg_adasum *adasum, const struct rg_coll *colls, int n);
 /* When exec is done. 1: it is at work again, 0: the results are there, -errno. */
 int rg_adasum_next(struct rg_adasum *adasum);

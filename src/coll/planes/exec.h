@@ -6,7 +6,7 @@
  * all ranks. The choice is by score and depends on arguments only, so it is equal on all ranks.
  *
  * All ranks post the same operations in the same order, one at a time. Thread rule: under the
- * engine's drive lock.
+ * progress engine's drive lock.
  */
 #ifndef RG_COLL_PLANES_EXEC_H
 #define RG_COLL_PLANES_EXEC_H

@@ -11,7 +11,7 @@
  * To add one: one file in coll/planes/, one line in rg_planes (planes.c), one test file, a section
  * in docs/planes.md. No plug-in ABI is published.
  *
- * Thread rule: all calls under the engine's drive lock, one thread at a time.
+ * Thread rule: all calls under the progress engine's drive lock, one thread at a time.
  */
 #ifndef RG_COLL_PLANES_PLANE_H
 #define RG_COLL_PLANES_PLANE_H

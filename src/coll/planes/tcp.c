@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 
 #include "base/time.h"
-#include "coll/net/lobby.h"
+#include "coll/net/listener.h"
 
 #define PURPOSE_ALL 0x6c6c6174u     /* "tall" */
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
@@ -262,7 +262,7 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
     if (tcp->lost_ns)
         return tell_lost(tcp, err);
     for (int turn = 0; turn < TURNS_MAX && moved; turn++) {
-        moved = tcp->waits_for_lobby = false;
+        moved = tcp->waits_for_listener = false;
         struct rg_error cause = RG_ERROR_INIT;
         int s = progress_send(tcp, &moved, &cause);
         int r = s < 0 ? s : progress_recv(tcp, &moved, &cause);
@@ -293,7 +293,7 @@ static int add_fd(const struct rg_tcp_link *link, unsigned events, int *fds, uns
                   int n, int max)
 {
     if (link->state == RG_TCP_DIALLING)
-        events = rg_knock_events(link->knock) & POLLOUT ? EPOLLOUT : EPOLLIN;
+        events = rg_handshake_events(link->handshake) & POLLOUT ? EPOLLOUT : EPOLLIN;
     for (int i = 0; i < n; i++)
         if (fds[i] == link->fd) {
             all_events[i] |= events;
@@ -318,8 +318,8 @@ static int wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
         n = add_fd(&tcp->links[op->send.peer], EPOLLOUT, ret_fds, ret_events, n, max);
     if (op->have_recv && !op->recv_complete)
         n = add_fd(&tcp->links[op->recv.peer], EPOLLIN, ret_fds, ret_events, n, max);
-    if (tcp->waits_for_lobby)
-        n += rg_lobby_wait_fds(tcp->team->lobby, ret_fds + n, ret_events + n, max - n);
+    if (tcp->waits_for_listener)
+        n += rg_listener_wait_fds(tcp->team->listener, ret_fds + n, ret_events + n, max - n);
     return n;
 }
 

@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "coll/net/knock.h"
+#include "coll/net/handshake.h"
 #include "coll/planes/plane.h"
 
 enum {
@@ -49,7 +49,7 @@ struct rg_tcp_link {
     enum rg_tcp_link_state state;
     int fd; /* -1: none */
     int ndials;
-    struct rg_knock *knock;          /* while dialling */
+    struct rg_handshake *handshake;          /* while dialling */
     uint64_t sent_op, received_op;   /* the last operation whose header went or came; 0: none */
 };
 
@@ -113,7 +113,7 @@ struct rg_tcp {
     struct rg_team *team;
     struct rg_group group;
     uint32_t purpose;
-    bool dead, waits_for_lobby;
+    bool dead, waits_for_listener;
     uint64_t lost_ns;          /* when a member's socket was lost, 0: none was */
     struct rg_error lost;
     struct rg_tcp_link *links; /* by member */
@@ -126,9 +126,8 @@ static inline int rg_tcp_rank(const struct rg_tcp *tcp, int member)
     return tcp->group.ranks ? tcp->group.ranks[member] : member;
 }
 
-/* Have a socket to this member: the lower rank dials, the higher one finds it in the lobby. 1 open,
- * 0 not yet,
- * -errno with the rank named. */
+/* Have a socket to this member: the lower rank dials, the higher one finds it in the listener. 1
+ * open, 0 not yet, -errno with the rank named. */
 int rg_tcp_connect(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_error *err);
 /* "rank 3 on host b: <what>", -ECONNRESET for all ways of losing a socket. */
 int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err);

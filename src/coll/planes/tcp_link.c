@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/net/lobby.h"
+#include "coll/net/listener.h"
 #include "coll/planes/tcp.h"
 #include "coll/net/sock.h"
 
@@ -22,12 +22,12 @@ int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err)
 
 void rg_tcp_disconnect(struct rg_tcp_link *link)
 {
-    if (link->knock)
-        rg_knock_fini(link->knock);
-    free(link->knock);
+    if (link->handshake)
+        rg_handshake_fini(link->handshake);
+    free(link->handshake);
     if (link->fd >= 0)
         close(link->fd);
-    link->knock = NULL;
+    link->handshake = NULL;
     link->fd = -1;
     link->state = RG_TCP_NONE;
 }
@@ -42,10 +42,10 @@ static int dial(struct rg_tcp *tcp, int member, struct rg_error *err)
     if (!tcp->team->addresses || rg_sock_parse(tcp->team->addresses[rank], &address) < 0)
         return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
                             rg_team_world_rank(tcp->team, rank));
-    link->knock = calloc(1, sizeof(*link->knock));
-    r = link->knock ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
+    link->handshake = calloc(1, sizeof(*link->handshake));
+    r = link->handshake ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
     if (r == 0)
-        r = rg_knock_dial(link->knock, link->fd, tcp->team->data_key, tcp->purpose,
+        r = rg_handshake_dial(link->handshake, link->fd, tcp->team->data_key, tcp->purpose,
                           tcp->team->rank, rank);
     if (r < 0)
         return rg_tcp_lost(tcp, member, r, err);
@@ -57,22 +57,22 @@ static int dial(struct rg_tcp *tcp, int member, struct rg_error *err)
 static int go_on_dialling(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_error *err)
 {
     struct rg_tcp_link *link = &tcp->links[member];
-    int r = rg_knock_step(link->knock);
+    int r = rg_handshake_step(link->handshake);
 
     if (r == 0)
         return 0;
     *ret_moved = true;
     if (r < 0) {
-        /* The lobby drops who is silent for long: a rank that was stopped in the middle knocks
-         * again. */
+        /* The listener drops who is silent for long: a rank that was stopped in the middle
+         * handshakes again. */
         bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < RG_TCP_DIALS_MAX;
 
         rg_tcp_disconnect(link);
         return again ? 0 : rg_tcp_lost(tcp, member, r, err);
     }
-    rg_knock_fini(link->knock);
-    free(link->knock);
-    link->knock = NULL;
+    rg_handshake_fini(link->handshake);
+    free(link->handshake);
+    link->handshake = NULL;
     link->state = RG_TCP_OPEN;
     return 1;
 }
@@ -89,10 +89,10 @@ int rg_tcp_connect(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_er
 
         return r < 0 ? r : go_on_dialling(tcp, member, ret_moved, err);
     }
-    *ret_moved |= rg_lobby_progress(tcp->team->lobby);
-    link->fd = rg_lobby_claim(tcp->team->lobby, tcp->purpose, rank);
+    *ret_moved |= rg_listener_progress(tcp->team->listener);
+    link->fd = rg_listener_claim(tcp->team->listener, tcp->purpose, rank);
     if (link->fd < 0) {
-        tcp->waits_for_lobby = true;
+        tcp->waits_for_listener = true;
         return 0;
     }
     *ret_moved = true;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "coll/reduce/cpu.h"
+#include "coll/reduce/isa.h"
 #include "coll/reduce/kernels.h"
 
 /* Work that passes through an accumulator is cut into blocks that stay in the first-level cache. */
@@ -25,9 +25,9 @@ static const struct variant {
 
 static bool supported(const char *name)
 {
-    const struct rg_cpu cpu = rg_cpu_read();
+    const struct rg_isa cpu = rg_isa_read();
 
-    return !strcmp(name, "scalar") || rg_cpu_can(&cpu, name);
+    return !strcmp(name, "scalar") || rg_isa_can(&cpu, name);
 }
 
 /* The best that this CPU has, or the best up to the one that REIGEN_CPU names. */

@@ -47,9 +47,9 @@ static int find_place(struct rg_mpi_comm *ret_world, struct rg_error *err)
     return code != 0 ? rg_mpi_error(ops, code, "MPI_COMM_WORLD", err) : 0;
 }
 
-void rg_mpi_facts_read(const struct rg_config *config, int size, struct rg_mpi_facts *ret_facts)
+void rg_mpi_info_read(const struct rg_config *config, int size, struct rg_mpi_info *ret_facts)
 {
-    struct rg_mpi_facts facts = { .wanted = config->planes & RG_PLANE_MPI, .rank = -1 };
+    struct rg_mpi_info facts = { .wanted = config->planes & RG_PLANE_MPI, .rank = -1 };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_mpi_comm world;
 
@@ -77,11 +77,11 @@ void rg_mpi_describe(struct rg_buf *text)
 }
 
 /* *ret_ranks by rank, or NULL with the reason. */
-static int map_ranks(const struct rg_facts *all, const struct rg_team *team, int *ranks,
+static int map_ranks(const struct rg_rank_info *all, const struct rg_team *team, int *ranks,
                      int *holders, char why[RG_TEAM_REMARK_MAX])
 {
     for (int r = 0; r < team->size; r++) {
-        const struct rg_mpi_facts *facts = &all[r].mpi;
+        const struct rg_mpi_info *facts = &all[r].mpi;
         int shown = rg_team_world_rank(team, r);
 
         if (facts->rank < 0) {
@@ -101,7 +101,7 @@ static int map_ranks(const struct rg_facts *all, const struct rg_team *team, int
     return 0;
 }
 
-int rg_mpi_team_agree(const struct rg_facts *all, struct rg_team *team)
+int rg_mpi_team_agree(const struct rg_rank_info *all, struct rg_team *team)
 {
     bool wanted = false;
     int size = all[0].mpi.rank >= 0 ? all[0].mpi.size : 1;

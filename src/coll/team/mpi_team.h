@@ -5,7 +5,7 @@
  * conclusion. They use it if every rank can, and all are different ranks of one world: N processes
  * that an mpirun of another kind has started are N worlds of one rank each, and are found out here.
  *
- * Thread rule: those of rg_facts_read and of a plane's open; rg_mpi_team_spoil from any thread.
+ * Thread rule: those of rg_rank_info_read and of a plane's open; rg_mpi_team_spoil from any thread.
  */
 #ifndef RG_COLL_TEAM_MPI_TEAM_H
 #define RG_COLL_TEAM_MPI_TEAM_H
@@ -20,10 +20,10 @@
 #define RG_MPI_WHY_MAX 255
 
 struct rg_buf;
-struct rg_facts;
+struct rg_rank_info;
 
 /* What a rank says. */
-struct rg_mpi_facts {
+struct rg_mpi_info {
     bool wanted;                  /* REIGEN_MPI, REIGEN_PLANES or Horovod's variables say so */
     int rank, size;               /* in MPI_COMM_WORLD; rank -1: it cannot ... */
     char why[RG_MPI_WHY_MAX + 1]; /* ... and why */
@@ -35,11 +35,11 @@ struct rg_mpi_facts {
 void rg_mpi_prepare(const struct rg_config *config);
 
 /* This process's. */
-void rg_mpi_facts_read(const struct rg_config *config, int size, struct rg_mpi_facts *ret_facts);
+void rg_mpi_info_read(const struct rg_config *config, int size, struct rg_mpi_info *ret_facts);
 
 /* Of all ranks, by rank. Sets team->mpi_ranks if all can, else team->mpi_remark if any wanted it. 0
  * or -ENOMEM. */
-int rg_mpi_team_agree(const struct rg_facts *all, struct rg_team *team);
+int rg_mpi_team_agree(const struct rg_rank_info *all, struct rg_team *team);
 
 /* A communicator of the group's members, called by all of them and blocking until they have come;
  * tag: of groups that are made at once. 0; -ENOTSUP: the team does not use MPI; -EIO. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "coll/net/lobby.h"
+#include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
 #define FENCE_MAGIC 0x32544752u /* "RGT2": another build's blobs are no puzzle */
@@ -14,9 +14,9 @@ struct making {
     struct rg_boot *boot;
     uint64_t deadline_ns;
     struct rg_blob *blobs;   /* of the last fence, by rank */
-    struct rg_facts *facts;  /* by rank, after fence 1 */
+    struct rg_rank_info *facts;  /* by rank, after fence 1 */
     int *leader_of;          /* by rank, after fence 2 */
-    int door_fd, leader_fd, listen_fd;
+    int unix_fd, leader_fd, listen_fd;
 };
 
 static void making_fini(struct making *making)
@@ -25,10 +25,10 @@ static void making_fini(struct making *making)
         free(making->blobs[0].data);
     free(making->blobs);
     for (int r = 0; making->facts && r < making->team->size; r++)
-        rg_facts_fini(&making->facts[r]);
+        rg_rank_info_fini(&making->facts[r]);
     free(making->facts);
     free(making->leader_of);
-    rg_cleanup_close(&making->door_fd);
+    rg_cleanup_close(&making->unix_fd);
     rg_cleanup_close(&making->leader_fd);
     rg_cleanup_close(&making->listen_fd);
 }
@@ -110,29 +110,29 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
 {
     struct rg_team *team = making->team;
     rg_autobuf struct rg_buf payload = RG_BUF_INIT;
-    struct rg_facts mine = { 0 };
-    int r = rg_facts_read(rg_boot_identity(making->boot), config, &mine, err);
+    struct rg_rank_info mine = { 0 };
+    int r = rg_rank_info_read(rg_boot_identity(making->boot), config, &mine, err);
 
     if (r == 0 && team->size > 1) {
-        r = rg_sock_listen_unix(mine.door, &making->door_fd);
+        r = rg_sock_listen_unix(mine.socket_name, &making->unix_fd);
         if (r < 0)
             rg_error_set(err, -r, "a unix socket for the ranks of this host: %s", strerror(-r));
     }
     if (r == 0)
-        rg_facts_put(&mine, &payload);
+        rg_rank_info_put(&mine, &payload);
     r = fence(making, 1, r, &payload, err);
-    rg_facts_fini(&mine);
+    rg_rank_info_fini(&mine);
     for (int i = 0; i < team->size && r == 0; i++) {
         struct rg_reader reader;
 
         r = read_payload(making, 1, i, &reader, err);
-        if (r == 0 && rg_facts_get(&reader, &making->facts[i]) < 0)
+        if (r == 0 && rg_rank_info_get(&reader, &making->facts[i]) < 0)
             r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
                              rg_team_world_rank(team, i));
     }
     if (r < 0)
         return r;
-    rg_facts_fill(making->facts, team);
+    rg_rank_info_fill(making->facts, team);
     if (rg_mpi_team_agree(making->facts, team) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     return 0;
@@ -142,14 +142,14 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
 static int find_leader(struct making *making)
 {
     struct rg_team *team = making->team;
-    const struct rg_facts *mine = &making->facts[team->rank];
+    const struct rg_rank_info *mine = &making->facts[team->rank];
 
     for (int r = 0; r < team->rank; r++) {
         rg_autoclose int fd = -1;
         uid_t uid;
 
-        if (!rg_facts_same_node(mine, &making->facts[r]) ||
-            rg_sock_connect_unix(making->facts[r].door, &fd) < 0 ||
+        if (!rg_rank_info_same_node(mine, &making->facts[r]) ||
+            rg_sock_connect_unix(making->facts[r].socket_name, &fd) < 0 ||
             rg_sock_peer(fd, &uid, NULL) < 0 || uid != geteuid())
             continue;
         making->leader_fd = rg_steal_fd(&fd);
@@ -224,16 +224,16 @@ static int number_nodes(struct making *making, struct rg_error *err)
     return 0;
 }
 
-static int make_lobby(struct making *making, struct rg_error *err)
+static int make_listener(struct making *making, struct rg_error *err)
 {
     struct rg_team *team = making->team;
-    struct rg_lobby_options options = { .listen_fd = making->listen_fd, .key = team->data_key,
+    struct rg_listener_options options = { .listen_fd = making->listen_fd, .key = team->data_key,
                                         .rank = team->rank, .size = team->size };
 
     if (team->nnodes == 1)
         return 0;
     making->listen_fd = -1;
-    int r = rg_lobby_create(&options, &team->lobby);
+    int r = rg_listener_create(&options, &team->listener);
 
     return r < 0 ? rg_error_set(err, -r, "out of memory") : 0;
 }
@@ -276,7 +276,7 @@ static int allocate(struct making *making)
 }
 
 static int make(struct making *making, const struct rg_config *config,
-                size_t (*engine_nbytes)(int node_size), struct rg_error *err)
+                size_t (*progress_nbytes)(int node_size), struct rg_error *err)
 {
     struct rg_team *team = making->team;
     int r = allocate(making);
@@ -295,10 +295,10 @@ static int make(struct making *making, const struct rg_config *config,
         r = number_nodes(making, err);
     if (r < 0)
         return r;
-    r = rg_segment_share(team, making->boot, engine_nbytes(team->node_size), &making->door_fd,
+    r = rg_segment_share(team, making->boot, progress_nbytes(team->node_size), &making->unix_fd,
                          making->leader_fd, making->deadline_ns, err);
     if (r == 0)
-        r = make_lobby(making, err);
+        r = make_listener(making, err);
     r = finish(making, r, err);
     if (r == 0 && team->nnodes == 1)
         forget_addresses(team);
@@ -306,13 +306,13 @@ static int make(struct making *making, const struct rg_config *config,
 }
 
 int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
-                   size_t (*engine_nbytes)(int node_size), uint64_t deadline_ns,
+                   size_t (*progress_nbytes)(int node_size), uint64_t deadline_ns,
                    struct rg_team **ret_team, struct rg_error *err)
 {
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
     struct rg_team *team = calloc(1, sizeof(*team));
     struct making making = { .team = team, .boot = boot, .deadline_ns = deadline_ns,
-                             .door_fd = -1, .leader_fd = -1, .listen_fd = -1 };
+                             .unix_fd = -1, .leader_fd = -1, .listen_fd = -1 };
     struct rg_error unheard = RG_ERROR_INIT;
 
     if (!team)
@@ -324,7 +324,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     team->world_ranks = identity->world_ranks;
     team->data_key = rg_key_hold(identity->key);
     rg_boot_forget_key(boot);
-    int r = team->data_key ? make(&making, config, engine_nbytes, err)
+    int r = team->data_key ? make(&making, config, progress_nbytes, err)
                            : rg_error_set(err, ENOMEM, "no memory for a key");
 
     making_fini(&making);
@@ -340,7 +340,7 @@ void rg_team_destroy(struct rg_team *team)
 {
     if (!team)
         return;
-    rg_lobby_destroy(team->lobby);
+    rg_listener_destroy(team->listener);
     rg_segment_release(team);
     forget_addresses(team);
     free(team->peers);
@@ -371,6 +371,6 @@ void rg_team_after_fork(struct rg_team *team)
         if (team->peers[team->node_ranks[i]].pidfd >= 0)
             close(team->peers[team->node_ranks[i]].pidfd);
     }
-    if (team->lobby)
-        rg_lobby_after_fork(team->lobby);
+    if (team->listener)
+        rg_listener_after_fork(team->listener);
 }

@@ -32,7 +32,7 @@ struct rg_team_peer {
 
 #define RG_TEAM_REMARK_MAX 512
 
-struct rg_lobby;
+struct rg_listener;
 
 struct rg_team {
     int rank, size;
@@ -50,12 +50,12 @@ struct rg_team {
     void *segment;
     size_t segment_nbytes;
     struct rg_bells bells;      /* bell memory lies at the segment's start, owned by team */
-    size_t segment_start;       /* first byte after the bells, 4096-aligned: the engine's */
+    size_t segment_start; /* first byte after the bells, 4096-aligned: the progress engine's */
 
     uint8_t *data_key;          /* rg_key_hold: authenticates sockets between ranks */
     /* "10.0.0.1:40123": where this rank listens for tcp, NULL on one node */
     char *address;
-    struct rg_lobby *lobby;     /* who dials this rank (coll/net/lobby.h); NULL on one node */
+    struct rg_listener *listener; /* who dials this rank (coll/net/listener.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
     /* By rank, where all reach each other by MPI (mpi_team.h): ranks in MPI_COMM_WORLD; else NULL
      * and why, if some rank wanted it, else "" */
@@ -72,14 +72,15 @@ static inline int rg_team_world_rank(const struct rg_team *team, int rank)
 }
 
 /* The descriptors by which the ranks of the node wake and watch each other are not needed: those
- * of a process set on one node sleep in futexes, and the world's engine watches the processes. */
+ * of a process set on one node sleep in futexes, and the world's progress engine watches the
+ * processes. */
 void rg_team_close_fds(struct rg_team *team);
 
 /* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the
  * bells), pidfds, event descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT,
  * -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing is left behind. */
 int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
-                   size_t (*engine_nbytes)(int node_size), uint64_t deadline_ns,
+                   size_t (*progress_nbytes)(int node_size), uint64_t deadline_ns,
                    struct rg_team **ret_team, struct rg_error *err);
 /* Unmaps, closes. NULL is fine. */
 void rg_team_destroy(struct rg_team *team);

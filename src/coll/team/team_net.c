@@ -213,7 +213,7 @@ static int route_source(const struct rg_sockaddr *target, struct rg_sockaddr *re
     return 0;
 }
 
-static bool is_candidate(const struct rg_facts *facts, const struct rg_sockaddr *address)
+static bool is_candidate(const struct rg_rank_info *facts, const struct rg_sockaddr *address)
 {
     struct net net;
     int nbits;
@@ -230,7 +230,7 @@ static bool is_candidate(const struct rg_facts *facts, const struct rg_sockaddr 
 }
 
 /* My address towards other: by route, first where both are in one network. */
-static bool choose_towards(const struct rg_facts *mine, const struct rg_facts *other,
+static bool choose_towards(const struct rg_rank_info *mine, const struct rg_rank_info *other,
                            struct rg_sockaddr *ret_address)
 {
     struct rg_sockaddr source;
@@ -249,7 +249,7 @@ static bool choose_towards(const struct rg_facts *mine, const struct rg_facts *o
     return false;
 }
 
-static void choose_address(const struct rg_facts *all, int size, int me, bool chosen,
+static void choose_address(const struct rg_rank_info *all, int size, int me, bool chosen,
                            struct rg_sockaddr *ret_address)
 {
     bool one_host = true;
@@ -270,7 +270,7 @@ static void choose_address(const struct rg_facts *all, int size, int me, bool ch
         *ret_address = net.address;
 }
 
-int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen,
+int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
                   const struct rg_ports *ports, int *ret_fd, char **ret_address,
                   struct rg_error *err)
 {

@@ -22,37 +22,38 @@
 
 #define RG_TEAM_HOST_MAX 255
 #define RG_TEAM_ADDRESSES_MAX 64
-#define RG_TEAM_DOOR_MAX 64
+#define RG_TEAM_SOCKET_NAME_MAX 64
 
 /* What fence 1 tells of a rank. */
-struct rg_facts {
+struct rg_rank_info {
     char boot_id[64];     /* of the running kernel: the host */
     char host[RG_TEAM_HOST_MAX + 1];
     uint64_t netns, pidns; /* inode numbers: equal means the same, within one host */
     uint32_t uid;
     pid_t pid;
     bool shm;             /* may share memory */
-    char door[RG_TEAM_DOOR_MAX]; /* abstract name where the ranks of its node find it */
+    char socket_name
+        [RG_TEAM_SOCKET_NAME_MAX]; /* abstract name where the ranks of its node find it */
     int local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
     cpu_set_t cpus;
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
-    struct rg_mpi_facts mpi;
+    struct rg_mpi_info mpi;
 };
 
 
 /* This process's facts (team_facts.c). 0 or -errno. */
-int rg_facts_read(const struct rg_boot_identity *identity, const struct rg_config *config,
-                  struct rg_facts *ret_facts, struct rg_error *err);
-void rg_facts_fini(struct rg_facts *facts);
-void rg_facts_put(const struct rg_facts *facts, struct rg_buf *buf);
+int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_config *config,
+                  struct rg_rank_info *ret_facts, struct rg_error *err);
+void rg_rank_info_fini(struct rg_rank_info *facts);
+void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
 /* 0 or -EBADMSG. */
-int rg_facts_get(struct rg_reader *reader, struct rg_facts *ret_facts);
+int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts);
 /* Same kernel and host name: what users call one host. */
-bool rg_facts_same_host(const struct rg_facts *a, const struct rg_facts *b);
+bool rg_rank_info_same_host(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* They should be able to share memory; meeting at the door proves it. */
-bool rg_facts_same_node(const struct rg_facts *a, const struct rg_facts *b);
+bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
-void rg_facts_fill(const struct rg_facts *all, struct rg_team *team);
+void rg_rank_info_fill(const struct rg_rank_info *all, struct rg_team *team);
 
 /* Addresses of this host that other hosts may reach (team_net.c): those that match interface (of
  * REIGEN_NETWORK_INTERFACE or HOROVOD_GLOO_IFACE); else those in the networks of REIGEN_NETWORK,
@@ -60,15 +61,15 @@ void rg_facts_fill(const struct rg_facts *all, struct rg_team *team);
 int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, struct rg_error *err);
 /* Listen for data where the other ranks reach this one, on one of these ports. 0 or -errno;
  * *ret_address is the caller's. */
-int rg_net_listen(const struct rg_facts *all, int size, int me, bool chosen,
+int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
                   const struct rg_ports *ports, int *ret_fd, char **ret_address,
                   struct rg_error *err);
 
-/* Inside the node (team_segment.c). door_fd: this rank's listening unix socket (leader). leader_fd:
- * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE: the
- * other end has gone, and knows better why. */
-int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t engine_nbytes, int *door_fd,
-                     int leader_fd, uint64_t deadline_ns, struct rg_error *err);
+/* Inside the node (team_segment.c). unix_fd: this rank's listening unix socket (leader). leader_fd:
+ * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE:
+ * the other end has gone, and knows better why. */
+int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress_nbytes,
+                     int *unix_fd, int leader_fd, uint64_t deadline_ns, struct rg_error *err);
 void rg_segment_release(struct rg_team *team);
 
 #endif

@@ -13,10 +13,10 @@
 
 #include "base/fd.h"
 #include "base/time.h"
-#include "coll/net/knock.h"
-#include "coll/net/lobby.h"
+#include "coll/net/handshake.h"
+#include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
-#include "coll/team/vigil.h"
+#include "coll/team/liveness.h"
 
 #define PAGE 4096
 #define NONCE_NBYTES RG_KEY_NBYTES
@@ -170,13 +170,13 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
     int fds[2] = { own_event, own_pidfd >= 0 ? own_pidfd : own_event };
     struct self_message self = { own_pidfd >= 0 };
     struct segment_message segment;
-    struct rg_knock knock;
-    int r = rg_knock_dial(&knock, fd, team->data_key, PURPOSE_NODE, team->rank,
+    struct rg_handshake handshake;
+    int r = rg_handshake_dial(&handshake, fd, team->data_key, PURPOSE_NODE, team->rank,
                           team->node_ranks[0]);
 
     if (r == 0)
-        r = rg_knock_finish(&knock, deadline_ns);
-    rg_knock_fini(&knock);
+        r = rg_handshake_finish(&handshake, deadline_ns);
+    rg_handshake_fini(&handshake);
     if (r == 0)
         r = rg_sock_send_fds(fd, &self, sizeof(self), fds, 2, deadline_ns);
     if (r == 0)
@@ -215,26 +215,26 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
 
 /* Wait a moment for a member to come, unless one never will. 0, -ETIMEDOUT at the deadline, or
  * -errno with err. */
-static int await_member(struct rg_team *team, struct rg_boot *boot, struct rg_lobby *lobby,
+static int await_member(struct rg_team *team, struct rg_boot *boot, struct rg_listener *listener,
                         uint64_t deadline_ns, struct rg_error *err)
 {
-    uint64_t until_ns = rg_now_ns() + RG_VIGIL_MS * RG_NS_PER_MS;
-    int r = rg_lobby_wait(lobby, until_ns < deadline_ns ? until_ns : deadline_ns);
+    uint64_t until_ns = rg_now_ns() + RG_LIVENESS_MS * RG_NS_PER_MS;
+    int r = rg_listener_wait(listener, until_ns < deadline_ns ? until_ns : deadline_ns);
 
     if (r != -ETIMEDOUT || rg_now_ns() >= deadline_ns)
         return r;
-    return rg_vigil_look(team, boot, err);
+    return rg_liveness_check(team, boot, err);
 }
 
 /* Let all members in: their sockets by node rank. */
-static int gather(struct rg_team *team, struct rg_boot *boot, struct rg_lobby *lobby, int *sockets,
-                  uint64_t deadline_ns, struct rg_error *err)
+static int gather(struct rg_team *team, struct rg_boot *boot, struct rg_listener *listener,
+                  int *sockets, uint64_t deadline_ns, struct rg_error *err)
 {
     for (int missing = team->node_size - 1; missing > 0;) {
-        int rank = -1, fd = rg_lobby_claim_any(lobby, PURPOSE_NODE, &rank);
+        int rank = -1, fd = rg_listener_claim_any(listener, PURPOSE_NODE, &rank);
 
         if (fd < 0) {
-            int r = await_member(team, boot, lobby, deadline_ns, err);
+            int r = await_member(team, boot, listener, deadline_ns, err);
 
             if (r == 0)
                 continue;
@@ -295,16 +295,16 @@ static int serve_members(struct rg_team *team, const int *sockets, int memfd,
     return 0;
 }
 
-static int lead(struct rg_team *team, struct rg_boot *boot, size_t nbytes, int take_door_fd,
+static int lead(struct rg_team *team, struct rg_boot *boot, size_t nbytes, int take_listen_fd,
                 uint64_t deadline_ns, struct rg_error *err)
 {
-    struct rg_lobby_options options = { .listen_fd = take_door_fd, .check_uid = true,
+    struct rg_listener_options options = { .listen_fd = take_listen_fd, .check_uid = true,
                                         .key = team->data_key, .rank = team->rank,
                                         .size = team->size };
     struct segment_message segment = { .nbytes = nbytes };
     rg_autoclose int memfd = -1;
-    struct rg_lobby *lobby;
-    int r = rg_lobby_create(&options, &lobby);
+    struct rg_listener *listener;
+    int r = rg_listener_create(&options, &listener);
 
     if (r < 0)
         return rg_error_set(err, -r, "out of memory");
@@ -325,22 +325,22 @@ static int lead(struct rg_team *team, struct rg_boot *boot, size_t nbytes, int t
             rg_error_set(err, -r, "no randomness: %s", strerror(-r));
     }
     if (r == 0)
-        r = gather(team, boot, lobby, sockets, deadline_ns, err);
+        r = gather(team, boot, listener, sockets, deadline_ns, err);
     if (r == 0)
         r = serve_members(team, sockets, memfd, &segment, deadline_ns, err);
     for (int i = 1; sockets && i < team->node_size; i++)
         if (sockets[i] >= 0)
             close(sockets[i]);
     free(sockets);
-    rg_lobby_destroy(lobby);
+    rg_listener_destroy(listener);
     return r;
 }
 
-int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t engine_nbytes, int *door_fd,
-                     int leader_fd, uint64_t deadline_ns, struct rg_error *err)
+int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress_nbytes,
+                     int *unix_fd, int leader_fd, uint64_t deadline_ns, struct rg_error *err)
 {
     size_t nbytes = round_up(nonce_offset(team->node_size) + NONCE_NBYTES) +
-                    round_up(engine_nbytes);
+                    round_up(progress_nbytes);
     int r = make_bells(team, err);
 
     if (r < 0)
@@ -349,7 +349,7 @@ int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t engine_n
         return map(team, -1, nbytes, err);
     if (team->node_rank > 0)
         return join_leader(team, leader_fd, nbytes, deadline_ns, err);
-    return lead(team, boot, nbytes, rg_steal_fd(door_fd), deadline_ns, err);
+    return lead(team, boot, nbytes, rg_steal_fd(unix_fd), deadline_ns, err);
 }
 
 void rg_segment_release(struct rg_team *team)

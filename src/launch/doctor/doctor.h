@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The doctor's judgement: from what agents found on their hosts (agent/look/doctor.h has the lines) and
- * who reached whom, to findings of ok, warn or fail, each with its value and one remedy. All
+ * The doctor's judgement: from what agents found on their hosts (agent/look/doctor.h has the lines)
+ * and who reached whom, to findings of ok, warn or fail, each with its value and one remedy. All
  * thresholds and remedies are here, so that the agent only measures. `reigen doctor` prints the
  * findings; `reigen run --require` wants some of them to be good.
  *

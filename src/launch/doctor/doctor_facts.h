@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the lines that agent/look/doctor.h describes. Internal to launch/doctor*.c. The text is from
- * outside: what is not of the form expected is "not there". Pure functions.
+ * Reading the lines that agent/look/doctor.h describes. Internal to launch/doctor*.c. The text is
+ * from outside: what is not of the form expected is "not there". Pure functions.
  */
 #ifndef RG_LAUNCH_DOCTOR_DOCTOR_FACTS_H
 #define RG_LAUNCH_DOCTOR_DOCTOR_FACTS_H

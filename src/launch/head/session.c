@@ -363,7 +363,7 @@ static void start_due(void *arg)
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
         bool late = session->state == STATE_RUNNING ? !all_started_on(host)
-                                                    : !host->ready || host->wants_kit;
+                                                    : !host->ready || host->wants_bundle;
         char said[LATE_SAID_MAX] = "";
         if (!late || nlate++ >= NAMED_HOSTS_MAX)
             continue;
@@ -638,7 +638,7 @@ void rg_session_destroy(struct rg_session *session)
     rg_fence_destroy(session->fence);
     session_remotes_fini(session);
     rg_network_destroy(session->network);
-    rg_buf_fini(&session->kit);
+    rg_buf_fini(&session->bundle);
     free(session->hosts);
     free(session->ranks);
     free(session->facts);

@@ -282,7 +282,7 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
         host->input_closed = true;
         session_input_go_on(host->session);
         return 0;
-    case RG_MSG_KIT_WANTED: return session_on_kit_wanted(host, msg->bytes.nbytes);
+    case RG_MSG_BUNDLE_WANTED: return session_on_bundle_wanted(host, msg->bytes.nbytes);
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))
             return -EBADMSG;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine (spec/job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0 when one
- * of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands, so we see
- * each of them end. */
+/* What an engine (spec/job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
+ * when one of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands,
+ * so we see each of them end. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

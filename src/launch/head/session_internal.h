@@ -6,7 +6,7 @@
  *   session_agent.c   one host's agent: its link and what it says
  *   session_start.c   hosts that cannot be started, all in one message
  *   session_network.c which network connects the hosts; what they are like
- *   session_kit.c     our Python packages for hosts that lack them
+ *   session_bundle.c     our Python packages for hosts that lack them
  *   session_rank.c    ranks: set-up, ends, fences
  *   session_output.c  output: delivery, credit, back-pressure
  *   session_input.c   standard input
@@ -66,8 +66,8 @@ struct session_host {
     size_t nversion;
     struct session_remote **clients; /* remote commands that were asked for there, by number */
     uint32_t nclients;            /* slots */
-    bool wants_kit;               /* it has not said yet that it needs no more */
-    size_t kit_sent;              /* bytes of it */
+    bool wants_bundle;               /* it has not said yet that it needs no more */
+    size_t bundle_sent;              /* bytes of it */
     bool takes_input, input_closed;
     uint64_t input_credit;
     bool input_eof_sent;
@@ -126,8 +126,8 @@ struct rg_session {
     struct rg_error network_err;   /* why none connects the hosts */
     struct rg_timer network_timer;
     size_t nprobes;                /* tries whose outcome is not known */
-    int nkits;                     /* hosts that have not said that they need no more of the kit */
-    struct rg_buf kit;             /* empty before the first host wanted it */
+    int nbundles; /* hosts that have not said that they need no more of the bundle */
+    struct rg_buf bundle;             /* empty before the first host wanted it */
     bool network_hurry, network_done;
     bool network_refusing;         /* none connects the hosts, if all of them still live */
     struct session_remote **remotes; /* by number; NULL: free */
@@ -204,8 +204,8 @@ void session_blame_unstarted(struct rg_session *session);
 /* Keep what network and doctor need of a HELLO. */
 void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello);
 /* When all hosts have said HELLO: let them find out which network connects them, send SETUP, look
- * at the hosts where that is wanted, and start the ranks; or end the job with the reason. One host
- * needs no round trip for it. */
+ * at the hosts where that is wanted, and start the ranks; or end the job with the reason. One
+ * host needs no round trip for it. */
 void session_find_network(struct rg_session *session);
 int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg);
 int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg);
@@ -213,20 +213,21 @@ int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg
 void session_on_pong(struct session_host *host);
 void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg);
 int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg);
-/* All hosts have SETUP, and the kit where they want it: go on. Else nothing happens. */
+/* All hosts have SETUP, and the bundle where they want it: go on. Else nothing happens. */
 void session_set_up(struct rg_session *session);
 /* For SETUP; "": not known. */
 const char *session_network_cidr(const struct rg_session *session);
 const char *session_network_interface(const struct session_host *host);
 
-/* --- session_kit.c ---------------------------------------------------------------------------- */
+/* --- session_bundle.c
+ * ---------------------------------------------------------------------------- */
 
-/* Whether SETUP speaks of a kit: there is one, and no `contain` that mounts it. */
-bool session_has_kit(const struct rg_session *session);
-/* Before SETUP: from here on all hosts are waited for, if there is a kit. */
-void session_kit_begin(struct rg_session *session);
+/* Whether SETUP speaks of a bundle: there is one, and no `contain` that mounts it. */
+bool session_has_bundle(const struct rg_session *session);
+/* Before SETUP: from here on all hosts are waited for, if there is a bundle. */
+void session_bundle_begin(struct rg_session *session);
 /* An agent said how much it takes. 0, or -EBADMSG: it broke the rules. */
-int session_on_kit_wanted(struct session_host *host, uint64_t nbytes);
+int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes);
 
 /* --- session_rank.c --------------------------------------------------------------------------- */
 

@@ -172,7 +172,7 @@ static void decided(struct rg_session *session)
         refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
-    session_kit_begin(session);
+    session_bundle_begin(session);
     for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
         session_send_setup(&session->hosts[i]);
     session_set_up(session);
@@ -180,7 +180,7 @@ static void decided(struct rg_session *session)
 
 void session_set_up(struct rg_session *session)
 {
-    if (session->state != STATE_STARTING || session->nkits || !all_linked(session))
+    if (session->state != STATE_STARTING || session->nbundles || !all_linked(session))
         return;
     if (session->o.doctor || session->o.job->require.count)
         inspect(session);

@@ -84,10 +84,10 @@ static int send_common(struct session_host *host, const struct rg_strv *base)
         .oversubscribe = job->oversubscribe,
         .network = (char *) session_network_cidr(session),
         .interface = (char *) session_network_interface(host),
-        .kit = session_has_kit(session) ? job->container.place.kit_digest : (char *) "",
-        .kit_nbytes = job->container.place.kit_nbytes,
-        .kit_error = job->container.image ? (char *) "" : job->container.place.kit_error,
-        .kit_first = job->container.inject == RG_INJECT_YES,
+        .bundle = session_has_bundle(session) ? job->container.place.bundle_digest : (char *) "",
+        .bundle_nbytes = job->container.place.bundle_nbytes,
+        .bundle_error = job->container.image ? (char *) "" : job->container.place.bundle_error,
+        .bundle_first = job->container.inject == RG_INJECT_YES,
     };
 
     return rg_msg_send(host->channel, RG_MSG_SETUP, &setup);

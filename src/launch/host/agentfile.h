@@ -27,7 +27,8 @@ struct rg_agent_file {
     uint8_t *data;     /* owned */
     size_t nbytes;
     char digest[65];   /* BLAKE2b-256, hexadecimal */
-    /* "agent-" and the digest's first 16 digits: its directory in a cache, see agent/start/install.h */
+    /* "agent-" and the digest's first 16 digits: its directory in a cache, see
+     * agent/start/install.h */
     char name[32];
 };
 

@@ -175,9 +175,9 @@ static int parse(const char *rest, struct rg_preamble_line *line)
         *line = (struct rg_preamble_line){ RG_PREAMBLE_LINK, 0, 0, "" };
         return 1;
     }
-    if (strcmp(rest, "ready") == 0 || strcmp(rest, "need kit") == 0) {
-        *line = (struct rg_preamble_line){ *rest == 'r' ? RG_PREAMBLE_READY : RG_PREAMBLE_NEED_KIT,
-                                           0, 0, "" };
+    if (strcmp(rest, "ready") == 0 || strcmp(rest, "need bundle") == 0) {
+        *line = (struct rg_preamble_line){
+            *rest == 'r' ? RG_PREAMBLE_READY : RG_PREAMBLE_NEED_BUNDLE, 0, 0, ""};
         return 1;
     }
     if ((text = after(rest, "need agent"))) {

@@ -5,7 +5,7 @@
  * which what stands from "reigen-boot " to a line's end is ours:
  *
  *     reigen-boot need agent ARCH       the bootstrap lacks the agent for this machine
- *     reigen-boot need kit              contain lacks the runtime's files
+ *     reigen-boot need bundle              contain lacks the runtime's files
  *     reigen-boot ready                 an agent or contain will read the boot lines next
  *     reigen-boot phase WORD TEXT       pulling, creating or connecting
  *     reigen-boot note TEXT             a remark for the user
@@ -41,7 +41,7 @@
 enum rg_preamble_kind {
     RG_PREAMBLE_NOISE, /* not ours */
     RG_PREAMBLE_NEED_AGENT,
-    RG_PREAMBLE_NEED_KIT,
+    RG_PREAMBLE_NEED_BUNDLE,
     RG_PREAMBLE_READY,
     RG_PREAMBLE_PHASE,
     RG_PREAMBLE_NOTE,

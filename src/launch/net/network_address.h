@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One address of a host, as its agent tells it, and the network that it is in: the parts of
- * launch/net/network.h that know how addresses are made. Internal to launch/network*.c and doctor.c.
+ * launch/net/network.h that know how addresses are made. Internal to launch/network*.c and
+ * doctor.c.
  *
  * The text is from outside: its length is checked, and what is not of the form expected is refused.
  * Nothing is allocated. Pure functions, any thread.

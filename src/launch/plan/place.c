@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 
 #include "base/fd.h"
-#include "container/kit.h"
+#include "container/bundle.h"
 #include "base/exitcode.h"
 #include "wire/crypto.h"
 
@@ -34,7 +34,8 @@ char *rg_place_launcher(int pid)
     return field ? rg_strf("%s:%d:%s", host, pid ? pid : (int) getpid(), field) : NULL;
 }
 
-/* --- the kit --------------------------------------------------------------------------------- */
+/* --- the bundle
+ * --------------------------------------------------------------------------------- */
 
 static bool has_packages(const char *dir)
 {
@@ -66,7 +67,7 @@ static char *find_in_prefix(const char *prefix)
 }
 
 /* In a build tree the libraries lie elsewhere than the packages. */
-static int add_built(const char *bin, struct rg_kit_files *files)
+static int add_built(const char *bin, struct rg_bundle_files *files)
 {
     static const char *const built[][2] = {
         { "coll", "libreigen.so" },
@@ -83,12 +84,12 @@ static int add_built(const char *bin, struct rg_kit_files *files)
         if (!source || !name)
             return -ENOMEM;
         if (access(source, R_OK) == 0)
-            r = rg_kit_add(files, name, source);
+            r = rg_bundle_add(files, name, source);
     }
     return r;
 }
 
-static int list_files(struct rg_kit_files *files, struct rg_error *err)
+static int list_files(struct rg_bundle_files *files, struct rg_error *err)
 {
     char bin[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", bin, sizeof(bin) - 1);
@@ -104,14 +105,14 @@ static int list_files(struct rg_kit_files *files, struct rg_error *err)
         return rg_error_set(err, ENOMEM, "out of memory");
     rg_autofree char *installed = find_in_prefix(prefix);
     if (installed)
-        return rg_kit_list(installed, files, err);
+        return rg_bundle_list(installed, files, err);
     if (has_packages(package))
-        return rg_kit_list(package, files, err);
+        return rg_bundle_list(package, files, err);
     if (!has_packages(tree))
         return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                                  "Reigen's Python packages are neither below %s nor below %s/lib",
                                  package, prefix);
-    int r = rg_kit_list(tree, files, err);
+    int r = rg_bundle_list(tree, files, err);
     if (r == 0 && (r = add_built(bin, files)) < 0)
         rg_error_set(err, -r, "out of memory");
     return r;
@@ -119,12 +120,12 @@ static int list_files(struct rg_kit_files *files, struct rg_error *err)
 
 /* Names, sizes and times stand for the contents: hundreds of files need not be read for a job whose
  * hosts have them already. */
-static int describe(const struct rg_kit_files *files, struct rg_container_place *place)
+static int describe(const struct rg_bundle_files *files, struct rg_container_place *place)
 {
     uint8_t hash[HASH_NBYTES];
     char hex[2 * HASH_NBYTES + 1];
     crypto_generichash_state state;
-    uint64_t nbytes = strlen(RG_KIT_MAGIC);
+    uint64_t nbytes = strlen(RG_BUNDLE_MAGIC);
     struct utsname machine;
     struct stat st;
 
@@ -142,29 +143,29 @@ static int describe(const struct rg_kit_files *files, struct rg_container_place 
     }
     crypto_generichash_final(&state, hash, sizeof(hash));
     sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
-    free(place->kit_digest);
-    place->kit_digest = rg_strf("%s-%s", machine.machine, hex);
-    place->kit_nbytes = nbytes;
-    return place->kit_digest ? 0 : -ENOMEM;
+    free(place->bundle_digest);
+    place->bundle_digest = rg_strf("%s-%s", machine.machine, hex);
+    place->bundle_nbytes = nbytes;
+    return place->bundle_digest ? 0 : -ENOMEM;
 }
 
-int rg_place_pack_kit(const struct rg_container_place *place, struct rg_buf *buf,
+int rg_place_pack_bundle(const struct rg_container_place *place, struct rg_buf *buf,
                       struct rg_error *err)
 {
-    rg_cleanup(rg_kit_files_fini) struct rg_kit_files files = { RG_STRV_INIT, RG_STRV_INIT };
+    rg_cleanup(rg_bundle_files_fini) struct rg_bundle_files files = { RG_STRV_INIT, RG_STRV_INIT };
     size_t before = rg_buf_nbytes(buf);
     int r = list_files(&files, err);
 
     if (r == 0)
-        r = rg_kit_pack(&files, buf, err);
-    if (r == 0 && rg_buf_nbytes(buf) - before != place->kit_nbytes)
+        r = rg_bundle_pack(&files, buf, err);
+    if (r == 0 && rg_buf_nbytes(buf) - before != place->bundle_nbytes)
         r = rg_error_set(err, ESTALE, "Reigen's Python packages have changed just now; try again");
     return r;
 }
 
-static int find_kit(struct rg_container *container, struct rg_error *err)
+static int find_bundle(struct rg_container *container, struct rg_error *err)
 {
-    rg_cleanup(rg_kit_files_fini) struct rg_kit_files files = { RG_STRV_INIT, RG_STRV_INIT };
+    rg_cleanup(rg_bundle_files_fini) struct rg_bundle_files files = { RG_STRV_INIT, RG_STRV_INIT };
     struct rg_error cause = RG_ERROR_INIT;
 
     if (container->inject == RG_INJECT_NO)
@@ -174,8 +175,8 @@ static int find_kit(struct rg_container *container, struct rg_error *err)
         rg_error_set(&cause, -r, "Reigen's Python packages: %s", strerror(-r));
     if (r == 0)
         return 0;
-    free(container->place.kit_error);
-    container->place.kit_error = strdup(cause.text);
+    free(container->place.bundle_error);
+    container->place.bundle_error = strdup(cause.text);
     if (container->inject == RG_INJECT_AUTO)
         return 0;
     if (err)
@@ -189,8 +190,9 @@ int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err)
     char cwd[PATH_MAX];
 
     if (!job->container.image)
-        return elsewhere || job->container.inject == RG_INJECT_YES ? find_kit(&job->container, err)
-                                                                   : 0;
+        return elsewhere || job->container.inject == RG_INJECT_YES
+                   ? find_bundle(&job->container, err)
+                   : 0;
     free(place->launcher);
     place->launcher = rg_place_launcher(0);
     free(place->term);
@@ -199,5 +201,5 @@ int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err)
     place->cwd = NULL;
     if (!job->cwd && getcwd(cwd, sizeof(cwd)) && !(place->cwd = strdup(cwd)))
         return rg_error_set(err, ENOMEM, "out of memory");
-    return find_kit(&job->container, err);
+    return find_bundle(&job->container, err);
 }

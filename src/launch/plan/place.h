@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the launcher adds to the user's wish before it goes to hosts: the kit (container/kit.h),
- * which is packed only when a host lacks it; and for containers whose they are, and the caller's
- * directory.
+ * What the launcher adds to the user's wish before it goes to hosts: the bundle
+ * (container/bundle.h), which is packed only when a host lacks it; and for containers whose they
+ * are, and the caller's directory.
  *
- * The kit is made from the installation that this program belongs to: reigen's and horovod's
+ * The bundle is made from the installation that this program belongs to: reigen's and horovod's
  * packages beside it, below lib/python3* of the same prefix, or in the source tree of a build.
  *
  * Thread rule: main thread; stats some hundred files, so it blocks for about a millisecond.
@@ -17,14 +17,14 @@
 #include "spec/job/job.h"
 
 /* Fill job->container.place (but host_index and one_host, which depend on the host). Without an
- * image that is the kit alone, for a job that runs elsewhere than on this computer, or with
- * --inject-runtime. Without an installation of the packages there is no kit, which is an error with
- * --inject-runtime only; kit_error has the cause. 0 or -errno. */
+ * image that is the bundle alone, for a job that runs elsewhere than on this computer, or with
+ * --inject-runtime. Without an installation of the packages there is no bundle, which is an
+ * error with --inject-runtime only; bundle_error has the cause. 0 or -errno. */
 int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err);
 
-/* The archive that place.kit_digest and place.kit_nbytes announce, appended. 0; -ESTALE when the
- * files have changed since; -errno. */
-int rg_place_pack_kit(const struct rg_container_place *place, struct rg_buf *buf,
+/* The archive that place.bundle_digest and place.bundle_nbytes announce, appended. 0; -ESTALE
+ * when the files have changed since; -errno. */
+int rg_place_pack_bundle(const struct rg_container_place *place, struct rg_buf *buf,
                       struct rg_error *err);
 
 /* HOST:PID:START of a process of this computer, START being its start in clock ticks since boot;

@@ -8,8 +8,9 @@
  * are always numbered in ascending order. Coordinates: local rank = index on the host; cross rank =
  * index among the hosts that have this local rank.
  *
- * Where an engine starts the ranks (spec/job/engine.h), its own process is the one rank that our agents
- * start, rank 0 on the first host; the dealing then only says how many ranks each host is to get.
+ * Where an engine starts the ranks (spec/job/engine.h), its own process is the one rank that our
+ * agents start, rank 0 on the first host; the dealing then only says how many ranks each host is to
+ * get.
  */
 #ifndef RG_LAUNCH_PLAN_PLAN_H
 #define RG_LAUNCH_PLAN_PLAN_H
@@ -58,8 +59,8 @@ void rg_plan_fini(struct rg_plan *plan);
 
 /* The environment that launching adds for one rank, as NAME=VALUE, appended to env: REIGEN_*,
  * HOROVOD_*, torchrun's names, TF_CONFIG with job->tf_config, PYTHONUNBUFFERED, OMP_NUM_THREADS
- * (where base_env has none). base_env: what the rank has otherwise. For an engine: REIGEN_JOB_ID,
- * np and what has no coordinates of a rank. 0 or -ENOMEM. */
+ * (where base_env has none). base_env: what the rank has otherwise. For an engine:
+ * REIGEN_JOB_ID, np and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
 

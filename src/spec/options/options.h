@@ -37,7 +37,8 @@ struct rg_request {
     /* Where hosts and output filters came from, so that options replace what the file said. */
     bool hosts_from_file;
     bool in_file;         /* the handlers are reading the job file now */
-    /* Other launchers' flags whose meaning depends on the rest (spec/options/launchers.h); 0: not given */
+    /* Other launchers' flags whose meaning depends on the rest (spec/options/launchers.h); 0:
+     * not given */
     int per_host_or_nodes, nnodes;
 };
 
@@ -104,8 +105,8 @@ int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
                      struct rg_error *err);
 
 /* For other command lines that take these options, too: argv[*next], which begins with a dash, is
- * an option of ours or a flag of another launcher. 1: it is, *next is behind it and its values, and
- * the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
+ * an option of ours or a flag of another launcher. 1: it is, *next is behind it and its values,
+ * and the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
 int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
                          struct rg_error *err);
 

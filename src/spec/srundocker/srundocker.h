@@ -84,9 +84,9 @@ int rg_srundocker_split(const char *what, const char *text, struct rg_strv *word
  * Nothing happens without an sshd. 0; -EINVAL (no home, a port or path that cannot be), -ENOMEM. */
 int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct rg_error *err);
 
-/* Make the job; the sshd is settled. env: the task's environment, see spec/job/slurm.h; step: what was
- * read from it. The request has been initialized and gets the job and notes for the user. 0;
- * -ENOENT, -EACCES (the script), -EINVAL (nodes, GPUs), ...; all with err. */
+/* Make the job; the sshd is settled. env: the task's environment, see spec/job/slurm.h; step:
+ * what was read from it. The request has been initialized and gets the job and notes for the
+ * user. 0; -ENOENT, -EACCES (the script), -EINVAL (nodes, GPUs), ...; all with err. */
 int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
                        const struct rg_slurm_allocation *step, struct rg_request *request,
                        struct rg_error *err);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/net/lobby.h"
+#include "coll/net/listener.h"
 #include "coll/net/sock.h"
 #include "limit.h"
 
@@ -40,7 +40,7 @@ static int make_place(struct world *world, int i, void *arg)
 {
     struct place *place = &world->places[i];
     uint8_t *key = place->team.data_key = rg_key_hold(NULL);
-    struct rg_lobby_options lobby = { .key = key, .rank = i, .size = world->n };
+    struct rg_listener_options listener = { .key = key, .rank = i, .size = world->n };
     struct rg_sockaddr address;
     uint16_t port;
 
@@ -61,7 +61,7 @@ static int make_place(struct world *world, int i, void *arg)
     place->team.segment = world;
     memset(key, 7, RG_KEY_NBYTES);
     rg_sock_parse("127.0.0.1:0", &address);
-    if (rg_sock_listen_tcp(&address, &lobby.listen_fd, &port) < 0)
+    if (rg_sock_listen_tcp(&address, &listener.listen_fd, &port) < 0)
         return 1;
     snprintf(world->addresses[i], RG_SOCK_ADDRESS_MAX, "127.0.0.1:%u", port);
     world->address_list[i] = world->addresses[i];
@@ -70,7 +70,7 @@ static int make_place(struct world *world, int i, void *arg)
         .node = i, .pidfd = -1, .pid = sockets_seen ? getpid() : 0,
     };
     strcpy(world->peers[i].host, "here");
-    return rg_lobby_create(&lobby, &place->team.lobby);
+    return rg_listener_create(&listener, &place->team.listener);
 }
 
 bool sockets_seen;
@@ -92,7 +92,7 @@ int sockets_run(int n, int (*fn)(struct place *place), void *arg)
         for (int i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
     for (int i = 0; i < n; i++) {
-        rg_lobby_destroy(world->places[i].team.lobby);
+        rg_listener_destroy(world->places[i].team.listener);
         rg_key_drop(world->places[i].team.data_key);
         if (first == 0)
             first = world->places[i].result;

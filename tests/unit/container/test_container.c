@@ -40,8 +40,8 @@ static void what_is_formatted_is_parsed_to_the_same(void **state)
     a.place.cwd = strdup("/scratch/my job");
     a.place.launcher = strdup("h:1:2");
     a.place.term = strdup("xterm");
-    a.place.kit_digest = strdup("x86_64-ab");
-    a.place.kit_nbytes = 77;
+    a.place.bundle_digest = strdup("x86_64-ab");
+    a.place.bundle_nbytes = 77;
     assert_int_equal(rg_container_format(&a, &text), 0);
     parse_all(&b, &text);
     assert_string_equal(b.image, a.image);

@@ -23,7 +23,7 @@ static struct rg_container_host make_host(const char *program)
         .run_dir = "/t/run",
         .passwd = "/t/passwd",
         .group = "/t/group",
-        .kit_dir = "/t/kit",
+        .bundle_dir = "/t/bundle",
         .shm_nbytes = 1024,
     };
 }
@@ -50,7 +50,7 @@ static void check(const struct rg_container_ops *ops, const struct rg_container 
 #define MOUNTS                                                       \
     "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "   \
     "--mount=type=bind,source=/t/run,target=/reigen/run "            \
-    "--mount=type=bind,source=/t/kit,target=/reigen/python,readonly "\
+    "--mount=type=bind,source=/t/bundle,target=/reigen/python,readonly "\
     "--mount=type=bind,source=/t/passwd,target=/etc/passwd,readonly "\
     "--mount=type=bind,source=/t/group,target=/etc/group,readonly "  \
     "--mount=type=bind,source=/u/ada,target=/u/ada --workdir=/u/ada/job "
@@ -113,7 +113,7 @@ static void docker_takes_all_options(void **state)
     rg_strv_add(&container->options, "--read-only");
     container->place.term = strdup("xterm");
     host.infiniband = host.selinux = true;
-    host.kit_dir = NULL;
+    host.bundle_dir = NULL;
     host.cwd = "/scratch";
     check(&rg_container_docker, container, &host,
           BEGIN("/opt/docker") "--network=mine --shm-size=4096 --security-opt=label=disable "
@@ -155,7 +155,7 @@ static void docker_leaves_a_named_user_to_the_image(void **state)
 
     container->user = strdup("www-data");
     container->place.one_host = true;
-    host.home = host.cwd = host.passwd = host.group = host.kit_dir = NULL;
+    host.home = host.cwd = host.passwd = host.group = host.bundle_dir = NULL;
     check(&rg_container_docker, container, &host,
           BEGIN("docker") "--shm-size=1024 --user=www-data "
           "--mount=type=bind,source=/t/bin,target=/reigen/bin,readonly "
@@ -227,7 +227,7 @@ static void apptainer_binds_and_executes(void **state)
     container->gpus = strdup("all");
     check(&rg_container_apptainer, container, &host,
           "singularity exec --pid --cleanenv --nv --bind=/t/bin:/reigen/bin:ro "
-          "--bind=/t/run:/reigen/run --bind=/t/kit:/reigen/python:ro "
+          "--bind=/t/run:/reigen/run --bind=/t/bundle:/reigen/python:ro "
           "--bind=/u/ada/job:/u/ada/job --pwd=/u/ada/job --bind=/data:/d:ro --writable-tmpfs "
           "docker://image:1 /reigen/bin/reigen-agent " "inside /reigen/run/boot");
 }
@@ -283,7 +283,7 @@ static void apptainer_has_all_devices_and_counts_gpus_as_the_host_does(void **st
     struct rg_container *container = *state;
     struct rg_container_host host = make_host("apptainer");
 
-    host.kit_dir = host.cwd = NULL;
+    host.bundle_dir = host.cwd = NULL;
     host.gpus = "0";
     container->gpus = strdup("3,");
     rg_strv_add(&container->options, "--device=/dev/infiniband/uverbs0");
@@ -321,7 +321,7 @@ static void enroot_starts_an_image_from_its_file(void **state)
 
     check(&rg_container_enroot, *state, &host,
           ENROOT_BEGIN("void", "") ENROOT_SCRIPT ENROOT_USER("void") ENROOT_OWN
-          ENROOT_MOUNT("/t/kit", "/reigen/python", "ro") ENROOT_HOME
+          ENROOT_MOUNT("/t/bundle", "/reigen/python", "ro") ENROOT_HOME
           "-- /images/image++1.sqsh" ENROOT_END);
 }
 
@@ -330,7 +330,7 @@ static void enroot_shows_no_devices_of_gpus_that_slurm_did_not_give(void **state
     struct rg_container_host host = make_enroot_host();
 
     host.no_gpus = true;
-    host.kit_dir = NULL;
+    host.bundle_dir = NULL;
     check(&rg_container_enroot, *state, &host,
           ENROOT_BEGIN("void", " ENROOT_RESTRICT_DEV=yes") ENROOT_SCRIPT ENROOT_USER("void")
           ENROOT_OWN ENROOT_HOME "-- /images/image++1.sqsh" ENROOT_END);
@@ -343,7 +343,7 @@ static void enroot_takes_mounts_devices_and_its_own_options(void **state)
     struct rg_container *container = *state;
     struct rg_container_host host = make_enroot_host();
 
-    host.kit_dir = NULL;
+    host.bundle_dir = NULL;
     host.infiniband = container->ibdevices = true;
     host.gpus = "0,1";
     container->gpus = strdup("4,5");

@@ -39,7 +39,7 @@ struct env {
     struct rg_client client;   /* another rank */
     uint64_t silence_ms;
     uint64_t lost_ns;          /* when rank 0, or who was in its place, hung up last */
-    bool stranger_told;
+    bool refusal_told;
 };
 
 static int detect(const struct rg_config *config, struct rg_error *err)
@@ -183,10 +183,10 @@ static int check_holder(struct env *env, int fd, const char *name, struct rg_err
 
     if (r == 0)
         return 0;
-    if (!env->stranger_told && r != -ESRCH)
+    if (!env->refusal_told && r != -ESRCH)
         rg_report(RG_LOG_WARN, "%s, where the ranks meet, is held by %s; if it is rank 0, give all "
                   "ranks a REIGEN_KEY_FILE", name, holder.text);
-    env->stranger_told |= r != -ESRCH;
+    env->refusal_told |= r != -ESRCH;
     return rg_error_set(cause, -r, "held by %s", holder.text);
 }
 

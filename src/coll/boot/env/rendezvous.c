@@ -36,12 +36,12 @@ static bool is_hex(const char *text)
     return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place)
+int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_place)
 {
-    struct rg_place place = { .port = 0 };
+    struct rg_endpoint place = { .port = 0 };
     struct rg_sockaddr address;
-    char line[RG_PLACE_MAX], word[RG_PLACE_MAX], full[RG_SOCK_ADDRESS_MAX + 8];
-    char host[RG_PLACE_MAX], port[RG_PLACE_MAX], nonce[RG_PLACE_MAX], rest;
+    char line[RG_ENDPOINT_MAX], word[RG_ENDPOINT_MAX], full[RG_SOCK_ADDRESS_MAX + 8];
+    char host[RG_ENDPOINT_MAX], port[RG_ENDPOINT_MAX], nonce[RG_ENDPOINT_MAX], rest;
     int64_t number;
 
     if (nbytes == 0 || nbytes >= sizeof(line) || memchr(text, '\0', nbytes))
@@ -50,7 +50,7 @@ int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place)
     line[nbytes] = '\0';
     if (sscanf(line, "%255s %255s %255s %255s %c", word, host, port, nonce, &rest) != 4 ||
         strcmp(word, WORD) != 0 || strlen(host) >= sizeof(place.address) ||
-        strlen(nonce) != RG_PLACE_NONCE_MAX - 1 || !is_hex(nonce) ||
+        strlen(nonce) != RG_ENDPOINT_NONCE_MAX - 1 || !is_hex(nonce) ||
         rg_parse_int("port", port, 1, 65535, &number, NULL) < 0)
         return -EBADMSG;
     snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
@@ -63,9 +63,10 @@ int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place)
     return 0;
 }
 
-void rg_place_format(const struct rg_place *place, char ret_text[RG_PLACE_MAX])
+void rg_endpoint_format(const struct rg_endpoint *place, char ret_text[RG_ENDPOINT_MAX])
 {
-    snprintf(ret_text, RG_PLACE_MAX, WORD " %s %d %s", place->address, place->port, place->nonce);
+    snprintf(ret_text, RG_ENDPOINT_MAX, WORD " %s %d %s", place->address, place->port,
+             place->nonce);
 }
 
 static int detect(const struct rg_config *config, struct rg_error *err)
@@ -134,9 +135,9 @@ static int own_address(const struct rg_sockaddr *store, char ret_text[RG_SOCK_AD
 }
 
 static void fill_job(const struct rg_config *config, struct rg_env_job *job,
-                     const struct rg_place *place)
+                     const struct rg_endpoint *place)
 {
-    char facts[RG_PLACE_NONCE_MAX + 16];
+    char facts[RG_ENDPOINT_NONCE_MAX + 16];
     int n = snprintf(facts, sizeof(facts), "%d %s", job->size, place->nonce);
 
     snprintf(job->master, sizeof(job->master), "%s", place->address);
@@ -148,10 +149,10 @@ static void fill_job(const struct rg_config *config, struct rg_env_job *job,
 }
 
 static int make_place(const struct rg_config *config, const struct rg_sockaddr *store,
-                      struct rg_place *place, struct rg_error *err)
+                      struct rg_endpoint *place, struct rg_error *err)
 {
     struct rg_env_job tried = { .nports = RG_ENV_PORTS };
-    uint8_t random[(RG_PLACE_NONCE_MAX - 1) / 2];
+    uint8_t random[(RG_ENDPOINT_NONCE_MAX - 1) / 2];
     int r = own_address(store, place->address);
 
     if (r < 0)
@@ -166,14 +167,14 @@ static int make_place(const struct rg_config *config, const struct rg_sockaddr *
     return 0;
 }
 
-static int publish(const struct rg_sockaddr *store, const char *path, const struct rg_place *place,
-                   uint64_t deadline_ns, struct rg_error *err)
+static int publish(const struct rg_sockaddr *store, const char *path,
+                   const struct rg_endpoint *place, uint64_t deadline_ns, struct rg_error *err)
 {
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
-    char text[RG_PLACE_MAX];
+    char text[RG_ENDPOINT_MAX];
     int status = 0, r;
 
-    rg_place_format(place, text);
+    rg_endpoint_format(place, text);
     r = rg_http_exchange(store, path, text, deadline_ns, &status, &body, err);
     if (r == 0 && status / 100 != 2)
         r = rg_error_set(err, EPROTO, "the answer was %d", status);
@@ -183,7 +184,7 @@ static int publish(const struct rg_sockaddr *store, const char *path, const stru
 
 /* Ask until rank 0 has said where it is. */
 static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t deadline_ns,
-                   struct rg_place *ret_place, struct rg_error *err)
+                   struct rg_endpoint *ret_place, struct rg_error *err)
 {
     for (;;) {
         rg_autobuf struct rg_buf body = RG_BUF_INIT;
@@ -193,7 +194,7 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
                                  &status, &body, err);
 
         if (r == 0 && status == 200)
-            return rg_place_parse((const char *) rg_buf_bytes(&body), rg_buf_nbytes(&body),
+            return rg_endpoint_parse((const char *) rg_buf_bytes(&body), rg_buf_nbytes(&body),
                                   ret_place) == 0
                        ? 0 : rg_error_set(err, EBADMSG, "the rendezvous of Horovod's launcher has "
                                           "under %s what this version of Reigen did not write",
@@ -213,7 +214,7 @@ static int open_rendezvous(const struct rg_config *config, uint64_t deadline_ns,
 {
     struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
                               .cross_size = -1, .master_name = "rank 0's address" };
-    struct rg_place place;
+    struct rg_endpoint place;
     struct rg_sockaddr store;
     char path[PATH_ROOM];
     int r = sodium_init() < 0 ? rg_error_set(err, ENOSYS, "libsodium cannot start")

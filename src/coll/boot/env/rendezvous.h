@@ -16,17 +16,17 @@
 
 #include "coll/net/sock.h"
 
-#define RG_PLACE_MAX 256 /* bytes of the line */
-#define RG_PLACE_NONCE_MAX 33
+#define RG_ENDPOINT_MAX 256 /* bytes of the line */
+#define RG_ENDPOINT_NONCE_MAX 33
 
-struct rg_place {
+struct rg_endpoint {
     char address[RG_SOCK_ADDRESS_MAX]; /* numeric, without a port */
     int port;
-    char nonce[RG_PLACE_NONCE_MAX];
+    char nonce[RG_ENDPOINT_NONCE_MAX];
 };
 
 /* 0, or -EBADMSG when it is not such a line. */
-int rg_place_parse(const char *text, size_t nbytes, struct rg_place *ret_place);
-void rg_place_format(const struct rg_place *place, char ret_text[RG_PLACE_MAX]);
+int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_place);
+void rg_endpoint_format(const struct rg_endpoint *place, char ret_text[RG_ENDPOINT_MAX]);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/peer.h"
-#include "coll/net/lobby.h"
+#include "coll/net/listener.h"
 #include "coll/ground/report.h"
 #include "coll/net/sock.h"
 
@@ -34,9 +34,9 @@ struct guest {
 };
 
 struct rg_server {
-    int listen_fd, size, nstrangers;
+    int listen_fd, size, npending;
     struct rg_acceptor acceptor;
-    bool check_peer, stranger_told, use_link, has_data_key;
+    bool check_peer, refusal_told, use_link, has_data_key;
     uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
     char job_id[RG_JOB_ID_MAX + 1];
     uint8_t facts[64];
@@ -89,7 +89,7 @@ static void guest_free(struct guest *guest)
     if (guest->rank >= 0 && server->ranks[guest->rank] == guest)
         server->ranks[guest->rank] = NULL;
     if (guest->rank < 0)
-        server->nstrangers--;
+        server->npending--;
     rg_conn_fini(&guest->conn);
     free(guest->blob.data);
     free(guest->note);
@@ -139,7 +139,7 @@ static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
     guest->rank = (int) rank;
     server->ranks[guest->rank] = guest;
     server->came[guest->rank] = true;
-    server->nstrangers--;
+    server->npending--;
     if (server->has_data_key)
         welcome.key = (struct rg_span) { server->data_key, RG_KEY_NBYTES };
     int s = rg_conn_send(&guest->conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &welcome);
@@ -238,7 +238,7 @@ int rg_server_create(const struct rg_server_options *options, struct rg_server *
     return 0;
 }
 
-static void drop_oldest_stranger(struct rg_server *server)
+static void drop_oldest_pending(struct rg_server *server)
 {
     struct guest *oldest = NULL;
 
@@ -270,8 +270,8 @@ static void add_guest(struct rg_server *server, int take_fd)
     guest->conn.arg = guest;
     guest->next = server->guests;
     server->guests = guest;
-    if (++server->nstrangers > RG_SERVER_STRANGERS_MAX)
-        drop_oldest_stranger(server);
+    if (++server->npending > RG_SERVER_PENDING_MAX)
+        drop_oldest_pending(server);
 }
 
 static bool is_welcome(struct rg_server *server, int fd)
@@ -280,10 +280,10 @@ static bool is_welcome(struct rg_server *server, int fd)
 
     if (!server->check_peer || rg_peer_check(fd, &err) == 0)
         return true;
-    if (!server->stranger_told && err.errnum != ESRCH)
+    if (!server->refusal_told && err.errnum != ESRCH)
         rg_report(RG_LOG_WARN, "%s came to the place where the ranks meet and was sent away; if it "
                   "is a rank, give all ranks a REIGEN_KEY_FILE", err.text);
-    server->stranger_told |= err.errnum != ESRCH;
+    server->refusal_told |= err.errnum != ESRCH;
     return false;
 }
 
@@ -294,7 +294,7 @@ static void accept_all(struct rg_server *server)
         int fd = rg_accept(&server->acceptor, server->listen_fd, &tell);
 
         if (tell)
-            rg_report(RG_LOG_WARN, RG_LOBBY_FULL_TEXT);
+            rg_report(RG_LOG_WARN, RG_LISTENER_FULL_TEXT);
         if (fd < 0)
             return;
         if (!is_welcome(server, fd)) {
@@ -357,7 +357,7 @@ static void serve(struct rg_server *server)
 
 static int wait_for_work(struct rg_server *server)
 {
-    int nfds = 0, room = server->size + RG_SERVER_STRANGERS_MAX + 8;
+    int nfds = 0, room = server->size + RG_SERVER_PENDING_MAX + 8;
     uint64_t now_ns = rg_now_ns();
     rg_autofree struct pollfd *fds = calloc((size_t) room, sizeof(*fds));
 
@@ -373,7 +373,7 @@ static int wait_for_work(struct rg_server *server)
                            ? (server->deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0;
 
     /* Half-open connections are looked after once a second. */
-    if (server->nstrangers > 0 && left_ms > 1000)
+    if (server->npending > 0 && left_ms > 1000)
         left_ms = 1000;
     if (pauses && left_ms > RG_ACCEPT_PAUSE_MS)
         left_ms = RG_ACCEPT_PAUSE_MS;

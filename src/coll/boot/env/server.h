@@ -18,7 +18,7 @@
 
 #define RG_SERVER_HALF_OPEN_MS 10000
 /* Connections that have not said HELLO; beyond it the oldest goes. */
-#define RG_SERVER_STRANGERS_MAX 128
+#define RG_SERVER_PENDING_MAX 128
 
 struct rg_server;
 

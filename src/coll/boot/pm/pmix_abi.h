@@ -3,8 +3,8 @@
  * What we use of libpmix.so.2, which is looked up when the program runs, so that building needs no
  * PMIx. Names, numbers and layouts are those of the Process Management Interface for Exascale
  * (PMIx) Standard, version 4.1, chapters 3 (data structures) and 5 to 7; OpenPMIx has had them
- * since its version 3, and tests/unit/coll/boot/test_boot_store.c compares them with pmix.h where that
- * is installed.
+ * since its version 3, and tests/unit/coll/boot/test_boot_store.c compares them with pmix.h where
+ * that is installed.
  *
  * Thread rule: the library locks for itself; callbacks come on a thread of its own and must not
  * call its blocking functions.

@@ -222,7 +222,7 @@ static void destroy(void *state)
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/* What agent/start/boot.h describes; a socket takes it without blocking. */
+/* What agent/start/lines.h describes; a socket takes it without blocking. */
 static int write_boot(const struct local *local, int fd)
 {
     char key[2 * RG_KEY_NBYTES + 1], text[512];

@@ -236,7 +236,7 @@ static void destroy(void *state)
 {
     struct slurm *slurm = state;
 
-    slurm_door_close(slurm);
+    slurm_listener_close(slurm);
     for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
         slurm_step_fini(&slurm->steps[i]);
     for (int i = 0; slurm->hosts && i < slurm->o.plan->nhosts; i++) {
@@ -339,7 +339,7 @@ static int prepare(struct slurm *slurm, struct rg_error *err)
         r = rg_error_set(err, ENOMEM, "out of memory");
     raise_limit(slurm);
     if (r == 0)
-        r = slurm_door_open(slurm, err);
+        r = slurm_listener_open(slurm, err);
     if (!getcwd(slurm->cwd, sizeof(slurm->cwd)))
         slurm->cwd[0] = '\0';
     return r;
@@ -352,7 +352,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     if (!slurm)
         return rg_error_set(err, ENOMEM, "out of memory");
     slurm->o = *options;
-    slurm->door.fd = -1;
+    slurm->listener.fd = -1;
     slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
     slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
     int r = slurm->hosts && slurm->steps ? prepare(slurm, err)

@@ -9,9 +9,9 @@
  * failure are told as such.
  *
  * srun's standard input, which it hands to all tasks, brings what they need: the agent's own
- * program where the node has none, then the lines of agent/start/boot.h with the job's key. Each agent
- * then connects to the launcher by TCP (agent/start/dial.h). srun's standard output carries lines of
- * launch/host/preamble.h from all of them, marked with the task's number.
+ * program where the node has none, then the lines of agent/start/lines.h with the job's key. Each
+ * agent then connects to the launcher by TCP (agent/start/dial.h). srun's standard output carries
+ * lines of launch/host/preamble.h from all of them, marked with the task's number.
  *
  * srun, salloc, sbatch, scancel and squeue are called as users call them, by PATH.
  */
@@ -46,8 +46,8 @@ int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record);
 int rg_slurm_record_list(struct rg_strv *ids);
 void rg_slurm_record_fini(struct rg_slurm_record *record);
 /* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, on standard
- * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit code;
- * -ETIMEDOUT; -ENOENT; -errno. */
+ * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit
+ * code; -ETIMEDOUT; -ENOENT; -errno. */
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
 /* Whether Slurm counts the GPUs of that node, so that a job that it told of none has none. False
  * without an answer. Blocks as rg_slurm_ask. */

@@ -6,7 +6,7 @@
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
  *   slurm_ending.c   why Slurm ended the job
- *   slurm_door.c     where agents call: strangers do not get in
+ *   slurm_listener.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
  *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
@@ -75,23 +75,23 @@ struct slurm_step {
     char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
     size_t nline;
     struct rg_preamble err_lines;
-    bool sent_agents[SLURM_MACHINES], sent_boot, sent_kit;
+    bool sent_agents[SLURM_MACHINES], sent_boot, sent_bundle;
     bool pausing;               /* srun waits for resources, and said so */
     bool orphaned;              /* its srun was killed, and its tasks go on without it */
     int force;                  /* how far we have gone to end it */
 };
 
-struct slurm_visitor;
+struct slurm_conn;
 
 /* The listening socket. */
-struct slurm_door {
+struct slurm_listener {
     int fd;          /* -1: closed */
     int port;
     struct rg_io io;
     struct rg_timer pause;
     struct rg_acceptor acceptor;
-    struct slurm_visitor *visitors;
-    int nvisitors;
+    struct slurm_conn *conns;
+    int nconns;
     uint8_t *key; /* rg_key_hold */
 };
 
@@ -100,7 +100,7 @@ struct slurm {
     struct slurm_host *hosts;
     struct slurm_step *steps;
     int nsteps;
-    struct slurm_door door;
+    struct slurm_listener listener;
     struct rg_agent_file agents[SLURM_MACHINES];
     char agent_path[PATH_MAX];  /* here; on a shared file system also there */
     char cwd[PATH_MAX];
@@ -144,19 +144,20 @@ void slurm_ending_noted(struct slurm *slurm, const char *shown);
 /* driver.h */
 const char *slurm_ending(void *state, int *ret_exit_code);
 
-/* --- slurm_door.c ----------------------------------------------------------------------------- */
+/* --- slurm_listener.c
+ * ----------------------------------------------------------------------------- */
 
 /* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
-int slurm_door_open(struct slurm *slurm, struct rg_error *err);
+int slurm_listener_open(struct slurm *slurm, struct rg_error *err);
 /* Where agents are to call, for `link dial`: appended to text. */
-void slurm_door_addresses(const struct slurm *slurm, struct rg_buf *text);
-void slurm_door_close(struct slurm *slurm);
+void slurm_listener_addresses(const struct slurm *slurm, struct rg_buf *text);
+void slurm_listener_close(struct slurm *slurm);
 
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 
 /* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
- * variables are then in our environment. A signal that ends us ends the request, which goes to say;
- * then it ends us. 0 or -errno. */
+ * variables are then in our environment. A signal that ends us ends the request, which goes to
+ * say; then it ends us. 0 or -errno. */
 int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
                   struct rg_error *err);
 /* Give back what was got. Blocks for as long as Slurm needs for it. */

@@ -226,7 +226,7 @@ static void send_out(struct slurm_step *step)
         on_writable(step, RG_IO_WRITE);
 }
 
-/* agent/start/boot.h; the same lines for all. */
+/* agent/start/lines.h; the same lines for all. */
 static void send_boot(struct slurm_step *step)
 {
     const struct slurm *slurm = step->slurm;
@@ -240,7 +240,7 @@ static void send_boot(struct slurm_step *step)
     if (slurm->o.job->slurm.announce)
         rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
     rg_buf_printf(&step->out, "link dial ");
-    slurm_door_addresses(slurm, &step->out);
+    slurm_listener_addresses(slurm, &step->out);
     rg_buf_printf(&step->out, "\n");
     if (bare)
         rg_buf_printf(&step->out, "guard on\n");
@@ -295,16 +295,16 @@ static void send_agent(struct slurm_step *step, struct slurm_host *host, const c
 }
 
 /* Reigen's Python packages, for containers whose image has none: once for all that need them. */
-static void send_kit(struct slurm_step *step, struct slurm_host *host)
+static void send_bundle(struct slurm_step *step, struct slurm_host *host)
 {
     const struct rg_container_place *place = &step->slurm->o.job->container.place;
     struct rg_error err = RG_ERROR_INIT;
 
     slurm_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
-    if (step->sent_kit || !step->sent_boot || !place->kit_digest)
+    if (step->sent_bundle || !step->sent_boot || !place->bundle_digest)
         return;
-    step->sent_kit = true;
-    if (rg_place_pack_kit(place, &step->out, &err) < 0)
+    step->sent_bundle = true;
+    if (rg_place_pack_bundle(place, &step->out, &err) < 0)
         fail_all(step, err.errnum, err.text);
     else
         send_out(step);
@@ -368,7 +368,7 @@ static void take_line(struct slurm_step *step, struct slurm_host *host,
     switch (line->kind) {
     case RG_PREAMBLE_NOISE: break;
     case RG_PREAMBLE_NEED_AGENT: send_agent(step, host, line->text); break;
-    case RG_PREAMBLE_NEED_KIT: send_kit(step, host); break;
+    case RG_PREAMBLE_NEED_BUNDLE: send_bundle(step, host); break;
     case RG_PREAMBLE_READY:
         if (!host->said_ready)
             slurm_phase(host, RG_PHASE_STARTING, "starting the agent");

@@ -8,8 +8,8 @@
  * ssh is the program that REIGEN_SSH names, else ssh: the user's own configuration, keys, agent and
  * jump hosts serve. The remote command is a short script for any login shell: it looks for the
  * agent by digest in the host's cache directories, and asks for it when it is not there; what it
- * says is described in launch/host/preamble.h. The job's key travels over standard input only, after the
- * other side has said that an agent is reading.
+ * says is described in launch/host/preamble.h. The job's key travels over standard input only,
+ * after the other side has said that an agent is reading.
  *
  * A host whose packets are dropped would hold ssh for more than two minutes: ssh gets a
  * ConnectTimeout of RG_SSH_CONNECT_S, unless the user's options or ssh configuration set one.

@@ -431,24 +431,24 @@ static void put_bare(struct ssh_host *host)
 }
 
 /* Reigen's Python packages, for containers whose image has none. */
-static void send_kit(struct ssh_host *host)
+static void send_bundle(struct ssh_host *host)
 {
     const struct rg_container_place *place = &host->ssh->o.job->container.place;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (!place->kit_digest || !host->said_ready || host->got_kit) {
-        fail(host, EPROTO, "it asked for a kit that there is not");
+    if (!place->bundle_digest || !host->said_ready || host->got_bundle) {
+        fail(host, EPROTO, "it asked for a bundle that there is not");
         return;
     }
-    host->got_kit = true;
+    host->got_bundle = true;
     set_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
-    if (rg_place_pack_kit(place, &host->out, &err) < 0)
+    if (rg_place_pack_bundle(place, &host->out, &err) < 0)
         fail(host, err.errnum, err.text);
     else
         send_out(host);
 }
 
-/* agent/start/boot.h */
+/* agent/start/lines.h */
 static void send_boot(struct ssh_host *host)
 {
     char key[2 * RG_KEY_NBYTES + 1];
@@ -532,7 +532,7 @@ static void take_line(struct ssh_host *host, const struct rg_preamble_line *line
     switch (line->kind) {
     case RG_PREAMBLE_NOISE: break;
     case RG_PREAMBLE_NEED_AGENT: send_agent(host, line->text); break;
-    case RG_PREAMBLE_NEED_KIT: send_kit(host); break;
+    case RG_PREAMBLE_NEED_BUNDLE: send_bundle(host); break;
     case RG_PREAMBLE_READY:
         if (host->said_ready) {
             fail(host, EPROTO, "it was ready twice");
@@ -702,7 +702,7 @@ static int reset(struct ssh_host *host)
         return -ENOMEM;
     memset(host->preamble, 0, sizeof(*host->preamble));
     memset(host->err_lines, 0, sizeof(*host->err_lines));
-    host->said_ready = host->got_agent = host->got_kit = host->said_error = false;
+    host->said_ready = host->got_agent = host->got_bundle = host->said_error = false;
     host->tries++;
     return 0;
 }

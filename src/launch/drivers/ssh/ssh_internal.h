@@ -55,7 +55,7 @@ struct ssh_host {
     struct rg_preamble *preamble; /* while there is a process */
     struct rg_preamble *err_lines;
     struct rg_buf out;     /* for its standard input */
-    bool said_ready, got_agent, got_kit, said_error;
+    bool said_ready, got_agent, got_bundle, said_error;
     bool stopped;          /* by us */
     unsigned tries;
     struct rg_error err;   /* for on_gone */

@@ -264,7 +264,7 @@ static void on_alarm(void *arg)
     rg_loop_stop(loop);
 }
 
-static int knock(void)
+static int handshake(void)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -295,12 +295,12 @@ static _Noreturn void be_a_crowd(int ready_fd, int go_fd)
     char byte = 0;
 
     for (int i = 0; i < CROWD; i++) {
-        if (knock() < 0)
+        if (handshake() < 0)
             _exit(2);
     }
     if (write(ready_fd, &byte, 1) != 1 || read(go_fd, &byte, 1) != 1)
         _exit(3);
-    _exit(is_answered(knock()) ? 0 : 4);
+    _exit(is_answered(handshake()) ? 0 : 4);
 }
 
 static double cpu_seconds(void)

@@ -70,12 +70,12 @@ static void test_what_is_no_answer_is_refused(void **state)
 
 static void test_a_place_is_read_as_it_was_written(void **state)
 {
-    struct rg_place place = { "fd00::1", 20001, "0123456789abcdef0123456789abcdef" }, back;
-    char text[RG_PLACE_MAX];
+    struct rg_endpoint place = { "fd00::1", 20001, "0123456789abcdef0123456789abcdef" }, back;
+    char text[RG_ENDPOINT_MAX];
 
     (void) state;
-    rg_place_format(&place, text);
-    assert_int_equal(rg_place_parse(text, strlen(text), &back), 0);
+    rg_endpoint_format(&place, text);
+    assert_int_equal(rg_endpoint_parse(text, strlen(text), &back), 0);
     assert_string_equal(back.address, place.address);
     assert_string_equal(back.nonce, place.nonce);
     assert_int_equal(back.port, place.port);
@@ -91,11 +91,11 @@ static void test_what_is_no_place_is_refused(void **state)
         "reigen1 10.0.0.1 20001 0123", "reigen1 10.0.0.1 20001",
         "reigen1 10.0.0.1 20001 0123456789abcdef0123456789abcdef more",
     };
-    struct rg_place place;
+    struct rg_endpoint place;
 
     (void) state;
     for (size_t i = 0; i < rg_array_len(bad); i++)
-        assert_int_equal(rg_place_parse(bad[i], strlen(bad[i]), &place), -EBADMSG);
+        assert_int_equal(rg_endpoint_parse(bad[i], strlen(bad[i]), &place), -EBADMSG);
 }
 
 static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",

@@ -379,7 +379,7 @@ static struct rg_order *open_order(struct place *place, struct stream *stream)
     return order;
 }
 
-/* Sleeps on the order's descriptors, at most 200 ms as the engine does. */
+/* Sleeps on the order's descriptors, at most 200 ms as the progress engine does. */
 static void turn(struct rg_order *order)
 {
     struct rg_error err = RG_ERROR_INIT;

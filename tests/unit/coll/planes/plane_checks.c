@@ -77,7 +77,7 @@ static const int dtypes[] = { REIGEN_FLOAT32, REIGEN_FLOAT64, REIGEN_INT64, REIG
 int plane_check_allreduce(struct place *place)
 {
     static const int ops[] = { REIGEN_SUM, REIGEN_PRODUCT, REIGEN_MIN, REIGEN_MAX };
-    void *state = plane_kit.open(place);
+    void *state = plane_bundle.open(place);
     int bad = 0, round = 0;
 
     for (size_t s = 0; s < rg_array_len(sizes) && !bad; s++)
@@ -91,21 +91,21 @@ int plane_check_allreduce(struct place *place)
                                     .op = (uint8_t) op, .count = count, .in = in, .out = out,
                                     .scale = { 1.0, 1.0, 1 } };
 
-            bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+            bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
             for (size_t i = 0; i < count && !bad; i++)
                 bad |= sockets_check(place, get(dtype, out, i) == reduced(op, place->n, i));
             if (!in_place)
                 free(out);
             free(in);
         }
-    plane_kit.close(state);
+    plane_bundle.close(state);
     return bad;
 }
 
 /* Scales, integer averages, a rank that has joined (no in), one that drops the result (no out). */
 int plane_check_scaled(struct place *place)
 {
-    void *state = plane_kit.open(place);
+    void *state = plane_bundle.open(place);
     int bad = 0;
 
     for (size_t s = 1; s < rg_array_len(sizes) && !bad; s++)
@@ -121,7 +121,7 @@ int plane_check_scaled(struct place *place)
                                     .scale = { kind == 0 ? 2.0 : 1.0, kind == 0 ? 0.25 : 1.0,
                                                kind == 0 ? 1 : 3 } };
 
-            bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+            bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
             for (size_t i = 0; i < count && !bad && coll.out; i++) {
                 double sum = 0;
 
@@ -134,13 +134,13 @@ int plane_check_scaled(struct place *place)
             free(in);
             free(out);
         }
-    plane_kit.close(state);
+    plane_bundle.close(state);
     return bad;
 }
 
 int plane_check_rooted(struct place *place)
 {
-    void *state = plane_kit.open(place);
+    void *state = plane_bundle.open(place);
     int bad = 0;
 
     for (size_t s = 0; s < rg_array_len(sizes) && !bad; s++)
@@ -153,7 +153,7 @@ int plane_check_rooted(struct place *place)
                                     .in = place->me == root ? in : NULL, .out = out,
                                     .scale = { 1.0, 1.0, 1 } };
 
-            bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+            bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
             for (size_t i = 0; i < count && !bad; i++)
                 bad |= sockets_check(place, out[i] == value_of(root, i));
             coll.kind = RG_COLL_REDUCE;
@@ -161,14 +161,14 @@ int plane_check_rooted(struct place *place)
             coll.in = in;
             coll.out = place->me == root ? (s % 2 ? in : out) : NULL;
             coll.scale.post = 2.0;
-            bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+            bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
             for (size_t i = 0; i < count && !bad && place->me == root; i++)
                 bad |= sockets_check(place, ((int32_t *) coll.out)[i] ==
                                                 2 * reduced(REIGEN_SUM, place->n, i));
             free(in);
             free(out);
         }
-    plane_kit.close(state);
+    plane_bundle.close(state);
     return bad;
 }
 
@@ -189,7 +189,7 @@ static int check_allgatherv(struct place *place, void *state, size_t base)
     struct rg_coll coll = { .kind = RG_COLL_ALLGATHERV, .dtype = REIGEN_INT64, .counts = counts,
                             .in = in, .out = out, .scale = { 1.0, 1.0, 1 } };
 
-    bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+    bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
     for (int r = 0; r < place->n && !bad; r++)
         for (size_t i = 0; i < counts[r] && !bad; i++)
             bad |= sockets_check(place, *at++ == value_of(r, i));
@@ -213,7 +213,7 @@ static int check_reducescatterv(struct place *place, void *state, size_t base)
                             .op = REIGEN_SUM, .counts = counts, .in = in, .out = out,
                             .scale = { 1.0, 1.0, 2 } };
 
-    bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+    bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
     for (size_t i = 0; i < counts[place->me] && !bad; i++)
         bad |= sockets_check(place, out[i] == (int) reduced(REIGEN_SUM, place->n, start + i) / 2);
     for (size_t i = 0; i < total && !bad; i++)
@@ -243,7 +243,7 @@ static int check_alltoallv(struct place *place, void *state, size_t base)
                             .recv_counts = recv_counts, .in = in, .out = out,
                             .scale = { 1.0, 1.0, 1 } };
 
-    bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
+    bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
     for (int j = 0; j < place->n && !bad; j++)
         for (size_t i = 0; i < recv_counts[j] && !bad; i++)
             bad |= sockets_check(place, *at++ == j * 1000 + place->me * 100 + value_of(0, i));
@@ -255,7 +255,7 @@ static int check_alltoallv(struct place *place, void *state, size_t base)
 int plane_check_counted(struct place *place)
 {
     static const size_t bases[] = { 0, 3, 1000, 100000 };
-    void *state = plane_kit.open(place);
+    void *state = plane_bundle.open(place);
     int bad = 0;
 
     for (size_t b = 0; b < rg_array_len(bases) && !bad; b++) {
@@ -263,7 +263,7 @@ int plane_check_counted(struct place *place)
         bad = bad || check_reducescatterv(place, state, bases[b]);
         bad = bad || check_alltoallv(place, state, bases[b]);
     }
-    plane_kit.close(state);
+    plane_bundle.close(state);
     return bad;
 }
 
@@ -273,7 +273,7 @@ uint8_t plane_bits[SOCKETS_MAX][PLANE_BITS_NBYTES];
 int plane_check_bits(struct place *place)
 {
     static const size_t counts[] = { 5, 70000 };
-    void *state = plane_kit.open(place);
+    void *state = plane_bundle.open(place);
     float *in = malloc(70000 * sizeof(float));
     int bad = 0;
 
@@ -284,8 +284,8 @@ int plane_check_bits(struct place *place)
                             .count = counts[*count], .in = in, .out = plane_bits[place->me],
                             .scale = { 1.0, 1.0 / 3, 1 } };
 
-    bad |= sockets_check(place, plane_kit.run(place, state, &coll) == 0);
-    plane_kit.close(state);
+    bad |= sockets_check(place, plane_bundle.run(place, state, &coll) == 0);
+    plane_bundle.close(state);
     free(in);
     return bad;
 }

@@ -58,7 +58,7 @@ static void close_plane(void *state)
     rg_plane_mpi.close(state, 0);
 }
 
-const struct plane_kit plane_kit = { open_plane, run, close_plane };
+const struct plane_bundle plane_bundle = { open_plane, run, close_plane };
 
 static void run_all(int n, int (*fn)(struct place *place), void *arg)
 {
@@ -232,7 +232,7 @@ static void naps_grow_while_others_are_late(void **unused)
 
 /* ---- whether the team uses MPI */
 
-static int agree(struct rg_facts *all, int size, struct rg_team *team)
+static int agree(struct rg_rank_info *all, int size, struct rg_team *team)
 {
     *team = (struct rg_team){ .rank = 0, .size = size };
     return rg_mpi_team_agree(all, team);
@@ -240,7 +240,7 @@ static int agree(struct rg_facts *all, int size, struct rg_team *team)
 
 static void ranks_of_one_world_use_mpi_in_any_order(void **unused)
 {
-    struct rg_facts all[3] = { { .mpi = { true, 4, 5, "" } }, { .mpi = { true, 0, 5, "" } },
+    struct rg_rank_info all[3] = { { .mpi = { true, 4, 5, "" } }, { .mpi = { true, 0, 5, "" } },
                                { .mpi = { true, 2, 5, "" } } };
     struct rg_team team;
 
@@ -254,11 +254,11 @@ static void ranks_of_one_world_use_mpi_in_any_order(void **unused)
 
 static void what_does_not_fit_is_named(void **unused)
 {
-    struct rg_facts singles[2] = { { .mpi = { true, 0, 1, "" } }, { .mpi = { true, 0, 1, "" } } };
-    struct rg_facts worlds[2] = { { .mpi = { true, 0, 2, "" } }, { .mpi = { true, 1, 3, "" } } };
-    struct rg_facts lacks[2] = { { .mpi = { true, 0, 2, "" } },
+    struct rg_rank_info singles[2] = {{.mpi = {true, 0, 1, ""}}, {.mpi = {true, 0, 1, ""}}};
+    struct rg_rank_info worlds[2] = {{.mpi = {true, 0, 2, ""}}, {.mpi = {true, 1, 3, ""}}};
+    struct rg_rank_info lacks[2] = { { .mpi = { true, 0, 2, "" } },
                                  { .mpi = { false, -1, 0, "it has none" } } };
-    struct rg_facts nobody[2] = { { .mpi = { false, -1, 0, "it does not ask" } },
+    struct rg_rank_info nobody[2] = { { .mpi = { false, -1, 0, "it does not ask" } },
                                   { .mpi = { false, -1, 0, "it does not ask" } } };
     struct rg_team team;
 
@@ -280,15 +280,15 @@ static void what_does_not_fit_is_named(void **unused)
 static void without_an_mpi_the_facts_say_so(void **unused)
 {
     struct rg_config config = { .planes = RG_PLANE_MPI };
-    struct rg_mpi_facts facts;
+    struct rg_mpi_info facts;
 
     (void) unused;
-    rg_mpi_facts_read(&config, 2, &facts);
+    rg_mpi_info_read(&config, 2, &facts);
     assert_true(facts.wanted);
     assert_int_equal(facts.rank, -1);
     assert_contains(facts.why, "has no MPI");
     config.planes = RG_PLANE_TCP;
-    rg_mpi_facts_read(&config, 2, &facts);
+    rg_mpi_info_read(&config, 2, &facts);
     assert_false(facts.wanted);
 }
 

@@ -7,7 +7,8 @@
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
 
-/* Sleeps on the plane's descriptors as the engine does: a missing one makes the test time out. */
+/* Sleeps on the plane's descriptors as the progress engine does: a missing one makes the test
+ * time out. */
 static int finish(struct place *place, void *state, struct rg_error *err)
 {
     int quiet = 0;
@@ -63,7 +64,7 @@ static void close_plane(void *state)
     rg_plane_tcp.close(state, 2000);
 }
 
-const struct plane_kit plane_kit = { open_plane, run, close_plane };
+const struct plane_bundle plane_bundle = { open_plane, run, close_plane };
 
 static void all_ranks_get_the_same_bits(void **unused)
 {

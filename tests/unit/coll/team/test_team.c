@@ -11,7 +11,7 @@
 #include "coll/team/team.h"
 #include "coll/ranks.h"
 
-static size_t engine_nbytes(int node_size)
+static size_t progress_nbytes(int node_size)
 {
     return (size_t) node_size * 10000;
 }
@@ -22,7 +22,7 @@ static int make_team(struct rank *rank, struct rg_boot **ret_boot, struct rg_tea
     int r = rg_boot_open(&rank->config, ranks_deadline(), ret_boot, &err);
 
     if (r == 0) {
-        r = rg_team_create(*ret_boot, &rank->config, engine_nbytes, ranks_deadline(), ret_team,
+        r = rg_team_create(*ret_boot, &rank->config, progress_nbytes, ranks_deadline(), ret_team,
                            &err);
         if (r < 0)
             rg_boot_close(*ret_boot, false);
@@ -57,10 +57,10 @@ static int check_one_node(struct rank *rank)
     bad |= ranks_check(rank, team->node_size == rank->n && team->node_rank == rank->me);
     bad |= ranks_check(rank, team->local_rank == rank->me && team->local_size == rank->n);
     bad |= ranks_check(rank, team->cross_rank == 0 && team->cross_size == 1);
-    bad |= ranks_check(rank, team->homogeneous && team->leaders[0] == 0 && !team->lobby);
+    bad |= ranks_check(rank, team->homogeneous && team->leaders[0] == 0 && !team->listener);
     bad |= ranks_check(rank, team->segment_start % 4096 == 0);
     bad |= ranks_check(rank, team->segment_nbytes >=
-                                 team->segment_start + engine_nbytes(rank->n));
+                                 team->segment_start + progress_nbytes(rank->n));
     for (int i = 0; i < rank->n; i++)
         bad |= ranks_check(rank, words[i] == 0);
     bad |= ranks_check(rank, fence(boot, rank->n) == 0);
@@ -141,7 +141,7 @@ static int check_without_shm(struct rank *rank)
         return bad;
     bad |= ranks_check(rank, team->nnodes == rank->n && team->node == rank->me);
     bad |= ranks_check(rank, team->node_size == 1 && team->node_rank == 0);
-    bad |= ranks_check(rank, team->lobby && team->address && team->addresses);
+    bad |= ranks_check(rank, team->listener && team->address && team->addresses);
     bad |= ranks_check(rank, strncmp(team->address, "127.0.0.1:", 10) == 0);
     bad |= ranks_check(rank, strcmp(team->addresses[rank->me], team->address) == 0);
     /* Users still see one host. */
@@ -251,7 +251,7 @@ static int check_interface(struct rank *rank)
     /* Only rank 1 is misled; all must hear of it. */
     if (rank->me == 1)
         strcpy(rank->config.interface, "nosuch0");
-    r = rg_team_create(boot, &rank->config, engine_nbytes, ranks_deadline(), &team, &err);
+    r = rg_team_create(boot, &rank->config, progress_nbytes, ranks_deadline(), &team, &err);
     bad |= ranks_check(rank, r == -EINVAL);
     bad |= ranks_check(rank, strstr(err.text, "REIGEN_NETWORK_INTERFACE=nosuch0") != NULL);
     bad |= ranks_check(rank, rank->me == 1 || strstr(err.text, "rank 1: ") != NULL);
@@ -306,7 +306,7 @@ static int check_liar(struct rank *rank)
         rg_boot_make(&lying, &liar, rg_boot_identity(liar.boot), &boot) < 0)
         return 1;
     liar.me = rank->me;
-    int r = rg_team_create(boot, &rank->config, engine_nbytes, ranks_deadline(), &team, &err);
+    int r = rg_team_create(boot, &rank->config, progress_nbytes, ranks_deadline(), &team, &err);
     int bad = ranks_check(rank, r == -EBADMSG);
 
     bad |= ranks_check(rank, strstr(err.text, "rank 1 said what cannot be read") != NULL);

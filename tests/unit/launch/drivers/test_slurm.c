@@ -245,7 +245,8 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     rg_loop_destroy(slurm.o.loop);
 }
 
-/* --- the door --------------------------------------------------------------------------------- */
+/* --- the listener
+ * --------------------------------------------------------------------------------- */
 
 struct caller {
     char address[32];
@@ -296,15 +297,15 @@ static int try_to_call(struct slurm *slurm, const char *place, const uint8_t *ke
     struct rg_timer timer = { 0 };
     pthread_t thread;
 
-    snprintf(caller.address, sizeof(caller.address), "127.0.0.1:%d", slurm->door.port);
+    snprintf(caller.address, sizeof(caller.address), "127.0.0.1:%d", slurm->listener.port);
     memcpy(caller.key, key, sizeof(caller.key));
     pthread_create(&thread, NULL, call, &caller);
     rg_timer_start(&timer, slurm->o.loop, ms, 0, stop, slurm->o.loop);
     rg_loop_run(slurm->o.loop);
-    /* A caller that is not let in tries again: the door must be shut for it to give up. */
-    slurm_door_close(slurm);
+    /* A caller that is not let in tries again: the listener must be shut for it to give up. */
+    slurm_listener_close(slurm);
     pthread_join(thread, NULL);
-    assert_int_equal(slurm_door_open(slurm, NULL), 0);
+    assert_int_equal(slurm_listener_open(slurm, NULL), 0);
     return caller.result;
 }
 
@@ -315,16 +316,16 @@ static void only_agents_of_the_job_get_in_and_each_once(void **state)
     struct slurm_host hosts[2] = { { .name = "node1" }, { .name = "node2" } };
     struct rg_plan plan = { .nhosts = 2 };
     struct rg_job job = { .nhosts = 0 };
-    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+    struct slurm slurm = { .hosts = hosts, .listener.fd = -1,
                            .o = { .job = &job, .plan = &plan, .events = &events, .key = key } };
 
     (void) state;
     assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
-    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
     /* In a range of one port, which the kernel keeps for a minute after each caller. */
-    job.ports = (struct rg_ports){ slurm.door.port, slurm.door.port };
-    slurm_door_close(&slurm);
-    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    job.ports = (struct rg_ports){ slurm.listener.port, slurm.listener.port };
+    slurm_listener_close(&slurm);
+    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
     assert_true(try_to_call(&slurm, "node2", key, 1000) >= 0);
     assert_int_equal(seen.nconnected, 1);
     assert_int_equal(seen.last, 1);
@@ -335,7 +336,7 @@ static void only_agents_of_the_job_get_in_and_each_once(void **state)
     assert_int_equal(seen.nconnected, 1);
     assert_true(try_to_call(&slurm, "node1", key, 1000) >= 0);
     assert_int_equal(seen.nconnected, 2);
-    slurm_door_close(&slurm);
+    slurm_listener_close(&slurm);
     rg_loop_destroy(slurm.o.loop);
 }
 
@@ -358,7 +359,7 @@ static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
     static const uint8_t key[RG_KEY_NBYTES] = { 1 };
     struct slurm_host hosts[1] = { { .name = "node1" } };
     struct rg_plan plan = { .nhosts = 1 };
-    struct slurm slurm = { .hosts = hosts, .door.fd = -1,
+    struct slurm slurm = { .hosts = hosts, .listener.fd = -1,
                            .o = { .plan = &plan, .events = &events, .key = key } };
     int fds[STRANGERS];
 
@@ -366,40 +367,40 @@ static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
     seen.nconnected = 0;
     assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
     seen.loop = slurm.o.loop;
-    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
+    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
     for (int i = 0; i < STRANGERS; i++)
-        fds[i] = stand_at(slurm.door.port);
+        fds[i] = stand_at(slurm.listener.port);
     /* If each were waited for as long as when nobody else comes, its turn came after 20 s. */
     assert_true(try_to_call(&slurm, "node1", key, 12000) >= 0);
     assert_int_equal(seen.nconnected, 1);
     for (int i = 0; i < STRANGERS; i++)
         close(fds[i]);
     seen.loop = NULL;
-    slurm_door_close(&slurm);
+    slurm_listener_close(&slurm);
     rg_loop_destroy(slurm.o.loop);
 }
 
 static void the_door_is_at_a_port_that_srun_may_use(void **state)
 {
-    struct slurm slurm = { .door.fd = -1, .o.key = (const uint8_t[RG_KEY_NBYTES]){ 1 } };
+    struct slurm slurm = { .listener.fd = -1, .o.key = (const uint8_t[RG_KEY_NBYTES]){ 1 } };
     struct slurm other = slurm;
     char range[32];
 
     (void) state;
     assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
     other.o.loop = slurm.o.loop;
-    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
-    int port = slurm.door.port;
-    slurm_door_close(&slurm);
+    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
+    int port = slurm.listener.port;
+    slurm_listener_close(&slurm);
     snprintf(range, sizeof(range), "%d", port); /* was free a moment ago */
     setenv("REIGEN_SLURM_PORTS", range, 1);
-    assert_int_equal(slurm_door_open(&slurm, NULL), 0);
-    assert_int_equal(slurm.door.port, port);
-    assert_int_equal(slurm_door_open(&other, NULL), 0); /* none is left: any other */
-    assert_int_not_equal(other.door.port, port);
+    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
+    assert_int_equal(slurm.listener.port, port);
+    assert_int_equal(slurm_listener_open(&other, NULL), 0); /* none is left: any other */
+    assert_int_not_equal(other.listener.port, port);
     unsetenv("REIGEN_SLURM_PORTS");
-    slurm_door_close(&slurm);
-    slurm_door_close(&other);
+    slurm_listener_close(&slurm);
+    slurm_listener_close(&other);
     rg_loop_destroy(slurm.o.loop);
 }
 

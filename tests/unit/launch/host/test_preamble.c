@@ -42,11 +42,11 @@ static void every_line_is_understood_however_the_bytes_are_cut(void **state)
 {
     static const char text[] = "Last login: yesterday\r\nreigen-boot need agent aarch64\n"
                                "reigen-boot ready\nreigen-boot phase pulling image:1 2 of 3\n"
-                               "reigen-boot need kit\nreigen-boot note be careful\n"
+                               "reigen-boot need bundle\nreigen-boot note be careful\n"
                                "reigen-boot phase creating\nreigen-boot error 125 no docker\n"
                                "reigen-boot link\nreigen";
     static const enum rg_preamble_kind kinds[] = {
-        RG_PREAMBLE_NEED_AGENT, RG_PREAMBLE_READY, RG_PREAMBLE_PHASE, RG_PREAMBLE_NEED_KIT,
+        RG_PREAMBLE_NEED_AGENT, RG_PREAMBLE_READY, RG_PREAMBLE_PHASE, RG_PREAMBLE_NEED_BUNDLE,
         RG_PREAMBLE_NOTE,       RG_PREAMBLE_PHASE, RG_PREAMBLE_ERROR, RG_PREAMBLE_LINK,
     };
 

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/time.h"
+#include "coll/progress/progress.h"
+#include "coll/observe/timeline.h"
+
+#define CAUSE_WAIT_MS 300
+#define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
+
+static struct rg_row *my_row(struct rg_progress *progress)
+{
+    return &progress->view.rows[progress->view.me];
+}
+
+/* ---- polled */
+
+static bool polled(struct rg_progress *progress)
+{
+    bool moved = false;
+    struct rg_op *op, *next;
+
+    pthread_mutex_lock(&progress->lock);
+    op = progress->polled;
+    if (op)
+        atomic_fetch_add(&op->refs, 1);
+    pthread_mutex_unlock(&progress->lock);
+    while (op) {
+        rg_op_retry(progress, op);
+        rg_op_try(progress, op);
+        pthread_mutex_lock(&progress->lock);
+        next = op->next;
+        /* A persistent operation may have been started, and queued, again meanwhile. */
+        bool done = rg_op_done(op);
+
+        if (done && atomic_load(&op->polled)) {
+            DL_DELETE(progress->polled, op);
+            atomic_store(&op->polled, false);
+            atomic_fetch_sub(&progress->npolled, 1);
+            moved = true;
+        } else {
+            done = false;
+        }
+        if (next)
+            atomic_fetch_add(&next->refs, 1);
+        pthread_mutex_unlock(&progress->lock);
+        if (done)
+            rg_op_unref(op);
+        rg_op_unref(op);
+        op = next;
+    }
+    return moved;
+}
+
+/* ---- the log */
+
+static void finish_posted(struct rg_progress *progress, uint32_t id, int status, const char *text)
+{
+    struct rg_op *op = atomic_load(&progress->by_entry[id]);
+
+    if (!op || !rg_op_claim(op))
+        return;
+    atomic_store(&progress->by_entry[id], NULL);
+    rg_op_finish(progress, op, status, text);
+}
+
+static void finish_all(struct rg_progress *progress, int status, const char *text)
+{
+    struct rg_op *join;
+
+    for (uint32_t id = 0; id < RG_ENTRIES_MAX; id++) {
+        if (atomic_load_explicit(&progress->by_entry[id], memory_order_relaxed))
+            finish_posted(progress, id, status, text);
+    }
+    pthread_mutex_lock(&progress->lock);
+    join = progress->join;
+    progress->join = NULL;
+    pthread_mutex_unlock(&progress->lock);
+    if (join && rg_op_claim(join))
+        rg_op_finish(progress, join, status, text);
+}
+
+/* Whoever gives up after a death closes its connections: its leader tells ours who has died. */
+static void hear_cause(struct rg_progress *progress)
+{
+    uint64_t deadline_ns = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+
+    while (!atomic_load(&progress->view.shared->aborted) && rg_now_ns() < deadline_ns) {
+        if (!rg_multi_drive(progress))
+            rg_sleep_ms(1);
+    }
+}
+
+static void die(struct rg_progress *progress, int r, const struct rg_error *err, const char *what)
+{
+    char text[RG_ERROR_TEXT_MAX + 64];
+
+    if (progress->view.nnodes > 1 && r == -ECONNRESET)
+        hear_cause(progress);
+    snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
+    if (rg_view_abort(&progress->view, r < 0 ? -r : ECONNRESET, -1, text) && progress->boot)
+        rg_boot_note(progress->boot, 0, text);
+    rg_progress_ring_all(progress, true);
+}
+
+/* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
+ * is just under way. */
+static int find_op(struct rg_progress *progress, const struct rg_run_item *item,
+                   struct rg_op **ret_op)
+{
+    struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
+    const struct rg_epochs *place = rg_view_place(&progress->view, progress->view.me, item->id);
+
+    if (op && op->epoch == item->epoch) {
+        *ret_op = op;
+        return 0;
+    }
+    if (atomic_load(&place->posted) >= item->epoch)
+        return -EAGAIN;
+    *ret_op = NULL;
+    return 0;
+}
+
+/* The next run of the log, whole, with its operations. */
+static bool next_run(struct rg_progress *progress)
+{
+    struct rg_run *run = &progress->run;
+    bool timed = false;
+    int n = 0;
+
+    do {
+        if (n == RG_RUN_MAX ||
+            !rg_runlog_read(&progress->view.log, progress->position + (uint64_t) n, &run->items[n]))
+            return false;
+        run->ops[n] = NULL;
+        if (!(run->items[n].flags & (RG_RUN_JOINED | RG_RUN_TUNE)) &&
+            find_op(progress, &run->items[n], &run->ops[n]) < 0)
+            return false;
+        timed = timed || (run->ops[n] && run->ops[n]->timed);
+    } while (run->items[n++].flags & RG_RUN_MORE);
+    run->nitems = n;
+    /* For a rank that has joined: the entry may have changed since, unless the others need its
+     * zeros. */
+    if (run->ops[0])
+        run->kind = run->ops[0]->kind;
+    else
+        run->kind = run->items[0].flags & RG_RUN_REDUCE ? REIGEN_ALLREDUCE : REIGEN_BARRIER;
+    run->posted = false;
+    run->tensor = run->step = 0;
+    run->lacks_memory = false;
+    run->timed = timed;
+    run->activity = NULL;
+    if (__builtin_expect(timed, 0))
+        rg_timeline_run(progress);
+    return true;
+}
+
+static void end_run(struct rg_progress *progress, int status, const char *text)
+{
+    struct rg_run *run = &progress->run;
+
+    if (run->posted)
+        atomic_fetch_add_explicit(&progress->busy_ns, rg_now_ns() - run->started_ns,
+                                  memory_order_relaxed);
+    if (run->nitems > 1)
+        atomic_fetch_add_explicit(&progress->nfused, (uint64_t) run->nitems, memory_order_relaxed);
+    for (int i = 0; i < run->nitems; i++) {
+        if (run->ops[i])
+            finish_posted(progress, run->items[i].id, status, text);
+    }
+    if (progress->autotune && run->ops[0])
+        rg_tune_watch(progress, run->items[0].id);
+    progress->position += (uint64_t) run->nitems;
+    atomic_store(&my_row(progress)->consumed, progress->position);
+    run->nitems = 0;
+    run->posted = false;
+}
+
+/* Begin what comes next. True when exec is at work or the run has ended. */
+static bool post_run(struct rg_progress *progress)
+{
+    struct rg_run *run = &progress->run;
+    const struct rg_run_item *item = &run->items[0];
+    int r;
+
+    if (item->flags & RG_RUN_JOINED) {
+        rg_join_consumed(progress, (int) item->epoch - 1);
+        end_run(progress, 0, NULL);
+        return true;
+    }
+    if (item->flags & RG_RUN_TUNE) {
+        rg_tune_apply(progress, item->epoch);
+        end_run(progress, 0, NULL);
+        return true;
+    }
+    if (item->flags & RG_RUN_FAILED) {
+        end_run(progress, -EINVAL, progress->view.errors[item->id][item->epoch & 1]);
+        return true;
+    }
+    if (run->kind == REIGEN_ALLREDUCE) {
+        r = rg_run_reduce_post(progress);
+    } else if (run->kind == REIGEN_BARRIER || !run->ops[0]) {
+        r = 0;
+    } else {
+        r = rg_run_step(progress, run->ops[0]);
+    }
+    if (r < 0) {
+        struct rg_error err = RG_ERROR_INIT;
+
+        die(progress, r, &err, "an operation could not be started");
+        return true;
+    }
+    if (r == 0) {
+        end_run(progress, run->lacks_memory ? -ENOMEM : 0, "out of memory for the result");
+        return true;
+    }
+    if (!run->posted)
+        run->started_ns = rg_now_ns();
+    run->posted = true;
+    rg_timeline_activity(progress, rg_exec_activity(progress->exec));
+    return true;
+}
+
+/* True when something moved. */
+static bool progress_run(struct rg_progress *progress)
+{
+    struct rg_error err = RG_ERROR_INIT;
+    bool moved = false;
+    int r = rg_exec_progress(progress->exec, &moved, &err);
+
+    if (r < 0) {
+        die(progress, r, &err, "an operation failed");
+        return true;
+    }
+    if (r == 0) {
+        rg_timeline_activity(progress, rg_exec_activity(progress->exec));
+        return moved;
+    }
+    if (progress->run.kind != REIGEN_ALLREDUCE)
+        return post_run(progress);
+    r = rg_run_reduce_next(progress);
+    if (r < 0) {
+        die(progress, r, &err, "an operation could not go on");
+        return true;
+    }
+    if (r == 0)
+        end_run(progress, 0, NULL);
+    return true;
+}
+
+static bool carry_out(struct rg_progress *progress)
+{
+    const struct rg_run *run = &progress->run;
+    bool moved = false;
+
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        if (run->nitems == 0 && !next_run(progress))
+            return moved;
+        if (!(run->posted ? progress_run(progress) : post_run(progress)))
+            return moved;
+        moved = true;
+        if (atomic_load_explicit(&progress->view.shared->aborted, memory_order_relaxed))
+            return moved;
+    }
+    return moved;
+}
+
+/* After a death: nothing can be carried out any more. */
+static void give_up(struct rg_progress *progress, int status, const char *text)
+{
+    if (!progress->exec_dead) {
+        rg_multi_drive(progress); /* the other leaders are to hear of it first, and once */
+        rg_exec_abort(progress->exec);
+    }
+    progress->exec_dead = true;
+    progress->run.nitems = 0;
+    progress->run.posted = false;
+    finish_all(progress, status, text);
+}
+
+static bool look_closer(struct rg_progress *progress)
+{
+    const char *text = NULL;
+    int status = rg_progress_abort_cause(progress, &text);
+
+    if (status == 0)
+        return false;
+    if (atomic_load(&progress->view.shared->aborted) || atomic_load(&progress->abandoned)) {
+        give_up(progress, status, text);
+        return true;
+    }
+    /* Closed: what is in the log is still carried out, by all ranks. */
+    if (progress->run.nitems == 0 && rg_runlog_ended(&progress->view.log, progress->position))
+        finish_all(progress, status, text);
+    return false;
+}
+
+bool rg_progress_drive(struct rg_progress *progress)
+{
+    bool moved = false;
+
+    if (progress->view.nnodes > 1 && !progress->exec_dead)
+        moved |= rg_multi_drive(progress);
+    if (!progress->exec_dead)
+        moved |= carry_out(progress);
+    if (atomic_load_explicit(&progress->npolled, memory_order_relaxed))
+        moved |= polled(progress);
+    if (atomic_load_explicit(&progress->joining, memory_order_relaxed))
+        moved |= rg_join_drive(progress);
+    if (atomic_load_explicit(&progress->view.shared->attention, memory_order_acquire) ||
+        atomic_load_explicit(&progress->abandoned, memory_order_relaxed))
+        look_closer(progress);
+    if (moved && atomic_load(&progress->nsleepers))
+        rg_progress_wake_sleepers(progress);
+    return moved;
+}
+
+bool rg_progress_has_work(struct rg_progress *progress)
+{
+    struct rg_run_item item;
+
+    if (progress->exec_dead)
+        return atomic_load(&progress->npolled) > 0;
+    return progress->run.nitems > 0 || atomic_load(&progress->npolled) > 0 ||
+           atomic_load(&progress->joining) ||
+           rg_runlog_read(&progress->view.log, progress->position, &item) ||
+           (progress->order &&
+            rg_runlog_read(&progress->view.ready, progress->ready_position, &item));
+}

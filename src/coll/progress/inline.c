@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one-shot path: every rank copies its payload into its own slot and each rank reduces for
+ * itself from all slots, in the order of ranks, so all have the same bits. One store per rank is
+ * all the synchronization there is.
+ *
+ * Two slots by parity of the epoch are enough: a rank fills the slot of epoch e + 2 only after it
+ * has finished e + 1, which took all ranks' announcements of e + 1, and a rank announces e + 1
+ * only after it has finished e. Ranks that have joined are outside of that argument: see
+ * lagging() in submit.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "coll/progress/progress.h"
+#include "coll/reduce/reduce.h"
+#include "coll/observe/timeline.h"
+
+#define TIMED_NBYTES 16384 /* below this a look at the clock costs more than it tells */
+
+static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)
+{
+    return progress->view.arenas + (size_t) r * RG_INLINE_NBYTES + op->slot +
+           (op->epoch & 1) * op->slot_nbytes;
+}
+
+static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct rg_op *op, int r)
+{
+    return (_Atomic uint64_t *) (void *) slot_of(progress, op, r);
+}
+
+static size_t header_nbytes(const struct rg_op *op)
+{
+    return op->nbytes > 56 ? 64 : 8;
+}
+
+void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
+{
+    int me = progress->view.me;
+    char *at = slot_of(progress, op, me) + header_nbytes(op);
+
+    if (!op->bad && (op->kind == REIGEN_ALLREDUCE ||
+                     (op->kind == REIGEN_BROADCAST && op->root == progress->team->rank))) {
+        for (int i = 0; i < op->n; i++) {
+            if (op->tensors[i].nbytes)
+                memcpy(at, op->tensors[i].in, op->tensors[i].nbytes);
+            at += op->tensors[i].nbytes;
+        }
+    }
+    atomic_store_explicit(seq_of(progress, op, me), op->epoch, memory_order_release);
+    rg_bell_ring_all(&progress->team->bells, false);
+}
+
+static void reduce_all(struct rg_progress *progress, const struct rg_op *op, uint64_t absent)
+{
+    const void *srcs[RG_INLINE_RANKS_MAX];
+    size_t at = header_nbytes(op);
+    int n = progress->view.n;
+
+    for (int i = 0; i < op->n; i++) {
+        const struct rg_tensor *t = &op->tensors[i];
+
+        for (int r = 0; r < n; r++)
+            srcs[r] = absent >> r & 1 ? NULL : slot_of(progress, op, r) + at;
+        if (t->count)
+            rg_reduce(op->dtype, op->reduction, t->out, srcs, n, t->count, &op->scale);
+        at += t->nbytes;
+    }
+}
+
+static void broadcast(struct rg_progress *progress, const struct rg_op *op)
+{
+    const struct rg_tensor *t = &op->tensors[0];
+
+    if (t->nbytes == 0)
+        return;
+    if (op->root == progress->team->rank) {
+        if (t->out && t->out != t->in)
+            memcpy(t->out, t->in, t->nbytes);
+    } else {
+        memcpy(t->out, slot_of(progress, op, op->root) + header_nbytes(op), t->nbytes);
+    }
+}
+
+static void finish(struct rg_progress *progress, struct rg_op *op, uint64_t absent)
+{
+    struct rg_entry *entry = op->record->entry;
+    uint64_t started = op->nbytes >= TIMED_NBYTES ? rg_now_ns() : 0;
+
+    if (__builtin_expect(op->timed, 0))
+        rg_timeline_arrived(progress, op);
+    if (atomic_load_explicit(&entry->error_epoch[op->epoch & 1], memory_order_acquire) ==
+        op->epoch) {
+        rg_op_finish(progress, op, -EINVAL, progress->view.errors[op->record->id][op->epoch & 1]);
+        return;
+    }
+    if (absent && op->kind == REIGEN_BROADCAST) {
+        rg_op_finish(progress, op, -EINVAL, "Broadcast is not supported with Join at this time.");
+        return;
+    }
+    if (op->kind == REIGEN_ALLREDUCE)
+        reduce_all(progress, op, absent);
+    else if (op->kind == REIGEN_BROADCAST)
+        broadcast(progress, op);
+    if (started)
+        atomic_fetch_add_explicit(&progress->busy_ns, rg_now_ns() - started, memory_order_relaxed);
+    rg_op_finish(progress, op, 0, NULL);
+}
+
+/* All ranks but those that have joined without announcing this epoch? A rank's seq is looked at
+ * again after its flag, as it fills its slot before it joins. */
+static bool arrived_but(struct rg_progress *progress, const struct rg_op *op, uint64_t *ret_absent)
+{
+    uint64_t absent = 0;
+    const struct rg_view *view = &progress->view;
+
+    for (int r = 0; r < view->n; r++) {
+        const struct rg_epochs *place = rg_view_place(view, r, op->record->id);
+
+        if (atomic_load(seq_of(progress, op, r)) == op->epoch)
+            continue;
+        if (!atomic_load(&view->rows[r].joined) && atomic_load(&place->done) < op->epoch)
+            return false;
+        if (atomic_load(seq_of(progress, op, r)) != op->epoch)
+            absent |= UINT64_C(1) << r;
+    }
+    *ret_absent = absent;
+    return true;
+}
+
+/* Something is unusual on this node: a death, a shutdown, ranks that have joined. */
+static bool look_closer(struct rg_progress *progress, struct rg_op *op)
+{
+    uint64_t absent = 0;
+    const char *text = NULL;
+    int status = 0;
+
+    if (!arrived_but(progress, op, &absent)) {
+        status = rg_progress_abort_cause(progress, &text);
+        if (status == 0)
+            return false;
+    }
+    if (status < 0)
+        rg_op_finish(progress, op, status, text);
+    else
+        finish(progress, op, absent);
+    return true;
+}
+
+bool rg_inline_try(struct rg_progress *progress, struct rg_op *op)
+{
+    int n = progress->view.n;
+
+    while (op->seen < n &&
+           atomic_load_explicit(seq_of(progress, op, op->seen), memory_order_acquire) == op->epoch)
+        op->seen++;
+    if (op->seen < n) {
+        if (atomic_load_explicit(&progress->view.shared->attention, memory_order_relaxed) == 0)
+            return false;
+        return look_closer(progress, op);
+    }
+    finish(progress, op, 0);
+    return true;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Join: a rank without data counts as arrived everywhere until all ranks have joined. The round
+ * ends in two steps: an item in the log, behind everything that is to be carried out, says that
+ * all have joined; when every rank of the node has come to it and has nothing of its own in
+ * flight, the last one makes the epochs equal and ends the round.
+ */
+#include "coll/progress/progress.h"
+
+/* Operations without a name are counted from the round's number times this one after a join. */
+#define UNNAMED_IN_ROUND 1000000u
+
+/* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
+ * before the end of the round is put behind it. */
+static void arrive(struct rg_progress *progress)
+{
+    struct rg_view *view = &progress->view;
+
+    for (uint32_t id = 0; id < view->shared->nentries; id++) {
+        struct rg_entry *entry = &view->entries[id];
+
+        if (atomic_load(&entry->version) && entry->mode == RG_ENTRY_STREAM &&
+            atomic_load(&entry->arrived))
+            rg_entry_arrived(progress, id, atomic_load(&entry->ready_epoch) + 1);
+    }
+}
+
+static void watch_mine(struct rg_progress *progress)
+{
+    struct rg_record *record, *next;
+
+    pthread_mutex_lock(&progress->lock);
+    HASH_ITER(hh, progress->table.records, record, next)
+    {
+        struct rg_op *op = atomic_load(&record->op);
+
+        if (op)
+            rg_op_poll_later_locked(progress, op);
+    }
+    pthread_mutex_unlock(&progress->lock);
+}
+
+int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+{
+    struct rg_view *view = &progress->view;
+    struct rg_shared *shared = view->shared;
+    struct rg_run_item item = { 0, RG_RUN_JOINED, 1 + (uint64_t) progress->team->rank };
+    const char *text = NULL;
+    int r = rg_progress_abort_cause(progress, &text);
+
+    if (r < 0) {
+        rg_progress_cut_off(progress, r);
+        return rg_error_set(err, -r, "%s", text);
+    }
+    if (atomic_exchange(&progress->joining, true))
+        return rg_error_set(err, EEXIST, "%s", rg_name_in_use_text);
+    op->mode = RG_ENTRY_STREAM;
+    atomic_store(&op->state, RG_OP_POSTED);
+    /* Both at once: another thread may drive already. No round ends without this rank. */
+    pthread_mutex_lock(&progress->lock);
+    progress->join_round = atomic_load(&shared->join_round);
+    progress->join = op;
+    pthread_mutex_unlock(&progress->lock);
+    watch_mine(progress);
+    r = rg_view_lock(view);
+    if (r == 0) {
+        atomic_store(&view->rows[view->me].joined, 1);
+        atomic_fetch_or(&shared->attention, RG_ATTENTION_JOINED);
+        if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
+            arrive(progress);
+        if (atomic_load(&shared->joined_count) == (uint32_t) view->n)
+            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1,
+                             rg_ready_never_full, progress);
+        rg_view_unlock(view);
+    }
+    rg_progress_ring_all(progress, true);
+    return 0; /* a death is told through the operation */
+}
+
+void rg_join_consumed(struct rg_progress *progress, int last_rank)
+{
+    atomic_store(&progress->view.shared->join_last, last_rank);
+    progress->join_consumed = true;
+}
+
+static bool busy(struct rg_progress *progress)
+{
+    struct rg_record *record, *next;
+    bool found = false;
+
+    pthread_mutex_lock(&progress->lock);
+    HASH_ITER(hh, progress->table.records, record, next)
+    found = found || atomic_load(&record->op) != NULL;
+    pthread_mutex_unlock(&progress->lock);
+    return found;
+}
+
+static void drain(struct rg_progress *progress)
+{
+    struct rg_view *view = &progress->view;
+    struct rg_shared *shared = view->shared;
+    bool last = false;
+
+    if (rg_view_lock(view) < 0)
+        return;
+    progress->join_consumed = false;
+    if (atomic_fetch_add(&shared->drained_count, 1) + 1 == (uint32_t) view->n) {
+        rg_table_level(view);
+        for (int r = 0; r < view->n; r++)
+            atomic_store(&view->rows[r].joined, 0);
+        atomic_store(&shared->joined_count, 0);
+        atomic_store(&shared->drained_count, 0);
+        atomic_fetch_and(&shared->attention, ~(uint32_t) RG_ATTENTION_JOINED);
+        atomic_fetch_add(&shared->join_round, 1);
+        last = true;
+    }
+    rg_view_unlock(view);
+    if (last)
+        rg_progress_ring_all(progress, true);
+}
+
+/* The ranks that joined first have counted fewer operations without a name: after the round they
+ * all count from the same number again, one that none has used. With the progress engine's lock
+ * held. */
+static void level_unnamed(struct rg_progress *progress, uint64_t round)
+{
+    for (size_t kind = 0; kind < rg_array_len(progress->unnamed); kind++)
+        progress->unnamed[kind] = round * UNNAMED_IN_ROUND;
+}
+
+bool rg_join_drive(struct rg_progress *progress)
+{
+    struct rg_shared *shared = progress->view.shared;
+    struct rg_op *op = NULL;
+    uint64_t round;
+
+    if (progress->join_consumed && !busy(progress))
+        drain(progress);
+    pthread_mutex_lock(&progress->lock);
+    round = atomic_load(&shared->join_round);
+    if (progress->join && round != progress->join_round) {
+        op = progress->join;
+        progress->join = NULL;
+        level_unnamed(progress, round);
+    }
+    pthread_mutex_unlock(&progress->lock);
+    if (!op)
+        return false;
+    atomic_store(&progress->joining, false);
+    if (rg_op_claim(op))
+        rg_op_finish(progress, op, 1 + atomic_load(&shared->join_last), NULL);
+    return true;
+}

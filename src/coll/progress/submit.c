@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <utlist.h>
+
+#include "coll/progress/progress.h"
+#include "coll/observe/timeline.h"
+
+#define NAME_IN_USE_TEXT                                                                    \
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another " \
+    "tensor that is currently being processed.  If you want to request another tensor, use a " \
+    "different tensor name."
+
+void rg_progress_ring(struct rg_progress *progress, int member, bool urgent)
+{
+    rg_bell_ring(&progress->team->bells, member, urgent);
+    rg_bell_ring(&progress->comm_bells, member, urgent);
+}
+
+void rg_progress_ring_all(struct rg_progress *progress, bool urgent)
+{
+    for (int r = 0; r < progress->view.n; r++)
+        rg_progress_ring(progress, r, urgent);
+}
+
+void rg_op_poll_later_locked(struct rg_progress *progress, struct rg_op *op)
+{
+    if (atomic_load(&op->polled))
+        return;
+    atomic_store(&op->polled, true);
+    atomic_fetch_add(&op->refs, 1);
+    DL_APPEND(progress->polled, op);
+    atomic_fetch_add(&progress->npolled, 1);
+}
+
+void rg_op_poll_later(struct rg_progress *progress, struct rg_op *op)
+{
+    pthread_mutex_lock(&progress->lock);
+    rg_op_poll_later_locked(progress, op);
+    pthread_mutex_unlock(&progress->lock);
+    rg_progress_ring(progress, progress->view.me, true);
+}
+
+/* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
+ * once. */
+uint64_t rg_ready_never_full(void *arg)
+{
+    (void) arg;
+    return UINT64_MAX - 1;
+}
+
+uint64_t rg_log_slowest(void *arg)
+{
+    struct rg_progress *progress = arg;
+    struct rg_view *view = &progress->view;
+    uint64_t low = UINT64_MAX - 1;
+
+    if (atomic_load(&view->shared->aborted) || atomic_load(&progress->abandoned))
+        return UINT64_MAX;
+    for (int r = 0; r < view->n; r++) {
+        uint64_t at = atomic_load(&view->rows[r].consumed);
+
+        low = at < low && !atomic_load(&view->rows[r].left) ? at : low;
+    }
+    return low;
+}
+
+/* Only allreduce (and barrier) can do without the ranks that have joined. */
+static const char *join_refuses(const struct rg_shared *shared, int kind, char *text, size_t room)
+{
+    static const char *const names[] = { [REIGEN_ALLGATHER] = "Allgather",
+                                         [REIGEN_BROADCAST] = "Broadcast",
+                                         [REIGEN_ALLTOALL] = "Alltoall",
+                                         [REIGEN_REDUCESCATTER] = "Reducescatter" };
+
+    if (!atomic_load(&shared->joined_count) || kind >= (int) rg_array_len(names) || !names[kind])
+        return NULL;
+    snprintf(text, room, "%s is not supported with Join at this time.%s", names[kind],
+             kind == REIGEN_ALLGATHER
+                 ? " Specify sparse_to_dense=True if using DistributedOptimizer"
+                 : "");
+    return text;
+}
+
+void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
+{
+    struct rg_view *view = &progress->view;
+    struct rg_entry *entry = &view->entries[id];
+    uint64_t before = epoch - 1;
+    struct rg_run_item item = { id, 0, epoch };
+    char text[160];
+    const char *refusal;
+
+    for (int r = 0; r < view->n; r++) {
+        if (atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
+            !atomic_load(&view->rows[r].joined))
+            return;
+    }
+    if (!atomic_compare_exchange_strong(&entry->ready_epoch, &before, epoch))
+        return;
+    atomic_store(&entry->arrived, 0);
+    if (entry->sig.kind == REIGEN_ALLREDUCE)
+        item.flags |= RG_RUN_REDUCE;
+    refusal = join_refuses(view->shared, entry->sig.kind, text, sizeof(text));
+    if (refusal)
+        rg_table_fail(view, id, epoch, refusal);
+    if (atomic_load(&entry->error_epoch[epoch & 1]) == epoch)
+        item.flags |= RG_RUN_FAILED;
+    if (view->nnodes > 1) {
+        rg_runlog_append(&view->ready, &item, 1, rg_ready_never_full, progress);
+        rg_progress_ring(progress, 0, true);
+    } else {
+        rg_runlog_append(&view->log, &item, 1, rg_log_slowest, progress);
+        for (int r = 0; r < view->n; r++) {
+            if (r != view->me)
+                rg_progress_ring(progress, r, true);
+        }
+    }
+}
+
+static void stream_post(struct rg_progress *progress, struct rg_op *op)
+{
+    struct rg_view *view = &progress->view;
+    struct rg_entry *entry = op->record->entry;
+    uint32_t id = op->record->id, arrived;
+    bool waits = op->waits;
+    uint64_t epoch = op->epoch;
+
+    atomic_store(&progress->by_entry[id], op); /* from here on op may end at any moment */
+    arrived = atomic_fetch_add(&entry->arrived, 1) + 1;
+    if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
+        rg_entry_arrived(progress, id, epoch);
+    if (!waits)
+        rg_progress_ring(progress, view->me, true);
+}
+
+/* A rank that joined with an operation unfinished may still read the slot that the next epoch
+ * would overwrite. */
+static bool lagging(const struct rg_view *view, const struct rg_record *record)
+{
+    uint64_t epoch;
+
+    if (!record->held || record->mode != RG_ENTRY_INLINE)
+        return false;
+    epoch = atomic_load(&record->place->posted) + 1;
+    for (int r = 0; epoch > 2 && r < view->n; r++) {
+        const struct rg_epochs *place = rg_view_place(view, r, record->id);
+
+        if (atomic_load(&place->posted) >= epoch - 2 && atomic_load(&place->done) < epoch - 2)
+            return true;
+    }
+    return false;
+}
+
+static int announce(struct rg_progress *progress, struct rg_op *op)
+{
+    struct rg_record *record = op->record;
+    struct rg_notice notice = { op->sigs, op->n, op->digest, op->nbytes };
+    struct rg_row *row = &progress->view.rows[progress->view.me];
+    bool hit = false;
+    int r;
+
+    if (atomic_load_explicit(&progress->view.shared->attention, memory_order_relaxed) &&
+        lagging(&progress->view, record))
+        return -EAGAIN;
+    r = rg_table_announce(&progress->table, record, &notice, &op->epoch, &hit);
+    if (r < 0)
+        return r;
+    op->bad = r == 1;
+    op->mode = record->mode;
+    op->slot = record->slot;
+    op->slot_nbytes = record->slot_nbytes;
+    op->seen = 0;
+    /* Whoever tells of it reads its key. */
+    atomic_store_explicit(&row->last_id, record->id + 1, memory_order_release);
+    atomic_store_explicit(&row->nsubmitted,
+                          atomic_load_explicit(&row->nsubmitted, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (hit)
+        atomic_fetch_add_explicit(&progress->cache_hits, 1, memory_order_relaxed);
+    if (rg_timeline_is_on(progress))
+        rg_timeline_submitted(progress, op);
+    if (op->mode == RG_ENTRY_INLINE) {
+        rg_inline_post(progress, op);
+        atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
+    } else {
+        atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
+        stream_post(progress, op);
+    }
+    return 0;
+}
+
+int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err)
+{
+    const char *text = NULL;
+    int r = 0;
+
+    if (atomic_load_explicit(&progress->view.shared->attention, memory_order_acquire))
+        r = rg_progress_abort_cause(progress, &text);
+    if (r < 0) {
+        rg_progress_cut_off(progress, r);
+        return rg_error_set(err, -r, "%s", text);
+    }
+    if (atomic_load_explicit(&progress->joining, memory_order_acquire))
+        return rg_error_set(err, EINVAL, "%s: this rank has joined; wait for the join first",
+                            op->record->key);
+    op->epoch = 0;
+    atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
+    r = announce(progress, op);
+    if (r == -EAGAIN) {
+        if (rg_timeline_is_on(progress))
+            rg_timeline_waits(progress, op);
+        atomic_store(&op->state, RG_OP_QUEUED);
+        rg_op_poll_later(progress, op);
+        return 0;
+    }
+    if (r == -ENOSPC)
+        return rg_error_set(err, ENOMEM,
+                            "%s: more than %d names, or their groups, are in use on this host",
+                            op->record->key, RG_ENTRIES_MAX);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: cannot be submitted: another rank died",
+                            op->record->key);
+    return 0;
+}
+
+void rg_op_retry(struct rg_progress *progress, struct rg_op *op)
+{
+    const char *text = NULL;
+    int state = RG_OP_QUEUED, r;
+
+    if (!atomic_compare_exchange_strong(&op->state, &state, RG_OP_FREE))
+        return;
+    r = rg_progress_abort_cause(progress, &text);
+    if (r == 0)
+        r = announce(progress, op);
+    if (r == 0)
+        return;
+    atomic_store(&op->state, RG_OP_QUEUED);
+    if (r != -EAGAIN && rg_op_claim(op))
+        rg_op_finish(progress, op, r, text ? text : "cannot be submitted");
+}
+
+int rg_record_claim(struct rg_progress *progress, struct rg_record *record, struct rg_op *op)
+{
+    struct rg_op *other;
+
+    if (rg_record_take(record, op))
+        return 0;
+    other = atomic_load(&record->op);
+    if (atomic_load(&record->taken) || !other)
+        return -EEXIST;
+    /* Perhaps it has arrived and nobody has looked. Finishing takes the lock, unless it is a
+     * request's. */
+    if (other->persistent) {
+        rg_op_try(progress, other);
+    } else {
+        atomic_fetch_add(&other->refs, 1);
+        pthread_mutex_unlock(&progress->lock);
+        rg_op_try(progress, other);
+        rg_op_unref(other);
+        pthread_mutex_lock(&progress->lock);
+    }
+    return rg_record_take(record, op) ? 0 : -EEXIST;
+}
+
+const char rg_name_in_use_text[] = NAME_IN_USE_TEXT;

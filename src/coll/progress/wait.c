@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who waits, who drives, who sleeps where.
+ *
+ * A waiter first looks for itself (inline operations need nobody else), then drives, and sleeps
+ * on the rank's bell; so it costs no switch between threads. A waiter that cannot drive sleeps on
+ * `events`. The communication thread sleeps on a bell of its own, which is rung when an operation
+ * is ready and no user thread drives: a user thread that drives takes that bell's mode away, and
+ * gives it back when it leaves; then it looks once more whether something came meanwhile.
+ */
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "base/time.h"
+#include "coll/progress/progress.h"
+
+#define SLICE_US 100000            /* longest sleep of a waiter */
+#define YIELD_NS 500000            /* stays awake, after spinning, giving the core to others */
+#define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
+#define LOOKS_PER_CLOCK 32
+#define FDS_MAX 256
+
+struct idle {
+    uint64_t started_ns; /* 0: not idle */
+    unsigned looks;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* The scheduler may put two ranks on one core although another one is free or nearly so. Then the
+ * one that spins keeps the other from the very thing it waits for; this tells. */
+static bool shares_core(const struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+    uint32_t cpu = (uint32_t) sched_getcpu() + 1;
+
+    atomic_store_explicit(&view->rows[view->me].cpu, cpu, memory_order_relaxed);
+    for (int r = 0; r < view->n; r++) {
+        if (r != view->me &&
+            atomic_load_explicit(&view->rows[r].cpu, memory_order_relaxed) == cpu)
+            return true;
+    }
+    return false;
+}
+
+/* Idle for a moment without sleeping; false when it is time to sleep. */
+static bool linger(const struct rg_progress *progress, struct idle *idle)
+{
+    uint64_t spin = (uint64_t) atomic_load_explicit(&progress->spin_ns, memory_order_relaxed), now;
+    uint64_t yield = progress->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
+
+    if (spin && ++idle->looks % LOOKS_PER_CLOCK != 0) {
+        relax();
+        return true;
+    }
+    now = rg_now_ns();
+    if (idle->started_ns == 0)
+        idle->started_ns = now;
+    if (now - idle->started_ns < spin && !shares_core(progress)) {
+        relax();
+        return true;
+    }
+    sched_yield();
+    return now - idle->started_ns < spin + yield;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_us)
+{
+    struct timespec ts = { (time_t) (timeout_us / 1000000), (long) (timeout_us % 1000000) * 1000 };
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &ts, NULL, 0);
+}
+
+void rg_progress_wake_sleepers(struct rg_progress *progress)
+{
+    atomic_fetch_add(&progress->events, 1);
+    if (atomic_load(&progress->nsleepers))
+        syscall(SYS_futex, &progress->events, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static uint64_t slice_us(uint64_t deadline_ns)
+{
+    uint64_t now = rg_now_ns(), left;
+
+    if (now >= deadline_ns)
+        return 0;
+    left = (deadline_ns - now) / 1000 + 1;
+    return left < SLICE_US ? left : SLICE_US;
+}
+
+/* Several nodes: sockets and the bell's event descriptor together. */
+static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
+{
+    int fds[FDS_MAX], n = 0, added = 0;
+    unsigned events[FDS_MAX];
+    struct timespec timeout = { (time_t) (timeout_us / 1000000),
+                                (long) (timeout_us % 1000000) * 1000 };
+    struct pollfd all = { .fd = progress->epoll_fd, .events = POLLIN };
+    int bell =
+        progress->team->bells.event_fd ? progress->team->bells.event_fd[progress->view.me] : -1;
+    uint64_t drained;
+
+    if (!progress->exec_dead)
+        n = rg_exec_wait_fds(progress->exec, fds, events, FDS_MAX - 1);
+    if (progress->order && n >= 0)
+        n += rg_order_wait_fds(progress->order, fds + n, events + n, FDS_MAX - 1 - n);
+    if (bell >= 0) {
+        fds[n] = bell;
+        events[n++] = EPOLLIN;
+    }
+    for (; added < n; added++) {
+        struct epoll_event want = { .events = events[added] };
+
+        epoll_ctl(progress->epoll_fd, EPOLL_CTL_ADD, fds[added], &want);
+    }
+    /* epoll_wait would count in milliseconds. */
+    ppoll(&all, 1, &timeout, NULL);
+    while (added > 0)
+        epoll_ctl(progress->epoll_fd, EPOLL_CTL_DEL, fds[--added], NULL);
+    if (bell >= 0 && read(bell, &drained, sizeof(drained)) < 0)
+        return; /* it was not rung */
+}
+
+void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t timeout_us)
+{
+    const struct rg_bells *bells = &progress->team->bells;
+    bool sockets = progress->epoll_fd >= 0;
+    uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
+
+    if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
+        (!op && (atomic_load(&progress->nwaiters) || atomic_load(&progress->stopping)))) {
+        rg_bell_cancel(bells);
+        return;
+    }
+    if (sockets) {
+        unsigned us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
+
+        if (us && us < timeout_us)
+            timeout_us = us;
+        idle_in_epoll(progress, timeout_us);
+        rg_bell_cancel(bells);
+    } else {
+        rg_bell_commit(bells, seen, timeout_us);
+    }
+}
+
+static bool take_drive(struct rg_progress *progress)
+{
+    if (pthread_mutex_trylock(&progress->drive) != 0)
+        return false;
+    if (progress->has_thread)
+        rg_bell_cancel(&progress->comm_bells);
+    return true;
+}
+
+static void leave_drive(struct rg_progress *progress)
+{
+    uint64_t position = progress->position;
+    bool work = rg_progress_has_work(progress);
+    struct rg_run_item item;
+
+    pthread_mutex_unlock(&progress->drive);
+    if (atomic_fetch_add(&progress->nsleepers, 0))
+        rg_progress_wake_sleepers(progress);
+    if (atomic_load(&progress->thread_sleeps)) {
+        rg_bell_prepare(&progress->comm_bells, RG_BELL_FUTEX_URGENT);
+        if (work || rg_runlog_read(&progress->view.log, position, &item))
+            rg_bell_ring(&progress->comm_bells, progress->view.me, true);
+    }
+}
+
+static bool is_over(uint64_t deadline_ns)
+{
+    return deadline_ns != RG_NEVER_NS && rg_now_ns() >= deadline_ns;
+}
+
+/* As the driver, until op is done, the time is over, or somebody must be told of an end. */
+static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+{
+    struct idle idle = { 0, 0 };
+
+    while (!rg_op_try(progress, op)) {
+        uint64_t us;
+
+        if (rg_notify_wanted(progress))
+            return;
+        if (rg_progress_drive(progress)) {
+            idle = (struct idle){ 0, 0 };
+            continue;
+        }
+        if (!is_over(deadline_ns) && linger(progress, &idle))
+            continue;
+        us = slice_us(deadline_ns);
+        if (us == 0)
+            return;
+        rg_progress_idle(progress, op, us);
+    }
+}
+
+/* Somebody else drives. */
+static void sleep_on_events(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+{
+    uint32_t seen = atomic_load(&progress->events);
+    uint64_t us = slice_us(deadline_ns);
+
+    atomic_fetch_add(&progress->nsleepers, 1);
+    if (!rg_op_done(op))
+        rg_op_poll_later(progress, op);
+    if (us && !rg_op_try(progress, op)) {
+        if (pthread_mutex_trylock(&progress->drive) == 0)
+            pthread_mutex_unlock(&progress->drive);
+        else
+            futex_wait(&progress->events, seen, us);
+    }
+    atomic_fetch_sub(&progress->nsleepers, 1);
+}
+
+/* An inline operation: whoever looks can end it. */
+static bool look_for_a_while(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+{
+    struct idle idle = { 0, 0 };
+
+    if (op->mode != RG_ENTRY_INLINE || atomic_load(&op->state) == RG_OP_QUEUED)
+        return false;
+    do {
+        if (rg_op_try(progress, op))
+            return true;
+    } while (!is_over(deadline_ns) && linger(progress, &idle));
+    return false;
+}
+
+int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
+{
+    uint64_t started;
+    int r = 0;
+
+    if (rg_op_try(progress, op)) {
+        rg_notify_flush(progress);
+        return 0;
+    }
+    if (deadline_ns == 0) {
+        rg_progress_poll(progress);
+        return rg_op_try(progress, op) ? 0 : -EAGAIN;
+    }
+    started = rg_now_ns();
+    if (!look_for_a_while(progress, op, deadline_ns)) {
+        atomic_fetch_add(&progress->nwaiters, 1);
+        while (!rg_op_try(progress, op)) {
+            if (slice_us(deadline_ns) == 0) {
+                r = -EAGAIN;
+                break;
+            }
+            if (take_drive(progress)) {
+                drive_for(progress, op, deadline_ns);
+                if (rg_op_done(op))
+                    atomic_fetch_sub(&progress->nwaiters, 1), r = 1;
+                leave_drive(progress);
+                rg_notify_flush(progress);
+                if (r == 1)
+                    break;
+            } else {
+                sleep_on_events(progress, op, deadline_ns);
+            }
+        }
+        if (r != 1)
+            atomic_fetch_sub(&progress->nwaiters, 1);
+    }
+    atomic_fetch_add_explicit(&progress->wait_ns, rg_now_ns() - started, memory_order_relaxed);
+    rg_notify_flush(progress);
+    return r == 1 ? 0 : r;
+}
+
+void rg_progress_poll(struct rg_progress *progress)
+{
+    if (!take_drive(progress))
+        return;
+    rg_progress_drive(progress);
+    leave_drive(progress);
+    rg_notify_flush(progress);
+}
+
+/* Something may come that nobody on this node rings for: what other leaders decide; or a plane must
+ * be looked at now and then. */
+static bool must_listen(struct rg_progress *progress)
+{
+    return !progress->exec_dead && (progress->order || rg_exec_poll_us(progress->exec) > 0);
+}
+
+/* The communication thread as the driver, while there is work and no user thread to do it. */
+static void serve(struct rg_progress *progress, uint64_t until_ns)
+{
+    struct idle idle = { 0, 0 };
+
+    while ((rg_progress_has_work(progress) || must_listen(progress)) &&
+           !atomic_load(&progress->nwaiters) && !atomic_load(&progress->stopping) &&
+           !rg_notify_wanted(progress) && rg_now_ns() < until_ns) {
+        if (rg_progress_drive(progress)) {
+            idle = (struct idle){ 0, 0 };
+            continue;
+        }
+        if (progress->run.nitems && linger(progress, &idle))
+            continue;
+        rg_progress_idle(progress, NULL, slice_us(until_ns));
+    }
+}
+
+void *rg_progress_thread(void *arg)
+{
+    struct rg_progress *progress = arg;
+    uint64_t tick_ns = rg_now_ns() + RG_TICK_MS * RG_NS_PER_MS;
+
+    while (!atomic_load(&progress->stopping)) {
+        uint32_t seen;
+
+        if (rg_now_ns() >= tick_ns) {
+            rg_watch_tick(progress);
+            tick_ns = rg_now_ns() + RG_TICK_MS * RG_NS_PER_MS;
+        }
+        atomic_store(&progress->thread_sleeps, true);
+        seen = rg_bell_prepare(&progress->comm_bells, RG_BELL_FUTEX_URGENT);
+        if (!atomic_load(&progress->nwaiters) && pthread_mutex_trylock(&progress->drive) == 0) {
+            bool busy = rg_progress_has_work(progress) || must_listen(progress);
+
+            if (busy) {
+                rg_bell_cancel(&progress->comm_bells);
+                atomic_store(&progress->thread_sleeps, false);
+                rg_progress_drive(progress);
+                serve(progress, tick_ns);
+            } else if (atomic_load(&progress->view.shared->attention)) {
+                rg_progress_drive(progress);
+            }
+            pthread_mutex_unlock(&progress->drive);
+            if (atomic_fetch_add(&progress->nsleepers, 0))
+                rg_progress_wake_sleepers(progress);
+            rg_notify_flush(progress);
+            /* Without a bell's mode nobody could wake it. */
+            if (busy)
+                continue;
+        }
+        rg_notify_flush(progress);
+        if (!atomic_load(&progress->stopping))
+            rg_bell_commit(&progress->comm_bells, seen, slice_us(tick_ns));
+        atomic_store(&progress->thread_sleeps, false);
+    }
+    return NULL;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who has died? Told by the launcher (through boot) with the cause, and seen on the pidfds of
+ * this node's ranks.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "coll/progress/progress.h"
+#include "coll/observe/stall.h"
+
+#define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
+#define LEAVE_WAIT_MS 2000 /* for who has left to end */
+
+static void abort_for(struct rg_progress *progress, int rank, const char *text)
+{
+    rg_view_abort(&progress->view, ECONNRESET, rank, text);
+    rg_progress_ring_all(progress, true);
+}
+
+/* One that is still leaving may not die yet: others may wait for its part of what is in the log. */
+static bool has_left(const struct rg_view *view, int r)
+{
+    return atomic_load(&view->rows[r].left) == RG_LEFT_DONE;
+}
+
+static bool left(const struct rg_progress *progress, int rank)
+{
+    for (int r = 0; r < progress->view.n; r++) {
+        if (progress->view.ranks[r] == rank)
+            return has_left(&progress->view, r);
+    }
+    return false;
+}
+
+/* What the launcher says. True when a death was told, or its own was found. */
+static bool listen_by(struct rg_progress *progress,
+                      int (*poll_boot)(struct rg_boot *, int *, struct rg_error *))
+{
+    struct rg_error err = RG_ERROR_INIT;
+    int rank = -1, r;
+
+    if (!progress->boot || progress->boot_lost)
+        return false;
+    while ((r = poll_boot(progress->boot, &rank, &err)) == 1) {
+        if (left(progress, rank))
+            continue;
+        abort_for(progress, rank, err.text);
+        return true;
+    }
+    progress->boot_lost = r < 0;
+    if (r == -EHOSTDOWN)
+        abort_for(progress, -1, err.text);
+    return r == -EHOSTDOWN;
+}
+
+static bool listen_to_boot(struct rg_progress *progress)
+{
+    return listen_by(progress, rg_boot_poll);
+}
+
+static void seen_dead(struct rg_progress *progress, int rank)
+{
+    const char *host = progress->team->peers[rank].host;
+    char text[512];
+
+    for (uint64_t deadline = rg_now_ns() + CAUSE_WAIT_MS * RG_NS_PER_MS;
+         progress->boot && rg_boot_poll_fd(progress->boot) >= 0 && rg_now_ns() < deadline;) {
+        struct pollfd pfd = { rg_boot_poll_fd(progress->boot), POLLIN, 0 };
+
+        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(progress) || progress->boot_lost))
+            break;
+    }
+    snprintf(text, sizeof(text), "rank %d on %s died; what was in flight cannot be completed", rank,
+             host[0] ? host : "this host");
+    abort_for(progress, rank, text);
+}
+
+static void look_at_pidfds(struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+
+    for (int r = 0; r < view->n; r++) {
+        struct pollfd pfd = { progress->team->peers[view->ranks[r]].pidfd, POLLIN, 0 };
+
+        if (r == view->me || pfd.fd < 0 || has_left(view, r))
+            continue;
+        if (poll(&pfd, 1, 0) > 0 && (pfd.revents & POLLIN) && !has_left(view, r))
+            seen_dead(progress, view->ranks[r]);
+    }
+}
+
+static bool is_there(int pidfd)
+{
+#ifdef SYS_pidfd_send_signal
+    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+void rg_watch_let_leave(struct rg_progress *progress)
+{
+    int rank = atomic_load(&progress->cut_by) - 1;
+    int pidfd = rank < 0 ? -1 : progress->team->peers[rank].pidfd;
+    uint64_t deadline_ns = rg_now_ns() + LEAVE_WAIT_MS * RG_NS_PER_MS;
+
+    if (pidfd < 0 || !progress->boot || rg_boot_hears_cut_off(progress->boot))
+        return;
+    /* Until its parent has taken note of its end: no signal finds it then, not even as a zombie. */
+    while (rg_now_ns() < deadline_ns && is_there(pidfd))
+        rg_sleep_ms(1);
+}
+
+void rg_watch_follow(struct rg_progress *progress)
+{
+    struct rg_progress *world = progress->world;
+    const struct rg_view *all = &world->view, *own = &progress->view;
+
+    if (rg_view_aborted(all)) {
+        if (!rg_view_aborted(own) &&
+            rg_view_abort(&progress->view, rg_view_aborted(all), -1, rg_view_abort_text(all)))
+            rg_progress_ring_all(progress, true);
+    } else if (rg_view_aborted(own) && !atomic_load(&own->shared->closed_by) &&
+               !atomic_load(&progress->leaving)) {
+        rg_view_abort(&world->view, rg_view_aborted(own),
+                      rg_team_world_rank(progress->team, rg_view_abort_rank(own)),
+                      rg_view_abort_text(own));
+        rg_progress_ring_all(world, true);
+    }
+}
+
+void rg_watch_start(struct rg_progress *progress)
+{
+    if (progress->world)
+        rg_watch_follow(progress);
+    if (progress->world || atomic_load(&progress->view.shared->aborted))
+        return;
+    if (!listen_by(progress, rg_boot_poll_start))
+        look_at_pidfds(progress);
+}
+
+void rg_watch_tick(struct rg_progress *progress)
+{
+    if (progress->world)
+        rg_watch_follow(progress);
+    if (atomic_load(&progress->view.shared->aborted))
+        return;
+    if (!progress->world)
+        listen_to_boot(progress);
+    if (!progress->world && !atomic_load(&progress->view.shared->aborted))
+        look_at_pidfds(progress);
+    if (!atomic_load(&progress->view.shared->closed_by))
+        rg_stall_tick(progress);
+}

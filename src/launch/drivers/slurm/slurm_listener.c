@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/time.h"
+#include "launch/drivers/slurm/slurm_internal.h"
+#include "base/exitcode.h"
+#include "spec/job/slurm.h"
+#include "wire/auth.h"
+
+#define BACKLOG 1024
+#define CONNS_MAX 256     /* who have not proven themselves; others wait in the kernel's queue */
+#define VISIT_MS 10000
+#define PATIENCE_MS 300      /* the same, while others wait: an agent says all it has to at once */
+#define FULL_MS 50
+#define CONF_MAX (1u << 20)
+#define PORTS "REIGEN_SLURM_PORTS"
+#define HELLO "reigen-dial " /* agent/start/dial.h */
+#define PLACE_MAX 100
+
+struct slurm_conn {
+    struct slurm_conn *next;
+    struct slurm *slurm;
+    int fd;
+    uint64_t since_ns;
+    struct rg_io io;
+    struct rg_timer timer;
+    char line[sizeof(HELLO) + PLACE_MAX + 1];
+    size_t nline;
+    bool named; /* the line is complete: place follows */
+    struct rg_auth auth;
+    uint8_t in[RG_AUTH_MESSAGE_MAX];
+    size_t nin;
+};
+
+static void watch(struct slurm *slurm);
+
+/* --- conns --------------------------------------------------------------------------------- */
+
+static void drop(struct slurm_conn *conn)
+{
+    struct slurm_listener *listener = &conn->slurm->listener;
+    struct slurm_conn **at = &listener->conns;
+
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
+    listener->nconns--;
+    rg_io_stop(&conn->io);
+    rg_timer_stop(&conn->timer);
+    if (conn->fd >= 0)
+        close(conn->fd);
+    rg_auth_wipe(&conn->auth);
+    if (!rg_accept_pauses(&listener->acceptor))
+        watch(conn->slurm);
+    free(conn);
+}
+
+static void too_slow(void *arg)
+{
+    drop(arg);
+}
+
+/* Exactly so many bytes: what comes after is the link's. 1: all are there; 0: not yet; -errno. */
+static int receive(struct slurm_conn *conn, void *bytes, size_t *have, size_t wanted)
+{
+    while (*have < wanted) {
+        ssize_t n = recv(conn->fd, (char *) bytes + *have, wanted - *have, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? -ECONNRESET : errno == EAGAIN ? 0 : -errno;
+        *have += (size_t) n;
+    }
+    return 1;
+}
+
+/* 1: the line is there, and the exchange has begun. */
+static int read_line(struct slurm_conn *conn)
+{
+    char label[RG_AUTH_LABEL_MAX + 1];
+    uint8_t nothing[RG_AUTH_MESSAGE_MAX];
+    size_t nbytes;
+
+    while (conn->nline < sizeof(conn->line) - 1) {
+        int r = receive(conn, conn->line, &conn->nline, conn->nline + 1);
+        if (r <= 0)
+            return r;
+        if (conn->line[conn->nline - 1] != '\n')
+            continue;
+        conn->line[conn->nline - 1] = '\0';
+        if (!rg_str_starts(conn->line, HELLO))
+            return -EPROTO;
+        conn->named = true;
+        snprintf(label, sizeof(label), "dial %s", conn->line + strlen(HELLO));
+        r = rg_auth_start(&conn->auth, false, conn->slurm->listener.key, label, nothing, &nbytes);
+        return r < 0 ? r : 1;
+    }
+    return -EMSGSIZE;
+}
+
+/* 1: it has proven itself. */
+static int advance(struct slurm_conn *conn)
+{
+    int r = conn->named ? 1 : read_line(conn);
+
+    while (r == 1 && rg_auth_wanted(&conn->auth) > 0) {
+        uint8_t out[RG_AUTH_MESSAGE_MAX];
+        size_t nout = 0;
+        r = receive(conn, conn->in, &conn->nin, rg_auth_wanted(&conn->auth));
+        if (r <= 0)
+            return r;
+        r = rg_auth_receive(&conn->auth, conn->in, conn->nin, out, &nout);
+        conn->nin = 0;
+        /* It is shorter than any socket's buffer, and the first that we send. */
+        if (r == 0 && nout && send(conn->fd, out, nout, MSG_NOSIGNAL) != (ssize_t) nout)
+            r = -EPIPE;
+        r = r < 0 ? r : 1;
+    }
+    return r;
+}
+
+static void on_conn(void *arg, int events)
+{
+    struct slurm_conn *conn = arg;
+    char place[PLACE_MAX + 1];
+    int r = advance(conn);
+
+    (void) events;
+    if (r == 0)
+        return;
+    int fd = -1;
+    if (r > 0 && rg_auth_done(&conn->auth))
+        fd = rg_steal_fd(&conn->fd);
+    snprintf(place, sizeof(place), "%.*s", PLACE_MAX, conn->line + strlen(HELLO));
+    struct slurm *slurm = conn->slurm;
+    drop(conn);
+    if (fd >= 0)
+        slurm_linked(slurm, place, fd);
+}
+
+/* --- the listener
+ * --------------------------------------------------------------------------------- */
+
+static void admit(struct slurm *slurm, int take_fd)
+{
+    struct slurm_conn *conn = calloc(1, sizeof(*conn));
+    int on = 1;
+
+    if (!conn) {
+        close(take_fd);
+        return;
+    }
+    setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    conn->slurm = slurm;
+    conn->fd = take_fd;
+    conn->since_ns = rg_now_ns();
+    conn->next = slurm->listener.conns;
+    slurm->listener.conns = conn;
+    slurm->listener.nconns++;
+    rg_timer_start(&conn->timer, slurm->o.loop, VISIT_MS, 0, too_slow, conn);
+    rg_io_start(&conn->io, slurm->o.loop, take_fd, RG_IO_READ, on_conn, conn);
+}
+
+static void open_again(void *arg)
+{
+    watch(arg);
+}
+
+/* Strangers that only hold a place must not keep agents out: whoever has been here longest goes. */
+static bool make_room(struct slurm_listener *listener)
+{
+    struct slurm_conn *oldest = listener->conns;
+
+    if (listener->nconns < CONNS_MAX)
+        return true;
+    while (oldest->next)
+        oldest = oldest->next;
+    if (rg_now_ns() - oldest->since_ns < PATIENCE_MS * RG_NS_PER_MS)
+        return false;
+    drop(oldest);
+    return true;
+}
+
+static void on_handshake(void *arg, int events)
+{
+    struct slurm *slurm = arg;
+    struct slurm_listener *listener = &slurm->listener;
+    bool tell;
+
+    (void) events;
+    while (make_room(listener)) {
+        int fd = rg_accept(&listener->acceptor, listener->fd, &tell);
+        if (fd == -EMFILE) {
+            rg_io_stop(&listener->io);
+            rg_timer_start(&listener->pause, slurm->o.loop, RG_ACCEPT_PAUSE_MS, 0, open_again,
+                           slurm);
+        }
+        if (fd < 0)
+            return;
+        admit(slurm, fd);
+    }
+    rg_io_stop(&listener->io);
+    rg_timer_start(&listener->pause, slurm->o.loop, FULL_MS, 0, open_again, slurm);
+}
+
+static void watch(struct slurm *slurm)
+{
+    if (slurm->listener.fd >= 0 && !rg_io_active(&slurm->listener.io))
+        rg_io_start(&slurm->listener.io, slurm->o.loop, slurm->listener.fd, RG_IO_READ,
+                    on_handshake, slurm);
+}
+
+/* --- its port --------------------------------------------------------------------------------- */
+
+/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
+static bool find_ports(int *ret_first, int *ret_last)
+{
+    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
+    const char *said = getenv(PORTS);
+
+    if (said && *said)
+        return rg_slurm_ports(said, ret_first, ret_last) == 0;
+    for (size_t i = 0; i < rg_array_len(files); i++) {
+        rg_autofree char *text = NULL;
+        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0)
+            return rg_slurm_conf_ports(text, ret_first, ret_last) == 0;
+    }
+    return false;
+}
+
+/* port 0: any. */
+static int listen_on(int family, int port, int *ret_port)
+{
+    union {
+        struct sockaddr sa;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } address = { .sa.sa_family = (sa_family_t) family };
+    socklen_t nbytes = family == AF_INET ? sizeof(address.in) : sizeof(address.in6);
+    rg_autoclose int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int off = 0, on = 1;
+
+    if (fd < 0)
+        return -errno;
+    /* A range may be small, and what a job has used a minute ago is not to count as taken. */
+    if (port)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (family == AF_INET6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+        address.in6.sin6_port = htons((uint16_t) port);
+    } else {
+        address.in.sin_port = htons((uint16_t) port);
+    }
+    if (bind(fd, &address.sa, nbytes) < 0 || listen(fd, BACKLOG) < 0 ||
+        getsockname(fd, &address.sa, &nbytes) < 0)
+        return -errno;
+    *ret_port = ntohs(family == AF_INET ? address.in.sin_port : address.in6.sin6_port);
+    return rg_steal_fd(&fd);
+}
+
+/* Jobs that start at the same time begin their search at different places. */
+static int listen_among(int family, int first, int last, int *ret_port)
+{
+    int count = last - first + 1, at = (int) (rg_now_ns() / 1000 % (unsigned) count);
+    int fd = -EADDRINUSE;
+
+    for (int i = 0; i < count && fd == -EADDRINUSE; i++)
+        fd = listen_on(family, first + (at + i) % count, ret_port);
+    return fd;
+}
+
+int slurm_listener_open(struct slurm *slurm, struct rg_error *err)
+{
+    static const int families[] = { AF_INET6, AF_INET };
+    struct slurm_listener *listener = &slurm->listener;
+    bool named = slurm->o.job && slurm->o.job->ports.first;
+    int first = 0, last = 0;
+
+    listener->fd = -1;
+    if (named) {
+        first = slurm->o.job->ports.first;
+        last = slurm->o.job->ports.last;
+    }
+    if (named || find_ports(&first, &last)) {
+        for (size_t i = 0; i < rg_array_len(families) && listener->fd < 0; i++)
+            listener->fd = listen_among(families[i], first, last, &listener->port);
+    }
+    /* Where none of them is free, another may do: not everywhere is a firewall. */
+    for (size_t i = 0; i < rg_array_len(families) && listener->fd < 0 && !named; i++)
+        listener->fd = listen_on(families[i], 0, &listener->port);
+    if (listener->fd < 0 && named)
+        return rg_error_set_exit(err, -listener->fd, RG_EXIT_UNAVAILABLE,
+                                 "--port-range %d-%d: no port to listen on for the agents: %s",
+                                 first, last, strerror(-listener->fd));
+    if (listener->fd < 0)
+        return rg_error_set_exit(err, -listener->fd, RG_EXIT_UNAVAILABLE,
+                                 "no port to listen on for the agents: %s",
+                                 strerror(-listener->fd));
+    listener->key = rg_key_hold(NULL);
+    if (!listener->key)
+        return rg_error_set(err, ENOMEM, "no memory for a key");
+    rg_key_derive(slurm->o.key, "dial", listener->key);
+    watch(slurm);
+    return 0;
+}
+
+void slurm_listener_close(struct slurm *slurm)
+{
+    struct slurm_listener *listener = &slurm->listener;
+
+    while (listener->conns)
+        drop(listener->conns);
+    rg_io_stop(&listener->io);
+    rg_timer_stop(&listener->pause);
+    if (listener->fd >= 0)
+        close(listener->fd);
+    listener->fd = -1;
+    rg_key_drop(rg_steal_ptr(&listener->key));
+}
+
+/* Loopback and link-local ones lead nowhere from another host. false: not to be used. */
+static bool write_address(const struct ifaddrs *e, char address[INET6_ADDRSTRLEN + 2])
+{
+    const struct sockaddr_in *in = (const void *) e->ifa_addr;
+    const struct sockaddr_in6 *in6 = (const void *) e->ifa_addr;
+    char text[INET6_ADDRSTRLEN];
+
+    if (!e->ifa_addr || !(e->ifa_flags & IFF_UP) || e->ifa_flags & IFF_LOOPBACK)
+        return false;
+    if (e->ifa_addr->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, text, sizeof(text)))
+        return snprintf(address, INET6_ADDRSTRLEN + 2, "%s", text) > 0;
+    if (e->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) &&
+        inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text)))
+        return snprintf(address, INET6_ADDRSTRLEN + 2, "[%s]", text) > 0;
+    return false;
+}
+
+/* The address by which the node's slurmd talks to our srun is known to be one that the node
+ * reaches; the others are for where Slurm says nothing of it. */
+void slurm_listener_addresses(const struct slurm *slurm, struct rg_buf *text)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    struct ifaddrs *all = NULL;
+    char address[INET6_ADDRSTRLEN + 2];
+    int count = 0;
+
+    rg_buf_printf(text, "$SLURM_LAUNCH_NODE_IPADDR:%d", slurm->listener.port);
+    if (getifaddrs(&all) < 0)
+        return;
+    for (size_t i = 0; i < rg_array_len(families); i++) {
+        for (struct ifaddrs *e = all; e && count < SLURM_ADDRESSES_MAX; e = e->ifa_next) {
+            if (!e->ifa_addr || e->ifa_addr->sa_family != families[i] || !write_address(e, address))
+                continue;
+            rg_buf_printf(text, ",%s:%d", address, slurm->listener.port);
+            count++;
+        }
+    }
+    freeifaddrs(all);
+}
