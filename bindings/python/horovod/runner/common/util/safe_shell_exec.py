@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a shell command so that nothing of it is left behind."""
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 GRACEFUL_TERMINATION_TIME_S = 5
 
@@ -72,6 +74,27 @@ def prefix_connection(src_connection: Any, dst_stream: Any, prefix: Optional[str
         dst_stream.flush()
 
 
+def _start_guarded(command: Any, env: Optional[Dict[str, str]],
+                   pipes: List[Optional[int]]) -> Tuple[subprocess.Popen, _Guard]:
+    """Start the command, which begins once its guard is there: whenever this process is killed,
+    either the guard ends the command, or it never begins."""
+    argv = ['/bin/sh', '-c', command] if isinstance(command, str) else list(command)
+    if shutil.which(argv[0], path=(os.environ if env is None else env).get('PATH')) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    closed, gate = os.pipe()
+    try:
+        child = subprocess.Popen(
+            ['/bin/sh', '-c', f'read -r go </proc/self/fd/{closed} && exec "$@"', 'sh', *argv],
+            env=env, stdout=pipes[0], stderr=pipes[1], text=True, errors='replace',
+            start_new_session=True, pass_fds=(closed,))
+        guard = _Guard(child.pid)
+        os.write(gate, b'go\n')
+    finally:
+        os.close(closed)
+        os.close(gate)
+    return child, guard
+
+
 def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = None,
             stderr: Any = None, index: Optional[int] = None,
             events: Optional[Iterable[threading.Event]] = None,
@@ -85,9 +108,7 @@ def execute(command: Any, env: Optional[Dict[str, str]] = None, stdout: Any = No
     plain = index is None and not prefix_output_with_timestamp
     pipes = [subprocess.PIPE if stream is not None or not plain else None
              for stream in (stdout, stderr)]
-    child = subprocess.Popen(command, shell=isinstance(command, str), env=env, stdout=pipes[0],
-                             stderr=pipes[1], text=True, errors='replace', start_new_session=True)
-    guard = _Guard(child.pid)
+    child, guard = _start_guarded(command, env, pipes)
     copiers = []
     for source, target, name in ((child.stdout, stdout or sys.stdout, 'stdout'),
                                  (child.stderr, stderr or sys.stderr, 'stderr')):
