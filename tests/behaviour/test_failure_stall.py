@@ -103,6 +103,8 @@ def test_a_deadlock_is_told_once_for_the_job_and_by_what_it_ends(tmp_path):
         until_reported(ranks)
         first = [r.lines[:] for r in ranks]
         errors = [rank.wait_line('error', 40 * SLOWER) for rank in ranks]
+        for rank in ranks:
+            rank.wait(40 * SLOWER)
         text = reports(ranks)
     told = [int(n) for n in re.findall(r'waited for others for more than (\d+) s', text)]
     assert told and told == sorted(set(told)), text
