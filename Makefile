@@ -6,7 +6,7 @@ all:        ## build everything, and install it into .venv (the default)
 	@tools/build.sh
 demo:       ## train four ranks on handwritten digits, 8 to 20 s once built; result in build/demo/
 	@tools/demo.sh
-check:      ## every fast test, with the sanitizers: under twenty minutes
+check:      ## every fast test, with the sanitizers
 	@tools/check.sh check $(ARGS)
 check-all:  ## every slow test: PyTorch 2, fuzzing, simulated hosts, the demo
 	@tools/check.sh check-all $(ARGS)

@@ -3,9 +3,11 @@
 
 usage: tools/check.py check|check-all [PART...]
 
-Each part keeps its whole output in build/check/PART.log; what failed is shown here as well. The
-last line is "N passed, N failed", with ", N skipped" where tests were skipped. A skip prints its
-reason, and is a failure when CI=true.
+Several parts run at once, since most of a test's time is waiting: for a limit, a daemon, a network.
+Those that measure time have the machine for themselves, at the end. Each part keeps its whole
+output in build/check/PART.log; what failed is shown here as well. The last line is "N passed, N
+failed", with ", N skipped" where tests were skipped. A skip prints its reason, and is a failure
+when CI=true.
 
 Where no more than SECOND_LOOKS_MAX tests of a part fail, each is run once more by itself. One that
 passes then is named as unstable, with what it failed of, beside the table: a defect of the test or
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +31,9 @@ LOGS = ROOT / 'build/check'
 CI = os.environ.get('CI', '').lower() in ('1', 'true', 'yes')
 SHOWN_LINES = 120
 SECOND_LOOKS_MAX = 3
+#: Parts that run at the same time, and tests of one part.
+LANES = 3
+WORKERS = 4
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
@@ -70,17 +76,27 @@ def run(part, argv, timeout=PART_LIMIT_S, env=None):
         child = subprocess.Popen([str(a) for a in argv], cwd=ROOT, stdout=out,
                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                  env={**os.environ, **(env or {})}, start_new_session=True)
+        CHILDREN.add(child.pid)
         try:
             return child.wait(timeout)
         except subprocess.TimeoutExpired:
             return 124
         finally:
             # The command's own leftovers too: it leads a process group of its own.
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            kill_group(child.pid)
             child.wait()
+            CHILDREN.discard(child.pid)
+
+
+#: The commands that run, each the leader of its process group.
+CHILDREN = set()
+
+
+def kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def show_tail(part):
@@ -115,7 +131,7 @@ def pytest_once(part, paths, *options, env=None):
     xml = LOGS / f'{part}.xml'
     xml.unlink(missing_ok=True)
     status = run(part, [sys.executable, '-m', 'pytest', '-q', '--tb=short', f'--junitxml={xml}',
-                        '-c', 'tests/pytest.ini', '--rootdir=tests', *options, *paths],
+                        '-c', 'tests/pytest.ini', '--rootdir=tests', *map(str, options), *paths],
                  env={'PYTHONDONTWRITEBYTECODE': '1', **(env or {})})
     count_junit(xml, result)
     # 5: no test was selected.
@@ -146,16 +162,16 @@ def first_line(node):
 
 # ---------------------------------------------------------------------------- meson
 
-def unit(part, build, wrapper=(), env=None):
+def unit(part, build, *which, wrapper=()):
     """Run meson's tests, with a second look at all of them where few failed."""
-    result = unit_once(part, build, wrapper, env)
+    result = unit_once(part, build, which, wrapper)
     if 0 < len(result.failures) <= SECOND_LOOKS_MAX:
-        first, result = result, unit_once(part, build, wrapper, env)
+        first, result = result, unit_once(part, build, which, wrapper)
         result.unstable = [f for f in first.failures if f not in result.failures]
     return result
 
 
-def unit_once(part, build, wrapper, env):
+def unit_once(part, build, which, wrapper):
     """Run meson's tests once, and count cmocka's cases inside each."""
     result = Result()
     # With a wrapper the log has the wrapper's name in its own.
@@ -166,12 +182,11 @@ def unit_once(part, build, wrapper, env):
                             capture_output=True, text=True, check=False)
     if listed.returncode == 0 and json.loads(listed.stdout or '[]') == []:
         return result
-    argv = ['meson', 'test', '-C', build, '--num-processes', '2', '--timeout-multiplier',
-            str(UNIT_PATIENCE), '--print-errorlogs']
+    argv = ['meson', 'test', '-C', build, '--num-processes', str(WORKERS), '--timeout-multiplier',
+            str(UNIT_PATIENCE), '--print-errorlogs', *which]
     if wrapper:
         argv += ['--wrapper', ' '.join(wrapper)]
-    status = run(part, argv, env={'REIGEN_TEST_PATIENCE': str(UNIT_PATIENCE), **SANITIZER_ENV,
-                                  **(env or {})})
+    status = run(part, argv, env={'REIGEN_TEST_PATIENCE': str(UNIT_PATIENCE), **SANITIZER_ENV})
     for log in logs.glob('testlog*.json'):
         for line in log.read_text().splitlines():
             count_cmocka(json.loads(line), result)
@@ -212,8 +227,20 @@ def sanitizer_build(part, kind):
         if status:
             return None
         stamp.write_text(str(ROOT))
-    status = run(part, ['nice', 'ninja', '-C', build])
+    status = run(part, ['nice', 'ninja', '-C', build, *sanitized_targets(build, kind)])
     return None if status else build
+
+
+def sanitized_targets(build, kind):
+    """What ninja is to make: everything, or for ThreadSanitizer what has threads."""
+    if kind == 'asan':
+        return []
+    done = subprocess.run(['meson', 'introspect', build, '--targets'], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    return [str(Path(target['filename'][0]).relative_to(build))
+            for target in json.loads(done.stdout or '[]')
+            if target['name'].startswith('test_coll_') or
+            target['defined_in'].endswith(('src/coll/meson.build', 'tests/programs/meson.build'))]
 
 
 def without_aslr():
@@ -232,16 +259,10 @@ def part_unit(part):
     return unit(part, ROOT / 'build')
 
 
-def behaviour(part, marks, env=None):
-    """Most tests two at a time, then those that need the machine for themselves."""
-    paths = ['tests/behaviour', 'tests/python']
-    result = pytest(part, paths, '-n', '2', '-m', f'{marks} and not serial', env=env)
-    alone = pytest(f'{part}-serial', paths, '-m', f'{marks} and serial', env=env)
-    merge(result, alone)
-    if alone.failures:
-        with open(LOGS / f'{part}.log', 'ab') as out:
-            out.write((LOGS / f'{part}-serial.log').read_bytes())
-    return result
+def behaviour(part, marks):
+    # Those of tests/python take longest, so they begin.
+    return pytest(part, ['tests/python', 'tests/behaviour'], '-n', WORKERS,
+                  '-m', f'{marks} and not serial')
 
 
 def merge(result, other):
@@ -256,19 +277,19 @@ def part_behaviour(part):
 
 
 def part_install(part):
-    return pytest(part, ['tests/install'], '-m', 'not slow')
+    return pytest(part, ['tests/install'], '-m', 'not slow and not serial')
 
 
-def sanitized(part, kind):
+def sanitized(part, kind, units, files, wrapper=()):
     build = sanitizer_build(part, kind)
     if not build:
         result = Result()
         result.failures.append(f'{part}: the build with -fsanitize={SANITIZERS[kind]} failed')
         return result
-    wrapper = without_aslr() if kind == 'tsan' else []
-    result = unit(part, build, wrapper)
+    result = unit(part, build, *units, wrapper=wrapper)
     env = {**SANITIZER_ENV, 'REIGEN_TEST_BUILD': str(build), 'REIGEN_TEST_SANITIZER': kind}
-    more = pytest(f'{part}-behaviour', ['tests/behaviour'], '-m', 'sanitize and not slow', env=env)
+    more = pytest(f'{part}-behaviour', files, '-n', WORKERS, '-m', 'sanitize and not slow',
+                  env=env)
     if more.failures:
         with open(LOGS / f'{part}.log', 'ab') as out:
             out.write((LOGS / f'{part}-behaviour.log').read_bytes())
@@ -277,11 +298,20 @@ def sanitized(part, kind):
 
 
 def part_asan(part):
-    return sanitized(part, 'asan')
+    return sanitized(part, 'asan', [], ['tests/behaviour'])
 
 
 def part_tsan(part):
-    return sanitized(part, 'tsan')
+    """The runtime only: launcher and agent have one thread, and so have all parsers."""
+    files = [str(f.relative_to(ROOT)) for kind in ('boot', 'collectives', 'failure', 'sets',
+                                                   'timeline')
+             for f in sorted((ROOT / 'tests/behaviour').glob(f'test_{kind}*.py'))]
+    return sanitized(part, 'tsan', ['--no-rebuild', '--suite', 'coll'], files, without_aslr())
+
+
+def part_serial(part):
+    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/install'],
+                  '-m', 'not slow and serial')
 
 
 def part_slow(part):
@@ -301,11 +331,12 @@ def part_tensorflow(part):
 
 
 def part_fuzz(part):
-    return pytest(part, ['tests/fuzz'])
+    return pytest(part, ['tests/fuzz'], '-n', '2')
 
 
 def part_hosts(part):
-    return pytest(part, ['tests/hosts'])
+    # Mostly they wait for containers and for limits. A file's tests share the simulated hosts.
+    return pytest(part, ['tests/hosts'], '-n', '2', '--dist', 'loadfile')
 
 
 def part_slurm(part):
@@ -314,21 +345,27 @@ def part_slurm(part):
 
 
 def part_demo(part):
-    return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow')
+    return pytest(part, ['tests/demo', 'tests/install'], '-m', 'slow and not serial')
 
 
 def part_fresh(part):
     return pytest(part, ['tests/fresh'])
 
 
+def part_slow_serial(part):
+    return pytest(part, ['tests/behaviour', 'tests/python', 'tests/demo', 'tests/install'],
+                  '-m', 'slow and serial')
+
+
+#: By stage: the parts in the order in which they start, and those that run alone afterwards.
 PARTS = {
-    'check': [('lint', part_lint), ('unit', part_unit), ('behaviour', part_behaviour),
-              ('install', part_install), ('asan', part_asan), ('tsan', part_tsan)],
-    'check-all': [('slow', part_slow), ('demo', part_demo), ('fresh', part_fresh),
-                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax),
-                  ('tensorflow', part_tensorflow), ('hosts', part_hosts),
-                  ('slurm', part_slurm)],
+    'check': [('lint', part_lint), ('tsan', part_tsan), ('asan', part_asan),
+              ('behaviour', part_behaviour), ('unit', part_unit), ('install', part_install)],
+    'check-all': [('hosts', part_hosts), ('slurm', part_slurm), ('fresh', part_fresh),
+                  ('tensorflow', part_tensorflow), ('demo', part_demo), ('slow', part_slow),
+                  ('fuzz', part_fuzz), ('torch2', part_torch2), ('jax', part_jax)],
 }
+ALONE = {'check': [('serial', part_serial)], 'check-all': [('slow-serial', part_slow_serial)]}
 
 
 #: Programs that the tests of a part start, with Debian's packages of them, where the part fails in
@@ -378,12 +415,12 @@ def report_part(name, result):
             print(f'    failed: {failure}', flush=True)
 
 
-def report_all(results):
+def report_all(results, seconds):
     print(f'\n{"part":<12} {"passed":>7} {"failed":>7} {"skipped":>8} {"time":>9}')
     for name, r in results:
         print(f'{name:<12} {r.passed:>7} {len(r.failures):>7} {len(r.skips):>8} '
               f'{r.seconds:>7.1f} s')
-    print(f'{"together":<12} {"":>24} {sum(r.seconds for _, r in results):>7.1f} s\n')
+    print(f'{"together":<12} {"":>24} {seconds:>7.1f} s\n')
     for name, r in results:
         for line in r.unstable:
             print(f'unstable: {name}: {line}')
@@ -395,9 +432,43 @@ def report_all(results):
     return failed
 
 
+def whole_part(name, function):
+    """Run one part, and say what it came to."""
+    for old in glob.glob(str(LOGS / f'{name}*')):
+        os.unlink(old)
+    (LOGS / f'{name}.log').touch()
+    start = time.monotonic()
+    result = run_part(name, function)
+    result.seconds = time.monotonic() - start
+    if not result.passed and not result.failures and not result.skips:
+        result.failures.append(f'{name}: no test ran')
+    if CI:
+        result.failures += [f'skipped, which CI forbids: {s}' for s in result.skips]
+        result.skips = []
+    return name, result
+
+
+def run_parts(parts, lanes):
+    """Run parts, so many at a time; each is reported when it ends."""
+    results = []
+    pool = ThreadPoolExecutor(lanes)
+    try:
+        for done in as_completed([pool.submit(whole_part, *part) for part in parts]):
+            results.append(done.result())
+            report_part(*results[-1])
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for pid in list(CHILDREN):
+            kill_group(pid)
+        raise
+    return results
+
+
 def main(argv):
-    known = dict(PARTS.get(argv[1], ()) if len(argv) > 1 else ())
-    names = argv[2:] or list(known)
+    stage = argv[1] if len(argv) > 1 else ''
+    together, alone = PARTS.get(stage, []), ALONE.get(stage, [])
+    known = [name for name, _ in together + alone]
+    names = argv[2:] or known
     if not known or any(n not in known for n in names):
         print(f'usage: check.py check|check-all [PART...]; parts: {", ".join(known)}',
               file=sys.stderr)
@@ -410,22 +481,10 @@ def main(argv):
     # Where a person's PATH has no daemons and no tools of administrators.
     os.environ['PATH'] += os.pathsep + os.pathsep.join(SBIN)
     LOGS.mkdir(parents=True, exist_ok=True)
-    results = []
-    for name in names:
-        for old in glob.glob(str(LOGS / f'{name}*')):
-            os.unlink(old)
-        (LOGS / f'{name}.log').touch()
-        start = time.monotonic()
-        result = run_part(name, known[name])
-        result.seconds = time.monotonic() - start
-        if not result.passed and not result.failures and not result.skips:
-            result.failures.append(f'{name}: no test ran')
-        if CI:
-            result.failures += [f'skipped, which CI forbids: {s}' for s in result.skips]
-            result.skips = []
-        report_part(name, result)
-        results.append((name, result))
-    return 1 if report_all(results) else 0
+    start = time.monotonic()
+    results = run_parts([part for part in together if part[0] in names], LANES)
+    results += run_parts([part for part in alone if part[0] in names], 1)
+    return 1 if report_all(results, time.monotonic() - start) else 0
 
 
 if __name__ == '__main__':

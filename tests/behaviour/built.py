@@ -18,9 +18,11 @@ def find_programs():
     named = os.environ.get('REIGEN_TEST_BUILD')
     build = Path(named) if named else ROOT / 'build'
     venv = ROOT / '.venv/bin'
+    # Launcher and agent have one thread, in which ThreadSanitizer finds nothing.
+    programs = build if SANITIZER != 'tsan' else ROOT / 'build'
     return SimpleNamespace(
-        reigen=build / 'src/cmd/reigen' if named else venv / 'reigen',
-        agent=build / 'src/agent/reigen-agent' if named else venv / 'reigen-agent',
+        reigen=programs / 'src/cmd/reigen' if named else venv / 'reigen',
+        agent=programs / 'src/agent/reigen-agent' if named else venv / 'reigen-agent',
         library=build / 'src/coll/libreigen.so', python=venv / 'python', build=build)
 
 
