@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clones import copy_source, make_in
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -242,10 +244,12 @@ def test_install_without_a_usable_prefix_is_refused(make, arguments, says):
     assert says in output
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_interrupted_build_is_finished_by_the_next(clone, make):
-    """Stamps are written last: a build directory cut off at any point is repaired."""
+@pytest.fixture(scope='module')
+def interrupted(tmp_path_factory):
+    """A clone whose build was cut off at two points and finished, and what make said at the end."""
+    where = tmp_path_factory.mktemp('interrupted')
+    clone = copy_source(where / 'a clone')
+    (where / 'home').mkdir()
     child = subprocess.Popen(['make'], cwd=clone, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
@@ -254,11 +258,19 @@ def test_interrupted_build_is_finished_by_the_next(clone, make):
     os.killpg(child.pid, 9)
     child.wait()
     assert not (clone / 'build/.installed').exists()
+    # A setup that got as far as half a build.ninja.
+    (clone / 'build').mkdir(exist_ok=True)
+    (clone / 'build/build.ninja').write_text('rule x\n')
+    return clone, make_in(where / 'home')
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_interrupted_build_is_finished_by_the_next(interrupted):
+    """Stamps are written last: a build directory cut off at any point is repaired."""
+    clone, make = interrupted
     status, output = make(clone)
     assert status == 0, output
-    # A setup that got as far as half a build.ninja.
-    (clone / 'build/build.ninja').write_text('rule x\n')
-    (clone / 'build/.configured').unlink()
     (clone / '.venv/.reigen').unlink()
     status, output = make(clone)
     assert status == 0, output
@@ -269,26 +281,30 @@ def test_interrupted_build_is_finished_by_the_next(clone, make):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_clone_that_was_moved_builds_again(clone, make):
-    status, output = make(clone)
-    assert status == 0, output
-    moved = clone.parent / 'elsewhere'
-    clone.rename(moved)
-    status, output = make(moved)
-    assert status == 0, output
-    done = run(moved / '.venv/bin/python', '-c', 'import sys; print(sys.prefix)')
-    assert done.stdout.strip() == str(moved / '.venv')
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_another_folder_gives_the_same_bytes(clone, make):
+def test_another_folder_gives_the_same_bytes(interrupted):
     """Hosts keep the agent by its digest, and whoever distrusts a binary can make it again."""
-    status, output = make(clone)
-    assert status == 0, output
-    status, output = make(ROOT)
-    assert status == 0, output
+    clone, make = interrupted
+    for tree in (clone, ROOT):
+        status, output = make(tree)
+        assert status == 0, output
     for name in ('src/agent/reigen-agent', 'src/cmd/reigen', 'src/coll/libreigen.so',
                  'bindings/tensorflow/libreigen_tensorflow.so'):
         made = (clone / 'build' / name).read_bytes()
         assert made == (ROOT / 'build' / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_clone_that_was_moved_builds_again(interrupted):
+    clone, make = interrupted
+    status, output = make(clone)
+    assert status == 0, output
+    moved = clone.parent / 'elsewhere'
+    clone.rename(moved)
+    try:
+        status, output = make(moved)
+        assert status == 0, output
+        done = run(moved / '.venv/bin/python', '-c', 'import sys; print(sys.prefix)')
+        assert done.stdout.strip() == str(moved / '.venv')
+    finally:
+        moved.rename(clone)
