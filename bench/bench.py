@@ -3,6 +3,7 @@
 
 usage: bench/bench.py [--quick] [--only NAME,...] [--np N,...] [--sizes 4K,1M] [--many 300x1K]
                       [--models mlp,deep] [--rounds N] [--no-write]
+       make bench ARGS='--against TREE [...]': this tree beside another one of Reigen
 
 A full run takes some ten minutes and writes docs/benchmarks.md with its plots. --quick (one round,
 few sizes), and every option that leaves something out, print the tables and write nothing but

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make bench: packages, build, the peers, then bench/bench.py with the arguments given here.
+# make bench: packages, build, the peers, then bench/bench.py with the arguments given here;
+# with --against TREE this tree beside another one of Reigen (bench/against.py).
 set -eu
 cd "$(dirname "$0")/.."
 case " $* " in
@@ -10,6 +11,10 @@ tools/deps.sh bench
 # shellcheck source=tools/progress.sh
 . tools/progress.sh
 tools/build.sh --quiet
+if [ "${1:-}" = --against ]; then
+    shift
+    exec /usr/bin/python3 bench/against.py "$@"
+fi
 bench/horovod.sh || true
 tools/frameworks.sh tf >/dev/null || true
 /usr/bin/python3 bench/bench.py "$@"
