@@ -7,7 +7,6 @@
 #include "launch/drivers/local/local.h"
 #include "launch/drivers/ssh/ssh_internal.h"
 #include "base/exitcode.h"
-#include "launch/head/session.h"
 
 /* Not every installation has an agent for each. */
 static const char *const machines[SSH_MACHINES] = { "x86_64", "aarch64" };
@@ -28,7 +27,7 @@ static int discover(struct rg_job *job, struct rg_error *err)
     /* One host that is this computer is used as without ssh; else a host without a number has one
      * slot, as with Open MPI: nobody has counted its cores. */
     if (!job->nhosts || (job->nhosts == 1 && is_here(job->hosts[0].name, job->hosts[0].user)))
-        return rg_driver_find("local")->discover(job, err);
+        return rg_driver_local.discover(job, err);
     for (size_t i = 0; i < job->nhosts; i++) {
         if (!job->hosts[i].nslots)
             job->hosts[i].nslots = 1;
