@@ -9,6 +9,7 @@
 #include "cmd/show/exit.h"
 #include "cmd/compat/scripts.h"
 #include "cmd/show/terminal.h"
+#include "launch/drivers/drivers.h"
 
 static int unknown_command(const char *name)
 {
@@ -61,6 +62,7 @@ int main(int argc, char **argv)
     bool open[3];
 
     rg_stdio_ensure(open);
+    rg_drivers_init();
     if (link) {
         signal(SIGPIPE, SIG_IGN);
         return link->run(argc, argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's file: whatever stands in it, what is taken names a launcher. */
 #include "fuzz.h"
+#include "launch/drivers/drivers.h"
 #include "launch/jobs/registry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
@@ -8,6 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     static char text[8192];
     struct rg_registry_job job = { 0 };
 
+    rg_drivers_init();
     if (rg_registry_parse(text_of(data, nbytes, text, sizeof(text)), &job) < 0) {
         must(!job.launcher && !job.hosts.count);
         return 0;

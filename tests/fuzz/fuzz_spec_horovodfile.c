@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* horovodrun's configuration file. */
 #include "fuzz.h"
+#include "launch/drivers/drivers.h"
 #include "spec/horovodrun/horovodrun.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
@@ -10,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     char buf[4096];
     const char *text = text_of(data, nbytes, buf, sizeof(buf));
 
+    rg_drivers_init();
     rg_horovodrun_init(&run);
     if (rg_hvd_file_parse(&run, "horovod.yaml", text, strlen(text), &err) < 0)
         must(err.errnum > 0 && (err.errnum == ENOMEM || rg_str_starts(err.text, "horovod.yaml:")));

@@ -2,6 +2,7 @@
 /* horovodrun's command line: each line of the input is one argument. Flags that read files are left
  * out. */
 #include "fuzz.h"
+#include "launch/drivers/drivers.h"
 #include "spec/horovodrun/horovodrun.h"
 
 #define ARGC_MAX 64
@@ -14,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     char *argv[ARGC_MAX + 1] = { (char *) "horovodrun" };
     int argc = 1;
 
+    rg_drivers_init();
     text_of(data, nbytes, buf, sizeof(buf));
     if (strstr(buf, "hostf") || strstr(buf, "con"))
         return 0;

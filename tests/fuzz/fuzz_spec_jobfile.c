@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job file. --hostfile within one reads files: those inputs are left out. */
 #include "fuzz.h"
+#include "launch/drivers/drivers.h"
 #include "spec/options/jobfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
@@ -10,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     char buf[4096];
     const char *text = text_of(data, nbytes, buf, sizeof(buf));
 
+    rg_drivers_init();
     if (strstr(text, "hostfile"))
         return 0;
     rg_request_init(&request);

@@ -21,8 +21,8 @@ static int fail_memory(const char *command)
 /* What Slurm runs for us as a job that was submitted is listed as that. */
 static bool is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list)
 {
-    for (size_t i = 0; job->slurm && i < list->count; i++) {
-        if (strcmp(list->jobs[i].id, job->slurm) == 0)
+    for (size_t i = 0; job->within && i < list->count; i++) {
+        if (strcmp(list->jobs[i].id, job->within_id) == 0)
             return true;
     }
     return false;

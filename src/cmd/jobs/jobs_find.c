@@ -13,7 +13,7 @@ static bool is_meant(const struct rg_registry_job *job, const char *id)
         if (rg_str_starts(job->restarts.v[i], id))
             return true;
     }
-    return rg_str_starts(job->id, id) || (job->slurm && strcmp(job->slurm, id) == 0);
+    return rg_str_starts(job->id, id) || (job->within && strcmp(job->within_id, id) == 0);
 }
 
 /* How many are meant; of those *ret_index is the last. One whose whole id it is wins. */

@@ -107,14 +107,21 @@ static json_t *job_json(const struct rg_registry_job *job)
                                             : json_null();
     json_t *output = json_pack("{s:o, s:o}", "kind", string_or_null(kind), "path",
                                string_or_null(path));
-    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+    json_t *value = json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "id", job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
                      time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
                      elapsed, "ranks", job->nranks, "restarts",
                      (json_int_t) job->restarts.count, "hosts", hosts, "launcher",
                      string_or_null(job->launcher), "image", string_or_null(job->image),
-                     "slurm_job", string_or_null(job->slurm), "output", output, "command",
+                     "output", output, "command",
                      string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
+    for (const struct rg_platform *const *p = rg_platforms(); value && *p; p++) {
+        rg_autofree char *key = (*p)->variable ? rg_strf("%s_job", (*p)->name) : NULL;
+        if (key)
+            json_object_set_new(value, key, *p == job->within ? json_string(job->within_id)
+                                                              : json_null());
+    }
+    return value;
 }
 
 static const char *submitted_state(const struct rg_submitted_job *job)
@@ -358,8 +365,8 @@ void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text)
         rg_buf_printf(text, "  restarts: %zu\n", job->restarts.count);
     if (job->image)
         rg_buf_printf(text, "  image: %s\n", job->image);
-    if (job->slurm)
-        rg_buf_printf(text, "  Slurm's job: %s\n", job->slurm);
+    if (job->within)
+        rg_buf_printf(text, "  %s's job: %s\n", job->within->title, job->within_id);
     if (*kind)
         rg_buf_printf(text, "  output: %s%s%s\n", *path ? path : kind,
                       strcmp(kind, "terminal") == 0 ? ", a terminal" : "",

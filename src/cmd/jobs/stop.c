@@ -56,12 +56,13 @@ static int stop_job(const struct rg_registry_job *job, struct rg_error *err)
     };
     int pid = rg_registry_launcher(job);
 
-    if (pid < 0 && job->slurm)
+    if (pid < 0 && job->within)
         return rg_error_set_exit(err, EXDEV, RG_EXIT_UNAVAILABLE,
-                                 "job %s was started on %.*s, in Slurm's job %s: stop it there, or "
-                                 "end all of that: scancel %s", job->id,
-                                 (int) strcspn(job->launcher, ":"), job->launcher, job->slurm,
-                                 job->slurm);
+                                 "job %s was started on %.*s, in %s's job %s: stop it there, or "
+                                 "end all of that: %s %s", job->id,
+                                 (int) strcspn(job->launcher, ":"), job->launcher,
+                                 job->within->title, job->within_id, job->within->canceller,
+                                 job->within_id);
     if (pid < 0)
         return rg_error_set_exit(err, EXDEV, RG_EXIT_UNAVAILABLE,
                                  "job %s was started on %.*s: stop it there", job->id,

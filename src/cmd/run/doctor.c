@@ -14,7 +14,7 @@
 #include "cmd/run/run.h"
 #include "cmd/show/status.h"
 #include "cmd/show/terminal.h"
-#include "launch/host/driver.h"
+#include "launch/drivers/drivers.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
 #include "launch/head/session.h"
@@ -214,7 +214,7 @@ static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, st
     if (r == 0)
         r = rg_sizes_check(job, err);
     if (r == 0)
-        r = rg_place_job(job, !driver->here, err);
+        r = rg_place_job(job, !driver->platform.here, err);
     if (r >= 0 && driver->acquire && !job->dry_run)
         r = driver->acquire(job, say_early, doctor, err);
     if (r >= 0)

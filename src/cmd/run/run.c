@@ -22,7 +22,7 @@
 #include "cmd/run/submit.h"
 #include "cmd/show/terminal.h"
 #include "cmd/show/verdict.h"
-#include "launch/host/driver.h"
+#include "launch/drivers/drivers.h"
 #include "launch/drivers/slurm/slurm.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
@@ -459,12 +459,12 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
     /* Elsewhere the directory need not be here. */
     int rc = rg_request_take_ports(&run->request, err);
 
-    if (rc >= 0 && driver->here)
+    if (rc >= 0 && driver->platform.here)
         rc = check_cwd(job, err);
     if (rc >= 0)
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
-        rc = rg_place_job(job, !driver->here, err);
+        rc = rg_place_job(job, !driver->platform.here, err);
     if (rc >= 0 && driver->acquire && !job->dry_run)
         rc = driver->acquire(job, say_early, run, err);
     if (rc >= 0)
@@ -522,7 +522,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The
      * script that --submit has made is what runs us. */
     if (!run->signals.loop)
-        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->slurm.submit);
+        rg_signals_start(&run->signals, run->loop, &signals_ops, run, job->submit);
     rc = rg_session_create(&options, &run->session, err);
     if (rc < 0)
         return rc;
@@ -624,7 +624,7 @@ static int run_job(struct run *run)
     if (rg_restart_prepare(&run->restart, &run->request.job) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (run->request.job.dry_run)
-        return print_dry_run(run, driver->here);
+        return print_dry_run(run, driver->platform.here);
     if (rg_loop_create(&run->loop) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
     if (start(run, driver, &err) < 0)
@@ -684,7 +684,7 @@ int rg_cmd_run(int argc, char **argv)
     /* The job that was submitted is told the same, but to run. */
     bool submitted = getenv(RG_SLURM_SUBMITTED);
     unsetenv(RG_SLURM_SUBMITTED);
-    if (request.job.slurm.submit && !submitted && !request.job.dry_run)
+    if (request.job.submit && !submitted && !request.job.dry_run)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
                                                        : rg_submit(&request, argv);
     rg_run_say_slurm(&request);

@@ -113,7 +113,7 @@ static int keep_addresses(struct rg_session *session)
     uint32_t port = session->o.job->ports.first ? session->hosts[0].probe_port
                                                 : session->hosts[0].free_port;
 
-    if (port && port <= UINT16_MAX && !session->o.driver->here)
+    if (port && port <= UINT16_MAX && !session->o.driver->platform.here)
         session->o.plan->master_port = (int) port;
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         char **address = &session->o.plan->hosts[i].address;

@@ -24,7 +24,7 @@ bool session_host_has_rank(const struct session_host *host, uint32_t rank)
 /* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
 static bool inherits(const struct rg_session *session)
 {
-    return session->o.driver->here;
+    return session->o.driver->platform.here;
 }
 
 /* NAME:RANKS of each host. */

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "spec/job/job.h"
+#include "spec/job/platform.h"
 
 struct rg_plan;
 
@@ -51,8 +52,7 @@ struct rg_driver_options {
 };
 
 struct rg_driver_ops {
-    const char *name; /* "local" */
-    bool here;        /* its hosts are this computer, outside containers */
+    const struct rg_platform platform; /* its name, its options, and what is true of it */
     /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue
      * is; say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it
      * was got; it is called once, after destroy, and may block for seconds. */
@@ -80,12 +80,5 @@ struct rg_driver_ops {
     /* Free everything; agents that still run are ended, hard. No event follows. */
     void (*destroy)(void *state);
 };
-
-/* The table of all drivers, NULL-terminated, and the one of this name or NULL. */
-extern const struct rg_driver_ops *const rg_drivers[];
-const struct rg_driver_ops *rg_driver_find(const char *name);
-/* The one for this job: what --on says, else by its hosts and its image. NULL when job->on names
- * none. */
-const struct rg_driver_ops *rg_driver_choose(const struct rg_job *job);
 
 #endif

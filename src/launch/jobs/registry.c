@@ -98,11 +98,6 @@ static void put_ssh(struct rg_buf *text, const struct rg_job *job)
     }
 }
 
-static bool is_slurms(const struct rg_job *job)
-{
-    return job->on && strcmp(job->on, "slurm") == 0;
-}
-
 /* Where the ranks' output can be found: the files that were asked for, else our own output. */
 static void put_output(const struct rg_job *job, struct rg_buf *text)
 {
@@ -134,28 +129,30 @@ static void put_output(const struct rg_job *job, struct rg_buf *text)
 static void put_place(const struct rg_job *job, struct rg_buf *text)
 {
     struct kernel kernel = this_kernel();
-    const char *number = getenv("SLURM_JOB_ID");
 
     rg_buf_printf(text, "began %lld\n", (long long) time(NULL));
     rg_buf_printf(text, "kernel %s %s %s\n", kernel.boot, kernel.pidns, kernel.machine);
-    if (number && *number && !number[strspn(number, "0123456789")])
-        put(text, "slurm", number);
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
+        const char *number = (*p)->variable ? getenv((*p)->variable) : NULL;
+        if (number && *number && !number[strspn(number, "0123456789")])
+            put(text, (*p)->name, number);
+    }
     put_output(job, text);
 }
 
-/* Slurm's nodes clear up by themselves, and few let ssh in: their jobs leave nothing to remove. */
 static int format(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
 {
     rg_autofree char *launcher = rg_place_launcher(0);
     rg_autobuf struct rg_buf command = RG_BUF_INIT;
+    bool clears_up = rg_platform_of(job)->clears_up;
 
     put(text, "launcher", launcher ? launcher : "");
     put_place(job, text);
     rg_buf_printf(text, "ranks %d\n", plan->np);
     rg_buf_printf(text, "grace %llu\n", (unsigned long long) job->grace_ms);
-    if (job->container.image && !is_slurms(job))
+    if (job->container.image && !clears_up)
         put(text, "image", job->container.image);
-    if (!is_slurms(job))
+    if (!clears_up)
         put_ssh(text, job);
     for (int i = 0; i < plan->nhosts; i++) {
         const char *name = plan->hosts[i].name, *user = NULL;
@@ -286,7 +283,7 @@ void rg_registry_job_fini(struct rg_registry_job *job)
     free(job->image);
     free(job->command);
     free(job->kernel);
-    free(job->slurm);
+    free(job->within_id);
     free(job->output);
     rg_strv_fini(&job->ssh);
     rg_strv_fini(&job->hosts);
@@ -303,11 +300,16 @@ static bool is_id(const char *text)
 /* The text of this word, or NULL. */
 static char **text_of(struct rg_registry_job *job, const char *word)
 {
+    const struct rg_platform *platform = rg_platform_find(word);
+
+    if (platform && platform->variable) {
+        job->within = platform;
+        return &job->within_id;
+    }
     return strcmp(word, "launcher") == 0 ? &job->launcher
            : strcmp(word, "image") == 0 ? &job->image
            : strcmp(word, "command") == 0 ? &job->command
            : strcmp(word, "kernel") == 0 ? &job->kernel
-           : strcmp(word, "slurm") == 0 ? &job->slurm
            : strcmp(word, "output") == 0 ? &job->output : NULL;
 }
 

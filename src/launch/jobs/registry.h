@@ -12,12 +12,12 @@
  *     grace MS                     what its ranks are given to end
  *     ranks N
  *     began SECONDS                since 1970
- *     slurm NUMBER                 of the allocation that it runs in
+ *     PLATFORM NUMBER              of the platform's job that it runs in: "slurm 12"
  *     output KIND [PATH]           where its ranks' output goes: dir, file, terminal, pipe, none
  *     skip NBYTES                  what was in that file before
- *     image IMAGE                  with containers; not with Slurm, whose nodes clear up themselves
+ *     image IMAGE                  with containers; not where the platform clears up by itself
  *     ssh ARG                      how its hosts are reached, up to the host's name; any number;
- *                                  not with Slurm
+ *                                  not where it clears up by itself
  *     host NAME                    any number; USER@NAME with another user
  *     command TEXT
  *     restart ID                   its id since it was started again; any number, the last counts
@@ -43,6 +43,7 @@
 #include "base/str.h"
 #include "launch/plan/plan.h"
 #include "spec/job/job.h"
+#include "spec/job/platform.h"
 
 #define RG_REGISTRY_FILE_MAX (1u << 20) /* bytes */
 #define RG_REGISTRY_JOBS_MAX 1024       /* what is listed */
@@ -60,7 +61,9 @@ enum rg_registry_state {
 struct rg_registry_job {
     char *id;
     char *launcher, *image, *command; /* NULL: not said, as below */
-    char *kernel, *slurm;
+    char *kernel;
+    const struct rg_platform *within; /* it is part of a job of this platform's; NULL: of none */
+    char *within_id;                  /* whose number this is */
     char *output;                     /* "dir /path", as above */
     struct rg_strv ssh, hosts;
     struct rg_strv restarts;          /* the ids of its later starts */

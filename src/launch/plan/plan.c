@@ -14,6 +14,7 @@
 #include "base/exitcode.h"
 #include "spec/job/engine.h"
 #include "spec/job/hostlist.h"
+#include "spec/job/platform.h"
 
 static int no_memory(struct rg_error *err)
 {
@@ -158,7 +159,7 @@ static void fill_coordinates(struct rg_plan *plan)
 bool rg_plan_knows_cpus(const struct rg_plan *plan, const struct rg_job *job, int host)
 {
     return rg_host_is_local(plan->hosts[host].name) && !job->container.image &&
-           !(job->on && strcmp(job->on, "slurm") == 0);
+           !rg_platform_of(job)->own_cpus;
 }
 
 /* What our agent on this computer will come to: so that it can be told, and refused, before the

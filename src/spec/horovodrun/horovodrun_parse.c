@@ -292,6 +292,7 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
     /* Who names no hosts but a number of ranks means that number. */
     if (job->np && !job->nhosts && !job->ranks_per_host)
         job->oversubscribe = true;
+    rc = rc < 0 ? rc : rg_request_settle_platform(&run->request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }
 

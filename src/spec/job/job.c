@@ -22,18 +22,6 @@ void rg_job_init(struct rg_job *job)
     rg_container_init(&job->container);
 }
 
-static void fini_slurm(struct rg_job_slurm *slurm)
-{
-    free(slurm->nodelist);
-    free(slurm->exclude);
-    free(slurm->partition);
-    free(slurm->gres);
-    free(slurm->time);
-    free(slurm->account);
-    free(slurm->announce);
-    rg_strv_fini(&slurm->options);
-}
-
 void rg_job_fini(struct rg_job *job)
 {
     if (!job)
@@ -49,7 +37,7 @@ void rg_job_fini(struct rg_job *job)
     free(job->on);
     free(job->ssh_identity);
     rg_container_fini(&job->container);
-    fini_slurm(&job->slurm);
+    rg_strv_fini(&job->settings);
     rg_strv_fini(&job->engine_options);
     rg_strv_fini(&job->ssh_options);
     rg_strv_fini(&job->network_interfaces);
@@ -196,23 +184,17 @@ static int check_env(const struct rg_job *job, struct rg_error *err)
     return 0;
 }
 
-static int check_slurm(const struct rg_job *job, struct rg_error *err)
+int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *values)
 {
-    const struct rg_job_slurm *slurm = &job->slurm;
-    const struct { const char *name; bool given; } options[] = {
-        { "--nodes", slurm->nodes > 0 }, { "--nodelist", slurm->nodelist },
-        { "--exclude", slurm->exclude }, { "--partition", slurm->partition },
-        { "--gres", slurm->gres }, { "--time", slurm->time }, { "--account", slurm->account },
-        { slurm->options.count ? slurm->options.v[0] : "", slurm->options.count > 0 },
-        { "--submit", slurm->submit },
-    };
+    size_t length = strlen(name);
+    int r = 0;
 
-    for (size_t i = 0; i < rg_array_len(options); i++) {
-        if (options[i].given && (!job->on || strcmp(job->on, "slurm") != 0))
-            return rg_error_set(err, EINVAL, "%s is for Slurm; say --on slurm, too",
-                                options[i].name);
+    for (size_t i = 0; r == 0 && i < job->settings.count; i++) {
+        const char *text = job->settings.v[i];
+        if (strncmp(text, name, length) == 0 && text[length] == '=')
+            r = rg_strv_add(values, text + length + 1);
     }
-    return 0;
+    return r;
 }
 
 int rg_job_check(const struct rg_job *job, struct rg_error *err)
@@ -228,8 +210,6 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err)
 
     if (rc == 0)
         rc = rg_job_check_engine(job, err);
-    if (rc == 0)
-        rc = check_slurm(job, err);
     return rc < 0 ? rc : check_env(job, err);
 }
 

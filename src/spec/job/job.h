@@ -52,16 +52,6 @@ struct rg_ranks {
     size_t count;
 };
 
-/* What to ask Slurm for, where there is no allocation yet; in one, which part of it is meant. */
-struct rg_job_slurm {
-    int nodes;              /* 0: not told */
-    char *nodelist, *exclude;
-    char *partition, *gres, *time, *account; /* as Slurm writes them; NULL: Slurm's default */
-    struct rg_strv options; /* handed to salloc or sbatch as they are */
-    bool submit;            /* let Slurm run it when it can, and do not wait */
-    char *announce;         /* the agents hold an abstract unix socket of this name; NULL: none */
-};
-
 struct rg_job {
     /* what runs */
     struct rg_strv command; /* argv; at least one */
@@ -75,7 +65,10 @@ struct rg_job {
     enum rg_map map;
     enum rg_bind bind;
     bool oversubscribe; /* more ranks than slots is fine */
-    char *on;               /* the driver's name; NULL: local or ssh, by the hosts and the image */
+    char *on;               /* the platform's name; NULL: local or ssh, by the hosts and the image */
+    struct rg_strv settings; /* NAME=VALUE: what the platform's own options were given (rg_env_get);
+                                for its driver alone */
+    bool submit;            /* let the platform run it when it can, and do not wait */
     enum rg_engine engine;
     struct rg_strv engine_options; /* handed to the engine's command line, before the command */
     struct rg_container container;
@@ -86,7 +79,6 @@ struct rg_job {
     struct rg_ports ports;      /* where agents and ranks listen; first 0: anywhere */
     /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
     struct rg_strv network_interfaces;
-    struct rg_job_slurm slurm;
     struct rg_strv require;     /* "rdma", "gpu", "shm=1g": doctor's checks that must pass first */
     /* its environment: NAME=VALUE, or NAME for the caller's value (an unset one is noted and
      * dropped) */
@@ -122,6 +114,9 @@ void rg_job_fini(struct rg_job *job);
 /* Append a host, NAME or USER@NAME; a name that is there already gets the slots added. 0, -ENOMEM,
  * -E2BIG, -EINVAL. */
 int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_error *err);
+
+/* Append all values of a setting that may be given more than once. 0 or -ENOMEM. */
+int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *values);
 
 /* Rules over several fields: a command is there, np within range, json excludes pty, ... Each
  * violation names the value and the remedy. 0 or -EINVAL. */

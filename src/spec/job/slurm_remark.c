@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "spec/job/hostlist.h"
+#include "spec/job/platform.h"
 #include "spec/job/slurm.h"
 
 /* Each of srun's tasks starts a job. Not so those of `srun --pty sh`: there only one has a user. */
@@ -11,7 +12,7 @@ static bool remark_tasks(const struct rg_strv *env, const struct rg_job *job,
                          const struct rg_slurm_allocation *step, char *buf, size_t nbytes)
 {
     if (step->ntasks < 2 || rg_env_get(env, "SLURM_PTY_PORT") ||
-        (job->on && strcmp(job->on, "local") == 0))
+        rg_platform_of(job)->here)
         return false;
     *buf = '\0';
     if (step->procid == 0)

@@ -7,6 +7,7 @@
 
 #include "spec/job/envfile.h"
 #include "spec/job/hostlist.h"
+#include "spec/job/platform.h"
 
 #define APPLY(name)                                                                      \
     int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
@@ -30,6 +31,8 @@ static int keep_text(char **text, const char *what, const char *value, struct rg
     *text = copy;
     return 0;
 }
+
+#define PLATFORMS_MAX 16
 
 static bool is_true(const char *value)
 {
@@ -232,7 +235,10 @@ APPLY(oversubscribe)
 
 APPLY(on)
 {
-    static const char *const words[] = { "local", "ssh", "slurm", NULL };
+    const char *words[PLATFORMS_MAX + 1] = { NULL };
+
+    for (size_t n = 0; rg_platforms()[n] && n < PLATFORMS_MAX; n++)
+        words[n] = rg_platforms()[n]->name;
     int i = choose(what, value, words, err);
 
     return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);

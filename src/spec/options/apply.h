@@ -25,9 +25,7 @@
     X(config) X(dry_run) X(display_map) X(report_bindings)                             \
     X(verbose) X(quiet) X(help) X(version)                                             \
     X(network_interface) X(require)                                                    \
-    X(slurm_nodes) X(slurm_nodelist) X(slurm_exclude) X(slurm_partition) X(slurm_gres) \
-    X(slurm_time) X(slurm_account) X(slurm_option) X(slurm_submit)                     \
-    X(accepted) X(mca)
+    X(submit) X(accepted) X(mca)
 /* clang-format on */
 
 #define RG_APPLY_DECLARE(name)                                                           \
@@ -38,6 +36,9 @@ RG_APPLY_NAMES(RG_APPLY_DECLARE)
 
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
+
+/* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
+int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);
 
 /* What is left of the container's options when --container-runtime is none, and whether they go
  * together. 0 or -EINVAL. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "spec/options/apply.h"
+#include "spec/job/platform.h"
 
 #define APPLY(name)                                                                      \
     int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
@@ -200,11 +201,14 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     if (!container->image && useless)
         return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image",
                             useless);
-    bool slurm = request->job.on && strcmp(request->job.on, "slurm") == 0;
-    if (container->image && rg_container_by_slurm(container) && !slurm)
-        return rg_error_set(err, EINVAL,
-                            "--container-runtime pyxis is Slurm's; say --on slurm, too");
-    if (container->image && request->job.on && strcmp(request->job.on, "local") == 0)
-        return rg_error_set(err, EINVAL, "--on local runs no containers; leave it out");
+    const struct rg_platform *own = rg_platform_of(&request->job);
+    for (const struct rg_platform *const *p = rg_platforms(); container->image && *p; p++) {
+        if (*p != own && (*p)->runtime && container->runtime &&
+            strcmp((*p)->runtime, container->runtime) == 0)
+            return rg_error_set(err, EINVAL, "--container-runtime %s is %s's; say --on %s, too",
+                                (*p)->runtime, (*p)->title, (*p)->name);
+    }
+    if (container->image && own->here)
+        return rg_error_set(err, EINVAL, "--on %s runs no containers; leave it out", own->name);
     return 0;
 }

@@ -56,7 +56,7 @@ static int apply(const struct file *file, const struct rg_option *option, struct
                  struct fy_node *node, const char *value)
 {
     struct rg_error cause = RG_ERROR_INIT;
-    int rc = option->apply(file->request, rg_option_key(option), value, &cause);
+    int rc = rg_option_apply(option, file->request, rg_option_key(option), value, &cause);
 
     if (rc >= 0)
         return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "spec/options/apply.h"
+#include "spec/job/platform.h"
 
 #define NAME_MAX_LEN 64
 #define HANDLER(name)                                                                              \
@@ -15,6 +16,15 @@
 static int no_memory(struct rg_error *err)
 {
     return rg_error_set(err, ENOMEM, "out of memory");
+}
+
+static int by_name(const char *name, struct rg_request *request, const char *what,
+                   const char *value, struct rg_error *err)
+{
+    const struct rg_option *option = rg_option_find(name);
+
+    return option ? rg_option_apply(option, request, what, value, err)
+                  : rg_error_set(err, EINVAL, "%s: nothing here takes --%s", what, name);
 }
 
 /* --- what needs more than another name -------------------------------------------------------- */
@@ -90,17 +100,13 @@ HANDLER(env_list)
 
 HANDLER(launcher)
 {
-    static const char *const remote[] = { "ssh", "rsh", "pdsh", "pdsh-ssh", NULL };
-    const char *on = strcmp(value, "slurm") == 0 ? "slurm"
-                     : strcmp(value, "fork") == 0 ? "local" : NULL;
-
     UNUSED(flag), UNUSED(second);
-    for (size_t i = 0; remote[i]; i++)
-        on = strcmp(value, remote[i]) == 0 ? "ssh" : on;
-    if (!on)
-        return rg_error_set(err, EINVAL, "%s %s: hosts are reached by ssh or by Slurm; use "
-                            "--on ssh or --on slurm", what, value);
-    return rg_apply_on(request, what, on, err);
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
+        if (rg_str_has_word((*p)->launchers, value))
+            return rg_apply_on(request, what, (*p)->name, err);
+    }
+    return rg_error_set(err, EINVAL, "%s %s: hosts are reached by ssh or by Slurm; use "
+                        "--on ssh or --on slurm", what, value);
 }
 
 /* An option of Slurm's that salloc and sbatch have, too. */
@@ -110,7 +116,7 @@ HANDLER(for_slurm)
                                    : rg_strf("--%s", flag->text);
 
     UNUSED(second);
-    return text ? rg_apply_slurm_option(request, what, text, err) : no_memory(err);
+    return text ? by_name("slurm-option", request, what, text, err) : no_memory(err);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -299,21 +305,25 @@ int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, 
                      const char *value, const char *second, struct rg_error *err)
 {
     if (flag->option)
-        return rg_option_find(flag->option)->apply(request, what,
-                                                   flag->nvalues ? value : flag->text, err);
+        return by_name(flag->option, request, what, flag->nvalues ? value : flag->text, err);
     if (flag->apply)
         return flag->apply(request, flag, what, value, second, err);
     return rg_error_set(err, EINVAL, "%s: %s", what, flag->text);
 }
 
-static int settle_nnodes(struct rg_request *request, bool slurm, struct rg_error *err)
+static int set_nodes(struct rg_request *request, int n, struct rg_error *err)
+{
+    return rg_env_setf(&request->job.settings, "nodes", "%d", n) < 0 ? no_memory(err) : 0;
+}
+
+static int settle_nnodes(struct rg_request *request, bool takes_nodes, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
     int n = request->nnodes;
 
-    if (slurm)
-        job->slurm.nodes = n;
-    else if (n && job->nhosts && job->nhosts != (size_t) n)
+    if (takes_nodes)
+        return set_nodes(request, n, err);
+    if (n && job->nhosts && job->nhosts != (size_t) n)
         return rg_error_set(err, EINVAL, "--nnodes %d: %zu host%s named; name %d with -H or "
                             "--hostfile, or leave --nnodes out", n, job->nhosts,
                             job->nhosts == 1 ? " is" : "s are", n);
@@ -323,15 +333,25 @@ static int settle_nnodes(struct rg_request *request, bool slurm, struct rg_error
     return 0;
 }
 
+/* An option of the job's platform that counts hosts. */
+static bool has_nodes(const struct rg_platform *platform)
+{
+    for (const struct rg_option *o = platform->options; o && o->name; o++) {
+        if (strcmp(o->name, "nodes") == 0)
+            return true;
+    }
+    return false;
+}
+
 int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
-    bool slurm = job->on && strcmp(job->on, "slurm") == 0;
+    bool takes_nodes = has_nodes(rg_platform_of(job));
     int n = request->per_host_or_nodes, rc = 0;
 
-    if (n && slurm) {
-        job->slurm.nodes = n;
-        rc = rg_request_note(request, "-N %d: taken for srun's, --nodes %d; mpirun's is "
+    if (n && takes_nodes) {
+        rc = set_nodes(request, n, err);
+        rc = rc < 0 ? rc : rg_request_note(request, "-N %d: taken for srun's, --nodes %d; mpirun's is "
                              "--ranks-per-host", n, n);
     } else if (n) {
         job->ranks_per_host = n;
@@ -340,5 +360,5 @@ int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
     }
     if (rc < 0)
         return no_memory(err);
-    return request->nnodes ? settle_nnodes(request, slurm, err) : 0;
+    return request->nnodes ? settle_nnodes(request, takes_nodes, err) : 0;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/options/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "spec/options/apply.h"
+#include "spec/job/platform.h"
 #include "spec/job/require.h"
 
+#define OPTIONS_MAX 192
+
+/* Those of platforms (--on) come from their drivers: see all_options. */
 static const struct rg_option options[] = {
     {"np", "n c num-proc", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run N ranks. The default is one on each slot.", rg_apply_np},
@@ -29,11 +34,8 @@ static const struct rg_option options[] = {
      "Bind each rank to one core, or to one socket. The default is none.", rg_apply_bind_to},
     {"oversubscribe", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "Allow more ranks than slots.", rg_apply_oversubscribe},
-    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, "local ssh slurm",
-     "How hosts are reached: local, this computer only; ssh; or slurm, the nodes of an allocation, "
-     "which is asked for where there is none. The default is ssh where a host is not this "
-     "computer, or there is an image, else local.",
-     rg_apply_on},
+    {"on", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PLATFORM", NULL, NULL,
+     NULL, rg_apply_on}, /* see describe_on */
     {"ssh-port", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "PORT", NULL, NULL,
      "The port of the hosts' sshd. The default is what ssh's configuration says.",
      rg_apply_ssh_port},
@@ -57,31 +59,10 @@ static const struct rg_option options[] = {
     {"engine-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to the mpirun of --engine, before the command. May be repeated.",
      rg_apply_engine_option},
-
-    {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "With --on slurm: use N nodes of the allocation, or ask for N where there is none.",
-     rg_apply_slurm_nodes},
-    {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: use these nodes, such as node[1-3,7].", rg_apply_slurm_nodelist},
-    {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: leave these nodes out.", rg_apply_slurm_exclude},
-    {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: ask for an allocation in this partition.", rg_apply_slurm_partition},
-    {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
-     "With --on slurm: ask for these on each node, such as gpu:2.", rg_apply_slurm_gres},
-    {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
-     "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
-     "hours:minutes:seconds.",
-     rg_apply_slurm_time},
-    {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: charge this account.", rg_apply_slurm_account},
-    {"slurm-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
-     "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
-     rg_apply_slurm_option},
     {"submit", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
      "With --on slurm: hand the job to sbatch, print its number and return; see reigen logs, "
      "status and stop.",
-     rg_apply_slurm_submit},
+     rg_apply_submit},
 
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
      "Run the ranks in containers of this image, one on each host.", rg_apply_image},
@@ -224,19 +205,79 @@ static const struct rg_option options[] = {
      "Accepted, noted once, and ignored.", rg_apply_mca},
 };
 
+/* --- with those of the platforms -------------------------------------------------------------- */
+
+struct table {
+    const struct rg_platform *const *platforms; /* whose options are in it */
+    struct rg_option all[OPTIONS_MAX];
+    size_t count;
+    char names[256], help[1024]; /* of --on */
+};
+
+static void add_options(struct table *table, const struct rg_option *option)
+{
+    for (; option && option->name && table->count < OPTIONS_MAX; option++)
+        table->all[table->count++] = *option;
+}
+
+static void describe_on(struct table *table, struct rg_option *on)
+{
+    const struct rg_platform *const *p = table->platforms;
+    char list[768] = "";
+
+    *table->names = '\0';
+    for (size_t n = 0, used = 0; p[n]; n++) {
+        used += (size_t) snprintf(list + used, sizeof(list) - used, "%s%s%s",
+                                  !n ? "" : p[n + 1] ? "; " : "; or ", p[n]->name, p[n]->about);
+        used = used < sizeof(list) ? used : sizeof(list) - 1;
+        size_t length = strlen(table->names);
+        snprintf(table->names + length, sizeof(table->names) - length, "%s%s", n ? " " : "",
+                 p[n]->name);
+    }
+    snprintf(table->help, sizeof(table->help), "How hosts are reached: %s. The default is ssh "
+             "where a host is not this computer, or there is an image, else local.", list);
+    on->completes = table->names;
+    on->help = table->help;
+}
+
+/* The options of platforms stand behind the one that they all share. */
+static const struct table *all_options(void)
+{
+    static struct table table;
+
+    if (table.platforms == rg_platforms())
+        return &table;
+    table.platforms = rg_platforms();
+    table.count = 0;
+    for (size_t i = 0; i < rg_array_len(options); i++) {
+        struct rg_option *option = &table.all[table.count++];
+        *option = options[i];
+        if (option->apply == rg_apply_on)
+            describe_on(&table, option);
+        if (option->apply == rg_apply_submit)
+            for (size_t k = 0; table.platforms[k]; k++)
+                add_options(&table, table.platforms[k]->options);
+    }
+    return &table;
+}
+
 const struct rg_option *rg_options(size_t *ret_count)
 {
-    *ret_count = rg_array_len(options);
-    return options;
+    const struct table *table = all_options();
+
+    *ret_count = table->count;
+    return table->all;
 }
 
 const struct rg_option *rg_option_find(const char *name)
 {
+    const struct table *table = all_options();
+
     if (!*name || strchr(name, ' '))
         return NULL;
-    for (size_t i = 0; i < rg_array_len(options); i++) {
-        if (strcmp(options[i].name, name) == 0 || rg_str_has_word(options[i].aliases, name))
-            return &options[i];
+    for (size_t i = 0; i < table->count; i++) {
+        if (strcmp(table->all[i].name, name) == 0 || rg_str_has_word(table->all[i].aliases, name))
+            return &table->all[i];
     }
     return NULL;
 }
@@ -248,9 +289,11 @@ const char *rg_option_key(const struct rg_option *option)
 
 const struct rg_option *rg_option_find_key(const char *key)
 {
-    for (size_t i = 0; i < rg_array_len(options); i++) {
-        if (options[i].file != RG_FILE_NONE && strcmp(rg_option_key(&options[i]), key) == 0)
-            return &options[i];
+    const struct table *table = all_options();
+
+    for (size_t i = 0; i < table->count; i++) {
+        if (table->all[i].file != RG_FILE_NONE && strcmp(rg_option_key(&table->all[i]), key) == 0)
+            return &table->all[i];
     }
     return NULL;
 }

@@ -77,17 +77,25 @@ struct rg_option {
     const char *completes;
     const char *help;       /* one or more sentences */
     /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
-     * value is "true" (or "false" from a job file). 0 or -errno with err. */
+     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL, of an option of a
+     * platform: rg_request_set keeps the value. */
     int (*apply)(struct rg_request *request, const char *what, const char *value,
                  struct rg_error *err);
 };
 
-/* The table, in the order of --help. */
+/* The table, in the order of --help, with the options of all platforms (spec/job/platform.h). */
 const struct rg_option *rg_options(size_t *ret_count);
 /* The option that has this name or alias (without dashes), or NULL. */
 const struct rg_option *rg_option_find(const char *name);
 /* The option that has this key in the job file, or NULL. */
 const struct rg_option *rg_option_find_key(const char *key);
+/* Call its apply. */
+int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
+                    const char *value, struct rg_error *err);
+/* Keep what an option of a platform was given, for its driver: job->settings. A list's option adds,
+ * another one replaces. 0; -EINVAL: the value is empty; -ENOMEM. */
+int rg_request_set(struct rg_request *request, const char *name, const char *what,
+                   const char *value, struct rg_error *err);
 /* The key of an option in the job file. */
 const char *rg_option_key(const struct rg_option *option);
 /* "How many ranks, and where": the heading of a group. */

@@ -7,6 +7,7 @@
 #include "spec/options/jobfile.h"
 #include "spec/options/launchers.h"
 #include "spec/options/options.h"
+#include "spec/job/platform.h"
 
 #define NAME_MAX_LEN 64
 
@@ -129,7 +130,7 @@ static int take_flag(struct walk *walk, const struct rg_flag *flag, struct rg_er
 static int apply(struct rg_request *request, const struct walk *walk, struct rg_error *err)
 {
     if (walk->option)
-        return walk->option->apply(request, walk->what, walk->value, err);
+        return rg_option_apply(walk->option, request, walk->what, walk->value, err);
     return rg_foreign_apply(request, walk->foreign, walk->what, walk->value, walk->second, err);
 }
 
@@ -230,7 +231,7 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
             return rg_error_set(err, ENOMEM, "out of memory");
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
-    bool others = job->on && strcmp(job->on, "slurm") == 0;
+    bool others = rg_platform_of(job)->finds_hosts;
     int rc = rg_foreign_settle(request, err);
 
     if (rc < 0)
@@ -240,6 +241,8 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
     rc = check_caller_env(request, err);
     if (rc == 0)
         rc = rg_request_settle_container(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_platform(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }
 

@@ -393,8 +393,8 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     job->start_timeout_ms = s->start_timeout_ms;
     rc = rc < 0 ? rc : copy(&job->title, s->script, err); /* not the shell that runs it */
     /* By this the step's other tasks see the job's agents come and go. */
-    job->slurm.announce = rg_strf("reigen-slurm-%s-%s", step->job_id, step->step_id);
-    if (rc == 0 && !job->slurm.announce)
+    if (rc == 0 && rg_env_setf(&job->settings, "announce", "reigen-slurm-%s-%s", step->job_id,
+                               step->step_id) < 0)
         rc = no_memory(err);
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);

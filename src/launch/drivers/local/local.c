@@ -315,8 +315,10 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 }
 
 const struct rg_driver_ops rg_driver_local = {
-    .name = "local",
-    .here = true,
+    .platform = {
+        .name = "local", .title = "this computer", .about = ", this computer only",
+        .launchers = "fork", .here = true,
+    },
     .discover = discover,
     .start = start,
     .stop = stop,

@@ -55,27 +55,30 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
                      enum rg_slurm_scope scope, struct rg_error *err)
 {
     rg_autostrv struct rg_strv wanted = RG_STRV_INIT, excluded = RG_STRV_INIT;
-    const struct rg_job_slurm *slurm = &job->slurm;
+    const char *nodelist = rg_env_get(&job->settings, "nodelist"),
+               *exclude = rg_env_get(&job->settings, "exclude"),
+               *nodes = rg_env_get(&job->settings, "nodes");
+    size_t most = nodes ? strtoul(nodes, NULL, 10) : 0;
     int r = 0;
 
-    if (slurm->nodelist)
-        r = rg_slurm_nodes("--nodelist", slurm->nodelist, &wanted, err);
-    if (r == 0 && slurm->exclude)
-        r = rg_slurm_nodes("--exclude", slurm->exclude, &excluded, err);
+    if (nodelist)
+        r = rg_slurm_nodes("--nodelist", nodelist, &wanted, err);
+    if (r == 0 && exclude)
+        r = rg_slurm_nodes("--exclude", exclude, &excluded, err);
     for (size_t i = 0; r == 0 && i < wanted.count; i++) {
         if (find_node(allocation, wanted.v[i]) < 0)
             r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                   "--nodelist %s: the allocation (job %s) has no node %s",
-                                  slurm->nodelist, allocation->job_id, wanted.v[i]);
+                                  nodelist, allocation->job_id, wanted.v[i]);
     }
     for (size_t i = 0; r == 0 && i < allocation->nnodes; i++) {
         const char *name = allocation->nodes[i].name;
-        if (rg_strv_has(&excluded, name) || (slurm->nodelist && !rg_strv_has(&wanted, name)) ||
-            (slurm->nodes && job->nhosts == (size_t) slurm->nodes))
+        if (rg_strv_has(&excluded, name) || (nodelist && !rg_strv_has(&wanted, name)) ||
+            (most && job->nhosts == most))
             continue;
         r = rg_job_add_host(job, name, rg_slurm_slots(allocation, scope, i), err);
     }
-    if (r == 0 && (!job->nhosts || (slurm->nodes && job->nhosts < (size_t) slurm->nodes)))
+    if (r == 0 && (!job->nhosts || job->nhosts < most))
         r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                               "the allocation (job %s) has %zu nodes, of which %zu are left for "
                               "this; ask for fewer, or for another allocation",
@@ -369,7 +372,20 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 }
 
 const struct rg_driver_ops rg_driver_slurm = {
-    .name = "slurm",
+    .platform = {
+        .name = "slurm",
+        .title = "Slurm",
+        .about = ", the nodes of an allocation, which is asked for where there is none",
+        .launchers = "slurm",
+        .options = slurm_options,
+        .runtime = "pyxis",
+        .variable = "SLURM_JOB_ID",
+        .canceller = "scancel",
+        .finds_hosts = true,
+        .own_cpus = true,
+        .clears_up = true,
+        .queues = true,
+    },
     .acquire = slurm_acquire,
     .release = slurm_release,
     .discover = discover,

@@ -150,9 +150,12 @@ static void look(char *before, size_t nbytes, void (*say)(void *arg, const char 
 
 /* --- salloc ----------------------------------------------------------------------------------- */
 
-static int add_wish(struct rg_strv *argv, const char *option, const char *value)
+/* Slurm's options have the names of ours. */
+static int add_wish(const struct rg_job *job, struct rg_strv *argv, const char *name)
 {
-    return value ? rg_strv_addf(argv, "%s=%s", option, value) : 0;
+    const char *value = rg_env_get(&job->settings, name);
+
+    return value ? rg_strv_addf(argv, "--%s=%s", name, value) : 0;
 }
 
 /* Hosts of -H are nodes like those of --nodelist. */
@@ -168,30 +171,19 @@ static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
 
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 {
-    const struct rg_job_slurm *slurm = &job->slurm;
-    int r = 0;
+    static const char *const wishes[] = { "nodelist", "exclude", "partition", "gres", "time",
+                                          "account" };
+    int r = add_wish(job, argv, "nodes");
 
-    if (slurm->nodes)
-        r = rg_strv_addf(argv, "--nodes=%d", slurm->nodes);
     if (r == 0 && job->np)
         r = rg_strv_addf(argv, "--ntasks=%d", job->np);
     if (r == 0 && job->ranks_per_host)
         r = rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
     if (r == 0 && job->nhosts)
         r = add_hosts(job, argv);
-    if (r == 0)
-        r = add_wish(argv, "--nodelist", slurm->nodelist);
-    if (r == 0)
-        r = add_wish(argv, "--exclude", slurm->exclude);
-    if (r == 0)
-        r = add_wish(argv, "--partition", slurm->partition);
-    if (r == 0)
-        r = add_wish(argv, "--gres", slurm->gres);
-    if (r == 0)
-        r = add_wish(argv, "--time", slurm->time);
-    if (r == 0)
-        r = add_wish(argv, "--account", slurm->account);
-    return r < 0 || !slurm->options.count ? r : rg_strv_add_all(argv, slurm->options.v);
+    for (size_t i = 0; r == 0 && i < rg_array_len(wishes); i++)
+        r = add_wish(job, argv, wishes[i]);
+    return r < 0 ? r : rg_job_settings(job, "slurm-option", argv);
 }
 
 static int make_argv(const struct rg_job *job, struct rg_strv *argv)

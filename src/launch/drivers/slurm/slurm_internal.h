@@ -9,6 +9,7 @@
  *   slurm_listener.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
+ *   slurm_options.c  options of --on slurm
  *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
  *   slurm_submit.c   jobs for sbatch; see slurm.h
  *
@@ -30,6 +31,7 @@
 #include "launch/host/agentfile.h"
 #include "launch/plan/plan.h"
 #include "launch/host/preamble.h"
+#include "spec/options/options.h"
 #include "wire/link.h"
 
 #define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
@@ -174,6 +176,10 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 const char *slurm_remedy(const char *complaint);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
+
+/* --- slurm_options.c -------------------------------------------------------------------------- */
+
+extern const struct rg_option slurm_options[];
 
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 

@@ -232,12 +232,13 @@ static void send_boot(struct slurm_step *step)
     struct rg_container container = slurm->o.job->container;
     char key[2 * RG_KEY_NBYTES + 1];
     bool bare = !slurm_contains(slurm->o.job);
+    const char *announce = rg_env_get(&slurm->o.job->settings, "announce"); /* srun-docker's */
 
     step->sent_boot = true;
     rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nplace $SLURMD_NODENAME\n",
                   RG_PROTOCOL_VERSION, slurm->o.plan->job_id);
-    if (slurm->o.job->slurm.announce)
-        rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
+    if (announce)
+        rg_buf_printf(&step->out, "announce %s\n", announce);
     rg_buf_printf(&step->out, "link dial ");
     slurm_listener_addresses(slurm, &step->out);
     rg_buf_printf(&step->out, "\n");

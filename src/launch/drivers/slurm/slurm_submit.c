@@ -281,8 +281,11 @@ static int check(const struct rg_job *job, const char *cwd, struct rg_error *err
                                  "--submit: --share-env %s keeps it out of what Slurm stores, so "
                                  "the job would not have it; let the command read it from a file",
                                  job->share_env.v[0]);
-    for (size_t i = 0; i < job->slurm.options.count; i++) {
-        const char *option = job->slurm.options.v[i];
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+    if (rg_job_settings(job, "slurm-option", &options) < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    for (size_t i = 0; i < options.count; i++) {
+        const char *option = options.v[i];
         if (rg_str_starts(option, "--array") || rg_str_starts(option, "-a"))
             return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                      "--submit: --slurm-option=%s: it submits one job, not an "

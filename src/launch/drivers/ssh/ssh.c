@@ -175,7 +175,10 @@ static void stop(void *state, int host)
 }
 
 const struct rg_driver_ops rg_driver_ssh = {
-    .name = "ssh",
+    .platform = {
+        .name = "ssh", .title = "ssh", .about = "", .launchers = "ssh rsh pdsh pdsh-ssh",
+        .any_host = true,
+    },
     .discover = discover,
     .start = start,
     .said = said,

@@ -2,6 +2,7 @@
 /* The scripts are checked by the shells themselves in tests/behaviour/test_run_help.py. */
 #include "cmd/commands.h"
 #include "cmd/help/help.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static void every_shell_learns_every_option_and_command(void **state)
@@ -108,5 +109,6 @@ int main(void)
         cmocka_unit_test(another_shell_is_refused),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "cmd/commands.h"
 #include "cmd/run/dryrun.h"
 #include "cmd/help/help.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static size_t longest_line(const char *text)
@@ -129,5 +130,6 @@ int main(void)
         cmocka_unit_test(shell_words_are_quoted_only_where_needed),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

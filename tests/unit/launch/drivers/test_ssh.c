@@ -3,6 +3,7 @@
 
 #include "launch/drivers/ssh/ssh_internal.h"
 #include "base/exitcode.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
@@ -284,7 +285,7 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     (void) state;
     rg_job_init(&job);
     assert_int_equal(rg_job_add_host(&job, "far1", 0, &err), 0);
-    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
     assert_int_equal(rg_job_add_host(&job, "bob@far2", 4, &err), 0);
     assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
     assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
@@ -299,15 +300,15 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     rg_job_fini(&job);
     rg_job_init(&job);
     assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
-    assert_string_equal(rg_driver_choose(&job)->name, "local");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "local");
     job.on = strdup("ssh");
-    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
     assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
     assert_true(job.hosts[0].nslots >= 1);
     rg_job_fini(&job);
     rg_job_init(&job);
     job.container.image = strdup("i");
-    assert_string_equal(rg_driver_choose(&job)->name, "ssh");
+    assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
     rg_job_fini(&job);
 }
 

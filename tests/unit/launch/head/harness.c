@@ -5,6 +5,7 @@
 #include <dirent.h>
 
 #include "base/fd.h"
+#include "launch/drivers/drivers.h"
 #include "base/time.h"
 
 #define LIMIT_MS 20000

@@ -180,7 +180,7 @@ static void destroy(void *state)
     }
 }
 
-static const struct rg_driver_ops driver = { .name = "fake", .start = start, .stop = stop,
+static const struct rg_driver_ops driver = { .platform.name = "fake", .start = start, .stop = stop,
                                              .destroy = destroy };
 
 /* --- the job ---------------------------------------------------------------------------------- */

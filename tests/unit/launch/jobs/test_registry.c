@@ -4,6 +4,7 @@
 
 #include "launch/plan/place.h"
 #include "launch/jobs/registry.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static char root[] = "/tmp/reigen-registry-XXXXXX";
@@ -212,7 +213,7 @@ static void a_job_on_slurms_nodes_is_listed_with_its_number(void **state)
     assert_int_equal(rg_registry_list(&list), 0);
     assert_int_equal(list.count, 1);
     unsetenv("SLURM_JOB_ID");
-    assert_string_equal(list.jobs[0].slurm, "123");
+    assert_string_equal(list.jobs[0].within_id, "123");
     assert_null(list.jobs[0].image);
     assert_int_equal(list.jobs[0].ssh.count, 0);
     assert_int_equal(list.jobs[0].hosts.count, 2);
@@ -324,5 +325,6 @@ int main(void)
         cmocka_unit_test(files_that_are_none_of_ours_are_passed_over),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "launch/plan/plan.h"
 #include "spec/job/hostlist.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static void make(const char *hosts, int np, enum rg_map map, bool over, struct rg_job *job,
@@ -299,5 +300,6 @@ int main(void)
         cmocka_unit_test(an_engine_is_the_only_task_and_hosts_keep_their_share),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/horovodrun/horovodrun.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 64
@@ -281,5 +282,6 @@ int main(void)
         cmocka_unit_test(the_command_line_wins_over_the_file_wherever_it_stands),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

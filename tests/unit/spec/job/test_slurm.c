@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/job/slurm.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static void check_nodes(const char *text, const char *expected)
@@ -480,5 +481,6 @@ int main(void)
         cmocka_unit_test(one_of_the_tasks_that_each_start_a_job_remarks_on_it),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

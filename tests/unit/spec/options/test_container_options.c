@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/options/options.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 64
@@ -130,5 +131,6 @@ int main(void)
         cmocka_unit_test(none_leaves_the_image_alone),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/options/jobfile.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static void must_parse(const char *text, struct rg_request *request)
@@ -102,5 +103,6 @@ int main(void)
         cmocka_unit_test(nul_bytes_and_huge_files_are_refused),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

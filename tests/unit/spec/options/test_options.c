@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/job/envfile.h"
 #include "spec/options/options.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 64
@@ -83,13 +84,15 @@ static void flags_of_other_launchers_mean_the_same(void **state)
     assert_false(request.job.oversubscribe);
     rg_request_fini(&request);
     must_parse("-N 2 --on slurm --mem 1g -A team -J t --exclusive -n8 x", &request);
-    assert_int_equal(request.job.slurm.nodes, 2);
+    assert_string_equal(rg_env_get(&request.job.settings, "nodes"), "2");
     assert_int_equal(request.job.ranks_per_host, 0);
-    assert_string_equal(request.job.slurm.account, "team");
-    assert_int_equal(request.job.slurm.options.count, 3);
-    assert_string_equal(request.job.slurm.options.v[0], "--mem=1g");
-    assert_string_equal(request.job.slurm.options.v[1], "--job-name=t");
-    assert_string_equal(request.job.slurm.options.v[2], "--exclusive");
+    assert_string_equal(rg_env_get(&request.job.settings, "account"), "team");
+    rg_autostrv struct rg_strv options = RG_STRV_INIT;
+    assert_int_equal(rg_job_settings(&request.job, "slurm-option", &options), 0);
+    assert_int_equal(options.count, 3);
+    assert_string_equal(options.v[0], "--mem=1g");
+    assert_string_equal(options.v[1], "--job-name=t");
+    assert_string_equal(options.v[2], "--exclusive");
     rg_request_fini(&request);
     must_parse("-genv A b -genvlist C,D=e --nnodes 2 -Ha:1,b:2 --launcher ssh x", &request);
     assert_string_equal(request.job.env.v[0], "A=b");
@@ -343,5 +346,6 @@ int main(void)
         cmocka_unit_test(options_override_the_file_wherever_they_stand),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 /* Wrong command lines and job files: each refusal names the value and what to do about it. */
 #include "spec/options/jobfile.h"
 #include "spec/options/options.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 #define ARGV_MAX 16
@@ -190,5 +191,6 @@ int main(void)
         cmocka_unit_test(wrong_job_files_name_place_value_and_remedy),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

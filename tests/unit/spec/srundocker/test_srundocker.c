@@ -8,6 +8,7 @@
 
 #include "base/spawn.h"
 #include "spec/job/engine.h"
+#include "launch/drivers/drivers.h"
 #include "unit.h"
 
 static int parse(struct rg_srundocker *s, const char *const *words, struct rg_error *err)
@@ -262,7 +263,7 @@ static void the_job_is_the_script_once_on_the_nodes_of_the_step(void **state)
                           "--dockopts=--ipc=host", "--envlist=NOBODYS,MINE", "a b"), 0);
     assert_int_equal(job->engine, RG_ENGINE_SCRIPT);
     assert_string_equal(job->on, "slurm");
-    assert_string_equal(job->slurm.announce, "reigen-slurm-7-0");
+    assert_string_equal(rg_env_get(&job->settings, "announce"), "reigen-slurm-7-0");
     CHECK_LIST(&job->command, "./job.sh", "a b");
     assert_string_equal(rg_job_engine_program(job), "job.sh");
     assert_int_equal(job->nhosts, 2);
@@ -550,5 +551,6 @@ int main(void)
         JOB_TEST(more_tasks_than_one_on_a_node_are_remarked),
     };
 
+    rg_drivers_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
