@@ -112,7 +112,7 @@ def test_a_job_with_the_number_of_an_old_one_is_not_taken_for_it(queue):
     assert queue.submit().returncode == 0
     with queue.record().open('a') as record:
         record.write('exit 9\n')
-    queue.says('squeue', 'PENDING|Priority|0:00|\n')
+    queue.says('squeue', '12|PENDING|Priority|0:00|\n')
     assert queue.submit(cwd=queue.folder).returncode == 0
     told = queue.record().read_text()
     assert 'exit' not in told and f'log {queue.folder}/' in told
@@ -160,11 +160,11 @@ def test_records_of_long_ago_are_removed(queue):
 
 def test_a_job_of_another_cluster_is_looked_for_there(queue):
     queue.says('sbatch', '12;far\n')
-    queue.says('squeue', 'CLUSTER: far\nRUNNING|None|0:10|n[1-2]\n')
+    queue.says('squeue', 'CLUSTER: far\n12|RUNNING|None|0:10|n[1-2]\n')
     assert queue.submit().stdout == '12\n'
     status = queue.reigen('status', '12')
     assert 'job 12: RUNNING on n[1-2] for 0:10' in status.stdout, status.stderr
-    queue.says('squeue', 'CLUSTER: far\nCANCELLED|None|0:10|n[1-2]\n')
+    queue.says('squeue', 'CLUSTER: far\n12|CANCELLED|None|0:10|n[1-2]\n')
     assert queue.reigen('stop', '12').returncode == 0
     assert queue.asked().count('--clusters=far') == 3 and 'scancel 12 --clusters' in queue.asked()
 
@@ -176,7 +176,7 @@ def test_how_slurm_ended_a_job_is_told_while_it_knows(queue, code, told):
     if code is not None:
         with queue.record().open('a') as record:
             record.write(f'exit {code}\n')
-    queue.says('squeue', 'TIMEOUT|TimeLimit|1:00|n1\n')
+    queue.says('squeue', '12|TIMEOUT|TimeLimit|1:00|n1\n')
     assert f'job 12: {told}\n' in queue.reigen('status', '12').stdout
     queue.says('squeue', 'slurm_load_jobs error: Invalid job id specified\n', 1)
     assert f'job 12: {told.split(": ")[0].split(", ")[0]}\n' in queue.reigen('status', '12').stdout
@@ -185,16 +185,16 @@ def test_how_slurm_ended_a_job_is_told_while_it_knows(queue, code, told):
 def test_a_job_on_very_many_nodes_is_not_taken_for_an_ended_one(queue):
     nodes = f'n[{",".join(str(n) for n in range(1001, 4001, 2))}]'
     assert queue.submit().returncode == 0
-    queue.says('squeue', f'RUNNING|None|0:10|{nodes}\n')
+    queue.says('squeue', f'12|RUNNING|None|0:10|{nodes}\n')
     assert 'job 12: RUNNING on n[1001,1003,' in queue.reigen('status', '12').stdout
-    assert '--format=%T|%r|%M|%N' in queue.asked()
+    assert '--format=%i|%T|%r|%M|%N' in queue.asked()
 
 
 def test_why_a_job_waits_is_told_where_slurm_says_it(queue):
     assert queue.submit().returncode == 0
-    queue.says('squeue', 'PENDING|None|0:00|\n')
+    queue.says('squeue', '12|PENDING|None|0:00|\n')
     assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING\n')
-    queue.says('squeue', 'PENDING|Resources|0:00|\n')
+    queue.says('squeue', '12|PENDING|Resources|0:00|\n')
     assert queue.reigen('status', '12').stdout.startswith('job 12: PENDING: Resources\n')
 
 
@@ -210,7 +210,7 @@ def test_a_queue_that_does_not_answer_is_not_the_jobs_end(queue):
 
 def test_users_defaults_hide_no_job(queue):
     assert queue.submit().returncode == 0
-    queue.says('squeue', 'PENDING|Priority|0:00|\n')
+    queue.says('squeue', '12|PENDING|Priority|0:00|\n')
     hiding = {'SQUEUE_STATES': 'RUNNING', 'SQUEUE_PARTITION': 'x', 'SCANCEL_STATE': 'PENDING'}
     assert 'PENDING: Priority' in queue.reigen('status', '12', **hiding).stdout
     queue.says('squeue', '')
@@ -237,7 +237,8 @@ def test_submitted_jobs_are_listed_with_one_question(queue):
     queue.says('squeue', QUEUE_DOWN, 1)
     down = queue.reigen('jobs')
     assert down.returncode == 0 and down.stdout.count('unknown') == 3, down
-    assert 'squeue does not answer' in down.stderr
+    assert 'Slurm does not answer (squeue: slurm_load_jobs error' in down.stderr
+    assert queue.asked().count('squeue') == 4     # one for the three of them
 
 
 @pytest.mark.parametrize('options', [(), ('-f',)])
@@ -253,7 +254,7 @@ def test_the_output_of_a_job_that_is_run_again_is_followed_from_its_start(queue)
     assert queue.submit().returncode == 0
     log = queue.cwd / 'reigen-12.log'
     log.write_text('first run\n')
-    queue.says('squeue', 'RUNNING|None|0:10|n1\n')
+    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
     with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', '12'], env=queue.env, text=True,
                           stdout=subprocess.PIPE) as following:
         assert following.stdout.readline() == 'first run\n'

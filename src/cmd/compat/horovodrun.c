@@ -54,6 +54,6 @@ int rg_cmd_horovodrun(int argc, char **argv)
         return print_build();
     if (rg_horovodrun_is_elastic(&run))
         return refuse_elastic(&run);
-    rg_run_say_slurm(&run.request);
+    rg_run_say_remarks(&run.request);
     return rg_run_request(&run.request, &(struct rg_run_as){ "horovodrun", true, open[0] });
 }

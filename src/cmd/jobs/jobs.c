@@ -18,11 +18,11 @@ static int fail_memory(const char *command)
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-/* What Slurm runs for us as a job that was submitted is listed as that. */
+/* What a platform runs for us as a job that was submitted is listed as that. */
 static bool is_submitted(const struct rg_registry_job *job, const struct rg_submitted_list *list)
 {
     for (size_t i = 0; job->within && i < list->count; i++) {
-        if (strcmp(list->jobs[i].id, job->within_id) == 0)
+        if (list->jobs[i].platform == job->within && strcmp(list->jobs[i].id, job->within_id) == 0)
             return true;
     }
     return false;
@@ -55,17 +55,14 @@ static int add_submitted(struct rg_jobs_table *table, const struct rg_submitted_
 
 static int fill(struct rg_jobs_table *table, bool all)
 {
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list submitted = { NULL, 0, false };
-    int r = rg_submitted_list(&submitted);
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list submitted = { NULL, 0 };
+    int r = rg_jobs_list_submitted(&submitted);
 
     for (int ended = all; r == 0 && ended >= 0; ended--) {
         r = add_registered(table, &submitted, ended);
         if (r == 0)
             r = add_submitted(table, &submitted, ended);
     }
-    if (submitted.untold)
-        fprintf(stderr, "reigen: Slurm's squeue does not answer: of jobs that were submitted it is "
-                        "unknown whether they run\n");
     return r;
 }
 
@@ -115,25 +112,9 @@ int rg_cmd_jobs(int argc, char **argv)
 
 /* --- status ----------------------------------------------------------------------------------- */
 
-/* Of one that was submitted, Slurm is asked for that one alone. */
-static int print_submitted(const char *id, bool json)
-{
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0, false };
-    rg_cleanup(rg_jobs_table_fini) struct rg_jobs_table table = { NULL, 0, NULL };
-
-    if (!json)
-        return rg_submitted_status(id);
-    if (rg_submitted_list(&list) < 0)
-        return fail_memory("status");
-    for (size_t i = 0; i < list.count; i++) {
-        if (strcmp(list.jobs[i].id, id) == 0 && rg_jobs_add_submitted(&table, &list.jobs[i]) < 0)
-            return fail_memory("status");
-    }
-    return rg_jobs_print_json(json_incref(json_array_get(table.json, 0)));
-}
-
 int rg_cmd_status(int argc, char **argv)
 {
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     rg_cleanup(rg_jobs_table_fini) struct rg_jobs_table table = { NULL, 0, NULL };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
@@ -146,8 +127,9 @@ int rg_cmd_status(int argc, char **argv)
     if (n == 0)
         return rg_fail_usage("status", "status: give a job's id, or its beginning; reigen jobs "
                                        "--all lists them");
-    if (rg_submitted(argv[1]))
-        return print_submitted(argv[1], json);
+    const struct rg_driver_ops *driver = rg_jobs_find_submitted(argv[1], &submitted);
+    if (driver)
+        return rg_jobs_print_submitted(driver, &submitted, json);
     int code = rg_jobs_find("status", argv[1], &job);
     if (code)
         return code;

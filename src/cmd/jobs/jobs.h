@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What `reigen jobs`, `status`, `logs` and `stop` share: the jobs of a user, whichever way they
- * were started (launch/jobs/registry.h), and those that were submitted to Slurm (cmd/run/submit.h).
+ * were started (launch/jobs/registry.h), and those that were submitted (launch/jobs/submitted.h).
  *
  *   jobs.c        the commands jobs and status
  *   jobs_find.c   which job is meant
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
+ *   jobs_submitted.c  jobs that a platform runs when it can
  *   jobs_clean.c  what killed launchers and agents have left
  *
- * Thread rule: main thread. Reads files; with submitted jobs, asks Slurm for at most 10 s.
+ * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.
  */
 #ifndef RG_CMD_JOBS_JOBS_H
 #define RG_CMD_JOBS_JOBS_H
@@ -18,8 +19,9 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "cmd/run/submit.h"
+#include "launch/drivers/drivers.h"
 #include "launch/jobs/registry.h"
+#include "launch/jobs/submitted.h"
 
 /* One line of `reigen jobs`. Strings are the row's. */
 struct rg_jobs_row {
@@ -38,6 +40,19 @@ struct rg_jobs_table {
  * that runs, else one that has ended. 0 and the caller's job; or the exit code, after the error was
  * told in the command's name. */
 int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job);
+
+/* The submitted job of this id, and the driver that has it; NULL: there is none. */
+const struct rg_driver_ops *rg_jobs_find_submitted(const char *id,
+                                                   struct rg_submitted_job *ret_job);
+/* Append all that were submitted, with what their platforms say; of those that do not answer, it is
+ * told. 0 or -ENOMEM. */
+int rg_jobs_list_submitted(struct rg_submitted_list *list);
+/* What has become of it. The exit code. */
+int rg_jobs_print_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *job,
+                            bool json);
+/* Say why the driver could not do it. The exit code. */
+int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *job,
+                           struct rg_error *err);
 
 /* What is to be said of a registered job's state: "running". Constant. */
 const char *rg_jobs_state(const struct rg_registry_job *job);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -15,6 +16,8 @@
 
 #define READ_MS 200 /* between looks at the files */
 #define CHUNK 65536
+#define LOOK_MS 1000 /* between looks at a job that was submitted, at first */
+#define LOOK_MAX_MS 15000
 
 /* A file that is shown. */
 struct source {
@@ -106,10 +109,13 @@ static int put_lines(struct source *source)
 static int copy_new(struct logs *logs, struct source *source)
 {
     rg_autoclose int fd = open(source->path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
     ssize_t n = 0;
     int r = 0;
 
     logs->found |= fd >= 0;
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size < source->at)
+        source->at = 0; /* a job that is run again has begun it anew */
     while (r == 0 && fd >= 0) {
         uint8_t *room = rg_buf_reserve(&source->line, CHUNK);
         if (!room)
@@ -140,17 +146,76 @@ static int copy_all(struct logs *logs, bool last)
     return r;
 }
 
-static int show(struct logs *logs, const struct rg_registry_job *job, bool keep)
+static int show(struct logs *logs, bool (*is_over)(void *arg), void *arg)
 {
     int r = 0;
 
     for (bool over = false; r == 0 && !over;) {
-        over = !keep || rg_registry_is_over(job);
+        over = !is_over || is_over(arg);
         r = copy_all(logs, over);
         if (!over)
             rg_sleep_ms(READ_MS);
     }
     return r;
+}
+
+static int fail_lost(int r)
+{
+    return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
+                   "logs");
+}
+
+/* --- of a job that was submitted -------------------------------------------------------------- */
+
+struct submitted {
+    const struct rg_driver_ops *driver;
+    const struct rg_submitted_job *job;
+    uint64_t look_ns, ask_ns, pause_ms;
+};
+
+/* The job's file knows of its end without a question to the platform, which is asked ever more
+ * seldom until then; a job that is put back into the queue has several ends. */
+static bool is_submitted_over(void *arg)
+{
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job now = { .exit_code = -1 };
+    struct submitted *submitted = arg;
+    const struct rg_platform *platform = submitted->job->platform;
+
+    if (rg_now_ns() < submitted->look_ns)
+        return false;
+    submitted->look_ns = rg_now_ns() + LOOK_MS * RG_NS_PER_MS;
+    if (rg_submitted_read(platform, submitted->job->id, &now) < 0)
+        return true;
+    if (now.exit_code < 0 && rg_now_ns() < submitted->ask_ns)
+        return false;
+    int r = submitted->driver->status(&now, 1, NULL);
+    submitted->pause_ms = submitted->pause_ms * 2 < LOOK_MAX_MS ? submitted->pause_ms * 2
+                                                                : LOOK_MAX_MS;
+    submitted->ask_ns = rg_now_ns() + submitted->pause_ms * RG_NS_PER_MS;
+    return r == 0 && now.state == RG_SUBMITTED_ENDED;
+}
+
+static int show_submitted(const struct rg_driver_ops *driver, const struct rg_submitted_job *job,
+                          bool keep)
+{
+    rg_cleanup(logs_fini) struct logs logs = { NULL, 0, false };
+    struct submitted submitted = { driver, job, 0, 0, LOOK_MS };
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (driver->logs)
+        return driver->logs(job, keep, 1, &err) < 0 ? rg_jobs_fail_submitted("logs", job, &err) : 0;
+    int r = add(&logs, strdup(job->log), 1, 0, "");
+    if (r == 0)
+        r = show(&logs, keep ? is_submitted_over : NULL, &submitted);
+    if (r < 0)
+        return fail_lost(r);
+    if (logs.found)
+        return 0;
+    int cause = access(job->log, R_OK) < 0 ? errno : ENOENT;
+    rg_error_set_exit(&err, cause, RG_EXIT_UNAVAILABLE, "job %s has no output%s: %s: %s; reigen "
+                      "status %s tells more", job->id, keep ? "" : " yet", job->log,
+                      strerror(cause), job->id);
+    return rg_fail(&err, "logs");
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -173,6 +238,11 @@ static int fail_nowhere(const struct rg_registry_job *job, const char *kind, con
     return rg_fail(&err, "logs");
 }
 
+static bool is_over(void *arg)
+{
+    return rg_registry_is_over(arg);
+}
+
 static int show_job(const struct rg_registry_job *job, bool keep, int rank)
 {
     rg_cleanup(logs_fini) struct logs logs = { NULL, 0, false };
@@ -191,10 +261,9 @@ static int show_job(const struct rg_registry_job *job, bool keep, int rank)
     else
         return fail_nowhere(job, kind, path);
     if (r == 0)
-        r = show(&logs, job, keep);
+        r = show(&logs, keep ? is_over : NULL, (void *) job);
     if (r < 0)
-        return rg_fail(&(struct rg_error){ -r, RG_EXIT_OUTPUT_LOST, "standard output was lost" },
-                       "logs");
+        return fail_lost(r);
     if (logs.found)
         return 0;
     rg_error_set_exit(&err, ENOENT, RG_EXIT_UNAVAILABLE,
@@ -205,6 +274,7 @@ static int show_job(const struct rg_registry_job *job, bool keep, int rank)
 
 int rg_cmd_logs(int argc, char **argv)
 {
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     const char *rank_text = NULL;
     struct rg_error err = RG_ERROR_INIT;
@@ -221,11 +291,12 @@ int rg_cmd_logs(int argc, char **argv)
                                      "its output; reigen jobs --all lists them");
     if (rank_text && rg_parse_int("--rank", rank_text, 0, RG_JOB_RANKS_MAX - 1, &rank, &err) < 0)
         return rg_fail_usage("logs", "logs %s", err.text);
-    if (rg_submitted(argv[1]) && rank_text)
+    const struct rg_driver_ops *driver = rg_jobs_find_submitted(argv[1], &submitted);
+    if (driver && rank_text)
         return rg_fail_usage("logs", "logs --rank: the output of all ranks of job %s is in one "
                              "file", argv[1]);
-    if (rg_submitted(argv[1]))
-        return rg_submitted_logs(argv[1], keep);
+    if (driver)
+        return show_submitted(driver, &submitted, keep);
     int code = rg_jobs_find("logs", argv[1], &job);
     if (code)
         return code;

@@ -107,14 +107,14 @@ static json_t *job_json(const struct rg_registry_job *job)
                                             : json_null();
     json_t *output = json_pack("{s:o, s:o}", "kind", string_or_null(kind), "path",
                                string_or_null(path));
-    json_t *value = json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "id", job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
-                     time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
-                     elapsed, "ranks", job->nranks, "restarts",
-                     (json_int_t) job->restarts.count, "hosts", hosts, "launcher",
-                     string_or_null(job->launcher), "image", string_or_null(job->image),
-                     "output", output, "command",
-                     string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
+    json_t *value =
+        json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+                  job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
+                  time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
+                  elapsed, "ranks", job->nranks, "restarts", (json_int_t) job->restarts.count,
+                  "hosts", hosts, "launcher", string_or_null(job->launcher), "image",
+                  string_or_null(job->image), "output", output, "command",
+                  string_or_null(job->command), "exit_code", code_or_null(job->exit_code));
     for (const struct rg_platform *const *p = rg_platforms(); value && *p; p++) {
         rg_autofree char *key = (*p)->variable ? rg_strf("%s_job", (*p)->name) : NULL;
         if (key)
@@ -136,13 +136,15 @@ static const char *submitted_state(const struct rg_submitted_job *job)
 
 static json_t *submitted_json(const struct rg_submitted_job *job)
 {
+    rg_autofree char *word = rg_strf("%s_state", job->platform->name);
+
     return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:{s:s, s:o}, s:o, s:o}", "id", job->id,
-                     "state", submitted_state(job), "submitted", 1, "slurm_state",
+                     "state", submitted_state(job), "submitted", 1, word ? word : "word",
                      string_or_null(job->word), "reason", string_or_null(job->reason), "elapsed",
                      string_or_null(job->elapsed), "nodes", string_or_null(job->nodes), "output",
-                     "kind", "file", "path", string_or_null(job->record.log), "command",
-                     string_or_null(job->record.command), "exit_code",
-                     code_or_null(job->record.exit_code));
+                     "kind", "file", "path", string_or_null(job->log), "command",
+                     string_or_null(job->command), "exit_code",
+                     code_or_null(job->exit_code));
 }
 
 int rg_jobs_print_json(json_t *take_value)
@@ -204,18 +206,23 @@ int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job)
                    job_json(job));
 }
 
+static char *text_or_dash(const char *text)
+{
+    return strdup(text && *text ? text : "-");
+}
+
 int rg_jobs_add_submitted(struct rg_jobs_table *table, const struct rg_submitted_job *job)
 {
     return add_row(table,
                    (struct rg_jobs_row){
                        .id = strdup(job->id),
-                       .state = job->record.exit_code >= 0
-                                    ? rg_strf("exit %d", job->record.exit_code)
+                       .state = job->exit_code >= 0
+                                    ? rg_strf("exit %d", job->exit_code)
                                     : strdup(submitted_state(job)),
-                       .elapsed = strdup(*job->elapsed ? job->elapsed : "-"),
+                       .elapsed = text_or_dash(job->elapsed),
                        .ranks = strdup("-"),
-                       .hosts = strdup(*job->nodes ? job->nodes : "-"),
-                       .command = strdup(job->record.command ? job->record.command : ""),
+                       .hosts = text_or_dash(job->nodes),
+                       .command = strdup(job->command ? job->command : ""),
                    },
                    submitted_json(job));
 }

@@ -10,7 +10,6 @@
 #include "cmd/show/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/run/signals.h"
-#include "cmd/run/submit.h"
 #include "base/exitcode.h"
 #include "launch/jobs/registry.h"
 
@@ -96,20 +95,23 @@ static int stop_all(const struct rg_registry *registry, struct rg_error *err)
     return r;
 }
 
-static int stop_slurms(const char *id)
+static int stop_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *job)
 {
-    int code = rg_submitted_stop(id);
+    struct rg_error err = RG_ERROR_INIT;
 
-    return code ? code : say_stopped(id);
+    return driver->cancel(job, &err) < 0 ? rg_jobs_fail_submitted("stop", job, &err)
+                                         : say_stopped(job->id);
 }
 
 static int stop_one(const char *id)
 {
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
     struct rg_error err = RG_ERROR_INIT;
 
-    if (rg_submitted(id))
-        return stop_slurms(id);
+    const struct rg_driver_ops *driver = rg_jobs_find_submitted(id, &submitted);
+    if (driver)
+        return stop_submitted(driver, &submitted);
     int code = rg_jobs_find("stop", id, &job);
     if (code)
         return code;
@@ -122,18 +124,19 @@ static int stop_one(const char *id)
     return 0;
 }
 
-/* Those that Slurm runs, or will, too. */
-static int stop_submitted(void)
+/* Those that a platform runs, or will, too. */
+static int stop_all_submitted(void)
 {
-    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0, false };
+    rg_cleanup(rg_submitted_list_fini) struct rg_submitted_list list = { NULL, 0 };
     int code = 0;
 
-    if (rg_submitted_list(&list) < 0)
+    if (rg_jobs_list_submitted(&list) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "stop");
     for (size_t i = 0; i < list.count; i++) {
-        if (list.jobs[i].state == RG_SUBMITTED_ENDED)
+        struct rg_submitted_job *job = &list.jobs[i];
+        if (job->state == RG_SUBMITTED_ENDED)
             continue;
-        int one = stop_slurms(list.jobs[i].id);
+        int one = stop_submitted(rg_driver_find(job->platform->name), job);
         code = code ? code : one;
     }
     return code;
@@ -157,6 +160,6 @@ int rg_cmd_stop(int argc, char **argv)
     if (rg_registry_list(&registry) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, "stop");
     int code = stop_all(&registry, &err) < 0 ? rg_fail(&err, "stop") : 0;
-    int submitted = stop_submitted();
+    int submitted = stop_all_submitted();
     return code ? code : submitted;
 }

@@ -393,14 +393,14 @@ static int clean_and_examine(struct doctor *doctor)
     int cleaned = doctor->clean ? rg_jobs_clean_all() : 0;
 
     rg_registry_sweep();
-    rg_run_say_slurm(&doctor->request);
+    rg_run_say_remarks(&doctor->request);
     int code = examine(doctor);
     return code ? code : cleaned;
 }
 
 static int run_planes(struct doctor *doctor, bool stdin_open)
 {
-    rg_run_say_slurm(&doctor->request);
+    rg_run_say_remarks(&doctor->request);
     return rg_run_request(&doctor->request, &(struct rg_run_as){ "doctor", false, stdin_open });
 }
 

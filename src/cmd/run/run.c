@@ -19,11 +19,9 @@
 #include "cmd/run/run.h"
 #include "cmd/run/signals.h"
 #include "cmd/show/status.h"
-#include "cmd/run/submit.h"
 #include "cmd/show/terminal.h"
 #include "cmd/show/verdict.h"
 #include "launch/drivers/drivers.h"
-#include "launch/drivers/slurm/slurm.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
 #include "launch/jobs/registry.h"
@@ -642,13 +640,37 @@ static int run_job(struct run *run)
     return run->exit_code;
 }
 
-void rg_run_say_slurm(const struct rg_request *request)
+void rg_run_say_remarks(const struct rg_request *request)
 {
-    const struct rg_strv env = rg_slurm_environment();
-    char text[RG_SLURM_REMARK_MAX];
+    char text[RG_DRIVER_REMARK_MAX];
 
-    if (!request->quiet && rg_slurm_remark(&env, &request->job, text, sizeof(text)))
-        fprintf(stderr, "reigen: %s\n", text);
+    for (size_t i = 0; rg_drivers[i] && !request->quiet; i++) {
+        if (rg_drivers[i]->remark && rg_drivers[i]->remark(&request->job, text, sizeof(text)))
+            fprintf(stderr, "reigen: %s\n", text);
+    }
+}
+
+/* --submit: hand the job over and print its id. */
+static int submit(const struct rg_request *request, char **argv)
+{
+    const struct rg_driver_ops *driver = rg_driver_choose(&request->job);
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job job = { .platform = &driver->platform,
+                                                                  .exit_code = -1 };
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (driver->submit(&request->job, argv, &job, &err) < 0)
+        return rg_fail(&err, "run");
+    int r = rg_submitted_add(&job, &request->job);
+    if (r < 0) {
+        rg_error_set(&err, -r, "job %s was submitted, but no note of it can be written: %s", job.id,
+                     strerror(-r));
+        return rg_fail(&err, "run");
+    }
+    if (!request->quiet)
+        fprintf(stderr, "reigen: submitted as job %s; reigen logs -f %s shows its output\n",
+                job.id, job.id);
+    rg_autofree char *line = rg_strf("%s\n", job.id);
+    return rg_print(line ? line : "");
 }
 
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
@@ -682,11 +704,11 @@ int rg_cmd_run(int argc, char **argv)
     if (request.version)
         return rg_cmd_version(1, argv);
     /* The job that was submitted is told the same, but to run. */
-    bool submitted = getenv(RG_SLURM_SUBMITTED);
-    unsetenv(RG_SLURM_SUBMITTED);
+    bool submitted = getenv(RG_SUBMITTED);
+    unsetenv(RG_SUBMITTED);
     if (request.job.submit && !submitted && !request.job.dry_run)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
-                                                       : rg_submit(&request, argv);
-    rg_run_say_slurm(&request);
+                                                       : submit(&request, argv);
+    rg_run_say_remarks(&request);
     return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

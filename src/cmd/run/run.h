@@ -12,9 +12,9 @@
 
 #include "spec/options/options.h"
 
-/* Say, on standard error, that the job does not use Slurm's nodes as it could (rg_slurm_remark),
+/* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
  * where that is so and the request is not to be quiet. Before rg_run_request. */
-void rg_run_say_slurm(const struct rg_request *request);
+void rg_run_say_remarks(const struct rg_request *request);
 
 struct rg_run_as {
     const char *command; /* "run": the command whose --help usage errors name */

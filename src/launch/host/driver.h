@@ -17,8 +17,11 @@
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "launch/jobs/submitted.h"
 #include "spec/job/job.h"
 #include "spec/job/platform.h"
+
+#define RG_DRIVER_REMARK_MAX 512
 
 struct rg_plan;
 
@@ -79,6 +82,27 @@ struct rg_driver_ops {
     void (*stop)(void *state, int host);
     /* Free everything; agents that still run are ended, hard. No event follows. */
     void (*destroy)(void *state);
+    /* NULL, or: whether there is something to say of a job that is not this platform's, but could
+     * be: into buf, of RG_DRIVER_REMARK_MAX bytes. Main thread; does not block. */
+    bool (*remark)(const struct rg_job *job, char *buf, size_t nbytes);
+
+    /* Jobs that the platform runs when it can; all of them NULL where platform.queues is false.
+     * They need no session and no state. Main thread; they block for as long as the platform's
+     * programs answer, at most some 10 s each. Errors have an exit code, or 1 is taken. */
+
+    /* Hand `reigen ARGV...`, argv[0] being its command, over: it is to run with RG_SUBMITTED in its
+     * environment, and to add `exit CODE` to its file (launch/jobs/submitted.h). Set ret_job's id,
+     * log (allocated) and, if need be, cluster. 0 or -errno. */
+    int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
+                  struct rg_error *err);
+    /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
+     * questions as it takes. 0; -errno: of some it is still unknown, and err says why. */
+    int (*status)(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
+    /* NULL: the output is the file `log`, which is there or will be. Or: write what there is of the
+     * output to fd, with `follow` also what comes until the job's end. 0 or -errno. */
+    int (*logs)(const struct rg_submitted_job *job, bool follow, int fd, struct rg_error *err);
+    /* End it, and wait until it has ended, for at most a minute. 0 or -errno. */
+    int (*cancel)(struct rg_submitted_job *job, struct rg_error *err);
 };
 
 #endif

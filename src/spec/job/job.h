@@ -65,7 +65,7 @@ struct rg_job {
     enum rg_map map;
     enum rg_bind bind;
     bool oversubscribe; /* more ranks than slots is fine */
-    char *on;               /* the platform's name; NULL: local or ssh, by the hosts and the image */
+    char *on;               /* the platform's name; NULL: by the hosts and the image */
     struct rg_strv settings; /* NAME=VALUE: what the platform's own options were given (rg_env_get);
                                 for its driver alone */
     bool submit;            /* let the platform run it when it can, and do not wait */

@@ -21,7 +21,7 @@ struct rg_platform {
     const char *about;     /* what the help of --on says behind the name: ", this computer only" */
     const char *launchers; /* the words of mpiexec's --launcher that mean it; or NULL */
     const struct rg_option *options; /* that it alone takes, ended by one without a name; or NULL */
-    const char *runtime;   /* a --container-runtime with which it makes containers itself; or NULL */
+    const char *runtime;   /* the --container-runtime by which it makes containers; or NULL */
     const char *variable;  /* in which it tells a process the number of its job; or NULL */
     const char *canceller; /* the user's command that ends the job of a number; or NULL */
     bool here;             /* its hosts are this computer, outside containers */

@@ -48,7 +48,8 @@ static int check_options(const struct rg_job *job, const struct rg_platform *oth
     for (const struct rg_option *o = other->options; o && o->name; o++) {
         const char *value = rg_env_get(&job->settings, o->name);
         if (value)
-            return *value == '-' ? refuse(value, "", other, err) : refuse(o->name, "--", other, err);
+            return *value == '-' ? refuse(value, "", other, err)
+                                 : refuse(o->name, "--", other, err);
     }
     return 0;
 }
@@ -56,13 +57,15 @@ static int check_options(const struct rg_job *job, const struct rg_platform *oth
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
 {
     const struct rg_platform *own = rg_platform_of(&request->job);
+    bool submit = request->job.submit && !own->queues;
     int r = 0;
 
     for (const struct rg_platform *const *p = rg_platforms(); r == 0 && *p; p++) {
         if (*p != own)
             r = check_options(&request->job, *p, err);
-        if (r == 0 && (*p)->queues && request->job.submit && !own->queues)
+        if (r == 0 && submit && (*p)->queues)
             r = refuse("submit", "--", *p, err);
     }
-    return r;
+    return r == 0 && submit ? rg_error_set(err, EINVAL, "--submit: nothing here runs jobs later")
+                            : r;
 }

@@ -350,9 +350,9 @@ int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
     int n = request->per_host_or_nodes, rc = 0;
 
     if (n && takes_nodes) {
-        rc = set_nodes(request, n, err);
-        rc = rc < 0 ? rc : rg_request_note(request, "-N %d: taken for srun's, --nodes %d; mpirun's is "
+        rc = rg_request_note(request, "-N %d: taken for srun's, --nodes %d; mpirun's is "
                              "--ranks-per-host", n, n);
+        rc = rc < 0 ? rc : set_nodes(request, n, err);
     } else if (n) {
         job->ranks_per_host = n;
         rc = rg_request_note(request, "-N %d: taken for mpirun's, --ranks-per-host %d; srun's is "

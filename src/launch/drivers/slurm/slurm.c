@@ -371,6 +371,13 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
+static bool remark(const struct rg_job *job, char *buf, size_t nbytes)
+{
+    const struct rg_strv env = rg_slurm_environment();
+
+    return rg_slurm_remark(&env, job, buf, nbytes);
+}
+
 const struct rg_driver_ops rg_driver_slurm = {
     .platform = {
         .name = "slurm",
@@ -395,4 +402,8 @@ const struct rg_driver_ops rg_driver_slurm = {
     .said = said,
     .stop = stop,
     .destroy = destroy,
+    .remark = remark,
+    .submit = slurm_submit,
+    .status = slurm_status,
+    .cancel = slurm_cancel,
 };

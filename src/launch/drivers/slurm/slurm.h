@@ -23,28 +23,6 @@
 
 extern const struct rg_driver_ops rg_driver_slurm;
 
-/* In the environment of a job that was submitted: --submit has done its part. */
-#define RG_SLURM_SUBMITTED "REIGEN_SUBMITTED"
-#define RG_SLURM_ID_MAX 64
-
-/* What `reigen logs`, `status` and `stop` know of a submitted job: a file of the user's, named by
- * its number, in $XDG_STATE_HOME/reigen/slurm or ~/.local/state/reigen/slurm. Owns its strings. */
-struct rg_slurm_record {
-    char *log;     /* where its output goes */
-    char *command;
-    char *cluster; /* among several that share a database; NULL: there is but one */
-    int exit_code; /* -1: it has not ended, or could not say so */
-};
-
-/* Hand `reigen ARGV...`, argv[0] being its command, to sbatch. 0 and the job's number; -errno, exit
- * code 69, or 2 for what cannot be submitted. Blocks until sbatch has ended. */
-int rg_slurm_submit(const struct rg_job *job, char *const *argv, char ret_id[RG_SLURM_ID_MAX],
-                    struct rg_error *err);
-/* 0; -ENOENT: no such job was submitted by reigen; -EINVAL: id is no number; -errno. */
-int rg_slurm_record_read(const char *id, struct rg_slurm_record *ret_record);
-/* The numbers of all, lowest first. 0 or -ENOMEM. */
-int rg_slurm_record_list(struct rg_strv *ids);
-void rg_slurm_record_fini(struct rg_slurm_record *record);
 /* Run one of Slurm's programs to its end, for at most 10 s, and take what it writes, on standard
  * error too, as far as it fits. Users' defaults for squeue and scancel do not count. Its exit
  * code; -ETIMEDOUT; -ENOENT; -errno. */

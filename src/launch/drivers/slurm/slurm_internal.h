@@ -11,7 +11,8 @@
  *   slurm_acquire.c  asking for an allocation, and giving it back
  *   slurm_options.c  options of --on slurm
  *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
- *   slurm_submit.c   jobs for sbatch; see slurm.h
+ *   slurm_submit.c   jobs for sbatch
+ *   slurm_jobs.c     what becomes of these
  *
  * Thread rule: the loop's thread.
  */
@@ -176,6 +177,13 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 const char *slurm_remedy(const char *complaint);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
+
+/* --- slurm_submit.c, slurm_jobs.c; driver.h --------------------------------------------------- */
+
+int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
+                 struct rg_error *err);
+int slurm_status(struct rg_submitted_job *jobs, size_t count, struct rg_error *err);
+int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 
 /* --- slurm_options.c -------------------------------------------------------------------------- */
 

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files by which jobs that were submitted are found again. */
+#include "launch/jobs/submitted.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/exitcode.h"
+#include "base/fd.h"
+
+#define FILE_MAX (64u << 10)
+#define KEPT_S (90 * 24 * 3600) /* since the job's end, or its submission */
+
+static char *folder_of(const struct rg_platform *platform)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+    if (state && *state == '/')
+        return rg_strf("%s/reigen/%s", state, platform->name);
+    return home && *home == '/' ? rg_strf("%s/.local/state/reigen/%s", home, platform->name) : NULL;
+}
+
+static bool is_id(const char *text)
+{
+    return *text && *text != '-' && strlen(text) < RG_SUBMITTED_ID_MAX &&
+           !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
+}
+
+char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err)
+{
+    struct rg_error cause = RG_ERROR_INIT;
+    rg_autofree char *dir = folder_of(platform);
+
+    if (!dir) {
+        rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
+                          "--submit: there is no place for a note of the job, since HOME is not "
+                          "set; name a directory that the nodes see: XDG_STATE_HOME=DIR");
+        return NULL;
+    }
+    int r = rg_mkdir_all(dir, 0700, &cause);
+    if (r == 0 && access(dir, W_OK | X_OK) < 0)
+        r = -errno;
+    if (r == 0)
+        return rg_steal_ptr(&dir);
+    rg_error_set_exit(err, -r, RG_EXIT_USAGE,
+                      "--submit: a note of each job is kept in %s, where nothing can be written "
+                      "(%s); make it writable, or name another directory that the nodes see: "
+                      "XDG_STATE_HOME=DIR", dir, strerror(-r));
+    return NULL;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* Ids are used again some day, and no one asks after such old ones. */
+static void forget_old(const char *dir)
+{
+    DIR *all = opendir(dir);
+    struct stat st;
+
+    for (struct dirent *e; all && (e = readdir(all));) {
+        if (is_id(e->d_name) && fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > KEPT_S)
+            unlinkat(dirfd(all), e->d_name, 0);
+    }
+    if (all)
+        closedir(all);
+}
+
+static void put_file(const struct rg_submitted_job *submitted, const struct rg_job *job,
+                     struct rg_buf *text)
+{
+    rg_buf_printf(text, "log %s\n", submitted->log);
+    if (submitted->cluster)
+        rg_buf_printf(text, "cluster %s\n", submitted->cluster);
+    rg_buf_printf(text, "command ");
+    for (size_t i = 0; i < job->command.count; i++) {
+        rg_buf_printf(text, "%s", i ? " " : "");
+        for (const char *p = job->command.v[i]; *p; p++)
+            rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+    }
+    rg_buf_printf(text, "\n");
+}
+
+int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_job *job)
+{
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job old = { .exit_code = -1 };
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autofree char *dir = folder_of(submitted->platform);
+    rg_autofree char *path = dir ? rg_strf("%s/%s", dir, submitted->id) : NULL;
+
+    if (!path)
+        return -ENOMEM;
+    forget_old(dir);
+    if (rg_submitted_read(submitted->platform, submitted->id, &old) == 0)
+        unlink(path); /* of another job with this id */
+    put_file(submitted, job, &text);
+    /* A quick job's exit code is there already. */
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : rg_buf_status(&text);
+    return r < 0 ? r : rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static void take_line(struct rg_submitted_job *job, const char *line)
+{
+    int64_t code;
+
+    if (rg_str_starts(line, "log ") && !job->log)
+        job->log = strdup(line + 4);
+    else if (rg_str_starts(line, "command ") && !job->command)
+        job->command = strdup(line + 8);
+    else if (rg_str_starts(line, "cluster ") && !job->cluster)
+        job->cluster = strdup(line + 8);
+    else if (rg_str_starts(line, "exit ") &&
+             rg_parse_int("exit", line + 5, 0, 255, &code, NULL) == 0)
+        job->exit_code = (int) code;
+}
+
+int rg_submitted_read(const struct rg_platform *platform, const char *id,
+                      struct rg_submitted_job *ret_job)
+{
+    struct rg_submitted_job job = { .platform = platform, .exit_code = -1 };
+    rg_autofree char *dir = NULL, *path = NULL, *text = NULL;
+
+    if (!is_id(id))
+        return -EINVAL;
+    dir = folder_of(platform);
+    path = dir ? rg_strf("%s/%s", dir, id) : NULL;
+    int r = path ? rg_read_file(path, FILE_MAX, &text, NULL) : -ENOENT;
+    if (r < 0)
+        return r;
+    for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
+        take_line(&job, line);
+    if (!job.log || !job.command) {
+        rg_submitted_fini(&job);
+        return -ENOENT;
+    }
+    snprintf(job.id, sizeof(job.id), "%s", id);
+    *ret_job = job;
+    return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const char *one = *(char *const *) a, *two = *(char *const *) b;
+    size_t none = strlen(one), ntwo = strlen(two);
+
+    return none != ntwo ? (none < ntwo ? -1 : 1) : strcmp(one, two);
+}
+
+int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_list *list)
+{
+    rg_autostrv struct rg_strv ids = RG_STRV_INIT;
+    rg_autofree char *path = folder_of(platform);
+    DIR *dir = path ? opendir(path) : NULL;
+    int r = 0;
+
+    for (struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
+        if (is_id(e->d_name))
+            r = rg_strv_add(&ids, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    void *more = r == 0 ? reallocarray(list->jobs, list->count + ids.count + 1, sizeof(*list->jobs))
+                        : NULL;
+    if (!more)
+        return -ENOMEM;
+    list->jobs = more;
+    if (ids.count)
+        qsort(ids.v, ids.count, sizeof(*ids.v), by_number);
+    for (size_t i = 0; i < ids.count; i++)
+        list->count += rg_submitted_read(platform, ids.v[i], &list->jobs[list->count]) == 0;
+    return 0;
+}
+
+void rg_submitted_fini(struct rg_submitted_job *job)
+{
+    char *texts[] = { job->log, job->command, job->cluster, job->word, job->reason, job->elapsed,
+                      job->nodes };
+
+    for (size_t i = 0; i < rg_array_len(texts); i++)
+        free(texts[i]);
+    *job = (struct rg_submitted_job){ .exit_code = -1 };
+}
+
+void rg_submitted_list_fini(struct rg_submitted_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        rg_submitted_fini(&list->jobs[i]);
+    free(list->jobs);
+    *list = (struct rg_submitted_list){ NULL, 0 };
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs that were handed to a platform, which runs them when it can (--submit). Of each the user has
+ * a file, $XDG_STATE_HOME/reigen/PLATFORM/ID or ~/.local/state/reigen/PLATFORM/ID, by which it is
+ * found again; everything else the platform knows (struct rg_driver_ops).
+ *
+ *     log PATH          where its output goes
+ *     cluster NAME      among several of the platform's; not where there is but one
+ *     command TEXT
+ *     exit CODE         the job itself adds it when it ends
+ *
+ * Thread rule: main thread; reads and writes small files.
+ */
+#ifndef RG_LAUNCH_JOBS_SUBMITTED_H
+#define RG_LAUNCH_JOBS_SUBMITTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "spec/job/job.h"
+#include "spec/job/platform.h"
+
+/* In the environment of a job that was submitted: --submit has done its part. */
+#define RG_SUBMITTED "REIGEN_SUBMITTED"
+#define RG_SUBMITTED_ID_MAX 64
+
+enum rg_submitted_state {
+    RG_SUBMITTED_UNKNOWN, /* the platform was not asked, or does not answer */
+    RG_SUBMITTED_WAITS,
+    RG_SUBMITTED_RUNS,
+    RG_SUBMITTED_ENDED,
+};
+
+struct rg_submitted_job {
+    const struct rg_platform *platform;
+    char id[RG_SUBMITTED_ID_MAX]; /* the platform's: letters, digits and '-' */
+    char *log, *command;          /* what its file says */
+    char *cluster;                /* or NULL */
+    int exit_code;                /* -1: it has not ended, or could not say so */
+    enum rg_submitted_state state; /* what the platform says; its texts are NULL or "" where it has
+                                      said nothing */
+    char *word;                   /* "RUNNING"; of one that has ended "CANCELLED" */
+    char *reason;                 /* why it waits */
+    char *elapsed;                /* "0:10" */
+    char *nodes;                  /* "node[1-2]" */
+};
+
+struct rg_submitted_list {
+    struct rg_submitted_job *jobs;
+    size_t count;
+};
+
+/* The folder with their files, made if need be; err has exit code 2. NULL with err. */
+char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err);
+/* Write the file of one that has just been submitted; platform, id, log and cluster are set. Files
+ * of long ago go. 0 or -errno. */
+int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_job *job);
+
+/* What its file says. 0 and the caller's job; -EINVAL: that is no id; -ENOENT and others: there is
+ * no such file. */
+int rg_submitted_read(const struct rg_platform *platform, const char *id,
+                      struct rg_submitted_job *ret_job);
+/* Append all of this platform, lowest id first. 0 or -ENOMEM. */
+int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_list *list);
+void rg_submitted_fini(struct rg_submitted_job *job);
+void rg_submitted_list_fini(struct rg_submitted_list *list);
+
+#endif
