@@ -69,6 +69,12 @@ static struct kernel this_kernel(void)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
+/* Ids go into command lines: nothing but what one can be. */
+static bool is_id(const char *text)
+{
+    return !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
+}
+
 static void put(struct rg_buf *text, const char *word, const char *value)
 {
     rg_buf_printf(text, "%s ", word);
@@ -134,7 +140,7 @@ static void put_place(const struct rg_job *job, struct rg_buf *text)
     rg_buf_printf(text, "kernel %s %s %s\n", kernel.boot, kernel.pidns, kernel.machine);
     for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
         const char *number = (*p)->variable ? getenv((*p)->variable) : NULL;
-        if (number && *number && !number[strspn(number, "0123456789")])
+        if (number && *number && is_id(number))
             put(text, (*p)->name, number);
     }
     put_output(job, text);
@@ -289,12 +295,6 @@ void rg_registry_job_fini(struct rg_registry_job *job)
     rg_strv_fini(&job->hosts);
     rg_strv_fini(&job->restarts);
     *job = (struct rg_registry_job){ 0 };
-}
-
-/* Ids go into command lines: nothing but what one can be. */
-static bool is_id(const char *text)
-{
-    return !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
 }
 
 /* The text of this word, or NULL. */
