@@ -658,8 +658,10 @@ static int submit(const struct rg_request *request, char **argv)
                                                                   .exit_code = -1 };
     struct rg_error err = RG_ERROR_INIT;
 
-    if (driver->submit(&request->job, argv, &job, &err) < 0)
+    if (driver->submit(&request->job, argv, &job, &err) < 0) {
+        err.exit_code = err.exit_code ? err.exit_code : RG_EXIT_UNAVAILABLE;
         return rg_fail(&err, "run");
+    }
     int r = rg_submitted_add(&job, &request->job);
     if (r < 0) {
         rg_error_set(&err, -r, "job %s was submitted, but no note of it can be written: %s", job.id,

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A launch driver: its whole duty is to get the agent running at these places, to say when one
- * dies, and to stop them. Ranks, signals, output, readiness and teardown are the session's and
- * equal for all.
+ * A launch driver: its duty is to get the agent running at these places, to say when one dies, and
+ * to stop them; and, where the platform has a queue, to hand jobs to it, and to say what has
+ * become of them. Ranks, signals, output, readiness and teardown are the session's and equal for
+ * all.
  *
  * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one
  * section in docs/drivers.md. There is no registration by side effect.
  *
- * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork.
+ * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork,
+ * but where it says so.
  */
 #ifndef RG_LAUNCH_HOST_DRIVER_H
 #define RG_LAUNCH_HOST_DRIVER_H
@@ -87,8 +89,8 @@ struct rg_driver_ops {
     bool (*remark)(const struct rg_job *job, char *buf, size_t nbytes);
 
     /* Jobs that the platform runs when it can; all of them NULL where platform.queues is false.
-     * They need no session and no state. Main thread; they block for as long as the platform's
-     * programs answer, at most some 10 s each. Errors have an exit code, or 1 is taken. */
+     * They need no session and no state. They block while the platform's programs answer, for at
+     * most some 10 s each. An error that has no exit code counts as 69. */
 
     /* Hand `reigen ARGV...`, argv[0] being its command, over: it is to run with RG_SUBMITTED in its
      * environment, and to add `exit CODE` to its file (launch/jobs/submitted.h). Set ret_job's id,

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/time.h"
+#include "launch/jobs/state.h"
 #include "launch/plan/place.h"
 #include "spec/job/hostlist.h"
 
@@ -20,22 +21,6 @@
 
 #define JOBS "jobs"
 #define ENDED "ended"
-
-static char *folder(const char *name)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-
-    if (state && *state == '/')
-        return rg_strf("%s/reigen/%s", state, name);
-    return home && *home == '/' ? rg_strf("%s/.local/state/reigen/%s", home, name) : NULL;
-}
-
-static char *path_of(const char *name, const char *id)
-{
-    rg_autofree char *dir = folder(name);
-
-    return dir ? rg_strf("%s/%s", dir, id) : NULL;
-}
 
 /* --- this computer --------------------------------------------------------------------------- */
 
@@ -69,17 +54,10 @@ static struct kernel this_kernel(void)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* Ids go into command lines: nothing but what one can be. */
-static bool is_id(const char *text)
-{
-    return !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
-}
-
 static void put(struct rg_buf *text, const char *word, const char *value)
 {
     rg_buf_printf(text, "%s ", word);
-    for (const char *p = value; *p; p++)
-        rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+    jobs_put(text, value);
     rg_buf_printf(text, "\n");
 }
 
@@ -140,7 +118,7 @@ static void put_place(const struct rg_job *job, struct rg_buf *text)
     rg_buf_printf(text, "kernel %s %s %s\n", kernel.boot, kernel.pidns, kernel.machine);
     for (const struct rg_platform *const *p = rg_platforms(); *p; p++) {
         const char *number = (*p)->variable ? getenv((*p)->variable) : NULL;
-        if (number && *number && is_id(number))
+        if (number && jobs_is_id(number))
             put(text, (*p)->name, number);
     }
     put_output(job, text);
@@ -202,7 +180,7 @@ int rg_registry_add(const struct rg_plan *plan, const struct rg_job *job,
                     struct rg_registration *ret_own)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    rg_autofree char *dir = folder(JOBS), *path = path_of(JOBS, plan->job_id);
+    rg_autofree char *dir = jobs_folder(JOBS), *path = jobs_path(JOBS, plan->job_id);
 
     *ret_own = (struct rg_registration) RG_REGISTRATION_INIT;
     if (!dir || !path)
@@ -237,7 +215,7 @@ static void prune(void)
     if (rg_registry_list_ended(&list) < 0)
         return;
     for (size_t i = 0; i + RG_REGISTRY_ENDED_MAX < list.count; i++) {
-        rg_autofree char *path = path_of(ENDED, list.jobs[i].id);
+        rg_autofree char *path = jobs_path(ENDED, list.jobs[i].id);
         if (path)
             unlink(path);
     }
@@ -247,7 +225,7 @@ static void prune(void)
 static void move_to_ended(const char *path)
 {
     const char *id = strrchr(path, '/') + 1;
-    rg_autofree char *dir = folder(ENDED), *to = path_of(ENDED, id);
+    rg_autofree char *dir = jobs_folder(ENDED), *to = jobs_path(ENDED, id);
 
     if (!dir || !to || rg_mkdir_all(dir, 0700, NULL) < 0 || rename(path, to) < 0)
         unlink(path);
@@ -274,7 +252,7 @@ void rg_registry_end(struct rg_registration *own, int exit_code)
 
 void rg_registry_forget(const struct rg_registry_job *job)
 {
-    rg_autofree char *path = path_of(JOBS, job->id);
+    rg_autofree char *path = jobs_path(JOBS, job->id);
 
     if (path && access(path, F_OK) == 0)
         move_to_ended(path);
@@ -338,7 +316,7 @@ static int take_line(struct rg_registry_job *job, char *take_value, const char *
                            : strcmp(word, "restart") == 0 ? &job->restarts : NULL;
     char **text = text_of(job, word);
 
-    if (take_value && list == &job->restarts && !is_id(take_value)) {
+    if (take_value && list == &job->restarts && !jobs_is_id(take_value)) {
         free(take_value);
         return 0;
     }
@@ -414,14 +392,14 @@ static int by_age(const void *a, const void *b)
 
 static int list_in(const char *name, struct rg_registry *ret_registry)
 {
-    rg_autofree char *path = folder(name);
+    rg_autofree char *path = jobs_folder(name);
     DIR *dir = path ? opendir(path) : NULL;
     struct rg_registry list = { calloc(RG_REGISTRY_JOBS_MAX, sizeof(*list.jobs)), 0 };
     int r = list.jobs ? 0 : -ENOMEM;
 
     for (struct dirent *entry; r == 0 && dir && (entry = readdir(dir));) {
         const char *id = entry->d_name;
-        if (!is_id(id) || list.count == RG_REGISTRY_JOBS_MAX)
+        if (!jobs_is_id(id) || list.count == RG_REGISTRY_JOBS_MAX)
             continue;
         r = read_job(path, id, &list.jobs[list.count]);
         list.jobs[list.count].ended = strcmp(name, ENDED) == 0;
@@ -505,7 +483,7 @@ static bool proc_is_ours(void)
 
 static enum rg_registry_state state_by_lock(const struct rg_registry_job *job)
 {
-    rg_autofree char *path = job->id ? path_of(JOBS, job->id) : NULL;
+    rg_autofree char *path = job->id ? jobs_path(JOBS, job->id) : NULL;
     rg_autoclose int fd = path && job->locked ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
 
     if (fd < 0)
@@ -556,7 +534,7 @@ int rg_registry_launcher(const struct rg_registry_job *job)
 
 bool rg_registry_is_over(const struct rg_registry_job *job)
 {
-    rg_autofree char *path = path_of(JOBS, job->id);
+    rg_autofree char *path = jobs_path(JOBS, job->id);
 
     return job->ended || !path || access(path, F_OK) < 0 ||
            rg_registry_state(job) == RG_JOB_DEAD;
@@ -565,14 +543,14 @@ bool rg_registry_is_over(const struct rg_registry_job *job)
 size_t rg_registry_sweep(void)
 {
     uint64_t deadline_ns = rg_now_ns() + RG_REGISTRY_SWEEP_MS * RG_NS_PER_MS;
-    rg_autofree char *path = folder(JOBS);
+    rg_autofree char *path = jobs_folder(JOBS);
     DIR *dir = path ? opendir(path) : NULL;
     size_t count = 0;
 
     for (struct dirent *entry; dir && rg_now_ns() < deadline_ns && (entry = readdir(dir));) {
         struct rg_registry_job job = { 0 };
         const char *id = entry->d_name;
-        if (!is_id(id) || read_job(path, id, &job) < 0)
+        if (!jobs_is_id(id) || read_job(path, id, &job) < 0)
             continue;
         if (!job.image && job.kernel && rg_registry_state(&job) == RG_JOB_DEAD) {
             rg_registry_forget(&job);

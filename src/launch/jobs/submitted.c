@@ -11,29 +11,15 @@
 
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "launch/jobs/state.h"
 
 #define FILE_MAX (64u << 10)
 #define KEPT_S (90 * 24 * 3600) /* since the job's end, or its submission */
 
-static char *folder_of(const struct rg_platform *platform)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-
-    if (state && *state == '/')
-        return rg_strf("%s/reigen/%s", state, platform->name);
-    return home && *home == '/' ? rg_strf("%s/.local/state/reigen/%s", home, platform->name) : NULL;
-}
-
-static bool is_id(const char *text)
-{
-    return *text && *text != '-' && strlen(text) < RG_SUBMITTED_ID_MAX &&
-           !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
-}
-
 char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err)
 {
     struct rg_error cause = RG_ERROR_INIT;
-    rg_autofree char *dir = folder_of(platform);
+    rg_autofree char *dir = jobs_folder(platform->name);
 
     if (!dir) {
         rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
@@ -62,7 +48,8 @@ static void forget_old(const char *dir)
     struct stat st;
 
     for (struct dirent *e; all && (e = readdir(all));) {
-        if (is_id(e->d_name) && fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        if (jobs_is_id(e->d_name) &&
+            fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > KEPT_S)
             unlinkat(dirfd(all), e->d_name, 0);
     }
@@ -79,8 +66,7 @@ static void put_file(const struct rg_submitted_job *submitted, const struct rg_j
     rg_buf_printf(text, "command ");
     for (size_t i = 0; i < job->command.count; i++) {
         rg_buf_printf(text, "%s", i ? " " : "");
-        for (const char *p = job->command.v[i]; *p; p++)
-            rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+        jobs_put(text, job->command.v[i]);
     }
     rg_buf_printf(text, "\n");
 }
@@ -89,10 +75,10 @@ int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_j
 {
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job old = { .exit_code = -1 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    rg_autofree char *dir = folder_of(submitted->platform);
-    rg_autofree char *path = dir ? rg_strf("%s/%s", dir, submitted->id) : NULL;
+    rg_autofree char *dir = jobs_folder(submitted->platform->name);
+    rg_autofree char *path = jobs_path(submitted->platform->name, submitted->id);
 
-    if (!path)
+    if (!dir || !path)
         return -ENOMEM;
     forget_old(dir);
     if (rg_submitted_read(submitted->platform, submitted->id, &old) == 0)
@@ -125,12 +111,10 @@ int rg_submitted_read(const struct rg_platform *platform, const char *id,
                       struct rg_submitted_job *ret_job)
 {
     struct rg_submitted_job job = { .platform = platform, .exit_code = -1 };
-    rg_autofree char *dir = NULL, *path = NULL, *text = NULL;
+    rg_autofree char *path = jobs_path(platform->name, id), *text = NULL;
 
-    if (!is_id(id))
+    if (!jobs_is_id(id) || strlen(id) >= RG_SUBMITTED_ID_MAX)
         return -EINVAL;
-    dir = folder_of(platform);
-    path = dir ? rg_strf("%s/%s", dir, id) : NULL;
     int r = path ? rg_read_file(path, FILE_MAX, &text, NULL) : -ENOENT;
     if (r < 0)
         return r;
@@ -156,12 +140,12 @@ static int by_number(const void *a, const void *b)
 int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_list *list)
 {
     rg_autostrv struct rg_strv ids = RG_STRV_INIT;
-    rg_autofree char *path = folder_of(platform);
+    rg_autofree char *path = jobs_folder(platform->name);
     DIR *dir = path ? opendir(path) : NULL;
     int r = 0;
 
     for (struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
-        if (is_id(e->d_name))
+        if (jobs_is_id(e->d_name))
             r = rg_strv_add(&ids, e->d_name);
     }
     if (dir)

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two kinds of files about jobs have in common. */
+#include "launch/jobs/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+char *jobs_folder(const char *name)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+    if (state && *state == '/')
+        return rg_strf("%s/reigen/%s", state, name);
+    return home && *home == '/' ? rg_strf("%s/.local/state/reigen/%s", home, name) : NULL;
+}
+
+char *jobs_path(const char *name, const char *id)
+{
+    rg_autofree char *dir = jobs_folder(name);
+
+    return dir ? rg_strf("%s/%s", dir, id) : NULL;
+}
+
+bool jobs_is_id(const char *text)
+{
+    return *text && *text != '-' &&
+           !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-")];
+}
+
+void jobs_put(struct rg_buf *text, const char *value)
+{
+    for (const char *p = value; *p; p++)
+        rg_buf_printf(text, "%c", (unsigned char) *p < ' ' ? ' ' : *p);
+}
