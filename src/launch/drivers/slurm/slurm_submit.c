@@ -147,7 +147,7 @@ static int check(const struct rg_job *job, const char *cwd, struct rg_error *err
 static int hand_over(const struct rg_job *job, char *const *argv, const char *cwd,
                      struct rg_submitted_job *submitted, struct rg_error *err)
 {
-    rg_autofree char *dir = rg_submitted_folder(&rg_driver_slurm.platform, err);
+    rg_autofree char *dir = rg_submitted_folder(submitted->platform, err);
     rg_autostrv struct rg_strv words = RG_STRV_INIT, env = RG_STRV_INIT;
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
     char said[4096], line[400], how[64];

@@ -90,7 +90,7 @@ static int submit(const struct rg_job *job, char *const *argv, struct rg_submitt
         "\"$@\" & wait $!; code=$?\n"
         "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
         "echo \"exit $code\" >>\"$file\"";
-    rg_autofree char *dir = rg_submitted_folder(&rg_driver_dummy.platform, err);
+    rg_autofree char *dir = rg_submitted_folder(ret_job->platform, err);
     rg_autostrv struct rg_strv words = RG_STRV_INIT;
     rg_autofree char *cwd = getcwd(NULL, 0), *file = NULL;
     rg_autoclose int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
