@@ -86,7 +86,7 @@ static int submit(const struct rg_job *job, char *const *argv, struct rg_submitt
                   struct rg_error *err)
 {
     static const char script[] =
-        "exec >\"$1\" 2>&1; file=$2; export DUMMY_JOB=$3 " RG_SUBMITTED "=1; shift 3; trap : TERM\n"
+        "file=$1; export DUMMY_JOB=$2 " RG_SUBMITTED "=1; shift 2; trap : TERM\n"
         "\"$@\" & wait $!; code=$?\n"
         "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
         "echo \"exit $code\" >>\"$file\"";
@@ -105,12 +105,14 @@ static int submit(const struct rg_job *job, char *const *argv, struct rg_submitt
     snprintf(ret_job->id, sizeof(ret_job->id), "d%d", (int) getpid());
     ret_job->log = rg_strf("%s/%s.log", cwd, ret_job->id);
     file = rg_strf("%s/%s", dir, ret_job->id);
-    const char *const first[] = { "sh", "-c", script, "sh", ret_job->log, file, ret_job->id,
-                                  program };
+    const char *const first[] = { "sh", "-c", script, "sh", file, ret_job->id, program };
     for (size_t i = 0; i < rg_array_len(first); i++)
         rg_strv_add(&words, first[i]);
     rg_strv_add_all(&words, argv);
-    const struct rg_spawn spawn = { .argv = words.v, .fds = { null_fd, null_fd, null_fd },
+    rg_autoclose int log = open(ret_job->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0)
+        return rg_error_set(err, errno, "%s: %s", ret_job->log, strerror(errno));
+    const struct rg_spawn spawn = { .argv = words.v, .fds = { null_fd, log, log },
                                     .new_session = true };
     int r = rg_spawn(&spawn, &pid, err);
     if (r == 0)
