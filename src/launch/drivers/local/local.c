@@ -88,10 +88,11 @@ bool rg_local_is_here(const char *name)
     return rg_host_is_local(name) || is_own_address(name);
 }
 
-static int discover(struct rg_job *job, struct rg_error *err)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
     int ncores = count_cores();
 
+    (void) held;
     /* Without a word about hosts, as many slots as ranks: it is the user's own computer. */
     if (!job->nhosts)
         return rg_job_add_host(job, "localhost", job->np > ncores ? job->np : ncores, err);

@@ -18,11 +18,6 @@ static const char *const machines[SLURM_MACHINES] = { "x86_64", "aarch64" };
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
-static enum rg_slurm_scope scope_of(const struct rg_strv *env)
-{
-    return rg_slurm_in_step(env) ? RG_SLURM_STEP : RG_SLURM_JOB;
-}
-
 static int find_node(const struct rg_slurm_allocation *allocation, const char *name)
 {
     for (size_t i = 0; i < allocation->nnodes; i++) {
@@ -84,45 +79,13 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     return r;
 }
 
-/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
- * has what was asked for on each node. Without an answer there are none known. */
-static void ask_gpus(struct rg_slurm_allocation *allocation)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
-    char jobs[64], text[1024];
-    char *argv[] = { (char *) "squeue", (char *) "--noheader", jobs, (char *) "--format=%b", NULL };
+    enum rg_slurm_scope scope;
+    const struct rg_slurm_allocation *allocation = slurm_held_allocation(held, &scope);
 
-    if (allocation->node || allocation->tasks_asked || allocation->gpus_per_node ||
-        allocation->group_ids.count)
-        return;
-    snprintf(jobs, sizeof(jobs), "--jobs=%s", allocation->job_id);
-    if (rg_slurm_ask(argv, text, sizeof(text)) == 0)
-        allocation->gpus_per_node = rg_slurm_gres_gpus(text);
-}
-
-static int discover(struct rg_job *job, struct rg_error *err)
-{
-    const struct rg_strv env = rg_slurm_environment();
-    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
-    enum rg_slurm_scope scope = scope_of(&env);
-    int r = job->dry_run && !rg_slurm_in_job(&env)
-                ? rg_error_set(err, ENOENT, "--dry-run: only in an allocation is known which nodes "
-                                            "the ranks are to have, and none is asked for now; run "
-                                            "it in one (salloc -N 2), or with --on local")
-                : rg_slurm_allocation_read(&env, scope, &allocation, err);
-
-    if (r < 0) {
-        if (err && !err->exit_code)
-            err->exit_code = RG_EXIT_UNAVAILABLE;
-        return r;
-    }
-    if (scope == RG_SLURM_JOB)
-        ask_gpus(&allocation);
-    if (scope == RG_SLURM_STEP || !allocation.tasks_asked) {
-        rg_slurm_count_gpus(&env, &allocation);
-        rg_slurm_ask_spread(&env, false, &allocation);
-    }
-    return job->nhosts ? check_named(job, &allocation, scope, err)
-                       : add_nodes(job, &allocation, scope, err);
+    return job->nhosts ? check_named(job, allocation, scope, err)
+                       : add_nodes(job, allocation, scope, err);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -325,12 +288,9 @@ static void raise_limit(struct slurm *slurm)
 
 static int prepare(struct slurm *slurm, struct rg_error *err)
 {
-    const struct rg_strv env = rg_slurm_environment();
     RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
-    int r = rg_slurm_allocation_read(&env, scope_of(&env), &allocation, err);
+    int r = slurm_held_read_whole(slurm->o.held, &allocation, err);
 
-    if (r == 0)
-        rg_slurm_ask_spread(&env, true, &allocation); /* the agents' step has them all */
     if (r == 0)
         r = assign(slurm, &allocation, err);
     if (r == 0)

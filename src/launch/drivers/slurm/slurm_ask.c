@@ -14,7 +14,6 @@
 
 #define ASK_MS 10000
 #define ANSWER_MAX 8192
-#define DETAILS_MAX (1u << 20) /* of a job on 10,000 nodes */
 
 extern char **environ;
 
@@ -119,34 +118,147 @@ bool rg_slurm_counts_gpus(const char *node)
     return nodes && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && rg_slurm_gres_names_gpus(text);
 }
 
-void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
-{
-    char *smi[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
-    char *sinfo[] = { (char *) "sinfo", (char *) "--noheader", (char *) "--all",
-                      (char *) "--format=%G", NULL };
-    rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
-    bool told = false;
-    char text[ANSWER_MAX];
+/* --- the same, by the loop -------------------------------------------------------------------- */
 
-    if (!allocation->node || allocation->gpus_per_node ||
-        rg_slurm_gpus(env, &chosen, &told, NULL) < 0 || told ||
-        rg_slurm_ask(smi, text, sizeof(text)) != 0)
-        return;
-    int count = rg_slurm_smi_gpus(text);
-    if (count > 0 && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && *text &&
-        strlen(text) + 1 < sizeof(text) && !rg_slurm_gres_names_gpus(text))
-        allocation->gpus_per_node = count;
+/* What does not fit is taken, too, so that the program can end. */
+static void on_answer(void *arg, int events)
+{
+    struct slurm_question *question = arg;
+    char surplus[512];
+
+    (void) events;
+    for (;;) {
+        size_t room = SLURM_ANSWER_MAX - 1 - question->have;
+        ssize_t n = read(question->fd, room ? question->text + question->have : surplus,
+                         room ? room : sizeof(surplus));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            rg_io_stop(&question->io);
+        if (n <= 0)
+            return;
+        question->have += room ? (size_t) n : 0;
+    }
 }
 
-/* salloc's shell has the first ones of these, processes on the nodes the others. */
-static bool may_be_spread(const struct rg_strv *env)
+static void answered(void *arg, pid_t pid, int status)
+{
+    struct slurm_question *question = arg;
+
+    (void) pid;
+    question->pid = 0;
+    on_answer(question, RG_IO_READ);
+    question->text[question->have] = '\0';
+    rg_autofree char *text = rg_steal_ptr(&question->text);
+    slurm_question_stop(question);
+    question->on_answer(question->arg, status == 0 ? text : NULL);
+}
+
+static void too_late(void *arg)
+{
+    const struct slurm_question *question = arg;
+
+    kill(question->pid, SIGKILL);
+}
+
+int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, char *const *argv,
+                         void (*on_said)(void *arg, char *text), void *arg)
+{
+    *question = (struct slurm_question){ .text = malloc(SLURM_ANSWER_MAX), .on_answer = on_said,
+                                         .arg = arg };
+    int r = question->text ? spawn_asked(argv, &question->fd, &question->pid) : -ENOMEM;
+
+    if (r < 0) {
+        free(question->text);
+        *question = (struct slurm_question){ .fd = -1 };
+        return r;
+    }
+    rg_fd_set_nonblock(question->fd, true);
+    rg_io_start(&question->io, loop, question->fd, RG_IO_READ, on_answer, question);
+    rg_child_start(&question->child, loop, question->pid, answered, question);
+    rg_timer_start(&question->timer, loop, ASK_MS, 0, too_late, question);
+    return 0;
+}
+
+void slurm_question_stop(struct slurm_question *question)
+{
+    if (!question->on_answer)
+        return;
+    rg_io_stop(&question->io);
+    rg_child_stop(&question->child);
+    rg_timer_stop(&question->timer);
+    if (question->pid) {
+        kill(question->pid, SIGKILL);
+        while (waitpid(question->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    question->pid = 0;
+    if (question->fd >= 0)
+        close(question->fd);
+    question->fd = -1;
+    free(rg_steal_ptr(&question->text));
+}
+
+/* --- where GPUs are --------------------------------------------------------------------------- */
+
+static bool wants_gpus_here(const struct slurm_facts *facts)
+{
+    return facts->scope == RG_SLURM_STEP || !facts->allocation->tasks_asked;
+}
+
+/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
+ * has what was asked for on each node. Without an answer there are none known. */
+static bool wants_squeue(const struct slurm_facts *facts)
+{
+    const struct rg_slurm_allocation *allocation = facts->allocation;
+
+    return facts->scope == RG_SLURM_JOB && !allocation->node && !allocation->tasks_asked &&
+           !allocation->gpus_per_node && !allocation->group_ids.count;
+}
+
+static void take_squeue(struct slurm_facts *facts, const char *text)
+{
+    facts->allocation->gpus_per_node = rg_slurm_gres_gpus(text);
+}
+
+/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
+ * those of its nodes (contain_gpus.c, on each): as many as this one, for all. */
+static bool wants_smi(const struct slurm_facts *facts)
+{
+    rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
+    bool told = false;
+
+    return wants_gpus_here(facts) && facts->allocation->node &&
+           !facts->allocation->gpus_per_node &&
+           rg_slurm_gpus(&facts->env, &chosen, &told, NULL) == 0 && !told;
+}
+
+static void take_smi(struct slurm_facts *facts, const char *text)
+{
+    facts->ngpus = rg_slurm_smi_gpus(text);
+}
+
+static bool wants_sinfo(const struct slurm_facts *facts)
+{
+    return facts->ngpus > 0;
+}
+
+static void take_sinfo(struct slurm_facts *facts, const char *text)
+{
+    if (*text && strlen(text) + 1 < SLURM_ANSWER_MAX && !rg_slurm_gres_names_gpus(text))
+        facts->allocation->gpus_per_node = facts->ngpus;
+}
+
+/* Nodes may differ. salloc's shell has the first ones of these signs, processes on the nodes the
+ * others. */
+static bool wants_scontrol(const struct slurm_facts *facts)
 {
     static const char *const signs[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
                                          "SLURM_GPUS_PER_SOCKET", "SLURM_STEP_GPUS",
                                          "SLURM_JOB_GPUS" };
 
     for (size_t i = 0; i < rg_array_len(signs); i++) {
-        if (rg_env_get(env, signs[i]))
+        if (rg_env_get(&facts->env, signs[i]))
             return true;
     }
     return false;
@@ -163,16 +275,61 @@ static bool has_all_here(const struct rg_slurm_allocation *allocation)
     return allocation->gpus.count == 0;
 }
 
-void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
-                         struct rg_slurm_allocation *allocation)
+static void take_scontrol(struct slurm_facts *facts, const char *text)
 {
-    rg_autofree char *text = may_be_spread(env) ? malloc(DETAILS_MAX) : NULL;
-    char *argv[] = { (char *) "scontrol", (char *) "--details", (char *) "show", (char *) "job",
-                     allocation->job_id, NULL };
+    free(facts->details);
+    facts->details = strdup(text);
+    if (wants_gpus_here(facts) && rg_slurm_spread_gpus(facts->allocation, text))
+        facts->allocation->gpus_by_node = has_all_here(facts->allocation);
+}
 
-    if (text && rg_slurm_ask(argv, text, DETAILS_MAX) == 0 &&
-        rg_slurm_spread_gpus(allocation, text) && !whole)
-        allocation->gpus_by_node = has_all_here(allocation);
+static const struct {
+    bool (*wanted)(const struct slurm_facts *facts);
+    const char *argv[5];
+    const char *job; /* an argument more, before the job's number; NULL: none */
+    void (*take)(struct slurm_facts *facts, const char *text);
+} asked[] = {
+    { wants_squeue, { "squeue", "--noheader", "--format=%b" }, "--jobs=", take_squeue },
+    { wants_smi, { "nvidia-smi", "-L" }, NULL, take_smi },
+    { wants_sinfo, { "sinfo", "--noheader", "--all", "--format=%G" }, NULL, take_sinfo },
+    { wants_scontrol, { "scontrol", "--details", "show", "job" }, "", take_scontrol },
+};
+
+char *const *slurm_facts_next(struct slurm_facts *facts)
+{
+    while (facts->nasked < rg_array_len(asked) && !asked[facts->nasked].wanted(facts))
+        facts->nasked++;
+    if (facts->nasked == rg_array_len(asked))
+        return NULL;
+    const char *job = asked[facts->nasked].job;
+    size_t n = 0;
+
+    for (; n < rg_array_len(asked->argv) && asked[facts->nasked].argv[n]; n++)
+        facts->argv[n] = (char *) asked[facts->nasked].argv[n];
+    if (job) {
+        snprintf(facts->job, sizeof(facts->job), "%s%s", job, facts->allocation->job_id);
+        facts->argv[n++] = facts->job;
+    }
+    facts->argv[n] = NULL;
+    return facts->argv;
+}
+
+void slurm_facts_take(struct slurm_facts *facts, const char *text)
+{
+    if (text)
+        asked[facts->nasked].take(facts, text);
+    facts->nasked++;
+}
+
+void rg_slurm_ask_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
+{
+    struct slurm_facts facts = { .env = *env, .allocation = allocation, .scope = RG_SLURM_STEP };
+    rg_autofree char *text = malloc(SLURM_ANSWER_MAX);
+    char *const *argv;
+
+    while (text && (argv = slurm_facts_next(&facts)))
+        slurm_facts_take(&facts, rg_slurm_ask(argv, text, SLURM_ANSWER_MAX) == 0 ? text : NULL);
+    free(facts.details);
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@
 #include "launch/host/agentfile.h"
 #include "launch/plan/plan.h"
 #include "launch/host/preamble.h"
+#include "spec/job/slurm.h"
 #include "wire/link.h"
 
 #define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
@@ -155,13 +156,19 @@ void slurm_listener_close(struct slurm *slurm);
 
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 
-/* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
- * variables are then in our environment. A signal that ends us ends the request, which goes to
- * say; then it ends us. 0 or -errno. */
-int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
-                  struct rg_error *err);
-/* Give back what was got. Blocks for as long as Slurm needs for it. */
-void slurm_release(void);
+/* What the driver's acquire has got: an allocation, of ours or the one that we are in, and what is
+ * known of it. */
+struct slurm_held;
+
+/* driver.h. Outside an allocation one is asked for; its variables are then in our environment. */
+int slurm_acquire(const struct rg_acquire_options *options, void **ret_held, struct rg_error *err);
+void slurm_release(void *held);
+/* What was got, with all that Slurm's programs tell. Borrowed until release. */
+const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held *held,
+                                                        enum rg_slurm_scope *ret_scope);
+/* The allocation as the agents have it, whose step has all GPUs of its nodes. 0 or -errno. */
+int slurm_held_read_whole(const struct slurm_held *held,
+                          struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
 /* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 
@@ -174,6 +181,44 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 const char *slurm_remedy(const char *complaint);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
+
+/* One of Slurm's programs that runs, and what it has said. */
+struct slurm_question {
+    pid_t pid; /* 0: none */
+    int fd;
+    char *text; /* owned */
+    size_t have;
+    struct rg_io io;
+    struct rg_child child;
+    struct rg_timer timer;
+    void (*on_answer)(void *arg, char *text);
+    void *arg;
+};
+
+#define SLURM_ANSWER_MAX (1u << 20) /* of a job on 10,000 nodes */
+
+/* As rg_slurm_ask, but by the loop: on_answer gets what it has said, which is NULL unless it ended
+ * well; it may start the next one. 0 or -errno. */
+int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, char *const *argv,
+                         void (*on_answer)(void *arg, char *text), void *arg);
+/* No answer is wanted any more. A zeroed one is fine. */
+void slurm_question_stop(struct slurm_question *question);
+
+/* What Slurm's variables do not tell of an allocation: the questions, one after the other. */
+struct slurm_facts {
+    struct rg_strv env;  /* what the allocation was read from; borrowed */
+    struct rg_slurm_allocation *allocation; /* takes the answers; borrowed */
+    enum rg_slurm_scope scope;
+    size_t nasked;
+    int ngpus;           /* that nvidia-smi finds here */
+    char *details;       /* what scontrol shows of the job; NULL: nothing. Owned */
+    char *argv[8], job[SLURM_ID_MAX + 8];
+};
+
+/* The next command that is to be asked, borrowed until the next call; NULL: all were. */
+char *const *slurm_facts_next(struct slurm_facts *facts);
+/* What it has said; NULL: nothing. */
+void slurm_facts_take(struct slurm_facts *facts, const char *text);
 
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 

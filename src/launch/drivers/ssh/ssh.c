@@ -23,12 +23,12 @@ static bool is_here(const char *name, const char *user)
     return !user || (own && strcmp(user, own) == 0);
 }
 
-static int discover(struct rg_job *job, struct rg_error *err)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
     /* One host that is this computer is used as without ssh; else a host without a number has one
      * slot, as with Open MPI: nobody has counted its cores. */
     if (!job->nhosts || (job->nhosts == 1 && is_here(job->hosts[0].name, job->hosts[0].user)))
-        return rg_driver_find("local")->discover(job, err);
+        return rg_driver_find("local")->discover(held, job, err);
     for (size_t i = 0; i < job->nhosts; i++) {
         if (!job->hosts[i].nslots)
             job->hosts[i].nslots = 1;

@@ -287,7 +287,7 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     assert_string_equal(rg_driver_choose(&job)->name, "ssh");
     assert_int_equal(rg_job_add_host(&job, "bob@far2", 4, &err), 0);
     assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
-    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), 0);
     assert_int_equal(job.hosts[0].nslots, 1);
     assert_int_equal(job.hosts[1].nslots, 4);
     assert_string_equal(job.hosts[1].name, "far2");
@@ -302,7 +302,7 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     assert_string_equal(rg_driver_choose(&job)->name, "local");
     job.on = strdup("ssh");
     assert_string_equal(rg_driver_choose(&job)->name, "ssh");
-    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), 0);
     assert_true(job.hosts[0].nslots >= 1);
     rg_job_fini(&job);
     rg_job_init(&job);
