@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     struct slurm_host hosts[HOSTS] = { 0 }, *tasks[HOSTS] = { NULL };
     struct rg_job job = { 0 };
     struct rg_plan plan = { .nhosts = HOSTS };
-    struct slurm slurm = { .hosts = hosts, .steps = &step, .nsteps = 1, .listener.fd = -1,
+    struct slurm slurm = { .hosts = hosts, .steps = &step, .nsteps = 1,
                            .o = { .job = &job, .plan = &plan, .events = &events } };
 
     memset(ngone, 0, sizeof(ngone));

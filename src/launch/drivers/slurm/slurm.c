@@ -12,6 +12,8 @@
 #include "spec/job/slurm.h"
 
 #define NOTES_MAX 64
+#define CONF_MAX (1u << 20)
+#define PORTS "REIGEN_SLURM_PORTS"
 
 /* Not every installation has an agent for each; the first is this computer's. */
 static const char *const machines[SLURM_MACHINES] = { "x86_64", "aarch64" };
@@ -121,8 +123,9 @@ void slurm_note(struct slurm_host *host, const char *text)
         slurm->o.events->on_note(slurm->o.arg, host->index, text);
 }
 
-void slurm_linked(struct slurm *slurm, const char *place, int take_fd)
+void slurm_linked(void *arg, const char *place, int take_fd)
 {
+    struct slurm *slurm = arg;
     rg_autoclose int fd = take_fd;
 
     for (int i = 0; i < slurm->o.plan->nhosts; i++) {
@@ -199,7 +202,7 @@ static void destroy(void *state)
 {
     struct slurm *slurm = state;
 
-    slurm_listener_close(slurm);
+    rg_listener_close(slurm->listener);
     for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
         slurm_step_fini(&slurm->steps[i]);
     for (int i = 0; slurm->hosts && i < slurm->o.plan->nhosts; i++) {
@@ -286,6 +289,39 @@ static void raise_limit(struct slurm *slurm)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
+static void find_ports(struct rg_listener_options *options)
+{
+    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
+    const char *said = getenv(PORTS);
+
+    if (said && *said) {
+        rg_slurm_ports(said, &options->first, &options->last);
+        return;
+    }
+    for (size_t i = 0; i < rg_array_len(files); i++) {
+        rg_autofree char *text = NULL;
+        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0) {
+            rg_slurm_conf_ports(text, &options->first, &options->last);
+            return;
+        }
+    }
+}
+
+int slurm_listen(struct slurm *slurm, struct rg_error *err)
+{
+    const struct rg_ports *ports = &slurm->o.job->ports;
+    struct rg_listener_options options = { .loop = slurm->o.loop, .key = slurm->o.key,
+                                           .first = ports->first, .last = ports->last,
+                                           .only = ports->first, .on_linked = slurm_linked,
+                                           .arg = slurm };
+
+    if (!ports->first)
+        find_ports(&options);
+    return rg_listener_open(&options, &slurm->listener, err);
+}
+
 static int prepare(struct slurm *slurm, struct rg_error *err)
 {
     RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
@@ -299,7 +335,7 @@ static int prepare(struct slurm *slurm, struct rg_error *err)
         r = rg_error_set(err, ENOMEM, "out of memory");
     raise_limit(slurm);
     if (r == 0)
-        r = slurm_listener_open(slurm, err);
+        r = slurm_listen(slurm, err);
     if (!getcwd(slurm->cwd, sizeof(slurm->cwd)))
         slurm->cwd[0] = '\0';
     return r;
@@ -312,7 +348,6 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     if (!slurm)
         return rg_error_set(err, ENOMEM, "out of memory");
     slurm->o = *options;
-    slurm->listener.fd = -1;
     slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
     slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
     int r = slurm->hosts && slurm->steps ? prepare(slurm, err)

@@ -6,7 +6,6 @@
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
  *   slurm_ending.c   why Slurm ended the job
- *   slurm_listener.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
  *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
@@ -28,6 +27,7 @@
 #include "base/str.h"
 #include "launch/host/driver.h"
 #include "launch/host/agentfile.h"
+#include "launch/host/listener.h"
 #include "launch/plan/plan.h"
 #include "launch/host/preamble.h"
 #include "spec/job/slurm.h"
@@ -35,7 +35,6 @@
 
 #define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
 #define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
-#define SLURM_ADDRESSES_MAX 7 /* so that all fit into RG_AGENT_BOOT_DIAL_MAX */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
 struct slurm;
@@ -82,26 +81,12 @@ struct slurm_step {
     int force;                  /* how far we have gone to end it */
 };
 
-struct slurm_conn;
-
-/* The listening socket. */
-struct slurm_listener {
-    int fd;          /* -1: closed */
-    int port;
-    struct rg_io io;
-    struct rg_timer pause;
-    struct rg_acceptor acceptor;
-    struct slurm_conn *conns;
-    int nconns;
-    uint8_t *key; /* rg_key_hold */
-};
-
 struct slurm {
     struct rg_driver_options o;
     struct slurm_host *hosts;
     struct slurm_step *steps;
     int nsteps;
-    struct slurm_listener listener;
+    struct rg_listener *listener;
     struct rg_agent_file agents[SLURM_MACHINES];
     char agent_path[PATH_MAX];  /* here; on a shared file system also there */
     char cwd[PATH_MAX];
@@ -120,8 +105,11 @@ void slurm_phase(struct slurm_host *host, int phase, const char *reason);
 void slurm_host_gone(struct slurm_host *host);
 /* A remark of a host's, unless it was made already. */
 void slurm_note(struct slurm_host *host, const char *text);
-/* The agent of this place has proven itself; takes the socket. */
-void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
+/* The agent of this place has proven itself; takes the socket. arg: the driver. */
+void slurm_linked(void *arg, const char *place, int take_fd);
+/* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange
+ * names, else on any. */
+int slurm_listen(struct slurm *slurm, struct rg_error *err);
 
 /* --- slurm_step.c ----------------------------------------------------------------------------- */
 
@@ -144,15 +132,6 @@ void slurm_ending_said(struct slurm *slurm, const char *text);
 void slurm_ending_noted(struct slurm *slurm, const char *shown);
 /* driver.h */
 const char *slurm_ending(void *state, int *ret_exit_code);
-
-/* --- slurm_listener.c
- * ----------------------------------------------------------------------------- */
-
-/* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
-int slurm_listener_open(struct slurm *slurm, struct rg_error *err);
-/* Where agents are to call, for `link dial`: appended to text. */
-void slurm_listener_addresses(const struct slurm *slurm, struct rg_buf *text);
-void slurm_listener_close(struct slurm *slurm);
 
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 

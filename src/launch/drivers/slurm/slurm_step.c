@@ -239,8 +239,11 @@ static void send_boot(struct slurm_step *step)
                   RG_PROTOCOL_VERSION, slurm->o.plan->job_id);
     if (slurm->o.job->slurm.announce)
         rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
-    rg_buf_printf(&step->out, "link dial ");
-    slurm_listener_addresses(slurm, &step->out);
+    /* The address by which the node's slurmd talks to our srun is known to be one that the node
+     * reaches; the others are for where Slurm says nothing of it. */
+    rg_buf_printf(&step->out, "link dial $SLURM_LAUNCH_NODE_IPADDR:%d",
+                  rg_listener_port(slurm->listener));
+    rg_listener_addresses(slurm->listener, &step->out);
     rg_buf_printf(&step->out, "\n");
     if (bare)
         rg_buf_printf(&step->out, "guard on\n");
