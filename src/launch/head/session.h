@@ -69,11 +69,6 @@ struct rg_verdict {
     uint64_t elapsed_ns;
 };
 
-enum rg_host_phase {
-    RG_PHASE_PENDING, RG_PHASE_STARTING, RG_PHASE_PULLING, RG_PHASE_CONNECTING, RG_PHASE_READY,
-    RG_PHASE_RUNNING, RG_PHASE_ENDED, RG_PHASE_LOST
-};
-
 struct rg_session_ops {
     /* A host changed phase; reason may be "". */
     void (*on_phase)(void *arg, int host, enum rg_host_phase phase, const char *reason);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A host's first words come through login shells that say what they like: here ours are picked out
+ * of it, and the rest is kept for when the start fails. */
 #include "launch/host/preamble.h"
 
 #include <errno.h>
@@ -6,7 +8,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "launch/head/session.h"
+#include "launch/host/driver.h"
 
 #define OURS "reigen-boot "
 

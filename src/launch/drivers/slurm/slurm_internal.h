@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes
- * it, but tests.
+ * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm includes it,
+ * but tests.
  *
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
@@ -19,21 +19,16 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/str.h"
-#include "launch/host/driver.h"
-#include "launch/host/agentfile.h"
+#include "launch/host/dialogue.h"
 #include "launch/host/listener.h"
 #include "launch/plan/plan.h"
-#include "launch/host/preamble.h"
 #include "spec/job/slurm.h"
-#include "wire/link.h"
 
-#define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
 #define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
@@ -46,13 +41,12 @@ struct slurm_host {
     int index;            /* in the plan */
     const char *name;     /* borrowed: Slurm's name for the node */
     int task;             /* its number in the step; -1: has not been heard of */
-    bool said_ready;      /* it has an agent */
     bool linked;          /* the session has its link */
     bool ended;           /* its agent has ended */
     bool killed;          /* by SIGKILL, which Slurm may have sent */
     bool stopped;         /* by us */
     bool gone;            /* the session knows, or is just about to */
-    struct rg_preamble *preamble;
+    struct rg_dialogue dialogue;
     struct rg_error err;  /* for on_gone */
     struct rg_timer timer;
 };
@@ -68,32 +62,26 @@ struct slurm_step {
     struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
     pid_t pid;                  /* 0: no process */
     struct rg_child child;
-    int in_fd, out_fd, err_fd;  /* our ends of srun's */
-    struct rg_io writer, reader, err_reader;
+    struct rg_sender in;        /* its standard input, which it hands to all tasks; owns fd */
+    int out_fd;                 /* its standard output */
+    struct rg_io reader;
+    struct rg_error_stream errors;
     struct rg_timer timer;      /* patience with its end */
-    struct rg_buf out;          /* for its standard input */
     char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
     size_t nline;
-    struct rg_preamble err_lines;
-    bool sent_agents[SLURM_MACHINES], sent_boot, sent_bundle;
+    bool sent_agents[RG_DIALOGUE_MACHINES], sent_boot, sent_bundle;
     bool pausing;               /* srun waits for resources, and said so */
     bool orphaned;              /* its srun was killed, and its tasks go on without it */
     int force;                  /* how far we have gone to end it */
 };
 
 struct slurm {
-    struct rg_driver_options o;
+    struct rg_dialogue_shared shared;
     struct slurm_host *hosts;
     struct slurm_step *steps;
     int nsteps;
     struct rg_listener *listener;
-    struct rg_agent_file agents[SLURM_MACHINES];
-    char agent_path[PATH_MAX];  /* here; on a shared file system also there */
-    char cwd[PATH_MAX];
     struct rg_strv env;         /* srun's */
-    struct rlimit nofile;       /* srun's, which hands it to the ranks: as ours was */
-    bool has_nofile;
-    struct rg_strv notes;       /* that were shown */
     char ending[256];           /* why Slurm ends the job, when it said so */
     int ending_code;            /* what we end with then */
 };
@@ -103,8 +91,6 @@ struct slurm {
 void slurm_phase(struct slurm_host *host, int phase, const char *reason);
 /* Once per host, with its err; from the loop. */
 void slurm_host_gone(struct slurm_host *host);
-/* A remark of a host's, unless it was made already. */
-void slurm_note(struct slurm_host *host, const char *text);
 /* The agent of this place has proven itself; takes the socket. arg: the driver. */
 void slurm_linked(void *arg, const char *place, int take_fd);
 /* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange
@@ -113,14 +99,16 @@ int slurm_listen(struct slurm *slurm, struct rg_error *err);
 
 /* --- slurm_step.c ----------------------------------------------------------------------------- */
 
+/* What its hosts and we say to each other: arg is the host. */
+extern const struct rg_dialogue_ops slurm_dialogue_ops;
 /* Start its srun, for all hosts whose step it is. 0 or -errno. */
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
 /* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
 void slurm_step_end(struct slurm_step *step);
 /* Take bytes of its standard output; of a line that is too long the end counts. */
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
-/* The same, of its standard error: its own words and those of tasks. */
-void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
+/* A line of its standard error: its own words, and those of tasks. arg: the step. */
+void slurm_step_take_error(void *arg, const char *text);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One srun, from its start to its end: many tasks speak over one stream, and srun itself over
+ * another; who of them has failed, and of what, is told apart here. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +12,12 @@
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
-#include "launch/head/session.h"
 #include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 
 #define LABEL_MAX 16 /* of srun: "12: " */
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
-#define CWD_MAX 1023
 #define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
 
 static void force(void *arg);
@@ -26,7 +26,7 @@ static struct slurm_host *next_host(const struct slurm_step *step, int *at)
 {
     struct slurm *slurm = step->slurm;
 
-    while (*at < slurm->o.plan->nhosts) {
+    while (*at < slurm->shared.o.plan->nhosts) {
         struct slurm_host *host = &slurm->hosts[(*at)++];
         if (host->step == step)
             return host;
@@ -36,27 +36,20 @@ static struct slurm_host *next_host(const struct slurm_step *step, int *at)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void close_input(struct slurm_step *step)
 {
-    rg_io_stop(&step->writer);
-    close_fd(&step->in_fd);
-    rg_buf_wipe(&step->out); /* the key may be in it */
+    rg_sender_stop(&step->in);
+    if (step->in.fd >= 0)
+        close(rg_steal_fd(&step->in.fd));
 }
 
 static void close_streams(struct slurm_step *step)
 {
     close_input(step);
     rg_io_stop(&step->reader);
-    rg_io_stop(&step->err_reader);
-    close_fd(&step->out_fd);
-    close_fd(&step->err_fd);
+    rg_error_stream_stop(&step->errors);
+    if (step->out_fd >= 0)
+        close(rg_steal_fd(&step->out_fd));
 }
 
 /* Whatever becomes of it, it is not waited for. */
@@ -83,7 +76,7 @@ void slurm_step_end(struct slurm_step *step)
         kill(step->pid, SIGKILL);
         return;
     }
-    rg_timer_start(&step->timer, step->slurm->o.loop, FORCE_MS, 0, force, step);
+    rg_timer_start(&step->timer, step->slurm->shared.o.loop, FORCE_MS, 0, force, step);
 }
 
 static void force(void *arg)
@@ -96,7 +89,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
 {
     const char *found = NULL;
 
-    for (const char *line = step->err_lines.noise; *line;) {
+    for (const char *line = step->errors.said.noise; *line;) {
         size_t length = strcspn(line, "\n");
         snprintf(buf, n, "%.*s", (int) length, line);
         if (strstr(buf, word) && strstr(buf, "error"))
@@ -140,8 +133,8 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
     /* Of a step that ran, only what it calls an error tells of its end. */
     if (!find_said(step, host->name, line, sizeof(line)) &&
         !find_said(step, "srun: ", line, sizeof(line)))
-        rg_preamble_quote(&step->err_lines, line, host->linked ? 1 : sizeof(line));
-    rg_preamble_quote(host->preamble, said, sizeof(said));
+        rg_preamble_quote(&step->errors.said, line, host->linked ? 1 : sizeof(line));
+    rg_preamble_quote(&host->dialogue.said, said, sizeof(said));
     for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
         if (strstr(line, known[i].pattern))
             remedy = known[i].remedy, colon = ": ";
@@ -181,32 +174,6 @@ static void process_ended(void *arg, pid_t pid, int status)
 
 /* --- what we send ----------------------------------------------------------------------------- */
 
-static void on_writable(void *arg, int events)
-{
-    struct slurm_step *step = arg;
-
-    (void) events;
-    while (step->in_fd >= 0 && rg_buf_nbytes(&step->out) > 0) {
-        ssize_t n = send(step->in_fd, rg_buf_bytes(&step->out), rg_buf_nbytes(&step->out),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN) {
-            if (!rg_io_active(&step->writer))
-                rg_io_start(&step->writer, step->slurm->o.loop, step->in_fd, RG_IO_WRITE,
-                            on_writable, step);
-            return;
-        }
-        if (n < 0) { /* nobody reads any more; srun's end will tell */
-            rg_buf_wipe(&step->out);
-            break;
-        }
-        explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), (size_t) n);
-        rg_buf_consume(&step->out, (size_t) n);
-    }
-    rg_io_stop(&step->writer);
-}
-
 static void fail_all(struct slurm_step *step, int errnum, const char *text)
 {
     struct slurm_host *host;
@@ -220,98 +187,102 @@ static void fail_all(struct slurm_step *step, int errnum, const char *text)
 
 static void send_out(struct slurm_step *step)
 {
-    if (rg_buf_status(&step->out) < 0)
+    if (rg_sender_send(&step->in) < 0)
         fail_all(step, ENOMEM, "out of memory");
-    else
-        on_writable(step, RG_IO_WRITE);
 }
 
-/* agent/start/lines.h; the same lines for all. */
+/* The same for all. */
 static void send_boot(struct slurm_step *step)
 {
     const struct slurm *slurm = step->slurm;
-    struct rg_container container = slurm->o.job->container;
-    char key[2 * RG_KEY_NBYTES + 1];
-    bool bare = !slurm_contains(slurm->o.job);
+    const struct rg_driver_options *o = &slurm->shared.o;
+    rg_autobuf struct rg_buf lines = RG_BUF_INIT;
+    bool contain = slurm_contains(o->job);
 
     step->sent_boot = true;
-    rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nplace $SLURMD_NODENAME\n",
-                  RG_PROTOCOL_VERSION, slurm->o.plan->job_id);
-    if (slurm->o.job->slurm.announce)
-        rg_buf_printf(&step->out, "announce %s\n", slurm->o.job->slurm.announce);
+    rg_buf_printf(&lines, "place $SLURMD_NODENAME\n");
+    if (o->job->slurm.announce)
+        rg_buf_printf(&lines, "announce %s\n", o->job->slurm.announce);
     /* The address by which the node's slurmd talks to our srun is known to be one that the node
      * reaches; the others are for where Slurm says nothing of it. */
-    rg_buf_printf(&step->out, "link dial $SLURM_LAUNCH_NODE_IPADDR:%d",
+    rg_buf_printf(&lines, "link dial $SLURM_LAUNCH_NODE_IPADDR:%d",
                   rg_listener_port(slurm->listener));
-    rg_listener_addresses(slurm->listener, &step->out);
-    rg_buf_printf(&step->out, "\n");
-    if (bare)
-        rg_buf_printf(&step->out, "guard on\n");
-    if (bare && *slurm->cwd == '/' && strlen(slurm->cwd) <= CWD_MAX &&
-        !strpbrk(slurm->cwd, "\r\n"))
-        rg_buf_printf(&step->out, "cwd %s\n", slurm->cwd);
-    container.place.one_host = slurm->o.plan->nhosts == 1;
-    if (!bare && rg_container_format(&container, &step->out) < 0) {
+    rg_listener_addresses(slurm->listener, &lines);
+    rg_buf_printf(&lines, contain ? "\n" : "\nguard on\n");
+    const struct rg_dialogue_boot boot = { .lines = rg_buf_text(&lines), .contain = contain,
+                                           .cwd = contain ? NULL : slurm->shared.cwd };
+
+    rg_buf_printf(&step->in.out, "boot\n");
+    if (rg_buf_status(&lines) < 0)
+        fail_all(step, ENOMEM, "out of memory");
+    else if (rg_dialogue_put_boot(o, &boot, &step->in.out) < 0)
         fail_all(step, E2BIG, "the container's description is too long");
-        return;
-    }
-    /* Last, and into room that is there: a buffer that grows would leave a copy of it behind. */
-    rg_buf_reserve(&step->out, sizeof(key) + sizeof("key \n\n"));
-    rg_key_format(slurm->o.key, key);
-    rg_buf_printf(&step->out, "key %s\n\n", key);
-    explicit_bzero(key, sizeof(key));
-    send_out(step);
+    else
+        send_out(step);
 }
 
-/* All have an agent: now they can be told what it is to do. */
-static void check_ready(struct slurm_step *step)
+/* Once all have an agent, they can be told what it is to do. */
+static void check_ready(void *arg)
 {
+    const struct slurm_host *ready = arg;
+    struct slurm_step *step = ready->step;
     struct slurm_host *host;
 
     for (int at = 0; (host = next_host(step, &at));) {
-        if (!host->said_ready && !host->gone && !host->err.errnum)
+        if (host->dialogue.state < RG_DIALOGUE_READY && !host->gone && !host->err.errnum)
             return;
     }
-    if (!step->sent_boot && step->in_fd >= 0)
+    if (!step->sent_boot && step->in.fd >= 0)
         send_boot(step);
 }
 
-static void send_agent(struct slurm_step *step, struct slurm_host *host, const char *machine)
+/* All of its kind get it. */
+static void send_agent(void *arg, const struct rg_agent_file *agent)
 {
-    struct slurm *slurm = step->slurm;
+    const struct slurm_host *host = arg;
+    struct slurm_step *step = host->step;
+    size_t kind = (size_t) (agent - step->slurm->shared.agents);
 
-    slurm_phase(host, RG_PHASE_STARTING, "sending the agent");
-    for (size_t i = 0; i < SLURM_MACHINES; i++) {
-        const struct rg_agent_file *agent = &slurm->agents[i];
-        if (!agent->data || strcmp(agent->machine, machine) != 0)
-            continue;
-        if (step->sent_agents[i] || step->sent_boot)
-            return; /* all of its kind have got it */
-        step->sent_agents[i] = true;
-        rg_buf_printf(&step->out, "take %s %zu\n", agent->machine, agent->nbytes);
-        rg_buf_put(&step->out, agent->data, agent->nbytes);
-        send_out(step);
+    if (step->sent_agents[kind] || step->sent_boot)
         return;
-    }
-    rg_error_set_exit(&host->err, EPROTO, RG_EXIT_UNAVAILABLE,
-                      "it asked for an agent that there is not");
+    step->sent_agents[kind] = true;
+    rg_buf_printf(&step->in.out, "take %s %zu\n", agent->machine, agent->nbytes);
+    rg_buf_put(&step->in.out, agent->data, agent->nbytes);
+    send_out(step);
 }
 
-/* Reigen's Python packages, for containers whose image has none: once for all that need them. */
-static void send_bundle(struct slurm_step *step, struct slurm_host *host)
+/* Once for all that need it. */
+static void send_bundle(void *arg)
 {
-    const struct rg_container_place *place = &step->slurm->o.job->container.place;
+    const struct slurm_host *host = arg;
+    struct slurm_step *step = host->step;
     struct rg_error err = RG_ERROR_INIT;
 
-    slurm_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
-    if (step->sent_bundle || !step->sent_boot || !place->bundle_digest)
+    if (step->sent_bundle || !step->sent_boot)
         return;
     step->sent_bundle = true;
-    if (rg_place_pack_bundle(place, &step->out, &err) < 0)
+    if (rg_place_pack_bundle(&step->slurm->shared.o.job->container.place, &step->in.out, &err) < 0)
         fail_all(step, err.errnum, err.text);
     else
         send_out(step);
 }
+
+/* A task whose agent calls may write what it likes from then on. */
+static void on_error(void *arg, const struct rg_error *err, bool said)
+{
+    struct slurm_host *host = arg;
+
+    if (!said && host->linked)
+        return;
+    if (!host->err.errnum)
+        host->err = *err;
+    slurm_host_gone(host);
+}
+
+const struct rg_dialogue_ops slurm_dialogue_ops = { .send_agent = send_agent,
+                                                    .send_boot = check_ready,
+                                                    .send_bundle = send_bundle,
+                                                    .on_error = on_error };
 
 /* --- what tasks say --------------------------------------------------------------------------- */
 
@@ -360,33 +331,9 @@ static void take_end(struct slurm_host *host, const char *text)
                           "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
     host->killed = code == 128 + SIGKILL;
     if (host->killed)
-        rg_timer_start(&host->timer, host->slurm->o.loop, KILLER_MS, 0, was_killed, host);
+        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, was_killed, host);
     else
         slurm_host_gone(host);
-}
-
-static void take_line(struct slurm_step *step, struct slurm_host *host,
-                      const struct rg_preamble_line *line)
-{
-    switch (line->kind) {
-    case RG_PREAMBLE_NOISE: break;
-    case RG_PREAMBLE_NEED_AGENT: send_agent(step, host, line->text); break;
-    case RG_PREAMBLE_NEED_BUNDLE: send_bundle(step, host); break;
-    case RG_PREAMBLE_READY:
-        if (!host->said_ready)
-            slurm_phase(host, RG_PHASE_STARTING, "starting the agent");
-        host->said_ready = true;
-        check_ready(step);
-        break;
-    case RG_PREAMBLE_PHASE: slurm_phase(host, line->phase, line->text); break;
-    case RG_PREAMBLE_NOTE: slurm_note(host, line->text); break;
-    case RG_PREAMBLE_ERROR:
-        if (!host->err.errnum)
-            rg_error_set_exit(&host->err, ECHILD, line->exit_code, "%s", line->text);
-        slurm_host_gone(host);
-        break;
-    case RG_PREAMBLE_LINK: break; /* it calls instead */
-    }
 }
 
 /* What stands behind these words of ours in the line, which then ends there; what a task's prolog
@@ -403,7 +350,6 @@ static char *find_ours(char *text, size_t length, const char *words)
 /* "12: TEXT", with its newline. */
 static void take_task_line(struct slurm_step *step, char *text, size_t length)
 {
-    struct rg_preamble_line line;
     char *end, *words;
     long task = strtol(text, &end, 10);
 
@@ -422,9 +368,7 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
         take_end(host, words);
         return;
     }
-    int r = rg_preamble_feed(host->preamble, end, length, &line);
-    if (r > 0)
-        take_line(step, host, &line);
+    rg_dialogue_feed(&host->dialogue, end, length);
 }
 
 /* The line is full: half of it goes, but srun's label at its beginning. What we wait for stands at
@@ -542,12 +486,14 @@ static void take_task_end(struct slurm_step *step, const char *text)
         return;
     for (int i = 0; (host = next_host(step, &i));) {
         if (!host->linked && !host->gone && !host->stopped && rg_strv_has(&names, host->name))
-            rg_timer_start(&host->timer, step->slurm->o.loop, KILLER_MS, 0, task_is_over, host);
+            rg_timer_start(&host->timer, step->slurm->shared.o.loop, KILLER_MS, 0, task_is_over,
+                           host);
     }
 }
 
-static void take_error_line(struct slurm_step *step, const char *text)
+void slurm_step_take_error(void *arg, const char *text)
 {
+    struct slurm_step *step = arg;
     char *end;
     long task = strtol(text, &end, 10);
     bool labelled = end != text && end[0] == ':' && end[1] == ' ';
@@ -559,7 +505,7 @@ static void take_error_line(struct slurm_step *step, const char *text)
     take_launch_failure(step, text);
     take_task_end(step, text);
     if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
-        step->slurm->o.events->on_note(step->slurm->o.arg, host->index, end + 2);
+        step->slurm->shared.o.events->on_note(step->slurm->shared.o.arg, host->index, end + 2);
         return;
     }
     if (strstr(text, "temporarily disabled") && !step->pausing) {
@@ -569,97 +515,39 @@ static void take_error_line(struct slurm_step *step, const char *text)
     }
 }
 
-void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes)
-{
-    for (const char *p = bytes, *end = bytes + nbytes; p < end;) {
-        struct rg_preamble_line line;
-        size_t length = rg_preamble_peek(p, (size_t) (end - p));
-        step->err_lines.nbytes = 0; /* no limit for the whole of a job */
-        int r = rg_preamble_feed(&step->err_lines, p, length, &line);
-        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
-            take_error_line(step, line.text);
-        p += length;
-    }
-}
-
-static bool read_errors(struct slurm_step *step)
-{
-    char bytes[1024];
-    ssize_t n = step->err_fd < 0 ? 0 : read(step->err_fd, bytes, sizeof(bytes));
-
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n <= 0) {
-        if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&step->err_reader);
-        return false;
-    }
-    slurm_step_take_errors(step, bytes, (size_t) n);
-    return true;
-}
-
-static void on_errors(void *arg, int events)
-{
-    (void) events;
-    while (read_errors(arg))
-        ;
-}
-
 static void drain(struct slurm_step *step)
 {
-    on_errors(step, RG_IO_READ);
+    rg_error_stream_drain(&step->errors);
     on_output(step, RG_IO_READ);
 }
 
 /* --- the start -------------------------------------------------------------------------------- */
 
-static int open_streams(struct slurm_step *step, int theirs[3])
-{
-    int pairs[3][2];
-    int r = rg_socketpair(pairs[0]); /* so that a write to a dead srun raises no signal */
-
-    if (r == 0 && (r = rg_pipe(pairs[1])) < 0) {
-        close(pairs[0][0]);
-        close(pairs[0][1]);
-    }
-    if (r < 0)
-        return r;
-    if ((r = rg_pipe(pairs[2])) < 0) {
-        for (int i = 0; i < 4; i++)
-            close(pairs[i / 2][i % 2]);
-        return r;
-    }
-    step->in_fd = pairs[0][0];
-    step->out_fd = pairs[1][0];
-    step->err_fd = pairs[2][0];
-    for (int i = 0; i < 3; i++)
-        theirs[i] = pairs[i][1];
-    rg_fd_set_nonblock(step->out_fd, true);
-    return rg_fd_set_nonblock(step->err_fd, true);
-}
-
 int slurm_step_start(struct slurm_step *step, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
-    struct rg_loop *loop = step->slurm->o.loop;
-    int fds[3];
+    struct rg_loop *loop = step->slurm->shared.o.loop;
+    int ours[3], theirs[3];
 
     step->tasks = calloc((size_t) step->nhosts, sizeof(struct slurm_host *));
     int r = step->tasks ? slurm_command_make(step, &argv) : -ENOMEM;
-    if (r < 0 || (r = open_streams(step, fds)) < 0)
+    if (r < 0 || (r = rg_streams_open(false, ours, theirs)) < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "srun cannot be started: %s",
                                  strerror(-r));
+    step->in = (struct rg_sender){ .fd = ours[0], .loop = loop };
+    step->out_fd = ours[1];
+    rg_error_stream_start(&step->errors, loop, ours[2], slurm_step_take_error, step);
     struct rg_spawn spawn = {
         .argv = argv.v,
         .envp = step->slurm->env.v,
-        .fds = { fds[0], fds[1], fds[2] },
+        .fds = { theirs[0], theirs[1], theirs[2] },
         .new_session = true,
         .death_signal = SIGTERM, /* it then ends its tasks */
-        .nofile = step->slurm->has_nofile ? &step->slurm->nofile : NULL,
+        .nofile = &step->slurm->shared.nofile,
     };
     r = rg_spawn(&spawn, &step->pid, err);
     for (int i = 0; i < 3; i++)
-        close(fds[i]);
+        close(theirs[i]);
     if (r < 0) {
         close_streams(step);
         if (r == -ENOENT)
@@ -670,8 +558,7 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
     }
     rg_child_start(&step->child, loop, step->pid, process_ended, step);
     rg_io_start(&step->reader, loop, step->out_fd, RG_IO_READ, on_output, step);
-    rg_io_start(&step->err_reader, loop, step->err_fd, RG_IO_READ, on_errors, step);
-    slurm_command_script(step->slurm, &step->out);
+    slurm_command_script(step->slurm, &step->in.out);
     send_out(step);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "unit.h"
+#include "wire/link.h"
 
 static bool has(const struct rg_strv *list, const char *text)
 {
@@ -92,8 +93,9 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
                                    { .name = "b", .step = &steps[1] },
                                    { .name = "c", .step = &steps[0] } };
     struct rg_plan plan = { .nhosts = 3, .job_id = "r-1" };
-    struct slurm slurm = { .hosts = hosts, .o = { .job = &job, .plan = &plan },
-                           .agent_path = "/a'b/reigen-agent" };
+    struct slurm slurm = { .hosts = hosts,
+                           .shared = { .o = { .job = &job, .plan = &plan },
+                                       .agent_path = "/a'b/reigen-agent" } };
 
     (void) state;
     rg_job_init(&job);
@@ -154,10 +156,10 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
     struct slurm_host hosts[4] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" },
                                    { .name = "node3", .linked = true } };
     struct rg_plan plan = { .nhosts = 4 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     for (int i = 0; i < 4; i++) {
         hosts[i].slurm = &slurm;
@@ -165,14 +167,15 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
         hosts[i].index = i;
         hosts[i].task = -1;
     }
-    slurm_step_take_errors(&step, said, 50); /* lines come in parts */
-    slurm_step_take_errors(&step, said + 50, strlen(said) - 50);
-    rg_loop_run(slurm.o.loop);
+    step.errors = (struct rg_error_stream){ .on_line = slurm_step_take_error, .arg = &step };
+    rg_error_stream_feed(&step.errors, said, 50); /* lines come in parts */
+    rg_error_stream_feed(&step.errors, said + 50, strlen(said) - 50);
+    rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 2);
     assert_true(hosts[1].gone && hosts[2].gone && !hosts[3].gone);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "Communication connection failure; the node or its slurmd is down");
-    rg_loop_destroy(slurm.o.loop);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **state)
@@ -184,27 +187,26 @@ static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **stat
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
                                    { .name = "node3", .linked = true } };
     struct rg_plan plan = { .nhosts = 3 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
-    struct rg_preamble preamble[3] = { 0 };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
     memset(&gone, 0, sizeof(gone));
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     for (int i = 0; i < 3; i++) {
         hosts[i].slurm = &slurm;
         hosts[i].step = &step;
         hosts[i].index = i;
         hosts[i].task = -1;
-        hosts[i].preamble = &preamble[i];
     }
-    slurm_step_take_errors(&step, said, strlen(said));
-    rg_loop_run(slurm.o.loop);
+    step.errors = (struct rg_error_stream){ .on_line = slurm_step_take_error, .arg = &step };
+    rg_error_stream_feed(&step.errors, said, strlen(said));
+    rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 1);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
     assert_contains(gone.text, "tasks 1-2: Killed");
-    rg_loop_destroy(slurm.o.loop);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 /* A task's prolog may write what it likes, and no newline. */
@@ -216,10 +218,10 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
     struct slurm_host *tasks[3] = { NULL };
     struct rg_plan plan = { .nhosts = 3 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     step.nhosts = 3;
     step.tasks = tasks;
@@ -239,7 +241,7 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     assert_int_equal(hosts[0].task, 1);
     assert_int_equal(hosts[1].task, 0);
     assert_int_equal(hosts[2].task, 2);
-    rg_loop_destroy(slurm.o.loop);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 /* --- where agents call ------------------------------------------------------------------------ */
@@ -263,7 +265,7 @@ static void hosts_of_the_job_are_linked_once_each_and_others_are_sent_away(void 
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
                                    { .name = "node3", .stopped = true } };
     struct rg_plan plan = { .nhosts = 3 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
     static const char *const places[] = { "node2", "node2", "node3", "node4", "node1" };
 
     (void) state;
@@ -279,13 +281,14 @@ static void hosts_of_the_job_are_linked_once_each_and_others_are_sent_away(void 
 static void agents_call_at_a_port_that_srun_may_use(void **state)
 {
     struct rg_job job = { .nhosts = 0 };
-    struct slurm slurm = { .o = { .job = &job, .key = (const uint8_t[RG_KEY_NBYTES]){ 1 } } };
+    static const uint8_t key[RG_KEY_NBYTES] = { 1 };
+    struct slurm slurm = { .shared.o = { .job = &job, .key = key } };
     struct slurm other = slurm;
     char range[32];
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
-    other.o.loop = slurm.o.loop;
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
+    other.shared.o.loop = slurm.shared.o.loop;
     assert_int_equal(slurm_listen(&slurm, NULL), 0);
     int port = rg_listener_port(slurm.listener);
     rg_listener_close(slurm.listener);
@@ -298,7 +301,7 @@ static void agents_call_at_a_port_that_srun_may_use(void **state)
     unsetenv("REIGEN_SLURM_PORTS");
     rg_listener_close(slurm.listener);
     rg_listener_close(other.listener);
-    rg_loop_destroy(slurm.o.loop);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **state)

@@ -147,22 +147,25 @@ static void a_long_message_is_quoted_where_it_tells_the_cause(void **state)
     assert_contains(e.text, "ssh-copy-id h");
 }
 
+#define HOST 3
+
 struct made {
     struct rg_job job;
     struct rg_plan plan;
+    struct rg_plan_host hosts[4];
     struct ssh ssh;
-    struct ssh_host host;
     struct rg_strv argv;
 };
 
 static void make(struct made *made)
 {
-    made->plan = (struct rg_plan){ .job_id = "r-1" };
-    made->ssh = (struct ssh){ .o = { .job = &made->job, .plan = &made->plan } };
-    made->ssh.agents[0] = (struct rg_agent_file){
+    memset(made->hosts, 0, sizeof(made->hosts));
+    made->hosts[HOST].name = (char *) "h";
+    made->plan = (struct rg_plan){ .job_id = "r-1", .nhosts = 4, .hosts = made->hosts };
+    made->ssh = (struct ssh){ .shared.o = { .job = &made->job, .plan = &made->plan } };
+    made->ssh.shared.agents[0] = (struct rg_agent_file){
         .machine = "x86_64", .data = (uint8_t *) "x", .nbytes = 1, .name = "agent-0123456789abcdef"
     };
-    made->host = (struct ssh_host){ .ssh = &made->ssh, .name = "h", .index = 3 };
     made->argv = (struct rg_strv) RG_STRV_INIT;
 }
 
@@ -183,7 +186,7 @@ static void the_remote_command_reads_alike_in_every_login_shell(void **state)
     (void) state;
     rg_job_init(&made.job);
     make(&made);
-    ssh_command_bootstrap(&made.host, &text);
+    ssh_command_bootstrap(&made.ssh, &text);
     const char *script = rg_buf_text(&text);
     /* exec sh -c '...': within, nothing that csh or fish would take for more than itself. */
     assert_int_equal(strncmp(script, "exec sh -c '", 12), 0);
@@ -192,7 +195,7 @@ static void the_remote_command_reads_alike_in_every_login_shell(void **state)
     assert_true(strlen(script) < 1000); /* the longest word of an old csh has 1024 bytes */
     assert_contains(script, "agent-0123456789abcdef");
     rg_autobuf struct rg_buf installer = RG_BUF_INIT;
-    ssh_command_installer(&made.host, &installer);
+    ssh_command_installer(&made.ssh, HOST, &installer);
     script = rg_buf_text(&installer);
     assert_int_equal(strcspn(script, "\n"), strlen(script) - 1);
     rg_job_fini(&made.job);
@@ -205,7 +208,7 @@ static void options_reach_ssh_with_the_users_first(void **state)
     (void) state;
     rg_job_init(&made.job);
     make(&made);
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_string_equal(made.argv.v[0], "ssh");
     assert_true(has(&made, "-oBatchMode=yes"));
     assert_false(has(&made, "-l"));
@@ -216,8 +219,8 @@ static void options_reach_ssh_with_the_users_first(void **state)
     made.job.ssh_identity = strdup("/k");
     assert_int_equal(rg_strv_add(&made.job.ssh_options, "BatchMode=no"), 0);
     assert_int_equal(rg_strv_add(&made.job.ssh_options, "-Jjump"), 0);
-    made.host.user = "bob";
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    made.hosts[HOST].user = (char *) "bob";
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_string_equal(made.argv.v[2], "-o");
     assert_string_equal(made.argv.v[3], "BatchMode=no");
     assert_string_equal(made.argv.v[4], "-Jjump");
@@ -263,7 +266,7 @@ static void a_host_that_does_not_answer_has_ten_seconds_unless_the_user_says_oth
     rg_job_init(&made.job);
     make(&made);
     made.ssh.connect_s = RG_SSH_CONNECT_S;
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_true(has(&made, "-oConnectTimeout=10"));
     rg_strv_fini(&made.argv);
     rg_job_fini(&made.job);
