@@ -271,7 +271,7 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
         agents[i].report_fd = -1;
     }
     if (rg_leftover_init(&local->leftover, options->plan->job_id, options->plan->nhosts) < 0 ||
-        rg_agent_env_make(options->job, &local->env) < 0 ||
+        rg_agent_env_make(options->job, NULL, &local->env) < 0 ||
         rg_leftover_mark(&local->leftover, &local->env) < 0) {
         destroy(local);
         return rg_error_set(err, ENOMEM, "out of memory");

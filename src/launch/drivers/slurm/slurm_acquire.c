@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -172,11 +173,6 @@ static void look(void *arg)
 
 /* --- salloc ----------------------------------------------------------------------------------- */
 
-static int add_wish(struct rg_strv *argv, const char *option, const char *value)
-{
-    return value ? rg_strv_addf(argv, "%s=%s", option, value) : 0;
-}
-
 /* Hosts of -H are nodes like those of --nodelist. */
 static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
 {
@@ -191,28 +187,29 @@ static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 {
     const struct rg_job_slurm *slurm = &job->slurm;
-    int r = 0;
+    const struct {
+        const char *option;
+        int number;
+        const char *text;
+    } wishes[] = {
+        { "nodes", slurm->nodes, NULL },
+        { "ntasks", job->np, NULL },
+        { "ntasks-per-node", job->ranks_per_host, NULL },
+        { "nodelist", 0, slurm->nodelist },
+        { "exclude", 0, slurm->exclude },
+        { "partition", 0, slurm->partition },
+        { "gres", 0, slurm->gres },
+        { "time", 0, slurm->time },
+        { "account", 0, slurm->account },
+    };
+    int r = job->nhosts ? add_hosts(job, argv) : 0;
 
-    if (slurm->nodes)
-        r = rg_strv_addf(argv, "--nodes=%d", slurm->nodes);
-    if (r == 0 && job->np)
-        r = rg_strv_addf(argv, "--ntasks=%d", job->np);
-    if (r == 0 && job->ranks_per_host)
-        r = rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
-    if (r == 0 && job->nhosts)
-        r = add_hosts(job, argv);
-    if (r == 0)
-        r = add_wish(argv, "--nodelist", slurm->nodelist);
-    if (r == 0)
-        r = add_wish(argv, "--exclude", slurm->exclude);
-    if (r == 0)
-        r = add_wish(argv, "--partition", slurm->partition);
-    if (r == 0)
-        r = add_wish(argv, "--gres", slurm->gres);
-    if (r == 0)
-        r = add_wish(argv, "--time", slurm->time);
-    if (r == 0)
-        r = add_wish(argv, "--account", slurm->account);
+    for (size_t i = 0; r == 0 && i < rg_array_len(wishes); i++) {
+        if (wishes[i].number)
+            r = rg_strv_addf(argv, "--%s=%d", wishes[i].option, wishes[i].number);
+        else if (wishes[i].text)
+            r = rg_strv_addf(argv, "--%s=%s", wishes[i].option, wishes[i].text);
+    }
     return r < 0 || !slurm->options.count ? r : rg_strv_add_all(argv, slurm->options.v);
 }
 
@@ -237,26 +234,24 @@ static int make_argv(const struct slurm_held *held, struct rg_strv *argv)
 static int spawn_salloc(struct slurm_held *held, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT, env = RG_STRV_INIT;
-    rg_autoclose int in_fd = -1, out_fd = -1;
-    int in[2], out[2];
+    int ours[3], theirs[3];
     int r = make_argv(held, &argv);
 
     if (r == 0)
         r = slurm_command_env(held->o.job, &env);
-    if (r == 0 && (r = rg_pipe(in)) == 0) {
-        in_fd = in[0];
-        held->in_fd = in[1];
-        r = rg_pipe(out);
-    }
+    if (r == 0)
+        r = rg_streams_open(false, ours, theirs);
     if (r < 0)
         return rg_error_set(err, -r, "salloc: %s", strerror(-r));
-    out_fd = out[1];
-    held->out_fd = out[0];
-    rg_fd_set_nonblock(held->out_fd, true);
+    held->in_fd = ours[0];
+    held->out_fd = ours[1]; /* for its errors, too */
+    close(ours[2]);
     const struct rg_spawn spawn = { .argv = argv.v, .envp = env.v,
-                                    .fds = { in_fd, out_fd, out_fd }, .new_session = true,
-                                    .death_signal = SIGTERM };
+                                    .fds = { theirs[0], theirs[1], theirs[1] },
+                                    .new_session = true, .death_signal = SIGTERM };
     r = rg_spawn(&spawn, &held->pid, err);
+    for (int i = 0; i < 3; i++)
+        close(theirs[i]);
     return r == -ENOENT ? slurm_command_missing("salloc", err) : r;
 }
 
@@ -488,25 +483,6 @@ int slurm_acquire(const struct rg_acquire_options *options, void **ret_held, str
     return 0;
 }
 
-/* To the shell. It may be gone, and this may be before SIGPIPE is ignored for good. */
-static void say_done(struct slurm_held *held)
-{
-    if (held->in_fd < 0)
-        return;
-    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
-    rg_write_all(held->in_fd, "\n", 1);
-    signal(SIGPIPE, before);
-    close(rg_steal_fd(&held->in_fd));
-}
-
-/* salloc's shell, if it runs just now, must not end before salloc: see above. */
-static void take_back(struct slurm_held *held)
-{
-    kill(held->pid, SIGTERM);
-    if (held->in_fd >= 0)
-        close(rg_steal_fd(&held->in_fd));
-}
-
 /* Wait for salloc's end. Whether it gave all back. */
 static bool await_salloc(struct slurm_held *held)
 {
@@ -533,10 +509,12 @@ void slurm_release(void *state)
     bool waits = held->pid && !held->is_granted;
 
     settle(held);
-    if (waits)
-        take_back(held);
-    else
-        say_done(held);
+    if (waits) /* before its shell, if that runs just now, which must not end first: see above */
+        kill(held->pid, SIGTERM);
+    else if (held->in_fd >= 0)
+        send(held->in_fd, "\n", 1, MSG_NOSIGNAL);
+    if (held->in_fd >= 0)
+        close(held->in_fd);
     if (((held->pid && !await_salloc(held)) || held->lost) && *held->job_id)
         rg_slurm_ask(argv, text, sizeof(text));
     if (waits) {
@@ -544,8 +522,6 @@ void slurm_release(void *state)
                  *held->job_id ? " (job " : "", held->job_id, *held->job_id ? ")" : "");
         held->o.on_say(held->o.arg, text);
     }
-    if (held->in_fd >= 0)
-        close(held->in_fd);
     if (held->out_fd >= 0)
         close(held->out_fd);
     rg_slurm_allocation_fini(&held->allocation);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's programs that are asked something, and what their complaints mean. */
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -15,92 +15,60 @@
 #define ASK_MS 10000
 #define ANSWER_MAX 8192
 
-extern char **environ;
-
 /* --- a program and its words ------------------------------------------------------------------ */
 
 /* Users' defaults for these programs, such as SQUEUE_STATES, would hide what is looked for. */
-static int plain_env(struct rg_strv *env)
+static bool is_default(const char *entry)
 {
     static const char *const defaults[] = { "SQUEUE_", "SCANCEL_", "SINFO_",
-                                            "SLURM_TIME_FORMAT=" };
-    int r = 0;
+                                            "SLURM_TIME_FORMAT=", NULL };
 
-    for (char **e = environ; r == 0 && e && *e; e++) {
-        bool ours = true;
-        for (size_t i = 0; i < rg_array_len(defaults); i++)
-            ours &= !rg_str_starts(*e, defaults[i]);
-        if (ours)
-            r = rg_strv_add(env, *e);
-    }
-    return r == 0 && !env->count ? rg_strv_add(env, "LANG=C") : r;
+    return slurm_starts_with_one(entry, defaults);
 }
 
+/* What it says goes to a file in memory, so that nobody has to read along. */
 static int spawn_asked(char *const *argv, int *ret_fd, pid_t *ret_pid)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    int fds[2], r = plain_env(&env);
+    rg_autoclose int fd = memfd_create("answer", MFD_CLOEXEC);
+    int r = fd < 0 ? -errno : rg_agent_env_make(NULL, is_default, &env);
 
-    if (r < 0 || (r = rg_pipe(fds)) < 0)
+    if (r < 0)
         return r;
-    const struct rg_spawn spawn = { .argv = argv, .envp = env.v, .fds = { -1, fds[1], fds[1] },
+    const struct rg_spawn spawn = { .argv = argv, .envp = env.v, .fds = { -1, fd, fd },
                                     .death_signal = SIGKILL };
     r = rg_spawn(&spawn, ret_pid, NULL);
-    close(fds[1]);
-    if (r < 0)
-        close(fds[0]);
-    else
-        *ret_fd = fds[0];
+    if (r == 0)
+        *ret_fd = rg_steal_fd(&fd);
     return r;
 }
 
-/* The program's exit code; killed when its time is over. */
-static int wait_asked(pid_t pid, uint64_t deadline_ns)
+static void take_answer(int fd, char *ret_text, size_t nbytes)
 {
-    int status = 0, r = 0;
+    ssize_t n = pread(fd, ret_text, nbytes - 1, 0);
 
-    for (;;) {
-        pid_t got = waitpid(pid, &status, r < 0 ? 0 : WNOHANG);
-        if (got == pid)
-            return r < 0 ? r : rg_status_code(status);
-        if (got < 0 && errno != EINTR)
-            return -errno;
-        if (r == 0 && rg_now_ns() >= deadline_ns) {
-            kill(pid, SIGKILL);
-            r = -ETIMEDOUT;
-        }
-        rg_sleep_ms(1);
-    }
+    ret_text[n > 0 ? n : 0] = '\0';
 }
 
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms)
 {
-    rg_autoclose int fd = -1;
     uint64_t deadline_ns = rg_now_ns() + ms * RG_NS_PER_MS;
-    char surplus[512];
-    size_t have = 0;
-    pid_t pid;
+    rg_autoclose int fd = -1;
+    int status = 0;
+    pid_t pid, ended;
 
     ret_text[0] = '\0';
     int r = spawn_asked(argv, &fd, &pid);
     if (r < 0)
         return r;
-    for (;;) {
-        int64_t left_ms = ((int64_t) deadline_ns - (int64_t) rg_now_ns()) / RG_NS_PER_MS;
-        struct pollfd pfd = { .fd = fd, .events = POLLIN };
-        if (left_ms <= 0 || poll(&pfd, 1, (int) left_ms) == 0)
-            break;
-        bool room = have + 1 < nbytes;
-        ssize_t n = read(fd, room ? ret_text + have : surplus,
-                         room ? nbytes - 1 - have : sizeof(surplus));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        have += room ? (size_t) n : 0;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && rg_now_ns() < deadline_ns)
+        rg_sleep_ms(1);
+    if (ended == 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
     }
-    ret_text[have] = '\0';
-    return wait_asked(pid, deadline_ns);
+    take_answer(fd, ret_text, nbytes);
+    return ended == 0 ? -ETIMEDOUT : ended < 0 ? -ECHILD : rg_status_code(status);
 }
 
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
@@ -120,38 +88,19 @@ bool rg_slurm_counts_gpus(const char *node)
 
 /* --- the same, by the loop -------------------------------------------------------------------- */
 
-/* What does not fit is taken, too, so that the program can end. */
-static void on_answer(void *arg, int events)
-{
-    struct slurm_question *question = arg;
-    char surplus[512];
-
-    (void) events;
-    for (;;) {
-        size_t room = SLURM_ANSWER_MAX - 1 - question->have;
-        ssize_t n = read(question->fd, room ? question->text + question->have : surplus,
-                         room ? room : sizeof(surplus));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0 || (n < 0 && errno != EAGAIN))
-            rg_io_stop(&question->io);
-        if (n <= 0)
-            return;
-        question->have += room ? (size_t) n : 0;
-    }
-}
-
 static void answered(void *arg, pid_t pid, int status)
 {
     struct slurm_question *question = arg;
+    rg_autofree char *text = status == 0 ? malloc(SLURM_ANSWER_MAX) : NULL;
 
     (void) pid;
     question->pid = 0;
-    on_answer(question, RG_IO_READ);
-    question->text[question->have] = '\0';
-    rg_autofree char *text = rg_steal_ptr(&question->text);
+    if (text)
+        take_answer(question->fd, text, SLURM_ANSWER_MAX);
+    void (*on_answer)(void *, char *) = question->on_answer;
+    void *owner = question->arg;
     slurm_question_stop(question);
-    question->on_answer(question->arg, status == 0 ? text : NULL);
+    on_answer(owner, text);
 }
 
 static void too_late(void *arg)
@@ -162,19 +111,14 @@ static void too_late(void *arg)
 }
 
 int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, char *const *argv,
-                         void (*on_said)(void *arg, char *text), void *arg)
+                         void (*on_answer)(void *arg, char *text), void *arg)
 {
-    *question = (struct slurm_question){ .text = malloc(SLURM_ANSWER_MAX), .on_answer = on_said,
-                                         .arg = arg };
-    int r = question->text ? spawn_asked(argv, &question->fd, &question->pid) : -ENOMEM;
+    int r = spawn_asked(argv, &question->fd, &question->pid);
 
-    if (r < 0) {
-        free(question->text);
-        *question = (struct slurm_question){ .fd = -1 };
+    if (r < 0)
         return r;
-    }
-    rg_fd_set_nonblock(question->fd, true);
-    rg_io_start(&question->io, loop, question->fd, RG_IO_READ, on_answer, question);
+    question->on_answer = on_answer;
+    question->arg = arg;
     rg_child_start(&question->child, loop, question->pid, answered, question);
     rg_timer_start(&question->timer, loop, ASK_MS, 0, too_late, question);
     return 0;
@@ -182,9 +126,6 @@ int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, 
 
 void slurm_question_stop(struct slurm_question *question)
 {
-    if (!question->on_answer)
-        return;
-    rg_io_stop(&question->io);
     rg_child_stop(&question->child);
     rg_timer_stop(&question->timer);
     if (question->pid) {
@@ -192,11 +133,9 @@ void slurm_question_stop(struct slurm_question *question)
         while (waitpid(question->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
-    question->pid = 0;
-    if (question->fd >= 0)
+    if (question->on_answer)
         close(question->fd);
-    question->fd = -1;
-    free(rg_steal_ptr(&question->text));
+    *question = (struct slurm_question){ .pid = 0 };
 }
 
 /* --- where GPUs are --------------------------------------------------------------------------- */
@@ -361,11 +300,16 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes)
     return buf;
 }
 
+const char *slurm_find_remedy(const struct slurm_known *known, const char *complaint)
+{
+    while (known->pattern && !strstr(complaint, known->pattern))
+        known++;
+    return known->remedy;
+}
+
 const char *slurm_remedy(const char *complaint)
 {
-    static const struct {
-        const char *pattern, *remedy;
-    } known[] = {
+    static const struct slurm_known known[] = {
         { "Invalid partition", "sinfo -s lists the partitions" },
         { "Invalid account", "sacctmgr show associations user=$USER lists your accounts" },
         { "Invalid qos", "sacctmgr show associations user=$USER lists what is yours" },
@@ -385,11 +329,8 @@ const char *slurm_remedy(const char *complaint)
         { "Unable to contact slurm controller", "slurmctld does not answer; sinfo tells more" },
         { "Socket timed out", "slurmctld does not answer in time; sinfo tells more" },
         { "authentication", "munge is not running here, or its key is another one" },
+        { NULL, "" },
     };
 
-    for (size_t i = 0; i < rg_array_len(known); i++) {
-        if (strstr(complaint, known[i].pattern))
-            return known[i].remedy;
-    }
-    return "";
+    return slurm_find_remedy(known, complaint);
 }

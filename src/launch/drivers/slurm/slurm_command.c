@@ -8,11 +8,9 @@
 #include "base/exitcode.h"
 #include "spec/job/slurm.h"
 
-extern char **environ;
-
 /* --- srun ------------------------------------------------------------------------------------- */
 
-static bool starts_with_one(const char *entry, const char *const *prefixes)
+bool slurm_starts_with_one(const char *entry, const char *const *prefixes)
 {
     for (; *prefixes; prefixes++) {
         if (rg_str_starts(entry, *prefixes))
@@ -24,8 +22,9 @@ static bool starts_with_one(const char *entry, const char *const *prefixes)
 /* srun takes many variables as options, which the caller's own step or job has set for another
  * purpose. What it knows of the job it sets again in the tasks. SBATCH_WAIT and the like would
  * change what sbatch is here for; other defaults of the user's stay. */
-static bool is_option(const char *entry, bool in_job)
+static bool is_option(const char *entry)
 {
+    const struct rg_strv ours = rg_slurm_environment();
     static const char *const harmless[] = { "SLURM_CONF=", "SLURM_ARRAY_", "SLURM_SUBMIT_",
                                             "SLURM_RESTART_COUNT=", "SLURM_CLUSTER_NAME=",
                                             "SLURM_JWT=", "SLURM_WORKING_CLUSTER=",
@@ -34,24 +33,14 @@ static bool is_option(const char *entry, bool in_job)
                                            "SBATCH_ARRAY_INX=", NULL };
 
     /* Where to ask for an allocation; it is known of one that is there. */
-    if (!in_job && rg_str_starts(entry, "SLURM_CLUSTERS="))
+    if (rg_str_starts(entry, "SLURM_CLUSTERS=") && !rg_slurm_in_job(&ours))
         return false;
-    return starts_with_one(entry, harmful) && !starts_with_one(entry, harmless);
+    return slurm_starts_with_one(entry, harmful) && !slurm_starts_with_one(entry, harmless);
 }
 
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env)
 {
-    const struct rg_strv ours = rg_slurm_environment();
-    bool in_job = rg_slurm_in_job(&ours);
-    int r = environ[0] ? 0 : rg_strv_add(env, "LANG=C");
-
-    for (char **e = environ; r == 0 && *e; e++) {
-        if (!is_option(*e, in_job))
-            r = rg_strv_add(env, *e);
-    }
-    for (size_t i = 0; r == 0 && i < job->share_env.count; i++)
-        rg_env_unset(env, job->share_env.v[i]);
-    return r;
+    return rg_agent_env_make(job, is_option, env);
 }
 
 static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)

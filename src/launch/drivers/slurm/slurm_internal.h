@@ -146,16 +146,18 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 /* What to do about it; "" where that is not known. */
 const char *slurm_remedy(const char *complaint);
+/* That of the first whose pattern is in it; the last has none, and is for all the others. */
+struct slurm_known {
+    const char *pattern, *remedy;
+};
+const char *slurm_find_remedy(const struct slurm_known *known, const char *complaint);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
 
-/* One of Slurm's programs that runs, and what it has said. */
+/* One of Slurm's programs that runs. Zeroed at first. */
 struct slurm_question {
     pid_t pid; /* 0: none */
-    int fd;
-    char *text; /* owned */
-    size_t have;
-    struct rg_io io;
+    int fd;    /* what it has said; owned while there is an on_answer */
     struct rg_child child;
     struct rg_timer timer;
     void (*on_answer)(void *arg, char *text);
@@ -189,6 +191,8 @@ void slurm_facts_take(struct slurm_facts *facts, const char *text);
 
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 
+/* Whether it begins with one of these; the last is NULL. */
+bool slurm_starts_with_one(const char *entry, const char *const *prefixes);
 /* srun's environment: the caller's, without what would be options of srun, and without secrets. 0
  * or -ENOMEM. */
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env);

@@ -101,9 +101,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
     return found ? buf : NULL;
 }
 
-static const struct {
-    const char *pattern, *remedy;
-} known[] = {
+static const struct slurm_known known[] = {
     { "Expired or invalid job", "the allocation is over; ask for a new one" },
     { "Invalid job id", "the allocation is over, or not yours; ask for a new one" },
     { "unrecognized option '--container-image", "this cluster's Slurm has no pyxis; leave "
@@ -119,12 +117,12 @@ static const struct {
     { "Protocol authentication error", "munge is not running here, or its key is another one" },
     { "Job/step already completing or completed", "the allocation is over" },
     { "No such file or directory", "sh is not to be found on a node" },
+    { NULL, "" },
 };
 
 static void explain(const struct slurm_step *step, struct slurm_host *host, const char *how)
 {
     char said[RG_PREAMBLE_NOISE_MAX + 1], line[RG_PREAMBLE_NOISE_MAX + 1];
-    const char *remedy = "", *colon = "";
 
     if (*step->slurm->ending && (!host->err.errnum || host->killed))
         rg_error_set_exit(&host->err, ECHILD, step->slurm->ending_code, "%s", step->slurm->ending);
@@ -135,16 +133,14 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
         !find_said(step, "srun: ", line, sizeof(line)))
         rg_preamble_quote(&step->errors.said, line, host->linked ? 1 : sizeof(line));
     rg_preamble_quote(&host->dialogue.said, said, sizeof(said));
-    for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
-        if (strstr(line, known[i].pattern))
-            remedy = known[i].remedy, colon = ": ";
-    }
+    const char *remedy = slurm_find_remedy(known, line);
     if (host->linked)
         rg_error_set(&host->err, ECHILD, "its step of srun is over (%s)%s%s", how,
                      *line ? ": " : "", line);
     else
         rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
-                          "srun did not start its agent (%s): %s%s%s%s%s", how, line, colon, remedy,
+                          "srun did not start its agent (%s): %s%s%s%s%s", how, line,
+                          *remedy ? ": " : "", remedy,
                           *said ? "; it said: " : "", said);
 }
 
@@ -427,16 +423,15 @@ static void on_output(void *arg, int events)
 static void take_launch_failure(struct slurm_step *step, const char *text)
 {
     static const char mark[] = " failed on node ";
-    static const struct {
-        const char *pattern, *remedy;
-    } reasons[] = {
+    static const struct slurm_known reasons[] = {
         { "Communication", "the node or its slurmd is down, or a firewall is before it" },
         { "timed out", "the node or its slurmd is down, or a firewall is before it" },
         { "credential", "its clock differs from the others', or its munge has another key" },
         { "User not found", "you have no account there" },
+        { NULL, "sinfo -R tells more" },
     };
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
-    const char *at = strstr(text, mark), *remedy = "sinfo -R tells more";
+    const char *at = strstr(text, mark);
     struct slurm_host *host;
 
     if (!rg_str_starts(text, "srun: error: Task launch for ") || !at)
@@ -446,10 +441,7 @@ static void take_launch_failure(struct slurm_step *step, const char *text)
     rg_autofree char *list = strndup(at, length);
     if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
         return;
-    for (size_t i = 0; i < rg_array_len(reasons); i++) {
-        if (strstr(at + length, reasons[i].pattern))
-            remedy = reasons[i].remedy;
-    }
+    const char *remedy = slurm_find_remedy(reasons, at + length);
     for (int i = 0; (host = next_host(step, &i));) {
         if (host->linked || host->gone || !rg_strv_has(&names, host->name))
             continue;

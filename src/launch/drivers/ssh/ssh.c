@@ -60,7 +60,7 @@ static int prepare(struct ssh *ssh, const struct rg_driver_options *options, str
             return rg_error_set(err, ENOMEM, "no memory for %d hosts", plan->nhosts);
     }
     if (rg_leftover_init(&ssh->leftover, plan->job_id, plan->nhosts) < 0 ||
-        rg_agent_env_make(options->job, &ssh->env) < 0 ||
+        rg_agent_env_make(options->job, NULL, &ssh->env) < 0 ||
         rg_leftover_mark(&ssh->leftover, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (some_remote && !ssh_config_says(&options->job->ssh_options, "ConnectTimeout"))
