@@ -164,9 +164,7 @@ static void stop(void *state, int index)
         const struct slurm_host *other = &slurm->hosts[i];
         all &= other->step != host->step || other->gone || other->stopped;
     }
-    if (all && host->step->pid)
-        slurm_step_end(host->step);
-    else if (!rg_timer_active(&host->timer))
+    if ((!all || !slurm_step_end(host->step)) && !rg_timer_active(&host->timer))
         rg_timer_start(&host->timer, slurm->shared.o.loop, GIVE_UP_MS, 0, give_up, host);
 }
 
@@ -218,7 +216,6 @@ static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int 
     step->slurm = slurm;
     step->group = group;
     step->ngpus = ngpus;
-    step->in.fd = step->out_fd = -1;
     snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
     return step;
 }

@@ -33,6 +33,7 @@
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
 struct slurm;
+struct slurm_srun;
 struct slurm_step;
 
 struct slurm_host {
@@ -51,28 +52,14 @@ struct slurm_host {
     struct rg_timer timer;
 };
 
-/* One srun. */
+/* Nodes that one srun is for. */
 struct slurm_step {
     struct slurm *slurm;
     char job_id[SLURM_ID_MAX];  /* of the allocation */
     int group;                  /* component of a heterogeneous job; -1: it is none */
-    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
     int ngpus;                  /* of each of its nodes; -1: Slurm knows best */
     int nhosts;
-    struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
-    pid_t pid;                  /* 0: no process */
-    struct rg_child child;
-    struct rg_sender in;        /* its standard input, which it hands to all tasks; owns fd */
-    int out_fd;                 /* its standard output */
-    struct rg_io reader;
-    struct rg_error_stream errors;
-    struct rg_timer timer;      /* patience with its end */
-    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
-    size_t nline;
-    bool sent_agents[RG_DIALOGUE_MACHINES], sent_boot, sent_bundle;
-    bool pausing;               /* srun waits for resources, and said so */
-    bool orphaned;              /* its srun was killed, and its tasks go on without it */
-    int force;                  /* how far we have gone to end it */
+    struct slurm_srun *srun;    /* slurm_step.c's; owned */
 };
 
 struct slurm {
@@ -101,14 +88,17 @@ int slurm_listen(struct slurm *slurm, struct rg_error *err);
 
 /* What its hosts and we say to each other: arg is the host. */
 extern const struct rg_dialogue_ops slurm_dialogue_ops;
+/* Be able to take what tasks say. 0 or -ENOMEM. */
+int slurm_step_prepare(struct slurm_step *step);
 /* Start its srun, for all hosts whose step it is. 0 or -errno. */
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
-/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
-void slurm_step_end(struct slurm_step *step);
+/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. False:
+ * there is no srun. */
+bool slurm_step_end(struct slurm_step *step);
 /* Take bytes of its standard output; of a line that is too long the end counts. */
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
-/* A line of its standard error: its own words, and those of tasks. arg: the step. */
-void slurm_step_take_error(void *arg, const char *text);
+/* The same, of its standard error: its own words and those of tasks. */
+void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
 

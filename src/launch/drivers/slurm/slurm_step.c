@@ -20,6 +20,24 @@
 #define FORCE_MS 1500
 #define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
 
+struct slurm_srun {
+    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
+    pid_t pid;                  /* 0: no process */
+    struct rg_child child;
+    struct rg_sender in;        /* its standard input, which it hands to all tasks; owns fd */
+    int out_fd;                 /* its standard output */
+    struct rg_io reader;
+    struct rg_error_stream errors;
+    struct rg_timer timer;      /* patience with its end */
+    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
+    size_t nline;
+    bool sent_agents[RG_DIALOGUE_MACHINES], sent_boot, sent_bundle;
+    bool pausing;               /* it waits for resources, and said so */
+    bool orphaned;              /* it was killed, and its tasks go on without it */
+    int force;                  /* how far we have gone to end it */
+    struct slurm_host *tasks[]; /* by number, nhosts of them; NULL: not known yet */
+};
+
 static void force(void *arg);
 
 static struct slurm_host *next_host(const struct slurm_step *step, int *at)
@@ -38,45 +56,46 @@ static struct slurm_host *next_host(const struct slurm_step *step, int *at)
 
 static void close_input(struct slurm_step *step)
 {
-    rg_sender_stop(&step->in);
-    if (step->in.fd >= 0)
-        close(rg_steal_fd(&step->in.fd));
+    rg_sender_stop(&step->srun->in);
+    if (step->srun->in.fd >= 0)
+        close(rg_steal_fd(&step->srun->in.fd));
 }
 
 static void close_streams(struct slurm_step *step)
 {
     close_input(step);
-    rg_io_stop(&step->reader);
-    rg_error_stream_stop(&step->errors);
-    if (step->out_fd >= 0)
-        close(rg_steal_fd(&step->out_fd));
+    rg_io_stop(&step->srun->reader);
+    rg_error_stream_stop(&step->srun->errors);
+    if (step->srun->out_fd >= 0)
+        close(rg_steal_fd(&step->srun->out_fd));
 }
 
 /* Whatever becomes of it, it is not waited for. */
 static void cancel(const struct slurm_step *step, const char *signal)
 {
-    char *argv[] = { (char *) "scancel", (char *) signal, (char *) step->step_id, NULL };
+    char *argv[] = { (char *) "scancel", (char *) signal, (char *) step->srun->step_id, NULL };
     const struct rg_spawn spawn = { .argv = argv, .envp = step->slurm->env.v, .fds = { -1, -1, -1 },
                                     .new_session = true };
     pid_t pid;
 
-    if (*step->step_id)
+    if (*step->srun->step_id)
         rg_spawn(&spawn, &pid, NULL);
 }
 
-void slurm_step_end(struct slurm_step *step)
+bool slurm_step_end(struct slurm_step *step)
 {
-    if (!step->pid)
-        return;
-    switch (step->force++) {
+    if (!step->srun || !step->srun->pid)
+        return false;
+    switch (step->srun->force++) {
     case 0: close_input(step); break;
-    case 1: kill(step->pid, SIGTERM); break; /* srun kills its tasks, and waits for their end */
+    case 1: kill(step->srun->pid, SIGTERM); break; /* it kills its tasks, and waits for them */
     default:
         cancel(step, "--signal=KILL");
-        kill(step->pid, SIGKILL);
-        return;
+        kill(step->srun->pid, SIGKILL);
+        return true;
     }
-    rg_timer_start(&step->timer, step->slurm->shared.o.loop, FORCE_MS, 0, force, step);
+    rg_timer_start(&step->srun->timer, step->slurm->shared.o.loop, FORCE_MS, 0, force, step);
+    return true;
 }
 
 static void force(void *arg)
@@ -89,7 +108,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
 {
     const char *found = NULL;
 
-    for (const char *line = step->errors.said.noise; *line;) {
+    for (const char *line = step->srun->errors.said.noise; *line;) {
         size_t length = strcspn(line, "\n");
         snprintf(buf, n, "%.*s", (int) length, line);
         if (strstr(buf, word) && strstr(buf, "error"))
@@ -131,7 +150,7 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
     /* Of a step that ran, only what it calls an error tells of its end. */
     if (!find_said(step, host->name, line, sizeof(line)) &&
         !find_said(step, "srun: ", line, sizeof(line)))
-        rg_preamble_quote(&step->errors.said, line, host->linked ? 1 : sizeof(line));
+        rg_preamble_quote(&step->srun->errors.said, line, host->linked ? 1 : sizeof(line));
     rg_preamble_quote(&host->dialogue.said, said, sizeof(said));
     const char *remedy = slurm_find_remedy(known, line);
     if (host->linked)
@@ -155,11 +174,11 @@ static void process_ended(void *arg, pid_t pid, int status)
     (void) pid;
     drain(step);
     close_streams(step);
-    rg_timer_stop(&step->timer);
+    rg_timer_stop(&step->srun->timer);
     rg_status_text(status, how, sizeof(how));
-    snprintf(text, sizeof(text), "srun: %s%s", how, step->force ? ", ended by reigen" : "");
-    step->pid = 0;
-    step->orphaned = WIFSIGNALED(status) && !step->force;
+    snprintf(text, sizeof(text), "srun: %s%s", how, step->srun->force ? ", ended by reigen" : "");
+    step->srun->pid = 0;
+    step->srun->orphaned = WIFSIGNALED(status) && !step->srun->force;
     for (int at = 0; (host = next_host(step, &at));) {
         if (host->gone)
             continue;
@@ -183,7 +202,7 @@ static void fail_all(struct slurm_step *step, int errnum, const char *text)
 
 static void send_out(struct slurm_step *step)
 {
-    if (rg_sender_send(&step->in) < 0)
+    if (rg_sender_send(&step->srun->in) < 0)
         fail_all(step, ENOMEM, "out of memory");
 }
 
@@ -195,7 +214,7 @@ static void send_boot(struct slurm_step *step)
     rg_autobuf struct rg_buf lines = RG_BUF_INIT;
     bool contain = slurm_contains(o->job);
 
-    step->sent_boot = true;
+    step->srun->sent_boot = true;
     rg_buf_printf(&lines, "place $SLURMD_NODENAME\n");
     if (o->job->slurm.announce)
         rg_buf_printf(&lines, "announce %s\n", o->job->slurm.announce);
@@ -208,10 +227,10 @@ static void send_boot(struct slurm_step *step)
     const struct rg_dialogue_boot boot = { .lines = rg_buf_text(&lines), .contain = contain,
                                            .cwd = contain ? NULL : slurm->shared.cwd };
 
-    rg_buf_printf(&step->in.out, "boot\n");
+    rg_buf_printf(&step->srun->in.out, "boot\n");
     if (rg_buf_status(&lines) < 0)
         fail_all(step, ENOMEM, "out of memory");
-    else if (rg_dialogue_put_boot(o, &boot, &step->in.out) < 0)
+    else if (rg_dialogue_put_boot(o, &boot, &step->srun->in.out) < 0)
         fail_all(step, E2BIG, "the container's description is too long");
     else
         send_out(step);
@@ -228,7 +247,7 @@ static void check_ready(void *arg)
         if (host->dialogue.state < RG_DIALOGUE_READY && !host->gone && !host->err.errnum)
             return;
     }
-    if (!step->sent_boot && step->in.fd >= 0)
+    if (!step->srun->sent_boot && step->srun->in.fd >= 0)
         send_boot(step);
 }
 
@@ -239,11 +258,11 @@ static void send_agent(void *arg, const struct rg_agent_file *agent)
     struct slurm_step *step = host->step;
     size_t kind = (size_t) (agent - step->slurm->shared.agents);
 
-    if (step->sent_agents[kind] || step->sent_boot)
+    if (step->srun->sent_agents[kind] || step->srun->sent_boot)
         return;
-    step->sent_agents[kind] = true;
-    rg_buf_printf(&step->in.out, "take %s %zu\n", agent->machine, agent->nbytes);
-    rg_buf_put(&step->in.out, agent->data, agent->nbytes);
+    step->srun->sent_agents[kind] = true;
+    rg_buf_printf(&step->srun->in.out, "take %s %zu\n", agent->machine, agent->nbytes);
+    rg_buf_put(&step->srun->in.out, agent->data, agent->nbytes);
     send_out(step);
 }
 
@@ -252,12 +271,13 @@ static void send_bundle(void *arg)
 {
     const struct slurm_host *host = arg;
     struct slurm_step *step = host->step;
+    const struct rg_container_place *place = &step->slurm->shared.o.job->container.place;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (step->sent_bundle || !step->sent_boot)
+    if (step->srun->sent_bundle || !step->srun->sent_boot)
         return;
-    step->sent_bundle = true;
-    if (rg_place_pack_bundle(&step->slurm->shared.o.job->container.place, &step->in.out, &err) < 0)
+    step->srun->sent_bundle = true;
+    if (rg_place_pack_bundle(place, &step->srun->in.out, &err) < 0)
         fail_all(step, err.errnum, err.text);
     else
         send_out(step);
@@ -288,15 +308,15 @@ static void take_at(struct slurm_step *step, int task, const char *text)
     char name[RG_HOST_NAME_MAX + 1] = "", id[SLURM_ID_MAX] = "";
     struct slurm_host *host;
 
-    if (sscanf(text, "%253s %63s", name, id) < 1 || step->tasks[task])
+    if (sscanf(text, "%253s %63s", name, id) < 1 || step->srun->tasks[task])
         return;
     if (strspn(id, "0123456789._+") == strlen(id))
-        strcpy(step->step_id, id);
+        strcpy(step->srun->step_id, id);
     for (int at = 0; (host = next_host(step, &at));) {
         if (strcmp(host->name, name) != 0 || host->task >= 0)
             continue;
         host->task = task;
-        step->tasks[task] = host;
+        step->srun->tasks[task] = host;
         return;
     }
 }
@@ -357,7 +377,7 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
         take_at(step, (int) task, words);
         return;
     }
-    struct slurm_host *host = step->tasks[task];
+    struct slurm_host *host = step->srun->tasks[task];
     if (!host || host->gone)
         return;
     if ((words = find_ours(end, length, OURS "end "))) {
@@ -369,40 +389,41 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
 
 /* The line is full: half of it goes, but srun's label at its beginning. What we wait for stands at
  * its end, and is short. */
-static void make_room(struct slurm_step *step)
+static void make_room(struct slurm_srun *srun)
 {
-    const char *colon = memchr(step->line, ':', LABEL_MAX);
-    size_t label = colon ? (size_t) (colon - step->line) + 2 : 0;
+    const char *colon = memchr(srun->line, ':', LABEL_MAX);
+    size_t label = colon ? (size_t) (colon - srun->line) + 2 : 0;
 
-    step->nline -= sizeof(step->line) / 2;
-    memmove(step->line + label, step->line + label + sizeof(step->line) / 2, step->nline - label);
+    srun->nline -= sizeof(srun->line) / 2;
+    memmove(srun->line + label, srun->line + label + sizeof(srun->line) / 2, srun->nline - label);
 }
 
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes)
 {
+    struct slurm_srun *srun = step->srun;
+
     for (size_t i = 0; i < nbytes; i++) {
-        if (step->nline == sizeof(step->line) - 1)
-            make_room(step);
-        step->line[step->nline++] = bytes[i];
+        if (srun->nline == sizeof(srun->line) - 1)
+            make_room(srun);
+        srun->line[srun->nline++] = bytes[i];
         if (bytes[i] != '\n')
             continue;
-        step->line[step->nline - 1] = '\n';
-        step->line[step->nline] = '\0';
-        take_task_line(step, step->line, step->nline);
-        step->nline = 0;
+        srun->line[srun->nline] = '\0';
+        take_task_line(step, srun->line, srun->nline);
+        srun->nline = 0;
     }
 }
 
 static bool read_lines(struct slurm_step *step)
 {
     char bytes[4096];
-    ssize_t n = step->out_fd < 0 ? 0 : read(step->out_fd, bytes, sizeof(bytes));
+    ssize_t n = step->srun->out_fd < 0 ? 0 : read(step->srun->out_fd, bytes, sizeof(bytes));
 
     if (n < 0 && errno == EINTR)
         return true;
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&step->reader);
+            rg_io_stop(&step->srun->reader);
         return false;
     }
     slurm_step_take(step, bytes, (size_t) n);
@@ -483,16 +504,16 @@ static void take_task_end(struct slurm_step *step, const char *text)
     }
 }
 
-void slurm_step_take_error(void *arg, const char *text)
+static void take_error_line(void *arg, const char *text)
 {
     struct slurm_step *step = arg;
     char *end;
     long task = strtol(text, &end, 10);
     bool labelled = end != text && end[0] == ':' && end[1] == ' ';
-    struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->tasks[task]
+    struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->srun->tasks[task]
                                                                            : NULL;
 
-    if (!step->force)
+    if (!step->srun->force)
         slurm_ending_said(step->slurm, text);
     take_launch_failure(step, text);
     take_task_end(step, text);
@@ -500,35 +521,53 @@ void slurm_step_take_error(void *arg, const char *text)
         step->slurm->shared.o.events->on_note(step->slurm->shared.o.arg, host->index, end + 2);
         return;
     }
-    if (strstr(text, "temporarily disabled") && !step->pausing) {
-        step->pausing = true;
+    if (strstr(text, "temporarily disabled") && !step->srun->pausing) {
+        step->srun->pausing = true;
         for (int at = 0; (host = next_host(step, &at));)
             slurm_phase(host, RG_PHASE_PENDING, text);
     }
 }
 
+void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes)
+{
+    rg_error_stream_feed(&step->srun->errors, bytes, nbytes);
+}
+
 static void drain(struct slurm_step *step)
 {
-    rg_error_stream_drain(&step->errors);
+    rg_error_stream_drain(&step->srun->errors);
     on_output(step, RG_IO_READ);
 }
 
 /* --- the start -------------------------------------------------------------------------------- */
+
+int slurm_step_prepare(struct slurm_step *step)
+{
+    step->srun = calloc(1, sizeof(*step->srun) +
+                               (size_t) step->nhosts * sizeof(struct slurm_host *));
+    if (!step->srun)
+        return -ENOMEM;
+    step->srun->in.fd = step->srun->out_fd = -1;
+    step->srun->errors = (struct rg_error_stream){ .on_line = take_error_line, .arg = step };
+    return 0;
+}
 
 int slurm_step_start(struct slurm_step *step, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
     struct rg_loop *loop = step->slurm->shared.o.loop;
     int ours[3], theirs[3];
+    int r = slurm_step_prepare(step);
 
-    step->tasks = calloc((size_t) step->nhosts, sizeof(struct slurm_host *));
-    int r = step->tasks ? slurm_command_make(step, &argv) : -ENOMEM;
+    if (r == 0)
+        r = slurm_command_make(step, &argv);
     if (r < 0 || (r = rg_streams_open(false, ours, theirs)) < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "srun cannot be started: %s",
                                  strerror(-r));
-    step->in = (struct rg_sender){ .fd = ours[0], .loop = loop };
-    step->out_fd = ours[1];
-    rg_error_stream_start(&step->errors, loop, ours[2], slurm_step_take_error, step);
+    struct slurm_srun *srun = step->srun;
+    srun->in = (struct rg_sender){ .fd = ours[0], .loop = loop };
+    srun->out_fd = ours[1];
+    rg_error_stream_start(&srun->errors, loop, ours[2], take_error_line, step);
     struct rg_spawn spawn = {
         .argv = argv.v,
         .envp = step->slurm->env.v,
@@ -537,7 +576,7 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
         .death_signal = SIGTERM, /* it then ends its tasks */
         .nofile = &step->slurm->shared.nofile,
     };
-    r = rg_spawn(&spawn, &step->pid, err);
+    r = rg_spawn(&spawn, &srun->pid, err);
     for (int i = 0; i < 3; i++)
         close(theirs[i]);
     if (r < 0) {
@@ -548,28 +587,29 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
             err->exit_code = RG_EXIT_UNAVAILABLE;
         return r;
     }
-    rg_child_start(&step->child, loop, step->pid, process_ended, step);
-    rg_io_start(&step->reader, loop, step->out_fd, RG_IO_READ, on_output, step);
-    slurm_command_script(step->slurm, &step->in.out);
+    rg_child_start(&srun->child, loop, srun->pid, process_ended, step);
+    rg_io_start(&srun->reader, loop, srun->out_fd, RG_IO_READ, on_output, step);
+    slurm_command_script(step->slurm, &srun->in.out);
     send_out(step);
     return 0;
 }
 
 void slurm_step_fini(struct slurm_step *step)
 {
-    rg_child_stop(&step->child);
-    rg_timer_stop(&step->timer);
-    if (step->pid) {
-        if (step->force)
+    struct slurm_srun *srun = step->srun;
+
+    if (!srun)
+        return;
+    rg_child_stop(&srun->child);
+    rg_timer_stop(&srun->timer);
+    if (srun->pid) {
+        if (srun->force)
             cancel(step, "--signal=KILL");
-        kill(step->pid, SIGTERM);
+        kill(srun->pid, SIGTERM);
     }
     /* Agents have lost their links by now, and clear up: that is not to be cut short. */
-    if (step->orphaned)
+    if (srun->orphaned)
         cancel(step, "--signal=TERM");
-    step->pid = 0;
-    if (step->slurm) {
-        close_streams(step);
-        free(step->tasks);
-    }
+    close_streams(step);
+    free(rg_steal_ptr(&step->srun));
 }

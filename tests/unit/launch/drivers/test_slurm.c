@@ -167,14 +167,16 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
         hosts[i].index = i;
         hosts[i].task = -1;
     }
-    step.errors = (struct rg_error_stream){ .on_line = slurm_step_take_error, .arg = &step };
-    rg_error_stream_feed(&step.errors, said, 50); /* lines come in parts */
-    rg_error_stream_feed(&step.errors, said + 50, strlen(said) - 50);
+    step.nhosts = 4;
+    assert_int_equal(slurm_step_prepare(&step), 0);
+    slurm_step_take_errors(&step, said, 50); /* lines come in parts */
+    slurm_step_take_errors(&step, said + 50, strlen(said) - 50);
     rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 2);
     assert_true(hosts[1].gone && hosts[2].gone && !hosts[3].gone);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "Communication connection failure; the node or its slurmd is down");
+    slurm_step_fini(&step);
     rg_loop_destroy(slurm.shared.o.loop);
 }
 
@@ -199,13 +201,15 @@ static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **stat
         hosts[i].index = i;
         hosts[i].task = -1;
     }
-    step.errors = (struct rg_error_stream){ .on_line = slurm_step_take_error, .arg = &step };
-    rg_error_stream_feed(&step.errors, said, strlen(said));
+    step.nhosts = 3;
+    assert_int_equal(slurm_step_prepare(&step), 0);
+    slurm_step_take_errors(&step, said, strlen(said));
     rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 1);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
     assert_contains(gone.text, "tasks 1-2: Killed");
+    slurm_step_fini(&step);
     rg_loop_destroy(slurm.shared.o.loop);
 }
 
@@ -216,7 +220,6 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     static struct slurm_step step;
     static char longer[20000];
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
-    struct slurm_host *tasks[3] = { NULL };
     struct rg_plan plan = { .nhosts = 3 };
     struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
@@ -224,7 +227,7 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     step.nhosts = 3;
-    step.tasks = tasks;
+    assert_int_equal(slurm_step_prepare(&step), 0);
     for (int i = 0; i < 3; i++) {
         hosts[i].slurm = &slurm;
         hosts[i].step = &step;
@@ -241,6 +244,7 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     assert_int_equal(hosts[0].task, 1);
     assert_int_equal(hosts[1].task, 0);
     assert_int_equal(hosts[2].task, 2);
+    slurm_step_fini(&step);
     rg_loop_destroy(slurm.shared.o.loop);
 }
 
