@@ -106,10 +106,11 @@ def test_an_allocation_that_is_gone_is_not_waited_for(tmp_path):
 
 
 # Never granted, and its queue does not answer.
-WAITING = SALLOC.replace("os.waitpid(command.pid, 0)", """
-command.kill()
+WAITING = SALLOC.replace("sys.argv[sys.argv.index('--') + 1:]", "['sleep', '60']").replace(
+    'os.waitpid(command.pid, 0)', """
+open(folder + '/waiting', 'w').close()
 while True:
-    signal.pause()""")
+    time.sleep(0.1)""")
 SQUEUE = '#!/bin/sh\ntouch "${0%/*}/looked"\nexec sleep 60\n'
 
 
@@ -120,6 +121,7 @@ def test_a_request_is_taken_back_while_the_queue_does_not_answer(tmp_path, signo
     job = start(tmp_path, SRUN, WAITING)
     try:
         wait_for(tmp_path / 'looked')
+        wait_for(tmp_path / 'waiting')
         began = time.monotonic()
         job.send_signal(signo)
         out, _ = job.communicate(timeout=LIMIT_S)
