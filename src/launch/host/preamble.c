@@ -69,11 +69,6 @@ static void keep(struct rg_preamble *preamble, const char *line, size_t length)
     append(noise, have, line, length);
 }
 
-void rg_preamble_keep(struct rg_preamble *preamble, const char *line)
-{
-    keep(preamble, line, strlen(line));
-}
-
 /* Lines that end with a newline each, or not; behind the n bytes that buf holds. */
 static size_t join(const char *lines, size_t length, char *buf, size_t n, size_t nbytes)
 {

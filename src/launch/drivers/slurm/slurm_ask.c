@@ -65,7 +65,8 @@ int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t 
         rg_sleep_ms(1);
     if (ended == 0) {
         kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
     }
     take_answer(fd, ret_text, nbytes);
     return ended == 0 ? -ETIMEDOUT : ended < 0 ? -ECHILD : rg_status_code(status);

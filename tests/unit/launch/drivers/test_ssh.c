@@ -87,6 +87,16 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
 }
 
 /* All of it, as OpenSSH 9.2 says it; the lines, not what is quoted of them. */
+/* A line of noise. */
+static void hear(struct rg_preamble *preamble, const char *text)
+{
+    struct rg_preamble_line line;
+
+    rg_preamble_feed(preamble, text, strlen(text), &line);
+    assert_int_equal(rg_preamble_feed(preamble, "\n", 1, &line), 1);
+    assert_int_equal(line.kind, RG_PREAMBLE_NOISE);
+}
+
 static void a_changed_host_key_is_named_as_what_it_may_be(void **state)
 {
     static const char bars[] = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
@@ -115,11 +125,11 @@ static void a_changed_host_key_is_named_as_what_it_may_be(void **state)
     struct ssh_explanation e;
 
     (void) state;
-    rg_preamble_keep(&preamble, "Welcome to the jump host");
+    hear(&preamble, "Welcome to the jump host");
     for (size_t i = 0; i < rg_array_len(lines); i++)
-        rg_preamble_keep(&preamble, lines[i]);
+        hear(&preamble, lines[i]);
     for (int i = 0; i < 100; i++) /* of the jump host's, say */
-        rg_preamble_keep(&preamble, "debug1: something else that fills the room of the last lines");
+        hear(&preamble, "debug1: something else that fills the room of the last lines");
     ssh_explain("h", 2222, rg_preamble_quote_all(&preamble, said, sizeof(said)), "exit code 255",
                 &e);
     assert_int_equal(e.exit_code, RG_EXIT_NO_PERMISSION);
