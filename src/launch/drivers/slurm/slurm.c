@@ -231,8 +231,10 @@ static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocat
         host->index = i;
         host->task = -1;
         host->name = slurm->shared.o.plan->hosts[i].name;
-        host->dialogue = (struct rg_dialogue){ .shared = &slurm->shared, .arg = host, .host = i,
-                                               .ops = &slurm_dialogue_ops };
+        host->dialogue.shared = &slurm->shared; /* the rest is large, and stays untouched memory */
+        host->dialogue.ops = &slurm_dialogue_ops;
+        host->dialogue.arg = host;
+        host->dialogue.host = i;
         host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
                               allocation->gpus_by_node && node >= 0
                                   ? allocation->nodes[node].ngpus : -1);
