@@ -46,7 +46,6 @@ struct slurm_held {
     char shown[640];         /* what was said of the queue last */
     uint64_t pause_ms;       /* to the next look at it */
     struct slurm_question question;
-    enum rg_slurm_scope scope;
     struct rg_slurm_allocation allocation;
     struct slurm_facts facts;
 };
@@ -347,10 +346,11 @@ static void be_there(void *arg)
     const struct rg_strv env = rg_slurm_environment();
     struct rg_error err = RG_ERROR_INIT;
 
-    held->scope = rg_slurm_in_step(&env) ? RG_SLURM_STEP : RG_SLURM_JOB;
-    held->facts = (struct slurm_facts){ .env = env, .allocation = &held->allocation,
-                                        .scope = held->scope };
-    if (rg_slurm_allocation_read(&env, held->scope, &held->allocation, &err) == 0) {
+    held->facts = (struct slurm_facts){
+        .env = env, .allocation = &held->allocation,
+        .scope = rg_slurm_in_step(&env) ? RG_SLURM_STEP : RG_SLURM_JOB,
+    };
+    if (rg_slurm_allocation_read(&env, held->facts.scope, &held->allocation, &err) == 0) {
         ask_next(held);
         return;
     }
@@ -362,7 +362,7 @@ static void be_there(void *arg)
 const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held *held,
                                                         enum rg_slurm_scope *ret_scope)
 {
-    *ret_scope = held->scope;
+    *ret_scope = held->facts.scope;
     return &held->allocation;
 }
 
@@ -370,7 +370,7 @@ int slurm_held_read_whole(const struct slurm_held *held,
                           struct rg_slurm_allocation *ret_allocation, struct rg_error *err)
 {
     const struct rg_strv env = rg_slurm_environment();
-    int r = rg_slurm_allocation_read(&env, held->scope, ret_allocation, err);
+    int r = rg_slurm_allocation_read(&env, held->facts.scope, ret_allocation, err);
 
     if (r == 0 && held->facts.details)
         rg_slurm_spread_gpus(ret_allocation, held->facts.details);
