@@ -103,3 +103,31 @@ def test_an_allocation_that_is_gone_is_not_waited_for(tmp_path):
         assert times[1] - times[0] < RELEASE_S, times
     finally:
         job.kill()
+
+
+# Never granted, and its queue does not answer.
+WAITING = SALLOC.replace("sys.argv[sys.argv.index('--') + 1:]", "['sleep', '60']").replace(
+    'os.waitpid(command.pid, 0)', """
+open(folder + '/waiting', 'w').close()
+while True:
+    time.sleep(0.1)""")
+SQUEUE = '#!/bin/sh\ntouch "${0%/*}/looked"\nexec sleep 60\n'
+
+
+@pytest.mark.parametrize('signo', [signal.SIGINT, signal.SIGTERM])
+def test_a_request_is_taken_back_while_the_queue_does_not_answer(tmp_path, signo):
+    (tmp_path / 'squeue').write_text(SQUEUE)
+    (tmp_path / 'squeue').chmod(0o755)
+    job = start(tmp_path, SRUN, WAITING)
+    try:
+        wait_for(tmp_path / 'looked')
+        wait_for(tmp_path / 'waiting')
+        began = time.monotonic()
+        job.send_signal(signo)
+        out, _ = job.communicate(timeout=LIMIT_S)
+        assert job.returncode == -signo and 'the request was taken back' in out, out
+        assert (tmp_path / 'found').exists() and not (tmp_path / 'started').exists()
+        # As ASK_MS in slurm_ask.c: so long squeue's answer is waited for.
+        assert time.monotonic() - began < 10 * 0.8
+    finally:
+        job.kill()

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a host says before its agent does: nothing is taken beyond the line "link", lines are
- * understood alike however the bytes are cut, and texts hold nothing a terminal would act on. */
+ * understood alike however the bytes are cut, and texts hold nothing a terminal would act on. Of a
+ * dialogue nothing is asked twice, and nothing after its end. */
 #include "fuzz.h"
+#include "launch/host/dialogue.h"
 #include "launch/host/preamble.h"
-#include "launch/head/session.h"
+#include "launch/host/driver.h"
 
 #define LINES_MAX 64
 
@@ -56,6 +58,75 @@ static void walk(const uint8_t *data, size_t nbytes, size_t step, struct seen *s
         must((unsigned char) *p >= 0x20 && *p != 0x7f && p < all + sizeof(all));
 }
 
+static struct {
+    int agents, boots, bundles, ends;
+} asked;
+
+static void send_agent(void *arg, const struct rg_agent_file *agent)
+{
+    (void) arg;
+    must(agent->data && !asked.agents++ && !asked.boots && !asked.ends);
+}
+
+static void send_boot(void *arg)
+{
+    (void) arg;
+    must(!asked.boots++ && !asked.ends);
+}
+
+static void send_bundle(void *arg)
+{
+    (void) arg;
+    must(asked.boots && !asked.bundles++ && !asked.ends);
+}
+
+static void on_error(void *arg, const struct rg_error *err, bool said)
+{
+    (void) arg, (void) said;
+    must(!asked.ends++ && err->errnum && err->exit_code);
+}
+
+static void on_link(void *arg)
+{
+    (void) arg;
+    must(asked.boots && !asked.ends++);
+}
+
+static void on_phase(void *arg, int host, int phase, const char *reason)
+{
+    (void) arg, (void) phase;
+    must(host == 1 && reason && !asked.ends);
+}
+
+static void on_note(void *arg, int host, const char *text)
+{
+    (void) arg;
+    must(host == 1 && text && !asked.ends);
+}
+
+static void talk(const uint8_t *data, size_t nbytes)
+{
+    static const struct rg_dialogue_ops ops = { send_agent, send_boot, send_bundle, on_error,
+                                                on_link };
+    static const struct rg_driver_events events = { .on_phase = on_phase, .on_note = on_note };
+    static const struct rg_job job = { .container.place.bundle_digest = (char *) "d" };
+    static struct rg_dialogue dialogue;
+    struct rg_dialogue_shared shared = {
+        .o = { .job = &job, .events = &events },
+        .agents[0] = { .machine = "x86_64", .data = (uint8_t *) "x" },
+    };
+
+    memset(&asked, 0, sizeof(asked));
+    dialogue = (struct rg_dialogue){ .shared = &shared, .ops = &ops, .host = 1 };
+    for (size_t taken = 0; taken < nbytes;) {
+        size_t n = rg_preamble_peek(data + taken, nbytes - taken);
+        int r = rg_dialogue_feed(&dialogue, data + taken, n);
+        must(r <= 1 && (r >= 0 || asked.ends));
+        taken += n;
+    }
+    rg_strv_fini(&shared.notes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     struct seen whole = { .count = 0 }, bytewise = { .count = 0 };
@@ -65,5 +136,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     must(whole.count == bytewise.count && (whole.r < 0) == (bytewise.r < 0));
     for (int i = 0; i < whole.count; i++)
         must(whole.kinds[i] == bytewise.kinds[i] && whole.lengths[i] == bytewise.lengths[i]);
+    talk(data, nbytes);
     return 0;
 }

@@ -39,51 +39,54 @@ static void on_gone(void *arg, int host, const struct rg_error *err)
 
 static const struct rg_driver_events events = { on_connected, on_phase, on_note, on_gone };
 
-static void check_tasks(const struct slurm *slurm, const struct slurm_step *step)
+static void check_tasks(const struct slurm_host *hosts)
 {
     for (int i = 0; i < HOSTS; i++) {
-        int task = slurm->hosts[i].task;
-        if (task >= HOSTS || (task >= 0 && step->tasks[task] != &slurm->hosts[i]))
+        for (int j = 0; j < i; j++) {
+            if (hosts[i].task >= 0 && hosts[i].task == hosts[j].task)
+                abort();
+        }
+        if (hosts[i].task >= HOSTS)
             abort();
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
-    static struct rg_preamble preambles[HOSTS];
     static struct slurm_step step;
     static const char *const names[HOSTS] = { "node1", "node2", "n" };
-    struct slurm_host hosts[HOSTS] = { 0 }, *tasks[HOSTS] = { NULL };
+    static struct slurm_host hosts[HOSTS];
     struct rg_job job = { 0 };
     struct rg_plan plan = { .nhosts = HOSTS };
-    struct slurm slurm = { .hosts = hosts, .steps = &step, .nsteps = 1, .listener.fd = -1,
-                           .o = { .job = &job, .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .steps = &step, .nsteps = 1,
+                           .shared.o = { .job = &job, .plan = &plan, .events = &events } };
 
     memset(ngone, 0, sizeof(ngone));
     memset(&step, 0, sizeof(step));
-    memset(preambles, 0, sizeof(preambles));
-    if (rg_loop_create(&slurm.o.loop) < 0)
+    if (rg_loop_create(&slurm.shared.o.loop) < 0)
         return 0;
     step.slurm = &slurm;
     step.nhosts = HOSTS;
-    step.tasks = tasks;
-    step.in_fd = step.out_fd = step.err_fd = -1;
+    if (slurm_step_prepare(&step) < 0)
+        return 0;
     for (int i = 0; i < HOSTS; i++)
         hosts[i] = (struct slurm_host){ .slurm = &slurm, .step = &step, .index = i,
                                         .name = names[i], .task = -1,
-                                        .preamble = &preambles[i] };
+                                        .dialogue = { .shared = &slurm.shared, .host = i,
+                                                      .ops = &slurm_dialogue_ops,
+                                                      .arg = &hosts[i] } };
     slurm_step_take(&step, (const char *) data, nbytes / 2);
     slurm_step_take(&step, (const char *) data + nbytes / 2, nbytes - nbytes / 2);
     slurm_step_take_errors(&step, (const char *) data, nbytes / 3);
     slurm_step_take_errors(&step, (const char *) data + nbytes / 3, nbytes - nbytes / 3);
-    check_tasks(&slurm, &step);
+    check_tasks(hosts);
     for (int i = 0; i < HOSTS; i++) { /* no word of Slurm's is waited for here */
         if (hosts[i].killed)
             slurm_host_gone(&hosts[i]);
     }
-    rg_loop_run(slurm.o.loop); /* until no timer is left */
-    rg_buf_fini(&step.out);
-    rg_strv_fini(&slurm.notes);
-    rg_loop_destroy(slurm.o.loop);
+    rg_loop_run(slurm.shared.o.loop); /* until no timer is left */
+    slurm_step_fini(&step);
+    rg_strv_fini(&slurm.shared.notes);
+    rg_loop_destroy(slurm.shared.o.loop);
     return 0;
 }

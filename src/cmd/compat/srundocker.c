@@ -143,7 +143,6 @@ int rg_cmd_srun_docker(int argc, char **argv)
         return be_other_task(&s, &env);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)
         return give_up(&err, &env);
-    rg_slurm_count_gpus(&env, &step);
-    rg_slurm_ask_spread(&env, false, &step);
+    rg_slurm_ask_gpus(&env, &step);
     return run_job(&s, &env, &step, open[0]);
 }

@@ -15,6 +15,7 @@
 #include "cmd/show/status.h"
 #include "cmd/show/terminal.h"
 #include "launch/drivers/drivers.h"
+#include "launch/host/acquire.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
 #include "launch/head/session.h"
@@ -26,6 +27,7 @@
 
 struct doctor {
     struct rg_request request;
+    struct rg_hold hold;
     struct rg_plan plan;
     struct rg_loop *loop;
     struct rg_session *session;
@@ -215,10 +217,8 @@ static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, st
         r = rg_sizes_check(job, err);
     if (r == 0)
         r = rg_place_job(job, !driver->platform.here, err);
-    if (r >= 0 && driver->acquire && !job->dry_run)
-        r = driver->acquire(job, say_early, doctor, err);
     if (r >= 0)
-        r = driver->discover(job, err);
+        r = rg_hold_get(&doctor->hold, driver, job, say_early, doctor, err);
     return r >= 0 ? rg_plan_make(job, &doctor->plan, err) : r;
 }
 
@@ -228,6 +228,7 @@ static int start(struct doctor *doctor, const struct rg_driver_ops *driver, stru
     const struct rg_job *job = &doctor->request.job;
     const struct rg_session_options options = { .loop = doctor->loop, .job = job,
                                                 .plan = &doctor->plan, .driver = driver,
+                                                .held = doctor->hold.held,
                                                 .ops = &session_ops, .arg = doctor,
                                                 .doctor = true };
 
@@ -285,11 +286,8 @@ static int examine(struct doctor *doctor)
 
 static void finish(struct doctor *doctor)
 {
-    const struct rg_driver_ops *driver = rg_driver_choose(&doctor->request.job);
-
     release(doctor);
-    if (driver && driver->release)
-        driver->release();
+    rg_hold_release(&doctor->hold);
     for (int i = 0; i < doctor->nunstarted; i++) {
         free(doctor->unstarted[i].name);
         free(doctor->unstarted[i].cause);

@@ -22,6 +22,7 @@
 #include "cmd/show/terminal.h"
 #include "cmd/show/verdict.h"
 #include "launch/drivers/drivers.h"
+#include "launch/host/acquire.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
 #include "launch/jobs/registry.h"
@@ -33,6 +34,7 @@ struct run {
     struct rg_request request;
     const char *command;       /* whose --help an error names */
     bool horovod;              /* a failure is also told in Horovod's words */
+    struct rg_hold hold;
     struct rg_plan plan;
     struct rg_loop *loop;
     struct rg_session *session;
@@ -463,10 +465,8 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
         rc = rg_place_job(job, !driver->platform.here, err);
-    if (rc >= 0 && driver->acquire && !job->dry_run)
-        rc = driver->acquire(job, say_early, run, err);
     if (rc >= 0)
-        rc = driver->discover(job, err);
+        rc = rg_hold_get(&run->hold, driver, job, say_early, run, err);
     if (rc >= 0)
         rc = rg_plan_make(job, &run->plan, err);
     if (rc >= 0)
@@ -514,8 +514,8 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     else
         rg_registry_add(&run->plan, job, &run->registered);
     const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
-                                                .driver = driver, .ops = &session_ops,
-                                                .arg = run };
+                                                .driver = driver, .held = run->hold.held,
+                                                .ops = &session_ops, .arg = run };
 
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The
      * script that --submit has made is what runs us. */
@@ -550,9 +550,7 @@ static void finish(struct run *run)
         rg_signals_stop(&run->signals);
     finish_start(run);
     rg_registry_end(&run->registered, run->judged ? run->exit_code : -1);
-    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
-    if (driver && driver->release)
-        driver->release();
+    rg_hold_release(&run->hold);
     rg_registry_sweep();
     rg_restart_fini(&run->restart);
     rg_buf_fini(&run->event);

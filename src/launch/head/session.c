@@ -587,6 +587,7 @@ int rg_session_create(const struct rg_session_options *options, struct rg_sessio
             .loop = options->loop,
             .job = options->job,
             .plan = options->plan,
+            .held = options->held,
             .key = session->key,
             .events = &session_driver_events,
             .arg = session,

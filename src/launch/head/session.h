@@ -98,6 +98,7 @@ struct rg_session_options {
     const struct rg_job *job;          /* borrowed, unchanged until the end */
     struct rg_plan *plan;              /* borrowed; its hosts get their addresses */
     const struct rg_driver_ops *driver;
+    void *held;                        /* what its acquire has got, or NULL; borrowed */
     const struct rg_session_ops *ops;  /* borrowed */
     void *arg;
     bool doctor;                       /* look at the hosts, start nothing */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An agent goes to hosts that have nothing of ours, so it must be found here first. */
 #include "launch/host/agentfile.h"
 
 #include <sodium.h>
@@ -98,11 +99,16 @@ void rg_agent_file_fini(struct rg_agent_file *file)
     *file = (struct rg_agent_file){ .data = NULL };
 }
 
-int rg_agent_env_make(const struct rg_job *job, struct rg_strv *env)
+int rg_agent_env_make(const struct rg_job *job, bool (*drops)(const char *entry),
+                      struct rg_strv *env)
 {
-    int r = environ[0] ? rg_strv_add_all(env, environ) : 0;
+    int r = 0;
 
-    for (size_t i = 0; r == 0 && i < job->share_env.count; i++)
+    for (char **e = environ; r == 0 && e && *e; e++) {
+        if (!drops || !drops(*e))
+            r = rg_strv_add(env, *e);
+    }
+    for (size_t i = 0; r == 0 && job && i < job->share_env.count; i++)
         rg_env_unset(env, job->share_env.v[i]);
     if (r == 0 && !env->count)
         r = rg_strv_add(env, "LANG=C");

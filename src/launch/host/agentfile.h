@@ -40,9 +40,10 @@ int rg_agent_file_find(char path[PATH_MAX], struct rg_error *err);
 int rg_agent_file_load(const char *machine, struct rg_agent_file *ret_file, struct rg_error *err);
 void rg_agent_file_fini(struct rg_agent_file *file); /* a zeroed one is fine */
 
-/* Of what a driver starts: the caller's environment without the variables of --share-env, which
- * travel over the link. Never empty: NULL as envp means the caller's own. Appended to env. 0 or
- * -ENOMEM. */
-int rg_agent_env_make(const struct rg_job *job, struct rg_strv *env);
+/* Of what a driver starts: the caller's environment without the variables of the job's --share-env,
+ * which travel over the link (job may be NULL), and without what drops says (NULL: nothing). Never
+ * empty: NULL as envp means the caller's own. Appended to env. 0 or -ENOMEM. */
+int rg_agent_env_make(const struct rg_job *job, bool (*drops)(const char *entry),
+                      struct rg_strv *env);
 
 #endif

@@ -46,10 +46,23 @@ struct rg_driver_events {
     void (*on_gone)(void *arg, int host, const struct rg_error *err);
 };
 
+/* How what the job is to run on is got. */
+struct rg_acquire_options {
+    struct rg_loop *loop;     /* used until on_done */
+    const struct rg_job *job; /* dry_run: nothing is asked for, what is there is looked at */
+    /* A remark for the user, such as what is waited for. */
+    void (*on_say)(void *arg, const char *text);
+    /* Once, but not from within acquire. err: why it cannot be had, with exit_code; NULL: it is
+     * there. */
+    void (*on_done)(void *arg, const struct rg_error *err);
+    void *arg;
+};
+
 struct rg_driver_options {
     struct rg_loop *loop;
     const struct rg_job *job;
     const struct rg_plan *plan;
+    void *held;         /* what acquire made; NULL: nothing */
     const uint8_t *key; /* the job's key, RG_KEY_NBYTES: reaches agents over standard input or the
                            like, never by argv or environment */
     const struct rg_driver_events *events;
@@ -58,16 +71,16 @@ struct rg_driver_options {
 
 struct rg_driver_ops {
     const struct rg_platform platform; /* its name, its options, and what is true of it */
-    /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue
-     * is; say gets remarks for the user. 0 or -errno with exit_code. release gives it back, if it
-     * was got; it is called once, after destroy, and may block for seconds. */
-    int (*acquire)(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
+    /* NULL, or: begin to get what the job is to run on, which may take as long as a queue is. 0,
+     * and on_done follows; or -errno with exit_code. */
+    int (*acquire)(const struct rg_acquire_options *options, void **ret_held,
                    struct rg_error *err);
-    void (*release)(void);
-    /* Fill in what the platform knows: hosts when the job names none, slots and cores. May block
-     * (ms). 0 or
-     * -errno with exit_code 69 or 77. */
-    int (*discover)(struct rg_job *job, struct rg_error *err);
+    /* Give it back, at any time after acquire and once: on_done, if it has not come, does not come.
+     * A session that uses it was destroyed before. May block for seconds. Frees held. */
+    void (*release)(void *held);
+    /* Fill in what the platform knows: hosts when the job names none, slots and cores. held: what
+     * acquire has got, or NULL. Does not block. 0 or -errno with exit_code 69 or 77. */
+    int (*discover)(void *held, struct rg_job *job, struct rg_error *err);
     /* Begin starting agents for all hosts of the plan; outcomes come as events. 0 or -errno. */
     int (*start)(const struct rg_driver_options *options, void **ret_state, struct rg_error *err);
     /* NULL, or: an agent was told to stop, not by us; what that means here. Borrowed until

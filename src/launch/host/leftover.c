@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An agent that was killed cannot clear up: what it had started falls to the next subreaper above,
+ * which is us. */
 #include "launch/host/leftover.h"
 
 #include <signal.h>
@@ -7,14 +9,27 @@
 
 #include "base/cleanup.h"
 #include "base/proctree.h"
+#include "base/time.h"
 
+#define REPEAT_MS 10 /* between looks */
+#define LIMIT_MS 3000
 #define MARK "REIGEN_JOB_ID"
 
-void rg_leftover_init(struct rg_leftover *leftover, const char *job_id)
+int rg_leftover_init(struct rg_leftover *leftover, const char *job_id, int nhosts)
 {
+    leftover->spared = calloc((size_t) nhosts, sizeof(*leftover->spared));
+    if (!leftover->spared)
+        return -ENOMEM;
+    leftover->nhosts = nhosts;
     leftover->had_children = rg_process_has_children();
     snprintf(leftover->job_entry, sizeof(leftover->job_entry), MARK "=%s", job_id);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    return 0;
+}
+
+void rg_leftover_fini(struct rg_leftover *leftover)
+{
+    free(rg_steal_ptr(&leftover->spared));
 }
 
 int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env)
@@ -22,10 +37,10 @@ int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env)
     return rg_env_set(env, MARK, leftover->job_entry + sizeof(MARK));
 }
 
-static bool is_in(const pid_t *pids, size_t count, pid_t pid)
+static bool is_spared(const struct rg_leftover *leftover, pid_t pid)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (pids[i] == pid)
+    for (int i = 0; i < leftover->nhosts; i++) {
+        if (leftover->spared[i] == pid)
             return true;
     }
     return false;
@@ -43,7 +58,7 @@ static bool is_kept(const struct rg_process *list, const bool *kept, size_t befo
 }
 
 /* Take what is spared, and what descends from it, out of the list. Returns its new length. */
-static size_t spare(const pid_t *spared, size_t nspared, struct rg_process *list, size_t count)
+static size_t spare(const struct rg_leftover *leftover, struct rg_process *list, size_t count)
 {
     rg_autofree bool *kept = calloc(count + 1, sizeof(*kept));
     size_t nleft = 0;
@@ -51,7 +66,7 @@ static size_t spare(const pid_t *spared, size_t nspared, struct rg_process *list
     if (!kept)
         return 0;
     for (size_t i = 0; i < count; i++)
-        kept[i] = is_in(spared, nspared, list[i].pid) || is_kept(list, kept, i, list[i].parent);
+        kept[i] = is_spared(leftover, list[i].pid) || is_kept(list, kept, i, list[i].parent);
     for (size_t i = 0; i < count; i++) {
         if (!kept[i])
             list[nleft++] = list[i];
@@ -59,14 +74,15 @@ static size_t spare(const pid_t *spared, size_t nspared, struct rg_process *list
     return nleft;
 }
 
-size_t rg_leftover_kill(const struct rg_leftover *leftover, const pid_t *spared, size_t nspared)
+/* How many processes there were. */
+static size_t kill_all(const struct rg_leftover *leftover)
 {
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0, nkilled = 0;
 
     if (!rg_process_has_children() || rg_proctree_descendants(getpid(), &list, &count) < 0)
         return 0;
-    count = spare(spared, nspared, list, count);
+    count = spare(leftover, list, count);
     for (size_t i = 0; i < count; i++) {
         if (leftover->had_children && !rg_process_has_env(list[i].pid, leftover->job_entry))
             continue;
@@ -74,4 +90,33 @@ size_t rg_leftover_kill(const struct rg_leftover *leftover, const pid_t *spared,
         nkilled++;
     }
     return nkilled;
+}
+
+static void look(void *arg)
+{
+    struct rg_sweep *sweep = arg;
+
+    if (kill_all(sweep->leftover) > 0 && rg_now_ns() < sweep->deadline_ns)
+        return;
+    rg_timer_stop(&sweep->timer);
+    sweep->done(sweep->arg);
+}
+
+void rg_sweep_start(struct rg_sweep *sweep, const struct rg_leftover *leftover,
+                    struct rg_loop *loop, void (*done)(void *arg), void *arg)
+{
+    sweep->leftover = leftover;
+    sweep->deadline_ns = rg_now_ns() + LIMIT_MS * RG_NS_PER_MS;
+    sweep->done = done;
+    sweep->arg = arg;
+    rg_timer_start(&sweep->timer, loop, REPEAT_MS, REPEAT_MS, look, sweep);
+    look(sweep);
+}
+
+void rg_leftover_end(const struct rg_leftover *leftover)
+{
+    uint64_t deadline_ns = rg_now_ns() + LIMIT_MS * RG_NS_PER_MS;
+
+    while (kill_all(leftover) && rg_now_ns() < deadline_ns)
+        rg_sleep_ms(2);
 }

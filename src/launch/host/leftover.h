@@ -3,7 +3,7 @@
  * What agents on this computer have left behind when they died: this process is a subreaper, so
  * what they had started becomes its own, and is killed.
  *
- * Ownership: embedded, owns nothing. Thread rule: one thread. Blocks for a walk over /proc.
+ * Ownership: embedded. Thread rule: one thread. Blocks for a walk over /proc.
  */
 #ifndef RG_LAUNCH_HOST_LEFTOVER_H
 #define RG_LAUNCH_HOST_LEFTOVER_H
@@ -12,24 +12,37 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/loop.h"
 #include "base/str.h"
-
-#define RG_LEFTOVER_REPEAT_MS 10   /* between looks, until nothing is left */
-#define RG_LEFTOVER_LIMIT_MS 3000
 
 struct rg_leftover {
     bool had_children;   /* before any agent was started: they are not ours to kill */
     char job_entry[128]; /* REIGEN_JOB_ID=..., which then marks what is ours */
+    pid_t *spared;       /* by host: a child that still runs, and what is its own; 0: none */
+    int nhosts;
 };
 
-/* Become a subreaper. Call before the first agent is started. */
-void rg_leftover_init(struct rg_leftover *leftover, const char *job_id);
+/* Become a subreaper. Call before the first agent is started. 0 or -ENOMEM. */
+int rg_leftover_init(struct rg_leftover *leftover, const char *job_id, int nhosts);
+void rg_leftover_fini(struct rg_leftover *leftover); /* a zeroed one is fine */
 
 /* Put the mark into the environment that agents are started with. 0 or -ENOMEM. */
 int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env);
 
-/* Kill what descends from this process, except these children (0: none) and what is theirs.
- * Returns how many processes there were. */
-size_t rg_leftover_kill(const struct rg_leftover *leftover, const pid_t *spared, size_t nspared);
+/* Killing it until nothing is left; zeroed at first. */
+struct rg_sweep {
+    const struct rg_leftover *leftover;
+    struct rg_timer timer;
+    uint64_t deadline_ns;
+    void (*done)(void *arg);
+    void *arg;
+};
+
+/* Kill what descends from this process but is not spared, until nothing is left or 3 s are over;
+ * then done, which may be from within. */
+void rg_sweep_start(struct rg_sweep *sweep, const struct rg_leftover *leftover,
+                    struct rg_loop *loop, void (*done)(void *arg), void *arg);
+/* The same at once, for the end: blocks. */
+void rg_leftover_end(const struct rg_leftover *leftover);
 
 #endif

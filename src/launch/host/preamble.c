@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A host's first words come through login shells that say what they like: here ours are picked out
+ * of it, and the rest is kept for when the start fails. */
 #include "launch/host/preamble.h"
 
 #include <errno.h>
@@ -65,11 +67,6 @@ static void keep(struct rg_preamble *preamble, const char *line, size_t length)
         memmove(noise, noise + gone, have + 1);
     }
     append(noise, have, line, length);
-}
-
-void rg_preamble_keep(struct rg_preamble *preamble, const char *line)
-{
-    keep(preamble, line, strlen(line));
 }
 
 /* Lines that end with a newline each, or not; behind the n bytes that buf holds. */

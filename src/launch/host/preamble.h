@@ -5,7 +5,7 @@
  * which what stands from "reigen-boot " to a line's end is ours:
  *
  *     reigen-boot need agent ARCH       the bootstrap lacks the agent for this machine
- *     reigen-boot need bundle              contain lacks the runtime's files
+ *     reigen-boot need bundle           contain lacks the runtime's files
  *     reigen-boot ready                 an agent or contain will read the boot lines next
  *     reigen-boot phase WORD TEXT       pulling, creating or connecting
  *     reigen-boot note TEXT             a remark for the user
@@ -76,9 +76,6 @@ size_t rg_preamble_peek(const void *bytes, size_t nbytes);
  * "reigen-boot " and is none of the above (in the midst of a line that is noise). */
 int rg_preamble_feed(struct rg_preamble *preamble, const void *bytes, size_t nbytes,
                      struct rg_preamble_line *ret_line);
-
-/* Keep a line of noise that came another way (ssh's own standard error). */
-void rg_preamble_keep(struct rg_preamble *preamble, const char *line);
 
 /* The last lines of noise, joined by "; ", for a message; "" when there were none. Into buf, which
  * is returned. */

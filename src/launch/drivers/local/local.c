@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Also for one computer there are agents, each with its link: so a session knows one way only. */
 #include "launch/drivers/local/local.h"
 
 #include <arpa/inet.h>
@@ -14,13 +15,12 @@
 
 #include "base/fd.h"
 #include "base/spawn.h"
-#include "base/time.h"
 #include "launch/host/agentfile.h"
+#include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"
 #include "base/exitcode.h"
 #include "launch/plan/plan.h"
 #include "spec/job/hostlist.h"
-#include "wire/link.h"
 
 struct local_agent {
     struct local *local;
@@ -28,8 +28,7 @@ struct local_agent {
     pid_t pid; /* of its guard; 0: not running */
     struct rg_child child;
     int report_fd; /* its guard's words; -1: none come */
-    struct rg_timer sweep_timer;
-    uint64_t sweep_deadline_ns;
+    struct rg_sweep sweep;
     struct rg_error err; /* how it ended */
     bool stopped;        /* by us */
 };
@@ -87,10 +86,11 @@ bool rg_local_is_here(const char *name)
     return rg_host_is_local(name) || is_own_address(name);
 }
 
-static int discover(struct rg_job *job, struct rg_error *err)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
     int ncores = count_cores();
 
+    (void) held;
     /* Without a word about hosts, as many slots as ranks: it is the user's own computer. */
     if (!job->nhosts)
         return rg_job_add_host(job, "localhost", job->np > ncores ? job->np : ncores, err);
@@ -108,31 +108,11 @@ static int discover(struct rg_job *job, struct rg_error *err)
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
-/* Kill what dead agents have left to us. Returns how many there were. */
-static size_t kill_left_behind(struct local *local)
-{
-    int nhosts = local->o.plan->nhosts;
-    rg_autofree pid_t *alive = calloc((size_t) nhosts, sizeof(*alive));
-
-    if (!alive)
-        return 0;
-    for (int i = 0; i < nhosts; i++)
-        alive[i] = local->agents[i].pid;
-    return rg_leftover_kill(&local->leftover, alive, (size_t) nhosts);
-}
-
-static void tell_gone(struct local_agent *agent)
-{
-    rg_timer_stop(&agent->sweep_timer);
-    agent->local->o.events->on_gone(agent->local->o.arg, agent->host, &agent->err);
-}
-
-static void sweep(void *arg)
+static void tell_gone(void *arg)
 {
     struct local_agent *agent = arg;
 
-    if (kill_left_behind(agent->local) == 0 || rg_now_ns() > agent->sweep_deadline_ns)
-        tell_gone(agent);
+    agent->local->o.events->on_gone(agent->local->o.arg, agent->host, &agent->err);
 }
 
 /* How the agent was ended, as its guard tells: "its agent (process 7) ended: signal 9 (Killed)".
@@ -158,7 +138,7 @@ static void agent_ended(void *arg, pid_t pid, int status)
     char how[64], report[256];
     bool told = read_report(agent, report, sizeof(report)) > 0;
 
-    agent->pid = 0;
+    agent->pid = agent->local->leftover.spared[agent->host] = 0;
     if (told && !agent->stopped)
         rg_error_set(&agent->err, ECHILD, "%s", report);
     else
@@ -166,13 +146,11 @@ static void agent_ended(void *arg, pid_t pid, int status)
                      WIFSIGNALED(status) ? "'s guard" : "", (int) pid,
                      rg_status_text(status, how, sizeof(how)),
                      agent->stopped ? ", sent by reigen" : "");
-    if (status == 0 || kill_left_behind(agent->local) == 0) {
+    if (status == 0)
         tell_gone(agent);
-        return;
-    }
-    agent->sweep_deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
-    rg_timer_start(&agent->sweep_timer, agent->local->o.loop, RG_LEFTOVER_REPEAT_MS,
-                   RG_LEFTOVER_REPEAT_MS, sweep, agent);
+    else
+        rg_sweep_start(&agent->sweep, &agent->local->leftover, agent->local->o.loop, tell_gone,
+                       agent);
 }
 
 static void stop(void *state, int host)
@@ -192,21 +170,20 @@ static void end_all(struct local *local)
 
     for (int i = 0; i < local->o.plan->nhosts; i++) {
         struct local_agent *agent = &local->agents[i];
-        some |= agent->pid || rg_timer_active(&agent->sweep_timer);
+        some |= agent->pid || rg_timer_active(&agent->sweep.timer);
         rg_child_stop(&agent->child);
         if (agent->report_fd >= 0)
             close(rg_steal_fd(&agent->report_fd));
-        rg_timer_stop(&agent->sweep_timer);
+        rg_timer_stop(&agent->sweep.timer);
         if (!agent->pid)
             continue;
         kill(agent->pid, SIGKILL);
         while (waitpid(agent->pid, NULL, 0) < 0 && errno == EINTR)
             ;
-        agent->pid = 0;
+        local->leftover.spared[i] = 0;
     }
-    uint64_t deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
-    while (some && kill_left_behind(local) && rg_now_ns() < deadline_ns)
-        rg_sleep_ms(2);
+    if (some)
+        rg_leftover_end(&local->leftover);
 }
 
 static void destroy(void *state)
@@ -215,24 +192,23 @@ static void destroy(void *state)
 
     end_all(local);
     rg_strv_fini(&local->env);
+    rg_leftover_fini(&local->leftover);
     free(local->agents);
     free(local);
 }
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-/* What agent/start/lines.h describes; a socket takes it without blocking. */
+/* A socket takes it without blocking. */
 static int write_boot(const struct local *local, int fd)
 {
-    char key[2 * RG_KEY_NBYTES + 1], text[512];
+    static const struct rg_dialogue_boot boot = { .lines = "link fd 3\nguard report\n" };
+    struct rg_buf out = RG_BUF_INIT;
+    int r = rg_dialogue_put_boot(&local->o, &boot, &out);
 
-    rg_key_format(local->o.key, key);
-    int n = snprintf(text, sizeof(text), "reigen-agent %d\njob %s\nkey %s\nlink fd 3\n"
-                     "guard report\n\n",
-                     RG_PROTOCOL_VERSION, local->o.plan->job_id, key);
-    int r = rg_write_all(fd, text, (size_t) n);
-    explicit_bzero(key, sizeof(key));
-    explicit_bzero(text, sizeof(text));
+    if (r == 0 && (r = rg_buf_status(&out)) == 0)
+        r = rg_write_all(fd, rg_buf_bytes(&out), rg_buf_nbytes(&out));
+    rg_buf_wipe(&out);
     return r;
 }
 
@@ -265,6 +241,7 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
     r = rg_spawn(&spawn, &agent->pid, err);
     if (r < 0)
         return r;
+    local->leftover.spared[host] = agent->pid;
     agent->report_fd = rg_steal_fd(&report);
     rg_child_start(&agent->child, local->o.loop, agent->pid, agent_ended, agent);
     int fd = rg_steal_fd(&ours);
@@ -288,13 +265,13 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     }
     local->o = *options;
     local->agents = agents;
-    rg_leftover_init(&local->leftover, options->plan->job_id);
     for (int i = 0; i < options->plan->nhosts; i++) {
         agents[i].local = local;
         agents[i].host = i;
         agents[i].report_fd = -1;
     }
-    if (rg_agent_env_make(options->job, &local->env) < 0 ||
+    if (rg_leftover_init(&local->leftover, options->plan->job_id, options->plan->nhosts) < 0 ||
+        rg_agent_env_make(options->job, NULL, &local->env) < 0 ||
         rg_leftover_mark(&local->leftover, &local->env) < 0) {
         destroy(local);
         return rg_error_set(err, ENOMEM, "out of memory");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The driver: which nodes are hosts, which srun each of them belongs to, and how hosts end. */
 #include "launch/drivers/slurm/slurm.h"
 
 #include <stdio.h>
@@ -10,17 +11,10 @@
 #include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 
-#define NOTES_MAX 64
-
-/* Not every installation has an agent for each; the first is this computer's. */
-static const char *const machines[SLURM_MACHINES] = { "x86_64", "aarch64" };
+#define CONF_MAX (1u << 20)
+#define PORTS "REIGEN_SLURM_PORTS"
 
 /* --- discovery -------------------------------------------------------------------------------- */
-
-static enum rg_slurm_scope scope_of(const struct rg_strv *env)
-{
-    return rg_slurm_in_step(env) ? RG_SLURM_STEP : RG_SLURM_JOB;
-}
 
 static int find_node(const struct rg_slurm_allocation *allocation, const char *name)
 {
@@ -86,60 +80,30 @@ static int add_nodes(struct rg_job *job, const struct rg_slurm_allocation *alloc
     return r;
 }
 
-/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
- * has what was asked for on each node. Without an answer there are none known. */
-static void ask_gpus(struct rg_slurm_allocation *allocation)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
-    char jobs[64], text[1024];
-    char *argv[] = { (char *) "squeue", (char *) "--noheader", jobs, (char *) "--format=%b", NULL };
+    enum rg_slurm_scope scope;
+    const struct rg_slurm_allocation *allocation = slurm_held_allocation(held, &scope);
 
-    if (allocation->node || allocation->tasks_asked || allocation->gpus_per_node ||
-        allocation->group_ids.count)
-        return;
-    snprintf(jobs, sizeof(jobs), "--jobs=%s", allocation->job_id);
-    if (rg_slurm_ask(argv, text, sizeof(text)) == 0)
-        allocation->gpus_per_node = rg_slurm_gres_gpus(text);
-}
-
-static int discover(struct rg_job *job, struct rg_error *err)
-{
-    const struct rg_strv env = rg_slurm_environment();
-    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
-    enum rg_slurm_scope scope = scope_of(&env);
-    int r = job->dry_run && !rg_slurm_in_job(&env)
-                ? rg_error_set(err, ENOENT, "--dry-run: only in an allocation is known which nodes "
-                                            "the ranks are to have, and none is asked for now; run "
-                                            "it in one (salloc -N 2), or with --on local")
-                : rg_slurm_allocation_read(&env, scope, &allocation, err);
-
-    if (r < 0) {
-        if (err && !err->exit_code)
-            err->exit_code = RG_EXIT_UNAVAILABLE;
-        return r;
-    }
-    if (scope == RG_SLURM_JOB)
-        ask_gpus(&allocation);
-    if (scope == RG_SLURM_STEP || !allocation.tasks_asked) {
-        rg_slurm_count_gpus(&env, &allocation);
-        rg_slurm_ask_spread(&env, false, &allocation);
-    }
-    return job->nhosts ? check_named(job, &allocation, scope, err)
-                       : add_nodes(job, &allocation, scope, err);
+    return job->nhosts ? check_named(job, allocation, scope, err)
+                       : add_nodes(job, allocation, scope, err);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
 void slurm_phase(struct slurm_host *host, int phase, const char *reason)
 {
+    const struct rg_driver_options *o = &host->slurm->shared.o;
+
     if (!host->gone)
-        host->slurm->o.events->on_phase(host->slurm->o.arg, host->index, phase, reason);
+        o->events->on_phase(o->arg, host->index, phase, reason);
 }
 
 static void tell_gone(void *arg)
 {
     struct slurm_host *host = arg;
 
-    host->slurm->o.events->on_gone(host->slurm->o.arg, host->index, &host->err);
+    host->slurm->shared.o.events->on_gone(host->slurm->shared.o.arg, host->index, &host->err);
 }
 
 void slurm_host_gone(struct slurm_host *host)
@@ -147,30 +111,21 @@ void slurm_host_gone(struct slurm_host *host)
     if (host->gone)
         return;
     host->gone = true;
-    rg_timer_start(&host->timer, host->slurm->o.loop, 0, 0, tell_gone, host);
+    rg_timer_start(&host->timer, host->slurm->shared.o.loop, 0, 0, tell_gone, host);
 }
 
-/* Many hosts have the same to say: once is enough. */
-void slurm_note(struct slurm_host *host, const char *text)
+void slurm_linked(void *arg, const char *place, int take_fd)
 {
-    struct slurm *slurm = host->slurm;
-
-    if (slurm->notes.count < NOTES_MAX && !rg_strv_has(&slurm->notes, text) &&
-        rg_strv_add(&slurm->notes, text) == 0)
-        slurm->o.events->on_note(slurm->o.arg, host->index, text);
-}
-
-void slurm_linked(struct slurm *slurm, const char *place, int take_fd)
-{
+    struct slurm *slurm = arg;
     rg_autoclose int fd = take_fd;
 
-    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
         struct slurm_host *host = &slurm->hosts[i];
         if (strcmp(host->name, place) != 0 || host->linked || host->gone || host->stopped)
             continue;
         host->linked = true;
         int link_fd = rg_steal_fd(&fd);
-        slurm->o.events->on_connected(slurm->o.arg, i, link_fd, link_fd);
+        slurm->shared.o.events->on_connected(slurm->shared.o.arg, i, link_fd, link_fd);
         return;
     }
 }
@@ -194,7 +149,7 @@ static const char *said(void *state, int index, char *buf, size_t nbytes)
 {
     struct slurm *slurm = state;
 
-    return rg_preamble_quote(slurm->hosts[index].preamble, buf, nbytes);
+    return rg_preamble_quote(&slurm->hosts[index].dialogue.said, buf, nbytes);
 }
 
 static void stop(void *state, int index)
@@ -208,14 +163,12 @@ static void stop(void *state, int index)
     host->stopped = true;
     if (!host->err.errnum)
         rg_error_set(&host->err, ECANCELED, "it was not waited for any more");
-    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
         const struct slurm_host *other = &slurm->hosts[i];
         all &= other->step != host->step || other->gone || other->stopped;
     }
-    if (all && host->step->pid)
-        slurm_step_end(host->step);
-    else if (!rg_timer_active(&host->timer))
-        rg_timer_start(&host->timer, slurm->o.loop, GIVE_UP_MS, 0, give_up, host);
+    if ((!all || !slurm_step_end(host->step)) && !rg_timer_active(&host->timer))
+        rg_timer_start(&host->timer, slurm->shared.o.loop, GIVE_UP_MS, 0, give_up, host);
 }
 
 /* Its own word for it often comes later than the signal. What Slurm starts on a node has its name
@@ -228,7 +181,7 @@ static const char *stopping(void *state, bool by_root)
         return NULL;
     if (*slurm->ending)
         return slurm->ending;
-    return slurm_contains(slurm->o.job) && !by_root
+    return slurm_contains(slurm->shared.o.job) && !by_root
                ? "Slurm ends it (scancel, the job's time limit, preemption, a node set down), or "
                  "somebody has stopped its container"
                : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
@@ -238,35 +191,19 @@ static void destroy(void *state)
 {
     struct slurm *slurm = state;
 
-    slurm_listener_close(slurm);
+    rg_listener_close(slurm->listener);
     for (int i = 0; slurm->steps && i < slurm->nsteps; i++)
         slurm_step_fini(&slurm->steps[i]);
-    for (int i = 0; slurm->hosts && i < slurm->o.plan->nhosts; i++) {
+    for (int i = 0; slurm->hosts && i < slurm->shared.o.plan->nhosts; i++)
         rg_timer_stop(&slurm->hosts[i].timer);
-        free(slurm->hosts[i].preamble);
-    }
-    for (size_t i = 0; i < SLURM_MACHINES; i++)
-        rg_agent_file_fini(&slurm->agents[i]);
+    rg_dialogue_shared_fini(&slurm->shared);
     rg_strv_fini(&slurm->env);
-    rg_strv_fini(&slurm->notes);
     free(slurm->steps);
     free(slurm->hosts);
     free(slurm);
 }
 
 /* --- start ------------------------------------------------------------------------------------ */
-
-static int find_agents(struct slurm *slurm, struct rg_error *err)
-{
-    struct rg_error cause = RG_ERROR_INIT;
-    int r = rg_agent_file_find(slurm->agent_path, err);
-
-    if (r == 0)
-        r = rg_agent_file_load(machines[0], &slurm->agents[0], err);
-    for (size_t i = 1; r == 0 && i < SLURM_MACHINES; i++)
-        rg_agent_file_load(machines[i], &slurm->agents[i], &cause);
-    return r;
-}
 
 /* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
  * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
@@ -282,7 +219,6 @@ static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int 
     step->slurm = slurm;
     step->group = group;
     step->ngpus = ngpus;
-    step->in_fd = step->out_fd = step->err_fd = -1;
     snprintf(step->job_id, sizeof(step->job_id), "%s", job_id);
     return step;
 }
@@ -290,20 +226,21 @@ static struct slurm_step *step_for(struct slurm *slurm, const char *job_id, int 
 static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocation,
                   struct rg_error *err)
 {
-    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
         struct slurm_host *host = &slurm->hosts[i];
-        int node = find_node(allocation, slurm->o.plan->hosts[i].name);
+        int node = find_node(allocation, slurm->shared.o.plan->hosts[i].name);
         bool het = allocation->group_ids.count > 0 && node >= 0;
         host->slurm = slurm;
         host->index = i;
         host->task = -1;
-        host->name = slurm->o.plan->hosts[i].name;
-        host->preamble = calloc(1, sizeof(*host->preamble));
+        host->name = slurm->shared.o.plan->hosts[i].name;
+        host->dialogue.shared = &slurm->shared; /* the rest is large, and stays untouched memory */
+        host->dialogue.ops = &slurm_dialogue_ops;
+        host->dialogue.arg = host;
+        host->dialogue.host = i;
         host->step = step_for(slurm, allocation->job_id, het ? allocation->nodes[node].group : -1,
                               allocation->gpus_by_node && node >= 0
                                   ? allocation->nodes[node].ngpus : -1);
-        if (!host->preamble)
-            return rg_error_set(err, ENOMEM, "out of memory");
         if (!host->step)
             return rg_error_set(err, E2BIG, "more than %d components of a heterogeneous job, or "
                                             "numbers of GPUs on its nodes", SLURM_STEPS_MAX);
@@ -312,39 +249,52 @@ static int assign(struct slurm *slurm, const struct rg_slurm_allocation *allocat
     return 0;
 }
 
-/* One descriptor per host soon passes the usual 1024. */
-static void raise_limit(struct slurm *slurm)
+/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
+static void find_ports(struct rg_listener_options *options)
 {
-    struct rlimit limit;
+    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
+                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
+    const char *said = getenv(PORTS);
 
-    if (getrlimit(RLIMIT_NOFILE, &slurm->nofile) < 0)
+    if (said && *said) {
+        rg_slurm_ports(said, &options->first, &options->last);
         return;
-    slurm->has_nofile = true;
-    limit = slurm->nofile;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    for (size_t i = 0; i < rg_array_len(files); i++) {
+        rg_autofree char *text = NULL;
+        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0) {
+            rg_slurm_conf_ports(text, &options->first, &options->last);
+            return;
+        }
+    }
 }
 
-static int prepare(struct slurm *slurm, struct rg_error *err)
+int slurm_listen(struct slurm *slurm, struct rg_error *err)
 {
-    const struct rg_strv env = rg_slurm_environment();
-    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
-    int r = rg_slurm_allocation_read(&env, scope_of(&env), &allocation, err);
+    const struct rg_ports *ports = &slurm->shared.o.job->ports;
+    struct rg_listener_options options = { .loop = slurm->shared.o.loop, .key = slurm->shared.o.key,
+                                           .first = ports->first, .last = ports->last,
+                                           .only = ports->first, .on_linked = slurm_linked,
+                                           .arg = slurm };
 
-    if (r == 0)
-        rg_slurm_ask_spread(&env, true, &allocation); /* the agents' step has them all */
+    if (!ports->first)
+        find_ports(&options);
+    return rg_listener_open(&options, &slurm->listener, err);
+}
+
+static int prepare(struct slurm *slurm, const struct rg_driver_options *options,
+                   struct rg_error *err)
+{
+    RG_AUTO_SLURM_ALLOCATION struct rg_slurm_allocation allocation = { 0 };
+    int r = slurm_held_read_whole(options->held, &allocation, err);
+
     if (r == 0)
         r = assign(slurm, &allocation, err);
     if (r == 0)
-        r = find_agents(slurm, err);
-    if (r == 0 && slurm_command_env(slurm->o.job, &slurm->env) < 0)
+        r = rg_dialogue_shared_init(&slurm->shared, options, true, err);
+    if (r == 0 && slurm_command_env(slurm->shared.o.job, &slurm->env) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
-    raise_limit(slurm);
-    if (r == 0)
-        r = slurm_listener_open(slurm, err);
-    if (!getcwd(slurm->cwd, sizeof(slurm->cwd)))
-        slurm->cwd[0] = '\0';
-    return r;
+    return r == 0 ? slurm_listen(slurm, err) : r;
 }
 
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
@@ -353,11 +303,10 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
 
     if (!slurm)
         return rg_error_set(err, ENOMEM, "out of memory");
-    slurm->o = *options;
-    slurm->listener.fd = -1;
+    slurm->shared.o = *options;
     slurm->hosts = calloc((size_t) options->plan->nhosts, sizeof(*slurm->hosts));
     slurm->steps = calloc(SLURM_STEPS_MAX, sizeof(*slurm->steps));
-    int r = slurm->hosts && slurm->steps ? prepare(slurm, err)
+    int r = slurm->hosts && slurm->steps ? prepare(slurm, options, err)
                                          : rg_error_set(err, ENOMEM, "out of memory");
     for (int i = 0; r == 0 && i < options->plan->nhosts; i++)
         slurm_phase(&slurm->hosts[i], RG_PHASE_STARTING, "asking Slurm for a step");

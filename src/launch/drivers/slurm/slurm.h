@@ -30,16 +30,9 @@ int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes);
 /* Whether Slurm counts the GPUs of that node, so that a job that it told of none has none. False
  * without an answer. Blocks as rg_slurm_ask. */
 bool rg_slurm_counts_gpus(const char *node);
-/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
- * those of its nodes (contain_gpus.c, on each): put the number of this node's into
- * allocation->gpus_per_node, for all. Nothing happens where this process is on no node of the
- * allocation. env is what the allocation was read from. Blocks while nvidia-smi and sinfo run. */
-void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation);
-/* Ask scontrol how many GPUs each node has, where they may differ (rg_slurm_spread_gpus), for which
- * env, what the allocation was read from, shows signs. Unless `whole`, nothing is changed where
- * this process has not all GPUs that the job has here, by its step or by choice. Blocks as
- * rg_slurm_ask. */
-void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
-                         struct rg_slurm_allocation *allocation);
+/* Ask Slurm's programs, and nvidia-smi, for what its variables do not tell of the GPUs of a step
+ * that this process is a task of: how many each node has. env is what the allocation was read from.
+ * Blocks as rg_slurm_ask, up to three times. */
+void rg_slurm_ask_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation);
 
 #endif

@@ -9,12 +9,11 @@
  * asleep (seen with 22.05): so the shell stays for a while. A salloc that was killed itself gives
  * nothing back: then the shell cancels the job, or we do.
  */
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -32,13 +31,24 @@
 #define LOOK_MAX_MS 30000
 #define RELEASE_MS 5000
 
-/* The one allocation that this process holds. */
-static struct {
+struct slurm_held {
+    struct rg_acquire_options o;
     pid_t pid;     /* salloc's; 0: none */
     int in_fd, out_fd;
     char name[40]; /* the job's, by which squeue finds it */
     char job_id[SLURM_ID_MAX];
-} held = { .in_fd = -1, .out_fd = -1 };
+    bool is_granted;
+    bool lost;     /* salloc has ended before it was told to */
+    struct rg_child child;
+    struct rg_io reader;
+    struct rg_timer timer;
+    struct rg_buf said;      /* by salloc and its shell */
+    char shown[640];         /* what was said of the queue last */
+    uint64_t pause_ms;       /* to the next look at it */
+    struct slurm_question question;
+    struct rg_slurm_allocation allocation;
+    struct slurm_facts facts;
+};
 
 /* --- the queue -------------------------------------------------------------------------------- */
 
@@ -107,14 +117,14 @@ static const char *hint(const char *reason)
 }
 
 /* "ID|STATE|REASON|START", among remarks. false: it is no such line. */
-static bool describe(char *said, char *line, size_t nbytes)
+static bool describe(struct slurm_held *held, char *said, char *line, size_t nbytes)
 {
     char *id = strsep(&said, "|"), *state = strsep(&said, "|"), *reason = strsep(&said, "|");
 
     if (!said || strchr(said, '|') || !*id || id[strspn(id, "0123456789+_")])
         return false;
     bool known = strcmp(said, "N/A") != 0 && strcmp(said, "(null)") != 0;
-    snprintf(held.job_id, sizeof(held.job_id), "%s", id);
+    snprintf(held->job_id, sizeof(held->job_id), "%s", id);
     *line = '\0';
     if (strcmp(state, "PENDING") == 0)
         snprintf(line, nbytes, "waiting for Slurm: job %s is pending: %s%s%s%s", id, reason,
@@ -124,28 +134,40 @@ static bool describe(char *said, char *line, size_t nbytes)
     return true;
 }
 
+static void look(void *arg);
+
+static void on_queue(void *arg, char *text)
+{
+    struct slurm_held *held = arg;
+    char line[sizeof(held->shown)] = "";
+
+    rg_timer_start(&held->timer, held->o.loop, held->pause_ms, 0, look, held);
+    held->pause_ms = held->pause_ms * 2 < LOOK_MAX_MS ? held->pause_ms * 2 : LOOK_MAX_MS;
+    for (char *each, *rest = text; (each = strsep(&rest, "\n"));) {
+        if (describe(held, each, line, sizeof(line)))
+            break;
+    }
+    if (!*line || strcmp(line, held->shown) == 0)
+        return;
+    strcpy(held->shown, line);
+    held->o.on_say(held->o.arg, line);
+}
+
 /* Why it is not granted yet: squeue's word for it, when that is a new one. salloc tells the job's
  * number unless it is to be quiet, and the user may have given it another name. */
-static void look(char *before, size_t nbytes, void (*say)(void *arg, const char *text), void *arg)
+static void look(void *arg)
 {
-    char which[SLURM_ID_MAX + 16], text[1024], line[640] = "";
+    struct slurm_held *held = arg;
+    char which[SLURM_ID_MAX + 16];
     char *argv[] = { (char *) "squeue", (char *) "--noheader", (char *) "--me", which,
                      (char *) "--format=%i|%T|%r|%S", NULL };
 
-    if (*held.job_id)
-        snprintf(which, sizeof(which), "--jobs=%s", held.job_id);
+    if (*held->job_id)
+        snprintf(which, sizeof(which), "--jobs=%s", held->job_id);
     else
-        snprintf(which, sizeof(which), "--name=%s", held.name);
-    if (rg_slurm_ask(argv, text, sizeof(text)) != 0)
-        return;
-    for (char *each, *rest = text; (each = strsep(&rest, "\n"));) {
-        if (describe(each, line, sizeof(line)))
-            break;
-    }
-    if (!*line || strcmp(line, before) == 0)
-        return;
-    snprintf(before, nbytes, "%s", line);
-    say(arg, line);
+        snprintf(which, sizeof(which), "--name=%s", held->name);
+    if (slurm_question_start(&held->question, held->o.loop, argv, on_queue, held) < 0)
+        on_queue(held, NULL);
 }
 
 /* --- salloc ----------------------------------------------------------------------------------- */
@@ -186,7 +208,7 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
     return r < 0 ? r : rg_job_settings(job, "slurm-option", argv);
 }
 
-static int make_argv(const struct rg_job *job, struct rg_strv *argv)
+static int make_argv(const struct slurm_held *held, struct rg_strv *argv)
 {
     static const char *const rest[] = {
         "--", "sh", "-c",
@@ -196,46 +218,36 @@ static int make_argv(const struct rg_job *job, struct rg_strv *argv)
     int r = rg_strv_add(argv, "salloc");
 
     if (r == 0)
-        r = rg_strv_addf(argv, "--job-name=%s", held.name);
+        r = rg_strv_addf(argv, "--job-name=%s", held->name);
     if (r == 0)
-        r = slurm_wish_add(job, argv);
+        r = slurm_wish_add(held->o.job, argv);
     for (size_t i = 0; r == 0 && i < rg_array_len(rest); i++)
         r = rg_strv_add(argv, rest[i]);
     return r;
 }
 
-static int spawn_salloc(const struct rg_job *job, int *ret_fd, struct rg_error *err)
+static int spawn_salloc(struct slurm_held *held, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT, env = RG_STRV_INIT;
-    int in[2], out[2];
-    int r = make_argv(job, &argv);
+    int ours[3], theirs[3];
+    int r = make_argv(held, &argv);
 
     if (r == 0)
-        r = slurm_command_env(job, &env);
+        r = slurm_command_env(held->o.job, &env);
     if (r == 0)
-        r = rg_pipe(in);
+        r = rg_streams_open(false, ours, theirs);
     if (r < 0)
         return rg_error_set(err, -r, "salloc: %s", strerror(-r));
-    if ((r = rg_pipe(out)) < 0) {
-        close(in[0]);
-        close(in[1]);
-        return rg_error_set(err, -r, "salloc: %s", strerror(-r));
-    }
+    held->in_fd = ours[0];
+    held->out_fd = ours[1]; /* for its errors, too */
+    close(ours[2]);
     const struct rg_spawn spawn = { .argv = argv.v, .envp = env.v,
-                                    .fds = { in[0], out[1], out[1] }, .new_session = true,
-                                    .death_signal = SIGTERM };
-    r = rg_spawn(&spawn, &held.pid, err);
-    close(in[0]);
-    close(out[1]);
-    if (r < 0) {
-        close(in[1]);
-        close(out[0]);
-        held.pid = 0;
-        return r == -ENOENT ? slurm_command_missing("salloc", err) : r;
-    }
-    held.in_fd = in[1];
-    *ret_fd = out[0];
-    return 0;
+                                    .fds = { theirs[0], theirs[1], theirs[1] },
+                                    .new_session = true, .death_signal = SIGTERM };
+    r = rg_spawn(&spawn, &held->pid, err);
+    for (int i = 0; i < 3; i++)
+        close(theirs[i]);
+    return r == -ENOENT ? slurm_command_missing("salloc", err) : r;
 }
 
 /* --- the wait --------------------------------------------------------------------------------- */
@@ -253,36 +265,21 @@ static void take_environment(char *text, size_t nbytes)
     }
 }
 
-static int refused(const char *said, struct rg_error *err)
-{
-    int status = 0;
-    char how[64], line[400];
-
-    while (waitpid(held.pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    held.pid = 0;
-    slurm_complaint(said, line, sizeof(line));
-    const char *remedy = slurm_remedy(line);
-    return rg_error_set_exit(err, EAGAIN, RG_EXIT_UNAVAILABLE,
-                             "Slurm gave no allocation (salloc: %s)%s%s%s%s",
-                             rg_status_text(status, how, sizeof(how)), *line ? ": " : "", line,
-                             *remedy ? "; " : "", remedy);
-}
-
 /* "salloc: Pending job allocation 12" */
-static void take_id(const char *said)
+static void take_id(struct slurm_held *held, const char *said)
 {
     static const char mark[] = "job allocation ";
     const char *at = strstr(said, mark);
     size_t length = at ? strspn(at + strlen(mark), "0123456789") : 0;
 
-    if (!*held.job_id && length && length < sizeof(held.job_id))
-        snprintf(held.job_id, sizeof(held.job_id), "%.*s", (int) length, at + strlen(mark));
+    if (!*held->job_id && length && length < sizeof(held->job_id))
+        snprintf(held->job_id, sizeof(held->job_id), "%.*s", (int) length, at + strlen(mark));
 }
 
 /* More of what salloc and its shell say. Whether the allocation is there. */
-static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
+static bool take_said(struct slurm_held *held, const char *bytes, size_t nbytes)
 {
+    struct rg_buf *said = &held->said;
     static const char mark[] = "\0" GRANTED;
     size_t before = rg_buf_nbytes(said);
     size_t from = before > sizeof(mark) ? before - sizeof(mark) : 0;
@@ -292,160 +289,238 @@ static bool take_said(struct rg_buf *said, const char *bytes, size_t nbytes)
         return false;
     char *text = (char *) rg_buf_text(said);
     char *end = memmem(text + from, rg_buf_nbytes(said) - from, mark, sizeof(mark) - 1);
-    take_id(text);
+    take_id(held, text);
     if (end)
         take_environment(text, (size_t) (end - text) + 1);
     return end;
 }
 
-/* A signal ends us: tell Slurm, and say so. salloc's shell, if it runs just now, must not end
- * before salloc: see above. Ends this process. */
-static _Noreturn void end_by(int signo, void (*say)(void *arg, const char *text), void *arg)
-{
-    char text[SLURM_ID_MAX + 64];
-    sigset_t one;
+/* --- what is known of it ---------------------------------------------------------------------- */
 
-    kill(held.pid, SIGTERM);
-    if (held.in_fd >= 0)
-        close(rg_steal_fd(&held.in_fd));
-    slurm_release();
-    snprintf(text, sizeof(text), "the request%s%s%s was taken back", *held.job_id ? " (job " : "",
-             held.job_id, *held.job_id ? ")" : "");
-    say(arg, text);
-    sigemptyset(&one);
-    sigaddset(&one, signo);
-    signal(signo, SIG_DFL);
-    sigprocmask(SIG_UNBLOCK, &one, NULL);
-    raise(signo);
-    _exit(128 + signo);
+/* Of what acquire has begun, nothing goes on. */
+static void settle(struct slurm_held *held)
+{
+    rg_child_stop(&held->child);
+    rg_io_stop(&held->reader);
+    rg_timer_stop(&held->timer);
+    slurm_question_stop(&held->question);
+    rg_buf_fini(&held->said);
 }
 
-/* Signals that end a program come by the descriptor from now on, but not those that are ignored.
- * -errno. */
-static int take_signals(sigset_t *ret_before)
+static void tell_done(struct slurm_held *held, const struct rg_error *err)
 {
-    static const int signos[] = { SIGINT, SIGTERM, SIGHUP };
-    sigset_t set;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < rg_array_len(signos); i++)
-        sigaddset(&set, signos[i]);
-    int fd = signalfd(-1, &set, SFD_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    sigprocmask(SIG_BLOCK, &set, ret_before);
-    return fd;
+    settle(held);
+    held->o.on_done(held->o.arg, err);
 }
 
-/* Wait for more of what salloc says, or a signal, which ends us. As poll. */
-static int wait_for_more(int fd, int signal_fd, int limit_ms,
-                         void (*say)(void *arg, const char *text), void *arg)
-{
-    struct pollfd fds[] = { { .fd = fd, .events = POLLIN }, { .fd = signal_fd, .events = POLLIN } };
-    struct signalfd_siginfo info;
-    int n = poll(fds, 2, limit_ms);
+static void ask_next(struct slurm_held *held);
 
-    if (n > 0 && fds[1].revents && read(signal_fd, &info, sizeof(info)) == sizeof(info))
-        end_by((int) info.ssi_signo, say, arg);
-    return n;
+static void on_fact(void *arg, char *text)
+{
+    struct slurm_held *held = arg;
+
+    slurm_facts_take(&held->facts, text);
+    ask_next(held);
 }
 
-/* Until it is granted. 0, or -errno. */
-static int wait_for_it(int fd, int signal_fd, void (*say)(void *arg, const char *text), void *arg,
-                       struct rg_error *err)
+static void ask_next(struct slurm_held *held)
 {
-    rg_autobuf struct rg_buf said = RG_BUF_INIT;
-    char before[640] = "";
-    int limit_ms = FIRST_LOOK_MS, pause_ms = LOOK_MS;
+    char *const *argv;
 
-    for (;;) {
-        char bytes[16384];
-        int n = wait_for_more(fd, signal_fd, limit_ms, say, arg);
-        if (n == 0) {
-            look(before, sizeof(before), say, arg);
-            limit_ms = pause_ms;
-            pause_ms = pause_ms * 2 < LOOK_MAX_MS ? pause_ms * 2 : LOOK_MAX_MS;
-            continue;
-        }
-        ssize_t got = n < 0 ? -1 : read(fd, bytes, sizeof(bytes));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return refused(rg_buf_text(&said), err);
-        if (take_said(&said, bytes, (size_t) got))
-            return 0;
-        if (rg_buf_nbytes(&said) > SAID_MAX || rg_buf_status(&said) < 0)
-            return rg_error_set_exit(err, E2BIG, RG_EXIT_UNAVAILABLE,
-                                     "salloc says more than %u MiB", SAID_MAX >> 20);
+    while ((argv = slurm_facts_next(&held->facts))) {
+        if (slurm_question_start(&held->question, held->o.loop, argv, on_fact, held) == 0)
+            return;
+        slurm_facts_take(&held->facts, NULL);
     }
+    tell_done(held, NULL);
 }
 
-int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
-                  struct rg_error *err)
+/* We are in the allocation, by our environment. */
+static void be_there(void *arg)
+{
+    struct slurm_held *held = arg;
+    const struct rg_strv env = rg_slurm_environment();
+    struct rg_error err = RG_ERROR_INIT;
+
+    held->facts = (struct slurm_facts){
+        .env = env, .allocation = &held->allocation,
+        .scope = rg_slurm_in_step(&env) ? RG_SLURM_STEP : RG_SLURM_JOB,
+    };
+    if (rg_slurm_allocation_read(&env, held->facts.scope, &held->allocation, &err) == 0) {
+        ask_next(held);
+        return;
+    }
+    if (!err.exit_code)
+        err.exit_code = RG_EXIT_UNAVAILABLE;
+    tell_done(held, &err);
+}
+
+const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held *held,
+                                                        enum rg_slurm_scope *ret_scope)
+{
+    *ret_scope = held->facts.scope;
+    return &held->allocation;
+}
+
+int slurm_held_read_whole(const struct slurm_held *held,
+                          struct rg_slurm_allocation *ret_allocation, struct rg_error *err)
 {
     const struct rg_strv env = rg_slurm_environment();
-    rg_autoclose int fd = -1;
+    int r = rg_slurm_allocation_read(&env, held->facts.scope, ret_allocation, err);
+
+    if (r == 0 && held->facts.details)
+        rg_slurm_spread_gpus(ret_allocation, held->facts.details);
+    return r;
+}
+
+/* --- from the request to its return ----------------------------------------------------------- */
+
+static void granted(struct slurm_held *held)
+{
+    const char *id = getenv("SLURM_JOB_ID");
+
+    snprintf(held->job_id, sizeof(held->job_id), "%s", id ? id : "");
+    settle(held);
+    held->is_granted = true;
+    be_there(held);
+}
+
+static void on_said(void *arg, int events)
+{
+    struct slurm_held *held = arg;
+    char bytes[16384];
+
+    (void) events;
+    while (!held->is_granted) {
+        ssize_t n = read(held->out_fd, bytes, sizeof(bytes));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0 || (n < 0 && errno != EAGAIN)) /* its end will tell */
+            rg_io_stop(&held->reader);
+        if (n <= 0)
+            return;
+        if (take_said(held, bytes, (size_t) n)) {
+            granted(held);
+        } else if (rg_buf_nbytes(&held->said) > SAID_MAX || rg_buf_status(&held->said) < 0) {
+            struct rg_error err = RG_ERROR_INIT;
+            rg_error_set_exit(&err, E2BIG, RG_EXIT_UNAVAILABLE, "salloc says more than %u MiB",
+                              SAID_MAX >> 20);
+            tell_done(held, &err);
+            return;
+        }
+    }
+}
+
+static void salloc_ended(void *arg, pid_t pid, int status)
+{
+    struct slurm_held *held = arg;
+    struct rg_error err = RG_ERROR_INIT;
+    char how[64], line[400];
+
+    (void) pid;
+    held->pid = 0;
+    held->lost = WIFSIGNALED(status);
+    on_said(held, RG_IO_READ);
+    if (held->is_granted) {
+        held->lost = true;
+        return;
+    }
+    slurm_complaint(rg_buf_text(&held->said), line, sizeof(line));
+    const char *remedy = slurm_remedy(line);
+    rg_error_set_exit(&err, EAGAIN, RG_EXIT_UNAVAILABLE,
+                      "Slurm gave no allocation (salloc: %s)%s%s%s%s",
+                      rg_status_text(status, how, sizeof(how)), *line ? ": " : "", line,
+                      *remedy ? "; " : "", remedy);
+    tell_done(held, &err);
+}
+
+static int request(struct slurm_held *held, struct rg_error *err)
+{
     uint32_t random = 0;
 
-    if (rg_slurm_in_job(&env))
-        return 0;
     if (getrandom(&random, sizeof(random), 0) < 0)
         random = (uint32_t) getpid();
-    snprintf(held.name, sizeof(held.name), "reigen-%08x", random);
-    int r = spawn_salloc(job, &fd, err);
-    if (r == 0) {
-        sigset_t before;
-        rg_autoclose int signal_fd = take_signals(&before);
-        r = wait_for_it(fd, signal_fd, say, arg, err);
-        if (signal_fd >= 0)
-            sigprocmask(SIG_SETMASK, &before, NULL);
-    }
-    if (r < 0) {
-        slurm_release();
+    snprintf(held->name, sizeof(held->name), "reigen-%08x", random);
+    held->pause_ms = LOOK_MS;
+    int r = spawn_salloc(held, err);
+    if (r < 0)
         return r;
-    }
-    /* Words of salloc that come later have nowhere to go, and must not end it. */
-    const char *id = getenv("SLURM_JOB_ID");
-    snprintf(held.job_id, sizeof(held.job_id), "%s", id ? id : "");
-    held.out_fd = rg_steal_fd(&fd);
-    rg_fd_set_nonblock(held.out_fd, true);
+    rg_child_start(&held->child, held->o.loop, held->pid, salloc_ended, held);
+    rg_io_start(&held->reader, held->o.loop, held->out_fd, RG_IO_READ, on_said, held);
+    rg_timer_start(&held->timer, held->o.loop, FIRST_LOOK_MS, 0, look, held);
     return 0;
 }
 
-/* To the shell. It may be gone, and this may be before SIGPIPE is ignored for good. */
-static void say_done(void)
+int slurm_acquire(const struct rg_acquire_options *options, void **ret_held, struct rg_error *err)
 {
-    if (held.in_fd < 0)
-        return;
-    void (*before)(int) = signal(SIGPIPE, SIG_IGN);
-    rg_write_all(held.in_fd, "\n", 1);
-    signal(SIGPIPE, before);
-    close(rg_steal_fd(&held.in_fd));
+    const struct rg_strv env = rg_slurm_environment();
+    struct slurm_held *held;
+
+    if (options->job->dry_run && !rg_slurm_in_job(&env))
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "--dry-run: only in an allocation is known which nodes the ranks "
+                                 "are to have, and none is asked for now; run it in one (salloc "
+                                 "-N 2), or with --on local");
+    held = calloc(1, sizeof(*held));
+    if (!held)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    held->o = *options;
+    held->in_fd = held->out_fd = -1;
+    if (rg_slurm_in_job(&env)) {
+        rg_timer_start(&held->timer, options->loop, 0, 0, be_there, held);
+    } else {
+        int r = request(held, err);
+        if (r < 0) {
+            slurm_release(held);
+            return r;
+        }
+    }
+    *ret_held = held;
+    return 0;
 }
 
-void slurm_release(void)
+/* Wait for salloc's end. Whether it gave all back. */
+static bool await_salloc(struct slurm_held *held)
 {
     uint64_t deadline_ns = rg_now_ns() + RELEASE_MS * RG_NS_PER_MS;
-    char *argv[] = { (char *) "scancel", (char *) "--quiet", held.job_id, NULL };
-    char nothing[16];
-    bool gone = held.pid == 0, ended_well = gone;
     int status;
 
-    say_done();
-    while (held.pid && !gone && rg_now_ns() < deadline_ns) {
-        pid_t ended = waitpid(held.pid, &status, WNOHANG);
-        ended_well = ended == held.pid && WIFEXITED(status);
-        gone = ended == held.pid || (ended < 0 && errno == ECHILD); /* the loop waits for all */
-        if (!gone)
-            rg_sleep_ms(2);
+    while (rg_now_ns() < deadline_ns) {
+        pid_t ended = waitpid(held->pid, &status, WNOHANG);
+        if (ended == held->pid)
+            return WIFEXITED(status);
+        if (ended < 0 && errno == ECHILD) /* the loop waits for all */
+            return false;
+        rg_sleep_ms(2);
     }
-    if (!gone)
-        kill(held.pid, SIGTERM);
-    if (!ended_well && *held.job_id)
-        rg_slurm_ask(argv, nothing, sizeof(nothing));
-    held.pid = 0;
-    if (held.out_fd >= 0)
-        close(held.out_fd);
-    held.out_fd = -1;
+    kill(held->pid, SIGTERM);
+    return false;
+}
+
+void slurm_release(void *state)
+{
+    struct slurm_held *held = state;
+    char *argv[] = { (char *) "scancel", (char *) "--quiet", held->job_id, NULL };
+    char text[SLURM_ID_MAX + 64];
+    bool waits = held->pid && !held->is_granted;
+
+    settle(held);
+    if (waits) /* before its shell, if that runs just now, which must not end first: see above */
+        kill(held->pid, SIGTERM);
+    else if (held->in_fd >= 0)
+        send(held->in_fd, "\n", 1, MSG_NOSIGNAL);
+    if (held->in_fd >= 0)
+        close(held->in_fd);
+    if (((held->pid && !await_salloc(held)) || held->lost) && *held->job_id)
+        rg_slurm_ask(argv, text, sizeof(text));
+    if (waits) {
+        snprintf(text, sizeof(text), "the request%s%s%s was taken back",
+                 *held->job_id ? " (job " : "", held->job_id, *held->job_id ? ")" : "");
+        held->o.on_say(held->o.arg, text);
+    }
+    if (held->out_fd >= 0)
+        close(held->out_fd);
+    rg_slurm_allocation_fini(&held->allocation);
+    free(held->facts.details);
+    free(held);
 }

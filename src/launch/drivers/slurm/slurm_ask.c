@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's programs that are asked something, and what their complaints mean. */
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/fd.h"
@@ -14,94 +14,62 @@
 
 #define ASK_MS 10000
 #define ANSWER_MAX 8192
-#define DETAILS_MAX (1u << 20) /* of a job on 10,000 nodes */
-
-extern char **environ;
 
 /* --- a program and its words ------------------------------------------------------------------ */
 
 /* Users' defaults for these programs, such as SQUEUE_STATES, would hide what is looked for. */
-static int plain_env(struct rg_strv *env)
+static bool is_default(const char *entry)
 {
     static const char *const defaults[] = { "SQUEUE_", "SCANCEL_", "SINFO_",
-                                            "SLURM_TIME_FORMAT=" };
-    int r = 0;
+                                            "SLURM_TIME_FORMAT=", NULL };
 
-    for (char **e = environ; r == 0 && e && *e; e++) {
-        bool ours = true;
-        for (size_t i = 0; i < rg_array_len(defaults); i++)
-            ours &= !rg_str_starts(*e, defaults[i]);
-        if (ours)
-            r = rg_strv_add(env, *e);
-    }
-    return r == 0 && !env->count ? rg_strv_add(env, "LANG=C") : r;
+    return slurm_starts_with_one(entry, defaults);
 }
 
+/* What it says goes to a file in memory, so that nobody has to read along. */
 static int spawn_asked(char *const *argv, int *ret_fd, pid_t *ret_pid)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    int fds[2], r = plain_env(&env);
+    rg_autoclose int fd = memfd_create("answer", MFD_CLOEXEC);
+    int r = fd < 0 ? -errno : rg_agent_env_make(NULL, is_default, &env);
 
-    if (r < 0 || (r = rg_pipe(fds)) < 0)
+    if (r < 0)
         return r;
-    const struct rg_spawn spawn = { .argv = argv, .envp = env.v, .fds = { -1, fds[1], fds[1] },
+    const struct rg_spawn spawn = { .argv = argv, .envp = env.v, .fds = { -1, fd, fd },
                                     .death_signal = SIGKILL };
     r = rg_spawn(&spawn, ret_pid, NULL);
-    close(fds[1]);
-    if (r < 0)
-        close(fds[0]);
-    else
-        *ret_fd = fds[0];
+    if (r == 0)
+        *ret_fd = rg_steal_fd(&fd);
     return r;
 }
 
-/* The program's exit code; killed when its time is over. */
-static int wait_asked(pid_t pid, uint64_t deadline_ns)
+static void take_answer(int fd, char *ret_text, size_t nbytes)
 {
-    int status = 0, r = 0;
+    ssize_t n = pread(fd, ret_text, nbytes - 1, 0);
 
-    for (;;) {
-        pid_t got = waitpid(pid, &status, r < 0 ? 0 : WNOHANG);
-        if (got == pid)
-            return r < 0 ? r : rg_status_code(status);
-        if (got < 0 && errno != EINTR)
-            return -errno;
-        if (r == 0 && rg_now_ns() >= deadline_ns) {
-            kill(pid, SIGKILL);
-            r = -ETIMEDOUT;
-        }
-        rg_sleep_ms(1);
-    }
+    ret_text[n > 0 ? n : 0] = '\0';
 }
 
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms)
 {
-    rg_autoclose int fd = -1;
     uint64_t deadline_ns = rg_now_ns() + ms * RG_NS_PER_MS;
-    char surplus[512];
-    size_t have = 0;
-    pid_t pid;
+    rg_autoclose int fd = -1;
+    int status = 0;
+    pid_t pid, ended;
 
     ret_text[0] = '\0';
     int r = spawn_asked(argv, &fd, &pid);
     if (r < 0)
         return r;
-    for (;;) {
-        int64_t left_ms = ((int64_t) deadline_ns - (int64_t) rg_now_ns()) / RG_NS_PER_MS;
-        struct pollfd pfd = { .fd = fd, .events = POLLIN };
-        if (left_ms <= 0 || poll(&pfd, 1, (int) left_ms) == 0)
-            break;
-        bool room = have + 1 < nbytes;
-        ssize_t n = read(fd, room ? ret_text + have : surplus,
-                         room ? nbytes - 1 - have : sizeof(surplus));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        have += room ? (size_t) n : 0;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0 && rg_now_ns() < deadline_ns)
+        rg_sleep_ms(1);
+    if (ended == 0) {
+        kill(pid, SIGKILL);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
     }
-    ret_text[have] = '\0';
-    return wait_asked(pid, deadline_ns);
+    take_answer(fd, ret_text, nbytes);
+    return ended == 0 ? -ETIMEDOUT : ended < 0 ? -ECHILD : rg_status_code(status);
 }
 
 int rg_slurm_ask(char *const *argv, char *ret_text, size_t nbytes)
@@ -119,34 +87,118 @@ bool rg_slurm_counts_gpus(const char *node)
     return nodes && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && rg_slurm_gres_names_gpus(text);
 }
 
-void rg_slurm_count_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
-{
-    char *smi[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
-    char *sinfo[] = { (char *) "sinfo", (char *) "--noheader", (char *) "--all",
-                      (char *) "--format=%G", NULL };
-    rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
-    bool told = false;
-    char text[ANSWER_MAX];
+/* --- the same, by the loop -------------------------------------------------------------------- */
 
-    if (!allocation->node || allocation->gpus_per_node ||
-        rg_slurm_gpus(env, &chosen, &told, NULL) < 0 || told ||
-        rg_slurm_ask(smi, text, sizeof(text)) != 0)
-        return;
-    int count = rg_slurm_smi_gpus(text);
-    if (count > 0 && rg_slurm_ask(sinfo, text, sizeof(text)) == 0 && *text &&
-        strlen(text) + 1 < sizeof(text) && !rg_slurm_gres_names_gpus(text))
-        allocation->gpus_per_node = count;
+static void answered(void *arg, pid_t pid, int status)
+{
+    struct slurm_question *question = arg;
+    rg_autofree char *text = status == 0 ? malloc(SLURM_ANSWER_MAX) : NULL;
+
+    (void) pid;
+    question->pid = 0;
+    if (text)
+        take_answer(question->fd, text, SLURM_ANSWER_MAX);
+    void (*on_answer)(void *, char *) = question->on_answer;
+    void *owner = question->arg;
+    slurm_question_stop(question);
+    on_answer(owner, text);
 }
 
-/* salloc's shell has the first ones of these, processes on the nodes the others. */
-static bool may_be_spread(const struct rg_strv *env)
+static void too_late(void *arg)
+{
+    const struct slurm_question *question = arg;
+
+    kill(question->pid, SIGKILL);
+}
+
+int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, char *const *argv,
+                         void (*on_answer)(void *arg, char *text), void *arg)
+{
+    int r = spawn_asked(argv, &question->fd, &question->pid);
+
+    if (r < 0)
+        return r;
+    question->on_answer = on_answer;
+    question->arg = arg;
+    rg_child_start(&question->child, loop, question->pid, answered, question);
+    rg_timer_start(&question->timer, loop, ASK_MS, 0, too_late, question);
+    return 0;
+}
+
+void slurm_question_stop(struct slurm_question *question)
+{
+    rg_child_stop(&question->child);
+    rg_timer_stop(&question->timer);
+    if (question->pid) {
+        kill(question->pid, SIGKILL);
+        while (waitpid(question->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (question->on_answer)
+        close(question->fd);
+    *question = (struct slurm_question){ .pid = 0 };
+}
+
+/* --- where GPUs are --------------------------------------------------------------------------- */
+
+static bool wants_gpus_here(const struct slurm_facts *facts)
+{
+    return facts->scope == RG_SLURM_STEP || !facts->allocation->tasks_asked;
+}
+
+/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
+ * has what was asked for on each node. Without an answer there are none known. */
+static bool wants_squeue(const struct slurm_facts *facts)
+{
+    const struct rg_slurm_allocation *allocation = facts->allocation;
+
+    return facts->scope == RG_SLURM_JOB && !allocation->node && !allocation->tasks_asked &&
+           !allocation->gpus_per_node && !allocation->group_ids.count;
+}
+
+static void take_squeue(struct slurm_facts *facts, const char *text)
+{
+    facts->allocation->gpus_per_node = rg_slurm_gres_gpus(text);
+}
+
+/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
+ * those of its nodes (contain_gpus.c, on each): as many as this one, for all. */
+static bool wants_smi(const struct slurm_facts *facts)
+{
+    rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
+    bool told = false;
+
+    return wants_gpus_here(facts) && facts->allocation->node &&
+           !facts->allocation->gpus_per_node &&
+           rg_slurm_gpus(&facts->env, &chosen, &told, NULL) == 0 && !told;
+}
+
+static void take_smi(struct slurm_facts *facts, const char *text)
+{
+    facts->ngpus = rg_slurm_smi_gpus(text);
+}
+
+static bool wants_sinfo(const struct slurm_facts *facts)
+{
+    return facts->ngpus > 0;
+}
+
+static void take_sinfo(struct slurm_facts *facts, const char *text)
+{
+    if (*text && strlen(text) + 1 < SLURM_ANSWER_MAX && !rg_slurm_gres_names_gpus(text))
+        facts->allocation->gpus_per_node = facts->ngpus;
+}
+
+/* Nodes may differ. salloc's shell has the first ones of these signs, processes on the nodes the
+ * others. */
+static bool wants_scontrol(const struct slurm_facts *facts)
 {
     static const char *const signs[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
                                          "SLURM_GPUS_PER_SOCKET", "SLURM_STEP_GPUS",
                                          "SLURM_JOB_GPUS" };
 
     for (size_t i = 0; i < rg_array_len(signs); i++) {
-        if (rg_env_get(env, signs[i]))
+        if (rg_env_get(&facts->env, signs[i]))
             return true;
     }
     return false;
@@ -163,16 +215,61 @@ static bool has_all_here(const struct rg_slurm_allocation *allocation)
     return allocation->gpus.count == 0;
 }
 
-void rg_slurm_ask_spread(const struct rg_strv *env, bool whole,
-                         struct rg_slurm_allocation *allocation)
+static void take_scontrol(struct slurm_facts *facts, const char *text)
 {
-    rg_autofree char *text = may_be_spread(env) ? malloc(DETAILS_MAX) : NULL;
-    char *argv[] = { (char *) "scontrol", (char *) "--details", (char *) "show", (char *) "job",
-                     allocation->job_id, NULL };
+    free(facts->details);
+    facts->details = strdup(text);
+    if (wants_gpus_here(facts) && rg_slurm_spread_gpus(facts->allocation, text))
+        facts->allocation->gpus_by_node = has_all_here(facts->allocation);
+}
 
-    if (text && rg_slurm_ask(argv, text, DETAILS_MAX) == 0 &&
-        rg_slurm_spread_gpus(allocation, text) && !whole)
-        allocation->gpus_by_node = has_all_here(allocation);
+static const struct {
+    bool (*wanted)(const struct slurm_facts *facts);
+    const char *argv[5];
+    const char *job; /* an argument more, before the job's number; NULL: none */
+    void (*take)(struct slurm_facts *facts, const char *text);
+} asked[] = {
+    { wants_squeue, { "squeue", "--noheader", "--format=%b" }, "--jobs=", take_squeue },
+    { wants_smi, { "nvidia-smi", "-L" }, NULL, take_smi },
+    { wants_sinfo, { "sinfo", "--noheader", "--all", "--format=%G" }, NULL, take_sinfo },
+    { wants_scontrol, { "scontrol", "--details", "show", "job" }, "", take_scontrol },
+};
+
+char *const *slurm_facts_next(struct slurm_facts *facts)
+{
+    while (facts->nasked < rg_array_len(asked) && !asked[facts->nasked].wanted(facts))
+        facts->nasked++;
+    if (facts->nasked == rg_array_len(asked))
+        return NULL;
+    const char *job = asked[facts->nasked].job;
+    size_t n = 0;
+
+    for (; n < rg_array_len(asked->argv) && asked[facts->nasked].argv[n]; n++)
+        facts->argv[n] = (char *) asked[facts->nasked].argv[n];
+    if (job) {
+        snprintf(facts->job, sizeof(facts->job), "%s%s", job, facts->allocation->job_id);
+        facts->argv[n++] = facts->job;
+    }
+    facts->argv[n] = NULL;
+    return facts->argv;
+}
+
+void slurm_facts_take(struct slurm_facts *facts, const char *text)
+{
+    if (text)
+        asked[facts->nasked].take(facts, text);
+    facts->nasked++;
+}
+
+void rg_slurm_ask_gpus(const struct rg_strv *env, struct rg_slurm_allocation *allocation)
+{
+    struct slurm_facts facts = { .env = *env, .allocation = allocation, .scope = RG_SLURM_STEP };
+    rg_autofree char *text = malloc(SLURM_ANSWER_MAX);
+    char *const *argv;
+
+    while (text && (argv = slurm_facts_next(&facts)))
+        slurm_facts_take(&facts, rg_slurm_ask(argv, text, SLURM_ANSWER_MAX) == 0 ? text : NULL);
+    free(facts.details);
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */
@@ -204,11 +301,16 @@ const char *slurm_complaint(const char *said, char *buf, size_t nbytes)
     return buf;
 }
 
+const char *slurm_find_remedy(const struct slurm_known *known, const char *complaint)
+{
+    while (known->pattern && !strstr(complaint, known->pattern))
+        known++;
+    return known->remedy;
+}
+
 const char *slurm_remedy(const char *complaint)
 {
-    static const struct {
-        const char *pattern, *remedy;
-    } known[] = {
+    static const struct slurm_known known[] = {
         { "Invalid partition", "sinfo -s lists the partitions" },
         { "Invalid account", "sacctmgr show associations user=$USER lists your accounts" },
         { "Invalid qos", "sacctmgr show associations user=$USER lists what is yours" },
@@ -228,11 +330,8 @@ const char *slurm_remedy(const char *complaint)
         { "Unable to contact slurm controller", "slurmctld does not answer; sinfo tells more" },
         { "Socket timed out", "slurmctld does not answer in time; sinfo tells more" },
         { "authentication", "munge is not running here, or its key is another one" },
+        { NULL, "" },
     };
 
-    for (size_t i = 0; i < rg_array_len(known); i++) {
-        if (strstr(complaint, known[i].pattern))
-            return known[i].remedy;
-    }
-    return "";
+    return slurm_find_remedy(known, complaint);
 }

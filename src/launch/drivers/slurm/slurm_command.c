@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What srun is told, and what the tasks of a step are told by it: the agent must come to nodes that
+ * have nothing of ours, over a standard input that all of them share. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,11 +8,9 @@
 #include "base/exitcode.h"
 #include "spec/job/slurm.h"
 
-extern char **environ;
-
 /* --- srun ------------------------------------------------------------------------------------- */
 
-static bool starts_with_one(const char *entry, const char *const *prefixes)
+bool slurm_starts_with_one(const char *entry, const char *const *prefixes)
 {
     for (; *prefixes; prefixes++) {
         if (rg_str_starts(entry, *prefixes))
@@ -22,8 +22,9 @@ static bool starts_with_one(const char *entry, const char *const *prefixes)
 /* srun takes many variables as options, which the caller's own step or job has set for another
  * purpose. What it knows of the job it sets again in the tasks. SBATCH_WAIT and the like would
  * change what sbatch is here for; other defaults of the user's stay. */
-static bool is_option(const char *entry, bool in_job)
+static bool is_option(const char *entry)
 {
+    const struct rg_strv ours = rg_slurm_environment();
     static const char *const harmless[] = { "SLURM_CONF=", "SLURM_ARRAY_", "SLURM_SUBMIT_",
                                             "SLURM_RESTART_COUNT=", "SLURM_CLUSTER_NAME=",
                                             "SLURM_JWT=", "SLURM_WORKING_CLUSTER=",
@@ -32,24 +33,14 @@ static bool is_option(const char *entry, bool in_job)
                                            "SBATCH_ARRAY_INX=", NULL };
 
     /* Where to ask for an allocation; it is known of one that is there. */
-    if (!in_job && rg_str_starts(entry, "SLURM_CLUSTERS="))
+    if (rg_str_starts(entry, "SLURM_CLUSTERS=") && !rg_slurm_in_job(&ours))
         return false;
-    return starts_with_one(entry, harmful) && !starts_with_one(entry, harmless);
+    return slurm_starts_with_one(entry, harmful) && !slurm_starts_with_one(entry, harmless);
 }
 
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env)
 {
-    const struct rg_strv ours = rg_slurm_environment();
-    bool in_job = rg_slurm_in_job(&ours);
-    int r = environ[0] ? 0 : rg_strv_add(env, "LANG=C");
-
-    for (char **e = environ; r == 0 && *e; e++) {
-        if (!is_option(*e, in_job))
-            r = rg_strv_add(env, *e);
-    }
-    for (size_t i = 0; r == 0 && i < job->share_env.count; i++)
-        rg_env_unset(env, job->share_env.v[i]);
-    return r;
+    return rg_agent_env_make(job, is_option, env);
 }
 
 static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)
@@ -57,7 +48,7 @@ static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)
     rg_autobuf struct rg_buf list = RG_BUF_INIT;
     const struct slurm *slurm = step->slurm;
 
-    for (int i = 0; i < slurm->o.plan->nhosts; i++) {
+    for (int i = 0; i < slurm->shared.o.plan->nhosts; i++) {
         if (slurm->hosts[i].step == step)
             rg_buf_printf(&list, "%s%s", rg_buf_nbytes(&list) ? "," : "", slurm->hosts[i].name);
     }
@@ -85,12 +76,12 @@ bool slurm_contains(const struct rg_job *job)
 /* pyxis takes a list with commas, the directory of the caller first. */
 static int add_pyxis(const struct slurm *slurm, struct rg_strv *argv)
 {
-    const struct rg_container *container = &slurm->o.job->container;
+    const struct rg_container *container = &slurm->shared.o.job->container;
     rg_autobuf struct rg_buf mounts = RG_BUF_INIT;
     int r = rg_strv_addf(argv, "--container-image=%s", container->image);
 
-    if (*slurm->cwd)
-        rg_buf_printf(&mounts, "%s:%s", slurm->cwd, slurm->cwd);
+    if (*slurm->shared.cwd)
+        rg_buf_printf(&mounts, "%s:%s", slurm->shared.cwd, slurm->shared.cwd);
     for (size_t i = 0; i < container->mounts.count; i++) {
         const char *mount = container->mounts.v[i];
         rg_buf_printf(&mounts, "%s%s", rg_buf_nbytes(&mounts) ? "," : "", mount);
@@ -101,13 +92,14 @@ static int add_pyxis(const struct slurm *slurm, struct rg_strv *argv)
         r = rg_buf_status(&mounts);
     if (r == 0 && rg_buf_nbytes(&mounts))
         r = rg_strv_addf(argv, "--container-mounts=%s", rg_buf_text(&mounts));
-    if (r == 0 && *slurm->cwd)
-        r = rg_strv_addf(argv, "--container-workdir=%s", slurm->cwd);
+    if (r == 0 && *slurm->shared.cwd)
+        r = rg_strv_addf(argv, "--container-workdir=%s", slurm->shared.cwd);
     return r < 0 || !container->options.count ? r : rg_strv_add_all(argv, container->options.v);
 }
 
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
 {
+    const struct rg_driver_options *o = &step->slurm->shared.o;
     static const char *const fixed[] = {
         "--overlap",            /* beside whatever else the user runs in the allocation */
         "--ntasks-per-node=1", "--mpi=none", "--label", "--input=all", "--export=ALL",
@@ -122,7 +114,7 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
     if (r == 0 && step->group >= 0)
         r = rg_strv_addf(argv, "--het-group=%d", step->group);
     if (r == 0)
-        r = rg_strv_addf(argv, "--job-name=%s", step->slurm->o.plan->job_id);
+        r = rg_strv_addf(argv, "--job-name=%s", o->plan->job_id);
     for (size_t i = 0; r == 0 && i < rg_array_len(fixed); i++)
         r = rg_strv_add(argv, fixed[i]);
     if (r == 0)
@@ -133,7 +125,7 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
         r = add_nodes(step, argv);
     if (r == 0)
         r = add_gpus(step, argv);
-    if (r == 0 && step->slurm->o.job->container.image && !slurm_contains(step->slurm->o.job))
+    if (r == 0 && o->job->container.image && !slurm_contains(o->job))
         r = add_pyxis(step->slurm, argv);
     /* PATH may be unset there. Two KB of script in every list of processes help nobody, so it comes
      * as the first line of standard input, of which a shell's `read` takes no byte more. */
@@ -166,8 +158,8 @@ void slurm_put_quoted(struct rg_buf *text, const char *word)
 static void put_machines(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text, "m=$(uname -m); case $m in ");
-    for (size_t i = 0; i < SLURM_MACHINES; i++) {
-        const struct rg_agent_file *agent = &slurm->agents[i];
+    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
+        const struct rg_agent_file *agent = &slurm->shared.agents[i];
         if (agent->data)
             rg_buf_printf(text, "%s) k=%s;; ", agent->machine, agent->name);
     }
@@ -187,7 +179,7 @@ static void put_installer(const struct slurm *slurm, struct rg_buf *text)
                   "if ! [ -O \"$d\" ]; then e=\"$e; $d belongs to someone else\"; continue; fi; "
                   "if ! head -c $1 /dev/zero 2>/dev/null >\"$t\"; then rm -f \"$t\"; "
                   "e=\"$e; $d cannot be written, or has no room\"; continue; fi; ",
-                  slurm->o.plan->job_id);
+                  slurm->shared.o.plan->job_id);
     rg_buf_printf(text,
                   "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; "
                   "else head -c $1 >\"$t\"; fi; s=$t; chmod 700 \"$t\"; "
@@ -203,10 +195,10 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
 {
     rg_buf_printf(text, "trap : USR1 USR2; o=; say() { echo reigen-boot \"$@\"; }; "
                         "echo reigen-slurm at $SLURMD_NODENAME $SLURM_JOB_ID.$SLURM_STEP_ID; f=");
-    slurm_put_quoted(text, strchr(slurm->agent_path, '\n') ? "" : slurm->agent_path);
+    slurm_put_quoted(text, strchr(slurm->shared.agent_path, '\n') ? "" : slurm->shared.agent_path);
     /* Where the launcher's own program is there too, and the same, nothing is sent. */
     rg_buf_printf(text, "; if ! \"$f\" same %s </dev/null >/dev/null 2>&1; then f=; ",
-                  slurm->agents[0].name);
+                  slurm->shared.agents[0].name);
     rg_buf_printf(text, "u=$(id -u); o=$(umask); umask 077; IFS=:; "
                         "C=$HOME/.cache/reigen:${XDG_RUNTIME_DIR:-/dev/null}/reigen:"
                         "/var/tmp/reigen-$u:/tmp/reigen-$u; ");
@@ -228,6 +220,6 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
                   "for s in USR1 USR2; do trap \"kill -$s $p\" $s; done; "
                   "while wait $p; r=$?; kill -0 $p 2>/dev/null; do :; done; "
                   "echo reigen-slurm end $r",
-                  slurm_contains(slurm->o.job) ? "contain" : "agent");
+                  slurm_contains(slurm->shared.o.job) ? "contain" : "agent");
     rg_buf_printf(text, "\n");
 }

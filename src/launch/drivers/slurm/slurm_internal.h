@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm*.c includes
- * it, but tests.
+ * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm includes it,
+ * but tests.
  *
  *   slurm.c          the driver: hosts, stopping
  *   slurm_step.c     one step: its srun, from the start to the end, and what it says
  *   slurm_ending.c   why Slurm ended the job
- *   slurm_listener.c     where agents call: strangers do not get in
  *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
  *   slurm_acquire.c  asking for an allocation, and giving it back
  *   slurm_options.c  options of --on slurm
@@ -22,25 +21,22 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/loop.h"
 #include "base/str.h"
-#include "launch/host/driver.h"
-#include "launch/host/agentfile.h"
+#include "launch/host/dialogue.h"
+#include "launch/host/listener.h"
 #include "launch/plan/plan.h"
-#include "launch/host/preamble.h"
+#include "spec/job/slurm.h"
 #include "spec/options/options.h"
-#include "wire/link.h"
 
-#define SLURM_MACHINES 2 /* kinds of machines that there are agents for */
 #define SLURM_STEPS_MAX 64 /* components of a heterogeneous job, by the GPUs of their nodes */
-#define SLURM_ADDRESSES_MAX 7 /* so that all fit into RG_AGENT_BOOT_DIAL_MAX */
 #define SLURM_ID_MAX 64  /* "1234_7.0" */
 
 struct slurm;
+struct slurm_srun;
 struct slurm_step;
 
 struct slurm_host {
@@ -49,68 +45,33 @@ struct slurm_host {
     int index;            /* in the plan */
     const char *name;     /* borrowed: Slurm's name for the node */
     int task;             /* its number in the step; -1: has not been heard of */
-    bool said_ready;      /* it has an agent */
     bool linked;          /* the session has its link */
     bool ended;           /* its agent has ended */
     bool killed;          /* by SIGKILL, which Slurm may have sent */
     bool stopped;         /* by us */
     bool gone;            /* the session knows, or is just about to */
-    struct rg_preamble *preamble;
+    struct rg_dialogue dialogue;
     struct rg_error err;  /* for on_gone */
     struct rg_timer timer;
 };
 
-/* One srun. */
+/* Nodes that one srun is for. */
 struct slurm_step {
     struct slurm *slurm;
     char job_id[SLURM_ID_MAX];  /* of the allocation */
     int group;                  /* component of a heterogeneous job; -1: it is none */
-    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
     int ngpus;                  /* of each of its nodes; -1: Slurm knows best */
     int nhosts;
-    struct slurm_host **tasks;  /* by number, nhosts of them; NULL: not known yet */
-    pid_t pid;                  /* 0: no process */
-    struct rg_child child;
-    int in_fd, out_fd, err_fd;  /* our ends of srun's */
-    struct rg_io writer, reader, err_reader;
-    struct rg_timer timer;      /* patience with its end */
-    struct rg_buf out;          /* for its standard input */
-    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
-    size_t nline;
-    struct rg_preamble err_lines;
-    bool sent_agents[SLURM_MACHINES], sent_boot, sent_bundle;
-    bool pausing;               /* srun waits for resources, and said so */
-    bool orphaned;              /* its srun was killed, and its tasks go on without it */
-    int force;                  /* how far we have gone to end it */
-};
-
-struct slurm_conn;
-
-/* The listening socket. */
-struct slurm_listener {
-    int fd;          /* -1: closed */
-    int port;
-    struct rg_io io;
-    struct rg_timer pause;
-    struct rg_acceptor acceptor;
-    struct slurm_conn *conns;
-    int nconns;
-    uint8_t *key; /* rg_key_hold */
+    struct slurm_srun *srun;    /* slurm_step.c's; owned */
 };
 
 struct slurm {
-    struct rg_driver_options o;
+    struct rg_dialogue_shared shared;
     struct slurm_host *hosts;
     struct slurm_step *steps;
     int nsteps;
-    struct slurm_listener listener;
-    struct rg_agent_file agents[SLURM_MACHINES];
-    char agent_path[PATH_MAX];  /* here; on a shared file system also there */
-    char cwd[PATH_MAX];
+    struct rg_listener *listener;
     struct rg_strv env;         /* srun's */
-    struct rlimit nofile;       /* srun's, which hands it to the ranks: as ours was */
-    bool has_nofile;
-    struct rg_strv notes;       /* that were shown */
     char ending[256];           /* why Slurm ends the job, when it said so */
     int ending_code;            /* what we end with then */
 };
@@ -120,17 +81,23 @@ struct slurm {
 void slurm_phase(struct slurm_host *host, int phase, const char *reason);
 /* Once per host, with its err; from the loop. */
 void slurm_host_gone(struct slurm_host *host);
-/* A remark of a host's, unless it was made already. */
-void slurm_note(struct slurm_host *host, const char *text);
-/* The agent of this place has proven itself; takes the socket. */
-void slurm_linked(struct slurm *slurm, const char *place, int take_fd);
+/* The agent of this place has proven itself; takes the socket. arg: the driver. */
+void slurm_linked(void *arg, const char *place, int take_fd);
+/* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange
+ * names, else on any. */
+int slurm_listen(struct slurm *slurm, struct rg_error *err);
 
 /* --- slurm_step.c ----------------------------------------------------------------------------- */
 
+/* What its hosts and we say to each other: arg is the host. */
+extern const struct rg_dialogue_ops slurm_dialogue_ops;
+/* Be able to take what tasks say. 0 or -ENOMEM. */
+int slurm_step_prepare(struct slurm_step *step);
 /* Start its srun, for all hosts whose step it is. 0 or -errno. */
 int slurm_step_start(struct slurm_step *step, struct rg_error *err);
-/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. */
-void slurm_step_end(struct slurm_step *step);
+/* End it, each call by other means: no more input, a signal to srun, scancel and SIGKILL. False:
+ * there is no srun. */
+bool slurm_step_end(struct slurm_step *step);
 /* Take bytes of its standard output; of a line that is too long the end counts. */
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* The same, of its standard error: its own words and those of tasks. */
@@ -147,24 +114,21 @@ void slurm_ending_noted(struct slurm *slurm, const char *shown);
 /* driver.h */
 const char *slurm_ending(void *state, int *ret_exit_code);
 
-/* --- slurm_listener.c
- * ----------------------------------------------------------------------------- */
-
-/* Listen for them on a port that REIGEN_SLURM_PORTS or Slurm's SrunPortRange names, else on any. */
-int slurm_listener_open(struct slurm *slurm, struct rg_error *err);
-/* Where agents are to call, for `link dial`: appended to text. */
-void slurm_listener_addresses(const struct slurm *slurm, struct rg_buf *text);
-void slurm_listener_close(struct slurm *slurm);
-
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 
-/* Outside an allocation: get one, which may take hours; what the queue says of it goes to say. Its
- * variables are then in our environment. A signal that ends us ends the request, which goes to
- * say; then it ends us. 0 or -errno. */
-int slurm_acquire(const struct rg_job *job, void (*say)(void *arg, const char *text), void *arg,
-                  struct rg_error *err);
-/* Give back what was got. Blocks for as long as Slurm needs for it. */
-void slurm_release(void);
+/* What the driver's acquire has got: an allocation, of ours or the one that we are in, and what is
+ * known of it. */
+struct slurm_held;
+
+/* driver.h. Outside an allocation one is asked for; its variables are then in our environment. */
+int slurm_acquire(const struct rg_acquire_options *options, void **ret_held, struct rg_error *err);
+void slurm_release(void *held);
+/* What was got, with all that Slurm's programs tell. Borrowed until release. */
+const struct rg_slurm_allocation *slurm_held_allocation(const struct slurm_held *held,
+                                                        enum rg_slurm_scope *ret_scope);
+/* The allocation as the agents have it, whose step has all GPUs of its nodes. 0 or -errno. */
+int slurm_held_read_whole(const struct slurm_held *held,
+                          struct rg_slurm_allocation *ret_allocation, struct rg_error *err);
 /* salloc's and sbatch's options for what the user wants. 0 or -ENOMEM. */
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 
@@ -175,6 +139,11 @@ int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv);
 const char *slurm_complaint(const char *said, char *buf, size_t nbytes);
 /* What to do about it; "" where that is not known. */
 const char *slurm_remedy(const char *complaint);
+/* That of the first whose pattern is in it; the last has none, and is for all the others. */
+struct slurm_known {
+    const char *pattern, *remedy;
+};
+const char *slurm_find_remedy(const struct slurm_known *known, const char *complaint);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
 
@@ -189,8 +158,45 @@ int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 
 extern const struct rg_option slurm_options[];
 
+/* One of Slurm's programs that runs. Zeroed at first. */
+struct slurm_question {
+    pid_t pid; /* 0: none */
+    int fd;    /* what it has said; owned while there is an on_answer */
+    struct rg_child child;
+    struct rg_timer timer;
+    void (*on_answer)(void *arg, char *text);
+    void *arg;
+};
+
+#define SLURM_ANSWER_MAX (1u << 20) /* of a job on 10,000 nodes */
+
+/* As rg_slurm_ask, but by the loop: on_answer gets what it has said, which is NULL unless it ended
+ * well; it may start the next one. 0 or -errno. */
+int slurm_question_start(struct slurm_question *question, struct rg_loop *loop, char *const *argv,
+                         void (*on_answer)(void *arg, char *text), void *arg);
+/* No answer is wanted any more. A zeroed one is fine. */
+void slurm_question_stop(struct slurm_question *question);
+
+/* What Slurm's variables do not tell of an allocation: the questions, one after the other. */
+struct slurm_facts {
+    struct rg_strv env;  /* what the allocation was read from; borrowed */
+    struct rg_slurm_allocation *allocation; /* takes the answers; borrowed */
+    enum rg_slurm_scope scope;
+    size_t nasked;
+    int ngpus;           /* that nvidia-smi finds here */
+    char *details;       /* what scontrol shows of the job; NULL: nothing. Owned */
+    char *argv[8], job[SLURM_ID_MAX + 8];
+};
+
+/* The next command that is to be asked, borrowed until the next call; NULL: all were. */
+char *const *slurm_facts_next(struct slurm_facts *facts);
+/* What it has said; NULL: nothing. */
+void slurm_facts_take(struct slurm_facts *facts, const char *text);
+
 /* --- slurm_command.c -------------------------------------------------------------------------- */
 
+/* Whether it begins with one of these; the last is NULL. */
+bool slurm_starts_with_one(const char *entry, const char *const *prefixes);
 /* srun's environment: the caller's, without what would be options of srun, and without secrets. 0
  * or -ENOMEM. */
 int slurm_command_env(const struct rg_job *job, struct rg_strv *env);

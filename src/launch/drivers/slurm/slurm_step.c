@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One srun, from its start to its end: many tasks speak over one stream, and srun itself over
+ * another; who of them has failed, and of what, is told apart here. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +18,25 @@
 #define LABEL_MAX 16 /* of srun: "12: " */
 #define OURS "reigen-slurm " /* slurm_command.c */
 #define FORCE_MS 1500
-#define CWD_MAX 1023
 #define KILLER_MS 300        /* from an agent's end by SIGKILL to Slurm's word that it was Slurm */
+
+struct slurm_srun {
+    char step_id[SLURM_ID_MAX]; /* "12.0"; "" before a task has said so */
+    pid_t pid;                  /* 0: no process */
+    struct rg_child child;
+    struct rg_sender in;        /* its standard input, which it hands to all tasks; owns fd */
+    int out_fd;                 /* its standard output */
+    struct rg_io reader;
+    struct rg_error_stream errors;
+    struct rg_timer timer;      /* patience with its end */
+    char line[RG_PREAMBLE_LINE_MAX + 64]; /* of its standard output so far */
+    size_t nline;
+    bool sent_agents[RG_DIALOGUE_MACHINES], sent_boot, sent_bundle;
+    bool pausing;               /* it waits for resources, and said so */
+    bool orphaned;              /* it was killed, and its tasks go on without it */
+    int force;                  /* how far we have gone to end it */
+    struct slurm_host *tasks[]; /* by number, nhosts of them; NULL: not known yet */
+};
 
 static void force(void *arg);
 
@@ -25,7 +44,7 @@ static struct slurm_host *next_host(const struct slurm_step *step, int *at)
 {
     struct slurm *slurm = step->slurm;
 
-    while (*at < slurm->o.plan->nhosts) {
+    while (*at < slurm->shared.o.plan->nhosts) {
         struct slurm_host *host = &slurm->hosts[(*at)++];
         if (host->step == step)
             return host;
@@ -35,54 +54,48 @@ static struct slurm_host *next_host(const struct slurm_step *step, int *at)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void close_input(struct slurm_step *step)
 {
-    rg_io_stop(&step->writer);
-    close_fd(&step->in_fd);
-    rg_buf_wipe(&step->out); /* the key may be in it */
+    rg_sender_stop(&step->srun->in);
+    if (step->srun->in.fd >= 0)
+        close(rg_steal_fd(&step->srun->in.fd));
 }
 
 static void close_streams(struct slurm_step *step)
 {
     close_input(step);
-    rg_io_stop(&step->reader);
-    rg_io_stop(&step->err_reader);
-    close_fd(&step->out_fd);
-    close_fd(&step->err_fd);
+    rg_io_stop(&step->srun->reader);
+    rg_error_stream_stop(&step->srun->errors);
+    if (step->srun->out_fd >= 0)
+        close(rg_steal_fd(&step->srun->out_fd));
 }
 
 /* Whatever becomes of it, it is not waited for. */
 static void cancel(const struct slurm_step *step, const char *signal)
 {
-    char *argv[] = { (char *) "scancel", (char *) signal, (char *) step->step_id, NULL };
+    char *argv[] = { (char *) "scancel", (char *) signal, (char *) step->srun->step_id, NULL };
     const struct rg_spawn spawn = { .argv = argv, .envp = step->slurm->env.v, .fds = { -1, -1, -1 },
                                     .new_session = true };
     pid_t pid;
 
-    if (*step->step_id)
+    if (*step->srun->step_id)
         rg_spawn(&spawn, &pid, NULL);
 }
 
-void slurm_step_end(struct slurm_step *step)
+bool slurm_step_end(struct slurm_step *step)
 {
-    if (!step->pid)
-        return;
-    switch (step->force++) {
+    if (!step->srun || !step->srun->pid)
+        return false;
+    switch (step->srun->force++) {
     case 0: close_input(step); break;
-    case 1: kill(step->pid, SIGTERM); break; /* srun kills its tasks, and waits for their end */
+    case 1: kill(step->srun->pid, SIGTERM); break; /* it kills its tasks, and waits for them */
     default:
         cancel(step, "--signal=KILL");
-        kill(step->pid, SIGKILL);
-        return;
+        kill(step->srun->pid, SIGKILL);
+        return true;
     }
-    rg_timer_start(&step->timer, step->slurm->o.loop, FORCE_MS, 0, force, step);
+    rg_timer_start(&step->srun->timer, step->slurm->shared.o.loop, FORCE_MS, 0, force, step);
+    return true;
 }
 
 static void force(void *arg)
@@ -95,7 +108,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
 {
     const char *found = NULL;
 
-    for (const char *line = step->err_lines.noise; *line;) {
+    for (const char *line = step->srun->errors.said.noise; *line;) {
         size_t length = strcspn(line, "\n");
         snprintf(buf, n, "%.*s", (int) length, line);
         if (strstr(buf, word) && strstr(buf, "error"))
@@ -107,9 +120,7 @@ static const char *find_said(const struct slurm_step *step, const char *word, ch
     return found ? buf : NULL;
 }
 
-static const struct {
-    const char *pattern, *remedy;
-} known[] = {
+static const struct slurm_known known[] = {
     { "Expired or invalid job", "the allocation is over; ask for a new one" },
     { "Invalid job id", "the allocation is over, or not yours; ask for a new one" },
     { "unrecognized option '--container-image", "this cluster's Slurm has no pyxis; leave "
@@ -125,12 +136,12 @@ static const struct {
     { "Protocol authentication error", "munge is not running here, or its key is another one" },
     { "Job/step already completing or completed", "the allocation is over" },
     { "No such file or directory", "sh is not to be found on a node" },
+    { NULL, "" },
 };
 
 static void explain(const struct slurm_step *step, struct slurm_host *host, const char *how)
 {
     char said[RG_PREAMBLE_NOISE_MAX + 1], line[RG_PREAMBLE_NOISE_MAX + 1];
-    const char *remedy = "", *colon = "";
 
     if (*step->slurm->ending && (!host->err.errnum || host->killed))
         rg_error_set_exit(&host->err, ECHILD, step->slurm->ending_code, "%s", step->slurm->ending);
@@ -139,18 +150,16 @@ static void explain(const struct slurm_step *step, struct slurm_host *host, cons
     /* Of a step that ran, only what it calls an error tells of its end. */
     if (!find_said(step, host->name, line, sizeof(line)) &&
         !find_said(step, "srun: ", line, sizeof(line)))
-        rg_preamble_quote(&step->err_lines, line, host->linked ? 1 : sizeof(line));
-    rg_preamble_quote(host->preamble, said, sizeof(said));
-    for (size_t i = 0; i < rg_array_len(known) && !*remedy; i++) {
-        if (strstr(line, known[i].pattern))
-            remedy = known[i].remedy, colon = ": ";
-    }
+        rg_preamble_quote(&step->srun->errors.said, line, host->linked ? 1 : sizeof(line));
+    rg_preamble_quote(&host->dialogue.said, said, sizeof(said));
+    const char *remedy = slurm_find_remedy(known, line);
     if (host->linked)
         rg_error_set(&host->err, ECHILD, "its step of srun is over (%s)%s%s", how,
                      *line ? ": " : "", line);
     else
         rg_error_set_exit(&host->err, ECHILD, RG_EXIT_UNAVAILABLE,
-                          "srun did not start its agent (%s): %s%s%s%s%s", how, line, colon, remedy,
+                          "srun did not start its agent (%s): %s%s%s%s%s", how, line,
+                          *remedy ? ": " : "", remedy,
                           *said ? "; it said: " : "", said);
 }
 
@@ -165,11 +174,11 @@ static void process_ended(void *arg, pid_t pid, int status)
     (void) pid;
     drain(step);
     close_streams(step);
-    rg_timer_stop(&step->timer);
+    rg_timer_stop(&step->srun->timer);
     rg_status_text(status, how, sizeof(how));
-    snprintf(text, sizeof(text), "srun: %s%s", how, step->force ? ", ended by reigen" : "");
-    step->pid = 0;
-    step->orphaned = WIFSIGNALED(status) && !step->force;
+    snprintf(text, sizeof(text), "srun: %s%s", how, step->srun->force ? ", ended by reigen" : "");
+    step->srun->pid = 0;
+    step->srun->orphaned = WIFSIGNALED(status) && !step->srun->force;
     for (int at = 0; (host = next_host(step, &at));) {
         if (host->gone)
             continue;
@@ -179,32 +188,6 @@ static void process_ended(void *arg, pid_t pid, int status)
 }
 
 /* --- what we send ----------------------------------------------------------------------------- */
-
-static void on_writable(void *arg, int events)
-{
-    struct slurm_step *step = arg;
-
-    (void) events;
-    while (step->in_fd >= 0 && rg_buf_nbytes(&step->out) > 0) {
-        ssize_t n = send(step->in_fd, rg_buf_bytes(&step->out), rg_buf_nbytes(&step->out),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN) {
-            if (!rg_io_active(&step->writer))
-                rg_io_start(&step->writer, step->slurm->o.loop, step->in_fd, RG_IO_WRITE,
-                            on_writable, step);
-            return;
-        }
-        if (n < 0) { /* nobody reads any more; srun's end will tell */
-            rg_buf_wipe(&step->out);
-            break;
-        }
-        explicit_bzero((uint8_t *) rg_buf_bytes(&step->out), (size_t) n);
-        rg_buf_consume(&step->out, (size_t) n);
-    }
-    rg_io_stop(&step->writer);
-}
 
 static void fail_all(struct slurm_step *step, int errnum, const char *text)
 {
@@ -219,96 +202,104 @@ static void fail_all(struct slurm_step *step, int errnum, const char *text)
 
 static void send_out(struct slurm_step *step)
 {
-    if (rg_buf_status(&step->out) < 0)
+    if (rg_sender_send(&step->srun->in) < 0)
         fail_all(step, ENOMEM, "out of memory");
-    else
-        on_writable(step, RG_IO_WRITE);
 }
 
-/* agent/start/lines.h; the same lines for all. */
+/* The same for all. */
 static void send_boot(struct slurm_step *step)
 {
     const struct slurm *slurm = step->slurm;
-    struct rg_container container = slurm->o.job->container;
-    char key[2 * RG_KEY_NBYTES + 1];
-    bool bare = !slurm_contains(slurm->o.job);
-    const char *announce = rg_env_get(&slurm->o.job->settings, "announce"); /* srun-docker's */
+    const struct rg_driver_options *o = &slurm->shared.o;
+    rg_autobuf struct rg_buf lines = RG_BUF_INIT;
+    bool contain = slurm_contains(o->job);
+    const char *announce = rg_env_get(&o->job->settings, "announce"); /* srun-docker's */
 
-    step->sent_boot = true;
-    rg_buf_printf(&step->out, "boot\nreigen-agent %d\njob %s\nplace $SLURMD_NODENAME\n",
-                  RG_PROTOCOL_VERSION, slurm->o.plan->job_id);
+    step->srun->sent_boot = true;
+    rg_buf_printf(&lines, "place $SLURMD_NODENAME\n");
     if (announce)
-        rg_buf_printf(&step->out, "announce %s\n", announce);
-    rg_buf_printf(&step->out, "link dial ");
-    slurm_listener_addresses(slurm, &step->out);
-    rg_buf_printf(&step->out, "\n");
-    if (bare)
-        rg_buf_printf(&step->out, "guard on\n");
-    if (bare && *slurm->cwd == '/' && strlen(slurm->cwd) <= CWD_MAX &&
-        !strpbrk(slurm->cwd, "\r\n"))
-        rg_buf_printf(&step->out, "cwd %s\n", slurm->cwd);
-    container.place.one_host = slurm->o.plan->nhosts == 1;
-    if (!bare && rg_container_format(&container, &step->out) < 0) {
+        rg_buf_printf(&lines, "announce %s\n", announce);
+    /* The address by which the node's slurmd talks to our srun is known to be one that the node
+     * reaches; the others are for where Slurm says nothing of it. */
+    rg_buf_printf(&lines, "link dial $SLURM_LAUNCH_NODE_IPADDR:%d",
+                  rg_listener_port(slurm->listener));
+    rg_listener_addresses(slurm->listener, &lines);
+    rg_buf_printf(&lines, contain ? "\n" : "\nguard on\n");
+    const struct rg_dialogue_boot boot = { .lines = rg_buf_text(&lines), .contain = contain,
+                                           .cwd = contain ? NULL : slurm->shared.cwd };
+
+    rg_buf_printf(&step->srun->in.out, "boot\n");
+    if (rg_buf_status(&lines) < 0)
+        fail_all(step, ENOMEM, "out of memory");
+    else if (rg_dialogue_put_boot(o, &boot, &step->srun->in.out) < 0)
         fail_all(step, E2BIG, "the container's description is too long");
-        return;
-    }
-    /* Last, and into room that is there: a buffer that grows would leave a copy of it behind. */
-    rg_buf_reserve(&step->out, sizeof(key) + sizeof("key \n\n"));
-    rg_key_format(slurm->o.key, key);
-    rg_buf_printf(&step->out, "key %s\n\n", key);
-    explicit_bzero(key, sizeof(key));
-    send_out(step);
+    else
+        send_out(step);
 }
 
-/* All have an agent: now they can be told what it is to do. */
-static void check_ready(struct slurm_step *step)
+/* Once all have an agent, they can be told what it is to do. */
+static void check_ready(void *arg)
 {
+    const struct slurm_host *ready = arg;
+    struct slurm_step *step = ready->step;
     struct slurm_host *host;
 
     for (int at = 0; (host = next_host(step, &at));) {
-        if (!host->said_ready && !host->gone && !host->err.errnum)
+        if (host->dialogue.state < RG_DIALOGUE_READY && !host->gone && !host->err.errnum)
             return;
     }
-    if (!step->sent_boot && step->in_fd >= 0)
+    if (!step->srun->sent_boot && step->srun->in.fd >= 0)
         send_boot(step);
 }
 
-static void send_agent(struct slurm_step *step, struct slurm_host *host, const char *machine)
+/* All of its kind get it. */
+static void send_agent(void *arg, const struct rg_agent_file *agent)
 {
-    struct slurm *slurm = step->slurm;
+    const struct slurm_host *host = arg;
+    struct slurm_step *step = host->step;
+    size_t kind = (size_t) (agent - step->slurm->shared.agents);
 
-    slurm_phase(host, RG_PHASE_STARTING, "sending the agent");
-    for (size_t i = 0; i < SLURM_MACHINES; i++) {
-        const struct rg_agent_file *agent = &slurm->agents[i];
-        if (!agent->data || strcmp(agent->machine, machine) != 0)
-            continue;
-        if (step->sent_agents[i] || step->sent_boot)
-            return; /* all of its kind have got it */
-        step->sent_agents[i] = true;
-        rg_buf_printf(&step->out, "take %s %zu\n", agent->machine, agent->nbytes);
-        rg_buf_put(&step->out, agent->data, agent->nbytes);
-        send_out(step);
+    if (step->srun->sent_agents[kind] || step->srun->sent_boot)
         return;
-    }
-    rg_error_set_exit(&host->err, EPROTO, RG_EXIT_UNAVAILABLE,
-                      "it asked for an agent that there is not");
+    step->srun->sent_agents[kind] = true;
+    rg_buf_printf(&step->srun->in.out, "take %s %zu\n", agent->machine, agent->nbytes);
+    rg_buf_put(&step->srun->in.out, agent->data, agent->nbytes);
+    send_out(step);
 }
 
-/* Reigen's Python packages, for containers whose image has none: once for all that need them. */
-static void send_bundle(struct slurm_step *step, struct slurm_host *host)
+/* Once for all that need it. */
+static void send_bundle(void *arg)
 {
-    const struct rg_container_place *place = &step->slurm->o.job->container.place;
+    const struct slurm_host *host = arg;
+    struct slurm_step *step = host->step;
+    const struct rg_container_place *place = &step->slurm->shared.o.job->container.place;
     struct rg_error err = RG_ERROR_INIT;
 
-    slurm_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
-    if (step->sent_bundle || !step->sent_boot || !place->bundle_digest)
+    if (step->srun->sent_bundle || !step->srun->sent_boot)
         return;
-    step->sent_bundle = true;
-    if (rg_place_pack_bundle(place, &step->out, &err) < 0)
+    step->srun->sent_bundle = true;
+    if (rg_place_pack_bundle(place, &step->srun->in.out, &err) < 0)
         fail_all(step, err.errnum, err.text);
     else
         send_out(step);
 }
+
+/* A task whose agent calls may write what it likes from then on. */
+static void on_error(void *arg, const struct rg_error *err, bool said)
+{
+    struct slurm_host *host = arg;
+
+    if (!said && host->linked)
+        return;
+    if (!host->err.errnum)
+        host->err = *err;
+    slurm_host_gone(host);
+}
+
+const struct rg_dialogue_ops slurm_dialogue_ops = { .send_agent = send_agent,
+                                                    .send_boot = check_ready,
+                                                    .send_bundle = send_bundle,
+                                                    .on_error = on_error };
 
 /* --- what tasks say --------------------------------------------------------------------------- */
 
@@ -318,15 +309,15 @@ static void take_at(struct slurm_step *step, int task, const char *text)
     char name[RG_HOST_NAME_MAX + 1] = "", id[SLURM_ID_MAX] = "";
     struct slurm_host *host;
 
-    if (sscanf(text, "%253s %63s", name, id) < 1 || step->tasks[task])
+    if (sscanf(text, "%253s %63s", name, id) < 1 || step->srun->tasks[task])
         return;
     if (strspn(id, "0123456789._+") == strlen(id))
-        strcpy(step->step_id, id);
+        strcpy(step->srun->step_id, id);
     for (int at = 0; (host = next_host(step, &at));) {
         if (strcmp(host->name, name) != 0 || host->task >= 0)
             continue;
         host->task = task;
-        step->tasks[task] = host;
+        step->srun->tasks[task] = host;
         return;
     }
 }
@@ -357,33 +348,9 @@ static void take_end(struct slurm_host *host, const char *text)
                           "its agent ended%s: %s", host->linked ? "" : " before it was ready", how);
     host->killed = code == 128 + SIGKILL;
     if (host->killed)
-        rg_timer_start(&host->timer, host->slurm->o.loop, KILLER_MS, 0, was_killed, host);
+        rg_timer_start(&host->timer, host->slurm->shared.o.loop, KILLER_MS, 0, was_killed, host);
     else
         slurm_host_gone(host);
-}
-
-static void take_line(struct slurm_step *step, struct slurm_host *host,
-                      const struct rg_preamble_line *line)
-{
-    switch (line->kind) {
-    case RG_PREAMBLE_NOISE: break;
-    case RG_PREAMBLE_NEED_AGENT: send_agent(step, host, line->text); break;
-    case RG_PREAMBLE_NEED_BUNDLE: send_bundle(step, host); break;
-    case RG_PREAMBLE_READY:
-        if (!host->said_ready)
-            slurm_phase(host, RG_PHASE_STARTING, "starting the agent");
-        host->said_ready = true;
-        check_ready(step);
-        break;
-    case RG_PREAMBLE_PHASE: slurm_phase(host, line->phase, line->text); break;
-    case RG_PREAMBLE_NOTE: slurm_note(host, line->text); break;
-    case RG_PREAMBLE_ERROR:
-        if (!host->err.errnum)
-            rg_error_set_exit(&host->err, ECHILD, line->exit_code, "%s", line->text);
-        slurm_host_gone(host);
-        break;
-    case RG_PREAMBLE_LINK: break; /* it calls instead */
-    }
 }
 
 /* What stands behind these words of ours in the line, which then ends there; what a task's prolog
@@ -400,7 +367,6 @@ static char *find_ours(char *text, size_t length, const char *words)
 /* "12: TEXT", with its newline. */
 static void take_task_line(struct slurm_step *step, char *text, size_t length)
 {
-    struct rg_preamble_line line;
     char *end, *words;
     long task = strtol(text, &end, 10);
 
@@ -412,54 +378,53 @@ static void take_task_line(struct slurm_step *step, char *text, size_t length)
         take_at(step, (int) task, words);
         return;
     }
-    struct slurm_host *host = step->tasks[task];
+    struct slurm_host *host = step->srun->tasks[task];
     if (!host || host->gone)
         return;
     if ((words = find_ours(end, length, OURS "end "))) {
         take_end(host, words);
         return;
     }
-    int r = rg_preamble_feed(host->preamble, end, length, &line);
-    if (r > 0)
-        take_line(step, host, &line);
+    rg_dialogue_feed(&host->dialogue, end, length);
 }
 
 /* The line is full: half of it goes, but srun's label at its beginning. What we wait for stands at
  * its end, and is short. */
-static void make_room(struct slurm_step *step)
+static void make_room(struct slurm_srun *srun)
 {
-    const char *colon = memchr(step->line, ':', LABEL_MAX);
-    size_t label = colon ? (size_t) (colon - step->line) + 2 : 0;
+    const char *colon = memchr(srun->line, ':', LABEL_MAX);
+    size_t label = colon ? (size_t) (colon - srun->line) + 2 : 0;
 
-    step->nline -= sizeof(step->line) / 2;
-    memmove(step->line + label, step->line + label + sizeof(step->line) / 2, step->nline - label);
+    srun->nline -= sizeof(srun->line) / 2;
+    memmove(srun->line + label, srun->line + label + sizeof(srun->line) / 2, srun->nline - label);
 }
 
 void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes)
 {
+    struct slurm_srun *srun = step->srun;
+
     for (size_t i = 0; i < nbytes; i++) {
-        if (step->nline == sizeof(step->line) - 1)
-            make_room(step);
-        step->line[step->nline++] = bytes[i];
+        if (srun->nline == sizeof(srun->line) - 1)
+            make_room(srun);
+        srun->line[srun->nline++] = bytes[i];
         if (bytes[i] != '\n')
             continue;
-        step->line[step->nline - 1] = '\n';
-        step->line[step->nline] = '\0';
-        take_task_line(step, step->line, step->nline);
-        step->nline = 0;
+        srun->line[srun->nline] = '\0';
+        take_task_line(step, srun->line, srun->nline);
+        srun->nline = 0;
     }
 }
 
 static bool read_lines(struct slurm_step *step)
 {
     char bytes[4096];
-    ssize_t n = step->out_fd < 0 ? 0 : read(step->out_fd, bytes, sizeof(bytes));
+    ssize_t n = step->srun->out_fd < 0 ? 0 : read(step->srun->out_fd, bytes, sizeof(bytes));
 
     if (n < 0 && errno == EINTR)
         return true;
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&step->reader);
+            rg_io_stop(&step->srun->reader);
         return false;
     }
     slurm_step_take(step, bytes, (size_t) n);
@@ -480,16 +445,15 @@ static void on_output(void *arg, int events)
 static void take_launch_failure(struct slurm_step *step, const char *text)
 {
     static const char mark[] = " failed on node ";
-    static const struct {
-        const char *pattern, *remedy;
-    } reasons[] = {
+    static const struct slurm_known reasons[] = {
         { "Communication", "the node or its slurmd is down, or a firewall is before it" },
         { "timed out", "the node or its slurmd is down, or a firewall is before it" },
         { "credential", "its clock differs from the others', or its munge has another key" },
         { "User not found", "you have no account there" },
+        { NULL, "sinfo -R tells more" },
     };
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
-    const char *at = strstr(text, mark), *remedy = "sinfo -R tells more";
+    const char *at = strstr(text, mark);
     struct slurm_host *host;
 
     if (!rg_str_starts(text, "srun: error: Task launch for ") || !at)
@@ -499,10 +463,7 @@ static void take_launch_failure(struct slurm_step *step, const char *text)
     rg_autofree char *list = strndup(at, length);
     if (!list || rg_slurm_nodes("srun", list, &names, NULL) < 0)
         return;
-    for (size_t i = 0; i < rg_array_len(reasons); i++) {
-        if (strstr(at + length, reasons[i].pattern))
-            remedy = reasons[i].remedy;
-    }
+    const char *remedy = slurm_find_remedy(reasons, at + length);
     for (int i = 0; (host = next_host(step, &i));) {
         if (host->linked || host->gone || !rg_strv_has(&names, host->name))
             continue;
@@ -539,28 +500,30 @@ static void take_task_end(struct slurm_step *step, const char *text)
         return;
     for (int i = 0; (host = next_host(step, &i));) {
         if (!host->linked && !host->gone && !host->stopped && rg_strv_has(&names, host->name))
-            rg_timer_start(&host->timer, step->slurm->o.loop, KILLER_MS, 0, task_is_over, host);
+            rg_timer_start(&host->timer, step->slurm->shared.o.loop, KILLER_MS, 0, task_is_over,
+                           host);
     }
 }
 
-static void take_error_line(struct slurm_step *step, const char *text)
+static void take_error_line(void *arg, const char *text)
 {
+    struct slurm_step *step = arg;
     char *end;
     long task = strtol(text, &end, 10);
     bool labelled = end != text && end[0] == ':' && end[1] == ' ';
-    struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->tasks[task]
+    struct slurm_host *host = labelled && task >= 0 && task < step->nhosts ? step->srun->tasks[task]
                                                                            : NULL;
 
-    if (!step->force)
+    if (!step->srun->force)
         slurm_ending_said(step->slurm, text);
     take_launch_failure(step, text);
     take_task_end(step, text);
     if (host && rg_str_starts(end + 2, "reigen-agent: ") && host->linked && !host->stopped) {
-        step->slurm->o.events->on_note(step->slurm->o.arg, host->index, end + 2);
+        step->slurm->shared.o.events->on_note(step->slurm->shared.o.arg, host->index, end + 2);
         return;
     }
-    if (strstr(text, "temporarily disabled") && !step->pausing) {
-        step->pausing = true;
+    if (strstr(text, "temporarily disabled") && !step->srun->pausing) {
+        step->srun->pausing = true;
         for (int at = 0; (host = next_host(step, &at));)
             slurm_phase(host, RG_PHASE_PENDING, text);
     }
@@ -568,95 +531,55 @@ static void take_error_line(struct slurm_step *step, const char *text)
 
 void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes)
 {
-    for (const char *p = bytes, *end = bytes + nbytes; p < end;) {
-        struct rg_preamble_line line;
-        size_t length = rg_preamble_peek(p, (size_t) (end - p));
-        step->err_lines.nbytes = 0; /* no limit for the whole of a job */
-        int r = rg_preamble_feed(&step->err_lines, p, length, &line);
-        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
-            take_error_line(step, line.text);
-        p += length;
-    }
-}
-
-static bool read_errors(struct slurm_step *step)
-{
-    char bytes[1024];
-    ssize_t n = step->err_fd < 0 ? 0 : read(step->err_fd, bytes, sizeof(bytes));
-
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n <= 0) {
-        if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&step->err_reader);
-        return false;
-    }
-    slurm_step_take_errors(step, bytes, (size_t) n);
-    return true;
-}
-
-static void on_errors(void *arg, int events)
-{
-    (void) events;
-    while (read_errors(arg))
-        ;
+    rg_error_stream_feed(&step->srun->errors, bytes, nbytes);
 }
 
 static void drain(struct slurm_step *step)
 {
-    on_errors(step, RG_IO_READ);
+    rg_error_stream_drain(&step->srun->errors);
     on_output(step, RG_IO_READ);
 }
 
 /* --- the start -------------------------------------------------------------------------------- */
 
-static int open_streams(struct slurm_step *step, int theirs[3])
+int slurm_step_prepare(struct slurm_step *step)
 {
-    int pairs[3][2];
-    int r = rg_socketpair(pairs[0]); /* so that a write to a dead srun raises no signal */
-
-    if (r == 0 && (r = rg_pipe(pairs[1])) < 0) {
-        close(pairs[0][0]);
-        close(pairs[0][1]);
-    }
-    if (r < 0)
-        return r;
-    if ((r = rg_pipe(pairs[2])) < 0) {
-        for (int i = 0; i < 4; i++)
-            close(pairs[i / 2][i % 2]);
-        return r;
-    }
-    step->in_fd = pairs[0][0];
-    step->out_fd = pairs[1][0];
-    step->err_fd = pairs[2][0];
-    for (int i = 0; i < 3; i++)
-        theirs[i] = pairs[i][1];
-    rg_fd_set_nonblock(step->out_fd, true);
-    return rg_fd_set_nonblock(step->err_fd, true);
+    step->srun = calloc(1, sizeof(*step->srun) +
+                               (size_t) step->nhosts * sizeof(struct slurm_host *));
+    if (!step->srun)
+        return -ENOMEM;
+    step->srun->in.fd = step->srun->out_fd = -1;
+    step->srun->errors = (struct rg_error_stream){ .on_line = take_error_line, .arg = step };
+    return 0;
 }
 
 int slurm_step_start(struct slurm_step *step, struct rg_error *err)
 {
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
-    struct rg_loop *loop = step->slurm->o.loop;
-    int fds[3];
+    struct rg_loop *loop = step->slurm->shared.o.loop;
+    int ours[3], theirs[3];
+    int r = slurm_step_prepare(step);
 
-    step->tasks = calloc((size_t) step->nhosts, sizeof(struct slurm_host *));
-    int r = step->tasks ? slurm_command_make(step, &argv) : -ENOMEM;
-    if (r < 0 || (r = open_streams(step, fds)) < 0)
+    if (r == 0)
+        r = slurm_command_make(step, &argv);
+    if (r < 0 || (r = rg_streams_open(false, ours, theirs)) < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "srun cannot be started: %s",
                                  strerror(-r));
+    struct slurm_srun *srun = step->srun;
+    srun->in = (struct rg_sender){ .fd = ours[0], .loop = loop };
+    srun->out_fd = ours[1];
+    rg_error_stream_start(&srun->errors, loop, ours[2], take_error_line, step);
     struct rg_spawn spawn = {
         .argv = argv.v,
         .envp = step->slurm->env.v,
-        .fds = { fds[0], fds[1], fds[2] },
+        .fds = { theirs[0], theirs[1], theirs[2] },
         .new_session = true,
         .death_signal = SIGTERM, /* it then ends its tasks */
-        .nofile = step->slurm->has_nofile ? &step->slurm->nofile : NULL,
+        .nofile = &step->slurm->shared.nofile,
     };
-    r = rg_spawn(&spawn, &step->pid, err);
+    r = rg_spawn(&spawn, &srun->pid, err);
     for (int i = 0; i < 3; i++)
-        close(fds[i]);
+        close(theirs[i]);
     if (r < 0) {
         close_streams(step);
         if (r == -ENOENT)
@@ -665,29 +588,29 @@ int slurm_step_start(struct slurm_step *step, struct rg_error *err)
             err->exit_code = RG_EXIT_UNAVAILABLE;
         return r;
     }
-    rg_child_start(&step->child, loop, step->pid, process_ended, step);
-    rg_io_start(&step->reader, loop, step->out_fd, RG_IO_READ, on_output, step);
-    rg_io_start(&step->err_reader, loop, step->err_fd, RG_IO_READ, on_errors, step);
-    slurm_command_script(step->slurm, &step->out);
+    rg_child_start(&srun->child, loop, srun->pid, process_ended, step);
+    rg_io_start(&srun->reader, loop, srun->out_fd, RG_IO_READ, on_output, step);
+    slurm_command_script(step->slurm, &srun->in.out);
     send_out(step);
     return 0;
 }
 
 void slurm_step_fini(struct slurm_step *step)
 {
-    rg_child_stop(&step->child);
-    rg_timer_stop(&step->timer);
-    if (step->pid) {
-        if (step->force)
+    struct slurm_srun *srun = step->srun;
+
+    if (!srun)
+        return;
+    rg_child_stop(&srun->child);
+    rg_timer_stop(&srun->timer);
+    if (srun->pid) {
+        if (srun->force)
             cancel(step, "--signal=KILL");
-        kill(step->pid, SIGTERM);
+        kill(srun->pid, SIGTERM);
     }
     /* Agents have lost their links by now, and clear up: that is not to be cut short. */
-    if (step->orphaned)
+    if (srun->orphaned)
         cancel(step, "--signal=TERM");
-    step->pid = 0;
-    if (step->slurm) {
-        close_streams(step);
-        free(step->tasks);
-    }
+    close_streams(step);
+    free(rg_steal_ptr(&step->srun));
 }

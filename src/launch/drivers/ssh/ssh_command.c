@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What ssh is told, and what a login shell of any kind is told by it: the agent must come to a host
+ * that has nothing of ours, over one connection. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +13,7 @@
 #define SHARED "/var/tmp/*|/tmp/*"
 
 /* Ours come last: of an option that is given twice, ssh takes the first. */
-static int add_options(const struct ssh_host *host, struct rg_strv *argv)
+static int add_options(const struct ssh *ssh, const char *user, struct rg_strv *argv)
 {
     static const char *const always[] = {
         "BatchMode=yes",              /* there is nobody to ask */
@@ -19,7 +21,7 @@ static int add_options(const struct ssh_host *host, struct rg_strv *argv)
         "ControlMaster=no",           /* use a master's connection, but do not become one */
         "ForwardX11=no",
     };
-    const struct rg_job *job = host->ssh->o.job;
+    const struct rg_job *job = ssh->shared.o.job;
     int r = rg_strv_add(argv, "-T");
 
     for (size_t i = 0; r == 0 && i < job->ssh_options.count; i++) {
@@ -33,44 +35,45 @@ static int add_options(const struct ssh_host *host, struct rg_strv *argv)
         r = rg_strv_addf(argv, "-p%d", job->ssh_port);
     if (r == 0 && job->ssh_identity)
         r = rg_strv_addf(argv, "-i%s", job->ssh_identity);
-    if (r == 0 && host->user)
-        r = rg_strv_addf(argv, "-l%s", host->user);
+    if (r == 0 && user)
+        r = rg_strv_addf(argv, "-l%s", user);
     for (size_t i = 0; r == 0 && i < rg_array_len(always); i++)
         r = rg_strv_addf(argv, "-o%s", always[i]);
-    if (r == 0 && host->ssh->connect_s)
-        r = rg_strv_addf(argv, "-oConnectTimeout=%d", host->ssh->connect_s);
+    if (r == 0 && ssh->connect_s)
+        r = rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
     return r;
 }
 
-int ssh_command_make(const struct ssh_host *host, struct rg_strv *argv)
+int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv)
 {
+    const struct rg_plan_host *there = &ssh->shared.o.plan->hosts[host];
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
     const char *program = getenv("REIGEN_SSH");
     int r = rg_strv_add(argv, program && *program ? program : "ssh");
 
     if (r == 0)
-        r = add_options(host, argv);
-    ssh_command_bootstrap(host, &script);
+        r = add_options(ssh, there->user, argv);
+    ssh_command_bootstrap(ssh, &script);
     if (r == 0)
         r = rg_buf_status(&script);
     if (r == 0)
         r = rg_strv_add(argv, "--");
     if (r == 0)
-        r = rg_strv_add(argv, host->name);
+        r = rg_strv_add(argv, there->name);
     return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&script));
 }
 
 /* What we start there. */
-static const char *what(const struct ssh_host *host)
+static const char *what(const struct ssh *ssh)
 {
-    return host->ssh->o.job->container.image ? "contain" : "agent";
+    return ssh->shared.o.job->container.image ? "contain" : "agent";
 }
 
 static void put_machines(const struct ssh *ssh, struct rg_buf *text)
 {
     rg_buf_printf(text, "m=$(uname -m); case $m in ");
-    for (size_t i = 0; i < SSH_MACHINES; i++) {
-        const struct rg_agent_file *agent = &ssh->agents[i];
+    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
+        const struct rg_agent_file *agent = &ssh->shared.agents[i];
         if (!agent->data)
             continue;
         /* Other systems than Linux have names of their own for the same machines. */
@@ -81,17 +84,17 @@ static void put_machines(const struct ssh *ssh, struct rg_buf *text)
     }
     rg_buf_printf(text, "*) echo \"reigen-boot error 69 it is a machine of the kind $m, for which "
                         "this installation of Reigen has no agent; it has:");
-    for (size_t i = 0; i < SSH_MACHINES; i++) {
-        if (ssh->agents[i].data)
-            rg_buf_printf(text, " %s", ssh->agents[i].machine);
+    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
+        if (ssh->shared.agents[i].data)
+            rg_buf_printf(text, " %s", ssh->shared.agents[i].machine);
     }
     rg_buf_printf(text, "\"; exit 69;; esac; ");
 }
 
-void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
+void ssh_command_bootstrap(const struct ssh *ssh, struct rg_buf *text)
 {
     rg_buf_printf(text, "exec sh -c '");
-    put_machines(host->ssh, text);
+    put_machines(ssh, text);
     /* A directory that is not ours could change what is in it behind our back. */
     rg_buf_printf(text,
                   "u=${UID:-$(id -u)}; for d in " CACHES "; do f=$d/$k/reigen-agent; "
@@ -100,10 +103,10 @@ void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text)
                   "\"$f\" version </dev/null >/dev/null 2>&1 && "
                   "echo reigen-boot ready && exec \"$f\" %s; done; "
                   "echo reigen-boot need agent $m; IFS= read -r s; eval \"$s\"'",
-                  what(host));
+                  what(ssh));
 }
 
-void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
+void ssh_command_installer(const struct ssh *ssh, int host, struct rg_buf *text)
 {
     /* What was read from the connection cannot be read again, so a directory must be known to have
      * room first. $e: why each directory would not do; $s: where the bytes are, once they came;
@@ -120,7 +123,7 @@ void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
                   "e=\"$e; $d cannot be written\"; continue; fi; "
                   "if ! head -c $n /dev/zero >\"$t\" 2>/dev/null && command -v head >/dev/null; "
                   "then e=\"$e; $d has no room (disk or quota)\"; rm -f \"$t\"; continue; fi; ",
-                  host->ssh->o.plan->job_id, host->index);
+                  ssh->shared.o.plan->job_id, host);
     rg_buf_printf(text,
                   "if [ -n \"$s\" ]; then mv \"$s\" \"$t\" 2>/dev/null || continue; else "
                   "if command -v head >/dev/null 2>&1; then head -c $n; else dd bs=1 count=$n "
@@ -136,5 +139,5 @@ void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text)
                   "e=\"$e; $h\"; done; [ -n \"$s\" ] && rm -f \"$s\"; "
                   "echo \"reigen-boot error 69 there is no place for the agent$e. One of them "
                   "must be writable and permit execution\"; exit 69\n",
-                  what(host));
+                  what(ssh));
 }

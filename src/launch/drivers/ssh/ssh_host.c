@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One host, from its process (ssh, or an agent of this computer) to its link, and that one's end:
+ * what may go wrong on the way is told by the host, by ssh, or by silence. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,12 +18,10 @@
 #include "wire/link.h"
 
 #define FEW_TRIES 4
-#define NOTES_MAX 64
 #define RETRY_MS 200            /* doubled each time, and moved by chance */
 #define RETRY_MAX_MS 5000
 #define TERM_MS 500             /* for ssh to end its own children */
 #define CONTAIN_TERM_MS 8000    /* for contain to remove its container */
-#define CWD_MAX 1023            /* what an agent takes */
 #define ERROR_MS 10000          /* for a host to end after it said that it cannot start */
 #define STEP_SHARE 4            /* of --start-timeout: for one step of a start */
 #define STEP_MIN_MS 10000
@@ -29,11 +29,44 @@
 #define STEP_MAX_MS 120000
 #define STEP_MS 75000           /* without --start-timeout */
 
+enum state {
+    QUEUED,   /* waits for its turn */
+    STARTING, /* its process runs; takes part in the window */
+    WAITING,  /* sshd was busy: another try comes */
+    LINKED,   /* the session has the link; the process runs */
+    GONE,     /* the session knows, or is just about to */
+};
+
+struct ssh_host {
+    struct ssh *ssh;
+    int index;             /* in the plan */
+    bool direct;           /* this computer: no ssh */
+    bool contains;         /* what it is to run is `contain` */
+    enum state state;
+    pid_t pid;             /* 0: no process */
+    struct rg_child child;
+    struct rg_sender in;   /* fd: our end of its standard input and output; -1 once linked */
+    struct rg_io reader;
+    struct rg_error_stream errors;
+    struct rg_dialogue dialogue;
+    struct rg_timer timer; /* another try, or patience with its end */
+    struct rg_timer step;  /* until something of the start has to move */
+    struct rg_sweep sweep;
+    bool stopped;          /* by us */
+    unsigned tries;
+    struct rg_error err;   /* for on_gone */
+};
+
 static void drain(struct ssh_host *host);
+
+static const struct rg_driver_options *options_of(const struct ssh_host *host)
+{
+    return &host->ssh->shared.o;
+}
 
 static void set_phase(struct ssh_host *host, int phase, const char *reason)
 {
-    host->ssh->o.events->on_phase(host->ssh->o.arg, host->index, phase, reason);
+    options_of(host)->events->on_phase(options_of(host)->arg, host->index, phase, reason);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -41,19 +74,15 @@ static void set_phase(struct ssh_host *host, int phase, const char *reason)
 static void close_streams(struct ssh_host *host)
 {
     rg_io_stop(&host->reader);
-    rg_io_stop(&host->writer);
-    rg_io_stop(&host->err_reader);
-    if (host->fd >= 0)
-        close(host->fd);
-    if (host->err_fd >= 0)
-        close(host->err_fd);
-    host->fd = host->err_fd = -1;
-    rg_buf_wipe(&host->out); /* the key may be in it */
+    rg_sender_stop(&host->in);
+    rg_error_stream_stop(&host->errors);
+    if (host->in.fd >= 0)
+        close(rg_steal_fd(&host->in.fd));
 }
 
-static void leave_window(struct ssh_host *host, enum ssh_state state)
+static void leave_window(struct ssh_host *host, enum state state)
 {
-    bool was = host->state == SSH_STARTING;
+    bool was = host->state == STARTING;
 
     host->state = state;
     if (was) {
@@ -68,48 +97,15 @@ static void tell_gone(void *arg)
 
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
-    rg_timer_stop(&host->sweeper);
-    leave_window(host, SSH_GONE);
-    host->ssh->o.events->on_gone(host->ssh->o.arg, host->index, &host->err);
-}
-
-static size_t kill_left_behind(struct ssh *ssh)
-{
-    size_t n = (size_t) ssh->o.plan->nhosts;
-    rg_autofree pid_t *alive = calloc(n, sizeof(*alive));
-
-    if (!alive)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        alive[i] = ssh->hosts[i].pid;
-    return rg_leftover_kill(&ssh->leftover, alive, n);
-}
-
-static void sweep(void *arg)
-{
-    struct ssh_host *host = arg;
-
-    if (kill_left_behind(host->ssh) == 0 || rg_now_ns() > host->sweep_deadline_ns)
-        tell_gone(host);
-}
-
-/* An agent on this computer may have left processes to us. */
-static void sweep_and_tell(struct ssh_host *host, int status)
-{
-    if (!host->direct || status == 0 || kill_left_behind(host->ssh) == 0) {
-        tell_gone(host);
-        return;
-    }
-    host->sweep_deadline_ns = rg_now_ns() + RG_LEFTOVER_LIMIT_MS * RG_NS_PER_MS;
-    rg_timer_start(&host->sweeper, host->ssh->o.loop, RG_LEFTOVER_REPEAT_MS, RG_LEFTOVER_REPEAT_MS,
-                   sweep, host);
+    leave_window(host, GONE);
+    options_of(host)->events->on_gone(options_of(host)->arg, host->index, &host->err);
 }
 
 static void try_again(void *arg)
 {
     struct ssh_host *host = arg;
 
-    host->state = SSH_QUEUED;
+    host->state = QUEUED;
     if (host->index < host->ssh->next)
         host->ssh->next = host->index;
     ssh_advance(host->ssh);
@@ -127,8 +123,8 @@ static void wait_for_another_try(struct ssh_host *host, const char *why)
         random = (uint32_t) host->index * 2654435761u;
     delay_ms = delay_ms / 2 + random % delay_ms;
     set_phase(host, RG_PHASE_STARTING, why);
-    rg_timer_start(&host->timer, host->ssh->o.loop, delay_ms, 0, try_again, host);
-    leave_window(host, SSH_WAITING);
+    rg_timer_start(&host->timer, options_of(host)->loop, delay_ms, 0, try_again, host);
+    leave_window(host, WAITING);
 }
 
 /* What ssh and the host said: first, and last. */
@@ -136,9 +132,9 @@ static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbyt
 {
     char more[RG_PREAMBLE_QUOTE_MAX];
 
-    rg_preamble_quote_all(host->err_lines, buf, nbytes);
+    rg_preamble_quote_all(&host->errors.said, buf, nbytes);
     size_t n = strlen(buf);
-    rg_preamble_quote_all(host->preamble, more, sizeof(more));
+    rg_preamble_quote_all(&host->dialogue.said, more, sizeof(more));
     if (*more && n < nbytes)
         snprintf(buf + n, nbytes - n, "%s%s", n ? "; " : "", more);
     return buf;
@@ -146,10 +142,9 @@ static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbyt
 
 const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes)
 {
-    char said[2 * RG_PREAMBLE_QUOTE_MAX] = "";
+    char said[2 * RG_PREAMBLE_QUOTE_MAX];
 
-    if (host->preamble && host->err_lines)
-        quote_all(host, said, sizeof(said));
+    quote_all(host, said, sizeof(said));
     size_t length = strlen(said);
     snprintf(buf, nbytes, "%s", length < nbytes ? said : said + length - (nbytes - 1));
     return buf;
@@ -182,7 +177,8 @@ static void explain_start(struct ssh_host *host, int status, const char *how,
         explain_killed_client(host, how, " before an agent was there", said);
         return;
     }
-    ssh_explain(host->name, host->ssh->o.job->ssh_port, said, how, &e);
+    ssh_explain(options_of(host)->plan->hosts[host->index].name, options_of(host)->job->ssh_port,
+                said, how, &e);
     rg_error_set_exit(&host->err, EHOSTUNREACH, e.exit_code, "%s", e.text);
     *ret_retry = e.retry;
 }
@@ -191,16 +187,16 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
 {
     char said[RG_PREAMBLE_NOISE_MAX + 4];
     /* What its host was told to run. */
-    const char *ours = host->ssh->o.job->container.image ? "the program that holds its container"
+    const char *ours = host->contains ? "the program that holds its container"
                                                          : "its agent";
 
-    rg_preamble_quote(host->err_lines, said, sizeof(said));
+    rg_preamble_quote(&host->errors.said, said, sizeof(said));
     const char *guard = strstr(said, "reigen-guard: "); /* agent/start/guard.h */
     if (guard && !host->stopped)
         rg_error_set(&host->err, ECHILD, "%.*s", (int) strcspn(guard + 14, ";"), guard + 14);
     else if (host->direct)
         rg_error_set(&host->err, ECHILD, "%s%s (process %d) ended: %s%s", ours,
-                     WIFSIGNALED(status) && !host->ssh->o.job->container.image ? "'s guard" : "",
+                     WIFSIGNALED(status) && !host->contains ? "'s guard" : "",
                      (int) host->pid, how, host->stopped ? ", sent by reigen" : "");
     else if (host->stopped)
         rg_error_set(&host->err, ECHILD, "its connection was closed by reigen");
@@ -219,19 +215,19 @@ static void explain_end(struct ssh_host *host, int status, const char *how)
 static void process_ended(void *arg, pid_t pid, int status)
 {
     struct ssh_host *host = arg;
-    bool linked = host->state == SSH_LINKED;
+    bool linked = host->state == LINKED;
     enum ssh_retry retry = SSH_RETRY_NO;
     char how[64];
 
     (void) pid;
     drain(host);
-    linked |= host->state == SSH_LINKED;
+    linked |= host->state == LINKED;
     rg_status_text(status, how, sizeof(how));
     if (linked)
         explain_end(host, status, how);
-    else if (!host->said_error && !host->err.errnum)
+    else if (!host->err.errnum)
         explain_start(host, status, how, &retry);
-    host->pid = 0;
+    host->pid = host->ssh->leftover.spared[host->index] = 0;
     close_streams(host);
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
@@ -243,7 +239,10 @@ static void process_ended(void *arg, pid_t pid, int status)
         wait_for_another_try(host, why);
         return;
     }
-    sweep_and_tell(host, status);
+    if (host->direct && status != 0) /* it may have left processes to us */
+        rg_sweep_start(&host->sweep, &host->ssh->leftover, options_of(host)->loop, tell_gone, host);
+    else
+        tell_gone(host);
 }
 
 /* To its whole group: ssh leaves a proxy command behind that does not look at its input, such as
@@ -261,18 +260,18 @@ static void force(void *arg)
 
 void ssh_host_stop(struct ssh_host *host)
 {
-    bool contains = host->direct && host->ssh->o.job->container.image;
+    bool contains = host->direct && host->contains;
 
-    if (host->state == SSH_GONE || host->stopped)
+    if (host->state == GONE || host->stopped)
         return;
     host->stopped = true;
     rg_timer_stop(&host->step);
     if (!host->pid) {
-        if (!rg_timer_active(&host->sweeper)) {
+        if (!rg_timer_active(&host->sweep.timer)) {
             if (!host->err.errnum)
                 rg_error_set(&host->err, ECANCELED, "it was not connected any more");
-            rg_timer_start(&host->timer, host->ssh->o.loop, 0, 0, tell_gone, host);
-            leave_window(host, SSH_GONE);
+            rg_timer_start(&host->timer, options_of(host)->loop, 0, 0, tell_gone, host);
+            leave_window(host, GONE);
         }
         return;
     }
@@ -281,27 +280,30 @@ void ssh_host_stop(struct ssh_host *host)
         return;
     }
     send_signal(host, SIGTERM);
-    rg_timer_start(&host->timer, host->ssh->o.loop, contains ? CONTAIN_TERM_MS : TERM_MS, 0, force,
-                   host);
+    rg_timer_start(&host->timer, options_of(host)->loop, contains ? CONTAIN_TERM_MS : TERM_MS, 0,
+                   force, host);
 }
 
-void ssh_host_fini(struct ssh_host *host)
+bool ssh_host_destroy(struct ssh_host *host)
 {
-    bool contains = host->direct && host->ssh->o.job->container.image;
+    bool leaves = host && host->direct && host->pid && !host->contains;
 
+    if (!host)
+        return false;
     rg_child_stop(&host->child);
     rg_timer_stop(&host->timer);
     rg_timer_stop(&host->step);
-    rg_timer_stop(&host->sweeper);
+    rg_timer_stop(&host->sweep.timer);
     close_streams(host);
     if (host->pid) {
+        bool contains = host->direct && host->contains;
         send_signal(host, contains ? SIGTERM : SIGKILL);
         while (!contains && waitpid(host->pid, NULL, 0) < 0 && errno == EINTR)
             ;
-        host->pid = 0;
+        host->ssh->leftover.spared[host->index] = 0;
     }
-    free(host->preamble);
-    free(host->err_lines);
+    free(host);
+    return leaves;
 }
 
 /* The start cannot succeed: the process has no further use. */
@@ -317,9 +319,9 @@ static void fail(struct ssh_host *host, int errnum, const char *text)
 
 static uint64_t step_ms(const struct ssh_host *host)
 {
-    uint64_t ms = host->ssh->o.job->start_timeout_ms / STEP_SHARE;
+    uint64_t ms = options_of(host)->job->start_timeout_ms / STEP_SHARE;
 
-    if (!host->ssh->o.job->start_timeout_ms)
+    if (!options_of(host)->job->start_timeout_ms)
         return STEP_MS;
     return ms < STEP_MIN_MS ? STEP_MIN_MS : ms > STEP_MAX_MS ? STEP_MAX_MS : ms;
 }
@@ -327,7 +329,7 @@ static uint64_t step_ms(const struct ssh_host *host)
 /* Somebody may be typing a password. */
 static bool asks(const struct ssh_host *host)
 {
-    const struct rg_strv *options = &host->ssh->o.job->ssh_options;
+    const struct rg_strv *options = &options_of(host)->job->ssh_options;
 
     for (size_t i = 0; i < options->count; i++) {
         if (strcasecmp(options->v[i], "BatchMode=no") == 0)
@@ -342,10 +344,10 @@ static void step_due(void *arg)
     char said[STEP_SAID_MAX];
     const char *step = "connecting by ssh", *remedy = "";
 
-    if (host->said_ready) {
+    if (host->dialogue.state == RG_DIALOGUE_READY) {
         step = "starting the agent";
-    } else if (host->got_agent) {
-        step = rg_buf_nbytes(&host->out) ? "sending the agent" : "installing the agent";
+    } else if (host->dialogue.state == RG_DIALOGUE_INSTALLING) {
+        step = rg_buf_nbytes(&host->in.out) ? "sending the agent" : "installing the agent";
     } else {
         remedy = ". Does a start file of its login shell wait, or read its input? ssh HOST true "
                  "must end by itself";
@@ -359,291 +361,136 @@ static void step_due(void *arg)
 
 /* A step has begun, or gone on. What start files write is no step. A container's image may have to
  * be fetched, which takes as long as it takes. */
-static void moved(struct ssh_host *host)
-{
-    bool contains = host->ssh->o.job->container.image && host->said_ready;
-
-    if (host->state != SSH_STARTING || contains || host->err.errnum || host->stopped ||
-        (asks(host) && !host->got_agent && !host->said_ready))
-        rg_timer_stop(&host->step);
-    else
-        rg_timer_start(&host->step, host->ssh->o.loop, step_ms(host), 0, step_due, host);
-}
-
-/* --- what we send ----------------------------------------------------------------------------- */
-
-static void on_writable(void *arg, int events)
+static void moved(void *arg)
 {
     struct ssh_host *host = arg;
+    enum rg_dialogue_state state = host->dialogue.state;
 
-    (void) events;
-    while (rg_buf_nbytes(&host->out) > 0) {
-        ssize_t n = send(host->fd, rg_buf_bytes(&host->out), rg_buf_nbytes(&host->out),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN) {
-            if (!rg_io_active(&host->writer))
-                rg_io_start(&host->writer, host->ssh->o.loop, host->fd, RG_IO_WRITE, on_writable,
-                            host);
-            return;
-        }
-        if (n < 0) { /* nobody reads any more; the process's end will tell */
-            rg_buf_wipe(&host->out);
-            break;
-        }
-        explicit_bzero((uint8_t *) rg_buf_bytes(&host->out), (size_t) n);
-        rg_buf_consume(&host->out, (size_t) n);
-        moved(host);
-    }
-    rg_io_stop(&host->writer);
+    if (host->state != STARTING || host->err.errnum || host->stopped ||
+        (host->contains && state >= RG_DIALOGUE_READY) ||
+        (state == RG_DIALOGUE_ASKING && asks(host)))
+        rg_timer_stop(&host->step);
+    else
+        rg_timer_start(&host->step, options_of(host)->loop, step_ms(host), 0, step_due, host);
 }
+
+/* --- the dialogue ----------------------------------------------------------------------------- */
 
 static void send_out(struct ssh_host *host)
 {
-    if (rg_buf_status(&host->out) < 0)
+    if (rg_sender_send(&host->in) < 0)
         fail(host, ENOMEM, "out of memory");
+}
+
+static void send_agent(void *arg, const struct rg_agent_file *agent)
+{
+    struct ssh_host *host = arg;
+
+    ssh_command_installer(host->ssh, host->index, &host->in.out);
+    rg_buf_put(&host->in.out, agent->data, agent->nbytes);
+    send_out(host);
+}
+
+static void send_boot(void *arg)
+{
+    struct ssh_host *host = arg;
+    const struct rg_dialogue_boot boot = {
+        .lines = host->contains ? "link stdio\n" : "link stdio\nguard on\n",
+        .cwd = host->contains || host->direct ? NULL : host->ssh->shared.cwd,
+        .contain = host->contains,
+        .host = host->index,
+    };
+
+    if (rg_dialogue_put_boot(options_of(host), &boot, &host->in.out) < 0)
+        fail(host, E2BIG, "the container's description is too long");
     else
-        on_writable(host, RG_IO_WRITE);
+        send_out(host);
 }
 
-/* The container's lines; what depends on the host is put in here. */
-static int put_container(struct ssh_host *host)
+static void send_bundle(void *arg)
 {
-    const struct rg_job *job = host->ssh->o.job;
-    struct rg_container container = job->container;
-
-    if (!container.image)
-        return 0;
-    container.place.host_index = host->index;
-    container.place.one_host = host->ssh->o.plan->nhosts == 1;
-    return rg_container_format(&container, &host->out);
-}
-
-/* What only an agent on a bare host behind ssh needs. */
-static void put_bare(struct ssh_host *host)
-{
-    const char *cwd = host->ssh->cwd;
-
-    if (*cwd == '/' && strlen(cwd) <= CWD_MAX && !strpbrk(cwd, "\r\n"))
-        rg_buf_printf(&host->out, "cwd %s\n", cwd);
-}
-
-/* Reigen's Python packages, for containers whose image has none. */
-static void send_bundle(struct ssh_host *host)
-{
-    const struct rg_container_place *place = &host->ssh->o.job->container.place;
+    struct ssh_host *host = arg;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (!place->bundle_digest || !host->said_ready || host->got_bundle) {
-        fail(host, EPROTO, "it asked for a bundle that there is not");
-        return;
-    }
-    host->got_bundle = true;
-    set_phase(host, RG_PHASE_STARTING, "sending Reigen's Python packages");
-    if (rg_place_pack_bundle(place, &host->out, &err) < 0)
+    if (rg_place_pack_bundle(&options_of(host)->job->container.place, &host->in.out, &err) < 0)
         fail(host, err.errnum, err.text);
     else
         send_out(host);
 }
 
-/* agent/start/lines.h */
-static void send_boot(struct ssh_host *host)
+static void on_error(void *arg, const struct rg_error *err, bool said)
 {
-    char key[2 * RG_KEY_NBYTES + 1];
+    struct ssh_host *host = arg;
 
-    rg_buf_printf(&host->out, "reigen-agent %d\njob %s\nlink stdio\n", RG_PROTOCOL_VERSION,
-                  host->ssh->o.plan->job_id);
-    if (!host->ssh->o.job->container.image)
-        rg_buf_printf(&host->out, "guard on\n");
-    if (!host->direct && !host->ssh->o.job->container.image)
-        put_bare(host);
-    if (put_container(host) < 0) {
-        fail(host, E2BIG, "the container's description is too long");
+    if (!said) {
+        fail(host, err->errnum, err->text);
         return;
     }
-    /* Last, and into room that is there: a buffer that grows would leave a copy of it behind. */
-    rg_buf_reserve(&host->out, sizeof(key) + sizeof("key \n\n"));
-    rg_key_format(host->ssh->o.key, key);
-    rg_buf_printf(&host->out, "key %s\n\n", key);
-    explicit_bzero(key, sizeof(key));
-    send_out(host);
+    host->err = *err;
+    rg_timer_start(&host->timer, options_of(host)->loop, ERROR_MS, 0, force, host);
 }
 
-static void send_agent(struct ssh_host *host, const char *machine)
+static void on_link(void *arg)
 {
-    const struct rg_agent_file *agent = NULL;
+    struct ssh_host *host = arg;
 
-    for (size_t i = 0; i < SSH_MACHINES; i++) {
-        if (host->ssh->agents[i].data && strcmp(host->ssh->agents[i].machine, machine) == 0)
-            agent = &host->ssh->agents[i];
-    }
-    if (!agent || host->got_agent || host->said_ready) {
-        fail(host, EPROTO, "it asked for an agent that there is not");
-        return;
-    }
-    host->got_agent = true;
-    set_phase(host, RG_PHASE_STARTING, "sending the agent");
-    ssh_command_installer(host, &host->out);
-    rg_buf_put(&host->out, agent->data, agent->nbytes);
-    send_out(host);
-}
-
-/* --- what it says ----------------------------------------------------------------------------- */
-
-/* Many hosts have the same to say: once is enough. */
-static void take_note(struct ssh_host *host, const char *text)
-{
-    struct ssh *ssh = host->ssh;
-
-    for (size_t i = 0; i < ssh->notes.count; i++) {
-        if (strcmp(ssh->notes.v[i], text) == 0)
-            return;
-    }
-    if (ssh->notes.count < NOTES_MAX && rg_strv_add(&ssh->notes, text) == 0)
-        ssh->o.events->on_note(ssh->o.arg, host->index, text);
-}
-
-static void take_error(struct ssh_host *host, const struct rg_preamble_line *line)
-{
-    host->said_error = true;
-    rg_error_set_exit(&host->err, ECHILD, line->exit_code, "%s", line->text);
-    rg_timer_start(&host->timer, host->ssh->o.loop, ERROR_MS, 0, force, host);
-}
-
-static void take_link(struct ssh_host *host)
-{
-    if (!host->said_ready || rg_buf_nbytes(&host->out)) {
+    if (rg_buf_nbytes(&host->in.out)) {
         fail(host, EPROTO, "it offered a link before an agent was there");
         return;
     }
     rg_io_stop(&host->reader);
     rg_timer_stop(&host->step);
-    leave_window(host, SSH_LINKED);
-    int fd = rg_steal_fd(&host->fd);
-    host->ssh->o.events->on_connected(host->ssh->o.arg, host->index, fd, fd);
-}
-
-static void take_line(struct ssh_host *host, const struct rg_preamble_line *line)
-{
-    if (host->said_error) /* whatever it says now, we have given it up */
-        return;
-    switch (line->kind) {
-    case RG_PREAMBLE_NOISE: break;
-    case RG_PREAMBLE_NEED_AGENT: send_agent(host, line->text); break;
-    case RG_PREAMBLE_NEED_BUNDLE: send_bundle(host); break;
-    case RG_PREAMBLE_READY:
-        if (host->said_ready) {
-            fail(host, EPROTO, "it was ready twice");
-            break;
-        }
-        host->said_ready = true;
-        set_phase(host, RG_PHASE_STARTING, "starting the agent");
-        send_boot(host);
-        break;
-    case RG_PREAMBLE_PHASE: set_phase(host, line->phase, line->text); break;
-    case RG_PREAMBLE_NOTE: take_note(host, line->text); break;
-    case RG_PREAMBLE_ERROR: take_error(host, line); break;
-    case RG_PREAMBLE_LINK: take_link(host); break;
-    }
-}
-
-/* Look first, so that nothing behind the line `link` is taken from the link. */
-static bool read_some(struct ssh_host *host)
-{
-    char bytes[RG_PREAMBLE_LINE_MAX];
-    struct rg_preamble_line line;
-    ssize_t n = recv(host->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
-
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n <= 0) {
-        if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&host->reader);
-        return false;
-    }
-    n = recv(host->fd, bytes, rg_preamble_peek(bytes, (size_t) n), MSG_DONTWAIT);
-    if (n <= 0)
-        return false;
-    int r = rg_preamble_feed(host->preamble, bytes, (size_t) n, &line);
-    if (r > 0) {
-        take_line(host, &line);
-        if (line.kind != RG_PREAMBLE_NOISE)
-            moved(host);
-    }
-    else if (r == -EMSGSIZE)
-        fail(host, EMSGSIZE, "it says much, but no agent of ours is to be heard; do its login "
-                             "shell's start files write to standard output?");
-    else if (r < 0)
-        fail(host, EPROTO, "its first words are of another version of Reigen, or damaged");
-    return r >= 0 && host->fd >= 0 && (!host->err.errnum || host->said_error);
+    leave_window(host, LINKED);
+    int fd = rg_steal_fd(&host->in.fd);
+    options_of(host)->events->on_connected(options_of(host)->arg, host->index, fd, fd);
 }
 
 static void on_output(void *arg, int events)
 {
     struct ssh_host *host = arg;
+    int r = 0;
 
     (void) events;
-    while (host->fd >= 0 && read_some(host))
-        ;
-}
-
-/* Standard error: ssh's own words, and the agent's. The latter are for the user. */
-static void take_error_line(struct ssh_host *host, const char *text)
-{
-    if (host->state == SSH_LINKED && rg_str_starts(text, "reigen-agent: ") && !host->stopped)
-        host->ssh->o.events->on_note(host->ssh->o.arg, host->index, text);
-}
-
-static bool read_errors(struct ssh_host *host)
-{
-    char bytes[1024];
-    ssize_t n = read(host->err_fd, bytes, sizeof(bytes));
-
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n <= 0) {
-        if (n == 0 || errno != EAGAIN)
-            rg_io_stop(&host->err_reader);
-        return false;
+    while (host->in.fd >= 0 && r >= 0) {
+        r = rg_dialogue_read(&host->dialogue, host->in.fd);
+        if (r > 0)
+            moved(host);
+        else if (r < 0 && r != -EAGAIN)
+            rg_io_stop(&host->reader);
     }
-    for (char *p = bytes, *end = bytes + n; p < end;) {
-        struct rg_preamble_line line;
-        size_t length = rg_preamble_peek(p, (size_t) (end - p));
-        host->err_lines->nbytes = 0; /* no limit for the whole of a job */
-        int r = rg_preamble_feed(host->err_lines, p, length, &line);
-        if (r > 0 && line.kind == RG_PREAMBLE_NOISE)
-            take_error_line(host, line.text);
-        p += length;
-    }
-    return true;
 }
 
-static void on_errors(void *arg, int events)
+/* ssh's own words, and the agent's. The latter are for the user. */
+static void on_error_line(void *arg, const char *text)
 {
     struct ssh_host *host = arg;
 
-    (void) events;
-    read_errors(host);
+    if (host->state == LINKED && rg_str_starts(text, "reigen-agent: ") && !host->stopped)
+        options_of(host)->events->on_note(options_of(host)->arg, host->index, text);
 }
 
 /* The process has ended: what it wrote before counts. */
 static void drain(struct ssh_host *host)
 {
-    while (host->err_fd >= 0 && read_errors(host))
-        ;
-    if (host->fd >= 0 && host->state == SSH_STARTING && !host->err.errnum)
+    rg_error_stream_drain(&host->errors);
+    if (host->state == STARTING && !host->err.errnum)
         on_output(host, RG_IO_READ);
 }
+
+static const struct rg_dialogue_ops dialogue_ops = { .send_agent = send_agent,
+                                                     .send_boot = send_boot,
+                                                     .send_bundle = send_bundle,
+                                                     .on_error = on_error,
+                                                     .on_link = on_link };
 
 /* --- the start -------------------------------------------------------------------------------- */
 
 static int make_argv(const struct ssh_host *host, struct rg_strv *argv)
 {
     if (!host->direct)
-        return ssh_command_make(host, argv);
-    int r = rg_strv_add(argv, host->ssh->agent_path);
-    return r < 0 ? r : rg_strv_add(argv, host->ssh->o.job->container.image ? "contain" : "agent");
+        return ssh_command_make(host->ssh, host->index, argv);
+    int r = rg_strv_add(argv, host->ssh->shared.agent_path);
+    return r < 0 ? r : rg_strv_add(argv, host->contains ? "contain" : "agent");
 }
 
 static int spawn(struct ssh_host *host, int stdio_fd, int stderr_fd, struct rg_error *err)
@@ -657,7 +504,7 @@ static int spawn(struct ssh_host *host, int stdio_fd, int stderr_fd, struct rg_e
         .envp = host->ssh->env.v,
         .fds = { stdio_fd, stdio_fd, stderr_fd },
         .new_session = true,
-        .nofile = &host->ssh->nofile,
+        .nofile = &host->ssh->shared.nofile,
         /* A direct agent sees its link's end, and then clears up. */
         .death_signal = host->direct ? 0 : SIGTERM,
     };
@@ -672,65 +519,63 @@ static int spawn(struct ssh_host *host, int stdio_fd, int stderr_fd, struct rg_e
     return r;
 }
 
-static int open_streams(struct ssh_host *host, int *ret_stdio, int *ret_stderr)
+static int begin(struct ssh_host *host, struct rg_error *err)
 {
-    int pair[2], errors[2];
-    int r = rg_socketpair(pair);
+    struct rg_loop *loop = options_of(host)->loop;
+    int ours[3], theirs[3];
+    int r = rg_streams_open(true, ours, theirs);
 
-    if (r < 0)
-        return r;
-    if ((r = rg_pipe(errors)) < 0) {
-        close(pair[0]);
-        close(pair[1]);
-        return r;
-    }
-    host->fd = pair[0];
-    host->err_fd = errors[0];
-    *ret_stdio = pair[1];
-    *ret_stderr = errors[1];
-    return rg_fd_set_nonblock(host->err_fd, true);
-}
-
-static int reset(struct ssh_host *host)
-{
-    if (!host->preamble)
-        host->preamble = malloc(sizeof(*host->preamble));
-    if (!host->err_lines)
-        host->err_lines = malloc(sizeof(*host->err_lines));
-    if (!host->preamble || !host->err_lines)
-        return -ENOMEM;
-    memset(host->preamble, 0, sizeof(*host->preamble));
-    memset(host->err_lines, 0, sizeof(*host->err_lines));
-    host->said_ready = host->got_agent = host->got_bundle = host->said_error = false;
-    host->tries++;
-    return 0;
-}
-
-int ssh_host_start(struct ssh_host *host, struct rg_error *err)
-{
-    struct rg_loop *loop = host->ssh->o.loop;
-    rg_autoclose int stdio_fd = -1, stderr_fd = -1;
-    int r = reset(host);
-
-    if (r == 0)
-        r = open_streams(host, &stdio_fd, &stderr_fd);
     if (r < 0)
         return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE, "no pipes for it: %s",
                                  strerror(-r));
-    if (host->tries == 1) /* later why it is tried again says more */
+    host->dialogue = (struct rg_dialogue){ .shared = &host->ssh->shared, .ops = &dialogue_ops,
+                                           .arg = host, .host = host->index };
+    host->in = (struct rg_sender){ .fd = ours[0], .loop = loop, .on_moved = moved, .arg = host };
+    rg_error_stream_start(&host->errors, loop, ours[2], on_error_line, host);
+    if (++host->tries == 1) /* later why it is tried again says more */
         set_phase(host, RG_PHASE_STARTING, host->direct ? "" : "connecting by ssh");
-    r = spawn(host, stdio_fd, stderr_fd, err);
+    r = spawn(host, theirs[0], theirs[2], err);
+    close(theirs[0]);
+    close(theirs[2]);
     if (r < 0) {
         close_streams(host);
         return r;
     }
+    host->ssh->leftover.spared[host->index] = host->pid;
     rg_child_start(&host->child, loop, host->pid, process_ended, host);
-    rg_io_start(&host->reader, loop, host->fd, RG_IO_READ, on_output, host);
-    rg_io_start(&host->err_reader, loop, host->err_fd, RG_IO_READ, on_errors, host);
-    moved(host);
-    if (host->direct) {
-        host->said_ready = true; /* it reads its lines, and nothing stands between */
+    rg_io_start(&host->reader, loop, host->in.fd, RG_IO_READ, on_output, host);
+    if (host->direct) { /* it reads its lines, and nothing stands between */
+        host->dialogue.state = RG_DIALOGUE_READY;
         send_boot(host);
     }
+    moved(host);
     return 0;
+}
+
+struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct)
+{
+    struct ssh_host *host = calloc(1, sizeof(*host));
+
+    if (host) {
+        host->ssh = ssh;
+        host->index = index;
+        host->direct = direct;
+        host->contains = ssh->shared.o.job->container.image;
+        host->in.fd = -1;
+    }
+    return host;
+}
+
+void ssh_host_start(struct ssh_host *host)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (host->state != QUEUED)
+        return;
+    host->state = STARTING;
+    host->ssh->nstarting++;
+    if (begin(host, &err) == 0)
+        return;
+    host->err = err;
+    ssh_host_stop(host);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the ssh driver share. Nothing outside src/launch/drivers/ssh*.c includes it,
- * but tests.
+ * What the files of the ssh driver share. Nothing outside src/launch/drivers/ssh includes it, but
+ * tests.
  *
  *   ssh.c          the driver: hosts, the queue, stopping
  *   ssh_host.c     one host, from its process to its link, and that one's end
@@ -16,63 +16,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/resource.h>
 
 #include "base/buf.h"
-#include "base/loop.h"
 #include "base/str.h"
-#include "launch/host/driver.h"
-#include "launch/host/agentfile.h"
+#include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"
 #include "launch/plan/plan.h"
-#include "launch/host/preamble.h"
 
-#define SSH_MACHINES 2 /* kinds of machines that there are agents for */
+struct ssh_host;
 
-enum ssh_state {
-    SSH_QUEUED,   /* waits for its turn */
-    SSH_STARTING, /* its process runs; takes part in the window */
-    SSH_WAITING,  /* sshd was busy: another try comes */
-    SSH_LINKED,   /* the session has the link; the process runs */
-    SSH_GONE,     /* the session knows, or is just about to */
-};
-
-struct ssh_host {
-    struct ssh *ssh;
-    int index;             /* in the plan */
-    const char *name, *user; /* borrowed; user may be NULL */
-    bool direct;           /* this computer: no ssh */
-    enum ssh_state state;
-    pid_t pid;             /* 0: no process */
-    struct rg_child child;
-    int fd;                /* our end of its standard input and output; -1 once linked */
-    int err_fd;            /* its standard error */
-    struct rg_io reader, writer, err_reader;
-    struct rg_timer timer; /* another try, or patience with its end */
-    struct rg_timer step;  /* until something of the start has to move */
-    struct rg_timer sweeper;
-    uint64_t sweep_deadline_ns;
-    struct rg_preamble *preamble; /* while there is a process */
-    struct rg_preamble *err_lines;
-    struct rg_buf out;     /* for its standard input */
-    bool said_ready, got_agent, got_bundle, said_error;
-    bool stopped;          /* by us */
-    unsigned tries;
-    struct rg_error err;   /* for on_gone */
-};
-
+/* What all hosts share. */
 struct ssh {
-    struct rg_driver_options o;
-    struct ssh_host *hosts;
+    struct rg_dialogue_shared shared;
+    struct ssh_host **hosts; /* as in the plan */
     int next;              /* the first that may be queued */
-    int nstarting;
+    int nstarting;         /* hosts in the window */
     bool advancing;        /* ssh_advance is on the stack */
     struct rg_leftover leftover;
-    struct rg_agent_file agents[SSH_MACHINES];
-    char agent_path[PATH_MAX]; /* for hosts that are this computer */
-    struct rlimit nofile;  /* of our children: before we raised our own */
-    char cwd[PATH_MAX];    /* ours, where ranks run where it is there */
-    struct rg_strv notes;  /* that were shown */
     int connect_s;         /* ConnectTimeout for ssh; 0: the user's configuration says it */
     struct rg_strv env;    /* of our children: the caller's, without what is shared as a secret */
 };
@@ -84,24 +44,27 @@ void ssh_advance(struct ssh *ssh);
 
 /* --- ssh_host.c ------------------------------------------------------------------------------- */
 
-/* Start its process. 0 or -errno: this host can never be started. */
-int ssh_host_start(struct ssh_host *host, struct rg_error *err);
+/* Host number index of the plan, queued. direct: it is this computer. NULL: out of memory. */
+struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct);
+/* If it is queued, start its process: it then takes part in the window. */
+void ssh_host_start(struct ssh_host *host);
 /* What ssh and the host said last, while an agent is waited for; into buf, which is returned. */
 const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes);
-/* End it, by force; tell_gone follows. */
+/* End it, by force; on_gone follows. */
 void ssh_host_stop(struct ssh_host *host);
-/* Let go of everything; a process that still runs is ended. No event follows. */
-void ssh_host_fini(struct ssh_host *host);
+/* Let go of everything; a process that still runs is ended. No event follows. True where an agent
+ * on this computer was ended so, and may have left processes to us. NULL is fine. */
+bool ssh_host_destroy(struct ssh_host *host);
 
 /* --- ssh_command.c ---------------------------------------------------------------------------- */
 
-/* ssh's argument list for this host. 0 or -ENOMEM. */
-int ssh_command_make(const struct ssh_host *host, struct rg_strv *argv);
+/* ssh's argument list for this host of the plan. 0 or -ENOMEM. */
+int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv);
 /* What the remote login shell is to run: no quote, backslash, newline or '!' stands in it where
  * a Bourne shell, csh or fish would read it differently. Appended to text. */
-void ssh_command_bootstrap(const struct ssh_host *host, struct rg_buf *text);
+void ssh_command_bootstrap(const struct ssh *ssh, struct rg_buf *text);
 /* The answer to `need agent`: a line of script that takes the agent's bytes, which follow. */
-void ssh_command_installer(const struct ssh_host *host, struct rg_buf *text);
+void ssh_command_installer(const struct ssh *ssh, int host, struct rg_buf *text);
 
 /* --- ssh_config.c ----------------------------------------------------------------------------- */
 

@@ -41,11 +41,12 @@ static const struct rg_option options[] = {
 
 /* --- a job ------------------------------------------------------------------------------------ */
 
-static int discover(struct rg_job *job, struct rg_error *err)
+static int discover(void *held, struct rg_job *job, struct rg_error *err)
 {
     const char *slots = rg_env_get(&job->settings, "dummy-slots"),
                *greeting = rg_env_get(&job->settings, "dummy-greeting");
 
+    (void) held;
     if (greeting && rg_env_set(&job->env, "DUMMY_GREETING", greeting) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (job->nhosts)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/drivers/slurm/slurm.h"
 
-#include <netinet/in.h>
-#include <pthread.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "agent/start/dial.h"
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "unit.h"
+#include "wire/link.h"
 
 static bool has(const struct rg_strv *list, const char *text)
 {
@@ -95,8 +93,9 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
                                    { .name = "b", .step = &steps[1] },
                                    { .name = "c", .step = &steps[0] } };
     struct rg_plan plan = { .nhosts = 3, .job_id = "r-1" };
-    struct slurm slurm = { .hosts = hosts, .o = { .job = &job, .plan = &plan },
-                           .agent_path = "/a'b/reigen-agent" };
+    struct slurm slurm = { .hosts = hosts,
+                           .shared = { .o = { .job = &job, .plan = &plan },
+                                       .agent_path = "/a'b/reigen-agent" } };
 
     (void) state;
     rg_job_init(&job);
@@ -157,10 +156,10 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
     struct slurm_host hosts[4] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" },
                                    { .name = "node3", .linked = true } };
     struct rg_plan plan = { .nhosts = 4 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     for (int i = 0; i < 4; i++) {
         hosts[i].slurm = &slurm;
@@ -168,14 +167,17 @@ static void a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows(void
         hosts[i].index = i;
         hosts[i].task = -1;
     }
+    step.nhosts = 4;
+    assert_int_equal(slurm_step_prepare(&step), 0);
     slurm_step_take_errors(&step, said, 50); /* lines come in parts */
     slurm_step_take_errors(&step, said + 50, strlen(said) - 50);
-    rg_loop_run(slurm.o.loop);
+    rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 2);
     assert_true(hosts[1].gone && hosts[2].gone && !hosts[3].gone);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "Communication connection failure; the node or its slurmd is down");
-    rg_loop_destroy(slurm.o.loop);
+    slurm_step_fini(&step);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **state)
@@ -187,27 +189,28 @@ static void a_task_that_was_killed_before_it_spoke_is_not_waited_for(void **stat
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
                                    { .name = "node3", .linked = true } };
     struct rg_plan plan = { .nhosts = 3 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
-    struct rg_preamble preamble[3] = { 0 };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
     memset(&gone, 0, sizeof(gone));
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     for (int i = 0; i < 3; i++) {
         hosts[i].slurm = &slurm;
         hosts[i].step = &step;
         hosts[i].index = i;
         hosts[i].task = -1;
-        hosts[i].preamble = &preamble[i];
     }
+    step.nhosts = 3;
+    assert_int_equal(slurm_step_prepare(&step), 0);
     slurm_step_take_errors(&step, said, strlen(said));
-    rg_loop_run(slurm.o.loop);
+    rg_loop_run(slurm.shared.o.loop);
     assert_int_equal(gone.count, 1);
     assert_int_equal(gone.first, 1);
     assert_contains(gone.text, "srun did not start its agent (its task has ended): srun: error: ");
     assert_contains(gone.text, "tasks 1-2: Killed");
-    rg_loop_destroy(slurm.o.loop);
+    slurm_step_fini(&step);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 /* A task's prolog may write what it likes, and no newline. */
@@ -217,15 +220,14 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     static struct slurm_step step;
     static char longer[20000];
     struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" }, { .name = "node3" } };
-    struct slurm_host *tasks[3] = { NULL };
     struct rg_plan plan = { .nhosts = 3 };
-    struct slurm slurm = { .hosts = hosts, .o = { .plan = &plan, .events = &events } };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
     step.slurm = &slurm;
     step.nhosts = 3;
-    step.tasks = tasks;
+    assert_int_equal(slurm_step_prepare(&step), 0);
     for (int i = 0; i < 3; i++) {
         hosts[i].slurm = &slurm;
         hosts[i].step = &step;
@@ -242,21 +244,13 @@ static void our_words_are_found_behind_what_a_prolog_writes(void **state)
     assert_int_equal(hosts[0].task, 1);
     assert_int_equal(hosts[1].task, 0);
     assert_int_equal(hosts[2].task, 2);
-    rg_loop_destroy(slurm.o.loop);
+    slurm_step_fini(&step);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
-/* --- the listener
- * --------------------------------------------------------------------------------- */
-
-struct caller {
-    char address[32];
-    const char *place;
-    uint8_t key[RG_KEY_NBYTES];
-    int result;
-};
+/* --- where agents call ------------------------------------------------------------------------ */
 
 static struct {
-    struct rg_loop *loop;
     int nconnected, last;
 } seen;
 
@@ -267,141 +261,51 @@ static void on_connected(void *arg, int host, int take_read_fd, int take_write_f
     seen.nconnected++;
     seen.last = host;
     close(take_read_fd);
-    if (seen.loop)
-        rg_loop_stop(seen.loop);
 }
 
-static void *call(void *arg)
+static void hosts_of_the_job_are_linked_once_each_and_others_are_sent_away(void **state)
 {
-    struct caller *caller = arg;
+    static const struct rg_driver_events events = { .on_connected = on_connected };
+    struct slurm_host hosts[3] = { { .name = "node1" }, { .name = "node2" },
+                                   { .name = "node3", .stopped = true } };
+    struct rg_plan plan = { .nhosts = 3 };
+    struct slurm slurm = { .hosts = hosts, .shared.o = { .plan = &plan, .events = &events } };
+    static const char *const places[] = { "node2", "node2", "node3", "node4", "node1" };
 
-    caller->result = rg_agent_dial(caller->address, caller->place, caller->key, NULL);
-    if (caller->result >= 0) {
-        char byte;
-        ssize_t ignored = read(caller->result, &byte, 1); /* the other side closes first */
-        (void) ignored;
-        close(caller->result);
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(places); i++) {
+        int fd = dup(0);
+        slurm_linked(&slurm, places[i], fd);
+        assert_int_equal(fcntl(fd, F_GETFD), -1);
+        assert_int_equal(seen.nconnected, i < 4 ? 1 : 2);
+        assert_int_equal(seen.last, i < 4 ? 1 : 0);
     }
-    return NULL;
 }
 
-static void stop(void *arg)
+static void agents_call_at_a_port_that_srun_may_use(void **state)
 {
-    rg_loop_stop(arg);
-}
-
-/* One call of an agent, while the loop runs for a while; its outcome. */
-static int try_to_call(struct slurm *slurm, const char *place, const uint8_t *key, unsigned ms)
-{
-    struct caller caller = { .place = place };
-    struct rg_timer timer = { 0 };
-    pthread_t thread;
-
-    snprintf(caller.address, sizeof(caller.address), "127.0.0.1:%d", slurm->listener.port);
-    memcpy(caller.key, key, sizeof(caller.key));
-    pthread_create(&thread, NULL, call, &caller);
-    rg_timer_start(&timer, slurm->o.loop, ms, 0, stop, slurm->o.loop);
-    rg_loop_run(slurm->o.loop);
-    /* A caller that is not let in tries again: the listener must be shut for it to give up. */
-    slurm_listener_close(slurm);
-    pthread_join(thread, NULL);
-    assert_int_equal(slurm_listener_open(slurm, NULL), 0);
-    return caller.result;
-}
-
-static void only_agents_of_the_job_get_in_and_each_once(void **state)
-{
-    static const struct rg_driver_events events = { .on_connected = on_connected };
-    static const uint8_t key[RG_KEY_NBYTES] = { 1 }, other[RG_KEY_NBYTES] = { 2 };
-    struct slurm_host hosts[2] = { { .name = "node1" }, { .name = "node2" } };
-    struct rg_plan plan = { .nhosts = 2 };
     struct rg_job job = { .nhosts = 0 };
-    struct slurm slurm = { .hosts = hosts, .listener.fd = -1,
-                           .o = { .job = &job, .plan = &plan, .events = &events, .key = key } };
-
-    (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
-    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
-    /* In a range of one port, which the kernel keeps for a minute after each caller. */
-    job.ports = (struct rg_ports){ slurm.listener.port, slurm.listener.port };
-    slurm_listener_close(&slurm);
-    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
-    assert_true(try_to_call(&slurm, "node2", key, 1000) >= 0);
-    assert_int_equal(seen.nconnected, 1);
-    assert_int_equal(seen.last, 1);
-    assert_true(try_to_call(&slurm, "node1", other, 500) < 0);
-    assert_int_equal(seen.nconnected, 1);
-    try_to_call(&slurm, "node2", key, 500); /* proves itself, and is sent away */
-    try_to_call(&slurm, "node3", key, 500);
-    assert_int_equal(seen.nconnected, 1);
-    assert_true(try_to_call(&slurm, "node1", key, 1000) >= 0);
-    assert_int_equal(seen.nconnected, 2);
-    slurm_listener_close(&slurm);
-    rg_loop_destroy(slurm.o.loop);
-}
-
-#define STRANGERS 600
-
-/* One that says nothing. */
-static int stand_at(int port)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t) port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    connect(fd, (struct sockaddr *) &address, sizeof(address));
-    return fd;
-}
-
-static void a_crowd_that_says_nothing_keeps_no_agent_out(void **state)
-{
-    static const struct rg_driver_events events = { .on_connected = on_connected };
     static const uint8_t key[RG_KEY_NBYTES] = { 1 };
-    struct slurm_host hosts[1] = { { .name = "node1" } };
-    struct rg_plan plan = { .nhosts = 1 };
-    struct slurm slurm = { .hosts = hosts, .listener.fd = -1,
-                           .o = { .plan = &plan, .events = &events, .key = key } };
-    int fds[STRANGERS];
-
-    (void) state;
-    seen.nconnected = 0;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
-    seen.loop = slurm.o.loop;
-    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
-    for (int i = 0; i < STRANGERS; i++)
-        fds[i] = stand_at(slurm.listener.port);
-    /* If each were waited for as long as when nobody else comes, its turn came after 20 s. */
-    assert_true(try_to_call(&slurm, "node1", key, 12000) >= 0);
-    assert_int_equal(seen.nconnected, 1);
-    for (int i = 0; i < STRANGERS; i++)
-        close(fds[i]);
-    seen.loop = NULL;
-    slurm_listener_close(&slurm);
-    rg_loop_destroy(slurm.o.loop);
-}
-
-static void the_door_is_at_a_port_that_srun_may_use(void **state)
-{
-    struct slurm slurm = { .listener.fd = -1, .o.key = (const uint8_t[RG_KEY_NBYTES]){ 1 } };
+    struct slurm slurm = { .shared.o = { .job = &job, .key = key } };
     struct slurm other = slurm;
     char range[32];
 
     (void) state;
-    assert_int_equal(rg_loop_create(&slurm.o.loop), 0);
-    other.o.loop = slurm.o.loop;
-    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
-    int port = slurm.listener.port;
-    slurm_listener_close(&slurm);
+    assert_int_equal(rg_loop_create(&slurm.shared.o.loop), 0);
+    other.shared.o.loop = slurm.shared.o.loop;
+    assert_int_equal(slurm_listen(&slurm, NULL), 0);
+    int port = rg_listener_port(slurm.listener);
+    rg_listener_close(slurm.listener);
     snprintf(range, sizeof(range), "%d", port); /* was free a moment ago */
     setenv("REIGEN_SLURM_PORTS", range, 1);
-    assert_int_equal(slurm_listener_open(&slurm, NULL), 0);
-    assert_int_equal(slurm.listener.port, port);
-    assert_int_equal(slurm_listener_open(&other, NULL), 0); /* none is left: any other */
-    assert_int_not_equal(other.listener.port, port);
+    assert_int_equal(slurm_listen(&slurm, NULL), 0);
+    assert_int_equal(rg_listener_port(slurm.listener), port);
+    assert_int_equal(slurm_listen(&other, NULL), 0); /* none is left: any other */
+    assert_int_not_equal(rg_listener_port(other.listener), port);
     unsetenv("REIGEN_SLURM_PORTS");
-    slurm_listener_close(&slurm);
-    slurm_listener_close(&other);
-    rg_loop_destroy(slurm.o.loop);
+    rg_listener_close(slurm.listener);
+    rg_listener_close(other.listener);
+    rg_loop_destroy(slurm.shared.o.loop);
 }
 
 static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **state)
@@ -453,9 +357,8 @@ int main(void)
         cmocka_unit_test(a_node_that_srun_cannot_reach_is_the_cause_and_not_what_follows),
         cmocka_unit_test(our_words_are_found_behind_what_a_prolog_writes),
         cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
-        cmocka_unit_test(only_agents_of_the_job_get_in_and_each_once),
-        cmocka_unit_test(a_crowd_that_says_nothing_keeps_no_agent_out),
-        cmocka_unit_test(the_door_is_at_a_port_that_srun_may_use),
+        cmocka_unit_test(hosts_of_the_job_are_linked_once_each_and_others_are_sent_away),
+        cmocka_unit_test(agents_call_at_a_port_that_srun_may_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

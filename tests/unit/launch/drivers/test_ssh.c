@@ -88,6 +88,16 @@ static void messages_of_ssh_have_a_cause_and_a_remedy(void **state)
 }
 
 /* All of it, as OpenSSH 9.2 says it; the lines, not what is quoted of them. */
+/* A line of noise. */
+static void hear(struct rg_preamble *preamble, const char *text)
+{
+    struct rg_preamble_line line;
+
+    rg_preamble_feed(preamble, text, strlen(text), &line);
+    assert_int_equal(rg_preamble_feed(preamble, "\n", 1, &line), 1);
+    assert_int_equal(line.kind, RG_PREAMBLE_NOISE);
+}
+
 static void a_changed_host_key_is_named_as_what_it_may_be(void **state)
 {
     static const char bars[] = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
@@ -116,11 +126,11 @@ static void a_changed_host_key_is_named_as_what_it_may_be(void **state)
     struct ssh_explanation e;
 
     (void) state;
-    rg_preamble_keep(&preamble, "Welcome to the jump host");
+    hear(&preamble, "Welcome to the jump host");
     for (size_t i = 0; i < rg_array_len(lines); i++)
-        rg_preamble_keep(&preamble, lines[i]);
+        hear(&preamble, lines[i]);
     for (int i = 0; i < 100; i++) /* of the jump host's, say */
-        rg_preamble_keep(&preamble, "debug1: something else that fills the room of the last lines");
+        hear(&preamble, "debug1: something else that fills the room of the last lines");
     ssh_explain("h", 2222, rg_preamble_quote_all(&preamble, said, sizeof(said)), "exit code 255",
                 &e);
     assert_int_equal(e.exit_code, RG_EXIT_NO_PERMISSION);
@@ -148,22 +158,25 @@ static void a_long_message_is_quoted_where_it_tells_the_cause(void **state)
     assert_contains(e.text, "ssh-copy-id h");
 }
 
+#define HOST 3
+
 struct made {
     struct rg_job job;
     struct rg_plan plan;
+    struct rg_plan_host hosts[4];
     struct ssh ssh;
-    struct ssh_host host;
     struct rg_strv argv;
 };
 
 static void make(struct made *made)
 {
-    made->plan = (struct rg_plan){ .job_id = "r-1" };
-    made->ssh = (struct ssh){ .o = { .job = &made->job, .plan = &made->plan } };
-    made->ssh.agents[0] = (struct rg_agent_file){
+    memset(made->hosts, 0, sizeof(made->hosts));
+    made->hosts[HOST].name = (char *) "h";
+    made->plan = (struct rg_plan){ .job_id = "r-1", .nhosts = 4, .hosts = made->hosts };
+    made->ssh = (struct ssh){ .shared.o = { .job = &made->job, .plan = &made->plan } };
+    made->ssh.shared.agents[0] = (struct rg_agent_file){
         .machine = "x86_64", .data = (uint8_t *) "x", .nbytes = 1, .name = "agent-0123456789abcdef"
     };
-    made->host = (struct ssh_host){ .ssh = &made->ssh, .name = "h", .index = 3 };
     made->argv = (struct rg_strv) RG_STRV_INIT;
 }
 
@@ -184,7 +197,7 @@ static void the_remote_command_reads_alike_in_every_login_shell(void **state)
     (void) state;
     rg_job_init(&made.job);
     make(&made);
-    ssh_command_bootstrap(&made.host, &text);
+    ssh_command_bootstrap(&made.ssh, &text);
     const char *script = rg_buf_text(&text);
     /* exec sh -c '...': within, nothing that csh or fish would take for more than itself. */
     assert_int_equal(strncmp(script, "exec sh -c '", 12), 0);
@@ -193,7 +206,7 @@ static void the_remote_command_reads_alike_in_every_login_shell(void **state)
     assert_true(strlen(script) < 1000); /* the longest word of an old csh has 1024 bytes */
     assert_contains(script, "agent-0123456789abcdef");
     rg_autobuf struct rg_buf installer = RG_BUF_INIT;
-    ssh_command_installer(&made.host, &installer);
+    ssh_command_installer(&made.ssh, HOST, &installer);
     script = rg_buf_text(&installer);
     assert_int_equal(strcspn(script, "\n"), strlen(script) - 1);
     rg_job_fini(&made.job);
@@ -206,7 +219,7 @@ static void options_reach_ssh_with_the_users_first(void **state)
     (void) state;
     rg_job_init(&made.job);
     make(&made);
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_string_equal(made.argv.v[0], "ssh");
     assert_true(has(&made, "-oBatchMode=yes"));
     assert_false(has(&made, "-l"));
@@ -217,8 +230,8 @@ static void options_reach_ssh_with_the_users_first(void **state)
     made.job.ssh_identity = strdup("/k");
     assert_int_equal(rg_strv_add(&made.job.ssh_options, "BatchMode=no"), 0);
     assert_int_equal(rg_strv_add(&made.job.ssh_options, "-Jjump"), 0);
-    made.host.user = "bob";
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    made.hosts[HOST].user = (char *) "bob";
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_string_equal(made.argv.v[2], "-o");
     assert_string_equal(made.argv.v[3], "BatchMode=no");
     assert_string_equal(made.argv.v[4], "-Jjump");
@@ -264,7 +277,7 @@ static void a_host_that_does_not_answer_has_ten_seconds_unless_the_user_says_oth
     rg_job_init(&made.job);
     make(&made);
     made.ssh.connect_s = RG_SSH_CONNECT_S;
-    assert_int_equal(ssh_command_make(&made.host, &made.argv), 0);
+    assert_int_equal(ssh_command_make(&made.ssh, HOST, &made.argv), 0);
     assert_true(has(&made, "-oConnectTimeout=10"));
     rg_strv_fini(&made.argv);
     rg_job_fini(&made.job);
@@ -288,7 +301,7 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
     assert_int_equal(rg_job_add_host(&job, "bob@far2", 4, &err), 0);
     assert_int_equal(rg_job_add_host(&job, "localhost", 0, &err), 0);
-    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), 0);
     assert_int_equal(job.hosts[0].nslots, 1);
     assert_int_equal(job.hosts[1].nslots, 4);
     assert_string_equal(job.hosts[1].name, "far2");
@@ -303,7 +316,7 @@ static void hosts_without_slots_have_one_unless_they_are_this_computer_alone(voi
     assert_string_equal(rg_driver_choose(&job)->platform.name, "local");
     job.on = strdup("ssh");
     assert_string_equal(rg_driver_choose(&job)->platform.name, "ssh");
-    assert_int_equal(rg_driver_ssh.discover(&job, &err), 0);
+    assert_int_equal(rg_driver_ssh.discover(NULL, &job, &err), 0);
     assert_true(job.hosts[0].nslots >= 1);
     rg_job_fini(&job);
     rg_job_init(&job);

@@ -143,7 +143,7 @@ void run_job(struct harness *h)
 
     assert_non_null(driver);
     assert_int_equal(rg_loop_create(&h->loop), 0);
-    assert_int_equal(driver->discover(&h->job, &err), 0);
+    assert_int_equal(driver->discover(NULL, &h->job, &err), 0);
     if (rg_plan_make(&h->job, &h->plan, &err) < 0)
         fail_msg("%s", err.text);
     struct rg_session_options options = {

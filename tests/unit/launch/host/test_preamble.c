@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/host/preamble.h"
-#include "launch/head/session.h"
+#include "launch/host/driver.h"
 #include "unit.h"
 
 /* Feed a whole text; the lines of ours that it holds, each kind and text once. Returns the last
@@ -36,6 +36,16 @@ static int listen(struct rg_preamble *preamble, const char *text, size_t step, s
             break;
     }
     return 0;
+}
+
+/* A line of noise. */
+static void hear(struct rg_preamble *preamble, const char *text)
+{
+    struct rg_preamble_line line;
+
+    rg_preamble_feed(preamble, text, strlen(text), &line);
+    assert_int_equal(rg_preamble_feed(preamble, "\n", 1, &line), 1);
+    assert_int_equal(line.kind, RG_PREAMBLE_NOISE);
 }
 
 static void every_line_is_understood_however_the_bytes_are_cut(void **state)
@@ -81,7 +91,7 @@ static void what_is_not_ours_is_kept_for_a_message_without_what_steers_terminals
     assert_string_equal(rg_preamble_quote(&preamble, quote, sizeof(quote)),
                         " [2Jhello; world; reigen-boots");
     for (int i = 0; i < 1000; i++)
-        rg_preamble_keep(&preamble, "line after line");
+        hear(&preamble, "line after line");
     assert_true(strlen(preamble.noise) <= RG_PREAMBLE_NOISE_MAX);
     assert_null(strstr(preamble.noise, "world"));
     assert_string_equal(rg_preamble_quote(&preamble, quote, 10), "line af");
@@ -170,7 +180,7 @@ static void the_first_words_and_the_last_ones_are_quoted(void **state)
     assert_int_equal(listen(&preamble, "\n", 5, &heard), 0);
     for (int i = 0; i < 1000; i++) {
         snprintf(line, sizeof(line), "line %d", i);
-        rg_preamble_keep(&preamble, line);
+        hear(&preamble, line);
     }
     rg_preamble_quote_all(&preamble, quote, sizeof(quote));
     assert_int_equal(strncmp(quote, "one; two;  ]0;title; line 0; line 1; ", 37), 0);
@@ -180,7 +190,7 @@ static void the_first_words_and_the_last_ones_are_quoted(void **state)
     memset(&preamble, 0, sizeof(preamble));
     for (int i = 0; i < 100; i++) {
         snprintf(line, sizeof(line), "line %d", i);
-        rg_preamble_keep(&preamble, line);
+        hear(&preamble, line);
     }
     rg_preamble_quote_all(&preamble, quote, sizeof(quote));
     assert_null(strstr(quote, "..."));

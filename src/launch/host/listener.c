@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Agents that were started by somebody else, such as srun, have no stream to the launcher: they
+ * call it, and this is where strangers are kept out. */
+#include "launch/host/listener.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -8,25 +12,24 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/time.h"
-#include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "spec/job/slurm.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "base/time.h"
 #include "wire/auth.h"
+#include "wire/link.h"
 
 #define BACKLOG 1024
 #define CONNS_MAX 256     /* who have not proven themselves; others wait in the kernel's queue */
 #define VISIT_MS 10000
 #define PATIENCE_MS 300      /* the same, while others wait: an agent says all it has to at once */
 #define FULL_MS 50
-#define CONF_MAX (1u << 20)
-#define PORTS "REIGEN_SLURM_PORTS"
 #define HELLO "reigen-dial " /* agent/start/dial.h */
 #define PLACE_MAX 100
 
-struct slurm_conn {
-    struct slurm_conn *next;
-    struct slurm *slurm;
+struct conn {
+    struct conn *next;
+    struct rg_listener *listener;
     int fd;
     uint64_t since_ns;
     struct rg_io io;
@@ -39,14 +42,26 @@ struct slurm_conn {
     size_t nin;
 };
 
-static void watch(struct slurm *slurm);
+struct rg_listener {
+    struct rg_listener_options o;
+    int fd;
+    int port;
+    struct rg_io io;
+    struct rg_timer pause;
+    struct rg_acceptor acceptor;
+    struct conn *conns; /* the latest first */
+    int nconns;
+    uint8_t *key;       /* rg_key_hold: for this purpose alone */
+};
 
-/* --- conns --------------------------------------------------------------------------------- */
+static void watch(struct rg_listener *listener);
 
-static void drop(struct slurm_conn *conn)
+/* --- who calls -------------------------------------------------------------------------------- */
+
+static void drop(struct conn *conn)
 {
-    struct slurm_listener *listener = &conn->slurm->listener;
-    struct slurm_conn **at = &listener->conns;
+    struct rg_listener *listener = conn->listener;
+    struct conn **at = &listener->conns;
 
     while (*at != conn)
         at = &(*at)->next;
@@ -58,7 +73,7 @@ static void drop(struct slurm_conn *conn)
         close(conn->fd);
     rg_auth_wipe(&conn->auth);
     if (!rg_accept_pauses(&listener->acceptor))
-        watch(conn->slurm);
+        watch(listener);
     free(conn);
 }
 
@@ -68,7 +83,7 @@ static void too_slow(void *arg)
 }
 
 /* Exactly so many bytes: what comes after is the link's. 1: all are there; 0: not yet; -errno. */
-static int receive(struct slurm_conn *conn, void *bytes, size_t *have, size_t wanted)
+static int receive(struct conn *conn, void *bytes, size_t *have, size_t wanted)
 {
     while (*have < wanted) {
         ssize_t n = recv(conn->fd, (char *) bytes + *have, wanted - *have, 0);
@@ -82,7 +97,7 @@ static int receive(struct slurm_conn *conn, void *bytes, size_t *have, size_t wa
 }
 
 /* 1: the line is there, and the exchange has begun. */
-static int read_line(struct slurm_conn *conn)
+static int read_line(struct conn *conn)
 {
     char label[RG_AUTH_LABEL_MAX + 1];
     uint8_t nothing[RG_AUTH_MESSAGE_MAX];
@@ -99,14 +114,14 @@ static int read_line(struct slurm_conn *conn)
             return -EPROTO;
         conn->named = true;
         snprintf(label, sizeof(label), "dial %s", conn->line + strlen(HELLO));
-        r = rg_auth_start(&conn->auth, false, conn->slurm->listener.key, label, nothing, &nbytes);
+        r = rg_auth_start(&conn->auth, false, conn->listener->key, label, nothing, &nbytes);
         return r < 0 ? r : 1;
     }
     return -EMSGSIZE;
 }
 
 /* 1: it has proven itself. */
-static int advance(struct slurm_conn *conn)
+static int advance(struct conn *conn)
 {
     int r = conn->named ? 1 : read_line(conn);
 
@@ -128,7 +143,7 @@ static int advance(struct slurm_conn *conn)
 
 static void on_conn(void *arg, int events)
 {
-    struct slurm_conn *conn = arg;
+    struct conn *conn = arg;
     char place[PLACE_MAX + 1];
     int r = advance(conn);
 
@@ -139,18 +154,17 @@ static void on_conn(void *arg, int events)
     if (r > 0 && rg_auth_done(&conn->auth))
         fd = rg_steal_fd(&conn->fd);
     snprintf(place, sizeof(place), "%.*s", PLACE_MAX, conn->line + strlen(HELLO));
-    struct slurm *slurm = conn->slurm;
+    struct rg_listener *listener = conn->listener;
     drop(conn);
     if (fd >= 0)
-        slurm_linked(slurm, place, fd);
+        listener->o.on_linked(listener->o.arg, place, fd);
 }
 
-/* --- the listener
- * --------------------------------------------------------------------------------- */
+/* --- letting them in -------------------------------------------------------------------------- */
 
-static void admit(struct slurm *slurm, int take_fd)
+static void admit(struct rg_listener *listener, int take_fd)
 {
-    struct slurm_conn *conn = calloc(1, sizeof(*conn));
+    struct conn *conn = calloc(1, sizeof(*conn));
     int on = 1;
 
     if (!conn) {
@@ -158,14 +172,14 @@ static void admit(struct slurm *slurm, int take_fd)
         return;
     }
     setsockopt(take_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    conn->slurm = slurm;
+    conn->listener = listener;
     conn->fd = take_fd;
     conn->since_ns = rg_now_ns();
-    conn->next = slurm->listener.conns;
-    slurm->listener.conns = conn;
-    slurm->listener.nconns++;
-    rg_timer_start(&conn->timer, slurm->o.loop, VISIT_MS, 0, too_slow, conn);
-    rg_io_start(&conn->io, slurm->o.loop, take_fd, RG_IO_READ, on_conn, conn);
+    conn->next = listener->conns;
+    listener->conns = conn;
+    listener->nconns++;
+    rg_timer_start(&conn->timer, listener->o.loop, VISIT_MS, 0, too_slow, conn);
+    rg_io_start(&conn->io, listener->o.loop, take_fd, RG_IO_READ, on_conn, conn);
 }
 
 static void open_again(void *arg)
@@ -174,9 +188,9 @@ static void open_again(void *arg)
 }
 
 /* Strangers that only hold a place must not keep agents out: whoever has been here longest goes. */
-static bool make_room(struct slurm_listener *listener)
+static bool make_room(struct rg_listener *listener)
 {
-    struct slurm_conn *oldest = listener->conns;
+    struct conn *oldest = listener->conns;
 
     if (listener->nconns < CONNS_MAX)
         return true;
@@ -188,10 +202,9 @@ static bool make_room(struct slurm_listener *listener)
     return true;
 }
 
-static void on_handshake(void *arg, int events)
+static void on_caller(void *arg, int events)
 {
-    struct slurm *slurm = arg;
-    struct slurm_listener *listener = &slurm->listener;
+    struct rg_listener *listener = arg;
     bool tell;
 
     (void) events;
@@ -199,42 +212,25 @@ static void on_handshake(void *arg, int events)
         int fd = rg_accept(&listener->acceptor, listener->fd, &tell);
         if (fd == -EMFILE) {
             rg_io_stop(&listener->io);
-            rg_timer_start(&listener->pause, slurm->o.loop, RG_ACCEPT_PAUSE_MS, 0, open_again,
-                           slurm);
+            rg_timer_start(&listener->pause, listener->o.loop, RG_ACCEPT_PAUSE_MS, 0, open_again,
+                           listener);
         }
         if (fd < 0)
             return;
-        admit(slurm, fd);
+        admit(listener, fd);
     }
     rg_io_stop(&listener->io);
-    rg_timer_start(&listener->pause, slurm->o.loop, FULL_MS, 0, open_again, slurm);
+    rg_timer_start(&listener->pause, listener->o.loop, FULL_MS, 0, open_again, listener);
 }
 
-static void watch(struct slurm *slurm)
+static void watch(struct rg_listener *listener)
 {
-    if (slurm->listener.fd >= 0 && !rg_io_active(&slurm->listener.io))
-        rg_io_start(&slurm->listener.io, slurm->o.loop, slurm->listener.fd, RG_IO_READ,
-                    on_handshake, slurm);
+    if (!rg_io_active(&listener->io))
+        rg_io_start(&listener->io, listener->o.loop, listener->fd, RG_IO_READ, on_caller,
+                    listener);
 }
 
 /* --- its port --------------------------------------------------------------------------------- */
-
-/* A firewall between the nodes and us lets through what srun needs: its range is ours, too. */
-static bool find_ports(int *ret_first, int *ret_last)
-{
-    const char *const files[] = { getenv("SLURM_CONF"), "/etc/slurm/slurm.conf",
-                                  "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf" };
-    const char *said = getenv(PORTS);
-
-    if (said && *said)
-        return rg_slurm_ports(said, ret_first, ret_last) == 0;
-    for (size_t i = 0; i < rg_array_len(files); i++) {
-        rg_autofree char *text = NULL;
-        if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0)
-            return rg_slurm_conf_ports(text, ret_first, ret_last) == 0;
-    }
-    return false;
-}
 
 /* port 0: any. */
 static int listen_on(int family, int port, int *ret_port)
@@ -277,53 +273,63 @@ static int listen_among(int family, int first, int last, int *ret_port)
     return fd;
 }
 
-int slurm_listener_open(struct slurm *slurm, struct rg_error *err)
+/* A socket that listens, or -errno. */
+static int find_port(const struct rg_listener_options *o, int *ret_port)
 {
     static const int families[] = { AF_INET6, AF_INET };
-    struct slurm_listener *listener = &slurm->listener;
-    bool named = slurm->o.job && slurm->o.job->ports.first;
-    int first = 0, last = 0;
+    int fd = -1;
 
-    listener->fd = -1;
-    if (named) {
-        first = slurm->o.job->ports.first;
-        last = slurm->o.job->ports.last;
-    }
-    if (named || find_ports(&first, &last)) {
-        for (size_t i = 0; i < rg_array_len(families) && listener->fd < 0; i++)
-            listener->fd = listen_among(families[i], first, last, &listener->port);
-    }
+    for (size_t i = 0; o->first && i < rg_array_len(families) && fd < 0; i++)
+        fd = listen_among(families[i], o->first, o->last, ret_port);
     /* Where none of them is free, another may do: not everywhere is a firewall. */
-    for (size_t i = 0; i < rg_array_len(families) && listener->fd < 0 && !named; i++)
-        listener->fd = listen_on(families[i], 0, &listener->port);
-    if (listener->fd < 0 && named)
-        return rg_error_set_exit(err, -listener->fd, RG_EXIT_UNAVAILABLE,
+    for (size_t i = 0; !o->only && i < rg_array_len(families) && fd < 0; i++)
+        fd = listen_on(families[i], 0, ret_port);
+    return fd;
+}
+
+int rg_listener_open(const struct rg_listener_options *options, struct rg_listener **ret_listener,
+                     struct rg_error *err)
+{
+    int port = 0, fd = find_port(options, &port);
+
+    if (fd < 0 && options->only)
+        return rg_error_set_exit(err, -fd, RG_EXIT_UNAVAILABLE,
                                  "--port-range %d-%d: no port to listen on for the agents: %s",
-                                 first, last, strerror(-listener->fd));
-    if (listener->fd < 0)
-        return rg_error_set_exit(err, -listener->fd, RG_EXIT_UNAVAILABLE,
-                                 "no port to listen on for the agents: %s",
-                                 strerror(-listener->fd));
-    listener->key = rg_key_hold(NULL);
-    if (!listener->key)
+                                 options->first, options->last, strerror(-fd));
+    if (fd < 0)
+        return rg_error_set_exit(err, -fd, RG_EXIT_UNAVAILABLE,
+                                 "no port to listen on for the agents: %s", strerror(-fd));
+    struct rg_listener *listener = calloc(1, sizeof(*listener));
+    uint8_t *key = rg_key_hold(NULL);
+    if (!listener || !key) {
+        close(fd);
+        free(listener);
+        rg_key_drop(key);
         return rg_error_set(err, ENOMEM, "no memory for a key");
-    rg_key_derive(slurm->o.key, "dial", listener->key);
-    watch(slurm);
+    }
+    *listener = (struct rg_listener){ .o = *options, .fd = fd, .port = port, .key = key };
+    rg_key_derive(options->key, "dial", key);
+    watch(listener);
+    *ret_listener = listener;
     return 0;
 }
 
-void slurm_listener_close(struct slurm *slurm)
+int rg_listener_port(const struct rg_listener *listener)
 {
-    struct slurm_listener *listener = &slurm->listener;
+    return listener->port;
+}
 
+void rg_listener_close(struct rg_listener *listener)
+{
+    if (!listener)
+        return;
     while (listener->conns)
         drop(listener->conns);
     rg_io_stop(&listener->io);
     rg_timer_stop(&listener->pause);
-    if (listener->fd >= 0)
-        close(listener->fd);
-    listener->fd = -1;
-    rg_key_drop(rg_steal_ptr(&listener->key));
+    close(listener->fd);
+    rg_key_drop(listener->key);
+    free(listener);
 }
 
 /* Loopback and link-local ones lead nowhere from another host. false: not to be used. */
@@ -343,23 +349,20 @@ static bool write_address(const struct ifaddrs *e, char address[INET6_ADDRSTRLEN
     return false;
 }
 
-/* The address by which the node's slurmd talks to our srun is known to be one that the node
- * reaches; the others are for where Slurm says nothing of it. */
-void slurm_listener_addresses(const struct slurm *slurm, struct rg_buf *text)
+void rg_listener_addresses(const struct rg_listener *listener, struct rg_buf *text)
 {
     static const int families[] = { AF_INET, AF_INET6 };
     struct ifaddrs *all = NULL;
     char address[INET6_ADDRSTRLEN + 2];
     int count = 0;
 
-    rg_buf_printf(text, "$SLURM_LAUNCH_NODE_IPADDR:%d", slurm->listener.port);
     if (getifaddrs(&all) < 0)
         return;
     for (size_t i = 0; i < rg_array_len(families); i++) {
-        for (struct ifaddrs *e = all; e && count < SLURM_ADDRESSES_MAX; e = e->ifa_next) {
+        for (struct ifaddrs *e = all; e && count < RG_LISTENER_ADDRESSES_MAX; e = e->ifa_next) {
             if (!e->ifa_addr || e->ifa_addr->sa_family != families[i] || !write_address(e, address))
                 continue;
-            rg_buf_printf(text, ",%s:%d", address, slurm->listener.port);
+            rg_buf_printf(text, ",%s:%d", address, listener->port);
             count++;
         }
     }
