@@ -2,8 +2,8 @@
 /* What a host says before its agent does: nothing is taken beyond the line "link", lines are
  * understood alike however the bytes are cut, and texts hold nothing a terminal would act on. */
 #include "fuzz.h"
+#include "launch/host/driver.h"
 #include "launch/host/preamble.h"
-#include "launch/head/session.h"
 
 #define LINES_MAX 64
 

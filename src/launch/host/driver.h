@@ -21,6 +21,12 @@
 
 struct rg_plan;
 
+/* How far a host is. */
+enum rg_host_phase {
+    RG_PHASE_PENDING, RG_PHASE_STARTING, RG_PHASE_PULLING, RG_PHASE_CONNECTING, RG_PHASE_READY,
+    RG_PHASE_RUNNING, RG_PHASE_ENDED, RG_PHASE_LOST
+};
+
 /* What the driver tells the session. host: index into plan->hosts. */
 struct rg_driver_events {
     /* An agent can be talked to over these descriptors (taken by the session; may be equal). The

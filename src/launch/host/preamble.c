@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "launch/head/session.h"
+#include "launch/host/driver.h"
 
 #define OURS "reigen-boot "
 

@@ -19,7 +19,6 @@
 #include "launch/host/leftover.h"
 #include "base/exitcode.h"
 #include "launch/plan/plan.h"
-#include "launch/head/session.h"
 #include "spec/job/hostlist.h"
 #include "wire/link.h"
 

@@ -7,7 +7,6 @@
 #include "base/time.h"
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "launch/head/session.h"
 #include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 

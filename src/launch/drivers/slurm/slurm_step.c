@@ -10,7 +10,6 @@
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
-#include "launch/head/session.h"
 #include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 

@@ -7,7 +7,6 @@
 #include "launch/drivers/local/local.h"
 #include "launch/drivers/ssh/ssh_internal.h"
 #include "base/exitcode.h"
-#include "launch/head/session.h"
 
 /* Not every installation has an agent for each. */
 static const char *const machines[SSH_MACHINES] = { "x86_64", "aarch64" };

@@ -13,7 +13,6 @@
 #include "launch/drivers/ssh/ssh_internal.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
-#include "launch/head/session.h"
 #include "wire/link.h"
 
 #define FEW_TRIES 4

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/head/verdict.h"
+#include "launch/verdict/verdict.h"
 
 #include <errno.h>
 #include <signal.h>
