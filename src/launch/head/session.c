@@ -17,6 +17,7 @@
 #include "launch/head/remote/session_remote.h"
 #include "launch/head/remote/session_versions.h"
 #include "launch/head/session_agent.h"
+#include "launch/head/session_fence.h"
 #include "launch/head/session_rank.h"
 #include "launch/head/start/session_bundle.h"
 #include "launch/head/start/session_examination.h"
@@ -209,6 +210,7 @@ static const struct {
     void (*destroy)(struct rg_session *session);
 } parts[] = {
     { session_ranks_create, session_ranks_destroy },
+    { session_fences_create, session_fences_destroy },
     { session_output_create, session_output_destroy },
     { session_input_create, session_input_destroy },
     { session_end_create, session_end_destroy },

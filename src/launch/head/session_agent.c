@@ -11,6 +11,7 @@
 #include "launch/head/core/session_input.h"
 #include "launch/head/core/session_output.h"
 #include "launch/head/remote/session_remote.h"
+#include "launch/head/session_fence.h"
 #include "launch/head/session_rank.h"
 #include "launch/head/start/session_bundle.h"
 #include "launch/head/start/session_examination.h"
@@ -159,7 +160,7 @@ static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
     hello->addresses = (struct rg_strv) RG_STRV_INIT;
     session_keep_hello(host, hello);
     if (host->session->state != STATE_STARTING) {
-        rg_msg_send(host->channel, RG_MSG_KILL, NULL);
+        session_send(host, RG_MSG_KILL, NULL);
         return 0;
     }
     session_host_set_phase(host, RG_PHASE_READY, "");
@@ -244,13 +245,16 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
     const struct rg_msg_info *info = rg_msg_find(type);
     union rg_msg msg;
     char how[128];
+    uint32_t from;
 
     if (!host->channel)
         return;
     host->silent_ms = 0;
-    int r = rg_msg_decode(true, type, payload, nbytes, &msg);
+    int r = rg_msg_decode(true, type, payload, nbytes, &from, &msg);
     if (r == 0) {
-        r = on_message(host, type, &msg);
+        /* It does not know its index before SETUP. */
+        bool right = from == RG_MSG_ANY_HOST || from == (uint32_t) host->index;
+        r = right ? on_message(host, type, &msg) : -EBADMSG;
         rg_msg_clear(type, &msg);
     }
     if (r == 0)
@@ -262,6 +266,11 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 }
 
 /* --- the driver ------------------------------------------------------------------------------- */
+
+static void on_drain(void *arg)
+{
+    session_fence_go_on(arg);
+}
 
 static void on_connected(void *arg, int index, int take_read_fd, int take_write_fd)
 {
@@ -280,6 +289,7 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
             .arg = host,
         },
         .on_close = on_close,
+        .on_drain = on_drain,
     };
 
     session_host_set_phase(host, RG_PHASE_CONNECTING, "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What agents say of their ranks becomes the facts that the verdict judges; here, too, the ranks of
- * all hosts meet (fence.h) and hear of each other's deaths. */
+/* What agents say of their ranks becomes the facts that the verdict judges, and the other hosts
+ * hear of deaths. */
 #include "launch/head/session_rank.h"
 
 #include <signal.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/time.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_output.h"
-#include "launch/head/fence.h"
 #include "launch/head/remote/session_versions.h"
+#include "launch/head/session_fence.h"
+#include "wire/rankmsg.h"
 
 struct rank {
     char *note;   /* the runtime's last; end.note points here */
@@ -22,9 +22,6 @@ struct rank {
 };
 
 struct session_ranks {
-    struct rg_fence *fence;
-    struct rg_timer timer; /* of the fence */
-    bool met;              /* in a fence: their runtimes hear of deaths */
     int nstarted;
     struct rank ranks[];
 };
@@ -41,7 +38,7 @@ int session_ranks_create(struct rg_session *session)
             .rank = i, .host = plan->hosts[plan->ranks[i].host].name, .note = "",
             .engine = plan->engine,
         };
-    return ranks && session->facts ? rg_fence_create(plan->nranks, &ranks->fence) : -ENOMEM;
+    return ranks && session->facts ? 0 : -ENOMEM;
 }
 
 void session_ranks_destroy(struct rg_session *session)
@@ -51,8 +48,6 @@ void session_ranks_destroy(struct rg_session *session)
     free(session->facts);
     if (!ranks)
         return;
-    rg_timer_stop(&ranks->timer);
-    rg_fence_destroy(ranks->fence);
     for (int i = 0; i < session->o.plan->nranks; i++) {
         free(ranks->ranks[i].note);
         free(ranks->ranks[i].text);
@@ -118,67 +113,6 @@ void session_on_started(struct session_host *host, const struct rg_msg_started *
         session->o.ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid, cpus);
 }
 
-/* --- fences ----------------------------------------------------------------------------------- */
-
-static void fence_due(void *arg);
-
-static void watch_fence(struct rg_session *session)
-{
-    uint64_t deadline_ns = rg_fence_deadline_ns(session->ranks->fence);
-    uint64_t now = rg_now_ns();
-
-    if (deadline_ns == RG_NEVER_NS)
-        rg_timer_stop(&session->ranks->timer);
-    else
-        rg_timer_start(&session->ranks->timer, session->o.loop,
-                       deadline_ns > now ? (deadline_ns - now) / RG_NS_PER_MS + 1 : 0, 0, fence_due,
-                       session);
-}
-
-static void fail_fence(struct rg_session *session, uint32_t generation, struct rg_error *err)
-{
-    struct rg_msg_fence_failed msg = { generation, (uint32_t) err->errnum, err->text };
-
-    session_broadcast(session, RG_MSG_FENCE_FAILED, &msg);
-    rg_timer_stop(&session->ranks->timer);
-}
-
-static void fence_due(void *arg)
-{
-    struct rg_session *session = arg;
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (rg_fence_deadline_ns(session->ranks->fence) > rg_now_ns())
-        watch_fence(session);
-    else if (rg_fence_expire(session->ranks->fence, &err) < 0)
-        fail_fence(session, 0, &err);
-}
-
-void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
-{
-    struct rg_session *session = host->session;
-    struct rg_error err = RG_ERROR_INIT;
-    uint64_t deadline_ns = msg->timeout_ms ? rg_now_ns() + msg->timeout_ms * RG_NS_PER_MS
-                                           : RG_NEVER_NS;
-    int r = rg_fence_arrive(session->ranks->fence, (int) msg->rank, msg->generation, deadline_ns,
-                            msg->blob.data, msg->blob.nbytes, &err);
-
-    if (r < 0) {
-        fail_fence(session, msg->generation, &err);
-    } else if (r == 0) {
-        watch_fence(session);
-    } else {
-        rg_autobuf struct rg_buf blobs = RG_BUF_INIT;
-        uint32_t generation = rg_fence_take(session->ranks->fence, &blobs);
-        struct rg_msg_fence_done done = {
-            generation, { (uint8_t *) rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs) }
-        };
-        rg_timer_stop(&session->ranks->timer);
-        session->ranks->met = true;
-        session_broadcast(session, RG_MSG_FENCE_DONE, &done);
-    }
-}
-
 /* --- ends ------------------------------------------------------------------------------------- */
 
 static struct rg_facts facts_of(struct rg_session *session)
@@ -188,15 +122,20 @@ static struct rg_facts facts_of(struct rg_session *session)
 }
 
 /* The ranks on other hosts hear of a death through us; those on its own host have heard. */
-static void tell_others(struct session_host *host, int rank, const char *how)
+static void tell_others(struct session_host *host, const struct rg_rank_end *end)
 {
+    static const uint8_t ends[] = {
+        [RG_END_EXIT] = RG_DEATH_EXIT, [RG_END_SIGNAL] = RG_DEATH_SIGNAL,
+        [RG_END_NOT_STARTED] = RG_DEATH_NOT_STARTED, [RG_END_LOST] = RG_DEATH_LOST,
+    };
     struct rg_session *session = host->session;
-    struct rg_msg_peer_died msg = { (uint32_t) rank, (char *) how };
+    struct rg_msg_peer_died msg = { .rank = (uint32_t) end->rank, .host = (uint32_t) host->index,
+                                    .end = ends[end->end], .value = end->value, .oom = end->oom };
 
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *other = &session->hosts[i];
         if (other != host && session_host_listens(other))
-            rg_msg_send(other->channel, RG_MSG_PEER_DIED, &msg);
+            session_send(other, RG_MSG_PEER_DIED, &msg);
     }
 }
 
@@ -205,7 +144,6 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     struct rg_session *session = host->session;
     struct rg_fact *fact = &session->facts[rank];
     struct rg_facts facts = facts_of(session);
-    struct rg_error err = RG_ERROR_INIT;
     const char *note = session->ranks->ranks[rank].note;
     char how[RG_CAUSE_MAX];
 
@@ -214,18 +152,16 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     fact->end.note = note ? note : "";
     fact->end.consequence = rg_verdict_is_consequence(&facts, rank);
     session->nended++;
-    rg_verdict_describe(fact, how, sizeof(how));
+    rg_verdict_describe_end(fact, how, sizeof(how));
     if (abnormal)
-        tell_others(host, rank, how);
-    const char *short_how = strstr(how, ": ");
-    if (rg_fence_rank_ended(session->ranks->fence, rank, short_how ? short_how + 2 : how, &err) < 0)
-        fail_fence(session, 0, &err);
+        tell_others(host, &fact->end);
+    session_fence_rank_ended(session, rank, how);
     if (session->o.ops->on_rank_ended)
         session->o.ops->on_rank_ended(session->o.arg, &fact->end);
     if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
         if (fact->cut_by)
             session_await(session, fact->cut_by - 1);
-        session_end_after_failure(session, session->ranks->met);
+        session_end_after_failure(session, session_have_met(session));
     }
     if (fact->awaited)
         session_awaited_ended(session);

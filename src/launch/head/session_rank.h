@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ranks' starts, meetings and ends, as their agents tell of them.
+ * The ranks' starts and ends, as their agents tell of them.
  *
  * Thread rule: the loop's thread.
  */
@@ -16,7 +16,6 @@ void session_on_started(struct session_host *host, const struct rg_msg_started *
 void session_on_not_started(struct session_host *host, const struct rg_msg_not_started *msg);
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg);
 void session_on_note(struct session_host *host, const struct rg_msg_note *msg);
-void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
 /* All ranks of a lost host that have not ended are lost. */
 void session_lose_ranks(struct session_host *host);
 /* The ends of its ranks' streams that have not come. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A rank may write gigabytes, and only what it wrote last explains its end. */
 #include "launch/verdict/tail.h"
 
 #include <stdlib.h>

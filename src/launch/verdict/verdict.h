@@ -103,6 +103,8 @@ bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict);
 
+/* "exit code 7" */
+void rg_verdict_describe_end(const struct rg_fact *fact, char *text, size_t nbytes);
 /* "rank 2 on localhost: exit code 7" */
 void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes);
 

@@ -39,11 +39,16 @@ void session_host_set_phase(struct session_host *host, enum rg_host_phase phase,
         o->ops->on_phase(o->arg, host->index, phase, reason);
 }
 
+int session_send(const struct session_host *host, enum rg_msg_type type, const void *object)
+{
+    return rg_msg_send(host->channel, (uint32_t) host->index, type, object);
+}
+
 void session_broadcast(struct rg_session *session, enum rg_msg_type type, const void *object)
 {
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         if (session_host_listens(&session->hosts[i]))
-            rg_msg_send(session->hosts[i].channel, type, object);
+            rg_msg_send(session->hosts[i].channel, RG_MSG_ANY_HOST, type, object);
     }
 }
 

@@ -3,7 +3,8 @@
  * What all parts of the session share: its state, its hosts and its ranks. Each part keeps what is
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
- *   head/         session.c (the door, limits), session_agent.c (a host's link), session_rank.c
+ *   head/         session.c (the door, limits), session_agent.c (a host's link), session_rank.c,
+ *                 session_fence.c (where ranks meet)
  *   head/start/   from the last HELLO to START: network, examination, set-up, bundle; hosts that
  *                 cannot be started
  *   head/remote/  remote commands, and the engines that use them
@@ -92,6 +93,7 @@ struct rg_session {
     struct session_remotes *remotes;
     struct session_versions *versions;
     struct session_ranks *ranks;
+    struct session_fences *fences;
     struct session_limits *limits;
 };
 
@@ -106,6 +108,8 @@ const char *session_host_name(const struct session_host *host);
 void session_host_set_phase(struct session_host *host, enum rg_host_phase phase,
                             const char *reason);
 
+/* As rg_msg_send. */
+int session_send(const struct session_host *host, enum rg_msg_type type, const void *object);
 /* Send to every agent that is ready. */
 void session_broadcast(struct rg_session *session, enum rg_msg_type type, const void *object);
 /* The job's only rank is a script. */

@@ -201,7 +201,7 @@ static void stop_the_unready(struct rg_session *session, bool was_running)
             session->driver_state)
             session->o.driver->stop(session->driver_state, i);
         else if (session_host_listens(host) && !was_running)
-            rg_msg_send(host->channel, RG_MSG_KILL, NULL);
+            session_send(host, RG_MSG_KILL, NULL);
     }
 }
 

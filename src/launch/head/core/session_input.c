@@ -62,7 +62,7 @@ static void send_eof(struct rg_session *session)
         if (!reads(session, i) || !session->hosts[i].channel || session->input->hosts[i].eof_sent)
             continue;
         session->input->hosts[i].eof_sent = true;
-        rg_msg_send(session->hosts[i].channel, RG_MSG_INPUT_EOF, NULL);
+        session_send(&session->hosts[i], RG_MSG_INPUT_EOF, NULL);
     }
 }
 
@@ -120,7 +120,7 @@ static void send_chunk(struct rg_session *session, const uint8_t *data, size_t n
         if (!reads(session, i) || !session->hosts[i].channel)
             continue;
         session->input->hosts[i].credit -= nbytes;
-        rg_msg_send(session->hosts[i].channel, RG_MSG_INPUT, &msg);
+        session_send(&session->hosts[i], RG_MSG_INPUT, &msg);
     }
 }
 

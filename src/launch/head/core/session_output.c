@@ -58,7 +58,7 @@ static void acknowledge(struct session_host *host, size_t nbytes)
     o->uncredited += nbytes;
     if (o->uncredited < CREDIT_STEP || !host->channel)
         return;
-    rg_msg_send(host->channel, RG_MSG_CREDIT, &(struct rg_msg_bytes){ o->uncredited });
+    session_send(host, RG_MSG_CREDIT, &(struct rg_msg_bytes){ o->uncredited });
     o->outstanding -= o->uncredited;
     o->uncredited = 0;
 }

@@ -92,18 +92,12 @@ static void forget(struct remote *remote)
     free(remote);
 }
 
-static void send(const struct session_host *host, enum rg_msg_type type, const void *object)
-{
-    if (host->channel)
-        rg_msg_send(host->channel, type, object);
-}
-
 static void tell_client(struct session_host *client, uint32_t client_id, int status,
                         const char *text)
 {
     struct rg_msg_remote_exit msg = { client_id, status, (char *) text };
 
-    send(client, RG_MSG_REMOTE_ENDED, &msg);
+    session_send(client, RG_MSG_REMOTE_ENDED, &msg);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -163,7 +157,7 @@ int session_remote_ask(struct session_host *target, const char *command,
     if (!remote)
         return -EHOSTUNREACH;
     remote->question = question;
-    send(target, RG_MSG_REMOTE_START,
+    session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
     return 0;
 }
@@ -192,7 +186,7 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
     remote->daemon = session_engine_daemon(msg->command);
     if (remote->daemon)
         session_engine_started(target->session, msg->command, remote->daemon);
-    send(target, RG_MSG_REMOTE_START,
+    session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, msg->command });
     return 0;
 }
@@ -216,9 +210,9 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
     remote->room[msg->stream] -= (uint32_t) msg->data.nbytes;
     relay.id = msg->stream ? remote->client_id : remote->id;
     if (!msg->stream)
-        send(remote->target, RG_MSG_REMOTE_PUT, &relay);
+        session_send(remote->target, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->client)
-        send(remote->client, RG_MSG_REMOTE_PUT, &relay);
+        session_send(remote->client, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->question)
         remote->question->on_answer(host, msg->data.data, msg->data.nbytes);
     return 0;
@@ -239,9 +233,9 @@ static int on_credit(struct session_host *host, const struct rg_msg_remote_credi
     remote->room[msg->stream] += msg->nbytes;
     relay.id = msg->stream ? remote->id : remote->client_id;
     if (msg->stream)
-        send(remote->target, RG_MSG_REMOTE_GRANT, &relay);
+        session_send(remote->target, RG_MSG_REMOTE_GRANT, &relay);
     else if (remote->client)
-        send(remote->client, RG_MSG_REMOTE_GRANT, &relay);
+        session_send(remote->client, RG_MSG_REMOTE_GRANT, &relay);
     return 0;
 }
 
@@ -251,7 +245,7 @@ static void leave(struct remote *remote)
 {
     table_of(remote->client)->slots[remote->client_id] = NULL;
     remote->client = NULL;
-    send(remote->target, RG_MSG_REMOTE_HANGUP, &(struct rg_msg_remote_id){ remote->id });
+    session_send(remote->target, RG_MSG_REMOTE_HANGUP, &(struct rg_msg_remote_id){ remote->id });
 }
 
 /* The client's agent keeps its number until it hears ENDED, so that no late message meets a new

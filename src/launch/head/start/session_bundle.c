@@ -78,7 +78,7 @@ static void send_up_to(struct session_host *host, size_t nbytes)
         size_t n = nbytes - *sent;
         struct rg_msg_data msg = { { (uint8_t *) rg_buf_bytes(archive) + *sent,
                                      n < RG_MSG_CHUNK_MAX ? n : RG_MSG_CHUNK_MAX } };
-        if (rg_msg_send(host->channel, RG_MSG_BUNDLE, &msg) < 0)
+        if (session_send(host, RG_MSG_BUNDLE, &msg) < 0)
             return; /* its link tells */
         *sent += msg.data.nbytes;
     }
@@ -96,7 +96,7 @@ int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes)
         if (session->state != STATE_STARTING)
             return 0;
         if (!pack(host)) {
-            rg_msg_send(host->channel, RG_MSG_BUNDLE, &(struct rg_msg_data){ { NULL, 0 } });
+            session_send(host, RG_MSG_BUNDLE, &(struct rg_msg_data){ { NULL, 0 } });
             return 0;
         }
         size_t all = rg_buf_nbytes(&bundle->archive);

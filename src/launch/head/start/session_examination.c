@@ -98,7 +98,7 @@ void session_examine(struct rg_session *session, const struct rg_network *networ
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         examination->hosts[i].asked_ns = rg_now_ns();
         examination->hosts[i].asked_realtime_ns = rg_wall_ns();
-        rg_msg_send(session->hosts[i].channel, RG_MSG_INSPECT,
+        session_send(&session->hosts[i], RG_MSG_INSPECT,
                     &(struct rg_msg_inspect){ INSPECT_LIMIT_MS });
     }
 }

@@ -108,7 +108,7 @@ static bool all_linked(const struct rg_session *session)
 void session_ping(struct session_host *host)
 {
     host->session->network->hosts[host->index].npings++;
-    rg_msg_send(host->channel, RG_MSG_PING, NULL);
+    session_send(host, RG_MSG_PING, NULL);
 }
 
 /* A host may have died whose link has not told yet: ask all, and refuse once all have answered. */
@@ -225,7 +225,7 @@ static int send_probes(struct rg_session *session)
         rg_autostrv struct rg_strv targets = RG_STRV_INIT;
         r = rg_network_probes(session->network->network, i, &targets);
         if (r == 0 && targets.count)
-            r = rg_msg_send(session->hosts[i].channel, RG_MSG_PROBE,
+            r = session_send(&session->hosts[i], RG_MSG_PROBE,
                             &(struct rg_msg_probe){ PROBE_LIMIT_MS, targets });
         if (r == -ENOTCONN || r == -EPIPE) /* which host is lost, and how, its link will tell */
             r = 0;
@@ -274,7 +274,7 @@ void session_find_network(struct rg_session *session)
     if (nhosts == 1)
         probe(session);
     for (int i = 0; nhosts > 1 && i < nhosts; i++)
-        rg_msg_send(session->hosts[i].channel, RG_MSG_LISTEN,
+        session_send(&session->hosts[i], RG_MSG_LISTEN,
                     &(struct rg_msg_listen){ (uint32_t) session->o.job->ports.first,
                                              (uint32_t) session->o.job->ports.last });
 }

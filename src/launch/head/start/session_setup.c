@@ -148,7 +148,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .bundle_first = job->container.inject == RG_INJECT_YES,
     };
 
-    return rg_msg_send(host->channel, RG_MSG_SETUP, &msg);
+    return session_send(host, RG_MSG_SETUP, &msg);
 }
 
 static int send_rank(struct session_host *host, int rank, const struct rg_strv *base_env)
@@ -170,7 +170,7 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
         .rows = (uint32_t) session->setup->rows,
         .columns = (uint32_t) session->setup->columns,
     };
-    return rg_msg_send(host->channel, RG_MSG_RANK, &msg);
+    return session_send(host, RG_MSG_RANK, &msg);
 }
 
 /* What the ranks have before the plan adds its part. */
