@@ -56,7 +56,7 @@ static const struct rg_field data_fields[] = { FIELD(data, SPAN, data), END };
 static const struct rg_field exited_fields[] = {
     FIELD(exited, U32, rank), FIELD(exited, I32, status), FIELD(exited, U8, oom),
     FIELD(exited, U32, signalled), FIELD(exited, U8, in_runtime), FIELD(exited, U32, cut_by),
-    FIELD(exited, STR, memory), END,
+    FIELD(exited, STR, memory), FIELD(exited, STR, sshd_host), FIELD(exited, U32, sshd_port), END,
 };
 
 static const struct rg_field fence_fields[] = {

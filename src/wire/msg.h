@@ -193,6 +193,8 @@ struct rg_msg_exited {
     uint8_t in_runtime;/* its runtime had not been shut down */
     uint32_t cut_by;   /* its runtime said: cut off by the end of this rank; or RG_MSG_NO_RANK */
     char *memory;      /* with oom: what the limit is; else "" */
+    char *sshd_host;   /* a script says: it could not begin for want of its sshd there; else "" */
+    uint32_t sshd_port;
 };
 
 struct rg_msg_fence { /* as in rankmsg.h, relayed */

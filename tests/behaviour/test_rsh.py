@@ -264,6 +264,12 @@ def test_a_lost_agent_is_told_to_the_client(start, programs):
     assert child.returncode == 76
 
 
+def test_a_script_says_which_sshd_kept_it_from_beginning(script):
+    done = script('echo "node-b 12345" >"$REIGEN_JOB_DIR/sshd-failed"; echo why >&2; exit 69')
+    assert done.returncode == 69
+    assert 'sshd on node-b, port 12345, failed, and sh did not begin: exit code 69' in done.stderr
+
+
 @pytest.mark.sanitize
 def test_clients_that_break_the_rules_do_not_harm_the_job(reigen):
     done = reigen('run', *HOSTS, '--engine', 'script', '--', 'sh', '-c', '''

@@ -12,12 +12,14 @@
 #include "launch/head/core/session_output.h"
 #include "launch/head/remote/session_versions.h"
 #include "launch/head/session_fence.h"
+#include "spec/job/hostlist.h"
 #include "wire/rankmsg.h"
 
 struct rank {
     char *note;   /* the runtime's last; end.note points here */
     char *text;   /* why it could not be started */
     char *memory; /* end.memory */
+    char *sshd;   /* end.sshd_host */
     bool started; /* STARTED or NOT_STARTED came */
 };
 
@@ -52,6 +54,7 @@ void session_ranks_destroy(struct rg_session *session)
         free(ranks->ranks[i].note);
         free(ranks->ranks[i].text);
         free(ranks->ranks[i].memory);
+        free(ranks->ranks[i].sshd);
     }
     free(ranks);
 }
@@ -187,16 +190,18 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     struct rg_session *session = host->session;
     int rank = (int) msg->rank, status = (int) msg->status;
     struct rg_fact *fact = &session->facts[rank];
-    char **memory = &session->ranks->ranks[rank].memory;
+    struct rank *r = &session->ranks->ranks[rank];
 
     if (fact->ended)
         return;
     fact->end.end = WIFSIGNALED(status) ? RG_END_SIGNAL : RG_END_EXIT;
     fact->end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     fact->end.oom = msg->oom;
-    if (msg->oom && msg->memory && !*memory)
-        *memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
-    fact->end.memory = *memory;
+    if (msg->oom && msg->memory)
+        fact->end.memory = r->memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
+    if (msg->sshd_host && *msg->sshd_host)
+        fact->end.sshd_host = r->sshd = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
+    fact->end.sshd_port = (int) msg->sshd_port;
     fact->end.in_runtime = msg->in_runtime;
     if (msg->cut_by < (uint32_t) session->o.plan->nranks)
         fact->cut_by = 1 + (int) msg->cut_by;

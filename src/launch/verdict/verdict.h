@@ -42,6 +42,8 @@ struct rg_rank_end {
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
     const char *memory;   /* ... and which limit that was; "" or NULL: not known */
+    const char *sshd_host;/* a script that could not begin, as its sshd failed there; NULL: none */
+    int sshd_port;
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
     bool same;            /* in a verdict: it had the first's error by itself, or is that first */
     bool in_runtime;      /* its runtime had not been shut down */
