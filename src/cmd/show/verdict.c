@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sentences by which a job ends: who failed first, with what, and what that made of the others. */
+/* The sentences by which a job ends: who failed first, with what, and who died of it. */
 #include "cmd/show/verdict.h"
 
 #include <stdio.h>
