@@ -70,7 +70,7 @@ extern "C" {
 
 #define REIGEN_NDIM_MAX 16
 #define REIGEN_NAME_MAX 511
-#define REIGEN_SIZE_MAX 65536 /* ranks */
+#define REIGEN_SIZE_MAX 131072 /* ranks */
 
 /* Element types; the first ten have Horovod's numbers. */
 enum reigen_dtype {
@@ -361,6 +361,12 @@ REIGEN_API const char *reigen_version(void);
  * valid until an init after shutdown; adding and removing process sets changes what the next call
  * gives. */
 REIGEN_API const char *reigen_describe(void);
+/* What the job has to do with MPI, as a sum of these; -ENOTCONN before init. */
+#define REIGEN_MPI_STARTED 1 /* MPI's launcher, or Slurm for MPI, has started the ranks */
+#define REIGEN_MPI_PLANE 2   /* data go over MPI */
+#define REIGEN_MPI_THERE 4   /* this process had an MPI at init that was initialised, */
+#define REIGEN_MPI_THREADS 8 /* with MPI_THREAD_MULTIPLE */
+REIGEN_API int reigen_mpi(void);
 
 /*
  * Write a timeline from now on: what happens to each operation and when, as a file that

@@ -42,7 +42,7 @@ struct rg_field {
 };
 
 #define RG_CODEC_STR_MAX (1u << 20)   /* bytes of one string */
-#define RG_CODEC_STRV_MAX (1u << 16)  /* strings of one list */
+#define RG_CODEC_STRV_MAX (1u << 17)  /* strings of one list; a job may have 100,000 ranks */
 
 /* Append the encoding of object to buf; errors are sticky in buf. */
 void rg_codec_encode(const struct rg_field *fields, const void *object, struct rg_buf *buf);

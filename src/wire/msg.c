@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One table drives encoding, decoding, tests, fuzzing and the page of the protocol. */
 #include "wire/msg.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static const struct rg_field data_fields[] = { FIELD(data, SPAN, data), END };
 static const struct rg_field exited_fields[] = {
     FIELD(exited, U32, rank), FIELD(exited, I32, status), FIELD(exited, U8, oom),
     FIELD(exited, U32, signalled), FIELD(exited, U8, in_runtime), FIELD(exited, U32, cut_by),
-    FIELD(exited, STR, memory), END,
+    FIELD(exited, STR, memory), FIELD(exited, STR, sshd_host), FIELD(exited, U32, sshd_port), END,
 };
 
 static const struct rg_field fence_fields[] = {
@@ -64,7 +65,8 @@ static const struct rg_field fence_fields[] = {
 };
 
 static const struct rg_field fence_done_fields[] = {
-    FIELD(fence_done, U32, generation), FIELD(fence_done, SPAN, blobs), END,
+    FIELD(fence_done, U32, generation), FIELD(fence_done, U32, left),
+    FIELD(fence_done, SPAN, blobs), END,
 };
 
 static const struct rg_field fence_failed_fields[] = {
@@ -73,7 +75,8 @@ static const struct rg_field fence_failed_fields[] = {
 };
 
 static const struct rg_field peer_died_fields[] = {
-    FIELD(peer_died, U32, rank), FIELD(peer_died, STR, text), END,
+    FIELD(peer_died, U32, rank), FIELD(peer_died, U32, host), FIELD(peer_died, U8, end),
+    FIELD(peer_died, I32, value), FIELD(peer_died, U8, oom), END,
 };
 
 static const struct rg_field note_fields[] = {
@@ -189,14 +192,17 @@ const struct rg_msg_info *rg_msg_find(uint16_t type)
 }
 
 int rg_msg_decode(bool from_agent, uint16_t type, const uint8_t *payload, size_t nbytes,
-                  union rg_msg *ret_msg)
+                  uint32_t *ret_host, union rg_msg *ret_msg)
 {
     const struct rg_msg_info *info = rg_msg_find(type);
+    struct rg_reader reader = rg_reader_make(payload, nbytes);
+    uint32_t host = rg_reader_u32(&reader);
 
-    if (!info || info->from_agent != from_agent)
+    if (!info || info->from_agent != from_agent || nbytes < sizeof(host))
         return -EBADMSG;
     memset(ret_msg, 0, sizeof(*ret_msg));
-    return rg_codec_decode(info->fields, payload, nbytes, ret_msg);
+    *ret_host = host;
+    return rg_codec_decode(info->fields, payload + sizeof(host), nbytes - sizeof(host), ret_msg);
 }
 
 void rg_msg_clear(uint16_t type, union rg_msg *msg)
@@ -207,12 +213,14 @@ void rg_msg_clear(uint16_t type, union rg_msg *msg)
         rg_codec_clear(info->fields, msg);
 }
 
-int rg_msg_send(struct rg_channel *channel, enum rg_msg_type type, const void *object)
+int rg_msg_send(struct rg_channel *channel, uint32_t host, enum rg_msg_type type,
+                const void *object)
 {
     rg_autobuf struct rg_buf buf = RG_BUF_INIT;
 
     if (!channel)
         return -ENOTCONN;
+    rg_buf_put_u32(&buf, host);
     if (object)
         rg_codec_encode(rg_msg_find(type)->fields, object, &buf);
     int r = rg_buf_status(&buf);

@@ -11,8 +11,8 @@
  *        PROBED           ------------------>             per target
  *                         <------------------  SETUP      what all ranks of this host share
  *                         <------------------  RANK       one per rank of this host
- *        BUNDLE_WANTED       ------------------>             SETUP spoke of a bundle: what lacks
- *                         <------------------  BUNDLE        where it was wanted
+ *        BUNDLE_WANTED    ------------------>             SETUP spoke of a bundle: what lacks
+ *                         <------------------  BUNDLE     where it was wanted
  *                         <------------------  START      when every agent of the job is ready
  *        STARTED, OUTPUT  ------------------>             per rank; or NOT_STARTED
  *                         <------------------  CREDIT     so many bytes of output were consumed
@@ -27,6 +27,10 @@
  *
  * Heartbeats: PING each second, answered by PONG. An agent that hears nothing for the lease ends
  * its ranks.
+ *
+ * Address: each payload begins with the index of the host that the message is for or comes from,
+ * so that whoever passes it on need not know its fields. RG_MSG_ANY_HOST is for all agents, or from
+ * one that has no SETUP yet.
  *
  * Thread rule: the table is constant; a union rg_msg belongs to one thread. Nothing blocks.
  */
@@ -49,6 +53,7 @@
 #define RG_MSG_COMMAND_MAX (128u << 10)    /* bytes of one; the kernel takes no longer argument */
 #define RG_MSG_HOST_ALIAS "reigen-host-"   /* and host_index behind it: a name for any host */
 #define RG_MSG_HEARTBEAT_MS 1000           /* between PINGs */
+#define RG_MSG_ANY_HOST UINT32_MAX         /* an address: all agents, or one that was not told */
 #define RG_MSG_NO_RANK UINT32_MAX          /* NOTE: of the host; EXITED: of nobody */
 #define RG_MSG_TEXT_MAX 4096               /* bytes of a NOTE's or a death's text that are kept */
 
@@ -140,10 +145,10 @@ struct rg_msg_setup {
     uint8_t resident;          /* 1: with no task of its own left, stay until RELEASE */
     uint8_t bind;              /* RG_MSG_BIND_*: each rank to a core or socket, by local rank */
     uint8_t oversubscribe;     /* 1: more ranks than cores are not bound; 0: not started */
-    char *bundle;                 /* the archive of our Python packages, MACHINE-DIGEST; "": none */
-    uint64_t bundle_nbytes;       /* of that archive (container/bundle.h) */
-    char *bundle_error;           /* why there is none, though one was looked for; else "" */
-    uint8_t bundle_first;         /* 1: before the host's own packages; 0: where it has none */
+    char *bundle;              /* the archive of our Python packages, MACHINE-DIGEST; "": none */
+    uint64_t bundle_nbytes;    /* of that archive (container/bundle.h) */
+    char *bundle_error;        /* why there is none, though one was looked for; else "" */
+    uint8_t bundle_first;      /* 1: before the host's own packages; 0: where it has none */
 };
 
 /* One rank of this host; in order of local rank. */
@@ -172,9 +177,8 @@ struct rg_msg_output {
     struct rg_span data; /* empty: the end of this stream */
 };
 
-struct
-    rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more. BUNDLE_WANTED: so many in all, 0: done */
-    uint64_t nbytes;
+struct rg_msg_bytes { /* INPUT_CREDIT, CREDIT: so many more */
+    uint64_t nbytes;  /* BUNDLE_WANTED: so many in all, 0: done */
 };
 
 struct rg_msg_data { /* INPUT: to all ranks that take input. BUNDLE: the archive's next bytes */
@@ -189,6 +193,8 @@ struct rg_msg_exited {
     uint8_t in_runtime;/* its runtime had not been shut down */
     uint32_t cut_by;   /* its runtime said: cut off by the end of this rank; or RG_MSG_NO_RANK */
     char *memory;      /* with oom: what the limit is; else "" */
+    char *sshd_host;   /* a script says: it could not begin for want of its sshd there; else "" */
+    uint32_t sshd_port;
 };
 
 struct rg_msg_fence { /* as in rankmsg.h, relayed */
@@ -196,8 +202,8 @@ struct rg_msg_fence { /* as in rankmsg.h, relayed */
     struct rg_span blob;
 };
 
-struct rg_msg_fence_done {
-    uint32_t generation;
+struct rg_msg_fence_done { /* as in rankmsg.h */
+    uint32_t generation, left;
     struct rg_span blobs;
 };
 
@@ -206,9 +212,11 @@ struct rg_msg_fence_failed {
     char *text;
 };
 
-struct rg_msg_peer_died {
-    uint32_t rank;
-    char *text;
+struct rg_msg_peer_died { /* on another host than the one that hears of it */
+    uint32_t rank, host;
+    uint8_t end;         /* enum rg_death_end of rankmsg.h; then as there */
+    int32_t value;
+    uint8_t oom;
 };
 
 struct rg_msg_note {
@@ -331,7 +339,7 @@ struct rg_msg_info {
     enum rg_msg_type type;
     const char *name;              /* "HELLO" */
     bool from_agent;
-    const struct rg_field *fields; /* empty for messages without a payload */
+    const struct rg_field *fields; /* behind the address */
 };
 
 /* The table and its length; and the entry of a type, or NULL. */
@@ -339,16 +347,17 @@ extern const struct rg_msg_info rg_msgs[];
 extern const size_t rg_msgs_count;
 const struct rg_msg_info *rg_msg_find(uint16_t type);
 
-/* Decode a frame that came from the agent (from_agent) or the launcher. 0 and *ret_msg, which is
- * cleared by rg_msg_clear of the same type; -EBADMSG: unknown type, wrong direction or payload;
- * -ENOMEM. */
+/* Decode a frame that came from the agent (from_agent) or the launcher. 0, its address and
+ * *ret_msg, which is cleared by rg_msg_clear of the same type; -EBADMSG: unknown type, wrong
+ * direction or payload; -ENOMEM. */
 int rg_msg_decode(bool from_agent, uint16_t type, const uint8_t *payload, size_t nbytes,
-                  union rg_msg *ret_msg);
+                  uint32_t *ret_host, union rg_msg *ret_msg);
 /* Free what the message owns. */
 void rg_msg_clear(uint16_t type, union rg_msg *msg);
 
-/* Encode the struct that belongs to type (NULL for messages without a payload) and send it.
- * As rg_channel_send, or -ENOMEM. NULL channel: -ENOTCONN. */
-int rg_msg_send(struct rg_channel *channel, enum rg_msg_type type, const void *object);
+/* Encode the struct that belongs to type (NULL for messages without fields) and send it to or from
+ * this host. As rg_channel_send, or -ENOMEM. NULL channel: -ENOTCONN. */
+int rg_msg_send(struct rg_channel *channel, uint32_t host, enum rg_msg_type type,
+                const void *object);
 
 #endif

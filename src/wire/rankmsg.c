@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of the frames between ranks and agents, and their two values that have a text. */
 #include "wire/rankmsg.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FIELD(type, kind, member) { #member, RG_FIELD_##kind, offsetof(struct type, member) }
@@ -31,6 +33,7 @@ const struct rg_field rg_rankmsg_fence_fields[] = {
 
 const struct rg_field rg_rankmsg_fence_done_fields[] = {
     FIELD(rg_rankmsg_fence_done, U32, generation),
+    FIELD(rg_rankmsg_fence_done, U32, left),
     FIELD(rg_rankmsg_fence_done, SPAN, blobs),
     END,
 };
@@ -44,6 +47,10 @@ const struct rg_field rg_rankmsg_fence_failed_fields[] = {
 
 const struct rg_field rg_rankmsg_peer_died_fields[] = {
     FIELD(rg_rankmsg_peer_died, U32, rank),
+    FIELD(rg_rankmsg_peer_died, STR, host),
+    FIELD(rg_rankmsg_peer_died, U8, end),
+    FIELD(rg_rankmsg_peer_died, I32, value),
+    FIELD(rg_rankmsg_peer_died, U8, oom),
     FIELD(rg_rankmsg_peer_died, STR, text),
     END,
 };
@@ -84,6 +91,30 @@ const struct rg_field rg_rankmsg_exit_fields[] = {
     FIELD(rg_rankmsg_exit, STR, text),
     END,
 };
+
+const char *rg_death_text(const struct rg_rankmsg_peer_died *died, char *text, size_t nbytes)
+{
+    int n = snprintf(text, nbytes, "rank %u on %.255s: ", died->rank, died->host ? died->host : "");
+    size_t used = n > 0 && (size_t) n < nbytes ? (size_t) n : 0;
+
+    switch (died->end) {
+    case RG_DEATH_EXIT:
+        snprintf(text + used, nbytes - used, "exit code %d%s%s", died->value,
+                 died->value ? "" : ", without reigen_shutdown",
+                 died->oom ? ", after one of its processes was killed because memory ran out" : "");
+        break;
+    case RG_DEATH_SIGNAL:
+        snprintf(text + used, nbytes - used, "signal %d (%s)%s", died->value,
+                 strsignal(died->value), died->oom ? ", because memory ran out" : "");
+        break;
+    case RG_DEATH_NOT_STARTED:
+        snprintf(text + used, nbytes - used, "could not be started: %s", strerror(died->value));
+        break;
+    case RG_DEATH_LOST: snprintf(text + used, nbytes - used, "lost with its host"); break;
+    default: snprintf(text, nbytes, "%s", died->text ? died->text : ""); break;
+    }
+    return text;
+}
 
 void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text)
 {

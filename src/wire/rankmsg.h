@@ -7,12 +7,12 @@
  *
  * Life: the rank connects and says HELLO with its token (REIGEN_RANK_TOKEN, so that a stray process
  * with a stale environment is refused); the agent answers WELCOME or closes. Then, any number of
- * times, a FENCE: every rank of the job sends FENCE(generation, blob) and gets FENCE_DONE with the
- * blobs of all ranks, in order of rank, when the last has sent its own. FENCE_FAILED ends the wait
- * (a rank died, the start timed out, ranks are missing). The agent may send PEER_DIED at any time.
- * NOTE carries a line for the verdict or for the user; CUT_OFF says whose end may become this
- * rank's. Closing the socket without GOODBYE while the process lives means nothing (fork, exec):
- * death is the agent's to see (pidfd, SIGCHLD).
+ * times, a FENCE: every rank of the job sends FENCE(generation, blob) and gets the blobs of all
+ * ranks, in order of rank and in as many FENCE_DONE as they need, when the last has sent its own.
+ * FENCE_FAILED ends the wait (a rank died, the start timed out, ranks are missing). The agent may
+ * send PEER_DIED at any time. NOTE carries a line for the verdict or for the user; CUT_OFF says
+ * whose end may become this rank's. Closing the socket without GOODBYE while the process lives
+ * means nothing (fork, exec): death is the agent's to see (pidfd, SIGCHLD).
  *
  * The connection is made by the process that calls reigen_init, usually the agent's child or a
  * descendant of it (python under a shell); one connection per rank at a time; a new HELLO of a rank
@@ -32,6 +32,8 @@
 
 #define RG_RANKMSG_PAYLOAD_MAX (4u << 20)
 #define RG_RANKMSG_BLOB_MAX (64u << 10) /* of one rank in a fence */
+#define RG_FENCE_NBYTES_MAX (128u << 20) /* of all blobs of a fence */
+#define RG_FENCE_PART_MAX (1u << 20)    /* of them in one FENCE_DONE */
 #define RG_RANK_TOKEN_NBYTES 16         /* of either token; the variables hold hexadecimal text */
 #define RG_RANK_TOKEN_TEXT (2 * RG_RANK_TOKEN_NBYTES + 1)
 
@@ -73,7 +75,8 @@ struct rg_rankmsg_fence {
 
 struct rg_rankmsg_fence_done {
     uint32_t generation;
-    struct rg_span blobs;  /* for each rank: u32 length, bytes */
+    uint32_t left;         /* bytes that follow in further ones; 0: this is the last */
+    struct rg_span blobs;  /* the next part, cut anywhere, of: for each rank u32 length, bytes */
 };
 
 struct rg_rankmsg_fence_failed {
@@ -82,9 +85,21 @@ struct rg_rankmsg_fence_failed {
     char *text;
 };
 
+enum rg_death_end {
+    RG_DEATH_EXIT,         /* value: its exit code; 0: it had not shut the runtime down */
+    RG_DEATH_SIGNAL,       /* value: the signal */
+    RG_DEATH_NOT_STARTED,  /* value: errno */
+    RG_DEATH_LOST,         /* with its host */
+    RG_DEATH_REPORTED,     /* where there are no agents: text says all that is known */
+};
+
 struct rg_rankmsg_peer_died {
     uint32_t rank;
-    char *text;            /* "rank 3 on host b: signal 9 (Killed)" */
+    char *host;            /* "" for REPORTED */
+    uint8_t end;           /* enum rg_death_end */
+    int32_t value;
+    uint8_t oom;           /* memory ran out */
+    char *text;            /* of REPORTED; else "" */
 };
 
 struct rg_rankmsg_note {
@@ -133,6 +148,9 @@ extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];
 extern const struct rg_field rg_rankmsg_credit_fields[];
 extern const struct rg_field rg_rankmsg_exit_fields[];
+
+/* "rank 3 on b: signal 9 (Killed)", for people, into text, which is returned. */
+const char *rg_death_text(const struct rg_rankmsg_peer_died *died, char *text, size_t nbytes);
 
 /* A token as the variable's text and back. ret_text: RG_RANK_TOKEN_TEXT bytes. parse: 0, or -EINVAL
  * when text (or NULL) is no such text; ret_token is untouched then. */

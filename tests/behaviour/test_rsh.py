@@ -37,15 +37,15 @@ def closed(*frames):
         pass
     return True
 token = bytes.fromhex(os.environ['REIGEN_AGENT_TOKEN'])
-def remote(command=b'cat', host=b'127.0.0.2', version=1, token=token):
+def remote(command=b'cat', host=b'127.0.0.2', version=2, token=token):
     return 9, struct.pack('<I', version) + text(token) + text(host) + text(command)
 data = lambda stream, n: (10, struct.pack('<B', stream) + text(b'x' * n))
 credit = lambda stream, n: (11, struct.pack('<BI', stream, n))
-assert closed(remote(version=2))
+assert closed(remote(version=3))
 assert closed(remote(token=bytes(16)))
 assert closed(remote(token=token[:-1]))
 assert closed((9, b'\xff' * 40))
-assert closed((9, b'\1\0\0\0' + text(token) + text(b'a\0b') + text(b'')))
+assert closed((9, b'\2\0\0\0' + text(token) + text(b'a\0b') + text(b'')))
 assert closed((9, bytes(300000)))
 assert closed(data(0, 1))                                  # before REMOTE
 assert closed(remote(), data(0, 65536), data(0, 65536), data(0, 65536))  # beyond its credit
@@ -262,6 +262,12 @@ def test_a_lost_agent_is_told_to_the_client(start, programs):
     assert 'that host was lost, and the command with it' in err
     assert 'code 255' in out
     assert child.returncode == 76
+
+
+def test_a_script_says_which_sshd_kept_it_from_beginning(script):
+    done = script('echo "node-b 12345" >"$REIGEN_JOB_DIR/sshd-failed"; echo why >&2; exit 69')
+    assert done.returncode == 69
+    assert 'sshd on node-b, port 12345, failed, and sh did not begin: exit code 69' in done.stderr
 
 
 @pytest.mark.sanitize

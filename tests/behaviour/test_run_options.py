@@ -396,5 +396,5 @@ def test_without_proc_it_says_what_is_missing(start, programs):
 
 
 def test_as_many_words_as_are_allowed_arrive(reigen):
-    done = reigen('run', '-np', 1, '--', 'sh', '-c', 'echo $#', *['a'] * (65536 - 3))
-    assert (done.returncode, done.stdout) == (0, f'{65536 - 4}\n'), done.stderr
+    done = reigen('run', '-np', 1, '--', 'sh', '-c', 'echo $#', *['a'] * (131072 - 3))
+    assert (done.returncode, done.stdout) == (0, f'{131072 - 4}\n'), done.stderr

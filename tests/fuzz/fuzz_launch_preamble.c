@@ -4,8 +4,8 @@
  * dialogue nothing is asked twice, and nothing after its end. */
 #include "fuzz.h"
 #include "launch/host/dialogue.h"
-#include "launch/host/preamble.h"
 #include "launch/host/driver.h"
+#include "launch/host/preamble.h"
 
 #define LINES_MAX 64
 

@@ -68,11 +68,11 @@ static void feed_stranger(bool initiator, const uint8_t *data, size_t nbytes)
 /* Do the initiator's part by hand, so that any bytes can be sealed. */
 static void handshake(struct rg_link *link, struct rg_noise_cipher *ret_send)
 {
-    static const char prologue[] = "reigen\1\0\1\0\0\0j\1\0\0\0r";
+    static const char prologue[] = "reigen\2\0\1\0\0\0j\1\0\0\0r";
     static const uint8_t secret[RG_NOISE_KEY_NBYTES] = { 5 };
     struct rg_noise noise;
     struct rg_noise_cipher receive;
-    uint8_t opening[OPENING_NBYTES] = "reigen\1";
+    uint8_t opening[OPENING_NBYTES] = "reigen\2";
     uint8_t nothing[1];
     size_t nbytes;
 

@@ -42,15 +42,17 @@ static void try_message(uint16_t type, const uint8_t *data, size_t nbytes)
 {
     const struct rg_msg_info *info = rg_msg_find(type);
     union rg_msg msg;
+    uint32_t host;
 
-    must(rg_msg_decode(info ? !info->from_agent : true, type, data, nbytes, &msg) == -EBADMSG);
+    must(rg_msg_decode(info ? !info->from_agent : true, type, data, nbytes, &host, &msg) ==
+         -EBADMSG);
     if (!info)
         return;
-    int rc = rg_msg_decode(info->from_agent, type, data, nbytes, &msg);
+    int rc = rg_msg_decode(info->from_agent, type, data, nbytes, &host, &msg);
     must(rc == 0 || rc == -EBADMSG);
     if (rc < 0)
         return;
-    check_same(info->fields, &msg, data, nbytes);
+    check_same(info->fields, &msg, data + sizeof(host), nbytes - sizeof(host));
     rg_msg_clear(type, &msg);
 }
 

@@ -90,6 +90,7 @@ _PROTOTYPES = {
     'reigen_last_error': (c_char_p, []),
     'reigen_version': (c_char_p, []),
     'reigen_describe': (c_char_p, []),
+    'reigen_mpi': (c_int, []),
     'reigen_get_stats': (c_int, [POINTER(Stats)]),
     'reigen_timeline_start': (c_int, [c_char_p, c_int]),
     'reigen_timeline_stop': (c_int, []),

@@ -31,7 +31,9 @@
 
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
 {
-    if (rg_msg_send(agent->channel, type, object) < 0 && agent->state != RG_AGENT_DONE)
+    uint32_t host = agent->has_setup ? agent->setup.host_index : RG_MSG_ANY_HOST;
+
+    if (rg_msg_send(agent->channel, host, type, object) < 0 && agent->state != RG_AGENT_DONE)
         rg_agent_abandon(agent);
 }
 
@@ -230,6 +232,21 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
     }
 }
 
+/* Ranks know hosts by their names, which SETUP has listed. */
+static void on_peer_died(struct rg_agent *agent, const struct rg_msg_peer_died *msg)
+{
+    const struct rg_strv *hosts = &agent->setup.hosts;
+    rg_autofree char *host = msg->host < hosts->count ? strdup(hosts->v[msg->host]) : NULL;
+    char *colon = host ? strrchr(host, ':') : NULL;
+
+    if (colon)
+        *colon = '\0';
+    rg_rankserver_peer_died(agent->server,
+                            &(struct rg_rankmsg_peer_died){ .rank = msg->rank, .host = host,
+                                                            .end = msg->end, .value = msg->value,
+                                                            .oom = msg->oom });
+}
+
 static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 {
     switch (type) {
@@ -251,7 +268,7 @@ static int on_job_message(struct rg_agent *agent, uint16_t type, union rg_msg *m
     case RG_MSG_FENCE_FAILED:
         rg_rankserver_fence_failed(agent->server, &msg->fence_failed);
         return 0;
-    case RG_MSG_PEER_DIED: rg_rankserver_peer_died(agent->server, &msg->peer_died); return 0;
+    case RG_MSG_PEER_DIED: on_peer_died(agent, &msg->peer_died); return 0;
     default: return on_remote_message(agent, type, msg);
     }
 }
@@ -280,27 +297,35 @@ static int on_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
     }
 }
 
+/* Before SETUP it does not know which host it is. */
+static bool is_for_us(const struct rg_agent *agent, uint32_t host)
+{
+    return host == RG_MSG_ANY_HOST || !agent->has_setup || host == agent->setup.host_index;
+}
+
 /* Bulk data, which is not worth a copy of its own. */
 static int take_input(struct rg_agent *agent, const uint8_t *payload, size_t nbytes)
 {
     struct rg_reader reader = rg_reader_make(payload, nbytes);
+    bool ours = is_for_us(agent, rg_reader_u32(&reader));
     const uint8_t *data = rg_reader_span(&reader, RG_MSG_CHUNK_MAX, &nbytes);
     int r = rg_reader_done(&reader);
 
-    return r < 0 ? r : rg_agent_input(agent, data, nbytes);
+    return r < 0 || !ours ? -EBADMSG : rg_agent_input(agent, data, nbytes);
 }
 
 static int take_message(struct rg_agent *agent, uint16_t type, const uint8_t *payload,
                         size_t nbytes)
 {
     union rg_msg msg;
+    uint32_t host;
 
     if (type == RG_MSG_INPUT)
         return take_input(agent, payload, nbytes);
-    int r = rg_msg_decode(false, type, payload, nbytes, &msg);
+    int r = rg_msg_decode(false, type, payload, nbytes, &host, &msg);
 
     if (r == 0) {
-        r = on_message(agent, type, &msg);
+        r = is_for_us(agent, host) ? on_message(agent, type, &msg) : -EBADMSG;
         rg_msg_clear(type, &msg);
     }
     return r;

@@ -273,6 +273,23 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
     return 0;
 }
 
+unsigned rg_jobdir_sshd_failed(const struct rg_jobdir *dir, char ret_host[RG_JOBDIR_HOST_MAX + 1])
+{
+    rg_autofree char *path = *dir->path ? rg_strf("%s/sshd-failed", dir->path) : NULL;
+    FILE *file = path ? fopen(path, "re") : NULL;
+    char host[RG_JOBDIR_HOST_MAX + 1];
+    unsigned port = 0;
+
+    if (!file)
+        return 0;
+    bool good = fscanf(file, "%253[A-Za-z0-9._:-] %5u", host, &port) == 2 && port <= UINT16_MAX;
+    fclose(file);
+    if (!good)
+        return 0;
+    strcpy(ret_host, host);
+    return port;
+}
+
 int rg_jobdir_env(const struct rg_jobdir *dir, struct rg_strv *env)
 {
     if (!*dir->path)

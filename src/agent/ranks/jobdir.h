@@ -6,6 +6,7 @@
  *     reigen-rsh      the same, by a name that is nobody else's: found in PATH on every host
  *     hosts           the job's hosts in Open MPI's form:  NAME slots=N
  *     hosts.mpich     the same in MPICH's form:            NAME:N
+ *     sshd-failed     a script's word that it could not begin:  HOST PORT of its sshd
  *
  * It is fresh, 0700, in $XDG_RUNTIME_DIR/reigen-UID or else $TMPDIR, /tmp, /var/tmp or /dev/shm, or
  * the one that whoever made the container has mounted. It holds no secret. It is removed with all
@@ -45,6 +46,11 @@ void rg_jobdir_remove(struct rg_jobdir *dir);
 /* Remove those that killed agents of this user have left, whichever of the places above they are
  * in. Returns how many there were. */
 int rg_jobdir_sweep(void);
+
+/* What a script has left in sshd-failed: the port, and the host's name into ret_host; 0 when there
+ * is no such word. */
+#define RG_JOBDIR_HOST_MAX 253
+unsigned rg_jobdir_sshd_failed(const struct rg_jobdir *dir, char ret_host[RG_JOBDIR_HOST_MAX + 1]);
 
 /* REIGEN_JOB_DIR, REIGEN_RSH and REIGEN_HOSTFILE. 0 or -ENOMEM. */
 int rg_jobdir_env(const struct rg_jobdir *dir, struct rg_strv *env);

@@ -542,21 +542,24 @@ static bool is_current(const struct rg_rankconn *conn)
     return conn->task && conn->task->conn == conn && !conn->doomed;
 }
 
-void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_msg_peer_died *msg)
+void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg)
 {
-    struct rg_rankmsg_peer_died relay = { msg->rank, msg->text };
-
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->spec.rank == msg->rank)
             continue;
-        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &relay);
+        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
         reap_doomed(conn);
     }
 }
 
 void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status)
 {
-    char end[64], text[512];
+    struct rg_rankmsg_peer_died died = {
+        .rank = task->spec.rank,
+        .host = server->agent->setup.host,
+        .end = WIFSIGNALED(status) ? RG_DEATH_SIGNAL : RG_DEATH_EXIT,
+        .value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+    };
 
     if (task->conn) {
         struct rg_rankconn *conn = task->conn;
@@ -564,22 +567,19 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
         conn_destroy(conn);
     }
     task->fence = 0;
-    if (status == 0 && !task->in_runtime)
-        return;
-    snprintf(text, sizeof(text), "rank %u on %.255s: %s%s", task->spec.rank,
-             server->agent->setup.host, rg_status_text(status, end, sizeof(end)),
-             status == 0 ? ", without reigen_shutdown" : "");
-    rg_rankserver_peer_died(server, &(struct rg_msg_peer_died){ task->spec.rank, text });
+    if (status != 0 || task->in_runtime)
+        rg_rankserver_peer_died(server, &died);
 }
 
 void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg)
 {
-    struct rg_rankmsg_fence_done relay = { msg->generation, msg->blobs };
+    struct rg_rankmsg_fence_done relay = { msg->generation, msg->left, msg->blobs };
 
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->fence != msg->generation)
             continue;
-        conn->task->fence = 0;
+        if (!msg->left)
+            conn->task->fence = 0;
         conn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &relay);
         reap_doomed(conn);
     }

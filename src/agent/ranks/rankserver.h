@@ -53,6 +53,6 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
 void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg);
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
                                 const struct rg_msg_fence_failed *msg);
-void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_msg_peer_died *msg);
+void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg);
 
 #endif

@@ -133,10 +133,13 @@ static void tell_oom(struct rg_agent *agent)
 static void task_ended(struct rg_task *task, int status)
 {
     struct rg_agent *agent = task->agent;
-    char limit[RG_OOM_TEXT_MAX] = "";
+    char limit[RG_OOM_TEXT_MAX] = "", sshd_host[RG_JOBDIR_HOST_MAX + 1] = "";
     struct rg_msg_exited msg = {
         .rank = task->spec.rank,
         .status = status,
+        .sshd_host = sshd_host,
+        .sshd_port = agent->setup.resident && status
+                         ? rg_jobdir_sshd_failed(&agent->jobdir, sshd_host) : 0,
         .oom = was_oom(task, status),
         .signalled = task->signalled,
         .memory = limit,

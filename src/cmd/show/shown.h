@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "launch/head/tail.h"
+#include "launch/verdict/tail.h"
 
 #define RG_SHOWN_LINES 30 /* less than a screen */
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The sentences by which a job ends: who failed first, with what, and who died of it. */
 #include "cmd/show/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "spec/srundocker/srundocker.h"
 
 #define BOLD_RED "\033[1;31m"
-#define SSHD_HOST_MAX 64
 #define DIM "\033[2m"
 #define PLAIN "\033[0m"
 
@@ -71,18 +70,6 @@ static void print_cause(const struct rg_verdict *v, const struct rg_verdict_styl
 {
     rg_buf_printf(text, "reigen: %s%s%s\n", style->colour ? BOLD_RED : "", v->cause,
                   style->colour ? PLAIN : "");
-}
-
-/* Whether a script could not begin because of a real sshd, by its last line. */
-static bool take_sshd(const struct rg_verdict *v, char ret_host[SSHD_HOST_MAX + 1], int *ret_port)
-{
-    const struct rg_rank_end *first = v->first;
-
-    return first && first->engine && first->end == RG_END_EXIT &&
-           first->value == RG_EXIT_UNAVAILABLE && v->nlast_lines &&
-           sscanf(v->last_lines[v->nlast_lines - 1],
-                  "reigen: host %64[A-Za-z0-9._-]: " RG_SRUNDOCKER_SSHD_FAILED " %5d", ret_host,
-                  ret_port) == 2;
 }
 
 /* This package or a module in it, and none whose name begins so. */
@@ -152,8 +139,6 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
                         const struct rg_verdict_style *style, struct rg_buf *text)
 {
     const struct rg_rank_end *first = v->first;
-    char host[SSHD_HOST_MAX + 1];
-    int port = 0;
 
     /* Why a rank could not be started is said best by who tried. */
     if (first->end == RG_END_NOT_STARTED && *v->cause) {
@@ -161,9 +146,9 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
         return;
     }
     rg_buf_printf(text, "reigen: %s", style->colour ? BOLD_RED : "");
-    if (take_sshd(v, host, &port))
-        rg_buf_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ", host, port,
-                      first->engine);
+    if (first->sshd_host)
+        rg_buf_printf(text, "sshd on %s, port %d, failed, and %s did not begin: ",
+                      first->sshd_host, first->sshd_port, first->engine);
     else if (first->engine)
         rg_buf_printf(text, "%s on %s failed: ", first->engine, first->host);
     else if (first->same && v->ends)
@@ -185,7 +170,7 @@ static void print_first(const struct rg_verdict *v, const struct rg_plan *plan,
         rg_buf_printf(text, "\n");
     }
     /* Why an sshd failed was one line, which has just been shown. */
-    for (size_t i = style->nshown; i < v->nlast_lines && !style->quiet && !port; i++) {
+    for (size_t i = style->nshown; i < v->nlast_lines && !style->quiet && !first->sshd_host; i++) {
         if (i == style->nshown)
             rg_buf_printf(text, "  its last lines:\n");
         rg_buf_printf(text, "    %s| ", style->colour ? DIM : "");
@@ -244,9 +229,6 @@ static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
 static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text)
 {
     const char *name = rg_exit_find(code)->name;
-    char host[SSHD_HOST_MAX + 1];
-    int port;
-
     const struct rg_rank_end *from = v->first ? v->code_of : NULL;
     bool own = from && from->end == RG_END_EXIT && from->value == code;
 
@@ -254,7 +236,7 @@ static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text
         rg_buf_printf(text, "reigen: exit code %d, rank %d's own\n", code, from->rank);
     else if (own && from->same)
         rg_buf_printf(text, "reigen: exit code %d, the ranks' own\n", code);
-    else if (own && !take_sshd(v, host, &port))
+    else if (own && !v->first->sshd_host)
         rg_buf_printf(text, "reigen: exit code %d, %s's own\n", code,
                       v->first->engine ? v->first->engine : "the rank");
     else

@@ -190,6 +190,15 @@ static char *describe(struct rg_runtime *rt)
     return strdup(rg_buf_text(&text));
 }
 
+static int mpi_of(const struct rg_runtime *rt)
+{
+    int level = rg_mpi_thread_level();
+
+    return (rg_boot_is_by_mpi(rt->boot) ? REIGEN_MPI_STARTED : 0) |
+           (rg_exec_planes(rt->progress->exec) & RG_PLANE_MPI ? REIGEN_MPI_PLANE : 0) |
+           (level >= 0 ? REIGEN_MPI_THERE : 0) | (level >= 3 ? REIGEN_MPI_THREADS : 0);
+}
+
 /* Keep what was said before; the caller frees what it gets. */
 static char *replace(struct rg_runtime *rt, char *text)
 {
@@ -218,6 +227,7 @@ int rg_api_describe(struct rg_runtime *rt)
     if (!text)
         return -ENOMEM;
     pthread_mutex_lock(&rt->sets.lock);
+    rt->mpi = mpi_of(rt);
     unused = replace(rt, text);
     r = unused == text ? -ENOMEM : 0;
     pthread_mutex_unlock(&rt->sets.lock);
@@ -429,6 +439,13 @@ REIGEN_API const char *reigen_last_error(void)
 REIGEN_API const char *reigen_version(void)
 {
     return VERSION(REIGEN_VERSION_MAJOR, REIGEN_VERSION_MINOR, REIGEN_VERSION_PATCH);
+}
+
+REIGEN_API int reigen_mpi(void)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+
+    return rt ? rt->mpi : -ENOTCONN;
 }
 
 REIGEN_API const char *reigen_describe(void)

@@ -29,6 +29,7 @@ struct rg_runtime {
     char *describe;
     char **old_describes;     /* said before; stay until the next init */
     int nold_describes;
+    int mpi; /* of reigen_mpi */
 };
 
 /* The runtime, which stays until rg_api_leave; NULL when not initialised. Never blocks. */

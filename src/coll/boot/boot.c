@@ -99,6 +99,11 @@ const char *rg_boot_name(const struct rg_boot *boot)
     return boot->ops->name;
 }
 
+bool rg_boot_is_by_mpi(const struct rg_boot *boot)
+{
+    return boot->ops->by_mpi;
+}
+
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot)
 {
     return &boot->identity;

@@ -41,6 +41,7 @@ struct rg_boot_identity {
 
 struct rg_boot_ops {
     const char *name; /* "agent" */
+    bool by_mpi;      /* MPI's launcher, or Slurm for MPI, has started the ranks */
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
      * without it. */
     const char *variables;
@@ -91,6 +92,7 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
 int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 const char *rg_boot_name(const struct rg_boot *boot);
+bool rg_boot_is_by_mpi(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
 /* Wipe identity's key: who needs it has it. has_key stays. */
 void rg_boot_forget_key(struct rg_boot *boot);

@@ -237,6 +237,7 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
 
 const struct rg_boot_ops rg_boot_mpi = {
     .name = "mpi",
+    .by_mpi = true,
     .detect = detect,
     .open = open_mpi,
     .fence = fence,

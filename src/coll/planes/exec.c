@@ -186,6 +186,21 @@ unsigned rg_exec_poll_us(struct rg_exec *exec)
     return least;
 }
 
+unsigned rg_exec_planes(const struct rg_exec *exec)
+{
+    struct rg_group group;
+    unsigned found = 0;
+
+    for (int scope = 0; scope < RG_NSCOPES; scope++) {
+        for (int i = 0; i < RG_NPLANES; i++) {
+            if (exec->planes[scope][i].ops &&
+                scope_group(exec->team, (enum rg_plane_scope) scope, &group))
+                found |= rg_planes[i].flag;
+        }
+    }
+    return found;
+}
+
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
 {
     static const char *const members[RG_NSCOPES] = { "ranks of this host", "hosts", "ranks" };

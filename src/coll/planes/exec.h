@@ -37,6 +37,8 @@ int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, i
 void rg_exec_abort(struct rg_exec *exec);
 void rg_exec_destroy(struct rg_exec *exec, int timeout_ms); /* NULL is fine */
 void rg_exec_after_fork(struct rg_exec *exec);
+/* The planes that serve some group of the team: RG_PLANE_*. */
+unsigned rg_exec_planes(const struct rg_exec *exec);
 /* "plane shm: 4 ranks" lines, appended. */
 struct rg_buf;
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text);

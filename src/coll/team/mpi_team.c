@@ -65,15 +65,26 @@ void rg_mpi_info_read(const struct rg_config *config, int size, struct rg_mpi_in
     *ret_facts = facts;
 }
 
-void rg_mpi_describe(struct rg_buf *text)
+static const char *const levels[] = { "SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE" };
+
+int rg_mpi_thread_level(void)
 {
-    static const char *const names[] = { "SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE" };
     const struct rg_mpi_shim_ops *ops;
     int level = -1;
 
-    if (rg_mpi_shim_load(&ops, NULL) == 0 && ops->initialized() && !ops->finalized() &&
-        ops->level(&level) == 0 && level >= 0 && level < (int) rg_array_len(names))
-        rg_buf_printf(text, "mpi: %s, MPI_THREAD_%s\n", ops->abi, names[level]);
+    if (rg_mpi_shim_load(&ops, NULL) < 0 || !ops->initialized() || ops->finalized() ||
+        ops->level(&level) != 0 || level >= (int) rg_array_len(levels))
+        return -1;
+    return level;
+}
+
+void rg_mpi_describe(struct rg_buf *text)
+{
+    const struct rg_mpi_shim_ops *ops;
+    int level = rg_mpi_thread_level();
+
+    if (level >= 0 && rg_mpi_shim_load(&ops, NULL) == 0)
+        rg_buf_printf(text, "mpi: %s, MPI_THREAD_%s\n", ops->abi, levels[level]);
 }
 
 /* *ret_ranks by rank, or NULL with the reason. */

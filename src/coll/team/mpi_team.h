@@ -51,6 +51,9 @@ int rg_mpi_team_comm(const struct rg_team *team, const struct rg_group *group, i
  * is initialised. */
 void rg_mpi_describe(struct rg_buf *text);
 
+/* MPI_THREAD_SINGLE (0) to MPI_THREAD_MULTIPLE (3) of that MPI; -1: there is none. */
+int rg_mpi_thread_level(void);
+
 /* An operation was given up, and MPI may still be at it: teams that are made later in this process
  * keep out of MPI. */
 void rg_mpi_team_spoil(void);

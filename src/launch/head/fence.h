@@ -29,7 +29,7 @@ void rg_fence_destroy(struct rg_fence *fence); /* NULL is fine */
  *   0            others are still missing
  *   1            complete: fetch the blobs with rg_fence_take, which ends this fence
  *   -ECONNRESET  a rank has ended before it came; -ECANCELED: other generation; -EMSGSIZE: the
- *                blobs are too large for one message; -EINVAL: no such rank; -ENOMEM.
+ *                blobs are more than RG_FENCE_NBYTES_MAX; -EINVAL: no such rank; -ENOMEM.
  * After a failure the fence is empty: all who waited must be told err. */
 int rg_fence_arrive(struct rg_fence *fence, int rank, uint32_t generation, uint64_t deadline_ns,
                     const void *blob, size_t nbytes, struct rg_error *err);

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <signal.h>
+/* One host's agent: its link and what it says, and how its two halves end, the link and the
+ * process. */
+#include "launch/head/session_agent.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "launch/head/session_internal.h"
+#include "launch/head/core/session_end.h"
+#include "launch/head/core/session_input.h"
+#include "launch/head/core/session_output.h"
+#include "launch/head/remote/session_remote.h"
+#include "launch/head/session_fence.h"
+#include "launch/head/session_rank.h"
+#include "launch/head/start/session_bundle.h"
+#include "launch/head/start/session_examination.h"
+#include "launch/head/start/session_network.h"
+#include "launch/head/start/session_starting.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
 #define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */
-#define OTHERS_MS 12000  /* for the other hosts to come or fail, when one cannot be started */
-
-static void set_lost(struct session_host *host, const char *how);
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
@@ -29,87 +38,49 @@ static void wait_for_gone(struct session_host *host)
         rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, stop_agent, host);
 }
 
-void session_host_finish(struct session_host *host)
+static void finish(struct session_host *host)
 {
     rg_channel_destroy(rg_steal_ptr(&host->channel));
     session_remote_host_gone(host);
     session_end_streams(host);
-    if (host->bye)
-        session_set_phase(host, RG_PHASE_ENDED, "");
+    if (host->state == HOST_DONE)
+        session_host_set_phase(host, RG_PHASE_ENDED, "");
     wait_for_gone(host);
     session_check_end(host->session);
-}
-
-/* --- hosts that cannot be started ------------------------------------------------------------- */
-
-/* Whether it can still turn out soon that it cannot be started. An image takes its time. */
-static bool is_open(const struct session_host *host)
-{
-    return !host->ready && !host->lost &&
-           (host->phase != RG_PHASE_PULLING || host->session->o.doctor);
-}
-
-static void others_due(void *arg)
-{
-    struct rg_session *session = arg;
-
-    if (session->state != STATE_STARTING || !session->unstarted_exit_code)
-        return;
-    session_blame_unstarted(session);
-    session_begin_end(session);
-}
-
-/* One host has failed, so the job has; but who repairs it wants to know of all that fail. The
- * doctor waits for all that can be known. */
-void session_settle_start(struct rg_session *session)
-{
-    if (session->state != STATE_STARTING || !session->unstarted_exit_code)
-        return;
-    for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!is_open(&session->hosts[i]))
-            continue;
-        if (!session->o.doctor && !rg_timer_active(&session->others_timer))
-            rg_timer_start(&session->others_timer, session->o.loop, OTHERS_MS, 0, others_due,
-                           session);
-        return;
-    }
-    others_due(session);
 }
 
 static void fail_start(struct session_host *host, int exit_code, const char *how)
 {
     struct rg_session *session = host->session;
 
-    host->unstarted = strdup(how);
-    if (!session->unstarted_exit_code)
-        session->unstarted_exit_code = exit_code;
-    session_set_phase(host, RG_PHASE_LOST, how);
+    session_host_unstarted(host, exit_code, how);
+    session_host_set_phase(host, RG_PHASE_LOST, how);
     session_lose_ranks(host);
-    session_host_finish(host);
+    finish(host);
     session_settle_start(session);
 }
 
 static void set_lost(struct session_host *host, const char *how)
 {
     struct rg_session *session = host->session;
-    const char *name = session->o.plan->hosts[host->index].name;
+    bool awaited = host->state == HOST_AWAITED;
     bool before = session->state == STATE_STARTING;
     int exit_code = before ? RG_EXIT_UNAVAILABLE : RG_EXIT_HOST_LOST;
 
-    if (host->lost || host->bye)
+    if (host->state > HOST_READY)
         return;
-    host->lost = true;
+    host->state = HOST_LOST;
     session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
-    if (before && !host->ready) {
+    if (before && awaited) {
         fail_start(host, exit_code, how);
         return;
     }
-    session_set_cause(session, exit_code, "host %s: %s", name, how);
-    session_set_phase(host, RG_PHASE_LOST, how);
+    session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
+    session_host_set_phase(host, RG_PHASE_LOST, how);
     session_lose_ranks(host);
-    session_host_finish(host);
+    finish(host);
     session_begin_end(session);
 }
 
@@ -130,7 +101,7 @@ static void on_gone(void *arg, int index, const struct rg_error *err)
     host->gone = true;
     host->gone_err = *err;
     rg_timer_stop(&host->patience);
-    if (host->bye || host->lost)
+    if (host->state > HOST_READY)
         session_check_end(session);
     else if (host->channel)
         rg_timer_start(&host->patience, session->o.loop, PATIENCE_MS, 0, link_is_late, host);
@@ -164,87 +135,59 @@ static void on_close(void *arg, const struct rg_error *err)
 static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 {
     struct rg_session *session = host->session;
+    char text[512];
 
-    host->bye = true;
+    host->state = HOST_DONE;
     session_input_go_on(session);
-    if (msg->nleft && session->ops->on_note) {
-        char text[128];
+    if (msg->nleft) {
         snprintf(text, sizeof(text), "%u processes on %s could not be killed", msg->nleft,
-                 session->o.plan->hosts[host->index].name);
-        session->ops->on_note(session->o.arg, -1, text);
+                 session_host_name(host));
+        session_remark(session, -1, text);
     }
     session_lose_ranks(host); /* none, unless they were never started */
-    session_host_finish(host);
+    finish(host);
 }
 
 /* --- what agents say -------------------------------------------------------------------------- */
 
-void session_start_ranks(struct rg_session *session)
-{
-    session->state = STATE_RUNNING;
-    session_broadcast(session, RG_MSG_START, NULL);
-    for (int i = 0; i < session->o.plan->nhosts; i++)
-        session_set_phase(&session->hosts[i], RG_PHASE_RUNNING, "");
-    if (session->paused)
-        session_broadcast(session, RG_MSG_PAUSE, NULL);
-    session_input_start(session);
-    if (session->ops->on_running)
-        session->ops->on_running(session->o.arg);
-}
-
 static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
 {
-    if (host->ready)
+    if (host->state != HOST_AWAITED)
         return -EBADMSG;
-    host->ready = true;
+    host->state = HOST_READY;
     host->hostname = rg_steal_ptr(&hello->hostname);
+    host->addresses = hello->addresses;
+    hello->addresses = (struct rg_strv) RG_STRV_INIT;
     session_keep_hello(host, hello);
     if (host->session->state != STATE_STARTING) {
-        rg_msg_send(host->channel, RG_MSG_KILL, NULL);
+        session_send(host, RG_MSG_KILL, NULL);
         return 0;
     }
-    session_set_phase(host, RG_PHASE_READY, "");
+    session_host_set_phase(host, RG_PHASE_READY, "");
     session_settle_start(host->session);
     session_find_network(host->session);
     return 0;
 }
 
-bool session_failed_by(const struct rg_session *session, uint32_t signo)
-{
-    for (int i = 0; i < session->o.plan->nranks; i++) {
-        const struct rg_fact *fact = &session->facts[i];
-        if (fact->ended && !(fact->end.end == RG_END_EXIT && fact->end.value == 0) &&
-            !(fact->end.end == RG_END_SIGNAL && fact->end.value == (int) signo))
-            return false;
-    }
-    return true;
-}
-
 static void on_stopping(struct session_host *host, const struct rg_msg_signal *msg)
 {
     struct rg_session *session = host->session;
-    const char *(*stopping)(void *state, bool by_root) = session->o.driver->stopping;
-    bool known = *session->own_cause;
+    const struct rg_driver_ops *driver = session->o.driver;
 
-    session_set_cause(session, RG_EXIT_PREEMPTED,
-                      "host %s: its agent was told to stop: signal %u%s%s",
-                      session->o.plan->hosts[host->index].name, msg->signo, stopping ? ". " : "",
-                      stopping ? stopping(session->driver_state, false) : "");
-    if (!known) {
-        session_note_stopped(session);
-        session->own_first = session->own_first || session_failed_by(session, msg->signo);
-        session->own_is_signal = session_is_script(session);
-    }
+    session_set_stopped(session, (int) msg->signo,
+                        driver->stopping ? driver->stopping(session->driver_state, false) : NULL,
+                        "host %s: its agent was told to stop: signal %u", session_host_name(host),
+                        msg->signo);
     session_begin_end(session);
 }
 
-static int on_input_credit(struct session_host *host, uint64_t nbytes)
+static int on_bundle_wanted(struct session_host *host, uint64_t nbytes)
 {
-    if (nbytes > RG_MSG_INPUT_WINDOW || host->input_credit + nbytes > RG_MSG_INPUT_WINDOW)
-        return -EBADMSG;
-    host->input_credit += nbytes;
-    session_input_go_on(host->session);
-    return 0;
+    int r = session_on_bundle_wanted(host, nbytes);
+
+    if (r == 0)
+        session_set_up(host->session);
+    return r;
 }
 
 static int on_rank_message(struct session_host *host, uint16_t type, union rg_msg *msg)
@@ -268,7 +211,7 @@ static int on_rank_message(struct session_host *host, uint16_t type, union rg_ms
 
 static int on_message(struct session_host *host, uint16_t type, union rg_msg *msg)
 {
-    if (type != RG_MSG_HELLO && !host->ready)
+    if (type != RG_MSG_HELLO && host->state == HOST_AWAITED)
         return -EBADMSG;
     switch (type) {
     case RG_MSG_HELLO: return on_hello(host, &msg->hello);
@@ -277,12 +220,9 @@ static int on_message(struct session_host *host, uint16_t type, union rg_msg *ms
     case RG_MSG_PROBED: return session_on_probed(host, &msg->probed);
     case RG_MSG_CLOCK: session_on_clock(host, &msg->clock); return 0;
     case RG_MSG_INSPECTED: return session_on_inspected(host, &msg->inspected);
-    case RG_MSG_INPUT_CREDIT: return on_input_credit(host, msg->bytes.nbytes);
-    case RG_MSG_INPUT_CLOSED:
-        host->input_closed = true;
-        session_input_go_on(host->session);
-        return 0;
-    case RG_MSG_BUNDLE_WANTED: return session_on_bundle_wanted(host, msg->bytes.nbytes);
+    case RG_MSG_INPUT_CREDIT: return session_on_input_credit(host, msg->bytes.nbytes);
+    case RG_MSG_INPUT_CLOSED: session_on_input_closed(host); return 0;
+    case RG_MSG_BUNDLE_WANTED: return on_bundle_wanted(host, msg->bytes.nbytes);
     case RG_MSG_NOTE:
         if (msg->note.rank != RG_MSG_NO_RANK && !session_host_has_rank(host, msg->note.rank))
             return -EBADMSG;
@@ -305,13 +245,16 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
     const struct rg_msg_info *info = rg_msg_find(type);
     union rg_msg msg;
     char how[128];
+    uint32_t from;
 
     if (!host->channel)
         return;
     host->silent_ms = 0;
-    int r = rg_msg_decode(true, type, payload, nbytes, &msg);
+    int r = rg_msg_decode(true, type, payload, nbytes, &from, &msg);
     if (r == 0) {
-        r = on_message(host, type, &msg);
+        /* It does not know its index before SETUP. */
+        bool right = from == RG_MSG_ANY_HOST || from == (uint32_t) host->index;
+        r = right ? on_message(host, type, &msg) : -EBADMSG;
         rg_msg_clear(type, &msg);
     }
     if (r == 0)
@@ -323,6 +266,11 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 }
 
 /* --- the driver ------------------------------------------------------------------------------- */
+
+static void on_drain(void *arg)
+{
+    session_fence_go_on(arg);
+}
 
 static void on_connected(void *arg, int index, int take_read_fd, int take_write_fd)
 {
@@ -341,9 +289,10 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
             .arg = host,
         },
         .on_close = on_close,
+        .on_drain = on_drain,
     };
 
-    session_set_phase(host, RG_PHASE_CONNECTING, "");
+    session_host_set_phase(host, RG_PHASE_CONNECTING, "");
     int r = rg_channel_create(&options, &host->channel);
     if (r < 0)
         set_lost(host, strerror(-r));
@@ -353,7 +302,7 @@ static void on_phase(void *arg, int index, int phase, const char *reason)
 {
     struct rg_session *session = arg;
 
-    session_set_phase(&session->hosts[index], (enum rg_host_phase) phase, reason);
+    session_host_set_phase(&session->hosts[index], (enum rg_host_phase) phase, reason);
     if (phase == RG_PHASE_PULLING)
         session_settle_start(session);
 }
@@ -364,8 +313,7 @@ static void on_driver_note(void *arg, int index, const char *note)
     char text[RG_MSG_TEXT_MAX];
 
     snprintf(text, sizeof(text), "%s: %s", session->o.plan->hosts[index].name, note);
-    if (session->ops->on_note)
-        session->ops->on_note(session->o.arg, -1, text);
+    session_remark(session, -1, text);
 }
 
 const struct rg_driver_events session_driver_events = {
@@ -377,38 +325,39 @@ const struct rg_driver_events session_driver_events = {
 
 /* --- heartbeats ------------------------------------------------------------------------------- */
 
+uint64_t session_tick_ms(const struct rg_job *job)
+{
+    uint64_t tick_ms = job->lease_ms / 4;
+
+    return tick_ms && tick_ms < RG_MSG_HEARTBEAT_MS ? tick_ms : RG_MSG_HEARTBEAT_MS;
+}
+
 void session_tick(void *arg)
 {
     struct rg_session *session = arg;
+    uint64_t tick_ms = session_tick_ms(session->o.job);
     char how[128];
 
     for (int i = 0; i < session->o.plan->nhosts; i++) {
         struct session_host *host = &session->hosts[i];
-        if (!host->ready || !host->channel || session->paused)
+        if (!session_host_listens(host) || session->paused)
             continue;
-        host->silent_ms += session->tick_ms;
-        if (host->silent_ms >= session->o.job->lease_ms + session->tick_ms) {
+        host->silent_ms += tick_ms;
+        if (host->silent_ms >= session->o.job->lease_ms + tick_ms) {
             snprintf(how, sizeof(how), "its agent has been silent for %.6g s (--lease)",
                      (double) session->o.job->lease_ms / 1000.0);
             set_lost(host, how);
             stop_agent(host);
             continue;
         }
-        host->npings++;
-        rg_msg_send(host->channel, RG_MSG_PING, NULL);
+        session_ping(host);
     }
-}
-
-bool session_is_linked(const struct session_host *host)
-{
-    return host->ready && !host->gone && host->channel && rg_channel_open(host->channel);
 }
 
 void session_host_fini(struct session_host *host)
 {
     rg_strv_fini(&host->addresses);
-    free(host->boot_id);
-    free(host->facts);
+    free(host->hostname);
     free(host->unstarted);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));

@@ -149,6 +149,12 @@ static int describe(const struct rg_bundle_files *files, struct rg_container_pla
     return place->bundle_digest ? 0 : -ENOMEM;
 }
 
+bool rg_place_sends_bundle(const struct rg_job *job)
+{
+    return job->container.place.bundle_digest &&
+           (!job->container.image || rg_container_by_slurm(&job->container));
+}
+
 int rg_place_pack_bundle(const struct rg_container_place *place, struct rg_buf *buf,
                       struct rg_error *err)
 {

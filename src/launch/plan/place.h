@@ -22,6 +22,9 @@
  * error with --inject-runtime only; bundle_error has the cause. 0 or -errno. */
 int rg_place_job(struct rg_job *job, bool elsewhere, struct rg_error *err);
 
+/* Whether the agents are sent that bundle: there is one, and no `contain` that mounts it. */
+bool rg_place_sends_bundle(const struct rg_job *job);
+
 /* The archive that place.bundle_digest and place.bundle_nbytes announce, appended. 0; -ESTALE
  * when the files have changed since; -errno. */
 int rg_place_pack_bundle(const struct rg_container_place *place, struct rg_buf *buf,

@@ -27,9 +27,6 @@
 
 #define RG_SRUNDOCKER_SSHD_PORT 12345
 #define RG_SRUNDOCKER_START_MS (30u * 60 * 1000) /* nodes may have to fetch a large image */
-/* The script's line says so, "reigen: host HOST: " before it and the port behind it, and ends with
- * 69, when it could not begin. */
-#define RG_SRUNDOCKER_SSHD_FAILED "sshd does not listen on port"
 #define RG_SRUNDOCKER_SSH_DIR "mpisshconfig" /* in the home */
 
 /* What the user asked for. Owns all it points to; NULL and 0: nothing was said. */

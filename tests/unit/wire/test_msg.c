@@ -2,6 +2,8 @@
 #include "unit.h"
 #include "wire/msg.h"
 
+#define NRANKS 100000
+
 static void types_and_names_are_unique(void **state)
 {
     (void) state;
@@ -24,10 +26,14 @@ static void every_message_survives_the_way(void **state)
         rg_autobuf struct rg_buf bytes = RG_BUF_INIT, again = RG_BUF_INIT;
         union rg_msg zero, msg;
         memset(&zero, 0, sizeof(zero));
+        uint32_t host = 0;
+        rg_buf_put_u32(&bytes, 7 + (uint32_t) i);
         rg_codec_encode(info->fields, &zero, &bytes);
         assert_int_equal(rg_msg_decode(info->from_agent, (uint16_t) info->type,
-                                       rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), &msg),
+                                       rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), &host, &msg),
                          0);
+        assert_int_equal(host, 7 + i);
+        rg_buf_put_u32(&again, host);
         rg_codec_encode(info->fields, &msg, &again);
         assert_int_equal(rg_buf_nbytes(&again), rg_buf_nbytes(&bytes));
         rg_msg_clear((uint16_t) info->type, &msg);
@@ -47,11 +53,13 @@ static void set_up_is_decoded_as_it_was_sent(void **state)
     };
     rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
     union rg_msg msg;
+    uint32_t host;
 
     (void) state;
+    rg_buf_put_u32(&bytes, RG_MSG_ANY_HOST);
     rg_codec_encode(rg_msg_find(RG_MSG_SETUP)->fields, &setup, &bytes);
     assert_int_equal(rg_msg_decode(false, RG_MSG_SETUP, rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes),
-                                   &msg),
+                                   &host, &msg),
                      0);
     assert_string_equal(msg.setup.host, "localhost");
     assert_string_equal(msg.setup.command.v[1], "a b.py");
@@ -61,26 +69,77 @@ static void set_up_is_decoded_as_it_was_sent(void **state)
     rg_msg_clear(RG_MSG_SETUP, &msg);
     /* Every truncation is refused. */
     for (size_t n = 0; n < rg_buf_nbytes(&bytes); n++)
-        assert_int_equal(rg_msg_decode(false, RG_MSG_SETUP, rg_buf_bytes(&bytes), n, &msg),
+        assert_int_equal(rg_msg_decode(false, RG_MSG_SETUP, rg_buf_bytes(&bytes), n, &host,
+                                       &msg),
                          -EBADMSG);
+}
+
+/* Encoded, put into a frame and decoded. */
+static void goes_through(enum rg_msg_type type, const void *object, union rg_msg *ret_msg)
+{
+    const struct rg_msg_info *info = rg_msg_find((uint16_t) type);
+    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    uint32_t host;
+
+    rg_buf_put_u32(&bytes, NRANKS - 1);
+    rg_codec_encode(info->fields, object, &bytes);
+    assert_int_equal(rg_buf_status(&bytes), 0);
+    assert_in_range(rg_buf_nbytes(&bytes), 1, RG_FRAME_MAX);
+    assert_int_equal(rg_msg_decode(info->from_agent, (uint16_t) type, rg_buf_bytes(&bytes),
+                                   rg_buf_nbytes(&bytes), &host, ret_msg), 0);
+    assert_int_equal(host, NRANKS - 1);
+}
+
+static void there_is_room_for_100000_ranks(void **state)
+{
+    struct rg_msg_setup setup = { .size = NRANKS, .np = NRANKS, .host_index = NRANKS - 1 };
+    struct rg_msg_probe probe = { .limit_ms = 1 };
+    struct rg_msg_peer_died died = { .rank = NRANKS - 1, .host = NRANKS - 1, .value = -1 };
+    struct rg_msg_exited exited = { .rank = NRANKS - 1, .cut_by = NRANKS - 2 };
+    union rg_msg msg;
+
+    (void) state;
+    assert_true(NRANKS <= RG_CODEC_STRV_MAX);
+    for (int i = 0; i < NRANKS; i++) { /* one on each host, with a name as clouds give them */
+        rg_strv_addf(&setup.hosts, "ip-10-%03d-%03d-%03d.compute.internal:1", i >> 16, i >> 8 & 255,
+                     i & 255);
+        rg_strv_addf(&probe.targets, "%016x 10.%d.%d.%d 45000", i, i >> 16, i >> 8 & 255, i & 255);
+    }
+    goes_through(RG_MSG_SETUP, &setup, &msg);
+    assert_int_equal(msg.setup.hosts.count, NRANKS);
+    assert_string_equal(msg.setup.hosts.v[NRANKS - 1], setup.hosts.v[NRANKS - 1]);
+    rg_msg_clear(RG_MSG_SETUP, &msg);
+    goes_through(RG_MSG_PROBE, &probe, &msg);
+    assert_int_equal(msg.probe.targets.count, NRANKS);
+    rg_msg_clear(RG_MSG_PROBE, &msg);
+    goes_through(RG_MSG_PEER_DIED, &died, &msg);
+    assert_int_equal(msg.peer_died.host, NRANKS - 1);
+    goes_through(RG_MSG_EXITED, &exited, &msg);
+    assert_int_equal(msg.exited.cut_by, NRANKS - 2);
+    rg_msg_clear(RG_MSG_EXITED, &msg);
+    rg_strv_fini(&setup.hosts);
+    rg_strv_fini(&probe.targets);
 }
 
 static void wrong_direction_and_unknown_types_are_refused(void **state)
 {
+    static const uint8_t to_all[5] = { 0xff, 0xff, 0xff, 0xff, 0 };
     union rg_msg msg;
+    uint32_t host;
 
     (void) state;
-    assert_int_equal(rg_msg_decode(true, RG_MSG_KILL, NULL, 0, &msg), -EBADMSG);
-    assert_int_equal(rg_msg_decode(false, RG_MSG_PONG, NULL, 0, &msg), -EBADMSG);
-    assert_int_equal(rg_msg_decode(false, 4711, NULL, 0, &msg), -EBADMSG);
-    assert_int_equal(rg_msg_decode(false, RG_MSG_KILL, (const uint8_t *) "x", 1, &msg), -EBADMSG);
-    assert_int_equal(rg_msg_decode(false, RG_MSG_KILL, NULL, 0, &msg), 0);
+    assert_int_equal(rg_msg_decode(true, RG_MSG_KILL, to_all, 4, &host, &msg), -EBADMSG);
+    assert_int_equal(rg_msg_decode(false, RG_MSG_PONG, to_all, 4, &host, &msg), -EBADMSG);
+    assert_int_equal(rg_msg_decode(false, 4711, to_all, 4, &host, &msg), -EBADMSG);
+    assert_int_equal(rg_msg_decode(false, RG_MSG_KILL, to_all, 5, &host, &msg), -EBADMSG);
+    assert_int_equal(rg_msg_decode(false, RG_MSG_KILL, NULL, 0, &host, &msg), -EBADMSG);
+    assert_int_equal(rg_msg_decode(false, RG_MSG_KILL, to_all, 4, &host, &msg), 0);
 }
 
 static void sending_without_a_channel_is_an_error(void **state)
 {
     (void) state;
-    assert_int_equal(rg_msg_send(NULL, RG_MSG_PING, NULL), -ENOTCONN);
+    assert_int_equal(rg_msg_send(NULL, 0, RG_MSG_PING, NULL), -ENOTCONN);
 }
 
 int main(void)
@@ -89,6 +148,7 @@ int main(void)
         cmocka_unit_test(types_and_names_are_unique),
         cmocka_unit_test(every_message_survives_the_way),
         cmocka_unit_test(set_up_is_decoded_as_it_was_sent),
+        cmocka_unit_test(there_is_room_for_100000_ranks),
         cmocka_unit_test(wrong_direction_and_unknown_types_are_refused),
         cmocka_unit_test(sending_without_a_channel_is_an_error),
     };

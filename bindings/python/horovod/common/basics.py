@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework module of Horovod shares, over reigen."""
-from typing import Any, Dict, Sequence, Union
+from typing import Any, Sequence, Union
 
 import reigen
 from horovod.common import process_sets as _sets
 from horovod.common.process_sets import ProcessSet, global_process_set
+from reigen._lib import quick
 
-#: How the ranks of a job that MPI's launcher or Slurm has started find each other (describe()).
-_MPI_BOOTS = ('mpi', 'pmi', 'pmix')
+#: reigen_mpi()
+_STARTED, _PLANE, _THERE, _THREADS = 1, 2, 4, 8
 
 
-def _described() -> Dict[str, str]:
-    """reigen.describe() by what stands in front of the colon."""
-    lines = (line.partition(': ') for line in reigen.describe().splitlines())
-    return {name: value for name, _, value in lines}
+def _mpi() -> int:
+    """What this job has to do with MPI; 0 before init."""
+    return max(0, quick.reigen_mpi())
 
 
 class HorovodBasics:
@@ -70,16 +70,13 @@ class HorovodBasics:
         """Whether this program may use MPI beside, as by mpi4py: MPI's launcher has started it, and
         an MPI that the process had at init was initialised with MPI_THREAD_MULTIPLE."""
         reigen.rank()  # as Horovod: ValueError before init
-        said = _described()
-        if 'mpi' in said:
-            return said['mpi'].endswith('MULTIPLE')
-        return said.get('boot') in _MPI_BOOTS
+        found = _mpi()
+        return bool(found & (_THREADS if found & _THERE else _STARTED))
 
     def mpi_enabled(self) -> bool:
         """Whether this job is one of MPI's: MPI's launcher or Slurm has started its ranks, or data
         between hosts go over MPI (REIGEN_MPI, HOROVOD_CPU_OPERATIONS). False before init."""
-        said = _described()
-        return 'plane mpi' in said or said.get('boot') in _MPI_BOOTS
+        return bool(_mpi() & (_STARTED | _PLANE))
 
     def mpi_built(self) -> bool:
         """True: jobs of every MPI's launcher are taken, without compiling against any."""

@@ -68,12 +68,13 @@ static int on_done(struct rg_client *client, const uint8_t *payload, size_t nbyt
     if (r < 0)
         return r;
     if (done.generation == client->generation + 1 && !client->done) {
-        client->blobs = done.blobs;
-        done.blobs = (struct rg_span) { 0 };
-        client->done = true;
+        rg_buf_put(&client->blobs, done.blobs.data, done.blobs.nbytes);
+        if (rg_buf_nbytes(&client->blobs) + done.left > RG_FENCE_NBYTES_MAX)
+            r = -EBADMSG;
+        client->done = done.left == 0;
     }
     rg_codec_clear(rg_rankmsg_fence_done_fields, &done);
-    return 0;
+    return r < 0 ? r : rg_buf_status(&client->blobs);
 }
 
 static int on_failed(struct rg_client *client, const uint8_t *payload, size_t nbytes)
@@ -102,8 +103,10 @@ static int on_died(struct rg_client *client, const uint8_t *payload, size_t nbyt
     if (died.rank >= (uint32_t) client->size)
         r = -EBADMSG;
     else if (client->ndeaths < RG_CLIENT_DEATHS_MAX) {
+        char text[RG_ERROR_TEXT_MAX];
+
         client->dead_rank[client->ndeaths] = (int) died.rank;
-        client->dead_text[client->ndeaths++] = rg_steal_ptr(&died.text);
+        client->dead_text[client->ndeaths++] = strdup(rg_death_text(&died, text, sizeof(text)));
     }
     rg_codec_clear(rg_rankmsg_peer_died_fields, &died);
     return r;
@@ -192,6 +195,7 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
     if (!rg_conn_alive(&client->conn))
         return rg_error_set(err, ECONNRESET, "the connection to %s is gone", client->server);
     client->done = client->failed = false;
+    rg_buf_clear(&client->blobs);
     client->failure = (struct rg_error) RG_ERROR_INIT;
     int r = rg_conn_send(&client->conn, RG_RANKMSG_FENCE, rg_rankmsg_fence_fields, &fence);
 
@@ -202,12 +206,12 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
     r = wait_for(client, &client->done, client->deaths_told, deadline_ns, err);
     if (r == 0) {
         client->generation++;
-        r = rg_blobs_split(client->blobs.data, client->blobs.nbytes, client->size, ret_blobs);
+        r = rg_blobs_split(rg_buf_bytes(&client->blobs), rg_buf_nbytes(&client->blobs),
+                           client->size, ret_blobs);
         if (r < 0)
             rg_error_set(err, -r, "%s sent a broken fence: %s", client->server, strerror(-r));
     }
-    free(client->blobs.data);
-    client->blobs = (struct rg_span) { 0 };
+    rg_buf_fini(&client->blobs);
     return r;
 }
 
@@ -252,8 +256,7 @@ void rg_client_fini(struct rg_client *client, bool goodbye)
         rg_conn_send_raw(&client->conn, RG_RANKMSG_GOODBYE, NULL, 0) == 0)
         rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
     rg_conn_fini(&client->conn);
-    free(client->blobs.data);
-    client->blobs = (struct rg_span) { 0 };
+    rg_buf_fini(&client->blobs);
     for (int i = 0; i < client->ndeaths; i++)
         free(client->dead_text[i]);
     client->ndeaths = client->deaths_told = 0;

@@ -29,7 +29,7 @@ struct rg_client {
     uint8_t key[RG_KEY_NBYTES];
     bool has_key;
     uint32_t generation;     /* of the last fence that was complete */
-    struct rg_span blobs;    /* of FENCE_DONE, owned until taken */
+    struct rg_buf blobs;     /* of the FENCE_DONEs that have come */
     struct rg_error failure; /* of FENCE_FAILED */
     int ndeaths, deaths_told;
     int dead_rank[RG_CLIENT_DEATHS_MAX]; /* of PEER_DIED; later ones are dropped */

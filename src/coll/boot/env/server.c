@@ -107,7 +107,8 @@ static int refuse(struct guest *guest, int errnum, const char *text)
 
 static int send_death(struct guest *guest, int rank, const char *text)
 {
-    struct rg_rankmsg_peer_died died = { (uint32_t) rank, (char *) (uintptr_t) text };
+    struct rg_rankmsg_peer_died died = { .rank = (uint32_t) rank, .end = RG_DEATH_REPORTED,
+                                         .text = (char *) (uintptr_t) text };
 
     return rg_conn_send(&guest->conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
 }
@@ -424,32 +425,45 @@ static int fail_missing(struct rg_server *server, struct rg_error *err)
     return rg_error_set_exit(err, ETIMEDOUT, 124, "%s", rg_buf_text(&text));
 }
 
+static int send_blobs(struct guest *guest, uint32_t generation, const struct rg_buf *blobs)
+{
+    size_t nbytes = rg_buf_nbytes(blobs), sent = 0;
+    int r = 0;
+
+    while (r == 0 && sent < nbytes) {
+        size_t n = nbytes - sent < RG_FENCE_PART_MAX ? nbytes - sent : RG_FENCE_PART_MAX;
+        struct rg_rankmsg_fence_done done = {
+            generation, (uint32_t) (nbytes - sent - n),
+            { (uint8_t *) (uintptr_t) rg_buf_bytes(blobs) + sent, n }
+        };
+        r = rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &done);
+        sent += n;
+    }
+    return r;
+}
+
 static int answer(struct rg_server *server, const void *blob, size_t nbytes,
                   struct rg_blob *ret_blobs)
 {
-    rg_autobuf struct rg_buf blobs = RG_BUF_INIT, payload = RG_BUF_INIT;
-    struct rg_rankmsg_fence_done done = { .generation = server->generation + 1 };
+    rg_autobuf struct rg_buf blobs = RG_BUF_INIT;
 
     rg_buf_put_span(&blobs, blob, nbytes);
     for (int r = 1; r < server->size; r++)
         rg_buf_put_span(&blobs, server->ranks[r]->blob.data, server->ranks[r]->blob.nbytes);
-    done.blobs.data = (uint8_t *) (uintptr_t) rg_buf_bytes(&blobs);
-    done.blobs.nbytes = rg_buf_nbytes(&blobs);
-    rg_codec_encode(rg_rankmsg_fence_done_fields, &done, &payload);
-    int r = rg_buf_status(&blobs) < 0 ? -ENOMEM : rg_buf_status(&payload);
+    int r = rg_buf_status(&blobs);
 
     for (int i = 1; i < server->size && r == 0; i++) {
         struct guest *guest = server->ranks[i];
 
-        r = rg_conn_send_raw(&guest->conn, RG_RANKMSG_FENCE_DONE, rg_buf_bytes(&payload),
-                             rg_buf_nbytes(&payload));
+        r = send_blobs(guest, server->generation + 1, &blobs);
         free(guest->blob.data);
         guest->blob = (struct rg_span) { 0 };
         guest->arrived = false;
     }
     for (int i = 1; i < server->size && r == 0; i++)
         rg_conn_drain(&server->ranks[i]->conn, server->deadline_ns);
-    return r < 0 ? r : rg_blobs_split(done.blobs.data, done.blobs.nbytes, server->size, ret_blobs);
+    return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs), server->size,
+                                      ret_blobs);
 }
 
 static bool all_came(const struct rg_server *server)

@@ -160,6 +160,7 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
 
 const struct rg_boot_ops rg_boot_pmi = {
     .name = "pmi",
+    .by_mpi = true,
     .variables = "PMI_FD, PMI_RANK and PMI_SIZE are",
     .detect = detect,
     .open = open_pmi,

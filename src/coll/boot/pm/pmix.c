@@ -401,6 +401,7 @@ static int poll_server(void *state, int *ret_rank, struct rg_error *err)
 
 const struct rg_boot_ops rg_boot_pmix = {
     .name = "pmix",
+    .by_mpi = true,
     .variables = "PMIX_NAMESPACE and PMIX_RANK are",
     .detect = detect,
     .open = open_pmix,

@@ -59,18 +59,27 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
 
     rg_buf_put_span(&blobs, "zero", 4);
     rg_buf_put_span(&blobs, fence.blob.data, fence.blob.nbytes);
-    struct rg_rankmsg_fence_done done = { fence.generation,
-                                          { blobs.data, rg_buf_nbytes(&blobs) } };
+    /* Two parts, cut within a blob. */
+    uint32_t all = (uint32_t) rg_buf_nbytes(&blobs), first = 6;
+    struct rg_rankmsg_fence_done parts[] = {
+        { fence.generation, all - first, { blobs.data, first } },
+        { fence.generation, 0, { blobs.data + first, all - first } },
+    };
+    int r = 0;
 
     rg_codec_clear(rg_rankmsg_fence_fields, &fence);
-    return rg_conn_send(&agent->conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &done);
+    for (size_t i = 0; r == 0 && i < rg_array_len(parts); i++)
+        r = rg_conn_send(&agent->conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields,
+                         &parts[i]);
+    return r;
 }
 
 /* Serves connections one after the other until its listening socket is shut down. */
 static void *serve_agent(void *arg)
 {
     struct agent *agent = arg;
-    struct rg_rankmsg_peer_died died = { 0, (char *) (uintptr_t) "rank 0 on host a: signal 9" };
+    struct rg_rankmsg_peer_died died = { .rank = 0, .host = (char *) (uintptr_t) "a",
+                                         .end = RG_DEATH_SIGNAL, .value = 9 };
 
     for (;;) {
         int fd;
@@ -173,7 +182,7 @@ static void an_agent_tells_of_deaths(void **state)
         assert_int_equal(r, 1);
         assert_int_equal(rank, 0);
     }
-    assert_string_equal(err.text, "rank 0 on host a: signal 9");
+    assert_string_equal(err.text, "rank 0 on a: signal 9 (Killed)");
     rg_boot_close(boot, false);
     stop_agent(&agent, thread);
 }

@@ -114,11 +114,11 @@ static void deadline_is_the_earliest_and_names_who_is_missing(void **state)
     assert_contains(err.text, "rank 1");
 }
 
-static void blobs_beyond_one_message_are_refused(void **state)
+static void blobs_beyond_the_limit_are_refused(void **state)
 {
     static uint8_t blob[RG_RANKMSG_BLOB_MAX];
     struct rg_fence *large;
-    int n = RG_RANKMSG_PAYLOAD_MAX / RG_RANKMSG_BLOB_MAX + 1;
+    int n = RG_FENCE_NBYTES_MAX / RG_RANKMSG_BLOB_MAX + 1;
 
     (void) state;
     assert_int_equal(rg_fence_create(n, &large), 0);
@@ -147,7 +147,7 @@ int main(void)
                                         free_fence),
         cmocka_unit_test_setup_teardown(deadline_is_the_earliest_and_names_who_is_missing,
                                         make_fence, free_fence),
-        cmocka_unit_test(blobs_beyond_one_message_are_refused),
+        cmocka_unit_test(blobs_beyond_the_limit_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "launch/head/session.h"
 #include "unit.h"
 #include "wire/msg.h"
+#include "wire/rankmsg.h"
 
 #define NHOSTS 2
 #define LIMIT_MS 20000
@@ -25,6 +26,7 @@ struct fake_agent {
     int raw_fd;
     bool gone;
     struct rg_timer timer;
+    struct rg_buf answer; /* to a fence, so far */
 };
 
 struct fake {
@@ -61,7 +63,7 @@ static void say_hello(struct fake_agent *agent)
 
     rg_strv_addf(&hello.addresses, "10.0.0.%d/24 eth0", 1 + agent->index);
     rg_strv_add(&hello.addresses, "127.0.0.1/8 lo");
-    assert_int_equal(rg_msg_send(agent->channel, RG_MSG_HELLO, &hello), 0);
+    assert_int_equal(rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_HELLO, &hello), 0);
     rg_strv_fini(&hello.addresses);
 }
 
@@ -102,13 +104,15 @@ static void frame_came(void *arg, uint16_t type, const uint8_t *payload, size_t 
 {
     struct fake_agent *agent = arg;
     union rg_msg msg;
+    uint32_t host;
 
-    assert_int_equal(rg_msg_decode(false, type, payload, nbytes, &msg), 0);
+    assert_int_equal(rg_msg_decode(false, type, payload, nbytes, &host, &msg), 0);
     if (type == RG_MSG_KILL) {
-        rg_msg_send(agent->channel, RG_MSG_BYE, &(struct rg_msg_bye){ 0 });
+        rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_BYE, &(struct rg_msg_bye){ 0 });
         rg_timer_start(&agent->timer, agent->fake->loop, 0, 0, tell_gone, agent);
     } else if (type == RG_MSG_LISTEN) {
-        rg_msg_send(agent->channel, RG_MSG_LISTENING, &(struct rg_msg_listening){ 4000 });
+        rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_LISTENING,
+                    &(struct rg_msg_listening){ 4000 });
     } else if (agent->fake->on_frame) {
         agent->fake->on_frame(agent, type, &msg);
     }
@@ -246,10 +250,101 @@ static int tear_down(void **state)
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
+/* --- messages --------------------------------------------------------------------------------- */
+
+#define MANY 300 /* ranks, whose blobs of 64 KiB are more than a frame may have */
+
+static void send_as(struct fake_agent *agent, enum rg_msg_type type, const void *object)
+{
+    assert_int_equal(rg_msg_send(agent->channel, (uint32_t) agent->index, type, object), 0);
+}
+
+static void come_to_the_fence(struct fake_agent *agent)
+{
+    static uint8_t blob[RG_RANKMSG_BLOB_MAX];
+
+    for (uint32_t i = 0; i < MANY / NHOSTS; i++) {
+        uint32_t rank = (uint32_t) agent->index * (MANY / NHOSTS) + i;
+        send_as(agent, RG_MSG_STARTED, &(struct rg_msg_started){ .rank = rank, .pid = 2 + i });
+        memset(blob, (int) (rank % 251), sizeof(blob));
+        send_as(agent, RG_MSG_FENCE,
+                &(struct rg_msg_fence){ rank, 1, 10000, { blob, sizeof(blob) } });
+    }
+}
+
+static void check_answer(struct fake_agent *agent)
+{
+    struct rg_reader reader = rg_reader_make(rg_buf_bytes(&agent->answer),
+                                             rg_buf_nbytes(&agent->answer));
+    size_t nbytes;
+
+    for (uint32_t rank = 0; rank < MANY; rank++) {
+        const uint8_t *blob = rg_reader_span(&reader, RG_RANKMSG_BLOB_MAX, &nbytes);
+        assert_int_equal(nbytes, RG_RANKMSG_BLOB_MAX);
+        assert_int_equal(blob[nbytes - 1], rank % 251);
+    }
+    assert_int_equal(rg_reader_done(&reader), 0);
+}
+
+static void leave_after_the_fence(struct fake_agent *agent, uint16_t type, const union rg_msg *msg)
+{
+    if (type == RG_MSG_PROBE) {
+        for (uint32_t i = 0; i < msg->probe.targets.count; i++)
+            send_as(agent, RG_MSG_PROBED, &(struct rg_msg_probed){ i, 0, 100 });
+    } else if (type == RG_MSG_START) {
+        come_to_the_fence(agent);
+    } else if (type == RG_MSG_FENCE_DONE) {
+        rg_buf_put(&agent->answer, msg->fence_done.blobs.data, msg->fence_done.blobs.nbytes);
+        assert_in_range(msg->fence_done.blobs.nbytes, 1, RG_FENCE_PART_MAX);
+        if (msg->fence_done.left)
+            return;
+        check_answer(agent);
+        rg_buf_fini(&agent->answer);
+        for (uint32_t i = 0; i < MANY / NHOSTS; i++)
+            send_as(agent, RG_MSG_EXITED,
+                    &(struct rg_msg_exited){ .rank = (uint32_t) agent->index * (MANY / NHOSTS) + i,
+                                             .cut_by = RG_MSG_NO_RANK });
+        send_as(agent, RG_MSG_BYE, &(struct rg_msg_bye){ 0 });
+        rg_timer_start(&agent->timer, agent->fake->loop, 0, 0, tell_gone, agent);
+    }
+}
+
+static void a_fence_may_be_larger_than_a_frame(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->job.np = MANY;
+    for (int i = 0; i < NHOSTS; i++)
+        fake->job.hosts[i].nslots = MANY / NHOSTS;
+    fake->on_frame = leave_after_the_fence;
+    run(fake);
+    assert_string_equal(fake->cause, "");
+    assert_int_equal(fake->exit_code, 0);
+}
+
+static void speak_for_another(struct fake_agent *agent, uint16_t type, const union rg_msg *msg)
+{
+    leave_after_the_fence(agent, type == RG_MSG_PROBE ? type : RG_MSG_PONG, msg);
+    if (type == RG_MSG_START && agent->index == 1)
+        rg_msg_send(agent->channel, 0, RG_MSG_PONG, NULL);
+}
+
+static void nobody_speaks_for_another_host(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->on_frame = speak_for_another;
+    run(fake);
+    assert_int_equal(fake->exit_code, RG_EXIT_HOST_LOST);
+    assert_non_null(strstr(fake->cause, "host b: its agent sent a broken message: PONG"));
+}
+
+/* --- hosts that die --------------------------------------------------------------------------- */
+
 static void refuse_all(struct fake_agent *agent, const struct rg_msg_probe *probe)
 {
     for (uint32_t i = 0; i < probe->targets.count; i++)
-        rg_msg_send(agent->channel, RG_MSG_PROBED,
+        rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_PROBED,
                     &(struct rg_msg_probed){ i, ECONNREFUSED, 0 });
 }
 
@@ -266,7 +361,7 @@ static void b_dies_while_probed(struct fake_agent *agent, uint16_t type, const u
     else if (agent->index == 1 && type == RG_MSG_PROBE)
         rg_timer_start(&agent->timer, agent->fake->loop, LATE_MS, 0, die_of_it, agent);
     else if (agent->index == 0 && type == RG_MSG_PING)
-        rg_msg_send(agent->channel, RG_MSG_PONG, NULL);
+        rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_PONG, NULL);
 }
 
 static void an_agent_that_is_killed_while_probed_is_the_cause_and_no_firewall(void **state)
@@ -284,7 +379,7 @@ static void all_live(struct fake_agent *agent, uint16_t type, const union rg_msg
     if (type == RG_MSG_PROBE)
         refuse_all(agent, &msg->probe);
     else if (type == RG_MSG_PING)
-        rg_msg_send(agent->channel, RG_MSG_PONG, NULL);
+        rg_msg_send(agent->channel, RG_MSG_ANY_HOST, RG_MSG_PONG, NULL);
 }
 
 static void hosts_that_live_and_refuse_each_other_are_named(void **state)
@@ -405,6 +500,8 @@ int main(void)
         TEST(an_agent_that_is_killed_in_the_middle_of_a_message_is_the_cause),
         TEST(all_hosts_that_cannot_be_started_are_told_at_once),
         TEST(hosts_that_fail_alike_have_one_line),
+        TEST(a_fence_may_be_larger_than_a_frame),
+        TEST(nobody_speaks_for_another_host),
         TEST(a_host_that_cannot_be_started_does_not_hide_the_healthy_ones),
     };
 

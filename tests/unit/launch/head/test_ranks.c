@@ -200,8 +200,9 @@ static int play_death(void)
     if (my_rank == 1)
         raise(SIGKILL);
     expect(fd, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
-    must(died.rank == 1 && strstr(died.text, "signal 9 (Killed)"), "who died");
-    snprintf(note, sizeof(note), "rank 1 on somewhere died: %s", died.text);
+    must(died.rank == 1 && died.end == RG_DEATH_SIGNAL && died.value == SIGKILL, "who died");
+    must(strcmp(died.host, "localhost") == 0, "where");
+    snprintf(note, sizeof(note), "rank 1 on somewhere died: signal %d", died.value);
     send_note(fd, 0, note);
     rg_sleep_ms(300); /* time to save what can be saved */
     puts("saved");
@@ -230,7 +231,7 @@ static int play_silent_leave(void)
     if (my_rank == 2)
         return 0;
     expect(fd, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
-    must(died.rank == 2 && strstr(died.text, "exit code 0"), "who left");
+    must(died.rank == 2 && died.end == RG_DEATH_EXIT && died.value == 0, "who left");
     send_frame(fd, RG_RANKMSG_GOODBYE, NULL, NULL);
     return 0;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the session routes remote commands: which host is meant, and what agents may say of them. */
 #include "base/fd.h"
-#include "launch/head/session_internal.h"
+#include "launch/head/remote/session_engine.h"
+#include "launch/head/remote/session_names.h"
+#include "launch/head/remote/session_remote.h"
 #include "unit.h"
 
 #define NHOSTS 4
@@ -57,12 +59,14 @@ static int set_up(void **state)
     w->session.o.job = &w->job;
     w->session.hosts = w->hosts;
     w->session.state = STATE_RUNNING;
+    assert_int_equal(session_engine_create(&w->session), 0);
+    assert_int_equal(session_remotes_create(&w->session), 0);
     for (int i = 0; i < NHOSTS; i++) {
         struct session_host *host = &w->hosts[i];
         w->planned[i].name = (char *) names[i];
         host->session = &w->session;
         host->index = i;
-        host->ready = true;
+        host->state = HOST_READY;
         host->hostname = strdup(hostnames[i]);
         rg_strv_addf(&host->addresses, "10.0.0.%d/24 eth0", i + 1);
         rg_strv_addf(&host->addresses, "fe80::%d/64 eth0", i + 1);
@@ -77,7 +81,8 @@ static int tear_down(void **state)
 {
     struct world *w = *state;
 
-    session_remotes_fini(&w->session);
+    session_remotes_destroy(&w->session);
+    session_engine_destroy(&w->session);
     for (int i = 0; i < NHOSTS; i++) {
         rg_channel_destroy(w->hosts[i].channel);
         rg_strv_fini(&w->hosts[i].addresses);
@@ -260,7 +265,7 @@ static void a_lost_host_takes_its_commands_and_clients_along(void **state)
     assert_int_equal(open_remote(&w->hosts[0], 1, "node3"), 0);
     assert_int_equal(open_remote(&w->hosts[2], 0, "node2"), 0);
     assert_int_equal(open_remote(&w->hosts[2], 1, "node3"), 0); /* itself */
-    w->hosts[2].lost = true;
+    w->hosts[2].state = HOST_LOST;
     session_remote_host_gone(&w->hosts[2]);
     assert_int_equal(ends(&w->hosts[2], 1, 0), -EBADMSG);
     assert_int_equal(open_remote(&w->hosts[0], 1, "node2"), 0); /* ENDED was sent for it */
@@ -298,9 +303,10 @@ static void a_daemon_is_known_by_its_name_and_other_words_are_not(void **state)
             continue;
         assert_non_null(found);
         assert_string_equal(found, cases[i].daemon);
-        *w->session.engine_program = '\0';
+        session_engine_destroy(&w->session); /* it forgets where the last one was */
+        assert_int_equal(session_engine_create(&w->session), 0);
         session_engine_started(&w->session, cases[i].command, found);
-        assert_string_equal(w->session.engine_program, cases[i].engine);
+        assert_string_equal(session_engine_program(&w->session), cases[i].engine);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/host/preamble.h"
 #include "launch/host/driver.h"
+#include "launch/host/preamble.h"
 #include "unit.h"
 
 /* Feed a whole text; the lines of ours that it holds, each kind and text once. Returns the last

@@ -24,13 +24,50 @@
  *
  * Thread rule: any.
  */
-#ifndef RG_LAUNCH_HEAD_VERDICT_H
-#define RG_LAUNCH_HEAD_VERDICT_H
+#ifndef RG_LAUNCH_VERDICT_VERDICT_H
+#define RG_LAUNCH_VERDICT_VERDICT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "launch/head/session.h"
+enum rg_end { RG_END_EXIT, RG_END_SIGNAL, RG_END_NOT_STARTED, RG_END_LOST };
+
+/* How one rank ended. */
+struct rg_rank_end {
+    int rank;
+    const char *host;     /* borrowed from the plan */
+    const char *engine;   /* what "rank 0" really is, such as "mpirun"; borrowed. NULL: a rank */
+    enum rg_end end;
+    int value;            /* exit code, signal number, or errno for NOT_STARTED */
+    bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
+    const char *memory;   /* ... and which limit that was; "" or NULL: not known */
+    const char *sshd_host;/* a script that could not begin, as its sshd failed there; NULL: none */
+    int sshd_port;
+    bool consequence;     /* it died because of another rank or of us (stopped by the session) */
+    bool same;            /* in a verdict: it had the first's error by itself, or is that first */
+    bool in_runtime;      /* its runtime had not been shut down */
+    /* last report of the rank's runtime ("mismatch ..."), or "" */
+    const char *note;
+    uint64_t at_ns;       /* since the session's start, launcher's clock */
+};
+
+/* The end of the job. Strings are borrowed from the session. */
+struct rg_verdict {
+    int exit_code;                  /* by the documented table */
+    bool ok;                        /* all ranks ended with 0 and nothing was lost */
+    const char *cause;              /* "rank 2 on localhost: exit code 7"; "" when ok; of hosts
+                                     * that could not be started one line each, without an end */
+    /* who failed first, or NULL (a host, a limit, a signal to reigen); exit code 0: it left while
+     * others waited for it, and so made them fail */
+    const struct rg_rank_end *first;
+    const struct rg_rank_end *code_of; /* whose end exit_code tells: first, or one it made fail */
+    const char *const *last_lines;  /* first's last lines of output, oldest first */
+    size_t nlast_lines;
+    const struct rg_rank_end *ends; /* of all ranks that were to run, by rank; plan->nranks */
+    int nends;
+    uint64_t elapsed_ns;
+};
 
 /* What is known of one rank's end. */
 struct rg_fact {
@@ -68,6 +105,8 @@ bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);
 void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
                       struct rg_verdict *ret_verdict);
 
+/* "exit code 7" */
+void rg_verdict_describe_end(const struct rg_fact *fact, char *text, size_t nbytes);
 /* "rank 2 on localhost: exit code 7" */
 void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes);
 

@@ -1,71 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A command for another host goes by way of the launcher, as only it has links to all agents: it
+ * routes each command's messages between two of them, under other numbers on either side. */
+#include "launch/head/remote/session_remote.h"
+
 #include <string.h>
 
-#include "base/time.h"
-#include "launch/head/session_internal.h"
-#include "spec/job/engine.h"
+#include "launch/head/remote/session_engine.h"
+#include "launch/head/remote/session_names.h"
 
-#define STATUS_LOST (255 << 8)
+#define STATUS_LOST (RG_ENGINE_LOST << 8)
 #define NAMED_HOSTS_MAX 8
 
 /* A remote command: its client is on one host, itself on another, or on the same. Its index in
- * session->remotes is its number on the target's link. */
-struct session_remote {
+ * session_remotes is its number on the target's link. */
+struct remote {
     uint32_t id, client_id;
     struct session_host *client; /* NULL: gone; the target's EXIT is still to come */
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
     const char *daemon;          /* of the engine; NULL: the user's own command */
-    bool ours;                   /* the session's own question; it has no client */
+    const struct session_question *question; /* the session's own, without a client; or NULL */
 };
+
+/* Commands by their number; NULL: free. */
+struct table {
+    struct remote **slots;
+    uint32_t nslots;
+};
+
+struct session_remotes {
+    struct table all;
+    struct table clients[]; /* those that were asked for on each host */
+};
+
+int session_remotes_create(struct rg_session *session)
+{
+    size_t nhosts = (size_t) session->o.plan->nhosts;
+
+    session->remotes = calloc(1, sizeof(*session->remotes) +
+                                 nhosts * sizeof(session->remotes->clients[0]));
+    return session->remotes ? 0 : -ENOMEM;
+}
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* The first free slot of a table of pointers that grows up to RG_MSG_REMOTES_MAX. */
-static int grow(struct session_remote ***slots, uint32_t *nslots, uint32_t id)
+/* Room for this number, up to RG_MSG_REMOTES_MAX. */
+static int grow(struct table *table, uint32_t id)
 {
-    uint32_t n = *nslots ? *nslots : 8;
+    uint32_t n = table->nslots ? table->nslots : 8;
 
-    if (id < *nslots)
+    if (id < table->nslots)
         return 0;
     if (id >= RG_MSG_REMOTES_MAX)
         return -EMFILE;
     while (n <= id)
         n *= 2;
-    struct session_remote **more = realloc(*slots, n * sizeof(*more));
+    struct remote **more = realloc(table->slots, n * sizeof(*more));
     if (!more)
         return -ENOMEM;
-    memset(more + *nslots, 0, (n - *nslots) * sizeof(*more));
-    *slots = more;
-    *nslots = n;
+    memset(more + table->nslots, 0, (n - table->nslots) * sizeof(*more));
+    table->slots = more;
+    table->nslots = n;
     return 0;
 }
 
-static struct session_remote *by_client(const struct session_host *host, uint32_t id)
+static struct table *table_of(const struct session_host *host)
 {
-    return id < host->nclients ? host->clients[id] : NULL;
+    return &host->session->remotes->clients[host->index];
 }
 
-static struct session_remote *by_target(const struct session_host *host, uint32_t id)
+static struct remote *by_client(const struct session_host *host, uint32_t id)
 {
-    const struct rg_session *session = host->session;
-    struct session_remote *remote = id < session->nremotes ? session->remotes[id] : NULL;
+    const struct table *clients = table_of(host);
+
+    return id < clients->nslots ? clients->slots[id] : NULL;
+}
+
+static struct remote *by_target(const struct session_host *host, uint32_t id)
+{
+    const struct table *all = &host->session->remotes->all;
+    struct remote *remote = id < all->nslots ? all->slots[id] : NULL;
 
     return remote && remote->target == host ? remote : NULL;
 }
 
-static void forget(struct session_remote *remote)
+static void forget(struct remote *remote)
 {
     if (remote->client)
-        remote->client->clients[remote->client_id] = NULL;
-    remote->target->session->remotes[remote->id] = NULL;
+        table_of(remote->client)->slots[remote->client_id] = NULL;
+    remote->target->session->remotes->all.slots[remote->id] = NULL;
     free(remote);
-}
-
-static void send(const struct session_host *host, enum rg_msg_type type, const void *object)
-{
-    if (host->channel)
-        rg_msg_send(host->channel, type, object);
 }
 
 static void tell_client(struct session_host *client, uint32_t client_id, int status,
@@ -73,7 +97,7 @@ static void tell_client(struct session_host *client, uint32_t client_id, int sta
 {
     struct rg_msg_remote_exit msg = { client_id, status, (char *) text };
 
-    send(client, RG_MSG_REMOTE_ENDED, &msg);
+    session_send(client, RG_MSG_REMOTE_ENDED, &msg);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -92,48 +116,48 @@ static void refuse_unknown(struct session_host *client, const struct rg_msg_remo
     session_engine_refused(client, msg->host, msg->command);
 }
 
-static struct session_remote *make(struct session_host *target)
+static struct remote *make(struct session_host *target)
 {
-    struct rg_session *session = target->session;
+    struct table *all = &target->session->remotes->all;
     uint32_t id = 0;
 
-    while (id < session->nremotes && session->remotes[id])
+    while (id < all->nslots && all->slots[id])
         id++;
-    if (grow(&session->remotes, &session->nremotes, id) < 0)
+    if (grow(all, id) < 0)
         return NULL;
-    struct session_remote *remote = calloc(1, sizeof(*remote));
+    struct remote *remote = calloc(1, sizeof(*remote));
     if (!remote)
         return NULL;
-    *remote = (struct session_remote){
+    *remote = (struct remote){
         .id = id, .target = target, .room = { 0, RG_MSG_REMOTE_WINDOW, RG_MSG_REMOTE_WINDOW },
     };
-    session->remotes[id] = remote;
+    all->slots[id] = remote;
     return remote;
 }
 
-static struct session_remote *add(struct session_host *client, struct session_host *target,
+static struct remote *add(struct session_host *client, struct session_host *target,
                                   uint32_t client_id)
 {
-    if (grow(&client->clients, &client->nclients, client_id) < 0)
+    if (grow(table_of(client), client_id) < 0)
         return NULL;
-    struct session_remote *remote = make(target);
+    struct remote *remote = make(target);
     if (!remote)
         return NULL;
     remote->client_id = client_id;
     remote->client = client;
-    client->clients[client_id] = remote;
+    table_of(client)->slots[client_id] = remote;
     return remote;
 }
 
-int session_remote_ask(struct session_host *target, const char *command)
+int session_remote_ask(struct session_host *target, const char *command,
+                       const struct session_question *question)
 {
-    struct session_remote *remote = target->channel && !target->bye && !target->lost
-                                        ? make(target) : NULL;
+    struct remote *remote = session_host_listens(target) ? make(target) : NULL;
 
     if (!remote)
         return -EHOSTUNREACH;
-    remote->ours = true;
-    send(target, RG_MSG_REMOTE_START,
+    remote->question = question;
+    session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
     return 0;
 }
@@ -150,11 +174,11 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
         refuse_unknown(client, msg);
         return 0;
     }
-    if (!target->channel || target->bye || target->lost) {
+    if (!session_host_listens(target)) {
         tell_client(client, msg->id, STATUS_LOST, "the job has ended on that host");
         return 0;
     }
-    struct session_remote *remote = add(client, target, msg->id);
+    struct remote *remote = add(client, target, msg->id);
     if (!remote) {
         tell_client(client, msg->id, STATUS_LOST, "too many remote commands at a time");
         return 0;
@@ -162,7 +186,7 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
     remote->daemon = session_engine_daemon(msg->command);
     if (remote->daemon)
         session_engine_started(target->session, msg->command, remote->daemon);
-    send(target, RG_MSG_REMOTE_START,
+    session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, msg->command });
     return 0;
 }
@@ -173,7 +197,7 @@ static int on_open(struct session_host *client, const struct rg_msg_remote_open 
  * crossed the command's end on its way finds nothing and is let go. */
 static int on_data(struct session_host *host, const struct rg_msg_remote_data *msg)
 {
-    struct session_remote *remote = msg->stream ? by_target(host, msg->id)
+    struct remote *remote = msg->stream ? by_target(host, msg->id)
                                                 : by_client(host, msg->id);
     struct rg_msg_remote_data relay = *msg;
 
@@ -186,17 +210,17 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
     remote->room[msg->stream] -= (uint32_t) msg->data.nbytes;
     relay.id = msg->stream ? remote->client_id : remote->id;
     if (!msg->stream)
-        send(remote->target, RG_MSG_REMOTE_PUT, &relay);
+        session_send(remote->target, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->client)
-        send(remote->client, RG_MSG_REMOTE_PUT, &relay);
-    else if (remote->ours)
-        session_engine_answer(host, msg->data.data, msg->data.nbytes);
+        session_send(remote->client, RG_MSG_REMOTE_PUT, &relay);
+    else if (remote->question)
+        remote->question->on_answer(host, msg->data.data, msg->data.nbytes);
     return 0;
 }
 
 static int on_credit(struct session_host *host, const struct rg_msg_remote_credit *msg)
 {
-    struct session_remote *remote = msg->stream ? by_client(host, msg->id)
+    struct remote *remote = msg->stream ? by_client(host, msg->id)
                                                 : by_target(host, msg->id);
     struct rg_msg_remote_credit relay = *msg;
 
@@ -209,26 +233,26 @@ static int on_credit(struct session_host *host, const struct rg_msg_remote_credi
     remote->room[msg->stream] += msg->nbytes;
     relay.id = msg->stream ? remote->id : remote->client_id;
     if (msg->stream)
-        send(remote->target, RG_MSG_REMOTE_GRANT, &relay);
+        session_send(remote->target, RG_MSG_REMOTE_GRANT, &relay);
     else if (remote->client)
-        send(remote->client, RG_MSG_REMOTE_GRANT, &relay);
+        session_send(remote->client, RG_MSG_REMOTE_GRANT, &relay);
     return 0;
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
-static void leave(struct session_remote *remote)
+static void leave(struct remote *remote)
 {
-    remote->client->clients[remote->client_id] = NULL;
+    table_of(remote->client)->slots[remote->client_id] = NULL;
     remote->client = NULL;
-    send(remote->target, RG_MSG_REMOTE_HANGUP, &(struct rg_msg_remote_id){ remote->id });
+    session_send(remote->target, RG_MSG_REMOTE_HANGUP, &(struct rg_msg_remote_id){ remote->id });
 }
 
 /* The client's agent keeps its number until it hears ENDED, so that no late message meets a new
  * command. */
 static int on_close(struct session_host *host, const struct rg_msg_remote_id *msg)
 {
-    struct session_remote *remote = by_client(host, msg->id);
+    struct remote *remote = by_client(host, msg->id);
 
     if (!remote)
         return 0;
@@ -237,9 +261,19 @@ static int on_close(struct session_host *host, const struct rg_msg_remote_id *ms
     return 0;
 }
 
+static void end(struct remote *remote)
+{
+    const struct session_question *question = remote->question;
+    struct session_host *host = remote->target;
+
+    forget(remote);
+    if (question)
+        question->on_end(host);
+}
+
 static int on_exit_message(struct session_host *host, const struct rg_msg_remote_exit *msg)
 {
-    struct session_remote *remote = by_target(host, msg->id);
+    struct remote *remote = by_target(host, msg->id);
 
     if (!remote)
         return -EBADMSG;
@@ -247,10 +281,7 @@ static int on_exit_message(struct session_host *host, const struct rg_msg_remote
         tell_client(remote->client, remote->client_id, msg->status, msg->text);
         session_engine_daemon_ended(host, remote->daemon, msg->status);
     }
-    bool ours = remote->ours;
-    forget(remote);
-    if (ours)
-        session_engine_answered(host);
+    end(remote);
     return 0;
 }
 
@@ -268,41 +299,32 @@ int session_on_remote(struct session_host *host, uint16_t type, const union rg_m
 
 void session_remote_host_gone(struct session_host *host)
 {
-    struct rg_session *session = host->session;
+    struct table *all = &host->session->remotes->all;
 
-    for (uint32_t i = 0; i < session->nremotes; i++) {
-        struct session_remote *remote = session->remotes[i];
+    for (uint32_t i = 0; i < all->nslots; i++) {
+        struct remote *remote = all->slots[i];
         if (remote && remote->client == host)
             leave(remote);
         if (!remote || remote->target != host)
             continue;
         if (remote->client)
             tell_client(remote->client, remote->client_id, STATUS_LOST,
-                        host->lost ? "that host was lost, and the command with it"
+                        host->state == HOST_LOST ? "that host was lost, and the command with it"
                                    : "the job has ended on that host");
-        bool ours = remote->ours;
-        forget(remote);
-        if (ours)
-            session_engine_answered(host);
+        end(remote);
     }
 }
 
-void session_remotes_fini(struct rg_session *session)
+void session_remotes_destroy(struct rg_session *session)
 {
-    for (uint32_t i = 0; i < session->nremotes; i++)
-        free(session->remotes[i]);
-    free(session->remotes);
-    for (int i = 0; session->hosts && i < session->o.plan->nhosts; i++) {
-        free(session->hosts[i].clients);
-        free(session->hosts[i].hostname);
-    }
-}
+    struct session_remotes *remotes = session->remotes;
 
-void session_release(struct rg_session *session)
-{
-    if (session->released || !rg_job_has_engine(session->o.job) || session_engine_ask(session))
+    if (!remotes)
         return;
-    session->released = true;
-    session->released_ns = rg_now_ns();
-    session_broadcast(session, RG_MSG_RELEASE, NULL);
+    for (uint32_t i = 0; i < remotes->all.nslots; i++)
+        free(remotes->all.slots[i]);
+    free(remotes->all.slots);
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        free(remotes->clients[i].slots);
+    free(remotes);
 }

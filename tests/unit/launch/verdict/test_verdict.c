@@ -2,7 +2,8 @@
 #include <signal.h>
 
 #include "base/exitcode.h"
-#include "launch/head/verdict.h"
+#include "base/cleanup.h"
+#include "launch/verdict/verdict.h"
 #include "unit.h"
 
 enum { NRANKS = 4 };

@@ -6,8 +6,8 @@
  *
  * Cheap for floods: of a large chunk only its last lines are looked at. Thread rule: one thread.
  */
-#ifndef RG_LAUNCH_HEAD_TAIL_H
-#define RG_LAUNCH_HEAD_TAIL_H
+#ifndef RG_LAUNCH_VERDICT_TAIL_H
+#define RG_LAUNCH_VERDICT_TAIL_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/head/verdict.h"
+/* The rules of verdict.h, one function each, without I/O, so that a table can test them. */
+#include "launch/verdict/verdict.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -67,16 +68,10 @@ bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank)
     return has_failed(fact) && (was_made_to_end(fact) || was_cut_off(facts, fact));
 }
 
-void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
+void rg_verdict_describe_end(const struct rg_fact *fact, char *text, size_t nbytes)
 {
     const struct rg_rank_end *end = &fact->end;
-    int n = end->engine ? snprintf(text, nbytes, "%s on %s: ", end->engine, end->host)
-                        : snprintf(text, nbytes, "rank %d on %s: ", end->rank, end->host);
 
-    if (n < 0 || (size_t) n >= nbytes)
-        return;
-    text += n;
-    nbytes -= (size_t) n;
     switch (end->end) {
     case RG_END_EXIT:
         snprintf(text, nbytes, "exit code %d%s%s", end->value,
@@ -92,6 +87,16 @@ void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
         break;
     case RG_END_LOST: snprintf(text, nbytes, "lost with its host"); break;
     }
+}
+
+void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
+{
+    const struct rg_rank_end *end = &fact->end;
+    int n = end->engine ? snprintf(text, nbytes, "%s on %s: ", end->engine, end->host)
+                        : snprintf(text, nbytes, "rank %d on %s: ", end->rank, end->host);
+
+    if (n > 0 && (size_t) n < nbytes)
+        rg_verdict_describe_end(fact, text + n, nbytes - (size_t) n);
 }
 
 static int exit_code_of(const struct rg_fact *fact)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which host of the job a remote command's caller means: engines use names and addresses that they
  * have learnt from each other, not only those that the job was given. */
+#include "launch/head/remote/session_names.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#include "launch/head/session_internal.h"
 
 /* "a" and "a.example.org" may be one host; two full names are one when they are equal. */
 static bool short_names_match(const char *a, const char *b)
@@ -29,14 +29,9 @@ static bool has_address(const struct session_host *host, const char *name)
     return false;
 }
 
-static const char *plan_name(const struct session_host *host)
-{
-    return host->session->o.plan->hosts[host->index].name;
-}
-
 static bool is_plan_name(const struct session_host *host, const char *name)
 {
-    return strcasecmp(plan_name(host), name) == 0;
+    return strcasecmp(session_host_name(host), name) == 0;
 }
 
 static bool is_host_name(const struct session_host *host, const char *name)
@@ -47,7 +42,7 @@ static bool is_host_name(const struct session_host *host, const char *name)
 
 static bool is_short_plan_name(const struct session_host *host, const char *name)
 {
-    return short_names_match(plan_name(host), name);
+    return short_names_match(session_host_name(host), name);
 }
 
 static bool is_alias(const struct session_host *host, const char *name)

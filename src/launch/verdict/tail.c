@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/head/tail.h"
+/* A rank may write gigabytes, and only what it wrote last explains its end. */
+#include "launch/verdict/tail.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/head/tail.h"
+#include "launch/verdict/tail.h"
 #include "unit.h"
 
 static struct rg_tail tail;

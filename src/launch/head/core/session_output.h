@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ranks' output on its way to the owner: delivered at once, or kept while the owner takes none,
+ * and acknowledged when it was taken. Also the last lines of each rank, for the verdict.
+ *
+ * Thread rule: the loop's thread.
+ */
+#ifndef RG_LAUNCH_HEAD_CORE_SESSION_OUTPUT_H
+#define RG_LAUNCH_HEAD_CORE_SESSION_OUTPUT_H
+
+#include "launch/head/core/session_core.h"
+
+int session_output_create(struct rg_session *session); /* 0 or -ENOMEM */
+void session_output_destroy(struct rg_session *session);
+
+/* Output came: deliver or keep. Takes the data. 0; -EBADMSG: after the stream's end, or more than
+ * the window; -ENOMEM. */
+int session_on_output(struct session_host *host, int rank, int stream, struct rg_span *take_data);
+/* The ends of a rank's streams that have not come. */
+void session_output_end(struct session_host *host, int rank);
+/* The owner takes no more for now, or again. */
+void session_output_pause(struct rg_session *session, bool pause);
+/* Forget what was not delivered if the owner, who abandoned the session, takes none. discard: even
+ * if it did, and also what still comes. */
+void session_output_drop(struct rg_session *session, bool discard);
+/* Some of it is not delivered. */
+bool session_output_waits(const struct rg_session *session);
+/* Fill in what the verdict compares: rg_fact's lines and error, of all ranks. */
+void session_output_hash(struct rg_session *session);
+/* As rg_tail_lines, of a rank. */
+size_t session_output_last_lines(const struct rg_session *session, int rank,
+                                 const char **ret_lines);
+
+#endif

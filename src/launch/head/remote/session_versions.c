@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine fails in ways that nobody understands when hosts have different versions of it. So when
+ * it has failed, all hosts are asked for theirs before they are let go. */
+#include "launch/head/remote/session_versions.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "launch/head/core/session_end.h"
+#include "launch/head/remote/session_engine.h"
+#include "launch/head/remote/session_remote.h"
+#include "spec/job/engine.h"
+
+#define ASK_MS 1500 /* for all hosts to say which engine they have */
+
+struct version {
+    char text[160];
+    size_t nbytes;
+};
+
+struct session_versions {
+    bool asked;
+    int nasked; /* hosts that have not answered */
+    struct rg_timer timer;
+    struct version hosts[];
+};
+
+int session_versions_create(struct rg_session *session)
+{
+    size_t nhosts = (size_t) session->o.plan->nhosts;
+
+    session->versions = calloc(1, sizeof(*session->versions) +
+                                  nhosts * sizeof(session->versions->hosts[0]));
+    return session->versions ? 0 : -ENOMEM;
+}
+
+void session_versions_destroy(struct rg_session *session)
+{
+    if (session->versions)
+        rg_timer_stop(&session->versions->timer);
+    free(session->versions);
+}
+
+/* A host whose engine is another than the first host's; NULL: none, as far as is known. */
+static int find_other(const struct rg_session *session)
+{
+    const struct version *hosts = session->versions->hosts;
+
+    for (int i = 1; *hosts[0].text && i < session->o.plan->nhosts; i++) {
+        if (*hosts[i].text && strcmp(hosts[i].text, hosts[0].text) != 0)
+            return i;
+    }
+    return -1;
+}
+
+static void release(struct rg_session *session)
+{
+    if (!session_engine_is_released(session) && rg_job_has_engine(session->o.job))
+        session_engine_release(session);
+}
+
+static void all_answered(void *arg)
+{
+    struct rg_session *session = arg;
+    struct session_versions *versions = session->versions;
+    int code = session->facts[0].end.value, other = find_other(session);
+
+    rg_timer_stop(&versions->timer);
+    versions->nasked = 0;
+    if (other >= 0 && session->state < STATE_STOPPING) {
+        const char *first = session_host_name(&session->hosts[0]);
+        const char *second = session_host_name(&session->hosts[other]);
+
+        session_set_cause(session, code,
+                          "%s on %s failed (exit code %d); host %s has \"%s\", host %s has \"%s\": "
+                          "the same MPI must be on all hosts",
+                          session->o.plan->engine, first, code, first, versions->hosts[0].text,
+                          second, versions->hosts[other].text);
+        session_cause_was_first(session);
+    }
+    release(session);
+}
+
+/* What people may read, blanks as one, no control characters. */
+static void on_answer(struct session_host *host, const uint8_t *text, size_t nbytes)
+{
+    struct version *v = &host->session->versions->hosts[host->index];
+
+    for (size_t i = 0; i < nbytes && v->nbytes + 1 < sizeof(v->text); i++) {
+        bool blank = text[i] <= ' ' || text[i] > '~';
+        if (blank && (!v->nbytes || v->text[v->nbytes - 1] == ' '))
+            continue;
+        v->text[v->nbytes++] = blank ? ' ' : (char) text[i];
+    }
+}
+
+/* "HYDRA build details: Version: 4.0.2" is HYDRA 4.0.2. */
+static void drop_heading(char *version)
+{
+    static const char heading[] = " build details: Version:";
+    char *at = strstr(version, heading);
+
+    if (at)
+        memmove(at, at + strlen(heading), strlen(at + strlen(heading)) + 1);
+}
+
+static void on_answered(struct session_host *host)
+{
+    struct session_versions *versions = host->session->versions;
+    struct version *v = &versions->hosts[host->index];
+
+    while (v->nbytes && v->text[v->nbytes - 1] == ' ')
+        v->text[--v->nbytes] = '\0';
+    drop_heading(v->text);
+    if (versions->nasked > 0 && --versions->nasked == 0)
+        all_answered(host->session);
+}
+
+/* False: there is nothing to ask. */
+static bool ask(struct rg_session *session)
+{
+    static const struct session_question question = { on_answer, on_answered };
+    const struct rg_plan *plan = session->o.plan;
+    const struct rg_rank_end *end = &session->facts[0].end;
+    struct session_versions *versions = session->versions;
+    char command[256];
+
+    if (!plan->engine || plan->nhosts < 2 || session->o.job->engine == RG_ENGINE_SCRIPT ||
+        end->end != RG_END_EXIT || end->value == 0 || session_has_cause(session) ||
+        session->state >= STATE_STOPPING || !*session_engine_program(session))
+        return false;
+    /* Hydra says it in the second line. */
+    snprintf(command, sizeof(command), "%s --version </dev/null 2>/dev/null | head -n 2",
+             session_engine_program(session));
+    for (int i = 0; i < plan->nhosts; i++)
+        versions->nasked += session_remote_ask(&session->hosts[i], command, &question) == 0;
+    if (versions->nasked)
+        rg_timer_start(&versions->timer, session->o.loop, ASK_MS, 0, all_answered, session);
+    return versions->nasked > 0;
+}
+
+void session_release(struct rg_session *session)
+{
+    struct session_versions *versions = session->versions;
+    bool waits = versions->asked ? versions->nasked > 0 : ask(session);
+
+    versions->asked = true;
+    if (!waits)
+        release(session);
+}

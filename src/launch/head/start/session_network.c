@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks on several hosts need a network that connects all of them, and only the hosts can tell
+ * which one does: they try each other before SETUP. */
+#include "launch/head/start/session_network.h"
+
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "launch/head/core/session_end.h"
+#include "launch/head/start/session_bundle.h"
+#include "launch/head/start/session_examination.h"
+#include "launch/head/start/session_setup.h"
+#include "launch/net/network.h"
+
+#define PROBE_LIMIT_MS 8000    /* SYN is sent again after 1, 3 and 7 s */
+#define HURRY_MS 2000          /* then a network that is sure beats a better one that may come */
+
+struct network_host {
+    char *boot_id;                /* these of its HELLO */
+    uint64_t netns, instance;
+    uint32_t free_port;
+    bool listening;               /* LISTENING came, with this port */
+    uint32_t probe_port;
+    uint64_t npings, npongs;      /* sent, and answered */
+    uint64_t proof;               /* this many answers mean that it lives; see refuse_if_all_live */
+};
+
+struct session_network {
+    struct rg_network *network; /* NULL before all have said HELLO */
+    struct rg_error err;        /* why none connects the hosts */
+    struct rg_timer timer;
+    size_t nprobes;             /* tries whose outcome is not known */
+    bool hurry;                 /* a network that is sure is good enough */
+    bool refusing;              /* none connects the hosts, if all of them still live */
+    bool done;
+    struct network_host hosts[];
+};
+
+int session_network_create(struct rg_session *session)
+{
+    size_t nhosts = (size_t) session->o.plan->nhosts;
+
+    session->network = calloc(1, sizeof(*session->network) +
+                                 nhosts * sizeof(session->network->hosts[0]));
+    return session->network ? 0 : -ENOMEM;
+}
+
+void session_network_destroy(struct rg_session *session)
+{
+    struct session_network *net = session->network;
+
+    if (!net)
+        return;
+    rg_timer_stop(&net->timer);
+    rg_network_destroy(net->network);
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        free(net->hosts[i].boot_id);
+    free(net);
+}
+
+void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello)
+{
+    struct network_host *h = &host->session->network->hosts[host->index];
+
+    h->boot_id = rg_steal_ptr(&take_hello->boot_id);
+    h->netns = take_hello->netns;
+    h->instance = take_hello->instance;
+    h->free_port = take_hello->free_port;
+}
+
+static void refuse(struct rg_session *session, const struct rg_error *err)
+{
+    session_set_cause(session, err->exit_code ? err->exit_code : RG_EXIT_INTERNAL, "%s", err->text);
+    session_begin_end(session);
+}
+
+/* The plan's port was free on this computer; the first host may be another. The one where its agent
+ * answered probes is free again when ranks start, and in the range. */
+static int keep_addresses(struct rg_session *session)
+{
+    const struct session_network *net = session->network;
+    uint32_t port = session->o.job->ports.first ? net->hosts[0].probe_port
+                                                : net->hosts[0].free_port;
+
+    if (port && port <= UINT16_MAX && !session->o.driver->platform.here)
+        session->o.plan->master_port = (int) port;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        char **address = &session->o.plan->hosts[i].address;
+        free(*address);
+        *address = strdup(rg_network_address(net->network, i));
+        if (!*address)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* An agent that is lost ends the job as soon as its driver has told how it died. Until then nothing
+ * goes on, and what others found of its host, such as a port that refuses them, is no cause. */
+static bool all_linked(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!session_host_is_linked(&session->hosts[i]))
+            return false;
+    }
+    return true;
+}
+
+void session_ping(struct session_host *host)
+{
+    host->session->network->hosts[host->index].npings++;
+    session_send(host, RG_MSG_PING, NULL);
+}
+
+/* A host may have died whose link has not told yet: ask all, and refuse once all have answered. */
+static void refuse_if_all_live(struct rg_session *session)
+{
+    struct session_network *net = session->network;
+
+    if (net->refusing)
+        return;
+    net->refusing = true;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        session_ping(&session->hosts[i]);
+        net->hosts[i].proof = net->hosts[i].npings;
+    }
+}
+
+void session_on_pong(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+    struct session_network *net = session->network;
+
+    net->hosts[host->index].npongs++;
+    if (!net->refusing || session->state != STATE_STARTING)
+        return;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (net->hosts[i].npongs < net->hosts[i].proof)
+            return;
+    }
+    refuse(session, &net->err);
+}
+
+static void decided(struct rg_session *session)
+{
+    struct session_network *net = session->network;
+
+    net->refusing = false;
+    rg_timer_stop(&net->timer);
+    net->done = true;
+    if (keep_addresses(session) < 0) {
+        refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        return;
+    }
+    session_bundle_begin(session);
+    for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
+        session_send_setup(&session->hosts[i], rg_network_cidr(net->network),
+                           rg_network_interface(net->network, i));
+    session_set_up(session);
+}
+
+void session_set_up(struct rg_session *session)
+{
+    const struct session_network *net = session->network;
+
+    if (session->state == STATE_STARTING && net->done && session_bundle_is_done(session) &&
+        all_linked(session))
+        session_examine(session, net->network, &net->err);
+}
+
+bool session_network_is_done(const struct rg_session *session)
+{
+    return session->network->done;
+}
+
+static void decide(struct rg_session *session)
+{
+    struct session_network *net = session->network;
+    bool all = net->nprobes == 0;
+    int r = 0;
+
+    if (!all_linked(session))
+        return;
+    /* The doctor wants the whole matrix, and no network is a finding like others. */
+    if (all || !session->o.doctor)
+        r = rg_network_decide(net->network, net->hurry || all, &net->err);
+    if (r == 0)
+        return;
+    if (r > 0 || session->o.doctor)
+        decided(session);
+    else
+        refuse_if_all_live(session);
+}
+
+static void hurry_due(void *arg)
+{
+    struct rg_session *session = arg;
+
+    session->network->hurry = true;
+    if (session->state == STATE_STARTING)
+        decide(session);
+}
+
+int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg)
+{
+    struct rg_session *session = host->session;
+    struct session_network *net = session->network;
+
+    if (!net->network)
+        return -EBADMSG;
+    int r = rg_network_probed(net->network, host->index, msg->index, (int) msg->errnum,
+                              msg->rtt_us);
+    if (r < 0)
+        return r;
+    net->nprobes--;
+    if (!net->done && session->state == STATE_STARTING)
+        decide(session);
+    return 0;
+}
+
+static int send_probes(struct rg_session *session)
+{
+    int r = 0;
+
+    for (int i = 0; r == 0 && i < session->o.plan->nhosts; i++) {
+        rg_autostrv struct rg_strv targets = RG_STRV_INIT;
+        r = rg_network_probes(session->network->network, i, &targets);
+        if (r == 0 && targets.count)
+            r = session_send(&session->hosts[i], RG_MSG_PROBE,
+                            &(struct rg_msg_probe){ PROBE_LIMIT_MS, targets });
+        if (r == -ENOTCONN || r == -EPIPE) /* which host is lost, and how, its link will tell */
+            r = 0;
+    }
+    return r;
+}
+
+static void probe(struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+    struct session_network *net = session->network;
+    rg_autofree struct rg_network_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
+
+    for (int i = 0; hosts && i < plan->nhosts; i++) {
+        const struct network_host *h = &net->hosts[i];
+        hosts[i] = (struct rg_network_host){ plan->hosts[i].name, h->boot_id, h->netns, h->instance,
+                                             h->probe_port, &session->hosts[i].addresses };
+    }
+    int r = hosts ? rg_network_create(hosts, plan->nhosts, &session->o.job->network_interfaces,
+                                      session->o.doctor, &net->network, &net->err)
+                  : rg_error_set(&net->err, ENOMEM, "out of memory");
+    if (r == 0) {
+        rg_network_all(net->network, &net->nprobes);
+        r = send_probes(session);
+        if (r < 0)
+            rg_error_set_exit(&net->err, -r, RG_EXIT_HOST_LOST,
+                              "asking agents for their network: %s", strerror(-r));
+    }
+    if (r < 0) {
+        refuse(session, &net->err);
+        return;
+    }
+    rg_timer_start(&net->timer, session->o.loop, HURRY_MS, 0, hurry_due, session);
+    decide(session);
+}
+
+/* Nobody listens before all are there, and a job on one host needs no probes. */
+void session_find_network(struct rg_session *session)
+{
+    int nhosts = session->o.plan->nhosts;
+
+    for (int i = 0; i < nhosts; i++) {
+        if (session->hosts[i].state != HOST_READY)
+            return;
+    }
+    if (nhosts == 1)
+        probe(session);
+    for (int i = 0; nhosts > 1 && i < nhosts; i++)
+        session_send(&session->hosts[i], RG_MSG_LISTEN,
+                    &(struct rg_msg_listen){ (uint32_t) session->o.job->ports.first,
+                                             (uint32_t) session->o.job->ports.last });
+}
+
+static void refuse_ports(struct session_host *host)
+{
+    const struct rg_ports *ports = &host->session->o.job->ports;
+
+    session_set_cause(host->session, RG_EXIT_UNAVAILABLE,
+                      "host %s: all ports of --port-range %d-%d are in use there, or may not be "
+                      "listened on; give more of them", session_host_name(host), ports->first,
+                      ports->last);
+    session_begin_end(host->session);
+}
+
+int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg)
+{
+    struct rg_session *session = host->session;
+    struct session_network *net = session->network;
+    struct network_host *h = &net->hosts[host->index];
+
+    if (net->network || h->listening || msg->port > UINT16_MAX)
+        return -EBADMSG;
+    h->listening = true;
+    h->probe_port = msg->port;
+    if (!msg->port && session->o.job->ports.first) {
+        refuse_ports(host);
+        return 0;
+    }
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!net->hosts[i].listening)
+            return 0;
+    }
+    if (session->state == STATE_STARTING)
+        probe(session);
+    return 0;
+}

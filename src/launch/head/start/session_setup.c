@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment of the ranks is made here, where the user's is, and sent to each host with
+ * whatever else its ranks need. */
+#include "launch/head/start/session_setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/spawn.h"
+#include "launch/head/core/session_end.h"
+#include "launch/plan/place.h"
+#include "spec/job/engine.h"
+
+extern char **environ;
+
+struct session_setup {
+    struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
+    struct rg_strv hosts;           /* NAME:RANKS of each; empty before the first was sent it */
+    int rows, columns;              /* of rank 0's terminal */
+};
+
+static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char *option,
+                   struct rg_error *err)
+{
+    for (size_t i = 0; i < wanted->count; i++) {
+        const char *name = wanted->v[i];
+        int r;
+        if (strchr(name, '=')) {
+            r = rg_strv_add(env, name);
+        } else if (getenv(name)) {
+            r = rg_strv_addf(env, "%s=%s", name, getenv(name));
+        } else {
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                     "%s %s: there is no such variable in the environment; export "
+                                     "it, or leave the option out",
+                                     option, name);
+        }
+        if (r < 0)
+            return rg_error_set(err, -r, "no memory for the environment");
+    }
+    return 0;
+}
+
+int session_setup_create(struct rg_session *session, struct rg_error *err)
+{
+    struct session_setup *setup = session->setup = calloc(1, sizeof(*setup));
+
+    if (!setup)
+        return rg_error_set(err, ENOMEM, "no memory for the environment");
+    int r = add_env(&setup->env, &session->o.job->env, "--env", err);
+
+    return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
+}
+
+void session_setup_destroy(struct rg_session *session)
+{
+    struct session_setup *setup = session->setup;
+
+    if (!setup)
+        return;
+    for (size_t i = 0; i < setup->secret_env.count; i++)
+        explicit_bzero(setup->secret_env.v[i], strlen(setup->secret_env.v[i]));
+    rg_strv_fini(&setup->env);
+    rg_strv_fini(&setup->secret_env);
+    rg_strv_fini(&setup->hosts);
+    free(setup);
+}
+
+void session_resize(struct rg_session *session, int rows, int columns)
+{
+    session->setup->rows = rows;
+    session->setup->columns = columns;
+    session_broadcast(session, RG_MSG_RESIZE,
+                      &(struct rg_msg_resize){ (uint32_t) rows, (uint32_t) columns });
+}
+
+/* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
+static bool inherits(const struct rg_session *session)
+{
+    return session->o.driver->platform.here;
+}
+
+/* NAME:RANKS of each host. */
+static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
+{
+    int r = 0;
+
+    for (int i = 0; r == 0 && i < plan->nhosts; i++)
+        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nplanned);
+    return r;
+}
+
+/* An engine's part goes to all hosts, for what it starts there; what the user sets comes last. */
+static int list_env(struct rg_session *session, const struct rg_strv *base, struct rg_strv *env)
+{
+    const struct session_setup *setup = session->setup;
+    int r = 0;
+
+    if (rg_job_has_engine(session->o.job))
+        r = rg_plan_rank_env(session->o.plan, session->o.job, 0, base, env);
+    if (r == 0 && setup->env.count)
+        r = rg_strv_add_all(env, setup->env.v);
+    return r;
+}
+
+static int send_common(struct session_host *host, const struct rg_strv *base, const char *network,
+                       const char *interface)
+{
+    struct rg_session *session = host->session;
+    struct session_setup *setup = session->setup;
+    const struct rg_job *job = session->o.job;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT, options = RG_STRV_INIT;
+    /* Once for all: a thousand hosts would take a sixth of a second longer. */
+    int r = setup->hosts.count ? 0 : list_hosts(session->o.plan, &setup->hosts);
+
+    if (r == 0)
+        r = list_env(session, base, &env);
+    if (r == 0)
+        r = rg_job_engine_options(job, &options);
+
+    if (r < 0)
+        return r;
+    struct rg_msg_setup msg = {
+        .host = session->o.plan->hosts[host->index].name,
+        .size = (uint32_t) session->o.plan->nranks,
+        .command = job->command,
+        .cwd = job->cwd,
+        .inherit_env = 1,
+        .env = env,
+        .secret_env = setup->secret_env,
+        .lease_ms = job->lease_ms,
+        .output_window = RG_MSG_OUTPUT_WINDOW,
+        .host_index = (uint32_t) host->index,
+        .hosts = setup->hosts,
+        .engine = (char *) rg_job_engine_name(job),
+        .engine_options = options,
+        .np = (uint32_t) session->o.plan->np,
+        .resident = rg_job_has_engine(job),
+        .bind = (uint8_t) job->bind,
+        .oversubscribe = job->oversubscribe,
+        .network = (char *) network,
+        .interface = (char *) interface,
+        .bundle = rg_place_sends_bundle(job) ? job->container.place.bundle_digest : (char *) "",
+        .bundle_nbytes = job->container.place.bundle_nbytes,
+        .bundle_error = job->container.image ? (char *) "" : job->container.place.bundle_error,
+        .bundle_first = job->container.inject == RG_INJECT_YES,
+    };
+
+    return session_send(host, RG_MSG_SETUP, &msg);
+}
+
+static int send_rank(struct session_host *host, int rank, const struct rg_strv *base_env)
+{
+    struct rg_session *session = host->session;
+    const struct rg_job *job = session->o.job;
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+    int r = rg_job_has_engine(job)
+                ? 0 : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
+
+    if (r < 0)
+        return r;
+    struct rg_msg_rank msg = {
+        .rank = (uint32_t) rank,
+        .env = env,
+        .takes_input = job->stdin_mode == RG_STDIN_ALL ||
+                       (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank == rank),
+        .pty = job->pty && rank == 0,
+        .rows = (uint32_t) session->setup->rows,
+        .columns = (uint32_t) session->setup->columns,
+    };
+    return session_send(host, RG_MSG_RANK, &msg);
+}
+
+/* What the ranks have before the plan adds its part. */
+static int make_base_env(struct rg_session *session, struct rg_strv *env)
+{
+    const struct session_setup *setup = session->setup;
+    int r = inherits(session) ? rg_strv_add_all(env, environ) : 0;
+
+    rg_env_forget_launchers(env);
+    /* Elsewhere only the agent knows whether it is set, and how many cores there are. */
+    if (r == 0 && !inherits(session))
+        r = rg_strv_add(env, "OMP_NUM_THREADS=");
+    if (r == 0 && setup->env.count)
+        r = rg_strv_add_all(env, setup->env.v);
+    if (r == 0 && setup->secret_env.count)
+        r = rg_strv_add_all(env, setup->secret_env.v);
+    return r;
+}
+
+void session_send_setup(struct session_host *host, const char *network, const char *interface)
+{
+    struct rg_session *session = host->session;
+    const struct rg_plan_host *planned = &session->o.plan->hosts[host->index];
+    rg_autostrv struct rg_strv base_env = RG_STRV_INIT;
+    int r = make_base_env(session, &base_env);
+
+    if (r == 0)
+        r = send_common(host, &base_env, network, interface);
+    for (int i = 0; r == 0 && i < planned->nranks; i++)
+        r = send_rank(host, session->o.plan->by_host[planned->first_rank_index + i], &base_env);
+    for (size_t i = 0; i < base_env.count; i++)
+        explicit_bzero(base_env.v[i], strlen(base_env.v[i]));
+    /* Its agent has died: how, its link's end and the driver will tell. */
+    if (r < 0 && r != -ENOTCONN) {
+        session_set_cause(session, RG_EXIT_INTERNAL, "host %s: cannot send the ranks' set-up: %s",
+                          planned->name, strerror(-r));
+        session_begin_end(session);
+    }
+}
