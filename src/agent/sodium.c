@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the static agent has in the place of parts of libsodium.a. The archive's members are linked
+ * whole, and sodium_init() names those of every algorithm: 140 KiB of passwords' hashes, another
+ * cipher and other curves would come along, and they would be a quarter of the agent. With the
+ * names defined here they stay in the archive. If another version of libsodium calls them
+ * otherwise, the agent works, and the test of its size tells.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "wire/x25519.h"
+
+int _crypto_pwhash_argon2_pick_best_implementation(void);
+int _crypto_stream_salsa20_pick_best_implementation(void);
+int _crypto_scalarmult_curve25519_pick_best_implementation(void);
+int blake2b_compress_ref(void *state, const uint8_t *block);
+int blake2b_compress_ssse3(void *state, const uint8_t *block);
+int blake2b_compress_sse41(void *state, const uint8_t *block);
+
+/* sodium_init() calls them to choose the code for this processor; nothing here is ever used. */
+int _crypto_pwhash_argon2_pick_best_implementation(void)
+{
+    return 0;
+}
+
+int _crypto_stream_salsa20_pick_best_implementation(void)
+{
+    return 0;
+}
+
+int _crypto_scalarmult_curve25519_pick_best_implementation(void)
+{
+    return 0;
+}
+
+/* BLAKE2b hashes keys and packages. Processors of the last ten years have AVX2, and keep its code. */
+int blake2b_compress_ssse3(void *state, const uint8_t *block)
+{
+    return blake2b_compress_ref(state, block);
+}
+
+int blake2b_compress_sse41(void *state, const uint8_t *block)
+{
+    return blake2b_compress_ref(state, block);
+}
+
+int crypto_scalarmult(unsigned char *q, const unsigned char *n, const unsigned char *p)
+{
+    return rg_x25519(q, n, p);
+}
+
+int crypto_scalarmult_base(unsigned char *q, const unsigned char *n)
+{
+    static const uint8_t base[RG_X25519_NBYTES] = { 9 };
+
+    return rg_x25519(q, n, base);
+}
