@@ -37,7 +37,7 @@ int _crypto_scalarmult_curve25519_pick_best_implementation(void)
     return 0;
 }
 
-/* BLAKE2b hashes keys and packages. Processors of the last ten years have AVX2, and keep its code. */
+/* BLAKE2b hashes keys and packages. Processors of the last ten years have AVX2 and its code. */
 int blake2b_compress_ssse3(void *state, const uint8_t *block)
 {
     return blake2b_compress_ref(state, block);
