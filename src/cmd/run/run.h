@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a job that some command line described: `reigen run` and `reigen horovodrun` read
- * different ones and share everything from there on.
+ * Running a job that some command line described (cmd/head/head.h): `reigen run` and `reigen
+ * horovodrun` read different ones.
  *
  * Main thread; blocks until the job has ended. Once per process.
  */
@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "launch/plan/plan_file.h"
 #include "spec/options/options.h"
 
 /* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
@@ -21,6 +22,9 @@ struct rg_run_as {
     bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
     bool stdin_open;     /* standard input was open when the program started */
 };
+
+/* Move from the request what a plan's file has. */
+void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned);
 
 /* Plan and run the job, show what it writes, print the verdict. take_request is emptied. Returns
  * the exit code (base/exitcode.h). */

@@ -183,11 +183,11 @@ void rg_event_note(struct rg_buf *text, int rank, const char *note)
     end(text);
 }
 
-void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
-                      const struct rg_job *job, const struct rg_verdict *failure)
+void rg_event_restart(struct rg_buf *text, int restart, const struct rg_job *job,
+                      const struct rg_verdict *failure)
 {
     begin(text, "restart");
-    put_int(text, "restart", restart->count);
+    put_int(text, "restart", restart);
     put_int(text, "of", job->max_restarts);
     put_int(text, "exit_code", failure->exit_code);
     put_text(text, "cause", failure->cause);

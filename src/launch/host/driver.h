@@ -56,6 +56,13 @@ struct rg_driver_options {
     void *arg;
 };
 
+/* A part of the vtable that the head in reigen-agent has no use for, and no room. */
+#ifdef RG_AGENT
+#define RG_LAUNCHER_ONLY(part) NULL
+#else
+#define RG_LAUNCHER_ONLY(part) part
+#endif
+
 struct rg_driver_ops {
     const struct rg_platform platform; /* its name, its options, and what is true of it */
     /* NULL, or: get what the job is to run on, before discover. May block for as long as a queue

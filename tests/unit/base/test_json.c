@@ -4,11 +4,17 @@
 
 static void strings_are_valid_whatever_they_hold(void **state)
 {
-    static const struct { const char *bytes; size_t nbytes; bool text; const char *json; } cases[] = {
+    static const struct {
+        const char *bytes;
+        size_t nbytes;
+        bool text;
+        const char *json;
+    } cases[] = {
         { "", 0, true, "\"\"" },
         { "a\"b\\c\n\x7f", 7, true, "\"a\\\"b\\\\c\\u000a\\u007f\"" },
         { "a\0b", 3, true, "\"a\\u0000b\"" },
-        { "\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82", 9, true, "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82\"" },
+        { "\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82", 9, true,
+          "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82\"" },
         { "\xc3\xa4", 1, false, "\"?\"" },         /* cut off */
         { "\xc0\x80", 2, false, "\"??\"" },        /* longer than needed */
         { "\xed\xa0\x80", 3, false, "\"???\"" },   /* half of a pair */
