@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cmd/head/head.h"
+#include "launch/drivers/drivers.h"
 
 #ifndef RG_VERSION
 #define RG_VERSION "unknown"
@@ -185,8 +186,10 @@ int main(int argc, char **argv)
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
         return rg_rsh_main(argc - 1, argv + 1);
-    if (argc >= 2 && strcmp(argv[1], "head") == 0)
+    if (argc >= 2 && strcmp(argv[1], "head") == 0) {
+        rg_drivers_init();
         return rg_head_main(argc - 1, argv + 1);
+    }
     rg_guard_name(NAME);
     rg_guard_take_arguments(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)

@@ -71,7 +71,7 @@ def test_sigterm_gives_the_ranks_their_grace(desk):
     assert not list((state / 'jobs').iterdir()) and len(list((state / 'ended').iterdir())) == 1
 
 
-def test_a_plan_that_cannot_be_run_is_refused(desk):
+def test_a_plan_that_cannot_be_run_is_refused_and_reigen_itself_runs_every_one(desk):
     assert desk.run()[0] == 2
     desk.write('-np', 1, '--', 'true')
     whole = desk.plan.read_bytes()
@@ -84,3 +84,7 @@ def test_a_plan_that_cannot_be_run_is_refused(desk):
     desk.write('-np', 1, '--on', 'ssh', '-H', 'elsewhere', '--', 'true')
     code, _, err = desk.run()
     assert code == 2 and 'not the driver' in err
+    desk.write('-np', 1, '--', 'sh', '-c', 'exit 4')
+    done = subprocess.run([PROGRAMS.reigen, 'head', '--plan', desk.plan], env=desk.env, text=True,
+                          capture_output=True, timeout=LIMIT, check=False)
+    assert done.returncode == 4, done.stderr

@@ -7,7 +7,6 @@
 #include "cmd/head/head.h"
 #include "cmd/show/exit.h"
 #include "cmd/show/terminal.h"
-#include "launch/drivers/drivers.h"
 
 static int usage(void)
 {
@@ -23,7 +22,6 @@ int rg_head_main(int argc, char **argv)
     struct rg_error err = RG_ERROR_INIT;
     bool open[3];
 
-    rg_drivers_init();
     rg_stdio_ensure(open);
     if (argc != 3 || strcmp(argv[1], "--plan") != 0)
         return usage();

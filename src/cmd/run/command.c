@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/commands.h"
 #include "cmd/head/head.h"
@@ -56,19 +57,47 @@ void rg_run_say_remarks(const struct rg_request *request)
     }
 }
 
+/* Move from the request what a plan has. */
+static void take(struct rg_request *request, struct rg_planned *ret_planned)
+{
+    *ret_planned = (struct rg_planned){
+        .job = request->job, .notes = request->notes, .display_map = request->display_map,
+        .report_bindings = request->report_bindings, .quiet = request->quiet,
+    };
+    request->job = (struct rg_job){ 0 };
+    request->notes = (struct rg_strv) RG_STRV_INIT;
+}
+
+/* The job's head will read the plan, and find out the hosts. */
+static int hand_over(const struct rg_driver_ops *driver, const struct rg_planned *planned,
+                     struct rg_submitted_job *job, struct rg_error *err)
+{
+    rg_autofree char *path = rg_submitted_plan(&driver->platform, err);
+    char *argv[] = { (char *) "head", (char *) "--plan", path, NULL };
+    int r = path ? rg_planned_write(planned, path, err) : -err->errnum;
+
+    if (r == 0)
+        r = driver->submit(&planned->job, argv, job, err);
+    if (r < 0 && path)
+        unlink(path);
+    if (r < 0)
+        err->exit_code = err->exit_code ? err->exit_code : RG_EXIT_UNAVAILABLE;
+    return r;
+}
+
 /* --submit: hand the job over and print its id. */
-static int submit(const struct rg_request *request, char **argv)
+static int submit(struct rg_request *request)
 {
     const struct rg_driver_ops *driver = rg_driver_choose(&request->job);
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job job = { .platform = &driver->platform,
                                                                   .exit_code = -1 };
+    RG_AUTO_PLANNED struct rg_planned planned;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (driver->submit(&request->job, argv, &job, &err) < 0) {
-        err.exit_code = err.exit_code ? err.exit_code : RG_EXIT_UNAVAILABLE;
+    take(request, &planned);
+    if (hand_over(driver, &planned, &job, &err) < 0)
         return rg_fail(&err, "run");
-    }
-    int r = rg_submitted_add(&job, &request->job);
+    int r = rg_submitted_add(&job, &planned.job);
     if (r < 0) {
         rg_error_set(&err, -r, "job %s was submitted, but no note of it can be written: %s", job.id,
                      strerror(-r));
@@ -79,16 +108,6 @@ static int submit(const struct rg_request *request, char **argv)
                 job.id, job.id);
     rg_autofree char *line = rg_strf("%s\n", job.id);
     return rg_print(line ? line : "");
-}
-
-void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned)
-{
-    *ret_planned = (struct rg_planned){
-        .job = request->job, .notes = request->notes, .display_map = request->display_map,
-        .report_bindings = request->report_bindings, .quiet = request->quiet,
-    };
-    request->job = (struct rg_job){ 0 };
-    request->notes = (struct rg_strv) RG_STRV_INIT;
 }
 
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
@@ -104,7 +123,7 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
         head.instead = print_dry_run;
     else if ((head.arg = request.write_plan))
         head.instead = write_plan;
-    rg_run_take(&request, &planned);
+    take(&request, &planned);
     /* What is not known before there are hosts is found out where it runs. */
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0
@@ -126,12 +145,8 @@ int rg_cmd_run(int argc, char **argv)
         return print_help();
     if (request.version)
         return rg_cmd_version(1, argv);
-    /* The job that was submitted is told the same, but to run. */
-    bool submitted = getenv(RG_SUBMITTED);
-    unsetenv(RG_SUBMITTED);
-    if (request.job.submit && !submitted && !request.job.dry_run && !request.write_plan)
-        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
-                                                       : submit(&request, argv);
+    if (request.job.submit && !request.job.dry_run && !request.write_plan)
+        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run") : submit(&request);
     rg_run_say_remarks(&request);
     return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 
-#include "launch/plan/plan_file.h"
 #include "spec/options/options.h"
 
 /* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
@@ -22,9 +21,6 @@ struct rg_run_as {
     bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
     bool stdin_open;     /* standard input was open when the program started */
 };
-
-/* Move from the request what a plan's file has. */
-void rg_run_take(struct rg_request *request, struct rg_planned *ret_planned);
 
 /* Plan and run the job, show what it writes, print the verdict. take_request is emptied. Returns
  * the exit code (base/exitcode.h). */

@@ -99,9 +99,10 @@ struct rg_driver_ops {
      * They need no session and no state. They block while the platform's programs answer, for at
      * most some 10 s each. An error that has no exit code counts as 69. */
 
-    /* Hand `reigen ARGV...`, argv[0] being its command, over: it is to run with RG_SUBMITTED in its
-     * environment, and to add `exit CODE` to its file (launch/jobs/submitted.h). ret_job has its
-     * platform; set its id, log (allocated) and, if need be, cluster. 0 or -errno. */
+    /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
+     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file
+     * (launch/jobs/submitted.h). ret_job has its platform; set its id, log (allocated) and, if need
+     * be, cluster. 0 or -errno. */
     int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                   struct rg_error *err);
     /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few
