@@ -15,6 +15,8 @@
 #include "agent/rsh/rsh.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cmd/head/head.h"
+#include "launch/drivers/drivers.h"
 
 #ifndef RG_VERSION
 #define RG_VERSION "unknown"
@@ -184,6 +186,10 @@ int main(int argc, char **argv)
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
         return rg_rsh_main(argc - 1, argv + 1);
+    if (argc >= 2 && strcmp(argv[1], "head") == 0) {
+        rg_drivers_init();
+        return rg_head_main(argc - 1, argv + 1);
+    }
     rg_guard_name(NAME);
     rg_guard_take_arguments(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
@@ -198,7 +204,7 @@ int main(int argc, char **argv)
         return command_install(argv[2]);
     if (argc == 3 && strcmp(argv[1], "same") == 0)
         return rg_agent_same(argv[2], NULL) == 0 ? 0 : EXIT_INTERNAL;
-    fprintf(stderr, "usage: reigen-agent agent|version\n"
+    fprintf(stderr, "usage: reigen-agent agent|version|head --plan FILE\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");
     return EXIT_USAGE;

@@ -27,7 +27,6 @@ enum rg_exit {
 
 struct rg_exit_info {
     int code;            /* 128 stands for all of 129 to 192 */
-    const char *name;    /* "usage" */
     const char *meaning; /* one line */
     const char *remedy;  /* one or more sentences */
     bool retry;          /* trying again, unchanged, may help */
@@ -37,5 +36,8 @@ struct rg_exit_info {
 const struct rg_exit_info *rg_exit_table(size_t *ret_count);
 /* The entry for a code 0 to 255; a rank's own codes share one entry, signals another. */
 const struct rg_exit_info *rg_exit_find(int code);
+
+/* The name of what such a code stands for: "usage". */
+const char *rg_exit_name(int code);
 
 #endif

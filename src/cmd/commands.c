@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "cmd/head/head.h"
 #include "cmd/help/args.h"
 #include "cmd/show/exit.h"
 
@@ -16,6 +17,10 @@ int rg_cmd_version(int argc, char **argv)
 const struct rg_command rg_commands[] = {
     { "run", "[OPTION...] [--] COMMAND [ARGUMENT...]", NULL,
       "Run copies of a command, together. `reigen run --help` lists its options.", rg_cmd_run },
+    { "head", "--plan FILE", "--plan @file",
+      "Run the job that `reigen run --write-plan FILE` has written, without a terminal. "
+      "`reigen-agent head` does the same with nothing else of Reigen's; it starts no ranks by ssh.",
+      rg_head_main },
     { "horovodrun", "-np N [FLAG...] COMMAND [ARGUMENT...]", NULL,
       "The same with horovodrun's flags. `horovodrun --help` lists them.", rg_cmd_horovodrun },
     { "srun-docker", "--container=IMAGE --script=FILE [OPTION...]", NULL,
@@ -47,7 +52,7 @@ const struct rg_command rg_commands[] = {
     { "explain", "[CODE]", "2 69 70 74 75 76 77 124 125 126 127 130 137 139 143",
       "Say what an exit code means, and what to do.", rg_cmd_explain },
     { "man", "[--roff] [PAGE]",
-      "--roff reigen run horovodrun srun-docker rsh doctor jobs stop logs status explain man "
+      "--roff reigen run head horovodrun srun-docker rsh doctor jobs stop logs status explain man "
       "completion sshd sshconfig run-dock-asuser install-scripts version help job",
       "Show a manual page: every command has one, and so has the job file, by the name job. "
       "--roff: its source, for man -l.",
@@ -73,8 +78,8 @@ const struct rg_command rg_commands[] = {
       rg_cmd_install_scripts },
     { "version", "", NULL, "Print reigen's version.", rg_cmd_version },
     { "help", "[COMMAND]",
-      "run horovodrun srun-docker rsh doctor jobs stop logs status explain man completion sshd "
-      "sshconfig run-dock-asuser install-scripts version",
+      "run head horovodrun srun-docker rsh doctor jobs stop logs status explain man completion "
+      "sshd sshconfig run-dock-asuser install-scripts version",
       "Print this, or a command's help.", rg_cmd_help },
     { NULL, NULL, NULL, NULL, NULL }
 };

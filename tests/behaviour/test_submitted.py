@@ -97,6 +97,21 @@ def test_sbatchs_refusal_is_told_with_a_remedy(queue):
     assert 'Invalid partition name specified; sinfo -s lists the partitions' in done.stderr
 
 
+def test_the_script_runs_the_plan_and_nothing_is_parsed_again(queue):
+    """What the command line named may be gone, and its job file changed, when the job runs."""
+    config = queue.cwd / 'job.yaml'
+    config.write_text('np: 3\nmax-restarts: 2\n')
+    assert queue.submit('--config', 'job.yaml', '--env', 'TOKEN=hush').returncode == 0
+    config.unlink()
+    text = (queue.folder / 'script').read_text()
+    plan = Path(re.search(r" 'head' '--plan' '([^']+)' &", text)[1])
+    assert plan.parent == queue.records and plan.stat().st_mode & 0o777 == 0o600
+    assert b'TOKEN=hush' in plan.read_bytes() and 'hush' not in text
+    queue.says('sbatch', 'sbatch: error: no\n', 1)
+    assert queue.submit().returncode == 69
+    assert list(queue.records.glob('plan.*')) == [plan], 'a job that was refused leaves its plan'
+
+
 def test_defaults_that_would_change_the_submission_do_not_count(queue):
     assert queue.submit(SBATCH_WAIT='1', SBATCH_ARRAY_INX='0-9', SBATCH_QOS='q').returncode == 0
     assert queue.asked().count('SBATCH_') == queue.asked().count('SBATCH_QOS=q') == 1
@@ -128,8 +143,8 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
     assert queue.submit().returncode == 0
     script = queue.folder / 'script'
     text = script.read_text()
-    assert os.path.realpath(PROGRAMS.reigen) in text
-    script.write_text(text.replace(os.path.realpath(PROGRAMS.reigen), str(stand_in)))
+    assert os.path.realpath(PROGRAMS.agent) in text
+    script.write_text(text.replace(os.path.realpath(PROGRAMS.agent), str(stand_in)))
     with subprocess.Popen(['sh', script], env={**queue.env, 'SLURM_JOB_ID': '12'}, text=True,
                           stdout=subprocess.PIPE) as shell:
         assert shell.stdout.readline() == 'up\n'
@@ -150,10 +165,12 @@ def wait_until_caught(pid, signo):
 def test_records_of_long_ago_are_removed(queue):
     assert queue.submit().returncode == 0
     long_ago = time.time() - 100 * 24 * 3600
-    os.utime(queue.record(), (long_ago, long_ago))
+    for each in queue.records.iterdir():
+        os.utime(each, (long_ago, long_ago))
     queue.says('sbatch', '13\n')
     assert queue.submit().returncode == 0
-    assert [each.name for each in queue.records.iterdir()] == ['13']
+    assert {each.name.split('.')[0] for each in queue.records.iterdir()} == {'13', 'plan'}
+    assert len(list(queue.records.iterdir())) == 2
 
 
 # ------------------------------------------------------------------------------ afterwards

@@ -30,6 +30,8 @@ def test_lower_layers_never_include_higher_ones():
     problems = []
     for path in repo.with_suffix('.c', '.h', under='src/'):
         layer = path.relative_to(repo.ROOT / 'src').parts[0]
+        if repo.name(path) == 'src/agent/main.c':
+            layer = 'cmd'               # a program has all that it consists of below it
         for number, line in enumerate(repo.read(path).splitlines(), 1):
             match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not match or match[1].startswith('reigen/'):
@@ -210,3 +212,28 @@ def test_the_tests_that_the_page_on_security_names_are_there():
     assert len(named) > 20
     repo.report([f'{file}::{name}' for file, name in named if not (tests / file).exists() or
                  not re.search(rf'\b{name}\(', repo.read(tests / file))])
+
+
+def members(header, struct):
+    """The names of a struct's members; of those that are structs themselves, too."""
+    text = repo.COMMENT.sub('', repo.read(repo.ROOT / 'src' / header))
+    body = re.search(rf'^struct {struct} {{\n(.*?)^}};', text, re.M | re.S)[1]
+    body = re.sub(r'struct {[^}]*}', 'int', body)
+    return [name for line in body.split(';') if line.strip()
+            for name in re.findall(r'[ *](\w+)(?:\[\w+\])?(?=\s*(?:,|$))', line.strip())]
+
+
+def test_a_plans_file_has_every_field_of_a_job_and_a_plan():
+    """What somebody adds to them would otherwise be lost on the way to the head."""
+    table = repo.read(repo.ROOT / 'src/launch/plan/plan_file.c')
+    parts = [('spec/job/job.h', 'rg_job', 'job.'),
+             ('container/container.h', 'rg_container', 'job.container.'),
+             ('container/container.h', 'rg_container_place', 'job.container.place.'),
+             ('launch/plan/plan.h', 'rg_plan', 'plan.'), ('spec/job/job.h', 'rg_host', 'rg_host, '),
+             ('launch/plan/plan.h', 'rg_plan_rank', 'rg_plan_rank, '),
+             ('launch/plan/plan.h', 'rg_plan_host', 'rg_plan_host, '),
+             ('launch/plan/plan_file.h', 'rg_planned', '')]
+    missing = [prefix + name for header, struct, prefix in parts for name in members(header, struct)
+               if not re.search(rf'\b{re.escape(prefix + name)}\b', table)]
+    assert len(members('spec/job/job.h', 'rg_job')) > 30
+    repo.report(missing)

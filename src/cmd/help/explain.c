@@ -14,7 +14,7 @@ static void explain_one(int code, struct rg_buf *text)
 {
     const struct rg_exit_info *info = rg_exit_find(code);
 
-    rg_buf_printf(text, "%d (%s)", code, info->name);
+    rg_buf_printf(text, "%d (%s)", code, rg_exit_name(code));
     if (info->code == RG_EXIT_SIGNAL && code > RG_EXIT_SIGNAL)
         rg_buf_printf(text, ": signal %d, %s", code - RG_EXIT_SIGNAL,
                       strsignal(code - RG_EXIT_SIGNAL));
@@ -34,7 +34,8 @@ static void explain_all(struct rg_buf *text)
         char code[16];
         snprintf(code, sizeof code, table[i].code == RG_EXIT_SIGNAL ? "128+n" : "%d",
                  table[i].code);
-        rg_buf_printf(text, "%-6s %-15s %s\n", code, table[i].name, table[i].meaning);
+        rg_buf_printf(text, "%-6s %-15s %s\n", code, rg_exit_name(table[i].code),
+                      table[i].meaning);
     }
     rg_buf_printf(text, "Any other code is a rank's own. reigen explain CODE says what to do.\n");
 }

@@ -145,9 +145,9 @@ static void exit_codes(struct rg_buf *text, bool remedies)
     for (size_t i = 0; i < count; i++) {
         char left[48];
         if (table[i].code == RG_EXIT_SIGNAL)
-            snprintf(left, sizeof left, "128+n (%s)", table[i].name);
+            snprintf(left, sizeof left, "128+n (%s)", rg_exit_name(table[i].code));
         else
-            snprintf(left, sizeof left, "%d (%s)", table[i].code, table[i].name);
+            snprintf(left, sizeof left, "%d (%s)", table[i].code, rg_exit_name(table[i].code));
         entry(text, left, table[i].meaning);
         if (remedies) {
             rg_buf_printf(text, ".br\n");

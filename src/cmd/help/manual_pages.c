@@ -64,6 +64,11 @@ static const char *const completion_options[] = {
     NULL
 };
 
+static const char *const head_options[] = {
+    "--plan FILE", "What reigen run --write-plan FILE has written.",
+    NULL
+};
+
 const struct rg_command_page rg_command_pages[] = {
     { "doctor", "look at the hosts of a job, and say what is wrong",
       "Each finding has a remedy. The exit code is 0 when nothing failed, 1 when something did; "
@@ -73,6 +78,12 @@ const struct rg_command_page rg_command_pages[] = {
       "reigen doctor -H node1,node2 --require gpu,shm=8g\n"
       "reigen doctor -H node1,node2 --image pytorch --planes",
       "reigen-run reigen-explain" },
+    { "head", "run a job from a plan's file",
+      "It writes what reigen run writes, ends with the same exit code and obeys the same signals. "
+      "The job runs in the current directory, with this command's environment. The file is for the "
+      "same version of Reigen.",
+      head_options, "reigen run --write-plan job.plan -np 4 -- python train.py\n"
+      "reigen head --plan job.plan", "reigen-run" },
     { "rsh", "run a command on a host of the job",
       "It takes ssh's arguments, so that mpirun and pdsh can use it in ssh's place, and needs "
       "neither keys nor an sshd. The exit code is the command's, or 255.",

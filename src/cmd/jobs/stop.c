@@ -9,7 +9,7 @@
 #include "cmd/commands.h"
 #include "cmd/show/exit.h"
 #include "cmd/jobs/jobs.h"
-#include "cmd/run/signals.h"
+#include "cmd/head/signals.h"
 #include "base/exitcode.h"
 #include "launch/jobs/registry.h"
 

@@ -211,7 +211,7 @@ static void say_early(void *arg, const char *text)
 static int prepare(struct doctor *doctor, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &doctor->request.job;
-    int r = rg_request_take_ports(&doctor->request, err);
+    int r = rg_job_take_ports(&doctor->request.job, err);
 
     if (r == 0)
         r = rg_sizes_check(job, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/show/events.h"
 
-#include <jansson.h>
 #include <sodium.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/time.h"
 
 const char *rg_phase_name(enum rg_host_phase phase)
@@ -15,58 +15,78 @@ const char *rg_phase_name(enum rg_host_phase phase)
     return (size_t) phase < rg_array_len(names) ? names[phase] : "unknown";
 }
 
-/* Text that may come from anywhere: what is not UTF-8 is shown as '?'. */
-static json_t *any_string(const char *text)
+/* The name is ours; what follows is the value. */
+static void put_name(struct rg_buf *text, const char *name)
 {
-    json_t *value = json_string(text ? text : "");
-
-    if (value)
-        return value;
-    rg_autofree char *copy = strdup(text);
-
-    for (char *p = copy; p && *p; p++)
-        *p = (unsigned char) *p < 0x80 ? *p : '?';
-    return copy ? json_string(copy) : NULL;
+    rg_buf_printf(text, ",\"%s\":", name);
 }
 
-static json_t *begin(const char *event)
+static void put_text(struct rg_buf *text, const char *name, const char *value)
 {
-    return json_pack("{s:i, s:s, s:f}", "schema", RG_EVENTS_SCHEMA, "event", event, "time",
-                     (double) (rg_wall_ns() / 1000) / 1e6);
+    put_name(text, name);
+    rg_json_put_text(text, value ? value : "");
 }
 
-static int append(const char *bytes, size_t nbytes, void *arg)
+static void put_int(struct rg_buf *text, const char *name, int value)
 {
-    rg_buf_put(arg, bytes, nbytes);
-    return rg_buf_status(arg) < 0 ? -1 : 0;
+    rg_buf_printf(text, ",\"%s\":%d", name, value);
 }
 
-static void end(struct rg_buf *text, json_t *take_object)
+/* -1 stands for no rank. */
+static void put_rank(struct rg_buf *text, const char *name, int rank)
 {
-    if (!take_object || json_dump_callback(take_object, append, text, JSON_COMPACT) < 0)
-        text->status = text->status ? text->status : -ENOMEM;
-    rg_buf_put(text, "\n", 1);
-    json_decref(take_object);
+    if (rank >= 0)
+        put_int(text, name, rank);
+    else
+        rg_buf_printf(text, ",\"%s\":null", name);
+}
+
+static void put_bool(struct rg_buf *text, const char *name, bool value)
+{
+    rg_buf_printf(text, ",\"%s\":%s", name, value ? "true" : "false");
+}
+
+static void put_seconds(struct rg_buf *text, const char *name, uint64_t ns)
+{
+    rg_buf_printf(text, ",\"%s\":%.6f", name, (double) ns / 1e9);
+}
+
+static void begin(struct rg_buf *text, const char *event)
+{
+    rg_buf_printf(text, "{\"schema\":%d,\"event\":\"%s\"", RG_EVENTS_SCHEMA, event);
+    put_seconds(text, "time", rg_wall_ns());
+}
+
+static void end(struct rg_buf *text)
+{
+    rg_buf_printf(text, "}\n");
 }
 
 static void put_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
                      const struct rg_plan *plan)
 {
-    json_t *o = begin(event), *hosts = json_array(), *command = json_array();
-
+    begin(text, event);
+    put_text(text, "version", RG_VERSION);
+    put_text(text, "job", plan->job_id);
+    put_int(text, "ranks", plan->np);
+    put_name(text, "hosts");
+    rg_buf_printf(text, "[");
     for (int h = 0; h < plan->nhosts; h++) {
-        const struct rg_plan_host *host = &plan->hosts[h];
-        json_array_append_new(hosts, json_pack("{s:o, s:i, s:i}", "name", any_string(host->name),
-                                               "slots", host->nslots, "ranks", host->nplanned));
+        rg_buf_printf(text, "%s{\"name\":", h ? "," : "");
+        rg_json_put_text(text, plan->hosts[h].name);
+        put_int(text, "slots", plan->hosts[h].nslots);
+        put_int(text, "ranks", plan->hosts[h].nplanned);
+        rg_buf_printf(text, "}");
     }
-    for (size_t i = 0; i < job->command.count; i++)
-        json_array_append_new(command, any_string(job->command.v[i]));
-    json_object_set_new(o, "version", json_string(RG_VERSION));
-    json_object_set_new(o, "job", json_string(plan->job_id));
-    json_object_set_new(o, "ranks", json_integer(plan->np));
-    json_object_set_new(o, "hosts", hosts);
-    json_object_set_new(o, "command", command);
-    end(text, o);
+    rg_buf_printf(text, "]");
+    put_name(text, "command");
+    rg_buf_printf(text, "[");
+    for (size_t i = 0; i < job->command.count; i++) {
+        rg_buf_printf(text, "%s", i ? "," : "");
+        rg_json_put_text(text, job->command.v[i]);
+    }
+    rg_buf_printf(text, "]");
+    end(text);
 }
 
 void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
@@ -82,112 +102,122 @@ void rg_event_plan(struct rg_buf *text, const struct rg_job *job, const struct r
 void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,
                    const char *reason)
 {
-    json_t *o = begin("host");
-
-    json_object_set_new(o, "host", any_string(host));
-    json_object_set_new(o, "phase", json_string(rg_phase_name(phase)));
-    json_object_set_new(o, "reason", any_string(reason));
-    end(text, o);
+    begin(text, "host");
+    put_text(text, "host", host);
+    put_text(text, "phase", rg_phase_name(phase));
+    put_text(text, "reason", reason);
+    end(text);
 }
 
 void rg_event_running(struct rg_buf *text)
 {
-    end(text, begin("running"));
+    begin(text, "running");
+    end(text);
 }
 
 void rg_event_rank_started(struct rg_buf *text, int rank, const char *host, int pid,
                            const char *cpus)
 {
-    json_t *o = begin("rank-started");
-
-    json_object_set_new(o, "rank", json_integer(rank));
-    json_object_set_new(o, "host", any_string(host));
-    json_object_set_new(o, "pid", json_integer(pid));
+    begin(text, "rank-started");
+    put_int(text, "rank", rank);
+    put_text(text, "host", host);
+    put_int(text, "pid", pid);
     if (*cpus)
-        json_object_set_new(o, "cpus", any_string(cpus));
-    end(text, o);
+        put_text(text, "cpus", cpus);
+    end(text);
 }
 
-static json_t *base64(const uint8_t *data, size_t nbytes)
+static void put_base64(struct rg_buf *text, const char *name, const uint8_t *data, size_t nbytes)
 {
     size_t room = sodium_base64_encoded_len(nbytes, sodium_base64_VARIANT_ORIGINAL);
-    rg_autofree char *text = malloc(room);
+    rg_autofree char *coded = malloc(room);
 
-    return text ? json_string(sodium_bin2base64(text, room, data, nbytes,
-                                                sodium_base64_VARIANT_ORIGINAL)) : NULL;
+    if (coded)
+        put_text(text, name, sodium_bin2base64(coded, room, data, nbytes,
+                                               sodium_base64_VARIANT_ORIGINAL));
+    else
+        text->status = text->status ? text->status : -ENOMEM;
 }
 
 void rg_event_output(struct rg_buf *text, int rank, int stream, const struct rg_line *line)
 {
-    json_t *o = begin("output");
-    json_t *value = json_stringn(line->nbytes ? (const char *) line->data : "", line->nbytes);
-
-    json_object_set_new(o, "rank", json_integer(rank));
-    json_object_set_new(o, "stream", json_string(stream == 2 ? "stderr" : "stdout"));
-    if (value)
-        json_object_set_new(o, "text", value);
-    else
-        json_object_set_new(o, "base64", base64(line->data, line->nbytes));
-    json_object_set_new(o, "newline", json_boolean(line->newline));
-    json_object_set_new(o, "continued", json_boolean(line->continued));
-    end(text, o);
+    begin(text, "output");
+    put_int(text, "rank", rank);
+    put_text(text, "stream", stream == 2 ? "stderr" : "stdout");
+    if (rg_json_is_text(line->data, line->nbytes)) {
+        put_name(text, "text");
+        rg_json_put_bytes(text, line->data, line->nbytes);
+    } else {
+        put_base64(text, "base64", line->data, line->nbytes);
+    }
+    put_bool(text, "newline", line->newline);
+    put_bool(text, "continued", line->continued);
+    end(text);
 }
 
 void rg_event_rank_ended(struct rg_buf *text, const struct rg_rank_end *e)
 {
     static const char *const how[] = { "exit", "signal", "not-started", "lost" };
-    json_t *o = begin("rank-ended");
 
-    json_object_set_new(o, "rank", json_integer(e->rank));
-    json_object_set_new(o, "host", any_string(e->host));
-    json_object_set_new(o, "how", json_string(how[e->end]));
-    json_object_set_new(o, "value", json_integer(e->value));
-    json_object_set_new(o, "oom", json_boolean(e->oom));
-    json_object_set_new(o, "memory", e->memory && *e->memory ? any_string(e->memory) : json_null());
-    json_object_set_new(o, "consequence", json_boolean(e->consequence));
-    json_object_set_new(o, "note", any_string(e->note));
-    json_object_set_new(o, "after", json_real((double) e->at_ns / 1e9));
-    end(text, o);
+    begin(text, "rank-ended");
+    put_int(text, "rank", e->rank);
+    put_text(text, "host", e->host);
+    put_text(text, "how", how[e->end]);
+    put_int(text, "value", e->value);
+    put_bool(text, "oom", e->oom);
+    if (e->memory && *e->memory)
+        put_text(text, "memory", e->memory);
+    else
+        rg_buf_printf(text, ",\"memory\":null");
+    put_bool(text, "consequence", e->consequence);
+    put_text(text, "note", e->note);
+    put_seconds(text, "after", e->at_ns);
+    end(text);
 }
 
 void rg_event_note(struct rg_buf *text, int rank, const char *note)
 {
-    json_t *o = begin("note");
-
-    json_object_set_new(o, "rank", rank < 0 ? json_null() : json_integer(rank));
-    json_object_set_new(o, "text", any_string(note));
-    end(text, o);
+    begin(text, "note");
+    put_rank(text, "rank", rank);
+    put_text(text, "text", note);
+    end(text);
 }
 
-void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
-                      const struct rg_job *job, const struct rg_verdict *failure)
+void rg_event_restart(struct rg_buf *text, int restart, const struct rg_job *job,
+                      const struct rg_verdict *failure)
 {
-    json_t *o = begin("restart");
-
-    json_object_set_new(o, "restart", json_integer(restart->count));
-    json_object_set_new(o, "of", json_integer(job->max_restarts));
-    json_object_set_new(o, "exit_code", json_integer(failure->exit_code));
-    json_object_set_new(o, "cause", any_string(failure->cause));
-    end(text, o);
+    begin(text, "restart");
+    put_int(text, "restart", restart);
+    put_int(text, "of", job->max_restarts);
+    put_int(text, "exit_code", failure->exit_code);
+    put_text(text, "cause", failure->cause);
+    end(text);
 }
 
 void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
 {
-    json_t *o = begin("verdict"), *lines = json_array(), *same = json_array();
+    const struct rg_rank_end *first = verdict->first;
+    int nsame = 0;
 
-    for (size_t i = 0; i < verdict->nlast_lines; i++)
-        json_array_append_new(lines, any_string(verdict->last_lines[i]));
-    json_object_set_new(o, "exit_code", json_integer(verdict->exit_code));
-    json_object_set_new(o, "ok", json_boolean(verdict->ok));
-    json_object_set_new(o, "cause", any_string(verdict->cause));
-    json_object_set_new(o, "first",
-                        verdict->first ? json_integer(verdict->first->rank) : json_null());
-    for (int r = 0; verdict->first && verdict->first->same && r < verdict->nends; r++) {
+    begin(text, "verdict");
+    put_int(text, "exit_code", verdict->exit_code);
+    put_bool(text, "ok", verdict->ok);
+    put_text(text, "cause", verdict->cause);
+    put_rank(text, "first", first ? first->rank : -1);
+    put_name(text, "same");
+    rg_buf_printf(text, "[");
+    for (int r = 0; first && first->same && r < verdict->nends; r++) {
         if (verdict->ends[r].same)
-            json_array_append_new(same, json_integer(r));
+            rg_buf_printf(text, "%s%d", nsame++ ? "," : "", r);
     }
-    json_object_set_new(o, "same", same);
-    json_object_set_new(o, "last_lines", lines);
-    json_object_set_new(o, "seconds", json_real((double) verdict->elapsed_ns / 1e9));
-    end(text, o);
+    rg_buf_printf(text, "]");
+    put_name(text, "last_lines");
+    rg_buf_printf(text, "[");
+    for (size_t i = 0; i < verdict->nlast_lines; i++) {
+        rg_buf_printf(text, "%s", i ? "," : "");
+        rg_json_put_text(text, verdict->last_lines[i]);
+    }
+    rg_buf_printf(text, "]");
+    put_seconds(text, "seconds", verdict->elapsed_ns);
+    end(text);
 }

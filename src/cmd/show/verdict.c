@@ -228,7 +228,7 @@ static void print_others(const struct rg_verdict *v, const struct rg_plan *plan,
 /* What reigen ends with, and whose code that is. */
 static void print_code(const struct rg_verdict *v, int code, struct rg_buf *text)
 {
-    const char *name = rg_exit_find(code)->name;
+    const char *name = rg_exit_name(code);
     const struct rg_rank_end *from = v->first ? v->code_of : NULL;
     bool own = from && from->end == RG_END_EXIT && from->value == code;
 

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "coll/ground/json.h"
+#include "base/json.h"
 #include "coll/observe/stall.h"
 
 #define PENDING_MAX 64          /* operations told of each node */

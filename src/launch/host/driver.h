@@ -69,6 +69,13 @@ struct rg_driver_options {
     void *arg;
 };
 
+/* A part of the vtable that the head in reigen-agent has no use for, and no room. */
+#ifdef RG_AGENT
+#define RG_LAUNCHER_ONLY(part) NULL
+#else
+#define RG_LAUNCHER_ONLY(part) part
+#endif
+
 struct rg_driver_ops {
     const struct rg_platform platform; /* its name, its options, and what is true of it */
     /* NULL, or: begin to get what the job is to run on, which may take as long as a queue is. 0,
@@ -105,9 +112,10 @@ struct rg_driver_ops {
      * They need no session and no state. They block while the platform's programs answer, for at
      * most some 10 s each. An error that has no exit code counts as 69. */
 
-    /* Hand `reigen ARGV...`, argv[0] being its command, over: it is to run with RG_SUBMITTED in its
-     * environment, and to add `exit CODE` to its file (launch/jobs/submitted.h). ret_job has its
-     * platform; set its id, log (allocated) and, if need be, cluster. 0 or -errno. */
+    /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
+     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file
+     * (launch/jobs/submitted.h). ret_job has its platform; set its id, log (allocated) and, if need
+     * be, cluster. 0 or -errno. */
     int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                   struct rg_error *err);
     /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "launch/jobs/state.h"
 
+#define PLAN "plan."
 #define FILE_MAX (64u << 10)
 #define KEPT_S (90 * 24 * 3600) /* since the job's end, or its submission */
 
@@ -39,6 +40,19 @@ char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *e
     return NULL;
 }
 
+char *rg_submitted_plan(const struct rg_platform *platform, struct rg_error *err)
+{
+    rg_autofree char *dir = rg_submitted_folder(platform, err);
+    char *path = dir ? rg_strf("%s/" PLAN "XXXXXX", dir) : NULL;
+    rg_autoclose int fd = path ? mkostemp(path, O_CLOEXEC) : -1;
+
+    if (fd >= 0 || !dir)
+        return path;
+    rg_error_set(err, errno, "--submit: the job's plan: %s", strerror(errno));
+    free(path);
+    return NULL;
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /* Ids are used again some day, and no one asks after such old ones. */
@@ -48,7 +62,7 @@ static void forget_old(const char *dir)
     struct stat st;
 
     for (struct dirent *e; all && (e = readdir(all));) {
-        if (jobs_is_id(e->d_name) &&
+        if ((jobs_is_id(e->d_name) || rg_str_starts(e->d_name, PLAN)) &&
             fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > KEPT_S)
             unlinkat(dirfd(all), e->d_name, 0);

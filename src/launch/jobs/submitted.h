@@ -9,6 +9,8 @@
  *     command TEXT
  *     exit CODE         the job itself adds it when it ends
  *
+ * Beside these files lie the plans of the jobs (plan.XXXXXX), which their heads read.
+ *
  * Thread rule: main thread; reads and writes small files.
  */
 #ifndef RG_LAUNCH_JOBS_SUBMITTED_H
@@ -21,8 +23,6 @@
 #include "spec/job/job.h"
 #include "spec/job/platform.h"
 
-/* In the environment of a job that was submitted: --submit has done its part. */
-#define RG_SUBMITTED "REIGEN_SUBMITTED"
 #define RG_SUBMITTED_ID_MAX 64
 
 enum rg_submitted_state {
@@ -53,6 +53,8 @@ struct rg_submitted_list {
 
 /* The folder with their files, made if need be; err has exit code 2. NULL with err. */
 char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err);
+/* A new file there, for the plan of a job that is to be submitted. NULL with err. */
+char *rg_submitted_plan(const struct rg_platform *platform, struct rg_error *err);
 /* Write the file of one that has just been submitted; platform, id, log and cluster are set. Files
  * of long ago go. 0 or -errno. */
 int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_job *job);

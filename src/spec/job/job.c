@@ -49,6 +49,24 @@ void rg_job_fini(struct rg_job *job)
     *job = (struct rg_job){ 0 };
 }
 
+int rg_job_set_ports(struct rg_job *job, const char *what, const char *value, struct rg_error *err)
+{
+    int rc = rg_parse_ports(what, value, &job->ports, err);
+
+    /* The ranks' runtime reads it, and from it comes what an MPI is told. */
+    if (rc == 0 && rg_env_set(&job->env, RG_PORT_RANGE, value) < 0)
+        rc = rg_error_set(err, ENOMEM, "out of memory");
+    return rc;
+}
+
+int rg_job_take_ports(struct rg_job *job, struct rg_error *err)
+{
+    const char *said = getenv(RG_PORT_RANGE);
+
+    return job->ports.first || !said || !*said
+               ? 0 : rg_job_set_ports(job, RG_PORT_RANGE, said, err);
+}
+
 /* Of a name with a colon: an interface may follow the address. */
 static bool is_no_address(const char *name)
 {

@@ -122,6 +122,12 @@ int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *
  * violation names the value and the remedy. 0 or -EINVAL. */
 int rg_job_check(const struct rg_job *job, struct rg_error *err);
 
+/* The range of ports, for agents and, by their environment, for the ranks; what names it in
+ * errors. 0, -EINVAL, -ENOMEM. */
+int rg_job_set_ports(struct rg_job *job, const char *what, const char *value, struct rg_error *err);
+/* From REIGEN_PORT_RANGE, where the job says none. 0 or -errno with err. */
+int rg_job_take_ports(struct rg_job *job, struct rg_error *err);
+
 /* "0,3-5" to a set. 0, -EINVAL, -ENOMEM. */
 int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error *err);
 bool rg_ranks_has(const struct rg_ranks *ranks, int rank);

@@ -485,6 +485,11 @@ APPLY(config)
     return keep_text(&request->config, what, value, err);
 }
 
+APPLY(write_plan)
+{
+    return keep_text(&request->write_plan, what, value, err);
+}
+
 APPLY(dry_run)
 {
     UNUSED(what), UNUSED(err);

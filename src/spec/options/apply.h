@@ -22,7 +22,7 @@
     X(stdin) X(pty)                                                                    \
     X(ranks_per_host) X(max_restarts)                                                  \
     X(timeout) X(start_timeout) X(grace) X(lease)                                      \
-    X(config) X(dry_run) X(display_map) X(report_bindings)                             \
+    X(config) X(dry_run) X(write_plan) X(display_map) X(report_bindings)               \
     X(verbose) X(quiet) X(help) X(version)                                             \
     X(network_interface) X(require)                                                    \
     X(submit) X(accepted) X(mca)

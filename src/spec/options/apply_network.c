@@ -66,20 +66,7 @@ int rg_apply_network_interface(struct rg_request *request, const char *what, con
 int rg_apply_port_range(struct rg_request *request, const char *what, const char *value,
                         struct rg_error *err)
 {
-    int rc = rg_parse_ports(what, value, &request->job.ports, err);
-
-    /* The ranks' runtime reads it, and from it comes what an MPI is told. */
-    if (rc == 0 && rg_env_set(&request->job.env, RG_PORT_RANGE, value) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
-    return rc;
-}
-
-int rg_request_take_ports(struct rg_request *request, struct rg_error *err)
-{
-    const char *said = getenv(RG_PORT_RANGE);
-
-    return request->job.ports.first || !said || !*said
-               ? 0 : rg_apply_port_range(request, RG_PORT_RANGE, said, err);
+    return rg_job_set_ports(&request->job, what, value, err);
 }
 
 static int check_requirement(const char *what, const char *item, struct rg_error *err)

@@ -28,6 +28,7 @@
 struct rg_request {
     struct rg_job job;
     char *config;         /* the job file, or NULL */
+    char *write_plan;     /* where the plan is to be written, in the place of running; or NULL */
     bool display_map;     /* print where each rank runs, then run */
     bool report_bindings; /* print which cores each rank is bound to */
     bool quiet;           /* nothing from reigen itself but errors */
@@ -117,8 +118,5 @@ int rg_request_parse(struct rg_request *request, int argc, char *const *argv,
  * and the request, unless it is NULL, has it; 0: it is neither. -errno with err. */
 int rg_request_take_flag(struct rg_request *request, int argc, char *const *argv, int *next,
                          struct rg_error *err);
-
-/* --port-range from REIGEN_PORT_RANGE, where the request says none. 0 or -errno with err. */
-int rg_request_take_ports(struct rg_request *request, struct rg_error *err);
 
 #endif

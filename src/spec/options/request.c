@@ -24,6 +24,7 @@ void rg_request_fini(struct rg_request *request)
     rg_job_fini(&request->job);
     rg_strv_fini(&request->notes);
     free(request->config);
+    free(request->write_plan);
     *request = (struct rg_request){ 0 };
 }
 

@@ -9,21 +9,23 @@
 #include "base/spawn.h"
 #include "launch/drivers/slurm/slurm.h"
 #include "launch/drivers/slurm/slurm_internal.h"
+#include "launch/host/agentfile.h"
 #include "base/exitcode.h"
 
 /* --- sbatch ----------------------------------------------------------------------------------- */
 
-/* The shell stays, to put down how it ended, and hands on what it is told: to end, or a signal of
- * `sbatch --signal=B:USR1@60`. */
-static int make_script(char *const *argv, const char *dir, struct rg_buf *script)
+/* The agent has a head in it. The shell stays, to put down how it ended, and hands on what it is
+ * told: to end, or a signal of `sbatch --signal=B:USR1@60`. */
+static int make_script(char *const *argv, const char *dir, struct rg_buf *script,
+                       struct rg_error *err)
 {
-    char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    char path[PATH_MAX];
+    int r = rg_agent_file_find(path, err);
+    rg_autofree char *program = r == 0 ? realpath(path, NULL) : NULL;
 
-    if (n <= 0)
-        return -ENOENT;
-    program[n] = '\0';
-    rg_buf_printf(script, "#!/bin/sh\n" RG_SUBMITTED "=1 ");
+    if (!program)
+        return r < 0 ? r : -errno;
+    rg_buf_printf(script, "#!/bin/sh\n");
     slurm_put_quoted(script, program);
     for (; *argv; argv++) {
         rg_buf_printf(script, " ");
@@ -155,7 +157,9 @@ static int hand_over(const struct rg_job *job, char *const *argv, const char *cw
 
     if (!dir)
         return -EINVAL;
-    int r = make_script(argv, dir, &script);
+    int r = make_script(argv, dir, &script, err);
+    if (r < 0 && err->errnum)
+        return r;
     if (r == 0)
         r = make_argv(job, cwd, &words);
     if (r == 0)

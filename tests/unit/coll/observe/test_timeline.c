@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/time.h"
-#include "coll/ground/json.h"
+#include "base/json.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"
 

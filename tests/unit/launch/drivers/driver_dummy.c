@@ -87,7 +87,7 @@ static int submit(const struct rg_job *job, char *const *argv, struct rg_submitt
                   struct rg_error *err)
 {
     static const char script[] =
-        "file=$1; export DUMMY_JOB=$2 " RG_SUBMITTED "=1; shift 2; trap : TERM\n"
+        "file=$1; export DUMMY_JOB=$2; shift 2; trap : TERM\n"
         "\"$@\" & wait $!; code=$?\n"
         "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
         "echo \"exit $code\" >>\"$file\"";

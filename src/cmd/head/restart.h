@@ -9,8 +9,8 @@
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
-#ifndef RG_CMD_RUN_RESTART_H
-#define RG_CMD_RUN_RESTART_H
+#ifndef RG_CMD_HEAD_RESTART_H
+#define RG_CMD_HEAD_RESTART_H
 
 #include "base/buf.h"
 #include "launch/head/session.h"

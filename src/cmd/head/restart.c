@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/run/restart.h"
+#include "cmd/head/restart.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
  *
  * Thread rule: the loop's thread.
  */
-#ifndef RG_CMD_RUN_SIGNALS_H
-#define RG_CMD_RUN_SIGNALS_H
+#ifndef RG_CMD_HEAD_SIGNALS_H
+#define RG_CMD_HEAD_SIGNALS_H
 
 #include "base/loop.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/buf.h"
 #include "base/fd.h"
-#include "cmd/run/input.h"
+#include "cmd/head/input.h"
 #include "unit.h"
 
 /* Ranks that take so many bytes at a time. What they leave they ask for again a moment later. */

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 
 #include "base/fd.h"
-#include "cmd/run/signals.h"
+#include "cmd/head/signals.h"
 #include "unit.h"
 
 /* What a process in the place of reigen is told to do: a letter for each, down a pipe. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that was asked for, carried out: to a session, and from what it reports to the user. */
+/* A job carried out: to a session, and from what it reports to the user. It is part of reigen and
+ * of reigen-agent, so it knows no command line, no YAML and no jansson. */
+#include "cmd/head/head.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,16 +11,12 @@
 
 #include "base/loop.h"
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/run/dryrun.h"
 #include "cmd/show/events.h"
 #include "cmd/show/exit.h"
-#include "cmd/help/help.h"
-#include "cmd/run/input.h"
+#include "cmd/head/input.h"
 #include "cmd/show/output.h"
-#include "cmd/run/restart.h"
-#include "cmd/run/run.h"
-#include "cmd/run/signals.h"
+#include "cmd/head/restart.h"
+#include "cmd/head/signals.h"
 #include "cmd/show/status.h"
 #include "cmd/show/terminal.h"
 #include "cmd/show/verdict.h"
@@ -28,14 +27,11 @@
 #include "launch/jobs/registry.h"
 #include "launch/head/session.h"
 #include "launch/plan/sizes.h"
-#include "spec/options/options.h"
 
 struct run {
-    struct rg_request request;
-    const char *command;       /* whose --help an error names */
-    bool horovod;              /* a failure is also told in Horovod's words */
+    struct rg_planned planned;
+    const struct rg_head_as *as;
     struct rg_hold hold;
-    struct rg_plan plan;
     struct rg_loop *loop;
     struct rg_session *session;
     struct rg_output *output;
@@ -47,7 +43,6 @@ struct run {
     struct rg_buf last_words;  /* the verdict, until all output is out */
     struct rg_registration registered;
     int exit_code;
-    bool stdin_open;
     bool ended;                /* the session is over */
     bool paused;               /* what the session was told last */
     bool reader_gone;          /* of standard output */
@@ -91,13 +86,13 @@ static void send_event(struct run *run)
 static void on_phase(void *arg, int host, enum rg_host_phase phase, const char *reason)
 {
     struct run *run = arg;
-    const char *name = run->plan.hosts[host].name;
+    const char *name = run->planned.plan.hosts[host].name;
 
     rg_status_phase(&run->status, host, phase, reason);
-    if (run->request.job.json) {
+    if (run->planned.job.json) {
         rg_event_host(&run->event, name, phase, reason);
         send_event(run);
-    } else if (run->request.job.verbose > 1) {
+    } else if (run->planned.job.verbose > 1) {
         sayf(run, "reigen: %s: %s%s%s\n", name, rg_phase_name(phase), reason && *reason ? ": " : "",
              reason ? reason : "");
     }
@@ -124,7 +119,7 @@ static void send_size(void *arg)
 
     if (!run->session)
         return;
-    if (!run->request.job.pty)
+    if (!run->planned.job.pty)
         rg_session_signal(run->session, SIGWINCH);
     else if (rg_terminal_size(0, &rows, &columns))
         rg_session_resize(run->session, rows, columns);
@@ -132,7 +127,7 @@ static void send_size(void *arg)
 
 static void say_started(struct run *run)
 {
-    const struct rg_plan *plan = &run->plan;
+    const struct rg_plan *plan = &run->planned.plan;
 
     if (plan->engine)
         sayf(run, "reigen: %s started on %s, for %d rank%s\n", plan->engine, plan->hosts[0].name,
@@ -144,8 +139,8 @@ static void say_started(struct run *run)
 static void on_running(void *arg)
 {
     struct run *run = arg;
-    const struct rg_job *job = &run->request.job;
-    bool none = job->stdin_mode == RG_STDIN_NONE || !run->stdin_open;
+    const struct rg_job *job = &run->planned.job;
+    bool none = job->stdin_mode == RG_STDIN_NONE || !run->as->stdin_open;
 
     rg_status_stop(&run->status);
     if (job->json) {
@@ -162,22 +157,22 @@ static void on_running(void *arg)
 /* The map has told of those that were known before the start. */
 static void report_binding(struct run *run, int rank, const char *host, const char *cpus)
 {
-    const char *told = run->plan.ranks[rank].cpus;
+    const char *told = run->planned.plan.ranks[rank].cpus;
 
-    if (run->request.report_bindings && *cpus && !(told && strcmp(told, cpus) == 0))
+    if (run->planned.report_bindings && *cpus && !(told && strcmp(told, cpus) == 0))
         sayf(run, "  rank %d on %s: cpus %s\n", rank, host, cpus);
 }
 
 static void on_rank_started(void *arg, int rank, int pid, const char *cpus)
 {
     struct run *run = arg;
-    const char *host = run->plan.hosts[run->plan.ranks[rank].host].name;
+    const char *host = run->planned.plan.hosts[run->planned.plan.ranks[rank].host].name;
 
     report_binding(run, rank, host, cpus);
-    if (run->request.job.json) {
+    if (run->planned.job.json) {
         rg_event_rank_started(&run->event, rank, host, pid, cpus);
         send_event(run);
-    } else if (run->request.job.verbose > 1) {
+    } else if (run->planned.job.verbose > 1) {
         sayf(run, "reigen: rank %d is process %d on %s\n", rank, pid, host);
     }
 }
@@ -194,10 +189,10 @@ static void on_rank_ended(void *arg, const struct rg_rank_end *end)
     struct run *run = arg;
     rg_autobuf struct rg_buf how = RG_BUF_INIT;
 
-    if (run->request.job.json) {
+    if (run->planned.job.json) {
         rg_event_rank_ended(&run->event, end);
         send_event(run);
-    } else if (run->request.job.verbose > 1) {
+    } else if (run->planned.job.verbose > 1) {
         rg_rank_end_print(end, &how);
         sayf(run, "reigen: rank %d on %s ended: %s\n", end->rank, end->host, rg_buf_text(&how));
     }
@@ -208,7 +203,7 @@ static void on_note(void *arg, int rank, const char *text)
     struct run *run = arg;
     rg_autobuf struct rg_buf lines = RG_BUF_INIT;
 
-    if (run->request.job.json) {
+    if (run->planned.job.json) {
         rg_event_note(&run->event, rank, text);
         send_event(run);
         return;
@@ -218,7 +213,7 @@ static void on_note(void *arg, int rank, const char *text)
         rg_buf_printf(&lines, "rank %d: ", rank);
     rg_verdict_indent(text, &lines);
     rg_buf_printf(&lines, "\n");
-    if (!run->request.quiet) {
+    if (!run->planned.quiet) {
         rg_status_wipe(&run->status);
         say(run, rg_buf_text(&lines));
     }
@@ -227,13 +222,13 @@ static void on_note(void *arg, int rank, const char *text)
 /* A failure that is not the end, and the end after such failures. */
 static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 {
-    if (run->again && run->request.job.json) {
-        rg_event_restart(&run->event, &run->restart, &run->request.job, verdict);
+    if (run->again && run->planned.job.json) {
+        rg_event_restart(&run->event, run->restart.count, &run->planned.job, verdict);
         send_event(run);
     }
     if (run->again)
-        rg_restart_print_next(&run->restart, &run->request.job, &run->last_words);
-    else if (!run->request.quiet || !verdict->ok)
+        rg_restart_print_next(&run->restart, &run->planned.job, &run->last_words);
+    else if (!run->planned.quiet || !verdict->ok)
         rg_restart_print_all(&run->restart, verdict->ok, &run->last_words);
 }
 
@@ -262,7 +257,7 @@ static size_t count_shown(const struct run *run, const struct rg_verdict *verdic
 static void on_ended(void *arg, const struct rg_verdict *verdict)
 {
     struct run *run = arg;
-    const struct rg_request *request = &run->request;
+    const struct rg_planned *planned = &run->planned;
     rg_autobuf struct rg_buf note = RG_BUF_INIT;
 
     run->judged = true;
@@ -271,8 +266,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
     rg_input_stop(&run->input);
     rg_terminal_restore();
     rg_output_finish(run->output);
-    run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &request->job, verdict);
-    if (request->job.json && !run->again) {
+    run->again = !run->reader_gone && rg_restart_wanted(&run->restart, &planned->job, verdict);
+    if (planned->job.json && !run->again) {
         struct rg_verdict told = *verdict;
         told.exit_code = run->exit_code;
         rg_event_verdict(&run->event, &told);
@@ -282,8 +277,8 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
         rg_output_note(run->output, verdict->first->note, &note);
     const struct rg_verdict_style style = {
         .note = rg_buf_nbytes(&note) ? rg_buf_text(&note) : NULL,
-        .colour = rg_terminal_colour(2), .verbose = request->job.verbose > 0,
-        .quiet = request->quiet, .nshown = count_shown(run, verdict), .again = run->again,
+        .colour = rg_terminal_colour(2), .verbose = planned->job.verbose > 0,
+        .quiet = planned->quiet, .nshown = count_shown(run, verdict), .again = run->again,
         .exit_code = run->exit_code,
     };
 
@@ -294,9 +289,9 @@ static void on_ended(void *arg, const struct rg_verdict *verdict)
                       "was ended (exit code %d)\n",
                       RG_EXIT_OUTPUT_LOST);
     else
-        rg_verdict_print(verdict, &run->plan, &style, &run->last_words);
+        rg_verdict_print(verdict, &run->planned.plan, &style, &run->last_words);
     tell_restarts(run, verdict);
-    if (run->horovod && !run->again)
+    if (run->as->horovod && !run->again)
         rg_verdict_print_horovod(verdict, &run->last_words);
     run->ended = true;
     if (rg_output_drained(run->output) || run->killed)
@@ -404,7 +399,7 @@ static void on_resumed(void *arg)
 {
     struct run *run = arg;
 
-    if (run->request.job.pty && run->input.loop && !run->ended)
+    if (run->planned.job.pty && run->input.loop && !run->ended)
         rg_terminal_raw(0);
 }
 
@@ -449,15 +444,16 @@ static void say_early(void *arg, const char *text)
 {
     const struct run *run = arg;
 
-    if (!run->request.quiet)
+    if (!run->planned.quiet)
         fprintf(stderr, "reigen: %s\n", text);
 }
 
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
-    struct rg_job *job = &run->request.job;
+    struct rg_job *job = &run->planned.job;
     /* Elsewhere the directory need not be here. */
-    int rc = rg_request_take_ports(&run->request, err);
+    bool planned = run->planned.plan.nhosts > 0;
+    int rc = rg_job_take_ports(job, err);
 
     if (rc >= 0 && driver->platform.here)
         rc = check_cwd(job, err);
@@ -465,13 +461,13 @@ static int prepare(struct run *run, const struct rg_driver_ops *driver, struct r
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
         rc = rg_place_job(job, !driver->platform.here, err);
-    if (rc >= 0)
+    if (rc >= 0 && (!planned || driver->acquire))
         rc = rg_hold_get(&run->hold, driver, job, say_early, run, err);
+    if (rc >= 0 && !planned)
+        rc = rg_plan_make(job, &run->planned.plan, err);
     if (rc >= 0)
-        rc = rg_plan_make(job, &run->plan, err);
-    if (rc >= 0)
-        rc = rg_sizes_check_plan(&run->plan, job, err);
-    if (rc >= 0 && (rc = check_against_plan(job, &run->plan, err)) < 0)
+        rc = rg_sizes_check_plan(&run->planned.plan, job, err);
+    if (rc >= 0 && (rc = check_against_plan(job, &run->planned.plan, err)) < 0)
         err->exit_code = RG_EXIT_USAGE;
     return rc;
 }
@@ -488,11 +484,11 @@ static bool wants_tracebacks(struct rg_job *job)
 
 static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
-    const struct rg_job *job = &run->request.job;
+    const struct rg_job *job = &run->planned.job;
     const struct rg_output_options output = {
-        .loop = run->loop, .job = job, .nranks = run->plan.nranks, .out_fd = 1, .err_fd = 2,
+        .loop = run->loop, .job = job, .nranks = run->planned.plan.nranks, .out_fd = 1, .err_fd = 2,
         .out_colour = rg_terminal_colour(1), .err_colour = rg_terminal_colour(2),
-        .all_tracebacks = wants_tracebacks(&run->request.job),
+        .all_tracebacks = wants_tracebacks(&run->planned.job),
         .append = run->restart.count > 0,
         .on_pause = on_pause, .on_lost = on_lost, .on_drained = on_drained, .arg = run,
     };
@@ -500,22 +496,24 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
 
     if (rc < 0)
         return rc;
-    if (rg_status_start(&run->status, run->loop, &run->plan, isatty(2) && !job->json, say, run) < 0)
+    if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json, say,
+                        run) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     /* Quiet and JSON want no moving line; its timer ends here. */
-    if (run->request.quiet || job->json)
+    if (run->planned.quiet || job->json)
         rg_status_stop(&run->status);
     if (job->json) {
-        rg_event_start(&run->event, job, &run->plan);
+        rg_event_start(&run->event, job, &run->planned.plan);
         send_event(run);
     }
     if (run->restart.count)
-        rg_registry_restart(&run->registered, run->plan.job_id);
+        rg_registry_restart(&run->registered, run->planned.plan.job_id);
     else
-        rg_registry_add(&run->plan, job, &run->registered);
-    const struct rg_session_options options = { .loop = run->loop, .job = job, .plan = &run->plan,
-                                                .driver = driver, .held = run->hold.held,
-                                                .ops = &session_ops, .arg = run };
+        rg_registry_add(&run->planned.plan, job, &run->registered);
+    const struct rg_session_options options = {
+        .loop = run->loop, .job = job, .plan = &run->planned.plan, .driver = driver,
+        .held = run->hold.held, .ops = &session_ops, .arg = run,
+    };
 
     /* Before anything is started that a signal would leave behind: the loop hands it on later. The
      * script that --submit has made is what runs us. */
@@ -541,7 +539,7 @@ static void finish_start(struct run *run)
     rg_status_fini(&run->status);
     rg_output_destroy(run->output);
     run->output = NULL;
-    rg_plan_fini(&run->plan);
+    rg_plan_fini(&run->planned.plan);
 }
 
 static void finish(struct run *run)
@@ -556,43 +554,23 @@ static void finish(struct run *run)
     rg_buf_fini(&run->event);
     rg_buf_fini(&run->last_words);
     rg_loop_destroy(run->loop);
-    rg_request_fini(&run->request);
+    rg_planned_fini(&run->planned);
 }
 
 static void say_notes(const struct run *run)
 {
-    for (size_t i = 0; i < run->request.notes.count && !run->request.quiet; i++)
-        fprintf(stderr, "reigen: %s\n", run->request.notes.v[i]);
+    for (size_t i = 0; i < run->planned.notes.count && !run->planned.quiet; i++)
+        fprintf(stderr, "reigen: %s\n", run->planned.notes.v[i]);
 }
 
 static void say_map(const struct run *run)
 {
     rg_autobuf struct rg_buf map = RG_BUF_INIT;
 
-    if (!run->request.display_map && !run->request.report_bindings)
+    if (!run->planned.display_map && !run->planned.report_bindings)
         return;
-    rg_plan_print(&run->plan, &run->request.job, &map);
+    rg_plan_print(&run->planned.plan, &run->planned.job, &map);
     fputs(rg_buf_text(&map), stderr);
-}
-
-static int print_dry_run(struct run *run, bool here)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (run->request.job.json)
-        rg_event_plan(&text, &run->request.job, &run->plan);
-    else if (rg_dryrun_print(&run->plan, &run->request.job, here, &text, &err) < 0)
-        return rg_fail(&err, run->command);
-    return rg_print(rg_buf_text(&text));
-}
-
-static int print_help(void)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
-    rg_help_run(&text, rg_help_columns());
-    return rg_print(rg_buf_text(&text));
 }
 
 /* On the same hosts, with a name, a key and ports of its own. */
@@ -600,36 +578,42 @@ static int start_again(struct run *run, const struct rg_driver_ops *driver, stru
 {
     finish_start(run);
     run->again = run->ended = run->judged = run->paused = run->lost_early = false;
-    int rc = rg_restart_prepare(&run->restart, &run->request.job);
+    int rc = rg_restart_prepare(&run->restart, &run->planned.job);
 
     if (rc < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
-    rc = rg_plan_make(&run->request.job, &run->plan, err);
+    rc = rg_plan_make(&run->planned.job, &run->planned.plan, err);
     return rc < 0 ? rc : start(run, driver, err);
 }
 
 static int run_job(struct run *run)
 {
-    const struct rg_driver_ops *driver = rg_driver_choose(&run->request.job);
+    const struct rg_driver_ops *driver = rg_driver_choose(&run->planned.job);
     struct rg_error err = RG_ERROR_INIT;
 
+    if (!driver)
+        return rg_fail(&(struct rg_error){ ENOTSUP, RG_EXIT_USAGE,
+                                           "this program has not the driver that the job needs "
+                                           "(--on); run it by reigen run" }, run->as->command);
     say_notes(run);
     if (prepare(run, driver, &err) < 0)
-        return rg_fail(&err, run->command);
+        return rg_fail(&err, run->as->command);
     say_map(run);
-    if (rg_restart_prepare(&run->restart, &run->request.job) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
-    if (run->request.job.dry_run)
-        return print_dry_run(run, driver->platform.here);
+    if (rg_restart_prepare(&run->restart, &run->planned.job) < 0)
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->as->command);
+    if (run->as->instead) {
+        int r = run->as->instead(run->as->arg, &run->planned, driver->platform.here, &err);
+        return r < 0 ? rg_fail(&err, run->as->command) : r;
+    }
     if (rg_loop_create(&run->loop) < 0)
-        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->command);
+        return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, run->as->command);
     if (start(run, driver, &err) < 0)
-        return rg_fail(&err, run->command);
+        return rg_fail(&err, run->as->command);
     rg_loop_run(run->loop);
     while (run->again && !run->restart.stopped) {
         if (start_again(run, driver, &err) < 0) {
             run->judged = true;
-            return run->exit_code = rg_fail(&err, run->command);
+            return run->exit_code = rg_fail(&err, run->as->command);
         }
         rg_loop_run(run->loop);
     }
@@ -638,77 +622,16 @@ static int run_job(struct run *run)
     return run->exit_code;
 }
 
-void rg_run_say_remarks(const struct rg_request *request)
+int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
 {
-    char text[RG_DRIVER_REMARK_MAX];
+    static struct run run; /* too large for a frame */
 
-    for (size_t i = 0; rg_drivers[i] && !request->quiet; i++) {
-        if (rg_drivers[i]->remark && rg_drivers[i]->remark(&request->job, text, sizeof(text)))
-            fprintf(stderr, "reigen: %s\n", text);
-    }
-}
-
-/* --submit: hand the job over and print its id. */
-static int submit(const struct rg_request *request, char **argv)
-{
-    const struct rg_driver_ops *driver = rg_driver_choose(&request->job);
-    rg_cleanup(rg_submitted_fini) struct rg_submitted_job job = { .platform = &driver->platform,
-                                                                  .exit_code = -1 };
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (driver->submit(&request->job, argv, &job, &err) < 0) {
-        err.exit_code = err.exit_code ? err.exit_code : RG_EXIT_UNAVAILABLE;
-        return rg_fail(&err, "run");
-    }
-    int r = rg_submitted_add(&job, &request->job);
-    if (r < 0) {
-        rg_error_set(&err, -r, "job %s was submitted, but no note of it can be written: %s", job.id,
-                     strerror(-r));
-        return rg_fail(&err, "run");
-    }
-    if (!request->quiet)
-        fprintf(stderr, "reigen: submitted as job %s; reigen logs -f %s shows its output\n",
-                job.id, job.id);
-    rg_autofree char *line = rg_strf("%s\n", job.id);
-    return rg_print(line ? line : "");
-}
-
-int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
-{
-    /* Zeroed, and too large for a frame. */
-    static struct run run = { .registered = RG_REGISTRATION_INIT };
-
-    run.request = *take_request;
-    *take_request = (struct rg_request){ 0 };
-    run.command = as->command;
-    run.horovod = as->horovod;
-    run.stdin_open = as->stdin_open;
+    run.registered = (struct rg_registration) RG_REGISTRATION_INIT;
+    run.planned = *take_planned;
+    *take_planned = (struct rg_planned){ .quiet = false };
+    run.as = as;
     int code = run_job(&run);
 
     finish(&run);
     return code;
-}
-
-int rg_cmd_run(int argc, char **argv)
-{
-    rg_cleanup(rg_request_fini) struct rg_request request;
-    struct rg_error err = RG_ERROR_INIT;
-    bool open[3];
-
-    rg_stdio_ensure(open);
-    rg_request_init(&request);
-    if (rg_request_parse(&request, argc, argv, &err) < 0)
-        return rg_fail(&err, "run");
-    if (request.help)
-        return print_help();
-    if (request.version)
-        return rg_cmd_version(1, argv);
-    /* The job that was submitted is told the same, but to run. */
-    bool submitted = getenv(RG_SUBMITTED);
-    unsetenv(RG_SUBMITTED);
-    if (request.job.submit && !submitted && !request.job.dry_run)
-        return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run")
-                                                       : submit(&request, argv);
-    rg_run_say_remarks(&request);
-    return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/run/signals.h"
+#include "cmd/head/signals.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
  * Thread rule: the loop's thread. Reading blocks only where another process takes the bytes that
  * poll promised, from a description that cannot be opened a second time.
  */
-#ifndef RG_CMD_RUN_INPUT_H
-#define RG_CMD_RUN_INPUT_H
+#ifndef RG_CMD_HEAD_INPUT_H
+#define RG_CMD_HEAD_INPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/run/input.h"
+#include "cmd/head/input.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the static agent has in the place of parts of its libraries. The archives' members are
+ * linked whole, and sodium_init() names those of every algorithm: 145 KiB of passwords' hashes,
+ * another cipher and other curves would come along, a quarter of the agent. With the names defined
+ * here they stay in the archive. If another version of a library calls them otherwise, the agent
+ * works, and the test of its size tells.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "wire/x25519.h"
+
+int _crypto_pwhash_argon2_pick_best_implementation(void);
+int _crypto_stream_salsa20_pick_best_implementation(void);
+int _crypto_scalarmult_curve25519_pick_best_implementation(void);
+int blake2b_compress_ref(void *state, const uint8_t *block);
+int blake2b_compress_ssse3(void *state, const uint8_t *block);
+int blake2b_compress_sse41(void *state, const uint8_t *block);
+int blake2b_compress_avx2(void *state, const uint8_t *block);
+long double __floatscan(void *file, int precision, int whole);
+
+/* sodium_init() calls them to choose the code for this processor; nothing here is ever used. */
+int _crypto_pwhash_argon2_pick_best_implementation(void)
+{
+    return 0;
+}
+
+int _crypto_stream_salsa20_pick_best_implementation(void)
+{
+    return 0;
+}
+
+int _crypto_scalarmult_curve25519_pick_best_implementation(void)
+{
+    return 0;
+}
+
+/* BLAKE2b hashes keys, and packages once; it is fast enough without them. */
+int blake2b_compress_ssse3(void *state, const uint8_t *block)
+{
+    return blake2b_compress_ref(state, block);
+}
+
+int blake2b_compress_sse41(void *state, const uint8_t *block)
+{
+    return blake2b_compress_ref(state, block);
+}
+
+int blake2b_compress_avx2(void *state, const uint8_t *block)
+{
+    return blake2b_compress_ref(state, block);
+}
+
+/* sscanf() can read fractions, and nothing here asks it to. */
+long double __floatscan(void *file, int precision, int whole)
+{
+    (void) file;
+    (void) precision;
+    (void) whole;
+    abort();
+}
+
+int crypto_scalarmult(unsigned char *q, const unsigned char *n, const unsigned char *p)
+{
+    return rg_x25519(q, n, p);
+}
+
+int crypto_scalarmult_base(unsigned char *q, const unsigned char *n)
+{
+    static const uint8_t base[RG_X25519_NBYTES] = { 9 };
+
+    return rg_x25519(q, n, base);
+}

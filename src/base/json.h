@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text that goes into JSON (RFC 8259): for --json's events, the timeline and reigen_diagnose.
+ *
+ * Thread rule: none of this keeps state; a buffer belongs to one thread at a time.
+ */
+#ifndef RG_BASE_JSON_H
+#define RG_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+/* Append text as a JSON string, with its quotes. Names come from users and may hold any byte: what
+ * is not UTF-8 (RFC 3629) becomes '?', so the result is always valid. Errors stick to the
+ * buffer. */
+void rg_json_put_text(struct rg_buf *buf, const char *text);
+/* The same of so many bytes; a NUL is one of them. */
+void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes);
+
+/* Whether all of it is UTF-8, so that it can be put as it is. */
+bool rg_json_is_text(const void *bytes, size_t nbytes);
+
+#endif

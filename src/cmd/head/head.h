@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a job, whatever described it: `reigen run` and `horovodrun` read command lines, and
+ * `reigen-agent head` a file that one of them has written. All share everything from there on.
+ *
+ * Main thread; blocks until the job has ended. Once per process.
+ */
+#ifndef RG_CMD_HEAD_HEAD_H
+#define RG_CMD_HEAD_HEAD_H
+
+#include <stdbool.h>
+
+#include "launch/plan/plan_file.h"
+
+struct rg_head_as {
+    const char *command; /* "run": the command whose --help usage errors name */
+    bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
+    bool stdin_open;     /* standard input was open when the program started */
+    /* NULL, or what is done with the plan in the place of running it: an exit code, or -errno with
+     * err. here: the ranks would run on this computer. No platform is asked for hosts then. */
+    int (*instead)(void *arg, const struct rg_planned *planned, bool here, struct rg_error *err);
+    void *arg;
+};
+
+/* Plan the job, unless that is done, and run it: show what it writes, print the verdict.
+ * take_planned is emptied. Returns the exit code (base/exitcode.h). */
+int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as);
+
+/* `reigen-agent head --plan FILE`: run the plan that is in FILE. argv[0] is "head". The exit
+ * code. */
+int rg_head_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reigen-agent head: a job from a plan's file, with no terminal and no command line of its own."""
+import json
+import signal
+import subprocess
+
+import pytest
+
+from built import PROGRAMS, environment
+
+LIMIT = 60
+
+
+class Desk:
+    def __init__(self, folder):
+        self.plan = folder / 'job.plan'
+        self.folder = folder
+        self.env = environment(XDG_STATE_HOME=folder / 'state')
+
+    def write(self, *words):
+        return subprocess.run([PROGRAMS.reigen, 'run', '--write-plan', self.plan, *map(str, words)],
+                              env=self.env, cwd=self.folder, capture_output=True, text=True,
+                              timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
+
+    def head(self, **more):
+        return subprocess.Popen([PROGRAMS.agent, 'head', '--plan', self.plan], cwd=self.folder,
+                                env={**self.env, **more}, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+
+    def run(self, **more):
+        with self.head(**more) as head:
+            out, err = head.communicate(timeout=LIMIT)
+            return head.returncode, out, err
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+@pytest.mark.sanitize
+def test_it_runs_what_was_planned_and_says_how_it_ended(desk):
+    """The ranks' environment is the head's, and the file can be run again."""
+    done = desk.write('-np', 2, '--', 'sh', '-c',
+                      'echo $REIGEN_RANK of $REIGEN_SIZE sees $SEEN; exit $((REIGEN_RANK * 3))')
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+    assert desk.plan.stat().st_mode & 0o777 == 0o600
+    for word in ('this', 'that'):
+        code, out, err = desk.run(SEEN=word)
+        assert code == 3, err
+        assert sorted(out.splitlines()) == [f'[0] 0 of 2 sees {word}', f'[1] 1 of 2 sees {word}']
+        assert 'reigen: rank 1 on localhost failed first: exit code 3' in err
+        assert "exit code 3, the rank's own" in err
+    assert b'this' not in desk.plan.read_bytes()
+
+
+def test_sigterm_gives_the_ranks_their_grace(desk):
+    desk.write('--json', '-np', 1, '--', 'sh', '-c',
+               'trap "echo saved; exit 5" TERM; echo up; while :; do sleep 0.05; done')
+    with desk.head() as head:
+        events = []
+        for line in head.stdout:
+            events.append(json.loads(line))
+            if events[-1].get('text') == 'up':
+                head.send_signal(signal.SIGTERM)
+        assert head.wait(LIMIT) == 128 + signal.SIGTERM, head.stderr.read()
+    said = [e['text'] for e in events if e['event'] == 'output']
+    assert said[0] == 'up' and 'saved' in said
+    assert events[-1]['event'] == 'verdict' and events[-1]['exit_code'] == 143
+    state = desk.folder / 'state/reigen'
+    assert not list((state / 'jobs').iterdir()) and len(list((state / 'ended').iterdir())) == 1
+
+
+def test_a_plan_that_cannot_be_run_is_refused_and_reigen_itself_runs_every_one(desk):
+    assert desk.run()[0] == 2
+    desk.write('-np', 1, '--', 'true')
+    whole = desk.plan.read_bytes()
+    for bytes_, said in [(whole[:-1], 'job.plan: the plan is cut short'),
+                         (whole[:8] + b'\x07' + whole[9:], 'another version of Reigen'),
+                         (b'#!/bin/sh\n', 'no plan of Reigen')]:
+        desk.plan.write_bytes(bytes_)
+        code, out, err = desk.run()
+        assert (code, out) == (2, '') and said in err, err
+    desk.write('-np', 1, '--on', 'ssh', '-H', 'elsewhere', '--', 'true')
+    code, _, err = desk.run()
+    assert code == 2 and 'not the driver' in err
+    desk.write('-np', 1, '--', 'sh', '-c', 'exit 4')
+    done = subprocess.run([PROGRAMS.reigen, 'head', '--plan', desk.plan], env=desk.env, text=True,
+                          capture_output=True, timeout=LIMIT, check=False)
+    assert done.returncode == 4, done.stderr
