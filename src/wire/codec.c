@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One encoder and one decoder for all messages: what each field may be is checked here and nowhere
+ * else. */
 #include "wire/codec.h"
 
 #include <inttypes.h>

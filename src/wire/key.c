@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The job's secret: drawn, written as text, and held in guarded memory; each purpose gets a key
+ * derived from it. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Frames over an encrypted stream, without any I/O of its own: bytes go in and out of buffers, so
+ * that loops, threads and fuzzers can drive it. */
 #include "wire/link.h"
 
 #include <string.h>

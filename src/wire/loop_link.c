@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The link in an event loop: descriptors, back-pressure, and one callback for its end. */
 #include "wire/loop_link.h"
 
 #include <string.h>

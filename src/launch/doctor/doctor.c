@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a person would find by looking at each host in turn, found at once: rules over the facts
+ * that agents have collected. */
 #include "launch/doctor/doctor.h"
 
 #include <stdarg.h>

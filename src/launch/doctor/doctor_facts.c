@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Facts come from hosts as lines of words; here is the one place that takes them apart. */
 #include "launch/doctor/doctor_facts.h"
 
 #include <stdio.h>

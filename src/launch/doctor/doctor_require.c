@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A job that requires something of its hosts fails before it starts, and with all that is missing.
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

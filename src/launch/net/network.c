@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which addresses of the hosts are worth a try, and which network wins: rules without I/O, so that
+ * a test can play any cluster. */
 #include "launch/net/network.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An interface's address, as agents write it, in the form in which it is compared. */
 #include "launch/net/network_address.h"
 
 #include <arpa/inet.h>

@@ -86,6 +86,7 @@ static int tear_down(void **state)
     for (int i = 0; i < NHOSTS; i++) {
         rg_channel_destroy(w->hosts[i].channel);
         rg_strv_fini(&w->hosts[i].addresses);
+        free(w->hosts[i].hostname);
         close(w->peers[i]);
     }
     rg_loop_destroy(w->loop);
