@@ -22,8 +22,8 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/compat/compat.h"
+#include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
 
 #define DEFAULT_PORT 12345

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 
 #define NAMED_MAX 4

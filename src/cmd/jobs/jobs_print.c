@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "base/time.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 
 #define HOSTS_NAMED 2 /* in a table */

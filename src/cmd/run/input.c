@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define BACKGROUND_RETRY_MS 250 /* not our terminal now */
 

@@ -8,11 +8,10 @@
 
 #include "base/loop.h"
 #include "base/time.h"
-#include "cmd/commands.h"
+#include "cmd/common/command.h"
 #include "cmd/run/dryrun.h"
 #include "cmd/show/events.h"
-#include "cmd/show/exit.h"
-#include "cmd/help/help.h"
+#include "cmd/common/exit.h"
 #include "cmd/run/input.h"
 #include "cmd/show/output.h"
 #include "cmd/run/restart.h"
@@ -20,7 +19,7 @@
 #include "cmd/run/signals.h"
 #include "cmd/show/status.h"
 #include "cmd/run/submit.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "cmd/show/verdict.h"
 #include "launch/host/driver.h"
 #include "launch/drivers/slurm/slurm.h"
@@ -228,7 +227,8 @@ static void on_note(void *arg, int rank, const char *text)
 static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 {
     if (run->again && run->request.job.json) {
-        rg_event_restart(&run->event, &run->restart, &run->request.job, verdict);
+        rg_event_restart(&run->event, run->restart.count, run->request.job.max_restarts,
+                         verdict);
         send_event(run);
     }
     if (run->again)
@@ -591,14 +591,6 @@ static int print_dry_run(struct run *run, bool here)
     return rg_print(rg_buf_text(&text));
 }
 
-static int print_help(void)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
-    rg_help_run(&text, rg_help_columns());
-    return rg_print(rg_buf_text(&text));
-}
-
 /* On the same hosts, with a name, a key and ports of its own. */
 static int start_again(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
@@ -678,9 +670,9 @@ int rg_cmd_run(int argc, char **argv)
     if (rg_request_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "run");
     if (request.help)
-        return print_help();
+        return RG_COMMAND_HELP;
     if (request.version)
-        return rg_cmd_version(1, argv);
+        return rg_print("reigen " RG_VERSION "\n");
     /* The job that was submitted is told the same, but to run. */
     bool submitted = getenv(RG_SLURM_SUBMITTED);
     unsetenv(RG_SLURM_SUBMITTED);

@@ -12,6 +12,9 @@
 
 #include "spec/options/options.h"
 
+/* As struct rg_command says of run. */
+int rg_cmd_run(int argc, char **argv);
+
 /* Say, on standard error, that the job does not use Slurm's nodes as it could (rg_slurm_remark),
  * where that is so and the request is not to be quiet. Before rg_run_request. */
 void rg_run_say_slurm(const struct rg_request *request);

@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 #include "base/time.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "launch/drivers/slurm/slurm.h"
 #include "base/exitcode.h"
 

@@ -159,13 +159,12 @@ void rg_event_note(struct rg_buf *text, int rank, const char *note)
     end(text, o);
 }
 
-void rg_event_restart(struct rg_buf *text, const struct rg_restart *restart,
-                      const struct rg_job *job, const struct rg_verdict *failure)
+void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure)
 {
     json_t *o = begin("restart");
 
-    json_object_set_new(o, "restart", json_integer(restart->count));
-    json_object_set_new(o, "of", json_integer(job->max_restarts));
+    json_object_set_new(o, "restart", json_integer(restart));
+    json_object_set_new(o, "of", json_integer(of));
     json_object_set_new(o, "exit_code", json_integer(failure->exit_code));
     json_object_set_new(o, "cause", any_string(failure->cause));
     end(text, o);

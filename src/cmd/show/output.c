@@ -12,7 +12,7 @@
 #include "cmd/show/outfiles.h"
 #include "cmd/show/shown.h"
 #include "cmd/show/sink.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "cmd/show/tracebacks.h"
 
 #define LOOK_AT_HELD_MS 250

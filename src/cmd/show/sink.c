@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define WRITE_MAX (256u << 10)
 #define POLLED_MAX 256 /* what a terminal that is ready surely takes */

@@ -6,7 +6,7 @@
 
 #include "base/time.h"
 #include "cmd/show/events.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define TTY_DELAY_MS 300
 #define TTY_REPEAT_MS 250

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/show/doctor_print.h"
+#include "cmd/doctor/doctor_print.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/help/help.h"
+#include "cmd/common/words.h"
 
 #define LEFT 18 /* where a finding's value begins */
 
