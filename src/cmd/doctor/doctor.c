@@ -376,7 +376,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
         return rg_error_set(err, ENOMEM, "out of memory");
     r = refuse_misspelt(argv, err);
     if (r == 0)
-        r = rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+        r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
     if (r == 0 && !doctor->request.help && doctor->request.job.command.count > 1)
         r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                               "doctor: it runs no command and takes options only; leave out: %.80s",

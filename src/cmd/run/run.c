@@ -28,6 +28,7 @@
 #include "launch/jobs/registry.h"
 #include "launch/head/session.h"
 #include "launch/plan/sizes.h"
+#include "spec/horovodrun/horovodrun.h"
 #include "spec/options/options.h"
 
 struct run {
@@ -659,6 +660,19 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     return code;
 }
 
+int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    int rc = rg_request_parse(request, argc, argv, err);
+    const char *name = request->unknown ? request->unknown + strspn(request->unknown, "-") : "";
+    rg_autofree char *flag = strndup(name, strcspn(name, "="));
+
+    if (rc < 0 && flag && strlen(flag) > 2 && rg_hvd_option_find(flag))
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "%.80s: a flag of horovodrun's; write reigen horovodrun instead "
+                                 "of reigen run; it takes the options of both", request->unknown);
+    return rc;
+}
+
 int rg_cmd_run(int argc, char **argv)
 {
     rg_cleanup(rg_request_fini) struct rg_request request;
@@ -667,7 +681,7 @@ int rg_cmd_run(int argc, char **argv)
 
     rg_stdio_ensure(open);
     rg_request_init(&request);
-    if (rg_request_parse(&request, argc, argv, &err) < 0)
+    if (rg_run_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "run");
     if (request.help)
         return RG_COMMAND_HELP;
