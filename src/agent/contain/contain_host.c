@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 
 #include "agent/contain/contain.h"
+#include "agent/store/store.h"
 #include "base/cpus.h"
 #include "base/fd.h"
 #include "container/bundle.h"
@@ -223,7 +224,7 @@ static int fetch_bundle(const struct rg_container_place *place, const char *path
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
     /* Two jobs may do this at once. */
     rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    return fresh ? rg_contain_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
+    return fresh ? rg_store_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
 }
 
 /* See inside.c. */

@@ -14,7 +14,7 @@
 #include "agent/look/addresses.h"
 #include "agent/engine/engine.h"
 #include "agent/start/guard.h"
-#include "agent/look/inspect.h"
+#include "agent/ranks/inspect.h"
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"

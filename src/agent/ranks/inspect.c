@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/look/inspect.h"
+#include "agent/ranks/inspect.h"
 
 #include <signal.h>
 #include <string.h>
