@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a container's start keeps what it needs on the host, and what killed starts have left there:
- * a directory for each job, whose lock says that somebody still uses it. */
+/* Where a container's start keeps what it needs on the host, and what killed starts have left there.
+ * It is a directory for each job, whose lock says that somebody still uses it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include "container/bundle.h"
 
 #define TREE_DEPTH_MAX 64
-#define HALF_MADE_S 3600                 /* what is that old and not complete will not be any more */
+#define HALF_MADE_S 3600 /* what is that old and not complete will not be any more */
 #define BUNDLE_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its bundle */
 
 /* A directory that others could write to, or that is another's, is not for keys. */
