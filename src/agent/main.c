@@ -13,6 +13,7 @@
 #include "agent/start/guard.h"
 #include "agent/start/install.h"
 #include "agent/rsh/rsh.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -21,9 +22,6 @@
 #endif
 
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
-#define EXIT_USAGE 2
-#define EXIT_UNAVAILABLE 69
-#define EXIT_INTERNAL 70
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4
 #define INSIDE_FD 5 /* what an agent in a container keeps, see contain.h */
@@ -61,8 +59,8 @@ static int dial(struct rg_agent_lines *boot)
     int fd = rg_agent_dial(boot->dial, boot->place, boot->key, &err);
 
     if (fd < 0) {
-        dprintf(1, "reigen-boot error %d %s\n", EXIT_UNAVAILABLE, err.text);
-        return EXIT_UNAVAILABLE;
+        dprintf(1, "reigen-boot error %d %s\n", RG_EXIT_UNAVAILABLE, err.text);
+        return RG_EXIT_UNAVAILABLE;
     }
     boot->link_fd = boot->link_write_fd = LINK_FD;
     if (fd != LINK_FD) {
@@ -80,14 +78,14 @@ static int run_agent(int boot_fd, int last)
 
     if (rg_agent_lines_read(boot_fd, &boot, &err) < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
-        return EXIT_USAGE;
+        return RG_EXIT_USAGE;
     }
     boot.keeper_fd = boot_fd > 0 ? boot_fd : -1;
     /* With the first process of a pid name space the kernel ends all others. */
     int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, &boot, sizeof(boot)) : 0;
     if (guarded < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
-        return EXIT_INTERNAL;
+        return RG_EXIT_INTERNAL;
     }
     go_to(boot.cwd);
     int code = *boot.dial ? dial(&boot) : 0;
@@ -97,7 +95,7 @@ static int run_agent(int boot_fd, int last)
     if (boot.link_fd == 0) {
         if (move_stdio(&boot, &err) < 0) {
             rg_log(RG_LOG_ERROR, "%s", err.text);
-            return EXIT_INTERNAL;
+            return RG_EXIT_INTERNAL;
         }
         last_of_link = LINK_WRITE_FD;
     }
@@ -128,7 +126,7 @@ static int command_inside(const char *socket_path)
 
     if (last < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
-        return EXIT_INTERNAL;
+        return RG_EXIT_INTERNAL;
     }
     return run_agent(boot_fd, last);
 }
@@ -141,20 +139,20 @@ static int command_install(const char *name)
     if (rg_agent_install(name, &err) == 0)
         return 0;
     fprintf(stderr, "%s\n", err.text);
-    return EXIT_INTERNAL;
+    return RG_EXIT_INTERNAL;
 }
 
 static int command_version(void)
 {
     printf("reigen-agent %s (protocol %d)\n", RG_VERSION, RG_PROTOCOL_VERSION);
-    return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
+    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 /* What killed agents have left on this host; their number. */
 static int command_clean(void)
 {
     printf("%d\n", rg_jobdir_sweep());
-    return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
+    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 static const struct {
@@ -197,9 +195,9 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "install") == 0)
         return command_install(argv[2]);
     if (argc == 3 && strcmp(argv[1], "same") == 0)
-        return rg_agent_same(argv[2], NULL) == 0 ? 0 : EXIT_INTERNAL;
+        return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
     fprintf(stderr, "usage: reigen-agent agent|version\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");
-    return EXIT_USAGE;
+    return RG_EXIT_USAGE;
 }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "container/runtimes.h"
 
 static const struct rg_container_symptom symptoms[] = {
@@ -25,7 +26,8 @@ static const struct rg_container_symptom symptoms[] = {
 
 static int refuse(struct rg_error *err, const char *what, const char *remedy)
 {
-    return rg_error_set_exit(err, EINVAL, 2, "%s: Apptainer cannot do that; %s", what, remedy);
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                             "%s: Apptainer cannot do that; %s", what, remedy);
 }
 
 static int check(const struct rg_container *container, struct rg_error *err)

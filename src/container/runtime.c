@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "container/runtimes.h"
 
-#define EXIT_CONTAINER 125
 #define SAID_MAX 400
 #define GPUS_MAX 1024
 
@@ -90,11 +90,11 @@ int rg_container_explain(const struct rg_container_ops *ops, const char *said,
                                      (int) length, line);
     }
     if (length == 0 || is_aside(line))
-        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+        return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  "%s ended before the agent in the container called, and said "
                                  "%s%.*s; does a --container-option replace the first process?",
                                  ops->name, length ? "no more than: " : "nothing", (int) length,
                                  line);
-    return rg_error_set_exit(err, EIO, EXIT_CONTAINER, "%s could not start the container: %.*s",
+    return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER, "%s could not start the container: %.*s",
                              ops->name, (int) length, line);
 }

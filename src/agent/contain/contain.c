@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/spawn.h"
@@ -148,10 +149,12 @@ static int find_runtimes(const struct rg_container *container, struct candidate 
     if (*ret_count > 0)
         return 0;
     if (container->runtime)
-        return rg_error_set_exit(err, ENOENT, 69, "%s is not installed here (nothing of that name "
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "%s is not installed here (nothing of that name "
                                  "in PATH); install it, or take another --container-runtime",
                                  container->runtime);
-    return rg_error_set_exit(err, ENOENT, 69, "no container runtime is installed here: none of "
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                             "no container runtime is installed here: none of "
                              "docker, podman, apptainer, singularity and enroot is in PATH");
 }
 
@@ -203,7 +206,8 @@ static int hand_over(struct running *run, struct rg_error *err)
         r = rg_write_all(run->conn_fd, rg_buf_bytes(&contain->lines),
                          rg_buf_nbytes(&contain->lines));
     if (r < 0)
-        return rg_error_set_exit(err, -r, 125, "the agent in the container hung up: %s",
+        return rg_error_set_exit(err, -r, RG_EXIT_CONTAINER,
+                                 "the agent in the container hung up: %s",
                                  strerror(-r));
     /* From here on standard output is the link's alone, and nobody else has reason to call. */
     close(1);
@@ -299,7 +303,7 @@ static int watch(struct running *run, struct rg_error *err)
             run->alone = run->conn_fd >= 0 && !fds[3].revents;
         look_for_mismatch(run);
         if (*run->mismatch)
-            return rg_error_set_exit(err, ENOEXEC, 125,
+            return rg_error_set_exit(err, ENOEXEC, RG_EXIT_CONTAINER,
                                      "the image is for %s, which this host cannot run; build or "
                                      "pull it for this host's architecture", run->mismatch);
         if (fds[2].revents && calls(run)) {
@@ -471,7 +475,7 @@ static int pull(struct running *run, struct rg_error *err)
         return 0;
     /* Killed, it has not said why. */
     if (WIFSIGNALED(status))
-        rg_error_set_exit(err, EIO, 125, "%s pull ended: %s", run->ops->name,
+        rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER, "%s pull ended: %s", run->ops->name,
                           rg_status_text(status, how, sizeof(how)));
     else
         rg_container_explain(run->ops, child.said, err);
@@ -489,7 +493,8 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
     int r = prepare_for(&run);
 
     if (r < 0)
-        return rg_error_set_exit(err, -r, 69, "%s: %s", contain->dir, strerror(-r));
+        return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                 "%s: %s", contain->dir, strerror(-r));
     if (policy == RG_PULL_ALWAYS)
         r = pull(&run, err);
 
@@ -501,7 +506,7 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         if (r != -ENODATA)
             return r;
         if (policy == RG_PULL_NEVER)
-            return rg_error_set_exit(err, ENOENT, 125,
+            return rg_error_set_exit(err, ENOENT, RG_EXIT_CONTAINER,
                                      "the image %s is not on this host, and --pull is never; %s, "
                                      "or say --pull missing",
                                      contain->container.image, candidate->ops->fetch);
@@ -509,7 +514,7 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         if (fetched && candidate->ops->nameless) /* a file, which is there: what else was said */
             return rg_container_explain(candidate->ops, run.child.said, err);
         if (fetched)
-            return rg_error_set_exit(err, ENOENT, 125,
+            return rg_error_set_exit(err, ENOENT, RG_EXIT_CONTAINER,
                                      "the image %s was pulled, and is still not on this host; see "
                                      "what %s images lists", contain->container.image,
                                      candidate->ops->name);
@@ -559,7 +564,8 @@ static int contain_job(struct rg_contain *contain, int signal_fd, bool *ret_link
         r = run_with(contain, &list[i], signal_fd, ret_linked, err);
         /* What is installed but does not work here is no reason to give up, unless asked for. */
         bool other = r < 0 && !*ret_linked && !contain->container.runtime &&
-                     (err->exit_code == 69 || err->exit_code == 77);
+                     (err->exit_code == RG_EXIT_UNAVAILABLE ||
+                      err->exit_code == RG_EXIT_NO_PERMISSION);
         if (!other || i + 1 == count)
             break;
         rg_contain_say("note %s is not usable here, trying %s: %s", list[i].ops->name,
@@ -601,7 +607,7 @@ int rg_contain_main(void)
     rg_contain_remove_dir(&contain);
     if (r == 0)
         return 0;
-    int code = err.exit_code ? err.exit_code : 125;
+    int code = err.exit_code ? err.exit_code : RG_EXIT_CONTAINER;
 
     if (linked)
         rg_log(RG_LOG_ERROR, "%s", err.text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a container's start keeps what it needs on the host, and what killed starts have left there.
- * It is a directory for each job, whose lock says that somebody still uses it. */
+/* Where a container's start keeps what it needs on the host: a directory for each job, whose lock
+ * says that somebody still uses it. What has none was left by a start that was killed. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
@@ -61,7 +62,7 @@ int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
         if (rg_store_is_good(base))
             return 0;
     }
-    return rg_error_set_exit(err, EACCES, 77,
+    return rg_error_set_exit(err, EACCES, RG_EXIT_NO_PERMISSION,
                              "no directory for the container's agent: none of $XDG_RUNTIME_DIR, "
                              "/var/tmp, /tmp and ~/.cache can be written to and lets programs run");
 }
@@ -274,13 +275,14 @@ int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)
     if (r < 0) {
         rg_store_remove_tree(fresh);
         int errnum = -r == ENOTEMPTY ? EEXIST : -r;
-        int code = errnum == EEXIST ? 125 : 69;
+        int code = errnum == EEXIST ? RG_EXIT_CONTAINER : RG_EXIT_UNAVAILABLE;
         rg_error_set_exit(err, errnum, code, "the directory of the job, %s: %s", contain->dir,
                           strerror(errnum));
         *contain->dir = '\0';
         return r;
     }
     r = listen_in(contain);
-    return r < 0 ? rg_error_set_exit(err, -r, 69, "the agent's socket in %s: %s", contain->dir,
+    return r < 0 ? rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                     "the agent's socket in %s: %s", contain->dir,
                                      strerror(-r)) : 0;
 }

@@ -12,6 +12,7 @@
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
 #include "base/cpus.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "container/bundle.h"
 
@@ -202,7 +203,8 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err)
         if (r == 0)
             r = write_names(contain, 3, format_group, "group", &host->group);
     }
-    return r < 0 ? rg_error_set_exit(err, -r, 69, "files for the container in %s: %s",
+    return r < 0 ? rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                     "files for the container in %s: %s",
                                      contain->dir, strerror(-r)) : 0;
 }
 

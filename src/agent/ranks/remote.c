@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "agent/rsh/rshargs.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
@@ -343,7 +344,8 @@ static int spawn(struct rg_remote *remote, const char *command, const struct rg_
     if (access("/bin/sh", X_OK) < 0) {
         int r = rg_rsh_split(command, &words);
         if (r < 0)
-            return rg_error_set_exit(err, -r, 127, "this host has no /bin/sh, and a shell is "
+            return rg_error_set_exit(err, -r, RG_EXIT_NOT_FOUND,
+                                     "this host has no /bin/sh, and a shell is "
                                      "needed for: %.200s", command);
         spec.argv = words.v;
     }

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -413,7 +414,7 @@ int rg_task_release_here(int argc, char **argv)
     int64_t patience_ms;
 
     if (argc != 6 || rg_parse_int("patience", argv[5], 0, RELEASE_MS, &patience_ms, NULL) < 0)
-        return 2;
+        return RG_EXIT_USAGE;
     int ntasks = count_here(argv[4]), left = ntasks;
     uint64_t end = rg_now_ns() + (uint64_t) patience_ms * RG_NS_PER_MS;
     rg_autofree bool *told = calloc((size_t) (ntasks > 0 ? ntasks : 1), sizeof *told);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "spec/horovodrun/horovodrun.h"
 #include "spec/options/yaml.h"
@@ -27,7 +28,8 @@ static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, s
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     rg_yaml_place(node, key, &line, &column);
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: %s", file->path, line, column, text);
+    return rg_error_set_exit(file->err, EINVAL, RG_EXIT_USAGE,
+                             "%s:%d:%d: %s", file->path, line, column, text);
 }
 
 static int unknown_key(const struct file *file, struct fy_node *key, const char *name)
@@ -167,7 +169,8 @@ int rg_hvd_file_parse(struct rg_horovodrun *run, const char *path, const char *t
     RG_AUTO_YAML struct fy_document *doc = NULL;
 
     if (nbytes > RG_HVD_FILE_NBYTES_MAX)
-        return rg_error_set_exit(err, EFBIG, 2, "%s: a configuration file has at most %u bytes",
+        return rg_error_set_exit(err, EFBIG, RG_EXIT_USAGE,
+                                 "%s: a configuration file has at most %u bytes",
                                  path, RG_HVD_FILE_NBYTES_MAX);
     int rc = rg_yaml_load(path, "a configuration file", text, nbytes, &doc, err);
     struct fy_node *root = rc == 0 && doc ? fy_document_root(doc) : NULL;
@@ -185,7 +188,7 @@ int rg_hvd_file_read(struct rg_horovodrun *run, const char *path, struct rg_erro
     int rc = rg_read_file(path, RG_HVD_FILE_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read --config-file %s: %s", path,
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read --config-file %s: %s", path,
                                  strerror(-rc));
     return rg_hvd_file_parse(run, path, text, nbytes, err);
 }

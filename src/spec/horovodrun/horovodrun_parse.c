@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "spec/options/apply.h"
+#include "base/exitcode.h"
 #include "spec/horovodrun/horovodrun_apply.h"
 #include "spec/options/launchers.h"
 
@@ -322,6 +323,6 @@ int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
     free(early.pair);
     free(walk.pair);
     if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
-        err->exit_code = 2;
+        err->exit_code = RG_EXIT_USAGE;
     return rc;
 }

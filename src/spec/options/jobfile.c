@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "spec/options/yaml.h"
@@ -32,7 +33,8 @@ static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, s
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     rg_yaml_place(node, key, &line, &column);
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: %s", file->path, line, column, text);
+    return rg_error_set_exit(file->err, EINVAL, RG_EXIT_USAGE,
+                             "%s:%d:%d: %s", file->path, line, column, text);
 }
 
 /* The text of a value that must be there, or an error. */
@@ -246,7 +248,8 @@ static int read_pair(const struct file *file, struct fy_node *key, struct fy_nod
 
 static int empty_file(const struct file *file)
 {
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:1:1: the job file is empty; it is a mapping "
+    return rg_error_set_exit(file->err, EINVAL, RG_EXIT_USAGE,
+                             "%s:1:1: the job file is empty; it is a mapping "
                              "such as \"command: [python, train.py]\"", file->path);
 }
 
@@ -274,7 +277,8 @@ int rg_jobfile_parse(struct rg_request *request, const char *path, const char *t
     RG_AUTO_YAML struct fy_document *doc = NULL;
 
     if (nbytes > RG_JOBFILE_NBYTES_MAX)
-        return rg_error_set_exit(err, EFBIG, 2, "%s: a job file has at most %u bytes", path,
+        return rg_error_set_exit(err, EFBIG, RG_EXIT_USAGE,
+                                 "%s: a job file has at most %u bytes", path,
                                  RG_JOBFILE_NBYTES_MAX);
     int rc = rg_yaml_load(path, "a job file", text, nbytes, &doc, err);
 
@@ -296,6 +300,7 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
     int rc = rg_read_file(path, RG_JOBFILE_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read job file %s: %s", path, strerror(-rc));
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
+                                 "cannot read job file %s: %s", path, strerror(-rc));
     return rg_jobfile_parse(request, path, text, nbytes, err);
 }

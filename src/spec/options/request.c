@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "spec/options/apply.h"
 #include "spec/options/jobfile.h"
 #include "spec/options/launchers.h"
@@ -263,6 +264,6 @@ int rg_request_parse(struct rg_request *request, int argc, char *const *argv, st
     int rc = parse(request, argc, argv, err);
 
     if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
-        err->exit_code = 2;
+        err->exit_code = RG_EXIT_USAGE;
     return rc;
 }

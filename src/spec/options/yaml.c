@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/str.h"
 
 void rg_yaml_free(struct fy_document **doc)
@@ -105,7 +106,7 @@ static int check_bytes(const char *path, const char *what, const char *text, siz
         unsigned char c = (unsigned char) text[i];
         n = utf8_length((const unsigned char *) text + i, nbytes - i);
         if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t'))
-            return rg_error_set_exit(err, EINVAL, 2,
+            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                      "%s:%d:%d: byte 0x%02x cannot stand in %s, which is UTF-8 "
                                      "text", path, line, column, c, what);
         if (c == '\n') {
@@ -138,7 +139,7 @@ int rg_yaml_load(const char *path, const char *what, const char *text, size_t nb
 
     /* Without a document, there may be none to find fault with. */
     if (first)
-        return rg_error_set_exit(err, EINVAL, 2, "%s:%d:%d: not YAML: %.200s", path,
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%s:%d:%d: not YAML: %.200s", path,
                                  first->line > 0 ? first->line : 1,
                                  first->column > 0 ? first->column : 1, first->msg);
     *ret_doc = doc;
