@@ -70,8 +70,8 @@ static int dial(struct rg_agent_lines *boot)
     return 0;
 }
 
-/* The agent's lines are on boot_fd; descriptors up to last stay open. */
-static int run_agent(int boot_fd, int last)
+/* The agent's lines are on boot_fd; descriptors up to last stay open. argv: main's. */
+static int run_agent(char **argv, int boot_fd, int last)
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_agent_lines boot;
@@ -82,7 +82,8 @@ static int run_agent(int boot_fd, int last)
     }
     boot.keeper_fd = boot_fd > 0 ? boot_fd : -1;
     /* With the first process of a pid name space the kernel ends all others. */
-    int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, &boot, sizeof(boot)) : 0;
+    int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, argv, &boot,
+                                                               sizeof(boot), &boot.guard_pid) : 0;
     if (guarded < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
         return RG_EXIT_INTERNAL;
@@ -113,22 +114,22 @@ static int run_agent(int boot_fd, int last)
     return rg_agent_run(&boot);
 }
 
-static int command_agent(void)
+static int command_agent(char **argv)
 {
-    return run_agent(0, 0);
+    return run_agent(argv, 0, 0);
 }
 
-static int command_inside(const char *socket_path)
+static int command_inside(char **argv)
 {
     struct rg_error err = RG_ERROR_INIT;
     int boot_fd = -1;
-    int last = rg_inside_enter(socket_path, INSIDE_FD, &boot_fd, &err);
+    int last = rg_inside_enter(argv[2], INSIDE_FD, &boot_fd, &err);
 
     if (last < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
         return RG_EXIT_INTERNAL;
     }
-    return run_agent(boot_fd, last);
+    return run_agent(argv, boot_fd, last);
 }
 
 /* Our bootstrap script quotes what we say. */
@@ -142,25 +143,33 @@ static int command_install(const char *name)
     return RG_EXIT_INTERNAL;
 }
 
-static int command_version(void)
+static int command_contain(char **argv)
 {
+    (void) argv;
+    return rg_contain_main();
+}
+
+static int command_version(char **argv)
+{
+    (void) argv;
     printf("reigen-agent %s (protocol %d)\n", RG_VERSION, RG_PROTOCOL_VERSION);
     return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 /* What killed agents have left on this host; their number. */
-static int command_clean(void)
+static int command_clean(char **argv)
 {
+    (void) argv;
     printf("%d\n", rg_jobdir_sweep());
     return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 static const struct {
     const char *name;
-    int (*run)(void);
+    int (*run)(char **argv);
 } commands[] = {
     { "agent", command_agent },
-    { "contain", rg_contain_main },
+    { "contain", command_contain },
     { "version", command_version },
     { "clean", command_clean },
 };
@@ -183,15 +192,14 @@ int main(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
         return rg_rsh_main(argc - 1, argv + 1);
     rg_guard_name(NAME);
-    rg_guard_take_arguments(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
     for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run();
+            return commands[i].run(argv);
     }
     if (argc == 3 && strcmp(argv[1], "inside") == 0)
-        return command_inside(argv[2]);
+        return command_inside(argv);
     if (argc == 3 && strcmp(argv[1], "install") == 0)
         return command_install(argv[2]);
     if (argc == 3 && strcmp(argv[1], "same") == 0)

@@ -23,6 +23,7 @@
 #define ROUTES_MAX 16
 #define CAP_SYS_PTRACE_BIT 19
 
+/* What was found and not yet written. The whole process is one look, so it has one. */
 static struct rg_buf out = RG_BUF_INIT;
 
 /* Sent in pieces, so that a hanging program costs nothing but its own facts. */

@@ -327,7 +327,7 @@ static bool keeper_is_gone(const struct rg_agent *agent)
 {
     struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
 
-    return rg_guard_is_gone() ||
+    return rg_guard_is_gone(agent->boot.guard_pid) ||
            (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 

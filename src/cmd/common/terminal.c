@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 
+/* A process has one terminal, and the handlers of deadly signals and exit get no argument. */
 static struct termios saved;
 static volatile sig_atomic_t raw_fd = -1;
 

@@ -97,6 +97,7 @@ static int connect_agent(const struct rg_slurm_allocation *step)
     return rg_steal_fd(&fd);
 }
 
+/* Handlers get no argument of ours. */
 static volatile sig_atomic_t told_to_end, released;
 
 static void on_term(int signo)

@@ -646,7 +646,7 @@ void rg_run_say_slurm(const struct rg_request *request)
 
 int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
 {
-    /* Zeroed, and too large for a frame. */
+    /* Zeroed, and too large for a frame; a process runs one job. */
     static struct run run = { .registered = RG_REGISTRATION_INIT };
 
     run.request = *take_request;
