@@ -133,27 +133,12 @@ static int run(const struct rg_container *container, const struct rg_container_h
 }
 
 /* `exec` fetches what it lacks, and its process is the container. */
-static int nothing_to_pull(const struct rg_container *container,
-                           const struct rg_container_host *host, struct rg_strv *argv)
-{
-    (void) container, (void) host, (void) argv;
-    return 0;
-}
-
-static int nothing_to_remove(const char *program, const char *name, struct rg_strv *argv)
-{
-    (void) program, (void) name, (void) argv;
-    return 0;
-}
-
 const struct rg_container_ops rg_container_apptainer = {
     .name = "apptainer",
     .programs = "apptainer singularity",
     .nameless = true,
     .fetch = "give the path of a .sif file",
     .run = run,
-    .pull = nothing_to_pull,
-    .remove = nothing_to_remove,
     .missing = NULL,
     .symptoms = symptoms,
 };

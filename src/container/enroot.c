@@ -355,13 +355,6 @@ static int pull(const struct rg_container *container, const struct rg_container_
     return r ? r : rg_strv_add(argv, container->pull == RG_PULL_ALWAYS ? "always" : "");
 }
 
-/* Its process is the container. */
-static int nothing_to_remove(const char *program, const char *name, struct rg_strv *argv)
-{
-    (void) program, (void) name, (void) argv;
-    return 0;
-}
-
 const struct rg_container_ops rg_container_enroot = {
     .name = "enroot",
     .programs = "enroot",
@@ -371,7 +364,6 @@ const struct rg_container_ops rg_container_enroot = {
     .fetch = "give the path of a .sqsh file",
     .run = run,
     .pull = pull,
-    .remove = nothing_to_remove,
     .missing = "Invalid argument: /",
     .symptoms = symptoms,
 };

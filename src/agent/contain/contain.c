@@ -334,7 +334,7 @@ static void remove_by_force(struct running *run)
     char id[RG_CONTAIN_ID_MAX + 1];
     const char *name = rg_contain_id(run->contain->dir, run->contain->name, id, sizeof(id));
 
-    if (run->ops->remove(run->program, name, &argv) == 0)
+    if (run->ops->remove && run->ops->remove(run->program, name, &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
 }
 
@@ -453,7 +453,7 @@ static int pull(struct running *run, struct rg_error *err)
     struct rg_contain *contain = run->contain;
     char how[64];
 
-    if (run->ops->pull(&contain->container, &contain->host, &argv) < 0)
+    if (run->ops->pull && run->ops->pull(&contain->container, &contain->host, &argv) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (argv.count == 0)
         return 0;

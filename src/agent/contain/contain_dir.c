@@ -104,7 +104,8 @@ static void remove_container(const char *dir, const char *name)
     const char *slash = strrchr(program, '/');
     const struct rg_container_ops *ops = rg_container_find(slash ? slash + 1 : program);
 
-    if (ops && ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
+    if (ops && ops->remove &&
+        ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
 }
 

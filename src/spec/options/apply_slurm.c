@@ -5,25 +5,12 @@
 #include "spec/options/apply.h"
 #include "spec/job/slurm.h"
 
-static int keep(char **text, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    char *copy = strdup(value);
-
-    if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    free(*text);
-    *text = copy;
-    return 0;
-}
-
 static int keep_nodes(char **text, const char *what, const char *value, struct rg_error *err)
 {
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
     int r = rg_slurm_nodes(what, value, &names, err);
 
-    return r < 0 ? r : keep(text, what, value, err);
+    return r < 0 ? r : rg_parse_text(what, value, text, err);
 }
 
 int rg_apply_slurm_nodes(struct rg_request *request, const char *what, const char *value,
@@ -52,25 +39,25 @@ int rg_apply_slurm_exclude(struct rg_request *request, const char *what, const c
 int rg_apply_slurm_partition(struct rg_request *request, const char *what, const char *value,
                              struct rg_error *err)
 {
-    return keep(&request->job.slurm.partition, what, value, err);
+    return rg_parse_text(what, value, &request->job.slurm.partition, err);
 }
 
 int rg_apply_slurm_gres(struct rg_request *request, const char *what, const char *value,
                         struct rg_error *err)
 {
-    return keep(&request->job.slurm.gres, what, value, err);
+    return rg_parse_text(what, value, &request->job.slurm.gres, err);
 }
 
 int rg_apply_slurm_time(struct rg_request *request, const char *what, const char *value,
                         struct rg_error *err)
 {
-    return keep(&request->job.slurm.time, what, value, err);
+    return rg_parse_text(what, value, &request->job.slurm.time, err);
 }
 
 int rg_apply_slurm_account(struct rg_request *request, const char *what, const char *value,
                            struct rg_error *err)
 {
-    return keep(&request->job.slurm.account, what, value, err);
+    return rg_parse_text(what, value, &request->job.slurm.account, err);
 }
 
 int rg_apply_slurm_option(struct rg_request *request, const char *what, const char *value,
