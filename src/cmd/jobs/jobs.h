@@ -72,7 +72,5 @@ int rg_jobs_clean_up(const struct rg_registry_job *job, struct rg_error *err);
 int rg_jobs_clean_all(void);
 /* Print a JSON value and a line break to standard output. Takes it. The exit code. */
 int rg_jobs_print_json(json_t *take_value);
-/* A string even of text that is no UTF-8. */
-json_t *rg_jobs_string(const char *text);
 
 #endif
