@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The system's calls may be interrupted or do less than was asked; these do not. */
 #include "base/fd.h"
 
 #include <fcntl.h>

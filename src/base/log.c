@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Programs log records whole, in one write, as several of them share a terminal. */
 #include "base/log.h"
 
 #include <poll.h>

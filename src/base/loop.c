@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* libev does the work; its types are hidden from all headers. */
 #include "base/loop.h"
 
 #include <assert.h>

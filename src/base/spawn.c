@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* fork and exec alone tell neither which step failed nor keep descriptors from leaking; these
+ * do. */
 #include "base/spawn.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of strings, environments, and the values that people write are read and made here. */
 #include "base/str.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This has the table of runtimes, and knows what their complaints mean. */
 #include "container/runtime.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A container's start takes minutes, fails in many ways, and must leave nothing whoever is
+ * killed: one process on the host sees it through from the choice of a runtime to the removal. */
 #include "agent/contain/contain.h"
 
 #include <poll.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Docker's daemon knows nothing of Slurm's limits: without this a job would get its neighbours'
+ * GPUs. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The runtimes' command lines need facts about the host and the user, which are found out once. */
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>

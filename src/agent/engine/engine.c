@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where ranks are left to an mpirun of the user's, this finds it on the first host and makes its
+ * command line. */
 #include "agent/engine/engine.h"
 
 #include <fcntl.h>

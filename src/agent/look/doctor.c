@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Only a process at the place itself can measure what ranks will find there; it may hang, and
+ * then costs nothing but its own facts. */
 #include "agent/look/doctor.h"
 
 #include <arpa/inet.h>

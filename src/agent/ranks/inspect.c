@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at a host may block, so the agent has it done by a child. */
 #include "agent/ranks/inspect.h"
 
 #include <signal.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that the kernel kills for memory says nothing; without the counter its end would be an
+ * unexplained SIGKILL. */
 #include "agent/ranks/oom.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Under Slurm nobody can connect to an agent, so it calls the launcher. */
 #include "agent/start/dial.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All commands end alike: a line on standard error, perhaps where help is, and a code of the
+ * table. */
 #include "cmd/common/exit.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The user's terminal must be as it was, whatever ends us. */
 #include "cmd/common/terminal.h"
 
 #include <errno.h>

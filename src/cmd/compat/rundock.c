@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run-dock-asuser makes the container, gives it the user, opens the session, and removes it at
+ * the end. */
 #include "cmd/compat/rundock.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This has run-dock-asuser's options, and makes docker's command lines of them. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>

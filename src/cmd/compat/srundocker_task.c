@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* srun starts the command as many times as there are tasks, but the job has one launcher: the
+ * other tasks wait here until task 0 lets them go. */
 #include "cmd/compat/srundocker_task.h"
 
 #include <fcntl.h>

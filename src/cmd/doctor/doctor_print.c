@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The findings are shown in three ways: to people, in lines for scripts, and as JSON. */
 #include "cmd/doctor/doctor_print.h"
 
 #include <stdio.h>

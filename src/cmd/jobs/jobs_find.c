@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* People give the beginning of an id, or Slurm's number; several jobs may fit. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The same facts of a job are shown as a table's row, as lines and as JSON. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

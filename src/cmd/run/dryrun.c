@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --dry-run prints what would be started, as a script that does the same where one shell can. */
 #include "cmd/run/dryrun.h"
 
 #include <string.h>

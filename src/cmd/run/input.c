@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Standard input goes to the ranks only as fast as they take it. */
 #include "cmd/run/input.h"
 
 #include <errno.h>

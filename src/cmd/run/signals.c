@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A signal may be meant for the ranks, for reigen, or may be the platform's word that the job
+ * ends: who sent it tells. */
 #include "cmd/run/signals.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks write goes to the terminal, to files, or into events, each at its own pace. */
 #include "cmd/show/output.h"
 
 #include <stdio.h>

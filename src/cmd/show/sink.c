@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A terminal or a pipe that is slow must not block the job. */
 #include "cmd/show/sink.h"
 
 #include <errno.h>

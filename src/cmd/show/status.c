@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starting hosts may take minutes, and people want to see which one is waited for. */
 #include "cmd/show/status.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* horovodrun's command line is read as Python's argparse reads it. */
 #include <stdio.h>
 #include <string.h>
 

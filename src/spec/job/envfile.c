@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --env-file has variables one a line, as docker's has them. */
 #include "spec/job/envfile.h"
 
 #include <stdio.h>

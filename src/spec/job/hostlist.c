@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts come as "a:2,b" and in files of several dialects; all become one list. */
 #include "spec/job/hostlist.h"
 
 #include <ctype.h>

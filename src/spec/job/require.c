@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --require says what each host must have; its words are read here and judged by launch/doctor. */
 #include "spec/job/require.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* srun_docker.sh's options are read as that script reads them. */
 #include "spec/srundocker/srundocker.h"
 
 #include <stdio.h>
