@@ -13,6 +13,7 @@
 #include "agent/start/guard.h"
 #include "agent/start/install.h"
 #include "agent/rsh/rsh.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "cmd/head/head.h"
@@ -23,9 +24,6 @@
 #endif
 
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
-#define EXIT_USAGE 2
-#define EXIT_UNAVAILABLE 69
-#define EXIT_INTERNAL 70
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4
 #define INSIDE_FD 5 /* what an agent in a container keeps, see contain.h */
@@ -63,8 +61,8 @@ static int dial(struct rg_agent_lines *boot)
     int fd = rg_agent_dial(boot->dial, boot->place, boot->key, &err);
 
     if (fd < 0) {
-        dprintf(1, "reigen-boot error %d %s\n", EXIT_UNAVAILABLE, err.text);
-        return EXIT_UNAVAILABLE;
+        dprintf(1, "reigen-boot error %d %s\n", RG_EXIT_UNAVAILABLE, err.text);
+        return RG_EXIT_UNAVAILABLE;
     }
     boot->link_fd = boot->link_write_fd = LINK_FD;
     if (fd != LINK_FD) {
@@ -74,22 +72,23 @@ static int dial(struct rg_agent_lines *boot)
     return 0;
 }
 
-/* The agent's lines are on boot_fd; descriptors up to last stay open. */
-static int run_agent(int boot_fd, int last)
+/* The agent's lines are on boot_fd; descriptors up to last stay open. argv: main's. */
+static int run_agent(char **argv, int boot_fd, int last)
 {
     struct rg_error err = RG_ERROR_INIT;
     struct rg_agent_lines boot;
 
     if (rg_agent_lines_read(boot_fd, &boot, &err) < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
-        return EXIT_USAGE;
+        return RG_EXIT_USAGE;
     }
     boot.keeper_fd = boot_fd > 0 ? boot_fd : -1;
     /* With the first process of a pid name space the kernel ends all others. */
-    int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, &boot, sizeof(boot)) : 0;
+    int guarded = boot.guard && getpid() != 1 ? rg_guard_enter(boot.guard, argv, &boot,
+                                                               sizeof(boot), &boot.guard_pid) : 0;
     if (guarded < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-guarded));
-        return EXIT_INTERNAL;
+        return RG_EXIT_INTERNAL;
     }
     go_to(boot.cwd);
     int code = *boot.dial ? dial(&boot) : 0;
@@ -99,7 +98,7 @@ static int run_agent(int boot_fd, int last)
     if (boot.link_fd == 0) {
         if (move_stdio(&boot, &err) < 0) {
             rg_log(RG_LOG_ERROR, "%s", err.text);
-            return EXIT_INTERNAL;
+            return RG_EXIT_INTERNAL;
         }
         last_of_link = LINK_WRITE_FD;
     }
@@ -117,22 +116,22 @@ static int run_agent(int boot_fd, int last)
     return rg_agent_run(&boot);
 }
 
-static int command_agent(void)
+static int command_agent(char **argv)
 {
-    return run_agent(0, 0);
+    return run_agent(argv, 0, 0);
 }
 
-static int command_inside(const char *socket_path)
+static int command_inside(char **argv)
 {
     struct rg_error err = RG_ERROR_INIT;
     int boot_fd = -1;
-    int last = rg_inside_enter(socket_path, INSIDE_FD, &boot_fd, &err);
+    int last = rg_inside_enter(argv[2], INSIDE_FD, &boot_fd, &err);
 
     if (last < 0) {
         rg_log(RG_LOG_ERROR, "%s", err.text);
-        return EXIT_INTERNAL;
+        return RG_EXIT_INTERNAL;
     }
-    return run_agent(boot_fd, last);
+    return run_agent(argv, boot_fd, last);
 }
 
 /* Our bootstrap script quotes what we say. */
@@ -143,28 +142,36 @@ static int command_install(const char *name)
     if (rg_agent_install(name, &err) == 0)
         return 0;
     fprintf(stderr, "%s\n", err.text);
-    return EXIT_INTERNAL;
+    return RG_EXIT_INTERNAL;
 }
 
-static int command_version(void)
+static int command_contain(char **argv)
 {
+    (void) argv;
+    return rg_contain_main();
+}
+
+static int command_version(char **argv)
+{
+    (void) argv;
     printf("reigen-agent %s (protocol %d)\n", RG_VERSION, RG_PROTOCOL_VERSION);
-    return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
+    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 /* What killed agents have left on this host; their number. */
-static int command_clean(void)
+static int command_clean(char **argv)
 {
+    (void) argv;
     printf("%d\n", rg_jobdir_sweep());
-    return fflush(stdout) == 0 ? 0 : EXIT_INTERNAL;
+    return fflush(stdout) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 static const struct {
     const char *name;
-    int (*run)(void);
+    int (*run)(char **argv);
 } commands[] = {
     { "agent", command_agent },
-    { "contain", rg_contain_main },
+    { "contain", command_contain },
     { "version", command_version },
     { "clean", command_clean },
 };
@@ -191,21 +198,20 @@ int main(int argc, char **argv)
         return rg_head_main(argc - 1, argv + 1);
     }
     rg_guard_name(NAME);
-    rg_guard_take_arguments(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
     for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run();
+            return commands[i].run(argv);
     }
     if (argc == 3 && strcmp(argv[1], "inside") == 0)
-        return command_inside(argv[2]);
+        return command_inside(argv);
     if (argc == 3 && strcmp(argv[1], "install") == 0)
         return command_install(argv[2]);
     if (argc == 3 && strcmp(argv[1], "same") == 0)
-        return rg_agent_same(argv[2], NULL) == 0 ? 0 : EXIT_INTERNAL;
+        return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
     fprintf(stderr, "usage: reigen-agent agent|version|head --plan FILE\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");
-    return EXIT_USAGE;
+    return RG_EXIT_USAGE;
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Frames, texts and files grow piece by piece; with sticky errors only the end has to be
+ * checked. */
 #include "base/buf.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel, Slurm and people write sets of cpus as "0-3,8". */
 #include "base/cpus.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An error is on the caller's stack, so that telling it needs no memory. */
 #include "base/error.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* People look codes up: one table is behind reigen explain, the man pages and the docs. */
 #include "base/exitcode.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The system's calls may be interrupted or do less than was asked; these do not. */
 #include "base/fd.h"
 
 #include <fcntl.h>
@@ -10,27 +11,17 @@
 
 #include "base/time.h"
 
-static int set_flag(int fd, int get, int set, int flag, bool on)
+int rg_fd_set_nonblock(int fd, bool on)
 {
-    int flags = fcntl(fd, get);
+    int flags = fcntl(fd, F_GETFL);
 
     if (flags < 0)
         return -errno;
-    int wanted = on ? flags | flag : flags & ~flag;
+    int wanted = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
 
-    if (wanted != flags && fcntl(fd, set, wanted) < 0)
+    if (wanted != flags && fcntl(fd, F_SETFL, wanted) < 0)
         return -errno;
     return 0;
-}
-
-int rg_fd_set_nonblock(int fd, bool on)
-{
-    return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);
-}
-
-int rg_fd_set_cloexec(int fd, bool on)
-{
-    return set_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on);
 }
 
 void rg_fd_close_above(int last)

@@ -16,7 +16,6 @@
 
 /* 0 or -errno. */
 int rg_fd_set_nonblock(int fd, bool on);
-int rg_fd_set_cloexec(int fd, bool on);
 
 /* Close all from last + 1 on. */
 void rg_fd_close_above(int last);

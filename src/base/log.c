@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Programs log records whole, in one write, as several of them share a terminal. */
 #include "base/log.h"
 
 #include <poll.h>
@@ -11,6 +12,7 @@
 
 #define WRITE_PATIENCE_MS 1000 /* for a non-blocking descriptor that is full */
 
+/* A process has one log; it is opened before there are threads. */
 static struct rg_log_options log_options = { RG_LOG_WARN, 2, "reigen", false, false };
 static uint64_t log_start_ns;
 

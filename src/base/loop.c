@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* libev does the work; its types are hidden from all headers. */
 #include "base/loop.h"
 
 #include <assert.h>
@@ -16,8 +17,7 @@ struct rg_loop {
 static atomic_bool default_taken;
 
 #define FITS(type) (sizeof(type) <= sizeof(((struct rg_watch *) 0)->priv))
-_Static_assert(FITS(ev_io) && FITS(ev_timer) && FITS(ev_signal) && FITS(ev_child) &&
-                   FITS(ev_async),
+_Static_assert(FITS(ev_io) && FITS(ev_timer) && FITS(ev_signal) && FITS(ev_child),
                "struct rg_watch is too small for a libev watcher");
 
 int rg_loop_create(struct rg_loop **ret_loop)
@@ -201,39 +201,4 @@ void rg_child_stop(struct rg_child *child)
     if (child->w.loop)
         ev_child_stop(child->w.loop->ev, EV_OF(ev_child, child));
     child->w.loop = NULL;
-}
-
-static void woken(struct ev_loop *ev, ev_async *w, int events)
-{
-    struct rg_watch *watch = w->data;
-    void (*fn)(void *) = (void (*)(void *)) watch->fn;
-
-    (void) ev;
-    (void) events;
-    fn(watch->arg);
-}
-
-void rg_wakeup_start(struct rg_wakeup *wakeup, struct rg_loop *loop, void (*fn)(void *arg),
-                     void *arg)
-{
-    ev_async *w = EV_OF(ev_async, wakeup);
-
-    rg_wakeup_stop(wakeup);
-    ev_async_init(w, woken);
-    w->data = &wakeup->w;
-    set_watch(&wakeup->w, loop, (void (*)(void)) fn, arg);
-    ev_async_start(loop->ev, w);
-}
-
-void rg_wakeup_send(struct rg_wakeup *wakeup)
-{
-    if (wakeup->w.loop)
-        ev_async_send(wakeup->w.loop->ev, EV_OF(ev_async, wakeup));
-}
-
-void rg_wakeup_stop(struct rg_wakeup *wakeup)
-{
-    if (wakeup->w.loop)
-        ev_async_stop(wakeup->w.loop->ev, EV_OF(ev_async, wakeup));
-    wakeup->w.loop = NULL;
 }

@@ -6,8 +6,8 @@
  * started watcher moves it to the new arguments; stopping a stopped one does nothing. A callback
  * may start or stop any watcher, its own included, and may free the struct that embeds it.
  *
- * Thread rule: a loop and its watchers belong to the thread that runs it, except rg_wakeup_send,
- * which any thread and any signal handler may call. No function blocks but rg_loop_run.
+ * Thread rule: a loop and its watchers belong to the thread that runs it. No function blocks but
+ * rg_loop_run.
  */
 #ifndef RG_BASE_LOOP_H
 #define RG_BASE_LOOP_H
@@ -41,7 +41,6 @@ struct rg_io { struct rg_watch w; };
 struct rg_timer { struct rg_watch w; };
 struct rg_signal { struct rg_watch w; };
 struct rg_child { struct rg_watch w; };
-struct rg_wakeup { struct rg_watch w; };
 
 /* fn(arg, events) whenever fd is ready for one of events (RG_IO_*). */
 void rg_io_start(struct rg_io *io, struct rg_loop *loop, int fd, int events,
@@ -64,11 +63,5 @@ void rg_signal_stop(struct rg_signal *sig);
 void rg_child_start(struct rg_child *child, struct rg_loop *loop, pid_t pid,
                     void (*fn)(void *arg, pid_t pid, int status), void *arg);
 void rg_child_stop(struct rg_child *child);
-
-/* fn(arg) in the loop's thread after one or more rg_wakeup_send. */
-void rg_wakeup_start(struct rg_wakeup *wakeup, struct rg_loop *loop, void (*fn)(void *arg),
-                     void *arg);
-void rg_wakeup_send(struct rg_wakeup *wakeup);
-void rg_wakeup_stop(struct rg_wakeup *wakeup);
 
 #endif

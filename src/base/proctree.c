@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that left their group or session are still found by who descends from whom. */
 #include "base/proctree.h"
 
 #include <ctype.h>

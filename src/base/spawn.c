@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* fork and exec alone tell neither which step failed nor keep descriptors from leaking; these
+ * do. */
 #include "base/spawn.h"
 
 #include <fcntl.h>
@@ -11,14 +13,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 #define FIRST_HIGH_FD 10 /* above every descriptor that the child is given */
 #define SIGNAL_COUNT 64
-#define EXIT_USAGE 2
-#define EXIT_NOT_EXECUTABLE 126
-#define EXIT_NOT_FOUND 127
 
 /* What the child was doing when it failed. */
 enum stage {
@@ -58,7 +58,7 @@ static _Noreturn void fail(int report_fd, enum stage stage, int errnum)
     ssize_t ignored = write(report_fd, &failure, sizeof(failure));
 
     (void) ignored;
-    _exit(EXIT_NOT_FOUND);
+    _exit(RG_EXIT_NOT_FOUND);
 }
 
 static void reset_signals(void)
@@ -277,18 +277,19 @@ static int explain_not_found(const struct rg_spawn *spec, struct rg_error *err)
     mode_t type = type_of(spec);
 
     if (python)
-        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                                  "cannot start %s: not found in PATH, but %s is there: say %s, or "
                                  "give the path", name, python, python);
     if (strchr(name, '/') || (interpreter && !type))
-        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND, "cannot start %s: no such file%s%s",
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
+                                 "cannot start %s: no such file%s%s",
                                  name, spec->cwd ? "; the working directory is " : "",
                                  spec->cwd ? spec->cwd : "");
     if (interpreter && S_ISREG(type))
-        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                                  "cannot start %s: not found in PATH; did you mean %s %s?", name,
                                  interpreter, name);
-    return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                              "cannot start %s: not found in PATH; give its path, or ./%s%s", name,
                              name, S_ISDIR(type) ? " (which is a directory here)" : "");
 }
@@ -301,13 +302,13 @@ static int explain_not_executable(const struct rg_spawn *spec, int errnum, struc
                                         : "not executable (permission denied)";
 
     if (S_ISDIR(type_of(spec)))
-        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+        return rg_error_set_exit(err, errnum, RG_EXIT_NOT_EXECUTABLE,
                                  "cannot start %s: it is a directory; give a program's name", name);
     if (interpreter)
-        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+        return rg_error_set_exit(err, errnum, RG_EXIT_NOT_EXECUTABLE,
                                  "cannot start %s: %s; did you mean %s %s?", name, why, interpreter,
                                  name);
-    return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE,
+    return rg_error_set_exit(err, errnum, RG_EXIT_NOT_EXECUTABLE,
                              "cannot start %s: %s; %sname its interpreter in front of it", name,
                              why, errnum == ENOEXEC ? "" : "chmod +x it, or ");
 }
@@ -323,11 +324,11 @@ static int explain_exec(const struct rg_spawn *spec, int errnum, struct rg_error
     case EPERM: return explain_not_executable(spec, EACCES, err);
     case ENOEXEC: return explain_not_executable(spec, ENOEXEC, err);
     case E2BIG:
-        return rg_error_set_exit(err, E2BIG, EXIT_NOT_EXECUTABLE,
+        return rg_error_set_exit(err, E2BIG, RG_EXIT_NOT_EXECUTABLE,
                                  "cannot start %s: its arguments and environment are too large",
                                  name);
     default:
-        return rg_error_set_exit(err, errnum, EXIT_NOT_EXECUTABLE, "cannot start %s: %s", name,
+        return rg_error_set_exit(err, errnum, RG_EXIT_NOT_EXECUTABLE, "cannot start %s: %s", name,
                                  strerror(errnum));
     }
 }
@@ -346,12 +347,12 @@ static int explain(const struct rg_spawn *spec, const struct failure *failure,
     switch (failure->stage) {
     case STAGE_EXEC: return explain_exec(spec, failure->errnum, err);
     case STAGE_INTERPRETER:
-        return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                                  "cannot start %s: the interpreter that it names (its #! line or "
                                  "its dynamic loader) is not there",
                                  spec->argv[0]);
     case STAGE_CWD:
-        return rg_error_set_exit(err, failure->errnum, EXIT_USAGE,
+        return rg_error_set_exit(err, failure->errnum, RG_EXIT_USAGE,
                                  "cannot start %s: working directory %s: %s", spec->argv[0],
                                  spec->cwd, strerror(failure->errnum));
     default:
@@ -389,7 +390,8 @@ int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err)
     int fds[2];
 
     if (!spec->argv[0] || !*spec->argv[0])
-        return rg_error_set_exit(err, EINVAL, EXIT_USAGE, "cannot start a program without a name");
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "cannot start a program without a name");
     if (spec->fds[0] < 0 || spec->fds[1] < 0 || spec->fds[2] < 0) {
         null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null_fd < 0)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of strings, environments, and the values that people write are read and made here. */
 #include "base/str.h"
 
 #include <ctype.h>
@@ -209,6 +210,54 @@ int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, i
                             (long long) min, (long long) max);
     *ret_n = n;
     return 0;
+}
+
+int rg_parse_text(const char *what, const char *value, char **text, struct rg_error *err)
+{
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    char *copy = strdup(value);
+
+    if (!copy)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    free(*text);
+    *text = copy;
+    return 0;
+}
+
+int rg_parse_size(const char *what, const char *text, uint64_t *ret_nbytes, struct rg_error *err)
+{
+    static const char units[] = "bkmgt";
+    char digits[24];
+    size_t n = strspn(text, "0123456789");
+    const char *unit = text[n] ? strchr(units, text[n] | 0x20) : units;
+    const char *rest = text[n] ? text + n + 1 : "";
+    int shift = unit ? 10 * (int) (unit - units) : 0;
+    int64_t count;
+
+    snprintf(digits, sizeof(digits), "%.*s", (int) n, text);
+    if (n >= sizeof(digits) || !unit ||
+        (*rest && strcasecmp(rest, "b") != 0 && strcasecmp(rest, "ib") != 0) ||
+        rg_parse_int(what, digits, 1, INT64_MAX >> shift, &count, NULL) < 0)
+        return rg_error_set(err, EINVAL, "%s %s: not a size; give for example 512m or 8g", what,
+                            text);
+    *ret_nbytes = (uint64_t) count << shift;
+    return 0;
+}
+
+const char *rg_size_text(uint64_t nbytes, char *buf, size_t room)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    double amount = (double) nbytes;
+    int unit = 0;
+
+    for (; amount >= 1024 && unit < 4; unit++)
+        amount /= 1024;
+    if (nbytes == UINT64_MAX)
+        snprintf(buf, room, "unlimited");
+    else
+        snprintf(buf, room, "%.4g %s", amount, units[unit]);
+    return buf;
 }
 
 void rg_version_line(const char *text, char *ret_line, size_t room)

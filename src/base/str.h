@@ -53,6 +53,17 @@ bool rg_str_has_word(const char *words, const char *word);
 int rg_parse_int(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret_n,
                  struct rg_error *err);
 
+/* Text that may be anything but empty, into *text, whose old value is freed; the new one is the
+ * caller's. 0, -EINVAL or -ENOMEM; then *text is as it was. */
+int rg_parse_text(const char *what, const char *value, char **text, struct rg_error *err);
+
+/* A size as people write it: "64m", "1g", "8GiB", "100b", in powers of 1024; without a unit in
+ * bytes. At least 1. 0, or -EINVAL with what and text. */
+int rg_parse_size(const char *what, const char *text, uint64_t *ret_nbytes, struct rg_error *err);
+/* And back, for people: "2 GiB", "1.5 KiB", "12 bytes"; UINT64_MAX is "unlimited". Into buf, which
+ * is returned. */
+const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
+
 /* What a program says of itself when it is asked for its --version: the first line; where that is a
  * heading with lines below, as MPICH's "HYDRA build details:", its first word and the value of the
  * line "Version:". text may be "". */

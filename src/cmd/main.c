@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/exitcode.h"
 #include "base/str.h"
 #include "cmd/commands.h"
-#include "cmd/show/exit.h"
-#include "cmd/compat/scripts.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
+#include "cmd/help/help.h"
 #include "launch/drivers/drivers.h"
 
 static int unknown_command(const char *name)
@@ -32,50 +32,58 @@ static bool is_any(const char *text, const char *a, const char *b, const char *c
     return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
 }
 
-struct link {
-    const char *name;
-    int (*run)(int argc, char **argv);
-};
-
-/* A link of such a name is the command. */
-static const struct link links[] = {
-    { "horovodrun", rg_cmd_horovodrun },
-    { "srun_docker.sh", rg_cmd_srun_docker },
-    { "run_dock_asuser.sh", rg_cmd_run_dock_asuser },
-    { "create_mpisshconfig.sh", rg_cmd_sshconfig },
-};
-
-static const struct link *find_link(const char *program)
+static const struct rg_command *find(const char *name)
 {
-    const char *slash = strrchr(program, '/');
-
-    for (size_t i = 0; i < rg_array_len(links); i++)
-        if (strcmp(slash ? slash + 1 : program, links[i].name) == 0)
-            return &links[i];
+    for (const struct rg_command *c = rg_commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
     return NULL;
+}
+
+/* The command that a link of this name is. */
+static const struct rg_command *find_link(const char *program)
+{
+    const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
+
+    if (strcmp(name, "horovodrun") == 0)
+        return find(name);
+    for (const struct rg_command *c = rg_commands; c->name; c++)
+        if (c->script && strcmp(c->script->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+static int print_help(const char *command)
+{
+    return rg_help(rg_commands, command ? 2 : 1, (char *[]){ "help", (char *) command, NULL });
+}
+
+static int run(const struct rg_command *command, int argc, char **argv)
+{
+    int code = command->run(argc, argv);
+
+    return code == RG_COMMAND_HELP ? print_help(command->name) : code;
 }
 
 int main(int argc, char **argv)
 {
     static const char *const own[] = { "help", "version", NULL };
-    const struct link *link = argc > 0 ? find_link(argv[0]) : NULL;
+    const struct rg_command *command = argc > 0 ? find_link(argv[0]) : NULL;
     bool open[3];
 
     rg_stdio_ensure(open);
     rg_drivers_init();
-    if (link) {
-        signal(SIGPIPE, SIG_IGN);
-        return link->run(argc, argv);
-    }
-    if (argc < 2) {
-        rg_cmd_help(1, argv);
-        return 2;
+    if (!command && argc < 2) {
+        print_help(NULL);
+        return RG_EXIT_USAGE;
     }
     signal(SIGPIPE, SIG_IGN);
+    if (command)
+        return run(command, argc, argv);
     if (is_any(argv[1], "--help", "-h", "-help"))
-        return rg_cmd_help(1, argv);
+        return print_help(NULL);
     if (is_any(argv[1], "--version", "-V", "-version"))
-        return rg_cmd_version(1, argv);
+        return run(find("version"), 1, argv);
     if (argv[1][0] == '-' && rg_str_nearest(argv[1] + strspn(argv[1], "-"), own))
         return rg_fail_usage(NULL, "unknown option %.80s; did you mean --%s?", argv[1],
                              rg_str_nearest(argv[1] + strspn(argv[1], "-"), own));
@@ -84,15 +92,13 @@ int main(int argc, char **argv)
                              "unknown option %.80s; options of a job stand after the command: "
                              "reigen run %.80s",
                              argv[1], argv[1]);
-    for (const struct rg_command *c = rg_commands; c->name; c++) {
-        if (strcmp(c->name, argv[1]) != 0)
-            continue;
-        /* They have a --help of their own, and their arguments may be anything. */
-        bool own_help = c->run == rg_cmd_run || c->run == rg_cmd_horovodrun ||
-                        rg_script_find(c->name);
-        if (!own_help && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
-            return rg_cmd_help(2, argv);
-        return c->run(argc - 1, argv + 1);
-    }
-    return unknown_command(argv[1]);
+    command = find(argv[1]);
+    if (!command)
+        return unknown_command(argv[1]);
+    /* Others have a --help of their own, and their arguments may be anything. */
+    bool small = strcmp(command->name, "run") != 0 && strcmp(command->name, "horovodrun") != 0 &&
+                 !command->script;
+    if (small && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
+        return print_help(command->name);
+    return run(command, argc - 1, argv + 1);
 }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "container/runtimes.h"
 
 static const struct rg_container_symptom symptoms[] = {
@@ -25,7 +26,8 @@ static const struct rg_container_symptom symptoms[] = {
 
 static int refuse(struct rg_error *err, const char *what, const char *remedy)
 {
-    return rg_error_set_exit(err, EINVAL, 2, "%s: Apptainer cannot do that; %s", what, remedy);
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                             "%s: Apptainer cannot do that; %s", what, remedy);
 }
 
 static int check(const struct rg_container *container, struct rg_error *err)
@@ -131,27 +133,12 @@ static int run(const struct rg_container *container, const struct rg_container_h
 }
 
 /* `exec` fetches what it lacks, and its process is the container. */
-static int nothing_to_pull(const struct rg_container *container,
-                           const struct rg_container_host *host, struct rg_strv *argv)
-{
-    (void) container, (void) host, (void) argv;
-    return 0;
-}
-
-static int nothing_to_remove(const char *program, const char *name, struct rg_strv *argv)
-{
-    (void) program, (void) name, (void) argv;
-    return 0;
-}
-
 const struct rg_container_ops rg_container_apptainer = {
     .name = "apptainer",
     .programs = "apptainer singularity",
     .nameless = true,
     .fetch = "give the path of a .sif file",
     .run = run,
-    .pull = nothing_to_pull,
-    .remove = nothing_to_remove,
     .missing = NULL,
     .symptoms = symptoms,
 };

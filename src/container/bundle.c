@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts and images that lack our Python packages get them as one archive; this reads it. */
 #include "container/bundle.h"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the user asked for travels to the host as lines, so that no secret stands in an argument
+ * list. */
 #include "container/container.h"
 
 #include <stdio.h>

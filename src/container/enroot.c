@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "container/runtimes.h"
 
 #define NAME_MAX_NBYTES 255 /* of a file */
@@ -77,7 +78,8 @@ static const char import_script[] =
 
 static int refuse(struct rg_error *err, const char *what, const char *remedy)
 {
-    return rg_error_set_exit(err, EINVAL, 2, "%s: enroot cannot do that; %s", what, remedy);
+    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                             "%s: enroot cannot do that; %s", what, remedy);
 }
 
 static bool is_root(const char *user)
@@ -169,7 +171,8 @@ static int check_path(const char *image, const char *path, struct rg_error *err)
     const char *name = strrchr(path, '/');
 
     if (strlen(name ? name : path) > NAME_MAX_NBYTES - sizeof(".part.sqsh"))
-        return rg_error_set_exit(err, EINVAL, 2, "--image %.80s...: too long a name", image);
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "--image %.80s...: too long a name", image);
     return 0;
 }
 
@@ -179,7 +182,8 @@ static int add_mount(struct rg_strv *argv, const char *source, const char *targe
                      struct rg_error *err)
 {
     if (source[strcspn(source, NOT_IN_MOUNTS)] || target[strcspn(target, NOT_IN_MOUNTS)])
-        return rg_error_set_exit(err, EINVAL, 2, "%s: enroot mounts nothing with a blank or a "
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "%s: enroot mounts nothing with a blank or a "
                                  "colon in its name; rename it, or work elsewhere (--cwd)", source);
     return rg_strv_addf(argv, "--mount=%s:%s:none:x-create=auto,rbind,%s", source, target,
                         read_only ? "ro" : "rw");
@@ -351,13 +355,6 @@ static int pull(const struct rg_container *container, const struct rg_container_
     return r ? r : rg_strv_add(argv, container->pull == RG_PULL_ALWAYS ? "always" : "");
 }
 
-/* Its process is the container. */
-static int nothing_to_remove(const char *program, const char *name, struct rg_strv *argv)
-{
-    (void) program, (void) name, (void) argv;
-    return 0;
-}
-
 const struct rg_container_ops rg_container_enroot = {
     .name = "enroot",
     .programs = "enroot",
@@ -367,7 +364,6 @@ const struct rg_container_ops rg_container_enroot = {
     .fetch = "give the path of a .sqsh file",
     .run = run,
     .pull = pull,
-    .remove = nothing_to_remove,
     .missing = "Invalid argument: /",
     .symptoms = symptoms,
 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This has the table of runtimes, and knows what their complaints mean. */
 #include "container/runtime.h"
 
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "container/runtimes.h"
 
-#define EXIT_CONTAINER 125
 #define SAID_MAX 400
 #define GPUS_MAX 1024
 
@@ -90,11 +91,11 @@ int rg_container_explain(const struct rg_container_ops *ops, const char *said,
                                      (int) length, line);
     }
     if (length == 0 || is_aside(line))
-        return rg_error_set_exit(err, EIO, EXIT_CONTAINER,
+        return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  "%s ended before the agent in the container called, and said "
                                  "%s%.*s; does a --container-option replace the first process?",
                                  ops->name, length ? "no more than: " : "nothing", (int) length,
                                  line);
-    return rg_error_set_exit(err, EIO, EXIT_CONTAINER, "%s could not start the container: %.*s",
+    return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER, "%s could not start the container: %.*s",
                              ops->name, (int) length, line);
 }

@@ -76,11 +76,12 @@ struct rg_container_ops {
      * this runtime cannot do what is asked. */
     int (*run)(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err);
-    /* Fetch the image; argv stays empty where `run` does that itself. 0 or -ENOMEM. */
+    /* Fetch the image; argv stays empty where there is nothing to fetch. NULL: `run` does it
+     * itself. 0 or -ENOMEM. */
     int (*pull)(const struct rg_container *container, const struct rg_container_host *host,
                 struct rg_strv *argv);
-    /* End the container and remove it, hard; argv stays empty where the end of the runtime's own
-     * process is enough. 0 or -ENOMEM. */
+    /* End the container and remove it, hard. NULL: the end of the runtime's own process is enough.
+     * 0 or -ENOMEM. */
     int (*remove)(const char *program, const char *name, struct rg_strv *argv);
     const char *missing; /* the image is not here, in this runtime's words; NULL: never says so */
     const struct rg_container_symptom *symptoms; /* ends with a NULL needle; the first one counts */

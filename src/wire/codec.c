@@ -9,8 +9,6 @@
 
 #include "wire/link.h"
 
-#define PRINT_TEXT_MAX 60 /* characters of a string in a trace */
-#define PRINT_LIST_MAX 8  /* strings of a list in a trace */
 
 /* Where a field lies in a constant and in a writable object. */
 static const void *at(const struct rg_field *field, const void *object)
@@ -159,64 +157,6 @@ void rg_codec_clear(const struct rg_field *fields, void *object)
         case RG_FIELD_SPAN:
             free(((struct rg_span *) p)->data);
             *(struct rg_span *) p = (struct rg_span) { NULL, 0 };
-            break;
-        case RG_FIELD_END: break;
-        }
-    }
-}
-
-/* At most PRINT_TEXT_MAX characters, control characters as '?', so that a trace stays one line and
- * cannot steer a terminal. */
-static void print_text(const char *text, size_t nbytes, struct rg_buf *buf)
-{
-    size_t shown = nbytes < PRINT_TEXT_MAX ? nbytes : PRINT_TEXT_MAX;
-
-    for (size_t i = 0; i < shown; i++) {
-        unsigned char c = (unsigned char) text[i];
-
-        rg_buf_put_u8(buf, c < 0x20 || c >= 0x7F ? '?' : c);
-    }
-    if (shown < nbytes)
-        rg_buf_printf(buf, "...");
-}
-
-/* Lists carry environments, whose values may be secrets: nothing after a '=' is shown. */
-static void print_list(const struct rg_strv *list, struct rg_buf *buf)
-{
-    rg_buf_put_u8(buf, '[');
-    for (size_t i = 0; i < list->count && i < PRINT_LIST_MAX; i++) {
-        size_t name = strcspn(list->v[i], "=");
-
-        if (i > 0)
-            rg_buf_put_u8(buf, ' ');
-        print_text(list->v[i], name, buf);
-        if (list->v[i][name])
-            rg_buf_printf(buf, "=...");
-    }
-    if (list->count > PRINT_LIST_MAX)
-        rg_buf_printf(buf, " and %zu more", list->count - PRINT_LIST_MAX);
-    rg_buf_put_u8(buf, ']');
-}
-
-void rg_codec_print(const struct rg_field *fields, const void *object, struct rg_buf *buf)
-{
-    for (const struct rg_field *f = fields; f->kind != RG_FIELD_END; f++) {
-        const void *p = at(f, object);
-        const char *text;
-
-        rg_buf_printf(buf, "%s%s=", f == fields ? "" : " ", f->name);
-        switch (f->kind) {
-        case RG_FIELD_U8: rg_buf_printf(buf, "%u", *(const uint8_t *) p); break;
-        case RG_FIELD_U32: rg_buf_printf(buf, "%" PRIu32, *(const uint32_t *) p); break;
-        case RG_FIELD_I32: rg_buf_printf(buf, "%" PRId32, *(const int32_t *) p); break;
-        case RG_FIELD_U64: rg_buf_printf(buf, "%" PRIu64, *(const uint64_t *) p); break;
-        case RG_FIELD_STR:
-            text = *(char *const *) p;
-            print_text(text ? text : "", text ? strlen(text) : 0, buf);
-            break;
-        case RG_FIELD_STRV: print_list(p, buf); break;
-        case RG_FIELD_SPAN:
-            rg_buf_printf(buf, "<%zu bytes>", ((const struct rg_span *) p)->nbytes);
             break;
         case RG_FIELD_END: break;
         }

@@ -52,7 +52,5 @@ int rg_codec_decode(const struct rg_field *fields, const void *bytes, size_t nby
                     void *ret_object);
 /* Free what the fields own and zero them. */
 void rg_codec_clear(const struct rg_field *fields, void *object);
-/* "name=value ..." for traces; strings shortened to 60 characters, spans as their length. */
-void rg_codec_print(const struct rg_field *fields, const void *object, struct rg_buf *buf);
 
 #endif

@@ -32,6 +32,8 @@ def test_what_a_command_does_not_know_is_refused_with_what_is_near(reigen):
             ('doctro', 'unknown command doctro; did you mean doctor?'),
             ('--versoin', 'unknown option --versoin; did you mean --version?'),
             ('run --gpsu 1 x', 'unknown option --gpsu; did you mean --gpus?'),
+            ('run --cycle-time-ms=1 x', "--cycle-time-ms=1: a flag of horovodrun's; write reigen"),
+            ('doctor --cycle-time-ms 1', "--cycle-time-ms: a flag of horovodrun's"),
             ('doctor --gpsu 1', 'unknown option --gpsu; did you mean --gpus?'),
             ('doctor --planse', 'unknown option --planse; did you mean --planes?'),
             ('doctor -np 1 x', 'doctor: it runs no command and takes options only; leave out: x'),

@@ -364,7 +364,7 @@ def test_umask_of_files_is_the_callers(reigen, tmp_path):
 
 
 @pytest.mark.parametrize('given,named', [
-    ({'arguments': ['--', *['true'] * 65537]}, r'words: 65537 are too many, at most 65536'),
+    ({'arguments': ['--', *['true'] * 131073]}, r'words: 131073 are too many, at most 131072'),
     ({'config': 'command: ["true", {long}]'}, r'words: number 2 has 131072 bytes; .* 131071'),
     ({'config': 'command: ["true"]\nenv: {{A: {long}}}'}, r'--env: A has 131074 bytes; .* 131071'),
     ({'arguments': ['--tf-config', '-H', 'host-number-one:4096,host-number-two:4096', 'true']},

@@ -175,6 +175,19 @@ def test_libraries_neither_print_nor_exit():
     repo.report(problems)
 
 
+def test_exit_codes_have_names():
+    """base/exitcode.h has them; a bare number is a place that the table of codes would not find."""
+    problems = []
+    for path in repo.with_suffix('.c', under='src/'):
+        text = repo.STRING.sub('""', repo.COMMENT.sub(' ', repo.read(path)))
+        if repo.name(path).startswith('src/coll/'):
+            continue        # The runtime's errors end no program.
+        for match in re.finditer(r'rg_error_set_exit\((?:[^,;]+,){2}\s*\d+,|exit_code = [1-9]\d*;|'
+                                 r'#define EXIT_\w+ (?:2|69|7[0-7]|12[4-7])\b', text):
+            problems.append(f'{repo.name(path)}: {match[0]}')
+    repo.report(problems)
+
+
 def test_no_macro_hides_a_jump():
     problems = []
     for path in repo.with_suffix('.c', '.h', under='src/'):

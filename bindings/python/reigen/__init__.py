@@ -14,13 +14,13 @@ The operations on arrays load NumPy when the first of them is used, not before. 
 """
 from typing import TYPE_CHECKING, Any, List
 
-from reigen._core import (Adasum, Average, Max, Min, Product, Sum, cross_rank, cross_size, describe,
-                          init, is_homogeneous, is_initialized, local_rank, local_size, rank,
-                          shutdown, size, stats, version)
+from reigen._core import (Adasum, Average, Max, Min, Product, Sum, add_process_set, cross_rank,
+                          cross_size, describe, init, is_homogeneous, is_initialized, local_rank,
+                          local_size, rank, shutdown, size, stats, version)
 from reigen._handles import poll, synchronize
 from reigen._objects import allgather_object, broadcast_object
 from reigen._observe import Diagnosis, diagnose, planes, start_timeline, stop_timeline
-from reigen._sets import (add_process_set, process_set_ids, process_set_included, process_set_rank,
+from reigen._sets import (process_set_ids, process_set_included, process_set_rank,
                           process_set_ranks, process_set_size, remove_process_set)
 from reigen.errors import HorovodInternalError, InvalidOperationError, OperationError
 

@@ -100,9 +100,8 @@ def init(timeout: Optional[float] = None, comm: Optional[Sequence[int]] = None,
             _registered = True
             atexit.register(_at_exit)
     if process_sets:
-        from reigen import _sets
         for members in process_sets:
-            _sets.add_process_set(members)
+            add_process_set(members)
 
 
 def interruptible(call: Callable[[], int], name: str) -> Tuple[int, str]:
@@ -120,6 +119,22 @@ def interruptible(call: Callable[[], int], name: str) -> Tuple[int, str]:
     while thread.is_alive():
         thread.join(SLICE_MS / 1000)
     return outcome[0] if outcome else (-errno.EIO, 'the call ended without a result')
+
+
+def add_process_set(ranks: Sequence[int]) -> int:
+    """Make a set of these ranks and give its number (1, 2, ...), which is equal on all ranks.
+
+    Blocks until all ranks of the job have called it, with equal ranks. Raises
+    InvalidOperationError (a ValueError) for wrong ranks, for lists that differ between the ranks
+    and for a set that exists; HorovodInternalError when the job has failed.
+    """
+    members = (ctypes.c_int * len(ranks))(*ranks)
+    number = ctypes.c_int()
+    rc, text = interruptible(lambda: lib.reigen_process_set_add(
+        members, len(members), ctypes.byref(number)), 'reigen-process-set')
+    if rc < 0:
+        raise submission_error(rc, text)
+    return number.value
 
 
 def shutdown() -> None:

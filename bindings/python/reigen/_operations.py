@@ -27,6 +27,10 @@ class Memory(NamedTuple):
     shape: Tuple[int, ...]
 
 
+#: A Memory, or the same three as a plain tuple, which is made faster.
+Source = Tuple[int, int, Sequence[int]]
+
+
 def set_id(process_set: Any) -> int:
     """The number of a process set: an int, an object with `process_set_id`, or None for all."""
     if process_set is None:
@@ -48,65 +52,70 @@ def set_size(process_set: int) -> int:
 
 
 def _name(name: Optional[str]) -> Optional[bytes]:
-    return None if name is None else name.encode()
+    return None if name is None else str(name).encode()
 
 
 def _shape(shape: Sequence[int]) -> Any:
     return (ctypes.c_int64 * len(shape))(*shape)
 
 
-def allreduce(source: Memory, target: int, name: Optional[str], options: Options, finish: Finish,
+def allreduce(source: Source, target: int, name: Optional[str], options: Options, finish: Finish,
               keep: Any) -> int:
     """Reduce source over all ranks, to the memory at target."""
-    shape = _shape(source.shape)
+    address, dtype, dims = source
+    shape = _shape(dims)
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allreduce_async(
-            _name(name), source.address, target, source.dtype, ctypes.addressof(shape), len(shape),
+            _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
         _handles.known(_handles.ALLREDUCE, options.process_set, name)))
 
 
-def broadcast(source: Memory, target: int, name: Optional[str], options: Options, finish: Finish,
+def broadcast(source: Source, target: int, name: Optional[str], options: Options, finish: Finish,
               keep: Any) -> int:
     """The source of rank options.root, to the memory at every rank's target."""
-    shape = _shape(source.shape)
+    address, dtype, dims = source
+    shape = _shape(dims)
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_broadcast_async(
-            _name(name), source.address, target, source.dtype, ctypes.addressof(shape), len(shape),
+            _name(name), address, target, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
         _handles.known(_handles.BROADCAST, options.process_set, name)))
 
 
-def allgather(source: Memory, name: Optional[str], options: Options, finish: Finish,
+def allgather(source: Source, name: Optional[str], options: Options, finish: Finish,
               keep: Any) -> int:
     """Concatenate the ranks' sources along the first dimension."""
-    shape = _shape(source.shape)
+    address, dtype, dims = source
+    shape = _shape(dims)
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_allgather_async(
-            _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
+            _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
         _handles.known(_handles.ALLGATHER, options.process_set, name)))
 
 
-def reducescatter(source: Memory, name: Optional[str], options: Options, finish: Finish,
+def reducescatter(source: Source, name: Optional[str], options: Options, finish: Finish,
                   keep: Any) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
-    shape = _shape(source.shape)
+    address, dtype, dims = source
+    shape = _shape(dims)
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_reducescatter_async(
-            _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
+            _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             ctypes.byref(options), ret_handle), finish, keep,
         _handles.known(_handles.REDUCESCATTER, options.process_set, name)))
 
 
-def alltoall(source: Memory, splits: Optional[Sequence[int]], name: Optional[str],
+def alltoall(source: Source, splits: Optional[Sequence[int]], name: Optional[str],
              options: Options, finish: Finish, keep: Any) -> int:
     """Send splits[r] rows to rank r (None: equal parts), receive what the others have."""
-    shape = _shape(source.shape)
+    address, dtype, dims = source
+    shape = _shape(dims)
     rows = None if splits is None else (ctypes.c_int32 * len(splits))(*splits)
     return _handles.submit(_handles.Operation(
         lambda ret_handle: lib.reigen_alltoall_async(
-            _name(name), source.address, source.dtype, ctypes.addressof(shape), len(shape),
+            _name(name), address, dtype, ctypes.addressof(shape), len(shape),
             None if rows is None else ctypes.addressof(rows), 0 if rows is None else len(rows),
             ctypes.byref(options), ret_handle), finish, keep,
         _handles.known(_handles.ALLTOALL, options.process_set, name)))
@@ -153,8 +162,31 @@ def received_splits(handle: int, size: int) -> List[int]:
 
 # ---------------------------------------------------------------------------- groups
 
-class _Group(_handles.Pending):
-    """Operations of one kind and element type that are carried out together or not at all."""
+class Group(_handles.Pending):
+    """Operations of one kind and element type that are carried out together or not at all.
+
+    A subclass submits them in start, to `_count` places of `_handles`, and makes their result.
+    """
+
+    _count: int
+    _handles: Any
+
+    def test(self) -> int:
+        return int(all(quick.reigen_poll(handle) for handle in reversed(self._handles)))
+
+    def wait(self, timeout_ms: int) -> int:
+        return lib.reigen_wait_all(self._count, self._handles, timeout_ms)
+
+    def error(self) -> str:
+        texts = (quick.reigen_handle_error(handle) for handle in self._handles)
+        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
+
+    def release(self) -> None:
+        quick.reigen_release_all(self._count, self._handles)
+
+
+class _Memories(Group):
+    """A group on plain memory."""
 
     def __init__(self, kind: int, name: Optional[str], sources: Sequence[Memory],
                  targets: Optional[Sequence[int]], options: Options,
@@ -180,24 +212,11 @@ class _Group(_handles.Pending):
                                         self._outs, self._dtype, self._shapes, self._ndims,
                                         ctypes.byref(self._options), self._handles)
 
-    def test(self) -> int:
-        return int(all(quick.reigen_poll(handle) for handle in reversed(self._handles)))
-
-    def wait(self, timeout_ms: int) -> int:
-        return lib.reigen_wait_all(self._count, self._handles, timeout_ms)
-
-    def error(self) -> str:
-        texts = (quick.reigen_handle_error(handle) for handle in self._handles)
-        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
-
     def result(self, rc: int) -> List[Any]:
         return [self._finish(i, handle) for i, handle in enumerate(self._handles)]
 
-    def release(self) -> None:
-        quick.reigen_release_all(self._count, self._handles)
 
-
-class _Parts(_handles.Pending):
+class Parts(_handles.Pending):
     """A group of several element types: one group of C for each."""
 
     def __init__(self, parts: List[Tuple[List[int], int]], count: int):
@@ -239,12 +258,12 @@ def grouped(kind: int, sources: Sequence[Memory], targets: Optional[Sequence[int
         raise ValueError('A group needs at least one tensor.')
     dtypes = sorted({source.dtype for source in sources})
     if len(dtypes) == 1:
-        return _handles.submit(_Group(kind, name, sources, targets, options, finish, keep))
+        return _handles.submit(_Memories(kind, name, sources, targets, options, finish, keep))
     parts = []
     for dtype in dtypes:
         places = [i for i, source in enumerate(sources) if source.dtype == dtype]
-        part = _Group(kind, name and f'{name}.{dtype}', [sources[i] for i in places],
+        part = _Memories(kind, name and f'{name}.{dtype}', [sources[i] for i in places],
                       None if targets is None else [targets[i] for i in places], options,
                       lambda i, handle, places=places: finish(places[i], handle), keep)
         parts.append((places, _handles.submit(part)))
-    return _handles.submit(_Parts(parts, len(sources)))
+    return _handles.submit(Parts(parts, len(sources)))

@@ -5,36 +5,16 @@ A set is a number here; horovod.common.process_sets has objects. All ranks add a
 sets in the same order, whether they are members or not.
 """
 import ctypes
-from typing import List, Sequence
+from typing import List
 
 from reigen import _core
 from reigen._lib import lib, quick
-
-
-def _ranks(ranks: Sequence[int]) -> 'ctypes.Array[ctypes.c_int]':
-    return (ctypes.c_int * len(ranks))(*ranks)
 
 
 def _known(value: int) -> int:
     if value < 0:
         raise _core.submission_error(value)
     return value
-
-
-def add_process_set(ranks: Sequence[int]) -> int:
-    """Make a set of these ranks and give its number (1, 2, ...), which is equal on all ranks.
-
-    Blocks until all ranks of the job have called it, with equal ranks. Raises
-    InvalidOperationError (a ValueError) for wrong ranks, for lists that differ between the ranks
-    and for a set that exists; HorovodInternalError when the job has failed.
-    """
-    members = _ranks(ranks)
-    number = ctypes.c_int()
-    rc, text = _core.interruptible(lambda: lib.reigen_process_set_add(
-        members, len(members), ctypes.byref(number)), 'reigen-process-set')
-    if rc < 0:
-        raise _core.submission_error(rc, text)
-    return number.value
 
 
 def remove_process_set(process_set: int) -> None:

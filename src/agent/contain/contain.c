@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A container's start takes minutes, fails in many ways, and must leave nothing whoever is
+ * killed: one process on the host sees it through from the choice of a runtime to the removal. */
 #include "agent/contain/contain.h"
 
 #include <poll.h>
@@ -10,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/spawn.h"
@@ -148,10 +151,12 @@ static int find_runtimes(const struct rg_container *container, struct candidate 
     if (*ret_count > 0)
         return 0;
     if (container->runtime)
-        return rg_error_set_exit(err, ENOENT, 69, "%s is not installed here (nothing of that name "
+        return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                                 "%s is not installed here (nothing of that name "
                                  "in PATH); install it, or take another --container-runtime",
                                  container->runtime);
-    return rg_error_set_exit(err, ENOENT, 69, "no container runtime is installed here: none of "
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
+                             "no container runtime is installed here: none of "
                              "docker, podman, apptainer, singularity and enroot is in PATH");
 }
 
@@ -203,7 +208,8 @@ static int hand_over(struct running *run, struct rg_error *err)
         r = rg_write_all(run->conn_fd, rg_buf_bytes(&contain->lines),
                          rg_buf_nbytes(&contain->lines));
     if (r < 0)
-        return rg_error_set_exit(err, -r, 125, "the agent in the container hung up: %s",
+        return rg_error_set_exit(err, -r, RG_EXIT_CONTAINER,
+                                 "the agent in the container hung up: %s",
                                  strerror(-r));
     /* From here on standard output is the link's alone, and nobody else has reason to call. */
     close(1);
@@ -299,7 +305,7 @@ static int watch(struct running *run, struct rg_error *err)
             run->alone = run->conn_fd >= 0 && !fds[3].revents;
         look_for_mismatch(run);
         if (*run->mismatch)
-            return rg_error_set_exit(err, ENOEXEC, 125,
+            return rg_error_set_exit(err, ENOEXEC, RG_EXIT_CONTAINER,
                                      "the image is for %s, which this host cannot run; build or "
                                      "pull it for this host's architecture", run->mismatch);
         if (fds[2].revents && calls(run)) {
@@ -330,7 +336,7 @@ static void remove_by_force(struct running *run)
     char id[RG_CONTAIN_ID_MAX + 1];
     const char *name = rg_contain_id(run->contain->dir, run->contain->name, id, sizeof(id));
 
-    if (run->ops->remove(run->program, name, &argv) == 0)
+    if (run->ops->remove && run->ops->remove(run->program, name, &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
 }
 
@@ -449,7 +455,7 @@ static int pull(struct running *run, struct rg_error *err)
     struct rg_contain *contain = run->contain;
     char how[64];
 
-    if (run->ops->pull(&contain->container, &contain->host, &argv) < 0)
+    if (run->ops->pull && run->ops->pull(&contain->container, &contain->host, &argv) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (argv.count == 0)
         return 0;
@@ -471,7 +477,7 @@ static int pull(struct running *run, struct rg_error *err)
         return 0;
     /* Killed, it has not said why. */
     if (WIFSIGNALED(status))
-        rg_error_set_exit(err, EIO, 125, "%s pull ended: %s", run->ops->name,
+        rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER, "%s pull ended: %s", run->ops->name,
                           rg_status_text(status, how, sizeof(how)));
     else
         rg_container_explain(run->ops, child.said, err);
@@ -489,7 +495,8 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
     int r = prepare_for(&run);
 
     if (r < 0)
-        return rg_error_set_exit(err, -r, 69, "%s: %s", contain->dir, strerror(-r));
+        return rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                 "%s: %s", contain->dir, strerror(-r));
     if (policy == RG_PULL_ALWAYS)
         r = pull(&run, err);
 
@@ -501,7 +508,7 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         if (r != -ENODATA)
             return r;
         if (policy == RG_PULL_NEVER)
-            return rg_error_set_exit(err, ENOENT, 125,
+            return rg_error_set_exit(err, ENOENT, RG_EXIT_CONTAINER,
                                      "the image %s is not on this host, and --pull is never; %s, "
                                      "or say --pull missing",
                                      contain->container.image, candidate->ops->fetch);
@@ -509,7 +516,7 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
         if (fetched && candidate->ops->nameless) /* a file, which is there: what else was said */
             return rg_container_explain(candidate->ops, run.child.said, err);
         if (fetched)
-            return rg_error_set_exit(err, ENOENT, 125,
+            return rg_error_set_exit(err, ENOENT, RG_EXIT_CONTAINER,
                                      "the image %s was pulled, and is still not on this host; see "
                                      "what %s images lists", contain->container.image,
                                      candidate->ops->name);
@@ -559,7 +566,8 @@ static int contain_job(struct rg_contain *contain, int signal_fd, bool *ret_link
         r = run_with(contain, &list[i], signal_fd, ret_linked, err);
         /* What is installed but does not work here is no reason to give up, unless asked for. */
         bool other = r < 0 && !*ret_linked && !contain->container.runtime &&
-                     (err->exit_code == 69 || err->exit_code == 77);
+                     (err->exit_code == RG_EXIT_UNAVAILABLE ||
+                      err->exit_code == RG_EXIT_NO_PERMISSION);
         if (!other || i + 1 == count)
             break;
         rg_contain_say("note %s is not usable here, trying %s: %s", list[i].ops->name,
@@ -601,7 +609,7 @@ int rg_contain_main(void)
     rg_contain_remove_dir(&contain);
     if (r == 0)
         return 0;
-    int code = err.exit_code ? err.exit_code : 125;
+    int code = err.exit_code ? err.exit_code : RG_EXIT_CONTAINER;
 
     if (linked)
         rg_log(RG_LOG_ERROR, "%s", err.text);

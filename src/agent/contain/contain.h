@@ -74,14 +74,6 @@ struct rg_contain_child {
 
 /* --- contain_dir.c: directories -------------------------------------------------------------- */
 
-/* A directory, made if it is missing, that is ours alone, can be written, and lets programs run. */
-bool rg_contain_is_good(const char *path);
-/* Remove bundles there that nobody has used for long, and half-made ones. */
-void rg_contain_sweep_bundles(const char *base);
-/* Unpack a bundle (container/bundle.h) under a name that is ours alone, then give it its own; it
- * is no error when that one is there by then. 0 or -errno; nothing stays under the first name. */
-int rg_contain_keep_bundle(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
-                        struct rg_error *err);
 /* Find the base directory, the first of $XDG_RUNTIME_DIR/reigen, /var/tmp/reigen-UID,
  * /tmp/reigen-UID and ~/.cache/reigen that is ours alone and lets programs run. 0 or -errno. */
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err);
@@ -104,8 +96,6 @@ void rg_contain_remove_dir(struct rg_contain *contain);
 void rg_contain_sweep(struct rg_contain *contain);
 /* The same wherever it may be on this host's own disks. Returns how many jobs had left some. */
 int rg_contain_sweep_all(void);
-/* As rm -rf, without leaving the file system's tree; what may not be removed stays. */
-void rg_contain_remove_tree(const char *path);
 
 /* --- contain_host.c: facts about the host ---------------------------------------------------- */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Container runtimes say why they failed on standard error only, so each is run with its words
+ * kept. */
 #include <poll.h>
 #include <signal.h>
 #include <string.h>

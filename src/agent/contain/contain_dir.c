@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a container's start keeps what it needs on the host: a directory for each job, whose lock
+ * says that somebody still uses it. What has none was left by a start that was killed. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,39 +8,17 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/un.h>
-#include <time.h>
 
 #include "agent/contain/contain.h"
+#include "agent/store/store.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
-#include "container/bundle.h"
 
-#define TREE_DEPTH_MAX 64
 #define PROGRAM_MAX (64u << 20) /* bytes of our own program, debug builds included */
 #define REMOVE_MS 10000
-#define HALF_MADE_S 3600              /* what is that old and not complete will not be any more */
-#define BUNDLE_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its bundle */
 
 /* --- where ----------------------------------------------------------------------------------- */
-
-/* A directory that others could write to, or that is another's, is not for keys. */
-static bool is_ours(const char *path)
-{
-    struct stat st;
-
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return false;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & 022) == 0 && access(path, W_OK) == 0;
-}
-
-bool rg_contain_is_good(const char *path)
-{
-    struct statvfs fs;
-
-    return is_ours(path) && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC);
-}
 
 /* On a disk: $XDG_RUNTIME_DIR is memory. */
 void rg_contain_find_images(struct rg_contain *contain)
@@ -51,10 +31,10 @@ void rg_contain_find_images(struct rg_contain *contain)
     if (cache && *cache == '/' && mkdir(cache, 0700) < 0 && errno != EEXIST)
         cache = NULL;
     if (cache && *cache == '/' && snprintf(path, max, "%s/reigen", cache) < (int) max &&
-        is_ours(path))
+        rg_store_is_ours(path))
         return;
     snprintf(path, max, "/var/tmp/reigen-%u", (unsigned) geteuid());
-    if (!is_ours(path))
+    if (!rg_store_is_ours(path))
         snprintf(path, max, "%.*s", (int) max - 8, contain->base);
     strcat(path, "/images");
     mkdir(path, 0700);
@@ -69,66 +49,31 @@ int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
 
     /* The home comes last: on a network's disk a daemon that runs as root may not enter it. */
     if (runtime && *runtime == '/' && snprintf(base, max, "%s/reigen", runtime) < (int) max &&
-        rg_contain_is_good(base))
+        rg_store_is_good(base))
         return 0;
     for (int i = 0; i < 2; i++) {
         snprintf(base, max, "%s/reigen-%u", i == 0 ? "/var/tmp" : "/tmp", uid);
-        if (rg_contain_is_good(base))
+        if (rg_store_is_good(base))
             return 0;
     }
     if (home && *home == '/' && snprintf(base, max, "%s/.cache", home) < (int) max) {
         mkdir(base, 0700);
         snprintf(base, max, "%s/.cache/reigen", home);
-        if (rg_contain_is_good(base))
+        if (rg_store_is_good(base))
             return 0;
     }
-    return rg_error_set_exit(err, EACCES, 77,
+    return rg_error_set_exit(err, EACCES, RG_EXIT_NO_PERMISSION,
                              "no directory for the container's agent: none of $XDG_RUNTIME_DIR, "
                              "/var/tmp, /tmp and ~/.cache can be written to and lets programs run");
 }
 
 /* --- removal --------------------------------------------------------------------------------- */
 
-static void remove_at(int dir_fd, const char *name, int depth)
-{
-    if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
-        depth > TREE_DEPTH_MAX)
-        return;
-    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            remove_at(fd, entry->d_name, depth + 1);
-    }
-    if (dir)
-        closedir(dir);
-    else if (fd >= 0)
-        close(fd);
-    unlinkat(dir_fd, name, AT_REMOVEDIR);
-}
-
-void rg_contain_remove_tree(const char *path)
-{
-    remove_at(AT_FDCWD, path, 0);
-}
-
 void rg_contain_remove_dir(struct rg_contain *contain)
 {
     if (*contain->dir)
-        rg_contain_remove_tree(contain->dir);
+        rg_store_remove_tree(contain->dir);
     *contain->dir = '\0';
-}
-
-int rg_contain_keep_bundle(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
-                        struct rg_error *err)
-{
-    int r = rg_bundle_unpack(data, nbytes, fresh, err);
-
-    if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
-        r = rg_error_set(err, errno, "%s: %s", path, strerror(errno));
-    rg_contain_remove_tree(fresh);
-    return r;
 }
 
 /* --- what others have left behind ------------------------------------------------------------ */
@@ -159,33 +104,9 @@ static void remove_container(const char *dir, const char *name)
     const char *slash = strrchr(program, '/');
     const struct rg_container_ops *ops = rg_container_find(slash ? slash + 1 : program);
 
-    if (ops && ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
+    if (ops && ops->remove &&
+        ops->remove(program, rg_contain_id(dir, name, id, sizeof(id)), &argv) == 0)
         rg_contain_do(&argv, REMOVE_MS);
-}
-
-/* Kits that nobody has started with for long, and what was being made when its maker died. */
-static void sweep_old(const char *path, const char *name)
-{
-    struct stat st;
-    bool bundle = rg_str_starts(name, "bundle-");
-    bool half = rg_str_starts(name, ".reigen-") || (bundle && strchr(name, '.'));
-
-    if ((bundle || half) && lstat(path, &st) == 0 &&
-        time(NULL) - st.st_mtime > (half ? HALF_MADE_S : BUNDLE_UNUSED_S))
-        rg_contain_remove_tree(path);
-}
-
-void rg_contain_sweep_bundles(const char *base)
-{
-    DIR *list = opendir(base);
-    char dir[PATH_MAX];
-
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        if (snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name) < (int) sizeof(dir))
-            sweep_old(dir, entry->d_name);
-    }
-    if (list)
-        closedir(list);
 }
 
 /* In base, but not name. Returns how many jobs had left something. */
@@ -195,7 +116,7 @@ static int sweep_in(const char *base, const char *own)
     char dir[PATH_MAX], lock[PATH_MAX + 8];
     int count = 0;
 
-    rg_contain_sweep_bundles(base);
+    rg_store_sweep_bundles(base);
     /* On a network's disk, such as a home, another host may hold the lock that is free here. */
     bool known = list && rg_fd_is_local(dirfd(list));
     for (struct dirent *entry; known && (entry = readdir(list));) {
@@ -210,7 +131,7 @@ static int sweep_in(const char *base, const char *own)
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
             continue;
         remove_container(dir, name);
-        rg_contain_remove_tree(dir);
+        rg_store_remove_tree(dir);
         count++;
     }
     if (list)
@@ -353,15 +274,16 @@ int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)
     if (r == 0 && rename(fresh, contain->dir) < 0)
         r = -errno;
     if (r < 0) {
-        rg_contain_remove_tree(fresh);
+        rg_store_remove_tree(fresh);
         int errnum = -r == ENOTEMPTY ? EEXIST : -r;
-        int code = errnum == EEXIST ? 125 : 69;
+        int code = errnum == EEXIST ? RG_EXIT_CONTAINER : RG_EXIT_UNAVAILABLE;
         rg_error_set_exit(err, errnum, code, "the directory of the job, %s: %s", contain->dir,
                           strerror(errnum));
         *contain->dir = '\0';
         return r;
     }
     r = listen_in(contain);
-    return r < 0 ? rg_error_set_exit(err, -r, 69, "the agent's socket in %s: %s", contain->dir,
+    return r < 0 ? rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                     "the agent's socket in %s: %s", contain->dir,
                                      strerror(-r)) : 0;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Docker's daemon knows nothing of Slurm's limits: without this a job would get its neighbours'
+ * GPUs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/contain/contain.h"
+#include "base/exitcode.h"
 #include "spec/job/slurm.h"
 
 #define SINFO_MS 5000
@@ -23,7 +26,8 @@ static int check_named(const char *wanted, const struct rg_strv *ours, struct rg
     for (const char *p = wanted; *p; p += *p == ',') {
         size_t length = strcspn(p, ",");
         if (!has(ours, p, length))
-            return rg_error_set_exit(err, EPERM, 77, "--gpus %s: Slurm has not given the GPU %.*s "
+            return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION,
+                                     "--gpus %s: Slurm has not given the GPU %.*s "
                                      "to this job here", wanted, (int) length, p);
         p += length;
     }
@@ -192,7 +196,8 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
         if (rg_parse_int("--gpus", *gpus, 1, RG_CONTAIN_GPUS_MAX, &wanted, NULL) < 0)
             return take_named(contain, &ours, err);
         if ((size_t) wanted > count)
-            return rg_error_set_exit(err, EPERM, 77, "--gpus %s: Slurm has given %zu to this job "
+            return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION,
+                                     "--gpus %s: Slurm has given %zu to this job "
                                      "here", *gpus, count);
         count = (size_t) wanted;
     }

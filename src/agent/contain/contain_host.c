@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The runtimes' command lines need facts about the host and the user, which are found out once. */
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
@@ -10,7 +11,9 @@
 #include <sys/utsname.h>
 
 #include "agent/contain/contain.h"
+#include "agent/store/store.h"
 #include "base/cpus.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "container/bundle.h"
 
@@ -201,7 +204,8 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err)
         if (r == 0)
             r = write_names(contain, 3, format_group, "group", &host->group);
     }
-    return r < 0 ? rg_error_set_exit(err, -r, 69, "files for the container in %s: %s",
+    return r < 0 ? rg_error_set_exit(err, -r, RG_EXIT_UNAVAILABLE,
+                                     "files for the container in %s: %s",
                                      contain->dir, strerror(-r)) : 0;
 }
 
@@ -223,7 +227,7 @@ static int fetch_bundle(const struct rg_container_place *place, const char *path
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
     /* Two jobs may do this at once. */
     rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    return fresh ? rg_contain_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
+    return fresh ? rg_store_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
 }
 
 /* See inside.c. */

@@ -2,6 +2,7 @@
 /* Who has the name that the user has given our container. */
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "agent/contain/contain.h"
 
 #define INSPECT_MS 5000
@@ -30,17 +31,17 @@ int rg_contain_explain_name(const struct rg_contain *contain, const char *progra
     if (!rest)
         return -ENOENT;
     if (!*job)
-        return rg_error_set_exit(err, EEXIST, 125,
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
                                  "a container named %s is there already, %s, of the image %.100s, "
                                  "which is none of Reigen's: give another --dockname, or remove it "
                                  "if it is yours (%s rm --force %s)",
                                  name, runs ? "running" : "stopped", rest, contain->host.program,
                                  name);
     if (strtol(user, NULL, 10) != (long) getuid())
-        return rg_error_set_exit(err, EEXIST, 125,
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
                                  "a container named %s is there already, of a job of the user %s: "
                                  "give another --dockname", name, user);
-    return rg_error_set_exit(err, EEXIST, 125,
+    return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
                              "your job %s has a container named %s here: wait for that job, end it "
                              "(reigen jobs, or squeue --me on Slurm), or give another --dockname",
                              job, name);

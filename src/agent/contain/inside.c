@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "agent/contain/contain.h"
-#include "agent/ranks/packages.h"
+#include "agent/store/python.h"
 #include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */
@@ -57,7 +57,7 @@ static bool image_has_package(void)
 
     for (const char *dir = path ? path : ""; *dir;) {
         size_t n = strcspn(dir, ":");
-        if (n > 0 && rg_packages_in_prefix(dir, n))
+        if (n > 0 && rg_python_prefix_has(dir, n))
             return true;
         dir += n + (dir[n] == ':');
     }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where ranks are left to an mpirun of the user's, this finds it on the first host and makes its
+ * command line. */
 #include "agent/engine/engine.h"
 
 #include <fcntl.h>
@@ -9,11 +11,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 
-#define EXIT_NOT_FOUND 127
 
 /* --- what is installed ------------------------------------------------------------------------ */
 
@@ -106,7 +108,7 @@ static int not_found(const struct rg_msg_setup *setup, bool openmpi, struct rg_b
     const char *kind = openmpi ? "Open MPI" : "MPICH or Intel MPI";
     bool some = rg_buf_nbytes(others) > 0;
 
-    return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                              "--engine %s: there is no mpirun of %s in PATH on host %s%s%s; "
                              "install it there (in the image), or leave --engine out: reigen "
                              "starts ranks without an MPI",
@@ -195,7 +197,7 @@ static int find_users_own(const struct rg_msg_setup *setup, struct rg_strv *env,
         return 0;
     if (find(env, program, path))
         return prefer_neighbours(path, env);
-    return rg_error_set_exit(err, ENOENT, EXIT_NOT_FOUND,
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_NOT_FOUND,
                              "%s is not installed on host %s (%s); install an MPI there (in the "
                              "image), or let reigen start the ranks: reigen run -np %u -- "
                              "PROGRAM, without %s",

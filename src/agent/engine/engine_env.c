@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Each MPI reads how to start its daemons from other variables; here they are told to use reigen
+ * rsh. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>

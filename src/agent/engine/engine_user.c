@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the user says of a matter wins over our settings, and may be said in many places: all of
+ * them are read. */
 #include "agent/engine/engine_user.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher chooses a network by the addresses that each host has. */
 #include "agent/look/addresses.h"
 
 #include <arpa/inet.h>

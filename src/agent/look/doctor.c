@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Only a process at the place itself can measure what ranks will find there; it may hang, and
+ * then costs nothing but its own facts. */
 #include "agent/look/doctor.h"
 
 #include <arpa/inet.h>
@@ -23,6 +25,7 @@
 #define ROUTES_MAX 16
 #define CAP_SYS_PTRACE_BIT 19
 
+/* What was found and not yet written. The whole process is one look, so it has one. */
 static struct rg_buf out = RG_BUF_INIT;
 
 /* Sent in pieces, so that a hanging program costs nothing but its own facts. */

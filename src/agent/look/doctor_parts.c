@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Some measurements need processes of their own, which are started here. */
 #include "agent/look/doctor_parts.h"
 
 #include <poll.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A network that has an address may still be closed between two hosts, or lose large packets:
+ * each pair is tried with real connections and a load. */
 #include "agent/look/probe.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's life, and where each of the launcher's messages goes. */
 #include "agent/ranks/agent.h"
 
 #include <fcntl.h>
@@ -14,10 +15,11 @@
 #include "agent/look/addresses.h"
 #include "agent/engine/engine.h"
 #include "agent/start/guard.h"
-#include "agent/look/inspect.h"
+#include "agent/ranks/inspect.h"
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -26,8 +28,6 @@
 #endif
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
-#define EXIT_INTERNAL 70
-#define EXIT_LEASE 76
 
 void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *object)
 {
@@ -54,7 +54,7 @@ void rg_agent_advance(struct rg_agent *agent)
     if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || rg_remotes_busy(agent))
         return;
     agent->state = RG_AGENT_DONE;
-    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->nleft });
+    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ rg_agent_nleft(agent) });
 }
 
 /* --- who we are ------------------------------------------------------------------------------- */
@@ -90,32 +90,14 @@ static void say_hello(void *arg)
 
 /* --- the launcher's messages ------------------------------------------------------------------ */
 
-static void lease_tick(void *arg)
+static void on_lease_over(void *arg, uint64_t limit_ms)
 {
     struct rg_agent *agent = arg;
 
-    if (agent->paused)
-        return;
-    agent->silent_ms += agent->lease_tick_ms;
-    if (agent->silent_ms < agent->setup.lease_ms + agent->lease_tick_ms)
-        return;
     rg_log(RG_LOG_ERROR, "no word from the launcher for %.6g s (--lease): ending the ranks here",
-           (double) agent->setup.lease_ms / 1000.0);
-    agent->exit_code = EXIT_LEASE;
+           (double) limit_ms / 1000.0);
+    agent->exit_code = RG_EXIT_HOST_LOST;
     rg_agent_abandon(agent);
-}
-
-static void start_lease(struct rg_agent *agent, uint64_t lease_ms)
-{
-    agent->setup.lease_ms = lease_ms;
-    agent->silent_ms = 0;
-    agent->lease_tick_ms = lease_ms / 4;
-    if (agent->lease_tick_ms > RG_MSG_HEARTBEAT_MS)
-        agent->lease_tick_ms = RG_MSG_HEARTBEAT_MS;
-    if (!agent->lease_tick_ms)
-        agent->lease_tick_ms = 1;
-    rg_timer_start(&agent->lease_timer, agent->loop, agent->lease_tick_ms, agent->lease_tick_ms,
-                   lease_tick, agent);
 }
 
 /* Ranks need none of it unless they ask for remote commands, so its lack is no failure. */
@@ -137,7 +119,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     memset(setup, 0, sizeof(*setup));
     agent->has_setup = true;
     agent->credit = agent->setup.output_window;
-    start_lease(agent, agent->setup.lease_ms);
+    rg_lease_start(&agent->lease, agent->loop, agent->setup.lease_ms, on_lease_over, agent);
     rg_prober_hush(agent->prober);
     make_jobdir(agent);
     rg_packages_setup(agent);
@@ -162,7 +144,7 @@ static void on_kill(struct rg_agent *agent)
         rg_inspect_stop(agent);
         agent->state = RG_AGENT_GONE;
     }
-    agent->released = agent->release_over = true;
+    rg_remotes_forsake(agent);
     rg_agent_kill(agent);
     rg_agent_advance(agent);
 }
@@ -214,8 +196,6 @@ static int on_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg
     case RG_MSG_RELEASE:
         if (!agent->has_setup)
             return -EBADMSG;
-        if (agent->released) /* KILL came before */
-            return 0;
         rg_remotes_release(agent);
         rg_agent_advance(agent);
         return 0;
@@ -335,12 +315,12 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 {
     struct rg_agent *agent = arg;
 
-    agent->silent_ms = 0;
+    rg_lease_heard(&agent->lease);
     int r = take_message(agent, type, payload, nbytes);
 
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "message %u from the launcher: %s", type, strerror(-r));
-        agent->exit_code = EXIT_INTERNAL;
+        agent->exit_code = RG_EXIT_INTERNAL;
         rg_agent_abandon(agent);
     }
 }
@@ -351,7 +331,7 @@ static void on_close(void *arg, const struct rg_error *err)
 
     if (err->errnum == EBADMSG) { /* not what a dying launcher causes */
         rg_log(RG_LOG_ERROR, "link to the launcher: %s", err->text);
-        agent->exit_code = EXIT_INTERNAL;
+        agent->exit_code = RG_EXIT_INTERNAL;
     }
     if (agent->state != RG_AGENT_DONE)
         rg_agent_abandon(agent);
@@ -372,7 +352,7 @@ static bool keeper_is_gone(const struct rg_agent *agent)
 {
     struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
 
-    return rg_guard_is_gone() ||
+    return rg_guard_is_gone(agent->boot.guard_pid) ||
            (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 
@@ -385,7 +365,7 @@ static void on_keeper(void *arg, int events)
     (void) events;
     if (!keeper_is_gone(agent))
         return;
-    agent->exit_code = EXIT_LEASE;
+    agent->exit_code = RG_EXIT_HOST_LOST;
     rg_agent_abandon(agent);
 }
 
@@ -397,7 +377,7 @@ static void on_signal(void *arg, int signo)
 
     /* So it is, too, when `contain` or the guard has been killed: nobody has asked for that end. */
     if (keeper_is_gone(agent)) {
-        agent->exit_code = EXIT_LEASE;
+        agent->exit_code = RG_EXIT_HOST_LOST;
         rg_agent_abandon(agent);
     }
     rg_agent_send(agent, RG_MSG_STOPPING, &(struct rg_msg_signal){ (uint32_t) signo });
@@ -460,9 +440,12 @@ static int prepare(struct rg_agent *agent)
     agent->scratch = malloc(RG_MSG_CHUNK_MAX);
     if (!agent->scratch)
         return -ENOMEM;
-    rg_oom_init(&agent->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
-    rg_agent_watch_children(agent);
-    start_lease(agent, FIRST_LEASE_MS);
+    r = rg_reaper_create(agent);
+    if (r == 0)
+        r = rg_remotes_create(agent);
+    if (r < 0)
+        return r;
+    rg_lease_start(&agent->lease, agent->loop, FIRST_LEASE_MS, on_lease_over, agent);
     if (agent->boot.keeper_fd >= 0)
         rg_io_start(&agent->keeper, agent->loop, agent->boot.keeper_fd, RG_IO_READ, on_keeper,
                     agent);
@@ -482,18 +465,17 @@ static void finish(struct rg_agent *agent)
     free(agent->tasks);
     rg_inspect_stop(agent);
     rg_prober_destroy(agent->prober);
-    rg_remotes_fini(agent);
+    rg_remotes_destroy(agent);
     rg_rankserver_destroy(agent->server);
-    rg_remote_clients_fini(agent);
+    rg_remote_clients_destroy(agent);
     rg_jobdir_remove(&agent->jobdir);
     rg_packages_fini(&agent->packages);
     rg_channel_destroy(agent->channel);
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
     rg_io_stop(&agent->keeper);
-    rg_timer_stop(&agent->lease_timer);
-    rg_timer_stop(&agent->sweep_timer);
-    rg_child_stop(&agent->child);
+    rg_lease_stop(&agent->lease);
+    rg_reaper_destroy(agent);
     rg_loop_destroy(agent->loop);
     rg_buf_fini(&agent->input.buf);
     if (agent->has_setup)
@@ -511,7 +493,7 @@ int rg_agent_run(struct rg_agent_lines *boot)
     explicit_bzero(boot->key, sizeof(boot->key));
     if (r < 0) {
         rg_log(RG_LOG_ERROR, "the agent cannot start: %s", strerror(-r));
-        return EXIT_INTERNAL;
+        return RG_EXIT_INTERNAL;
     }
     rg_loop_run(agent.loop);
     finish(&agent);

@@ -25,7 +25,7 @@
 
 #include "agent/start/lines.h"
 #include "agent/ranks/jobdir.h"
-#include "agent/ranks/oom.h"
+#include "agent/ranks/lease.h"
 #include "agent/ranks/packages.h"
 #include "base/loop.h"
 #include "wire/msg.h"
@@ -36,8 +36,9 @@ struct rg_inspect;
 struct rg_prober;
 struct rg_rankserver;
 struct rg_rankconn;
-struct rg_remote;
-struct rg_remote_client;
+struct rg_reaper;
+struct rg_remotes;
+struct rg_remote_clients;
 
 /* One stream of a rank's output. */
 struct rg_pump {
@@ -102,23 +103,13 @@ struct rg_agent {
     struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_jobdir jobdir;   /* from SETUP on */
     struct rg_packages packages; /* likewise */
-    struct rg_remote *remotes; /* remote commands that run here; remote.h */
-    struct rg_remote_client **clients; /* by number; NULL: free. Those whose client is here. */
-    uint32_t nclients;         /* slots */
-    bool released, release_over;
-    struct rg_timer release_timer;
-    struct rg_oom oom;
+    struct rg_remotes *remotes; /* remote commands that run here; remote.h */
+    struct rg_remote_clients *clients; /* and those whose client is here */
+    struct rg_reaper *reaper;  /* ends, and what is left behind; reap.c's */
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 
-    struct rg_timer lease_timer;
-    struct rg_io keeper;       /* see boot.h */
-    uint64_t lease_tick_ms, silent_ms; /* counted in ticks that we ourselves have lived through */
-    bool paused;
-
-    struct rg_child child;
-    struct rg_timer sweep_timer;
-    uint64_t sweep_deadline_ns;
-    uint32_t nleft;
+    struct rg_lease lease;
+    struct rg_io keeper;       /* see keeper_fd of start/lines.h */
     struct rg_signal signals[5];
 };
 
@@ -184,9 +175,12 @@ void rg_agent_signal(struct rg_agent *agent, int signo);
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* SIGKILL to everything that descends from us. Returns how many processes there were. */
 size_t rg_agent_kill(struct rg_agent *agent);
-/* Watch children; call once. */
-void rg_agent_watch_children(struct rg_agent *agent);
+/* Watch children, from now to rg_reaper_destroy. 0 or -ENOMEM. */
+int rg_reaper_create(struct rg_agent *agent);
+void rg_reaper_destroy(struct rg_agent *agent);
 /* When the last rank has ended: end what they left behind. */
 void rg_agent_sweep(struct rg_agent *agent);
+/* How many processes could not be ended, once that is over. */
+uint32_t rg_agent_nleft(const struct rg_agent *agent);
 
 #endif

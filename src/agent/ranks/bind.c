@@ -5,6 +5,7 @@
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
 #include "base/cpus.h"
+#include "base/exitcode.h"
 
 static int bind_to(struct rg_task *task, const struct rg_cpus *cpus, bool by_socket, int index)
 {
@@ -45,7 +46,7 @@ int rg_agent_bind(struct rg_agent *agent, struct rg_error *err)
     if (!crowded)
         return 0;
     if (!setup->oversubscribe)
-        return rg_error_set_exit(err, EINVAL, 2,
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                  "--bind-to core: %d ranks on %s, which has %d core%s for them; "
                                  "run fewer ranks there, or say --bind-to none",
                                  count, setup->host, ncores, ncores == 1 ? "" : "s");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Standard input may go to all ranks: it is kept once, and given to each as fast as that one
+ * reads. */
 #include <string.h>
 #include <termios.h>
 

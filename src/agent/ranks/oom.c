@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that the kernel kills for memory says nothing; without the counter its end would be an
+ * unexplained SIGKILL. */
 #include "agent/ranks/oom.h"
 
 #include <stdio.h>
@@ -95,18 +97,6 @@ bool rg_oom_happened(struct rg_oom *oom)
 
 /* --- the limit -------------------------------------------------------------------------------- */
 
-/* "2 GiB", "1.5 GiB", "300 KiB" */
-static void format_size(uint64_t nbytes, char *text, size_t room)
-{
-    static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
-    double size = (double) nbytes / 1024;
-    size_t unit = 0;
-
-    for (; size >= 1024 && unit + 1 < rg_array_len(units); unit++)
-        size /= 1024;
-    snprintf(text, room, "%.4g %s", size, units[unit]);
-}
-
 /* The smallest limit from the group upwards, and the length of the path of who has it. */
 static uint64_t find_limit(const struct rg_oom *oom, const char *file, size_t *ret_length)
 {
@@ -140,7 +130,7 @@ void rg_oom_limit(const struct rg_oom *oom, char *text, size_t nbytes)
         snprintf(text, nbytes, "no limit is set: all of the host's memory was in use");
         return;
     }
-    format_size(limit, size, sizeof(size));
+    rg_size_text(limit, size, sizeof(size));
     if (length == oom->nmount)
         snprintf(text, nbytes, "limit %s of this container", size);
     else

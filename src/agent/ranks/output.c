@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks may write faster than the user's terminal shows: without credit they block in their
+ * pipes, and no memory grows. */
 #include <string.h>
 
 #include "agent/ranks/agent.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks on a bare host find the launcher's packages, unless their Python has its own: which of the
+ * two it is can only be known there, and must be settled before the first rank starts. */
 #include "agent/ranks/packages.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +11,9 @@
 #include <sys/utsname.h>
 
 #include "agent/ranks/agent.h"
-#include "agent/contain/contain.h"
 #include "agent/engine/engine.h"
+#include "agent/store/python.h"
+#include "agent/store/store.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "container/bundle.h"
@@ -78,40 +80,6 @@ static const char stand_in[] =
 
 /* --- the host's own --------------------------------------------------------------------------- */
 
-bool rg_packages_in_site(const char *site, size_t length)
-{
-    static const char *const names[] = { "horovod", "reigen" };
-    char path[PATH_MAX];
-
-    for (size_t i = 0; i < rg_array_len(names); i++) {
-        if (snprintf(path, sizeof(path), "%.*s/%s", (int) length, site, names[i]) <
-                (int) sizeof(path) && access(path, F_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
-bool rg_packages_in_prefix(const char *bin, size_t length)
-{
-    static const char *const folders[] = { "site-packages", "dist-packages" };
-    char lib[PATH_MAX], site[PATH_MAX + 300];
-    bool found = false;
-
-    if (snprintf(lib, sizeof(lib), "%.*s/../lib", (int) length, bin) >= (int) sizeof(lib))
-        return false;
-    DIR *dir = opendir(lib);
-    for (struct dirent *entry; !found && dir && (entry = readdir(dir));) {
-        bool python = rg_str_starts(entry->d_name, "python");
-        for (size_t i = 0; python && i < rg_array_len(folders); i++) {
-            snprintf(site, sizeof(site), "%s/%s/%s", lib, entry->d_name, folders[i]);
-            found = found || rg_packages_in_site(site, strlen(site));
-        }
-    }
-    if (dir)
-        closedir(dir);
-    return found;
-}
-
 /* As the ranks will have it. */
 static const char *value_of(const struct rg_agent *agent, const char *name)
 {
@@ -143,18 +111,18 @@ static bool python_has_own(const char *python)
     const char *home = getenv("HOME");
     size_t length = (size_t) (strrchr(python, '/') - python);
 
-    if (rg_packages_in_prefix(python, length))
+    if (rg_python_prefix_has(python, length))
         return true;
     /* A virtual environment has nothing but its own. */
     snprintf(path, sizeof(path), "%.*s/../pyvenv.cfg", (int) length, python);
     if (access(path, F_OK) == 0)
         return false;
-    if (realpath(python, real) && rg_packages_in_prefix(real, (size_t) (strrchr(real, '/') - real)))
+    if (realpath(python, real) && rg_python_prefix_has(real, (size_t) (strrchr(real, '/') - real)))
         return true;
     if (home && snprintf(path, sizeof(path), "%s/.local/bin", home) < (int) sizeof(path) &&
-        rg_packages_in_prefix(path, strlen(path)))
+        rg_python_prefix_has(path, strlen(path)))
         return true;
-    return rg_str_starts(python, "/usr/bin/") && rg_packages_in_prefix("/usr/local/bin", 14);
+    return rg_str_starts(python, "/usr/bin/") && rg_python_prefix_has("/usr/local/bin", 14);
 }
 
 static bool host_has_own(const struct rg_agent *agent)
@@ -164,7 +132,7 @@ static bool host_has_own(const struct rg_agent *agent)
 
     for (const char *dir = path ? path : ""; *dir;) {
         size_t n = strcspn(dir, ":");
-        if (n > 0 && rg_packages_in_site(dir, n))
+        if (n > 0 && rg_python_site_has(dir, n))
             return true;
         dir += n + (dir[n] == ':');
     }
@@ -190,7 +158,7 @@ static bool find_cache(int which, char path[PATH_MAX])
     } else if (which > 1) {
         n = snprintf(path, PATH_MAX, "%s/reigen-%u", which == 2 ? "/var/tmp" : "/tmp", uid);
     }
-    return n < PATH_MAX && rg_contain_is_good(path);
+    return n < PATH_MAX && rg_store_is_good(path);
 }
 
 static bool find_bundle(struct rg_agent *agent)
@@ -200,7 +168,7 @@ static bool find_bundle(struct rg_agent *agent)
     for (int i = 0; i < NCACHES; i++) {
         rg_autofree char *path =
             find_cache(i, base) ? rg_strf("%s/bundle-%s", base, agent->setup.bundle) : NULL;
-        /* The time says when it was last used: see rg_contain_sweep_old. */
+        /* The time says when it was last used: see rg_store_sweep_bundles. */
         if (path && access(path, X_OK) == 0) {
             utimensat(AT_FDCWD, path, NULL, 0);
             agent->packages.bundle = rg_steal_ptr(&path);
@@ -225,11 +193,11 @@ static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
         rg_autofree char *path = rg_strf("%s/bundle-%s", base, agent->setup.bundle);
         rg_autofree char *fresh = path ? rg_strf("%s.%s-%u", path, agent->boot.job_id,
                                                  (unsigned) agent->setup.host_index) : NULL;
-        r = fresh ? rg_contain_keep_bundle(packages->data, packages->have, fresh, path, err)
+        r = fresh ? rg_store_keep_bundle(packages->data, packages->have, fresh, path, err)
                   : -ENOMEM;
         if (r == 0)
             packages->bundle = rg_steal_ptr(&path);
-        rg_contain_sweep_bundles(base);
+        rg_store_sweep_bundles(base);
     }
     return packages->bundle ? 0 : r;
 }

@@ -23,8 +23,6 @@
 #ifndef RG_AGENT_RANKS_PACKAGES_H
 #define RG_AGENT_RANKS_PACKAGES_H
 
-#include <limits.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,10 +47,5 @@ int rg_packages_data(struct rg_agent *agent, const struct rg_span *data);
 /* PYTHONPATH, for a process with this environment. 0 or -ENOMEM. */
 int rg_packages_env(const struct rg_agent *agent, struct rg_strv *env);
 void rg_packages_fini(struct rg_packages *packages);
-
-/* Does this directory of packages, or the Python whose program lies in bin (length bytes of it),
- * have one of these names? Its directories are ../lib/python3*\/{site,dist}-packages beside it. */
-bool rg_packages_in_site(const char *site, size_t length);
-bool rg_packages_in_prefix(const char *bin, size_t length);
 
 #endif

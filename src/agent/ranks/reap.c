@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Signals to ranks, their ends, and the end of what they leave behind. All of it asks who descends
+ * from whom, as a process' number alone may be another's by the time it is used. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "agent/ranks/agent.h"
+#include "agent/ranks/oom.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/proctree.h"
@@ -12,6 +15,14 @@
 
 #define SWEEP_MS 20        /* between two looks for what is left */
 #define SWEEP_LIMIT_S 4    /* then the kernel does not let them go */
+
+struct rg_reaper {
+    struct rg_child child;
+    struct rg_oom oom;
+    struct rg_timer timer; /* until nothing is left */
+    uint64_t deadline_ns;
+    uint32_t nleft;
+};
 
 static bool stops_by_default(int signo)
 {
@@ -63,8 +74,7 @@ void rg_agent_signal(struct rg_agent *agent, int signo)
 
 void rg_agent_pause(struct rg_agent *agent, bool pause)
 {
-    agent->paused = pause;
-    agent->silent_ms = 0;
+    rg_lease_pause(&agent->lease, pause);
     send_signal(agent, pause ? SIGSTOP : SIGCONT);
     rg_remotes_signal(agent, pause ? SIGSTOP : SIGCONT);
 }
@@ -114,7 +124,7 @@ static bool was_oom(struct rg_task *task, int status)
     bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0 && task->cut_by == RG_MSG_NO_RANK;
 
     return (killed || failed) && task->signalled != SIGKILL &&
-           rg_oom_happened(&task->agent->oom);
+           rg_oom_happened(&task->agent->reaper->oom);
 }
 
 /* Of a process whose end no rank's explains: a rank goes on without it, or it belonged to an mpirun
@@ -123,9 +133,9 @@ static void tell_oom(struct rg_agent *agent)
 {
     char limit[RG_OOM_TEXT_MAX];
 
-    if (!agent->setup.host || !rg_oom_happened(&agent->oom))
+    if (!agent->setup.host || !rg_oom_happened(&agent->reaper->oom))
         return;
-    rg_oom_limit(&agent->oom, limit, sizeof(limit));
+    rg_oom_limit(&agent->reaper->oom, limit, sizeof(limit));
     rg_agent_note(agent, "host %s: a process was killed because memory ran out (%s)",
                   agent->setup.host, limit);
 }
@@ -146,7 +156,7 @@ static void task_ended(struct rg_task *task, int status)
     };
 
     if (msg.oom)
-        rg_oom_limit(&agent->oom, limit, sizeof(limit));
+        rg_oom_limit(&agent->reaper->oom, limit, sizeof(limit));
     task->ended = true;
     rg_task_input_close(task);
     /* First what its runtime still said, then the news to its peers, then the launcher's. */
@@ -181,9 +191,32 @@ static void child_ended(void *arg, pid_t pid, int status)
     rg_agent_advance(agent);
 }
 
-void rg_agent_watch_children(struct rg_agent *agent)
+int rg_reaper_create(struct rg_agent *agent)
 {
-    rg_child_start(&agent->child, agent->loop, 0, child_ended, agent);
+    struct rg_reaper *reaper = calloc(1, sizeof(*reaper));
+
+    if (!reaper)
+        return -ENOMEM;
+    rg_oom_init(&reaper->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
+    rg_child_start(&reaper->child, agent->loop, 0, child_ended, agent);
+    agent->reaper = reaper;
+    return 0;
+}
+
+void rg_reaper_destroy(struct rg_agent *agent)
+{
+    struct rg_reaper *reaper = rg_steal_ptr(&agent->reaper);
+
+    if (!reaper)
+        return;
+    rg_timer_stop(&reaper->timer);
+    rg_child_stop(&reaper->child);
+    free(reaper);
+}
+
+uint32_t rg_agent_nleft(const struct rg_agent *agent)
+{
+    return agent->reaper->nleft;
 }
 
 static void sweep_due(void *arg)
@@ -193,28 +226,30 @@ static void sweep_due(void *arg)
 
 void rg_agent_sweep(struct rg_agent *agent)
 {
+    struct rg_reaper *reaper = agent->reaper;
+
     if (agent->state == RG_AGENT_RUNNING && all_ended(agent) && !rg_remotes_hold(agent)) {
         agent->state = RG_AGENT_SWEEPING;
-        agent->sweep_deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
+        reaper->deadline_ns = rg_now_ns() + SWEEP_LIMIT_S * RG_NS_PER_S;
     }
     if (agent->state != RG_AGENT_SWEEPING)
         return;
     if (!rg_process_has_children()) {
         agent->state = RG_AGENT_GONE;
     } else {
-        agent->nleft = (uint32_t) rg_agent_kill(agent);
-        if (rg_now_ns() >= agent->sweep_deadline_ns)
+        reaper->nleft = (uint32_t) rg_agent_kill(agent);
+        if (rg_now_ns() >= reaper->deadline_ns)
             agent->state = RG_AGENT_GONE;
     }
     if (agent->state == RG_AGENT_SWEEPING) {
-        if (!rg_timer_active(&agent->sweep_timer))
-            rg_timer_start(&agent->sweep_timer, agent->loop, SWEEP_MS, SWEEP_MS, sweep_due, agent);
+        if (!rg_timer_active(&reaper->timer))
+            rg_timer_start(&reaper->timer, agent->loop, SWEEP_MS, SWEEP_MS, sweep_due, agent);
         return;
     }
-    rg_timer_stop(&agent->sweep_timer);
+    rg_timer_stop(&reaper->timer);
     tell_oom(agent);
     if (!rg_process_has_children())
-        agent->nleft = 0;
+        reaper->nleft = 0;
     rg_agent_pump(agent);
     rg_agent_advance(agent);
 }

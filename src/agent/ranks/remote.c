@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that other hosts' clients have run here, as sshd would run them. */
 #include "agent/ranks/remote.h"
 
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "agent/rsh/rshargs.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
@@ -38,11 +40,18 @@ struct rg_remote {
     struct rg_timer killer;
 };
 
+struct rg_remotes {
+    struct rg_remote *first;
+    bool released;         /* nobody asks for more of them */
+    bool over;             /* and their time to end is over */
+    struct rg_timer timer; /* of that time */
+};
+
 static void flow_out(struct out *out);
 
 static struct rg_remote *find(struct rg_agent *agent, uint32_t id)
 {
-    struct rg_remote *remote = agent->remotes;
+    struct rg_remote *remote = agent->remotes->first;
 
     while (remote && remote->id != id)
         remote = remote->next;
@@ -68,7 +77,7 @@ static void close_out(struct out *out)
 
 static void destroy(struct rg_remote *remote)
 {
-    struct rg_remote **place = &remote->agent->remotes;
+    struct rg_remote **place = &remote->agent->remotes->first;
 
     while (*place && *place != remote)
         place = &(*place)->next;
@@ -173,7 +182,7 @@ void rg_remotes_pump(struct rg_agent *agent)
 {
     bool over = false;
 
-    for (struct rg_remote *remote = agent->remotes, *next; remote; remote = next) {
+    for (struct rg_remote *remote = agent->remotes->first, *next; remote; remote = next) {
         next = remote->next;
         flow_out(&remote->outs[0]);
         flow_out(&remote->outs[1]);
@@ -266,7 +275,7 @@ static void signal_session(struct rg_remote *remote, int signo)
 
 void rg_remotes_signal(struct rg_agent *agent, int signo)
 {
-    for (struct rg_remote *remote = agent->remotes; remote; remote = remote->next)
+    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next)
         signal_session(remote, signo);
 }
 
@@ -335,7 +344,8 @@ static int spawn(struct rg_remote *remote, const char *command, const struct rg_
     if (access("/bin/sh", X_OK) < 0) {
         int r = rg_rsh_split(command, &words);
         if (r < 0)
-            return rg_error_set_exit(err, -r, 127, "this host has no /bin/sh, and a shell is "
+            return rg_error_set_exit(err, -r, RG_EXIT_NOT_FOUND,
+                                     "this host has no /bin/sh, and a shell is "
                                      "needed for: %.200s", command);
         spec.argv = words.v;
     }
@@ -370,7 +380,7 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
 
     if (find(agent, msg->id))
         return -EBADMSG;
-    if (agent->state != RG_AGENT_RUNNING || agent->released) {
+    if (agent->state != RG_AGENT_RUNNING || agent->remotes->released) {
         send_exit(agent, msg->id, STATUS_LOST, "the job is ending on that host");
         return 0;
     }
@@ -383,8 +393,8 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
     for (int i = 0; i < 2; i++)
         remote->outs[i] = (struct out){ .remote = remote, .stream = (uint8_t) (1 + i), .fd = -1,
                                         .credit = RG_MSG_REMOTE_WINDOW };
-    remote->next = agent->remotes;
-    agent->remotes = remote;
+    remote->next = agent->remotes->first;
+    agent->remotes->first = remote;
     if (start(remote, msg->command ? msg->command : "", &err) < 0) {
         send_exit(agent, msg->id, (err.exit_code ? err.exit_code : 255) << 8, err.text);
         destroy(remote);
@@ -429,7 +439,7 @@ int rg_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 
 void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
 {
-    for (struct rg_remote *remote = agent->remotes; remote; remote = remote->next) {
+    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next) {
         if (remote->pid != pid || remote->ended)
             continue;
         remote->ended = true;
@@ -442,7 +452,7 @@ void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
 
 bool rg_remotes_busy(const struct rg_agent *agent)
 {
-    return agent->remotes != NULL;
+    return agent->remotes->first != NULL;
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -451,7 +461,7 @@ static void release_over(void *arg)
 {
     struct rg_agent *agent = arg;
 
-    agent->release_over = true;
+    agent->remotes->over = true;
     rg_agent_advance(agent);
 }
 
@@ -461,26 +471,44 @@ static void release_due(void *arg)
 
     rg_remotes_signal(agent, SIGTERM);
     rg_remotes_signal(agent, SIGCONT);
-    rg_timer_start(&agent->release_timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
+    rg_timer_start(&agent->remotes->timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
+}
+
+void rg_remotes_forsake(struct rg_agent *agent)
+{
+    agent->remotes->released = agent->remotes->over = true;
 }
 
 void rg_remotes_release(struct rg_agent *agent)
 {
-    agent->released = true;
-    rg_timer_start(&agent->release_timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due,
-                   agent);
+    struct rg_remotes *remotes = agent->remotes;
+
+    if (!remotes->released)
+        rg_timer_start(&remotes->timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due, agent);
+    remotes->released = true;
 }
 
 bool rg_remotes_hold(const struct rg_agent *agent)
 {
-    if (!agent->setup.resident || agent->release_over)
+    const struct rg_remotes *remotes = agent->remotes;
+
+    if (!agent->setup.resident || remotes->over)
         return false;
-    return !agent->released || agent->remotes;
+    return !remotes->released || remotes->first;
 }
 
-void rg_remotes_fini(struct rg_agent *agent)
+int rg_remotes_create(struct rg_agent *agent)
 {
-    rg_timer_stop(&agent->release_timer);
-    while (agent->remotes)
-        destroy(agent->remotes);
+    agent->remotes = calloc(1, sizeof(*agent->remotes));
+    return agent->remotes ? 0 : -ENOMEM;
+}
+
+void rg_remotes_destroy(struct rg_agent *agent)
+{
+    if (!agent->remotes)
+        return;
+    rg_timer_stop(&agent->remotes->timer);
+    while (agent->remotes->first)
+        destroy(agent->remotes->first);
+    free(rg_steal_ptr(&agent->remotes));
 }

@@ -38,11 +38,16 @@ void rg_remotes_signal(struct rg_agent *agent, int signo);
 void rg_remotes_pump(struct rg_agent *agent);
 /* Some command's EXIT has not been sent. */
 bool rg_remotes_busy(const struct rg_agent *agent);
-/* RELEASE came: commands end by themselves, or by SIGTERM; rg_agent_sweep follows. */
+/* KILL came: nobody waits for commands any more. */
+void rg_remotes_forsake(struct rg_agent *agent);
+/* RELEASE came: commands end by themselves, or by SIGTERM; rg_agent_sweep follows. After
+ * rg_remotes_forsake it does nothing. */
 void rg_remotes_release(struct rg_agent *agent);
 /* The agent may not sweep yet: it is resident, or commands have their time to end. */
 bool rg_remotes_hold(const struct rg_agent *agent);
-void rg_remotes_fini(struct rg_agent *agent);
+/* Makes agent->remotes. 0 or -ENOMEM. */
+int rg_remotes_create(struct rg_agent *agent);
+void rg_remotes_destroy(struct rg_agent *agent);
 
 /* --- remote_client.c: clients that came here -------------------------------------------------- */
 
@@ -59,6 +64,6 @@ int rg_remote_client_frame(struct rg_remote_client *client, uint16_t type, const
 void rg_remote_client_gone(struct rg_remote_client *client);
 /* The launcher's messages for clients: the same streams the other way. As rg_remote_message. */
 int rg_remote_client_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg);
-void rg_remote_clients_fini(struct rg_agent *agent);
+void rg_remote_clients_destroy(struct rg_agent *agent);
 
 #endif

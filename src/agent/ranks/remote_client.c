@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `reigen rsh` on this host, whose command runs on another: its connection, seen from the agent. */
 #include <string.h>
 
 #include "agent/ranks/rankserver.h"
@@ -13,24 +14,31 @@ struct rg_remote_client {
     uint32_t unacked[2];      /* output that was sent to it and that it has not acknowledged */
 };
 
+/* By number; NULL: free. */
+struct rg_remote_clients {
+    uint32_t count;
+    struct rg_remote_client *slots[];
+};
+
 /* --- from the client -------------------------------------------------------------------------- */
 
 static int find_slot(struct rg_agent *agent, uint32_t *ret_id)
 {
-    uint32_t id = 0;
+    struct rg_remote_clients *clients = agent->clients;
+    uint32_t id = 0, count = clients ? clients->count : 0;
 
-    while (id < agent->nclients && agent->clients[id])
+    while (id < count && clients->slots[id])
         id++;
     if (id == RG_MSG_REMOTES_MAX)
         return -EMFILE;
-    if (id == agent->nclients) {
-        uint32_t n = agent->nclients ? 2 * agent->nclients : 8;
-        struct rg_remote_client **slots = realloc(agent->clients, n * sizeof(*slots));
-        if (!slots)
+    if (id == count) {
+        uint32_t n = count ? 2 * count : 8;
+        clients = realloc(clients, sizeof(*clients) + n * sizeof(clients->slots[0]));
+        if (!clients)
             return -ENOMEM;
-        memset(slots + agent->nclients, 0, (n - agent->nclients) * sizeof(*slots));
-        agent->clients = slots;
-        agent->nclients = n;
+        memset(clients->slots + count, 0, (n - count) * sizeof(clients->slots[0]));
+        clients->count = n;
+        agent->clients = clients;
     }
     *ret_id = id;
     return 0;
@@ -51,7 +59,7 @@ int rg_remote_client_open(struct rg_agent *agent, struct rg_rankconn *conn,
     client->agent = agent;
     client->id = id;
     client->conn = conn;
-    agent->clients[id] = client;
+    agent->clients->slots[id] = client;
     *ret_client = client;
     rg_agent_send(agent, RG_MSG_REMOTE_OPEN,
                   &(struct rg_msg_remote_open){ id, msg->host, msg->command });
@@ -138,7 +146,7 @@ static void on_ended(struct rg_remote_client *client, const struct rg_msg_remote
 {
     struct rg_rankmsg_exit relay = { msg->status, msg->text };
 
-    client->agent->clients[client->id] = NULL;
+    client->agent->clients->slots[client->id] = NULL;
     if (client->conn)
         rg_rankconn_end(client->conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields, &relay);
     free(client);
@@ -147,7 +155,8 @@ static void on_ended(struct rg_remote_client *client, const struct rg_msg_remote
 int rg_remote_client_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 {
     uint32_t id = msg->remote_id.id; /* it comes first in each of these */
-    struct rg_remote_client *client = id < agent->nclients ? agent->clients[id] : NULL;
+    struct rg_remote_clients *clients = agent->clients;
+    struct rg_remote_client *client = clients && id < clients->count ? clients->slots[id] : NULL;
 
     if (!client)
         return -EBADMSG;
@@ -159,9 +168,11 @@ int rg_remote_client_message(struct rg_agent *agent, uint16_t type, union rg_msg
     }
 }
 
-void rg_remote_clients_fini(struct rg_agent *agent)
+void rg_remote_clients_destroy(struct rg_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->nclients; i++)
-        free(agent->clients[i]);
-    free(agent->clients);
+    struct rg_remote_clients *clients = rg_steal_ptr(&agent->clients);
+
+    for (uint32_t i = 0; clients && i < clients->count; i++)
+        free(clients->slots[i]);
+    free(clients);
 }

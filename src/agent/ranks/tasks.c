@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This starts ranks: each gets its environment, its streams and its place. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

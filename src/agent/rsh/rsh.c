@@ -38,6 +38,7 @@ struct rsh {
     uint32_t in_credit;
     struct rg_buf outputs[2];
     bool broken[2];        /* nobody reads it any more */
+    bool in_background;    /* -f, and the caller has gone on */
     int exit_code;         /* -1 until EXIT came */
 };
 
@@ -268,11 +269,9 @@ static void turn(struct rsh *rsh)
 /* -f: the caller goes on as soon as the command runs. */
 static void go_to_background(struct rsh *rsh)
 {
-    static bool done;
-
-    if (done || !rsh->args->background || !rsh->accepted || rsh->exit_code >= 0)
+    if (rsh->in_background || !rsh->args->background || !rsh->accepted || rsh->exit_code >= 0)
         return;
-    done = true;
+    rsh->in_background = true;
     fflush(stderr);
     pid_t pid = fork();
     if (pid > 0)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Under Slurm nobody can connect to an agent, so it calls the launcher. */
 #include "agent/start/dial.h"
 
 #include <arpa/inet.h>
@@ -13,6 +14,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
@@ -183,7 +185,7 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
             p += length;
         }
     }
-    return rg_error_set_exit(err, EHOSTUNREACH, 69,
+    return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                              "the launcher cannot be reached from here by TCP, at %s; a firewall? "
                              "REIGEN_SLURM_PORTS=FIRST-LAST names ports that it lets through; or "
                              "start the job on a node",

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Somebody must outlive an agent that is killed, and clear up after it. */
 #include "agent/start/guard.h"
 
 #include <fcntl.h>
@@ -18,29 +19,14 @@
 #define SWEEP_LIMIT_MS 3000
 #define REPORT_FD 3
 
-static pid_t guard_pid; /* in the agent: its guard; 0: none */
-static char *arguments; /* of the program, as the kernel shows them */
-static size_t narguments;
-
 void rg_guard_name(const char *name)
 {
     prctl(PR_SET_NAME, name, 0, 0, 0);
 }
 
-/* They lie one behind the other, each with its NUL. */
-void rg_guard_take_arguments(int argc, char **argv)
+bool rg_guard_is_gone(pid_t guard)
 {
-    const char *end = argc > 0 ? argv[0] : NULL;
-
-    for (int i = 0; i < argc && argv[i] == end; i++)
-        end += strlen(end) + 1;
-    arguments = argc > 0 ? argv[0] : NULL;
-    narguments = argc > 0 ? (size_t) (end - argv[0]) : 0;
-}
-
-bool rg_guard_is_gone(void)
-{
-    return guard_pid && getppid() != guard_pid;
+    return guard && getppid() != guard;
 }
 
 /* Everything that is left is the agent's, and now ours. */
@@ -94,22 +80,28 @@ static int let_go(enum rg_guard how)
     return how == RG_GUARD_REPORT ? REPORT_FD : 2;
 }
 
-static void take_name(void)
+/* The kernel shows the arguments as they lie there, one behind the other, each with its NUL. */
+static void take_name(char **argv)
 {
     const size_t n = sizeof(RG_GUARD_NAME);
+    char *start = argv[0], *end = start;
 
     rg_guard_name(RG_GUARD_NAME);
-    if (narguments < n)
+    for (; *argv && *argv == end; argv++)
+        end += strlen(end) + 1;
+    size_t room = (size_t) (end - start);
+
+    if (room < n)
         return;
-    memset(arguments, 0, narguments);
-    memcpy(arguments, RG_GUARD_NAME, n);
+    memset(start, 0, room);
+    memcpy(start, RG_GUARD_NAME, n);
 }
 
-static _Noreturn void guard(enum rg_guard how, pid_t agent, const sigset_t *signals)
+static _Noreturn void guard(enum rg_guard how, char **argv, pid_t agent, const sigset_t *signals)
 {
     char end[64], line[128];
 
-    take_name();
+    take_name(argv);
     signal(SIGPIPE, SIG_IGN);
     int fd = let_go(how);
     int status = wait_for(agent, signals);
@@ -127,14 +119,14 @@ static _Noreturn void guard(enum rg_guard how, pid_t agent, const sigset_t *sign
  * clear up: the agent, to which the guard's death is a request to stop. */
 static void leave_group(pid_t parent)
 {
-    guard_pid = parent;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (getppid() != parent)
         raise(SIGTERM);
 }
 
-int rg_guard_enter(enum rg_guard how, void *boot_secret, size_t nbytes)
+int rg_guard_enter(enum rg_guard how, char **argv, void *boot_secret, size_t nbytes,
+                   pid_t *ret_guard)
 {
     sigset_t signals, before;
     pid_t parent = getpid();
@@ -153,11 +145,13 @@ int rg_guard_enter(enum rg_guard how, void *boot_secret, size_t nbytes)
     pid_t agent = fork();
     if (agent > 0) {
         explicit_bzero(boot_secret, nbytes);
-        guard(how, agent, &signals);
+        guard(how, argv, agent, &signals);
     }
     int r = agent < 0 ? -errno : 0;
-    if (agent == 0)
+    if (agent == 0) {
         leave_group(parent);
+        *ret_guard = parent;
+    }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return r;
 }

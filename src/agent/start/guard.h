@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define RG_GUARD_NAME "rg-guard"
 
@@ -27,17 +28,16 @@ enum rg_guard {
 
 /* Name this process, as pkill and ps know it: at most 15 characters. */
 void rg_guard_name(const char *name);
-/* Where the argument list lies, which the guard overwrites. The caller's own, of main. */
-void rg_guard_take_arguments(int argc, char **argv);
 
 /* Go on as the agent in a child of this process: 0 there, or -errno when there can be none. The
  * parent never returns. It hands on SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and ends with the
  * child's exit code (128 + n for signal n), after it has killed what the child left behind and has
- * written how it ended by a signal: "reigen-guard: ...", a line. how: not NONE. boot_secret: wiped
- * in the parent. */
-int rg_guard_enter(enum rg_guard how, void *boot_secret, size_t nbytes);
+ * written how it ended by a signal: "reigen-guard: ...", a line. how: not NONE. argv: main's own,
+ * which the guard overwrites. boot_secret: wiped in the parent. *ret_guard: the parent. */
+int rg_guard_enter(enum rg_guard how, char **argv, void *boot_secret, size_t nbytes,
+                   pid_t *ret_guard);
 
-/* In that child: its guard has died. */
-bool rg_guard_is_gone(void);
+/* In that child: its guard has died. guard: of rg_guard_enter, or 0: there is none. */
+bool rg_guard_is_gone(pid_t guard);
 
 #endif

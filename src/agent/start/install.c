@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What has to be checked of the cached agent is checked here, as hosts have few programs that a
+ * script could use. */
 #include "agent/start/install.h"
 
 #include <fcntl.h>

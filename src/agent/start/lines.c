@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The key must stand in no argument list and no environment, so an agent reads its orders from
+ * standard input. */
 #include "agent/start/lines.h"
 
 #include <stdio.h>

@@ -50,6 +50,7 @@ struct rg_agent_lines {
     char place[RG_DIAL_PLACE_MAX + 1];
     char announce[RG_AGENT_LINES_ANNOUNCE_MAX + 1]; /* "": nothing is held */
     enum rg_guard guard;
+    pid_t guard_pid;   /* not of the lines: the guard, once there is one; else 0 */
     bool silent;       /* link socket: nothing comes before the link */
     int link_fd;       /* read from here */
     int link_write_fd; /* and written to here: the same, or 1 when link_fd is 0 (link stdio) */

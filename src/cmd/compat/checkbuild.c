@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Scripts read the output of horovodrun --check-build to see which frameworks are there. */
 #include "cmd/compat/checkbuild.h"
 
 #include <limits.h>

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen horovodrun, and horovodrun itself: Horovod's command line, then what reigen run does. */
 #include "cmd/compat/checkbuild.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
-#include "cmd/help/help.h"
+#include "cmd/compat/compat.h"
+#include "cmd/common/exit.h"
 #include "cmd/run/run.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "base/exitcode.h"
 #include "spec/horovodrun/horovodrun.h"
-
-static int print_help(void)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
-    rg_help_horovodrun(&text, rg_help_columns());
-    return rg_print(rg_buf_text(&text));
-}
 
 static int print_build(void)
 {
@@ -47,7 +38,7 @@ int rg_cmd_horovodrun(int argc, char **argv)
     if (rg_horovodrun_parse(&run, argc, argv, &err) < 0)
         return rg_fail(&err, "horovodrun");
     if (run.request.help)
-        return print_help();
+        return RG_COMMAND_HELP;
     if (run.request.version)
         return rg_print(RG_HVD_VERSION "\n");
     if (run.check_build)

@@ -14,13 +14,16 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
+#include "cmd/compat/compat.h"
 #include "base/exitcode.h"
 
 #define COMMAND "install-scripts"
+
+static const struct rg_script *const scripts[] = {
+    &rg_script_srun_docker, &rg_script_run_dock_asuser, &rg_script_sshconfig,
+};
 
 static int find_self(char path[PATH_MAX], struct rg_error *err)
 {
@@ -65,7 +68,7 @@ static int is_there(int dir, const char *dir_name, const char *name, const char 
 static int install(const char *dir_name, struct rg_buf *said, struct rg_error *err)
 {
     char self[PATH_MAX];
-    bool there[8] = { false };
+    bool there[rg_array_len(scripts)] = { false };
     rg_autoclose int dir = open(dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (dir < 0)
@@ -75,16 +78,16 @@ static int install(const char *dir_name, struct rg_buf *said, struct rg_error *e
                                  : "name a directory, such as ~/.local/bin");
     int rc = find_self(self, err);
 
-    for (int i = 0; rc >= 0 && rg_scripts[i].command; i++) {
-        rc = is_there(dir, dir_name, rg_scripts[i].name, self, err);
+    for (size_t i = 0; rc >= 0 && i < rg_array_len(scripts); i++) {
+        rc = is_there(dir, dir_name, scripts[i]->name, self, err);
         there[i] = rc > 0;
     }
-    for (int i = 0; rc >= 0 && rg_scripts[i].command; i++) {
-        if (!there[i] && symlinkat(self, dir, rg_scripts[i].name) < 0)
+    for (size_t i = 0; rc >= 0 && i < rg_array_len(scripts); i++) {
+        if (!there[i] && symlinkat(self, dir, scripts[i]->name) < 0)
             return rg_error_set(err, errno, "%s/%s: %s; name a directory that you may write to, "
-                                "such as ~/.local/bin", dir_name, rg_scripts[i].name,
+                                "such as ~/.local/bin", dir_name, scripts[i]->name,
                                 strerror(errno));
-        rg_buf_printf(said, "%s/%s -> %s\n", dir_name, rg_scripts[i].name, self);
+        rg_buf_printf(said, "%s/%s -> %s\n", dir_name, scripts[i]->name, self);
     }
     return rc < 0 ? rc : 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* sshd and sshconfig both make keys by ssh-keygen, and read what it says when it fails. */
 #include "cmd/compat/keys.h"
 
 #include <errno.h>

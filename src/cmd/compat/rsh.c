@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/commands.h"
+#include "cmd/compat/compat.h"
 
 #define EXIT_NO_COMMAND 255 /* as ssh's, whose place it takes */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* run-dock-asuser makes the container, gives it the user, opens the session, and removes it at
+ * the end. */
 #include "cmd/compat/rundock.h"
 
 #include <errno.h>
@@ -15,13 +17,12 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/run/dryrun.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/words.h"
+#include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
-#include "cmd/compat/scripts.h"
-#include "launch/drivers/slurm/slurm.h"
+#include "cmd/compat/compat.h"
 #include "base/exitcode.h"
+#include "launch/drivers/slurm/slurm.h"
 #include "spec/job/slurm.h"
 
 #define WHAT "run-dock-asuser"
@@ -519,7 +520,7 @@ int rg_cmd_run_dock_asuser(int argc, char **argv)
 
     int rc = rg_rundock_parse(&dock, argc, argv, &err);
     if (rc == 0 && dock.help)
-        return rg_script_help(WHAT);
+        return RG_COMMAND_HELP;
     if (rc == 0)
         rc = find_caller(&caller, &err);
     if (rc == 0 && dock.ibdevices && !dock.devices.count && !caller.host.infiniband)

@@ -20,7 +20,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/command.h"
 
 #define RG_RUNDOCK_SOCKET "/var/run/docker.sock"
 
@@ -59,7 +59,7 @@ struct rg_rundock_host {
 
 void rg_rundock_fini(struct rg_rundock *dock);
 
-/* Its table, for rg_scripts. */
+/* As struct rg_script says of option. */
 bool rg_rundock_option(size_t i, struct rg_script_option *ret_option);
 
 /* argv[0] is skipped. "--name=value" and "--name value"; the last one of a name counts. 0; -EINVAL

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This has run-dock-asuser's options, and makes docker's command lines of them. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "cmd/compat/rundock.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/args.h"
+#include "cmd/compat/compat.h"
 #include "spec/srundocker/srundocker.h"
 
-#define COMMAND "run-dock-asuser"
 #define SOCKET RG_RUNDOCK_SOCKET
 
 /* How a value is kept: as it is (an empty NAME: as if nothing had been said, for scripts that hand
@@ -166,7 +167,7 @@ static int take_argument(struct rg_rundock *dock, struct rg_strv *args, const ch
                          struct rg_error *err)
 {
     const char *near = rg_str_starts(word, "--") && !args->count && !dock->command.count
-                           ? rg_script_nearest(COMMAND, word) : NULL;
+                           ? rg_args_nearest(&rg_script_run_dock_asuser, word) : NULL;
 
     if (near)
         return rg_error_set(err, EINVAL,

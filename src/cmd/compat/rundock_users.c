@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* In the container the user must have a name, beside the users that the image's programs rely
+ * on. */
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>

@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/run/run.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/compat/compat.h"
 #include "cmd/compat/srundocker_task.h"
 #include "cmd/compat/sshconfig.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "launch/drivers/slurm/slurm.h"
 #include "base/exitcode.h"
 
@@ -138,7 +137,7 @@ int rg_cmd_srun_docker(int argc, char **argv)
     if (rg_srundocker_parse(&s, argc, argv, &err) < 0)
         return fail(&err, &env);
     if (s.help)
-        return is_other_task(&env) ? 0 : rg_script_help(COMMAND);
+        return is_other_task(&env) ? 0 : RG_COMMAND_HELP;
     if (is_other_task(&env))
         return be_other_task(&s, &env);
     if (rg_slurm_allocation_read(&env, RG_SLURM_STEP, &step, &err) < 0)

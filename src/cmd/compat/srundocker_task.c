@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* srun starts the command as many times as there are tasks, but the job has one launcher: the
+ * other tasks wait here until task 0 lets them go. */
 #include "cmd/compat/srundocker_task.h"
 
 #include <fcntl.h>
@@ -10,6 +12,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -96,6 +99,7 @@ static int connect_agent(const struct rg_slurm_allocation *step)
     return rg_steal_fd(&fd);
 }
 
+/* Handlers get no argument of ours. */
 static volatile sig_atomic_t told_to_end, released;
 
 static void on_term(int signo)
@@ -413,7 +417,7 @@ int rg_task_release_here(int argc, char **argv)
     int64_t patience_ms;
 
     if (argc != 6 || rg_parse_int("patience", argv[5], 0, RELEASE_MS, &patience_ms, NULL) < 0)
-        return 2;
+        return RG_EXIT_USAGE;
     int ntasks = count_here(argv[4]), left = ntasks;
     uint64_t end = rg_now_ns() + (uint64_t) patience_ms * RG_NS_PER_MS;
     rg_autofree bool *told = calloc((size_t) (ntasks > 0 ? ntasks : 1), sizeof *told);

@@ -42,6 +42,7 @@ struct watch {
     int nlinks;
 };
 
+/* A process is one task of one srun: what its thread watches until the end. */
 static struct watch watch;
 static atomic_bool gone;
 

@@ -18,10 +18,10 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/args.h"
+#include "cmd/compat/compat.h"
 
 #define DEFAULT_DIR "mpisshconfig"
 #define SINFO_TIMEOUT_MS 15000
@@ -136,7 +136,7 @@ static const struct option *find_option(const char *word, const char **ret_value
 
 static int unknown(const char *word, struct rg_error *err)
 {
-    const char *near = rg_script_nearest("sshconfig", word);
+    const char *near = rg_args_nearest(&rg_script_sshconfig, word);
 
     if (near)
         return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option; did you mean --%s?",
@@ -318,7 +318,7 @@ int rg_cmd_sshconfig(int argc, char **argv)
     (void) argc;
     int rc = parse(argv, &options, &err);
     if (rc == 0 && options.help)
-        return rg_script_help("sshconfig");
+        return RG_COMMAND_HELP;
     if (rc == 0)
         rc = make(&options, &said, &err);
     int code = rg_print(rg_buf_text(&said));

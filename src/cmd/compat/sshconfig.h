@@ -19,7 +19,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/command.h"
 
 #define RG_SSHCONFIG_PORT 12345
 #define RG_SSHCONFIG_FILE_MAX (1 << 20) /* of the user's ~/.ssh/config, in bytes */
@@ -33,7 +33,7 @@ struct rg_sshconfig {
     struct rg_buf *said; /* gets one line for each file; borrowed */
 };
 
-/* The command's table, for rg_scripts. */
+/* The command's table. */
 bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option);
 
 /* The server's directory. 0; -ENOENT (exit code 69) when ssh-keygen is not here; -EINVAL for a path

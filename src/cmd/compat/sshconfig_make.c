@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This makes the files themselves; what is there already stays as it is. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -19,19 +19,18 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/compat/compat.h"
+#include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
 
 #define DEFAULT_PORT 12345
 #define KEY_FILE_MAX (1 << 20)
 #define LISTEN_TIMEOUT_NS 30000000000ull
 #define HOST_KEY "reigen_host_key"
-#define EXIT_UNAVAILABLE 69
-#define EXIT_NO_PERMISSION 77
 
 struct sshd {
     int port;
@@ -127,7 +126,7 @@ static int find_programs(struct sshd *s, struct rg_error *err)
     s->keygen = rg_keys_look_up("ssh-keygen");
     if (s->sshd && s->keygen)
         return 0;
-    return rg_error_set_exit(err, ENOENT, EXIT_UNAVAILABLE,
+    return rg_error_set_exit(err, ENOENT, RG_EXIT_UNAVAILABLE,
                              "sshd: %s is not here; install OpenSSH (Debian: openssh-server and "
                              "openssh-client), or use reigen run, which needs none",
                              s->sshd ? "ssh-keygen" : named ? named : "sshd");
@@ -167,7 +166,7 @@ static int make_private(const char *dir, struct rg_error *err)
         return rg_error_set(err, errno, "sshd: cannot make %s: %s", dir, strerror(errno));
     if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
         (st.st_mode & (S_IWGRP | S_IWOTH)))
-        return rg_error_set_exit(err, EPERM, EXIT_NO_PERMISSION,
+        return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION,
                                  "sshd: %s is not a directory of yours alone; remove it", dir);
     return 0;
 }
@@ -240,7 +239,9 @@ static int check_port(int port, struct rg_error *err)
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(fd, (struct sockaddr *) &any, sizeof any) == 0 && listen(fd, 1) == 0)
         return 0;
-    return rg_error_set_exit(err, errno, errno == EACCES ? EXIT_NO_PERMISSION : EXIT_UNAVAILABLE,
+    int code = errno == EACCES ? RG_EXIT_NO_PERMISSION : RG_EXIT_UNAVAILABLE;
+
+    return rg_error_set_exit(err, errno, code,
                              "sshd: cannot listen on port %d: %s; give another one with -p", port,
                              strerror(errno));
 }
@@ -296,7 +297,7 @@ static int wait_listening(const struct sshd *s, struct rg_error *err)
         return 0;
     if (log)
         rg_read_file(log, KEY_FILE_MAX, &said, NULL);
-    return rg_error_set_exit(err, EIO, EXIT_UNAVAILABLE, "sshd: it does not listen: %s",
+    return rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE, "sshd: it does not listen: %s",
                              said && *said ? said : "its log is empty");
 }
 

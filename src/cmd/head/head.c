@@ -12,13 +12,13 @@
 #include "base/loop.h"
 #include "base/time.h"
 #include "cmd/show/events.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/head/input.h"
 #include "cmd/show/output.h"
 #include "cmd/head/restart.h"
 #include "cmd/head/signals.h"
 #include "cmd/show/status.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "cmd/show/verdict.h"
 #include "launch/drivers/drivers.h"
 #include "launch/host/acquire.h"
@@ -223,7 +223,8 @@ static void on_note(void *arg, int rank, const char *text)
 static void tell_restarts(struct run *run, const struct rg_verdict *verdict)
 {
     if (run->again && run->planned.job.json) {
-        rg_event_restart(&run->event, run->restart.count, &run->planned.job, verdict);
+        rg_event_restart(&run->event, run->restart.count, run->planned.job.max_restarts,
+                         verdict);
         send_event(run);
     }
     if (run->again)
@@ -624,7 +625,7 @@ static int run_job(struct run *run)
 
 int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
 {
-    static struct run run; /* too large for a frame */
+    static struct run run; /* too large for a frame; a process runs one job */
 
     run.registered = (struct rg_registration) RG_REGISTRATION_INIT;
     run.planned = *take_planned;

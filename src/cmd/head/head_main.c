@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
 #include "cmd/head/head.h"
-#include "cmd/show/exit.h"
-#include "cmd/show/terminal.h"
 
 static int usage(void)
 {

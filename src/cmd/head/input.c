@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Standard input goes to the ranks only as fast as they take it. */
 #include "cmd/head/input.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define BACKGROUND_RETRY_MS 250 /* not our terminal now */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* This decides whether a failed job is started again, and what the user is told of it. */
 #include "cmd/head/restart.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A signal may be meant for the ranks, for reigen, or may be the platform's word that the job
+ * ends: who sent it tells. */
 #include "cmd/head/signals.h"
 
 #include <signal.h>
@@ -15,6 +17,7 @@
 static const int handled[RG_SIGNALS_COUNT] = { SIGINT,  SIGTERM, SIGHUP,  SIGUSR1,
                                                SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH };
 
+/* A handler gets no argument of ours, and a process has one set of them. */
 static void (*next_handler)(int signo);
 static volatile sig_atomic_t sent_by_platform, sent_by_stop;
 static bool platform_is_known; /* by who sends a signal */

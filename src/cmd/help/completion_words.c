@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/help/completion.h"
+#include "cmd/help/help.h"
 #include "launch/jobs/registry.h"
 
 #define FILE_MAX (4u << 20) /* bytes that are read of one file */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* reigen explain: a code is all that a batch system's log may have kept of a job. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
+#include "cmd/common/words.h"
 #include "cmd/help/help.h"
 #include "base/exitcode.h"
 
@@ -19,10 +21,10 @@ static void explain_one(int code, struct rg_buf *text)
         rg_buf_printf(text, ": signal %d, %s", code - RG_EXIT_SIGNAL,
                       strsignal(code - RG_EXIT_SIGNAL));
     rg_buf_printf(text, "\n\n");
-    rg_wrap(text, info->meaning, 4, rg_help_columns());
-    rg_wrap(text, info->remedy, 4, rg_help_columns());
+    rg_wrap(text, info->meaning, 4, rg_terminal_columns(1));
+    rg_wrap(text, info->remedy, 4, rg_terminal_columns(1));
     if (info->retry)
-        rg_wrap(text, "Trying again, unchanged, may help.", 4, rg_help_columns());
+        rg_wrap(text, "Trying again, unchanged, may help.", 4, rg_terminal_columns(1));
 }
 
 static void explain_all(struct rg_buf *text)

@@ -1,42 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --help is made of the tables while the program runs, as it is wrapped to the user's terminal. */
 #include "cmd/help/help.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
+#include "cmd/common/words.h"
 
 #define LEFT 30 /* where an option's text begins */
-
-int rg_help_columns(void)
-{
-    return rg_terminal_columns(1);
-}
-
-void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
-{
-    int at = 0;
-
-    for (const char *p = words; *p;) {
-        int n = (int) strcspn(p, " ");
-        if (at && at + 1 + n > columns) {
-            rg_buf_printf(text, "\n");
-            at = 0;
-        }
-        if (!at)
-            rg_buf_printf(text, "%*s%.*s", indent, "", n, p);
-        else
-            rg_buf_printf(text, " %.*s", n, p);
-        at += at ? 1 + n : indent + n;
-        p += n;
-        p += strspn(p, " ");
-    }
-    rg_buf_printf(text, "\n");
-}
 
 const char *rg_option_dashes(const char *name)
 {
@@ -73,7 +48,7 @@ static void print_entry(struct rg_buf *text, const char *left, const char *right
         rg_buf_printf(text, "%*s%s", LEFT - 2 - n, "", rg_buf_text(&body) + LEFT);
 }
 
-void rg_help_reigen(struct rg_buf *text, int columns)
+void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands)
 {
     rg_buf_printf(text, "usage: reigen COMMAND [ARGUMENT...]\n\n");
     rg_wrap(text,
@@ -81,7 +56,7 @@ void rg_help_reigen(struct rg_buf *text, int columns)
             "have.",
             0, columns);
     rg_buf_printf(text, "\nCommands\n");
-    for (const struct rg_command *c = rg_commands; c->name; c++) {
+    for (const struct rg_command *c = commands; c->name; c++) {
         rg_autofree char *left = rg_strf("%s%s%s", c->name, *c->args ? " " : "", c->args);
         print_entry(text, left ? left : c->name, c->summary, columns);
     }
@@ -151,6 +126,13 @@ void rg_help_horovodrun(struct rg_buf *text, int columns)
                         "train.py\n");
 }
 
+void rg_script_option_print(struct rg_buf *text, const struct rg_script_option *o)
+{
+    rg_buf_printf(text, "--%s", o->name);
+    if (o->arg)
+        rg_buf_printf(text, o->optional ? "[=%s]" : "=%s", o->arg);
+}
+
 /* "usage: WORDS", with what does not fit below the words. */
 static void print_usage(struct rg_buf *text, const char *words, int columns)
 {
@@ -161,9 +143,10 @@ static void print_usage(struct rg_buf *text, const char *words, int columns)
     rg_buf_printf(text, "usage: %s\n", rg_buf_text(&body) + indent);
 }
 
-void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *script)
+void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *command)
 {
-    rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, script->command,
+    const struct rg_script *script = command->script;
+    rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, command->name,
                                       script->usage);
     rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
     struct rg_script_option option;
@@ -182,44 +165,48 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *sc
         rg_buf_printf(text, "  %.*s\n", (int) strcspn(p, "\n"), p);
 }
 
-static int no_command(const char *name)
+static int no_command(const struct rg_command *commands, const char *name)
 {
     const char *words[RG_COMMANDS_MAX + 1];
     char guess[96];
     size_t n = 0;
 
-    for (const struct rg_command *c = rg_commands; c->name && n < RG_COMMANDS_MAX; c++)
+    for (const struct rg_command *c = commands; c->name && n < RG_COMMANDS_MAX; c++)
         words[n++] = c->name;
     words[n] = NULL;
     return rg_fail_usage(NULL, "help %.80s: no such command%s", name,
                          rg_args_guess(name, words, guess));
 }
 
-int rg_cmd_help(int argc, char **argv)
+static const struct rg_command *find(const struct rg_command *commands, const char *name)
+{
+    for (const struct rg_command *c = commands; c->name; c++)
+        if (strcmp(c->name, name) == 0 || (c->script && strcmp(c->script->name, name) == 0))
+            return c;
+    return NULL;
+}
+
+int rg_help(const struct rg_command *commands, int argc, char **argv)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    const struct rg_command *c = argc > 1 ? find(commands, argv[1]) : NULL;
+    int columns = rg_terminal_columns(1);
 
     if (argc > 2)
         return rg_fail_usage(NULL, "help: %.80s is one argument too many", argv[2]);
-    if (argc > 1 && strcmp(argv[1], "run") == 0) {
-        rg_help_run(&text, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
-    }
-    if (argc > 1 && strcmp(argv[1], "horovodrun") == 0) {
-        rg_help_horovodrun(&text, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
-    }
-    if (argc > 1 && rg_script_find(argv[1]))
-        return rg_script_help(argv[1]);
-    for (const struct rg_command *c = rg_commands; argc > 1 && c->name; c++) {
-        if (strcmp(c->name, argv[1]) != 0)
-            continue;
+    if (argc > 1 && !c)
+        return no_command(commands, argv[1]);
+    if (!c) {
+        rg_help_reigen(&text, columns, commands);
+    } else if (strcmp(c->name, "run") == 0) {
+        rg_help_run(&text, columns);
+    } else if (strcmp(c->name, "horovodrun") == 0) {
+        rg_help_horovodrun(&text, columns);
+    } else if (c->script) {
+        rg_help_script(&text, columns, c);
+    } else {
         rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
-        rg_wrap(&text, c->summary, 0, rg_help_columns());
-        return rg_print(rg_buf_text(&text));
+        rg_wrap(&text, c->summary, 0, columns);
     }
-    if (argc > 1)
-        return no_command(argv[1]);
-    rg_help_reigen(&text, rg_help_columns());
     return rg_print(rg_buf_text(&text));
 }

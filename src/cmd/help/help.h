@@ -1,43 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts made from the tables: --help, man pages (manual.c), completion (completion.c).
+ * Texts for people: --help, what exit codes mean, the man pages and completion (texts.h).
  *
- * Each function appends to text; out of memory shows in rg_buf_status. Main thread; nothing blocks.
+ * The rg_help functions append to text; out of memory shows in rg_buf_status. Main thread; nothing
+ * blocks but a pager.
  */
 #ifndef RG_CMD_HELP_HELP_H
 #define RG_CMD_HELP_HELP_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
-#include "cmd/compat/scripts.h"
+#include "cmd/common/command.h"
 #include "spec/horovodrun/horovodrun.h"
 #include "spec/options/options.h"
 
-/* Columns to wrap at: the terminal's where standard output is one, else 80. */
-int rg_help_columns(void);
-/* Wrap words to columns, each line indented; ends with a newline. */
-void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
+/* `reigen help [COMMAND]` out of a table that ends with a NULL name. The exit code. */
+int rg_help(const struct rg_command *commands, int argc, char **argv);
 
-void rg_help_reigen(struct rg_buf *text, int columns); /* reigen --help */
-void rg_help_run(struct rg_buf *text, int columns);    /* reigen run --help */
+/* As struct rg_command says of run. */
+int rg_cmd_explain(int argc, char **argv);
+int rg_cmd_man(int argc, char **argv);
+int rg_cmd_completion(int argc, char **argv);
 
+/* reigen --help */
+void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands);
+void rg_help_run(struct rg_buf *text, int columns);        /* reigen run --help */
 void rg_help_horovodrun(struct rg_buf *text, int columns); /* horovodrun --help */
+/* --help of a command that has a script. */
+void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *command);
 
-/* reigen srun-docker --help, and those of the other commands in rg_scripts. */
-void rg_help_script(struct rg_buf *text, int columns, const struct rg_script *script);
-
-/* A flag of horovodrun as an option, for the functions below; the strings are the table's. */
+/* A flag of horovodrun as an option, for rg_option_print; the strings are the table's. */
 struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag);
 /* "-np N" or "--env NAME[=VALUE]": how an option is shown; a name of one or two letters has one
  * dash. */
 void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
+/* "--name=ARG", "--name[=ARG]" or "--name". */
+void rg_script_option_print(struct rg_buf *text, const struct rg_script_option *option);
 
-/* A man page in man(7), by its name in rg_manual_pages, or of a command in rg_scripts by any of its
- * names. 0, or -ENOENT for another name. */
-int rg_manual_print(struct rg_buf *text, const char *page);
-extern const char *const rg_manual_pages[]; /* NULL-terminated */
+/* A page of ours (man(7)) as text for a terminal of so many columns; bold: headings and names are,
+ * by escape sequences. */
+void rg_manual_text(struct rg_buf *text, const char *page, int columns, bool bold);
 
-/* A completion script for bash, zsh or fish. 0, or -ENOENT for another shell. */
-int rg_completion_print(struct rg_buf *text, const char *shell);
+/* What the completion scripts ask for: --hosts (also of the host files in more), --jobs or
+ * --interfaces, one word a line. Reads files. 0, or -ENOENT for something else. */
+int rg_completion_words(const char *what, char *const *more, struct rg_buf *text);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what manual.c writes, and no more of man(7) than that. */
+/* Many images have no man, so pages are shown without it. Reads what tools/manual.py writes, and no
+ * more of man(7) than that. */
 #include <ctype.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/help/manual.h"
+#include "cmd/help/help.h"
 
 #define BODY 7    /* where text begins */
 #define DEEPER 14 /* where the text of an entry begins */

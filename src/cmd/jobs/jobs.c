@@ -6,10 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
 
 static int fail_memory(const char *command)
 {

@@ -36,6 +36,12 @@ struct rg_jobs_table {
     json_t *json; /* the same, an object each */
 };
 
+/* As struct rg_command says of run. */
+int rg_cmd_jobs(int argc, char **argv);
+int rg_cmd_stop(int argc, char **argv);
+int rg_cmd_logs(int argc, char **argv);
+int rg_cmd_status(int argc, char **argv);
+
 /* The job of which this is the id, its beginning, or the number of Slurm's job that it runs in: one
  * that runs, else one that has ended. 0 and the caller's job; or the exit code, after the error was
  * told in the command's name. */
@@ -81,7 +87,5 @@ int rg_jobs_clean_up(const struct rg_registry_job *job, struct rg_error *err);
 int rg_jobs_clean_all(void);
 /* Print a JSON value and a line break to standard output. Takes it. The exit code. */
 int rg_jobs_print_json(json_t *take_value);
-/* A string even of text that is no UTF-8. */
-json_t *rg_jobs_string(const char *text);
 
 #endif

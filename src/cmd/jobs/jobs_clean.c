@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "launch/host/agentfile.h"
 #include "base/exitcode.h"

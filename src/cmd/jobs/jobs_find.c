@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* People give the beginning of an id, or Slurm's number; several jobs may fit. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 
 #define NAMED_MAX 4

@@ -8,9 +8,8 @@
 
 #include "base/fd.h"
 #include "base/time.h"
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "base/exitcode.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The same facts of a job are shown as a table's row, as lines and as JSON. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/time.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/json.h"
 #include "cmd/jobs/jobs.h"
 
 #define HOSTS_NAMED 2 /* in a table */
@@ -73,19 +75,9 @@ static const char *time_text(uint64_t seconds, char buf[40])
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-json_t *rg_jobs_string(const char *text)
-{
-    json_t *value = json_string(text);
-    rg_autofree char *copy = value ? NULL : strdup(text);
-
-    for (char *p = copy; p && *p; p++)
-        *p = (unsigned char) *p < 0x80 ? *p : '?';
-    return value ? value : copy ? json_string(copy) : NULL;
-}
-
 static json_t *string_or_null(const char *text)
 {
-    return text && *text ? rg_jobs_string(text) : json_null();
+    return text && *text ? rg_json_text(text) : json_null();
 }
 
 static json_t *code_or_null(int code)
@@ -100,7 +92,7 @@ static json_t *job_json(const struct rg_registry_job *job)
     json_t *hosts = json_array();
 
     for (size_t i = 0; i < job->hosts.count; i++)
-        json_array_append_new(hosts, rg_jobs_string(job->hosts.v[i]));
+        json_array_append_new(hosts, rg_json_text(job->hosts.v[i]));
     if (job->ended && job->exit_code >= 0)
         time_text(job->touched_ns / RG_NS_PER_S, ended);
     json_t *elapsed = *ended || !job->ended ? json_integer((json_int_t) elapsed_s(job))
@@ -149,14 +141,12 @@ static json_t *submitted_json(const struct rg_submitted_job *job)
 
 int rg_jobs_print_json(json_t *take_value)
 {
-    char *text = take_value ? json_dumps(take_value, JSON_INDENT(2)) : NULL;
-    rg_autofree char *line = text ? rg_strf("%s\n", text) : NULL;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    json_decref(take_value);
-    free(text);
-    if (!line)
+    rg_json_put(&text, take_value, JSON_INDENT(2));
+    if (rg_buf_status(&text) < 0)
         return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, NULL);
-    return rg_print(line);
+    return rg_print(rg_buf_text(&text));
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 
 #include "base/exitcode.h"
 #include "cmd/jobs/jobs.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/exit.h"
 
 const struct rg_driver_ops *rg_jobs_find_submitted(const char *id, struct rg_submitted_job *ret_job)
 {

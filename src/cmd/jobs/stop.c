@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cmd/help/args.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/args.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/head/signals.h"
 #include "base/exitcode.h"

@@ -5,18 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/commands.h"
+#include "cmd/common/command.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
 #include "cmd/head/head.h"
-#include "cmd/help/help.h"
 #include "cmd/run/dryrun.h"
 #include "cmd/run/run.h"
 #include "cmd/show/events.h"
-#include "cmd/show/exit.h"
-#include "cmd/show/terminal.h"
 #include "base/exitcode.h"
 #include "launch/drivers/drivers.h"
 #include "launch/jobs/submitted.h"
 #include "launch/plan/sizes.h"
+#include "spec/horovodrun/horovodrun.h"
 
 static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
                          struct rg_error *err)
@@ -37,14 +37,6 @@ static int write_plan(void *path, const struct rg_planned *planned, bool here,
 {
     (void) here;
     return rg_planned_write(planned, path, err);
-}
-
-static int print_help(void)
-{
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-
-    rg_help_run(&text, rg_help_columns());
-    return rg_print(rg_buf_text(&text));
 }
 
 void rg_run_say_remarks(const struct rg_request *request)
@@ -131,6 +123,19 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     return rg_head_run(&planned, &head);
 }
 
+int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err)
+{
+    int rc = rg_request_parse(request, argc, argv, err);
+    const char *name = request->unknown ? request->unknown + strspn(request->unknown, "-") : "";
+    rg_autofree char *flag = strndup(name, strcspn(name, "="));
+
+    if (rc < 0 && flag && strlen(flag) > 2 && rg_hvd_option_find(flag))
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "%.80s: a flag of horovodrun's; write reigen horovodrun instead "
+                                 "of reigen run; it takes the options of both", request->unknown);
+    return rc;
+}
+
 int rg_cmd_run(int argc, char **argv)
 {
     rg_cleanup(rg_request_fini) struct rg_request request;
@@ -139,12 +144,12 @@ int rg_cmd_run(int argc, char **argv)
 
     rg_stdio_ensure(open);
     rg_request_init(&request);
-    if (rg_request_parse(&request, argc, argv, &err) < 0)
+    if (rg_run_parse(&request, argc, argv, &err) < 0)
         return rg_fail(&err, "run");
     if (request.help)
-        return print_help();
+        return RG_COMMAND_HELP;
     if (request.version)
-        return rg_cmd_version(1, argv);
+        return rg_print("reigen " RG_VERSION "\n");
     if (request.job.submit && !request.job.dry_run && !request.write_plan)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run") : submit(&request);
     rg_run_say_remarks(&request);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --dry-run prints what would be started, as a script that does the same where one shell can. */
 #include "cmd/run/dryrun.h"
 
 #include <string.h>
 
 #include "base/spawn.h"
+#include "cmd/common/words.h"
 #include "container/runtime.h"
 #include "spec/job/engine.h"
 
@@ -67,25 +69,6 @@ static const char script_end[] =
     "[ -z \"$timer\" ] || tell KILL $timer\n"
     "wait\n"
     "exit $code\n";
-
-void rg_shell_quote(struct rg_buf *text, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./:,@%+";
-
-    if (*word && word[strspn(word, plain)] == '\0') {
-        rg_buf_printf(text, "%s", word);
-        return;
-    }
-    rg_buf_put(text, "'", 1);
-    for (const char *p = word; *p; p++) {
-        if (*p == '\'')
-            rg_buf_put(text, "'\\''", 4);
-        else
-            rg_buf_put(text, p, 1);
-    }
-    rg_buf_put(text, "'", 1);
-}
 
 static void put_assignment(struct rg_buf *text, const char *entry)
 {

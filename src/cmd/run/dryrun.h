@@ -27,7 +27,4 @@
 int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool here,
                     struct rg_buf *text, struct rg_error *err);
 
-/* Append text as one word of a POSIX shell. */
-void rg_shell_quote(struct rg_buf *text, const char *word);
-
 #endif

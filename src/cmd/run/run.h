@@ -12,6 +12,12 @@
 
 #include "spec/options/options.h"
 
+/* As struct rg_command says of run. */
+int rg_cmd_run(int argc, char **argv);
+
+/* As rg_request_parse; and what is a flag of horovodrun's is called that. */
+int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err);
+
 /* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
  * where that is so and the request is not to be quiet. Before rg_run_request. */
 void rg_run_say_remarks(const struct rg_request *request);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Programs follow a job by these lines; people by those of output.c and verdict.c. */
 #include "cmd/show/events.h"
 
 #include <sodium.h>
@@ -183,12 +184,11 @@ void rg_event_note(struct rg_buf *text, int rank, const char *note)
     end(text);
 }
 
-void rg_event_restart(struct rg_buf *text, int restart, const struct rg_job *job,
-                      const struct rg_verdict *failure)
+void rg_event_restart(struct rg_buf *text, int restart, int of, const struct rg_verdict *failure)
 {
     begin(text, "restart");
     put_int(text, "restart", restart);
-    put_int(text, "of", job->max_restarts);
+    put_int(text, "of", of);
     put_int(text, "exit_code", failure->exit_code);
     put_text(text, "cause", failure->cause);
     end(text);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes come in pieces, but lines of different ranks must not be mixed. */
 #include "cmd/show/lines.h"
 
 #include <string.h>

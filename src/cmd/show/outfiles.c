@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --output-dir gives each rank and stream a file, which is opened when the first byte comes. */
 #include "cmd/show/outfiles.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks write goes to the terminal, to files, or into events, each at its own pace. */
 #include "cmd/show/output.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "cmd/show/outfiles.h"
 #include "cmd/show/shown.h"
 #include "cmd/show/sink.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "cmd/show/tracebacks.h"
 
 #define LOOK_AT_HELD_MS 250

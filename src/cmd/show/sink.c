@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A terminal or a pipe that is slow must not block the job. */
 #include "cmd/show/sink.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define WRITE_MAX (256u << 10)
 #define POLLED_MAX 256 /* what a terminal that is ready surely takes */

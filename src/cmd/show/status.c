@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starting hosts may take minutes, and people want to see which one is waited for. */
 #include "cmd/show/status.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 #include "base/time.h"
 #include "cmd/show/events.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 
 #define TTY_DELAY_MS 300
 #define TTY_REPEAT_MS 250

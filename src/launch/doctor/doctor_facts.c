@@ -80,21 +80,6 @@ bool rg_fact_package(const char *facts, const char *package, char ret_version[RG
     return false;
 }
 
-const char *rg_size_text(uint64_t nbytes, char *buf, size_t room)
-{
-    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    double amount = (double) nbytes;
-    int unit = 0;
-
-    for (; amount >= 1024 && unit < 4; unit++)
-        amount /= 1024;
-    if (nbytes == UINT64_MAX)
-        snprintf(buf, room, "unlimited");
-    else
-        snprintf(buf, room, "%.4g %s", amount, units[unit]);
-    return buf;
-}
-
 const char *rg_time_text(uint64_t ns, char *buf, size_t room)
 {
     static const struct {

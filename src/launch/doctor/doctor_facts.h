@@ -27,9 +27,6 @@ bool rg_fact_package(const char *facts, const char *package, char ret_version[RG
 /* Cores that can be used: those that the process may be on, less by the limit of its group. */
 double rg_fact_cpus(const char *facts);
 
-/* 1536 MiB as "1.5 GiB"; UINT64_MAX as "unlimited". Returns buf. */
-const char *rg_size_text(uint64_t nbytes, char *buf, size_t room);
-
 /* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
 const char *rg_time_text(uint64_t ns, char *buf, size_t room);
 

@@ -70,17 +70,18 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
     for (size_t i = 0; i < job->nhosts; i++)
         slots += slots_of(job, i);
     if (slots <= 0)
-        return rg_error_set_exit(err, EINVAL, 2, "no slots on any host; give some, such as "
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "no slots on any host; give some, such as "
                                  "-H localhost:4");
     int64_t nranks = job->np ? job->np : slots;
 
     if (nranks > RG_JOB_RANKS_MAX)
-        return rg_error_set_exit(err, EINVAL, 2,
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                  "%lld slots; say with -np how many ranks to run, at "
                                  "most %d",
                                  (long long)slots, RG_JOB_RANKS_MAX);
     if (nranks > slots && !job->oversubscribe && job->ranks_per_host)
-        return rg_error_set_exit(err, EINVAL, 2,
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                  "-np %d: --ranks-per-host %d on %zu host%s leaves room for only "
                                  "%lld; run fewer ranks, or give --ranks-per-host %d",
                                  job->np, job->ranks_per_host, job->nhosts,
@@ -88,7 +89,7 @@ static int count_slots(const struct rg_job *job, int *ret_nranks, struct rg_erro
                                  (job->np + (int)job->nhosts - 1) / (int)job->nhosts);
     if (nranks > slots && !job->oversubscribe)
         return rg_error_set_exit(
-            err, EINVAL, 2,
+            err, EINVAL, RG_EXIT_USAGE,
             "-np %d: there %s only %lld slot%s on %zu host%s (%s:%d%s); run fewer "
             "ranks, give more slots (-H %s:%d), or say --oversubscribe",
             job->np, slots == 1 ? "is" : "are", (long long)slots, slots == 1 ? "" : "s",
@@ -172,7 +173,7 @@ static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
     if (!rg_plan_knows_cpus(plan, job, host))
         return 0;
     if (job->bind == RG_BIND_CORE && h->nplanned > cpus->ncores && !job->oversubscribe)
-        return rg_error_set_exit(err, EINVAL, 2,
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                  "--bind-to core: %d ranks on %s, which has %d core%s; "
                                  "run fewer ranks there, or say --bind-to none",
                                  h->nranks, h->name, cpus->ncores, cpus->ncores == 1 ? "" : "s");

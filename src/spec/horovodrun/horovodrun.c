@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All of horovodrun's flags stand in one table, so that no text can lack one. */
 #include "spec/horovodrun/horovodrun.h"
 
 #include <string.h>

@@ -27,7 +27,6 @@
 #include "base/error.h"
 #include "spec/options/options.h"
 
-#define RG_HVD_FILE_NBYTES_MAX (1u << 20)
 #define RG_HVD_FILE_ITEMS_MAX 4096
 #define RG_HVD_VERSION "0.28.1+reigen"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Some of horovodrun's flags do more than set a variable; here is what they do. */
 #include "spec/horovodrun/horovodrun_apply.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
+/* Horovod's YAML file, with sections; it is more lenient than our own job file. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "spec/horovodrun/horovodrun.h"
 #include "spec/options/yaml.h"
@@ -12,23 +13,10 @@
 
 struct file {
     struct rg_horovodrun *run;
-    const char *path;
-    struct rg_error *err;
+    struct rg_yaml yaml;
 };
 
-static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, struct fy_node *key,
-                                const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    int line, column;
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    rg_yaml_place(node, key, &line, &column);
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: %s", file->path, line, column, text);
-}
+#define fail(file, ...) rg_yaml_fail(&(file)->yaml, __VA_ARGS__)
 
 static int unknown_key(const struct file *file, struct fy_node *key, const char *name)
 {
@@ -163,12 +151,9 @@ static int read_root(const struct file *file, struct fy_node *root)
 int rg_hvd_file_parse(struct rg_horovodrun *run, const char *path, const char *text, size_t nbytes,
                       struct rg_error *err)
 {
-    const struct file file = { run, path, err };
+    const struct file file = { run, { path, err } };
     RG_AUTO_YAML struct fy_document *doc = NULL;
 
-    if (nbytes > RG_HVD_FILE_NBYTES_MAX)
-        return rg_error_set_exit(err, EFBIG, 2, "%s: a configuration file has at most %u bytes",
-                                 path, RG_HVD_FILE_NBYTES_MAX);
     int rc = rg_yaml_load(path, "a configuration file", text, nbytes, &doc, err);
     struct fy_node *root = rc == 0 && doc ? fy_document_root(doc) : NULL;
 
@@ -182,10 +167,10 @@ int rg_hvd_file_read(struct rg_horovodrun *run, const char *path, struct rg_erro
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_HVD_FILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_file(path, RG_YAML_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read --config-file %s: %s", path,
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read --config-file %s: %s", path,
                                  strerror(-rc));
     return rg_hvd_file_parse(run, path, text, nbytes, err);
 }

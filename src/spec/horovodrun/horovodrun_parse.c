@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* horovodrun's command line is read as Python's argparse reads it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "spec/options/apply.h"
+#include "base/exitcode.h"
 #include "spec/horovodrun/horovodrun_apply.h"
 #include "spec/options/launchers.h"
 
@@ -323,6 +325,6 @@ int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
     free(early.pair);
     free(walk.pair);
     if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
-        err->exit_code = 2;
+        err->exit_code = RG_EXIT_USAGE;
     return rc;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engines' names, which options, messages and people use, have one table. */
 #include "spec/job/engine.h"
 
 #include <string.h>

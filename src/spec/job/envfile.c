@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --env-file has variables one a line, as docker's has them. */
 #include "spec/job/envfile.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 
 #define BLANKS " \t\v\f"
@@ -75,7 +77,8 @@ int rg_envfile_read(const char *path, struct rg_strv *ret_entries, struct rg_err
     int rc = rg_read_file(path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read the file of variables %s: %s", path,
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
+                                 "cannot read the file of variables %s: %s", path,
                                  strerror(-rc));
     return rg_envfile_parse(path, text, nbytes, ret_entries, err);
 }

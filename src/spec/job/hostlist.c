@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts come as "a:2,b" and in files of several dialects; all become one list. */
 #include "spec/job/hostlist.h"
 
 #include <ctype.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "spec/job/slurm.h"
@@ -218,7 +220,8 @@ int rg_hostfile_read(struct rg_job *job, const char *path, struct rg_error *err)
     int rc = rg_read_file(path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read host file %s: %s", path, strerror(-rc));
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
+                                 "cannot read host file %s: %s", path, strerror(-rc));
     return rg_hostfile_parse(job, path, text, nbytes, err);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A job begins with what holds where the user says nothing, and ends with rules over all of it. */
 #include "spec/job/job.h"
 
 #include <limits.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* --require says what each host must have; its words are read here and judged by launch/doctor. */
 #include "spec/job/require.h"
 
 #include <ctype.h>
@@ -22,32 +23,6 @@ static const struct {
     { "memory", SIZE },    { "disk", SIZE },         { "cpus", COUNT },      { "nofile", COUNT },
     { "clock", TIME },
 };
-
-static int parse_size(const char *what, const char *word, const char *text, uint64_t *ret_nbytes,
-                      struct rg_error *err)
-{
-    static const char units[] = "bkmgt";
-    char digits[24];
-    size_t n = strspn(text, "0123456789");
-    int64_t count;
-    const char *unit = strchr(units, tolower((unsigned char) text[n]));
-    const char *rest = text[n] ? text + n + 1 : "";
-
-    if (strcmp(text, "unlimited") == 0) {
-        *ret_nbytes = UINT64_MAX;
-        return 0;
-    }
-    if (!n || n >= sizeof(digits) || !unit || (*rest && strcasecmp(rest, "b") != 0 &&
-                                               strcasecmp(rest, "ib") != 0))
-        return rg_error_set(err, EINVAL, "%s %s: not a size; write for example 512m or 1g", what,
-                            word);
-    snprintf(digits, sizeof(digits), "%.*s", (int) n, text);
-    int shift = text[n] ? 10 * (int) (unit - units) : 0;
-    int rc = rg_parse_int(what, digits, 1, INT64_MAX >> shift, &count, err);
-    if (rc == 0)
-        *ret_nbytes = (uint64_t) count << shift;
-    return rc;
-}
 
 static int unknown(const char *what, const char *word, struct rg_error *err)
 {
@@ -76,8 +51,12 @@ static int parse_amount(const char *what, const char *word, enum kind kind, cons
     if (!text && kind != PRESENT && kind != COUNT_OR_NONE)
         return rg_error_set(err, EINVAL, "%s %s: say how much: %s=%s", what, word, word,
                             kind == SIZE ? "1g" : kind == TIME ? "10ms" : "4");
+    if (text && kind == SIZE && strcmp(text, "unlimited") == 0) {
+        *ret_amount = UINT64_MAX;
+        return 0;
+    }
     if (text && kind == SIZE)
-        return parse_size(what, word, text, ret_amount, err);
+        return rg_parse_size(label, text, ret_amount, err);
     if (text && kind == TIME)
         return rg_parse_duration_ms(label, text, ret_amount, err);
     if (text)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Slurm tells an allocation by variables that abbreviate hosts, tasks and GPUs; this reads them. */
 #include "spec/job/slurm.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Each option of the table has a handler, which judges its value. */
 #include "spec/options/apply.h"
 
 #include <stdarg.h>

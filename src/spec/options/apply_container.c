@@ -10,19 +10,6 @@
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static int keep(char **text, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    char *copy = strdup(value);
-
-    if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    free(*text);
-    *text = copy;
-    return 0;
-}
-
 static int add(struct rg_strv *list, const char *what, const char *value, struct rg_error *err)
 {
     if (!*value)
@@ -43,7 +30,7 @@ APPLY(image)
     if (*value == '-')
         return rg_error_set(err, EINVAL, "%s %s: an image's name does not begin with '-'", what,
                             value);
-    return keep(&request->job.container.image, what, value, err);
+    return rg_parse_text(what, value, &request->job.container.image, err);
 }
 
 APPLY(container_runtime)
@@ -53,7 +40,7 @@ APPLY(container_runtime)
 
     for (size_t i = 0; words[i]; i++) {
         if (strcmp(words[i], value) == 0)
-            return keep(&request->job.container.runtime, what, value, err);
+            return rg_parse_text(what, value, &request->job.container.runtime, err);
     }
     const char *near = rg_str_nearest(value, words);
 
@@ -88,24 +75,9 @@ APPLY(container_option)
     return add(&request->job.container.options, what, value, err);
 }
 
-/* "64m", "1g": as Docker reads them, powers of 1024. */
 APPLY(shm_size)
 {
-    static const char units[] = "bkmgt";
-    size_t n = strlen(value);
-    rg_autofree char *number = strdup(value);
-    const char *unit = n > 1 ? strchr(units, value[n - 1] | 0x20) : NULL;
-    int64_t count;
-
-    if (!number)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    if (unit)
-        number[n - 1] = '\0';
-    int shift = unit ? 10 * (int) (unit - units) : 0;
-    if (rg_parse_int(what, number, 1, INT64_MAX >> shift, &count, NULL) < 0)
-        return rg_error_set(err, EINVAL, "%s %s: give a size, such as 512m or 8g", what, value);
-    request->job.container.shm_nbytes = (uint64_t) count << shift;
-    return 0;
+    return rg_parse_size(what, value, &request->job.container.shm_nbytes, err);
 }
 
 APPLY(gpus)
@@ -113,17 +85,17 @@ APPLY(gpus)
     if (value[strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,=:-")])
         return rg_error_set(err, EINVAL, "%s %s: give all, a number of GPUs, or GPU-... names "
                             "separated by commas", what, value);
-    return keep(&request->job.container.gpus, what, value, err);
+    return rg_parse_text(what, value, &request->job.container.gpus, err);
 }
 
 APPLY(network)
 {
-    return keep(&request->job.container.network, what, value, err);
+    return rg_parse_text(what, value, &request->job.container.network, err);
 }
 
 APPLY(user)
 {
-    return keep(&request->job.container.user, what, value, err);
+    return rg_parse_text(what, value, &request->job.container.user, err);
 }
 
 APPLY(pull)

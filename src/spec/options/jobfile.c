@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A key of the file is the option of its name: only how YAML writes lists and mappings is judged
+ * here, the values are judged by the options' own handlers. */
 #include "spec/options/jobfile.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "spec/options/yaml.h"
@@ -17,23 +20,10 @@ const struct rg_jobfile_key rg_jobfile_keys[] = {
 
 struct file {
     struct rg_request *request;
-    const char *path;
-    struct rg_error *err;
+    struct rg_yaml yaml;
 };
 
-static rg_printf(4, 5) int fail(const struct file *file, struct fy_node *node, struct fy_node *key,
-                                const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    int line, column;
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    rg_yaml_place(node, key, &line, &column);
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:%d:%d: %s", file->path, line, column, text);
-}
+#define fail(file, ...) rg_yaml_fail(&(file)->yaml, __VA_ARGS__)
 
 /* The text of a value that must be there, or an error. */
 static int need_scalar(const struct file *file, struct fy_node *key, struct fy_node *node,
@@ -124,7 +114,7 @@ static int apply_pair(const struct file *file, const struct rg_option *option, c
     }
     both = right ? rg_strf("%s%c%s", left, sep, right) : strdup(left);
     if (!both)
-        return rg_error_set(file->err, ENOMEM, "out of memory");
+        return rg_error_set(file->yaml.err, ENOMEM, "out of memory");
     return apply(file, option, key, node, both);
 }
 
@@ -175,7 +165,7 @@ static int read_command(const struct file *file, struct fy_node *key, struct fy_
             return rc;
         rc = rg_strv_add(command, "sh") < 0 || rg_strv_add(command, "-c") < 0 ? -ENOMEM : 0;
         if (rg_strv_take(command, text) < 0 || rc < 0)
-            return rg_error_set(file->err, ENOMEM, "out of memory");
+            return rg_error_set(file->yaml.err, ENOMEM, "out of memory");
         return 0;
     }
     while (rc == 0 && (item = fy_node_sequence_iterate(node, &prev))) {
@@ -184,7 +174,7 @@ static int read_command(const struct file *file, struct fy_node *key, struct fy_
             return fail(file, item, key, "command: more than %d arguments", RG_JOBFILE_ITEMS_MAX);
         rc = need_scalar(file, key, item, "command", "a list of texts", &text);
         if (rc == 0 && rg_strv_take(command, text) < 0)
-            return rg_error_set(file->err, ENOMEM, "out of memory");
+            return rg_error_set(file->yaml.err, ENOMEM, "out of memory");
     }
     if (rc == 0 && !command->count)
         return fail(file, node, key, "command: the list is empty; name a program");
@@ -246,8 +236,9 @@ static int read_pair(const struct file *file, struct fy_node *key, struct fy_nod
 
 static int empty_file(const struct file *file)
 {
-    return rg_error_set_exit(file->err, EINVAL, 2, "%s:1:1: the job file is empty; it is a mapping "
-                             "such as \"command: [python, train.py]\"", file->path);
+    return rg_error_set_exit(file->yaml.err, EINVAL, RG_EXIT_USAGE,
+                             "%s:1:1: the job file is empty; it is a mapping "
+                             "such as \"command: [python, train.py]\"", file->yaml.path);
 }
 
 static int read_root(const struct file *file, struct fy_document *doc)
@@ -270,12 +261,9 @@ static int read_root(const struct file *file, struct fy_document *doc)
 int rg_jobfile_parse(struct rg_request *request, const char *path, const char *text, size_t nbytes,
                      struct rg_error *err)
 {
-    const struct file file = { request, path, err };
+    const struct file file = { request, { path, err } };
     RG_AUTO_YAML struct fy_document *doc = NULL;
 
-    if (nbytes > RG_JOBFILE_NBYTES_MAX)
-        return rg_error_set_exit(err, EFBIG, 2, "%s: a job file has at most %u bytes", path,
-                                 RG_JOBFILE_NBYTES_MAX);
     int rc = rg_yaml_load(path, "a job file", text, nbytes, &doc, err);
 
     if (rc < 0)
@@ -293,9 +281,10 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_JOBFILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_file(path, RG_YAML_NBYTES_MAX, &text, &nbytes);
 
     if (rc < 0)
-        return rg_error_set_exit(err, -rc, 2, "cannot read job file %s: %s", path, strerror(-rc));
+        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
+                                 "cannot read job file %s: %s", path, strerror(-rc));
     return rg_jobfile_parse(request, path, text, nbytes, err);
 }

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "spec/options/options.h"
 
-#define RG_JOBFILE_NBYTES_MAX (1u << 20)
 #define RG_JOBFILE_ITEMS_MAX 65536 /* of one list or mapping */
 #define RG_JOBFILE_VERSION 1
 

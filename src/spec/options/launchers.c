@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Command lines written for torchrun, mpirun, srun and others keep their meaning, or are refused
+ * with the remedy. */
 #include "spec/options/launchers.h"
 
 #include <stdio.h>

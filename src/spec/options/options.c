@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All options of reigen run stand in one table, so that no text can lack one. */
 #include "spec/options/options.h"
 
 #include <stdio.h>

@@ -34,6 +34,7 @@ struct rg_request {
     bool quiet;           /* nothing from reigen itself but errors */
     bool help;            /* --help: nothing else was checked */
     bool version;         /* --version: the same */
+    const char *unknown;  /* the argument at which parsing failed, as no option has it; or NULL */
     struct rg_strv notes; /* remarks for the user: what was accepted and does nothing */
     /* Where hosts and output filters came from, so that options replace what the file said. */
     bool hosts_from_file;

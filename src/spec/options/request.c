@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* reigen run's command line: the walk along it, and the rules over several of its options. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "spec/options/apply.h"
-#include "spec/horovodrun/horovodrun.h"
 #include "spec/options/jobfile.h"
 #include "spec/options/launchers.h"
 #include "spec/options/options.h"
@@ -37,13 +38,11 @@ struct walk {
     const struct rg_foreign *foreign;
     const char *value, *second;
     char what[NAME_MAX_LEN + 4];    /* the option as the user wrote it */
+    const char *unknown;            /* the argument that is no option */
 };
 
 static int unknown_option(const char *arg, const char *name, struct rg_error *err)
 {
-    if (strlen(name) > 2 && rg_hvd_option_find(name))
-        return rg_error_set(err, EINVAL, "%.80s: a flag of horovodrun's; write reigen horovodrun "
-                            "instead of reigen run; it takes the options of both", arg);
     const char *words[256];
     char pool[2048];
     size_t count, n = 0, used = 0;
@@ -158,6 +157,7 @@ static int next_option(struct walk *walk, struct rg_error *err)
 
     if (n < sizeof name)
         memcpy(name, text, n);
+    walk->unknown = arg;
     return unknown_option(arg, name, err);
 }
 
@@ -253,6 +253,7 @@ static int parse(struct rg_request *request, int argc, char *const *argv, struct
     struct walk walk = early;
     int rc = walk_options(request, true, &early, err);
 
+    request->unknown = early.unknown;
     if (request->help || request->version)
         return 0;
     if (rc >= 0 && request->config)
@@ -267,6 +268,6 @@ int rg_request_parse(struct rg_request *request, int argc, char *const *argv, st
     int rc = parse(request, argc, argv, err);
 
     if (rc < 0 && err && !err->exit_code && rc != -ENOMEM)
-        err->exit_code = 2;
+        err->exit_code = RG_EXIT_USAGE;
     return rc;
 }

@@ -15,18 +15,27 @@
 
 #include "base/error.h"
 
+#define RG_YAML_NBYTES_MAX (1u << 20)
+
 #define RG_AUTO_YAML rg_cleanup(rg_yaml_free)
 void rg_yaml_free(struct fy_document **doc);
 
 /* Parse text, which path names in errors and what describes ("a job file"). 0 and *ret_doc, NULL
  * when the text holds no document; -EINVAL with exit_code 2 and "path:line:column: ..." for what is
- * not UTF-8 text or not YAML; -ENOMEM. */
+ * not UTF-8 text or not YAML; -EFBIG beyond RG_YAML_NBYTES_MAX, likewise; -ENOMEM. */
 int rg_yaml_load(const char *path, const char *what, const char *text, size_t nbytes,
                  struct fy_document **ret_doc, struct rg_error *err);
 
-/* Where a node stands, from 1: a collection where its first scalar does, an empty node where
- * fallback does (which may be NULL). */
-void rg_yaml_place(struct fy_node *node, struct fy_node *fallback, int *ret_line, int *ret_column);
+/* The file that is being read. */
+struct rg_yaml {
+    const char *path;
+    struct rg_error *err;
+};
+
+/* "path:line:column: ...", exit_code 2: where node stands; a collection stands where its first
+ * scalar does, and an empty node where key does (which may be NULL). Returns -EINVAL. */
+int rg_yaml_fail(const struct rg_yaml *file, struct fy_node *node, struct fy_node *key,
+                 const char *fmt, ...) rg_printf(4, 5);
 
 /* A scalar's text on the heap; NULL for a null, a NUL byte inside it, or when out of memory. */
 char *rg_yaml_text(struct fy_node *node);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* srun_docker.sh's options are read as that script reads them. */
 #include "spec/srundocker/srundocker.h"
 
 #include <stdio.h>
@@ -10,19 +11,6 @@
     static int apply_##name(struct rg_srundocker *s, const char *what, const char *value, \
                             struct rg_error *err)
 #define UNUSED(x) ((void) (x))
-
-static int keep(char **text, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    char *copy = strdup(value);
-
-    if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    free(*text);
-    *text = copy;
-    return 0;
-}
 
 /* "A,B" in the place of what was there. Empty items say nothing. */
 static int keep_list(struct rg_strv *list, const char *what, const char *value,
@@ -48,12 +36,12 @@ APPLY(container)
     if (*value == '-')
         return rg_error_set(err, EINVAL, "%s %s: an image's name does not begin with '-'", what,
                             value);
-    return keep(&s->container, what, value, err);
+    return rg_parse_text(what, value, &s->container, err);
 }
 
 APPLY(script)
 {
-    return keep(&s->script, what, value, err);
+    return rg_parse_text(what, value, &s->script, err);
 }
 
 APPLY(slots_per_node)
@@ -108,7 +96,7 @@ APPLY(help)
 
 APPLY(nodelist)
 {
-    return keep(&s->nodelist, what, value, err);
+    return rg_parse_text(what, value, &s->nodelist, err);
 }
 
 static bool is_variable(const char *name)
@@ -158,12 +146,12 @@ APPLY(dockname)
         return rg_error_set(err, EINVAL,
                             "%s: \"%.200s\" is not a name: at most 128 letters, digits, '_', '.' "
                             "and '-'", what, value);
-    return keep(&s->dockname, what, value, err);
+    return rg_parse_text(what, value, &s->dockname, err);
 }
 
 APPLY(sshconfigdir)
 {
-    return keep(&s->sshconfigdir, what, value, err);
+    return rg_parse_text(what, value, &s->sshconfigdir, err);
 }
 
 APPLY(sshdport)
@@ -183,7 +171,7 @@ APPLY(runtime)
 
     for (size_t i = 0; words[i]; i++)
         if (strcmp(words[i], value) == 0)
-            return keep(&s->runtime, what, value, err);
+            return rg_parse_text(what, value, &s->runtime, err);
     return rg_error_set(err, EINVAL,
                         "%s %.80s: give docker, podman, apptainer, singularity, enroot or none",
                         what, value);
@@ -305,7 +293,7 @@ int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct 
     if (path && strchr(path, '\''))
         return rg_error_set(err, EINVAL, "--sshconfigdir=%.200s: its path must have no single "
                                          "quotes; give another directory", path);
-    return path ? keep(&s->sshconfigdir, "--sshconfigdir", path, err)
+    return path ? rg_parse_text("--sshconfigdir", path, &s->sshconfigdir, err)
                 : rg_error_set(err, ENOMEM, "out of memory");
 }
 

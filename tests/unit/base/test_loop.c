@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -244,35 +243,6 @@ static void any_child_includes_adopted_orphans(void **state)
     assert_int_equal(ended, 31);
 }
 
-static struct rg_wakeup wakeup;
-
-static void woken(void *arg)
-{
-    mark(arg);
-    rg_wakeup_stop(&wakeup);
-}
-
-static void *wake(void *arg)
-{
-    (void) arg;
-    for (int i = 0; i < 5; i++)
-        rg_wakeup_send(&wakeup);
-    return NULL;
-}
-
-static void wakeup_comes_from_another_thread(void **state)
-{
-    pthread_t thread;
-
-    (void) state;
-    rg_wakeup_start(&wakeup, loop, woken, (void *) "w");
-    pthread_create(&thread, NULL, wake, NULL);
-    pthread_join(thread, NULL);
-    rg_loop_run(loop);
-    assert_string_equal(trail, "w");
-    rg_wakeup_send(&wakeup); /* stopped: nothing happens */
-}
-
 static void stop_leaves_other_watchers_alone(void **state)
 {
     struct rg_timer a = { 0 }, b = { 0 };
@@ -313,7 +283,6 @@ int main(void)
         TEST(signals_arrive_in_the_loop),
         TEST(child_is_reaped_and_reported_once),
         TEST(any_child_includes_adopted_orphans),
-        TEST(wakeup_comes_from_another_thread),
         TEST(stop_leaves_other_watchers_alone),
         TEST(second_loop_runs_beside_the_first),
     };

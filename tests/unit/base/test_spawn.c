@@ -243,7 +243,7 @@ static void descriptors_are_placed_even_when_they_cross(void **state)
         .fds = { 1, 0, 0 }, .extra_fd = 0, .extra_fd_set = true,
     };
 
-    rg_fd_set_cloexec(0, true);
+    fcntl(0, F_SETFD, FD_CLOEXEC);
     assert_int_equal(write(in_write, "word\n", 5), 5);
     int rc = rg_spawn(&spec, &pid, &err);
 
@@ -271,7 +271,7 @@ static void our_descriptors_do_not_leak(void **state)
     assert_int_equal(rg_pipe(fds), 0);
     /* Descriptors inherited from who started the test are not ours. */
     for (int fd = 3; fd < 256; fd++)
-        rg_fd_set_cloexec(fd, true);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* 3 is the directory that ls reads. */
     assert_string_equal(output_of(spec, &status), "0\n1\n2\n3\n");
     close(fds[0]);

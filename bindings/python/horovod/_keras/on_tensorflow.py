@@ -177,7 +177,5 @@ def average_metrics(values: Dict[str, float], name: str) -> Dict[str, float]:
     return dict(zip(names, map(float, means)))
 
 
-def elastic():
-    """run() and KerasState of this framework."""
-    import horovod.tensorflow.keras.elastic as module
-    return module
+#: The module with run() and KerasState of this framework.
+ELASTIC = 'horovod.tensorflow.keras.elastic'

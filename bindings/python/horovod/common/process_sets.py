@@ -140,7 +140,7 @@ def _register(process_set: ProcessSet) -> None:
     if process_set.process_set_id is not None or process_set == global_process_set \
             or process_set in _registered.values():
         raise ValueError(_DUPLICATE)
-    process_set.process_set_id = _sets.add_process_set(process_set.ranks)
+    process_set.process_set_id = _core.add_process_set(process_set.ranks)
     _registered[process_set.process_set_id] = process_set
 
 

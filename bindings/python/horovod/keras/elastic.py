@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic training of Keras models, on the framework that Keras computes with."""
+import importlib
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import keras
 import horovod._keras.elastic as _impl
 from horovod._keras import framework
 
-_elastic = framework(keras.backend).elastic()
+_elastic = importlib.import_module(framework(keras.backend).ELASTIC)
 run = _elastic.run
 KerasState = _elastic.KerasState
 

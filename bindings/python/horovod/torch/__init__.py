@@ -10,7 +10,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,
                                          remove_process_set)
 from horovod.common.util import check_extension
-from horovod.torch import elastic
+from horovod.torch import autograd, elastic, mpi_ops
 from horovod.torch.autograd import (HorovodAllgather, HorovodAllreduce, HorovodAlltoall,
                                     HorovodBroadcast, HorovodGroupedAllgather,
                                     HorovodGroupedAllreduce, HorovodGroupedReducescatter,
@@ -37,6 +37,11 @@ from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [name for name in dir() if not name.startswith('_')]
+
+# Horovod has the differentiable forms in mpi_ops, too.
+for _name, _value in vars(autograd).items():
+    if not hasattr(mpi_ops, _name):
+        setattr(mpi_ops, _name, _value)
 
 
 def _check_has_gpu() -> bool:

@@ -214,14 +214,6 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     _core.barrier(check(process_set))
 
 
-def __getattr__(name: str):
-    # The differentiable forms, under the module where Horovod has them.
-    from horovod.torch import autograd
-    if name.startswith('__') or not hasattr(autograd, name):
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(autograd, name)
-
-
 __all__ = ['Adasum', 'Average', 'HorovodInternalError', 'Max', 'Min', 'Product', 'Sum',
            'add_process_set', 'allgather_async', 'allreduce_', 'allreduce_async',
            'allreduce_async_', 'alltoall_async', 'barrier', 'broadcast_', 'broadcast_async',

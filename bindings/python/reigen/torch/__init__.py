@@ -13,10 +13,11 @@ import torch
 
 from reigen._core import Average, Sum
 from reigen._handles import poll, synchronize
+from reigen._operations import join as join_async
 from reigen._operations import set_id
 from reigen.torch import _allreduce, _operations
 from reigen.torch._operations import (allgather_async, alltoall_async, barrier_async,
-                                      broadcast_async, join_async)
+                                      broadcast_async)
 from reigen.torch._tensor import like
 
 __all__ = ['allgather', 'allgather_async', 'allreduce', 'allreduce_async', 'alltoall',

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operation but the plain allreduce: each a `Pending` over one or more of C's handles."""
+"""Every operation but the plain allreduce, on tensors; reigen._operations asks C for them."""
 import ctypes
 import itertools
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from reigen import _core, _handles, _lib
-from reigen._core import AGAIN, EXISTS
-from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER, Operation
-from reigen._operations import joined, set_size
+from reigen import _core, _handles, _lib, _operations
+from reigen._core import EXISTS
+from reigen._handles import ALLGATHER, ALLREDUCE, REDUCESCATTER
+from reigen._operations import Group, Parts, Source, set_size
 from reigen.torch import _tensor
 
 #: Names that groups without a name take turns at.
@@ -24,25 +24,17 @@ _unnamed_groups: Dict[Tuple[int, int], Iterator[int]] = {}
 _turns: Dict[Any, '_Group'] = {}
 
 
-def _encoded(name: Optional[str]) -> Optional[bytes]:
-    return None if name is None else str(name).encode()
+def _memory(tensor: torch.Tensor) -> Source:
+    address, code, _ = _tensor.describe(tensor)
+    return address, code, tensor.shape
 
 
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: int = 0) -> int:
     """Concatenate along the first dimension, in the order of ranks; the first may differ."""
     source = _tensor.row_major(tensor)
-    address, code, _ = _tensor.describe(source)
-    shape = _tensor.shape_of(source)
-    options = _lib.Options(process_set=process_set)
-
-    def submit(ret_handle):
-        return _lib.lib.reigen_allgather_async(_encoded(name), address, code,
-                                               ctypes.addressof(shape), len(shape),
-                                               ctypes.byref(options), ret_handle)
-
-    return _handles.submit(Operation(
-        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source,
-        _handles.known(ALLGATHER, process_set, name)))
+    return _operations.allgather(_memory(source), name,
+                                 _lib.Options(process_set=process_set),
+                                 lambda handle, rc: _tensor.output_of(handle, source.dtype), source)
 
 
 def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
@@ -53,15 +45,6 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
         target = source
     else:
         target = out if out.is_contiguous() else _tensor.like(out)
-    address, code, _ = _tensor.describe(source)
-    target_address, _, _ = _tensor.describe(target)
-    shape = _tensor.shape_of(source)
-    options = _lib.Options(root=root, process_set=process_set)
-
-    def submit(ret_handle):
-        return _lib.lib.reigen_broadcast_async(_encoded(name), address, target_address, code,
-                                               ctypes.addressof(shape), len(shape),
-                                               ctypes.byref(options), ret_handle)
 
     def finish(handle, rc):
         if target is not out:
@@ -69,11 +52,12 @@ def broadcast_async(tensor: torch.Tensor, out: torch.Tensor, root: int,
                 out.copy_(target)
         return out
 
-    return _handles.submit(Operation(submit, finish, (source, target),
-                                      _handles.known(_handles.BROADCAST, process_set, name)))
+    return _operations.broadcast(_memory(source), _tensor.describe(target)[0], name,
+                                 _lib.Options(root=root, process_set=process_set), finish,
+                                 (source, target))
 
 
-def _splits(splits: Any) -> Optional[torch.Tensor]:
+def _splits(splits: Any) -> Optional[List[int]]:
     if splits is None:
         return None
     if not isinstance(splits, torch.Tensor):
@@ -83,61 +67,35 @@ def _splits(splits: Any) -> Optional[torch.Tensor]:
     if splits.dtype is not torch.int32:
         raise _core.submission_error(
             -22, 'alltoall expects splits to contain 32-bit integer elements.')
-    return splits.cpu().contiguous()
+    return splits.tolist()
 
 
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None,
                    process_set: int = 0) -> int:
     """Send splits[r] rows to rank r. The result is (tensor, rows received from each rank)."""
     source = _tensor.row_major(tensor)
-    address, code, _ = _tensor.describe(source)
-    shape = _tensor.shape_of(source)
     rows = _splits(splits)
-    options = _lib.Options(process_set=process_set)
-
-    def submit(ret_handle):
-        return _lib.lib.reigen_alltoall_async(
-            _encoded(name), address, code, ctypes.addressof(shape), len(shape),
-            None if rows is None else rows.data_ptr(), 0 if rows is None else rows.numel(),
-            ctypes.byref(options), ret_handle)
 
     def finish(handle, rc):
         return (_tensor.output_of(handle, source.dtype),
                 _tensor.splits_of(handle, set_size(process_set)))
 
-    return _handles.submit(Operation(submit, finish, (source, rows),
-                                      _handles.known(_handles.ALLTOALL, process_set, name)))
+    return _operations.alltoall(_memory(source), rows, name,
+                                _lib.Options(process_set=process_set), finish, source)
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str], op: int, prescale: float,
                         postscale: float, process_set: int = 0) -> int:
     """Reduce, and keep this rank's part of the first dimension."""
     source = _tensor.row_major(tensor)
-    address, code, _ = _tensor.describe(source)
-    shape = _tensor.shape_of(source)
-    options = _lib.Options(op, 0, prescale, postscale, process_set)
-
-    def submit(ret_handle):
-        return _lib.lib.reigen_reducescatter_async(_encoded(name), address, code,
-                                                   ctypes.addressof(shape), len(shape),
-                                                   ctypes.byref(options), ret_handle)
-
-    return _handles.submit(Operation(
-        submit, lambda handle, rc: _tensor.output_of(handle, source.dtype), source,
-        _handles.known(REDUCESCATTER, process_set, name)))
+    return _operations.reducescatter(
+        _memory(source), name, _lib.Options(op, 0, prescale, postscale, process_set),
+        lambda handle, rc: _tensor.output_of(handle, source.dtype), source)
 
 
 def barrier_async(process_set: int = 0) -> int:
     """Done when all ranks have submitted theirs."""
-    options = _lib.Options(process_set=process_set)
-    return _handles.submit(Operation(
-        lambda ret_handle: _lib.lib.reigen_barrier_async(ctypes.byref(options), ret_handle),
-        lambda handle, rc: None))
-
-
-def join_async() -> int:
-    """This rank has no more data. The result is the rank that joined last."""
-    return _handles.submit(Operation(_lib.lib.reigen_join_async, joined))
+    return _operations.barrier(_lib.Options(process_set=process_set))
 
 
 # ---------------------------------------------------------------------------- groups
@@ -169,8 +127,8 @@ def _layout(kind: int, name: str, dtype: torch.dtype, shapes: List[torch.Size]) 
     return layout
 
 
-class _Group(_handles.Pending):
-    """Operations of one kind and element type that are carried out together or not at all."""
+class _Group(Group):
+    """A group of tensors. One without a name takes turns at a ring of names."""
 
     def __init__(self, kind: int, name: str, slot: Any, tensors: Sequence[torch.Tensor],
                  outs: Optional[Sequence[torch.Tensor]], options: _lib.Options, dense: bool):
@@ -214,16 +172,6 @@ class _Group(_handles.Pending):
             self._kind, self._count, layout.names, ins, outs, self._code, layout.pointers,
             layout.ndims, ctypes.byref(self._options), self._handles)
 
-    def test(self) -> int:
-        return int(all(_lib.quick.reigen_poll(handle) for handle in reversed(self._handles)))
-
-    def wait(self, timeout_ms: int) -> int:
-        return _lib.lib.reigen_wait_all(self._count, self._handles, timeout_ms)
-
-    def error(self) -> str:
-        texts = (_lib.quick.reigen_handle_error(handle) for handle in self._handles)
-        return next((text.decode('utf-8', 'replace') for text in texts if text), '')
-
     def result(self, rc: int) -> List[torch.Tensor]:
         if self._outs is None:
             return [_tensor.output_of(handle, self._dtype) for handle in self._handles]
@@ -235,39 +183,9 @@ class _Group(_handles.Pending):
         return list(self._outs)
 
     def release(self) -> None:
-        _lib.quick.reigen_release_all(self._count, self._handles)
+        super().release()
         if self.slot is not None and _turns.get(self.slot) is self:
             del _turns[self.slot]
-
-
-class _Parts(_handles.Pending):
-    """A group of several element types: one group of C for each."""
-
-    def __init__(self, parts: List[Tuple[List[int], int]], count: int):
-        self._parts, self._count = parts, count
-
-    def test(self) -> int:
-        return int(all(_handles.poll(handle) for _, handle in self._parts))
-
-    def wait(self, timeout_ms: int) -> int:
-        for _, handle in self._parts:
-            entry = _handles.table.get(handle)
-            if entry is not None and entry[1].wait(timeout_ms) == AGAIN:
-                return AGAIN
-        return 0
-
-    def result(self, rc: int) -> List[torch.Tensor]:
-        results: List[Any] = [None] * self._count
-        failure = None
-        for places, handle in self._parts:
-            try:
-                for place, result in zip(places, _handles.synchronize(handle)):
-                    results[place] = result
-            except _core.HorovodInternalError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return results
 
 
 def _all_dense(tensors: Sequence[torch.Tensor]) -> bool:
@@ -307,7 +225,7 @@ def grouped_async(kind: int, tensors: Sequence[torch.Tensor],
                       [tensors[i] for i in places],
                       None if outs is None else [outs[i] for i in places], options, dense)
         parts.append((places, _handles.submit(part)))
-    return _handles.submit(_Parts(parts, len(tensors)))
+    return _handles.submit(Parts(parts, len(tensors)))
 
 
 def _forget() -> None:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/show/status.h"
 
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "unit.h"
 
 #define WIPE "\r\033[K"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/options/jobfile.h"
 #include "launch/drivers/drivers.h"
+#include "spec/options/yaml.h"
 #include "unit.h"
 
 static void must_parse(const char *text, struct rg_request *request)
@@ -80,7 +81,7 @@ static void nul_bytes_and_huge_files_are_refused(void **state)
 {
     struct rg_request request;
     struct rg_error err = RG_ERROR_INIT;
-    size_t nbytes = RG_JOBFILE_NBYTES_MAX + 1;
+    size_t nbytes = RG_YAML_NBYTES_MAX + 1;
     char *huge = malloc(nbytes);
 
     (void) state;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/help/args.h"
+/* A dozen small commands take two or three options each: one loop over a table serves them all. */
+#include "cmd/common/args.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "cmd/commands.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/command.h"
+#include "cmd/common/exit.h"
 
 #define WORDS_MAX 16
+#define OPTIONS_MAX 64 /* of a script */
 #define NAME_MAX_NBYTES 64
 
 const char *rg_args_guess(const char *word, const char *const *words, char buf[96])
@@ -61,7 +63,7 @@ static int take(char **argv, int *i, const struct rg_arg *args)
     const char *value = strchr(text, '=');
 
     if (!arg && (strcmp(name, "help") == 0 || strcmp(name, "h") == 0))
-        return -1 - rg_cmd_help(2, (char *[]){ argv[0], argv[0], NULL });
+        return -1 - RG_COMMAND_HELP;
     if (!arg)
         return unknown(argv[0], word, name, args);
     if (!arg->what && value)
@@ -101,4 +103,18 @@ int rg_args_parse(int argc, char **argv, const struct rg_arg *args, int max)
         return -1 - rg_fail_usage(argv[0], "%s %.80s: it takes no arguments", argv[0], argv[1]);
     return -1 - rg_fail_usage(argv[0], "%s: %.80s is one argument too many", argv[0],
                               argv[1 + max]);
+}
+
+const char *rg_args_nearest(const struct rg_script *script, const char *word)
+{
+    const char *words[OPTIONS_MAX];
+    struct rg_script_option option;
+    size_t n = 0;
+
+    word += strspn(word, "-");
+    rg_autofree char *name = strndup(word, strcspn(word, "="));
+    for (; n + 1 < OPTIONS_MAX && script->option(n, &option); n++)
+        words[n] = option.name;
+    words[n] = NULL;
+    return name ? rg_str_nearest(name, words) : NULL;
 }

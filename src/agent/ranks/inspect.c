@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/look/inspect.h"
+/* Looking at a host may block, so the agent has it done by a child. */
+#include "agent/ranks/inspect.h"
 
 #include <signal.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  *
  * Thread rule: the agent's thread; nothing blocks for longer than a fork.
  */
-#ifndef RG_AGENT_LOOK_INSPECT_H
-#define RG_AGENT_LOOK_INSPECT_H
+#ifndef RG_AGENT_RANKS_INSPECT_H
+#define RG_AGENT_RANKS_INSPECT_H
 
 #include "agent/ranks/agent.h"
 

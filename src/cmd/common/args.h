@@ -3,14 +3,16 @@
  * The arguments of the small commands (jobs, stop, logs, status, explain, man and the like): a few
  * options, which may stand anywhere, and some operands. What a command does not know is refused, by
  * name, with the nearest that it knows. The commands that start jobs have tables of their own
- * (spec/options/options.h, spec/horovodrun/horovodrun.h, cmd/compat/scripts.h).
+ * (spec/options/options.h, spec/horovodrun/horovodrun.h, struct rg_script).
  *
  * Thread rule: main thread; prints to standard error.
  */
-#ifndef RG_CMD_HELP_ARGS_H
-#define RG_CMD_HELP_ARGS_H
+#ifndef RG_CMD_COMMON_ARGS_H
+#define RG_CMD_COMMON_ARGS_H
 
 #include <stdbool.h>
+
+#include "cmd/common/command.h"
 
 /* Either flag or value is set. */
 struct rg_arg {
@@ -23,12 +25,16 @@ struct rg_arg {
 
 /* Take the options out of argv[1..], which keeps the operands, terminated by NULL; "--" ends the
  * options. Both dashes or one are fine, and NAME=VALUE. Returns the number of operands; or
- * -1 - EXITCODE, and the command ends so: help was asked for and printed (0), or an error was told:
- * an unknown option, a missing value, more than max operands. */
+ * -1 - CODE, and the command returns that CODE: RG_COMMAND_HELP where help was asked for, or an
+ * exit code where an error was told: an unknown option, a missing value, more than max operands. */
 int rg_args_parse(int argc, char **argv, const struct rg_arg *args, int max);
 
 /* "; did you mean WORD?", or "" where none of the words (NULL-terminated) is near. Into buf, which
  * is returned. */
 const char *rg_args_guess(const char *word, const char *const *words, char buf[96]);
+
+/* The option of a script whose name a word on the command line nearly has ("--daemn", "--hots=x");
+ * NULL: none is near. */
+const char *rg_args_nearest(const struct rg_script *script, const char *word);
 
 #endif

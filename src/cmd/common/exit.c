@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/show/exit.h"
+/* All commands end alike: a line on standard error, perhaps where help is, and a code of the
+ * table. */
+#include "cmd/common/exit.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fd.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "base/exitcode.h"
 
 int rg_exit_of(const struct rg_error *err)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/show/doctor_print.h"
+/* The findings are shown in three ways: to people, in lines for scripts, and as JSON. */
+#include "cmd/doctor/doctor_print.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/help/help.h"
+#include "cmd/common/json.h"
+#include "cmd/common/words.h"
 
 #define LEFT 18 /* where a finding's value begins */
 
@@ -28,17 +29,6 @@ void rg_doctor_print_plain(const struct rg_doctor_input *found, const struct rg_
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* What programs of a host have written may be no UTF-8. */
-static json_t *any_string(const char *text)
-{
-    json_t *value = json_string(text);
-    rg_autofree char *copy = value ? NULL : strdup(text);
-
-    for (char *p = copy; p && *p; p++)
-        *p = (unsigned char) *p < 0x80 ? *p : '?';
-    return value ? value : copy ? json_string(copy) : NULL;
-}
-
 static json_t *list_hosts(const struct rg_doctor_input *found)
 {
     json_t *list = json_array();
@@ -47,9 +37,9 @@ static json_t *list_hosts(const struct rg_doctor_input *found)
         const struct rg_doctor_host *host = &found->hosts[h];
         json_t *addresses = json_array();
         for (size_t i = 0; i < host->addresses->count; i++)
-            json_array_append_new(addresses, any_string(host->addresses->v[i]));
+            json_array_append_new(addresses, rg_json_text(host->addresses->v[i]));
         json_array_append_new(
-            list, json_pack("{s:o, s:i, s:o, s:f, s:f}", "name", any_string(host->name), "ranks",
+            list, json_pack("{s:o, s:i, s:o, s:f, s:f}", "name", rg_json_text(host->name), "ranks",
                             host->nranks, "addresses", addresses, "clock_ms",
                             (double) host->clock_ns / 1e6, "clock_bound_ms",
                             (double) host->clock_bound_ns / 1e6));
@@ -63,8 +53,8 @@ static json_t *list_unstarted(const struct rg_doctor_input *found)
 
     for (int i = 0; i < found->nunstarted; i++)
         json_array_append_new(list, json_pack("{s:o, s:o}", "name",
-                                              any_string(found->unstarted[i].name), "cause",
-                                              any_string(found->unstarted[i].cause)));
+                                              rg_json_text(found->unstarted[i].name), "cause",
+                                              rg_json_text(found->unstarted[i].cause)));
     return list;
 }
 
@@ -77,9 +67,9 @@ static json_t *list_findings(const struct rg_doctor_input *found,
         const struct rg_finding *f = &findings->v[i];
         json_array_append_new(
             list, json_pack("{s:o, s:s, s:s, s:o, s:o}", "host",
-                            f->host < 0 ? json_null() : any_string(host_name(found, f->host)),
+                            f->host < 0 ? json_null() : rg_json_text(host_name(found, f->host)),
                             "check", f->check, "level", rg_finding_level_name(f->level), "value",
-                            any_string(f->value), "remedy", any_string(f->remedy)));
+                            rg_json_text(f->value), "remedy", rg_json_text(f->remedy)));
     }
     return list;
 }
@@ -95,19 +85,13 @@ static json_t *list_tries(const struct rg_doctor_input *found)
         bool reached = all[i].state == RG_PROBE_REACHED;
         json_array_append_new(
             list, json_pack("{s:o, s:o, s:s, s:s, s:b, s:o, s:s}", "from",
-                            any_string(host_name(found, all[i].from)), "to",
-                            any_string(host_name(found, all[i].to)), "address", all[i].address,
+                            rg_json_text(host_name(found, all[i].from)), "to",
+                            rg_json_text(host_name(found, all[i].to)), "address", all[i].address,
                             "interface", all[i].interface, "reached", reached, "rtt_ms",
                             reached ? json_real(all[i].rtt_us / 1e3) : json_null(), "error",
                             reached ? "" : rg_network_explain(all[i].errnum)));
     }
     return list;
-}
-
-static int append(const char *bytes, size_t nbytes, void *arg)
-{
-    rg_buf_put(arg, bytes, nbytes);
-    return rg_buf_status(arg) < 0 ? -1 : 0;
 }
 
 void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_findings *findings,
@@ -123,10 +107,7 @@ void rg_doctor_print_json(const struct rg_doctor_input *found, const struct rg_f
                             "hosts", list_hosts(found), "unstarted", list_unstarted(found),
                             "findings",
                             list_findings(found, findings), "reach", list_tries(found));
-    if (!all || json_dump_callback(all, append, text, JSON_INDENT(2)) < 0)
-        text->status = text->status ? text->status : -ENOMEM;
-    rg_buf_put(text, "\n", 1);
-    json_decref(all);
+    rg_json_put(text, all, JSON_INDENT(2));
 }
 
 /* --- for people ------------------------------------------------------------------------------- */

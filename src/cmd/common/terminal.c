@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/show/terminal.h"
+/* The user's terminal must be as it was, whatever ends us. */
+#include "cmd/common/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 #include "base/cleanup.h"
 
+/* A process has one terminal, and the handlers of deadly signals and exit get no argument. */
 static struct termios saved;
 static volatile sig_atomic_t raw_fd = -1;
 

@@ -5,8 +5,8 @@
  *
  * Thread rule: main thread. Nothing blocks.
  */
-#ifndef RG_CMD_SHOW_TERMINAL_H
-#define RG_CMD_SHOW_TERMINAL_H
+#ifndef RG_CMD_COMMON_TERMINAL_H
+#define RG_CMD_COMMON_TERMINAL_H
 
 #include <stdbool.h>
 

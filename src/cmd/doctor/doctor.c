@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen doctor: a job that only looks at its hosts, and what is to be said of them. */
-#include "launch/doctor/doctor.h"
+#include "cmd/doctor/doctor.h"
 
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/commands.h"
-#include "cmd/show/doctor_print.h"
-#include "cmd/show/exit.h"
+#include "cmd/common/command.h"
+#include "cmd/doctor/doctor_print.h"
+#include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "cmd/run/run.h"
 #include "cmd/show/status.h"
-#include "cmd/show/terminal.h"
+#include "cmd/common/terminal.h"
 #include "launch/drivers/drivers.h"
 #include "launch/host/acquire.h"
 #include "base/exitcode.h"
@@ -374,7 +374,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
         return rg_error_set(err, ENOMEM, "out of memory");
     r = refuse_misspelt(argv, err);
     if (r == 0)
-        r = rg_request_parse(&doctor->request, (int) with.count, with.v, err);
+        r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
     if (r == 0 && !doctor->request.help && doctor->request.job.command.count > 1)
         r = rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                               "doctor: it runs no command and takes options only; leave out: %.80s",
@@ -406,7 +406,6 @@ int rg_cmd_doctor(int argc, char **argv)
 {
     struct doctor doctor = { .text = RG_BUF_INIT, .summary = RG_BUF_INIT };
     struct rg_error err = RG_ERROR_INIT;
-    char *help[] = { argv[0], argv[0], NULL };
     bool open[3], planes = false;
     int code;
 
@@ -416,7 +415,7 @@ int rg_cmd_doctor(int argc, char **argv)
     if (parse(&doctor, argv, &planes, &err) < 0)
         code = rg_fail(&err, "doctor");
     else if (doctor.request.help)
-        code = rg_cmd_help(2, help);
+        code = RG_COMMAND_HELP;
     else
         code = planes ? run_planes(&doctor, open[0]) : clean_and_examine(&doctor);
     finish(&doctor);

@@ -15,8 +15,8 @@
  *
  * Main thread.
  */
-#ifndef RG_CMD_SHOW_DOCTOR_PRINT_H
-#define RG_CMD_SHOW_DOCTOR_PRINT_H
+#ifndef RG_CMD_DOCTOR_DOCTOR_PRINT_H
+#define RG_CMD_DOCTOR_DOCTOR_PRINT_H
 
 #include "base/buf.h"
 #include "launch/doctor/doctor.h"

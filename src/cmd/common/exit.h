@@ -3,8 +3,8 @@
  * The one way a command ends with an error: print it to standard error, as "reigen: ...", and find
  * the exit code. Main thread.
  */
-#ifndef RG_CMD_SHOW_EXIT_H
-#define RG_CMD_SHOW_EXIT_H
+#ifndef RG_CMD_COMMON_EXIT_H
+#define RG_CMD_COMMON_EXIT_H
 
 #include "base/error.h"
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a command of reigen is. Each is one function in its folder's door and one line of the table
+ * in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are made.
+ *
+ * A command that is also installed under the name of a script that it replaces has a struct
+ * rg_script: its words, and one view of its option table, so that no text can lack an option.
+ *
+ * Thread rule: constant tables. A run function is called by the main thread; it gets the name by
+ * which it was called as argv[0], prints, and returns the exit code, or RG_COMMAND_HELP.
+ */
+#ifndef RG_CMD_COMMON_COMMAND_H
+#define RG_CMD_COMMON_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RG_COMMANDS_MAX 32
+#define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */
+
+/* Strings are the tables'. */
+struct rg_script_option {
+    const char *name;      /* without its two dashes */
+    const char *arg;       /* what the value is called; ends in ",..." for a list; NULL: no value */
+    bool optional;         /* only --name=value takes it */
+    const char *completes; /* as in struct rg_option */
+    const char *help;      /* one or more sentences */
+};
+
+struct rg_script {
+    const char *name;     /* the script's: "srun_docker.sh" */
+    const char *under;    /* what stands in front of it on a command line: "srun ", or "" */
+    const char *usage;    /* what follows the name there */
+    const char *summary;  /* a few words, without a full stop */
+    const char *about;    /* one paragraph */
+    const char *status;   /* its exit codes, one paragraph */
+    const char *examples; /* lines, each ending with a newline */
+    bool operands;        /* takes arguments that are no options */
+    /* Option number i, in the order of --help; false behind the last one. */
+    bool (*option)(size_t i, struct rg_script_option *ret_option);
+};
+
+struct rg_command {
+    const char *name;
+    const char *args;      /* "CODE" */
+    const char *completes; /* as in struct rg_option */
+    const char *summary;   /* one or more sentences */
+    int (*run)(int argc, char **argv);
+    const struct rg_script *script; /* NULL: no script of old */
+};
+
+#endif

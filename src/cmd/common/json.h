@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What --json prints. All of the launcher's JSON is made and written by jansson, which knows what a
+ * string must be; only the runtime has a writer of its own (coll/ground/json.h), as it may link
+ * nothing. Thread rule: any thread.
+ */
+#ifndef RG_CMD_COMMON_JSON_H
+#define RG_CMD_COMMON_JSON_H
+
+#include <jansson.h>
+
+#include "base/buf.h"
+
+/* A string even of text that is no UTF-8, in which other bytes become '?'; NULL is "". NULL where
+ * there is no memory. */
+json_t *rg_json_text(const char *text);
+
+/* Append the value (taken; NULL: there was no memory) and a newline to text, written by jansson's
+ * flags. Out of memory shows in rg_buf_status. */
+void rg_json_put(struct rg_buf *text, json_t *take_value, size_t flags);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Help, verdicts and findings are wrapped to the terminal, and command lines that a person may copy
+ * are quoted, by the same few rules. */
+#include "cmd/common/words.h"
+
+#include <string.h>
+
+void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns)
+{
+    int at = 0;
+
+    for (const char *p = words; *p;) {
+        int n = (int) strcspn(p, " ");
+        if (at && at + 1 + n > columns) {
+            rg_buf_printf(text, "\n");
+            at = 0;
+        }
+        if (!at)
+            rg_buf_printf(text, "%*s%.*s", indent, "", n, p);
+        else
+            rg_buf_printf(text, " %.*s", n, p);
+        at += at ? 1 + n : indent + n;
+        p += n;
+        p += strspn(p, " ");
+    }
+    rg_buf_printf(text, "\n");
+}
+
+void rg_shell_quote(struct rg_buf *text, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./:,@%+";
+
+    if (*word && word[strspn(word, plain)] == '\0') {
+        rg_buf_printf(text, "%s", word);
+        return;
+    }
+    rg_buf_put(text, "'", 1);
+    for (const char *p = word; *p; p++) {
+        if (*p == '\'')
+            rg_buf_put(text, "'\\''", 4);
+        else
+            rg_buf_put(text, p, 1);
+    }
+    rg_buf_put(text, "'", 1);
+}

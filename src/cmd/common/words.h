@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Words as people and shells read them. Each function appends to text; out of memory shows in
+ * rg_buf_status. Any thread.
+ */
+#ifndef RG_CMD_COMMON_WORDS_H
+#define RG_CMD_COMMON_WORDS_H
+
+#include "base/buf.h"
+
+/* Wrap words to columns, each line indented; ends with a newline. */
+void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
+
+/* One word of a POSIX shell, in quotes only where it needs them. */
+void rg_shell_quote(struct rg_buf *text, const char *word);
+
+#endif

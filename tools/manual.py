@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The man pages, in man(7): the tables that src/cmd/tables.c prints, and the words between them.
+
+src/cmd/help/manual_text.c shows a page where there is no man; it knows the requests that stand here
+and no others.
+"""
+import re
+from typing import Any, Dict, List, Optional
+
+Tables = Dict[str, Any]
+
+#: Of this version; a page has to have a date.
+DATE = '2026-11-21'
+LINE_LENGTH = 79
+
+#: Of commands whose page is no other table's: a few words, more sentences, options, examples, and
+#: other pages. What a command does, its line in the table says already.
+COMMANDS: Dict[str, Dict[str, Any]] = {
+    'doctor': {
+        'summary': 'look at the hosts of a job, and say what is wrong',
+        'about': 'Each finding has a remedy. The exit code is 0 when nothing failed, 1 when '
+                 'something did; other codes are those of reigen run.',
+        'options': {
+            '--planes': 'Run the runtime on the hosts, too, and print which data plane serves '
+                        'which operation.',
+            '--require WHAT,...': 'Fail unless every host has this, as in reigen run.',
+            '--clean': 'Also remove the containers that killed jobs of yours have left on their '
+                       'hosts.',
+            '--json': 'Print one JSON document with all that was found.',
+            '-v, --verbose': 'On a terminal, list the checks that are well, too.',
+            'any other': 'As in reigen run: -H, --hostfile, --on, --image, --config and so on say '
+                         'which hosts, and in which containers.'},
+        'examples': 'reigen doctor\n'
+                    'reigen doctor -H node1,node2 --require gpu,shm=8g\n'
+                    'reigen doctor -H node1,node2 --image pytorch --planes',
+        'see': ('reigen-run', 'reigen-explain')},
+    'head': {
+        'summary': "run a job from a plan's file",
+        'about': 'It writes what reigen run writes, ends with the same exit code and obeys the '
+                 "same signals. The job runs in the current directory, with this command's "
+                 'environment. The file is for the same version of Reigen.',
+        'options': {'--plan FILE': 'What reigen run --write-plan FILE has written.'},
+        'examples': 'reigen run --write-plan job.plan -np 4 -- python train.py\n'
+                    'reigen head --plan job.plan',
+        'see': ('reigen-run',)},
+    'rsh': {
+        'summary': 'run a command on a host of the job',
+        'about': "It takes ssh's arguments, so that mpirun and pdsh can use it in ssh's place, and "
+                 "needs neither keys nor an sshd. The exit code is the command's, or 255.",
+        'options': {'-l, -p, -i, -o, -F, -T, -n, -x, ...':
+                    "ssh's options. They are read and have no meaning: the agents' links are there "
+                    'already.'},
+        'examples': 'reigen rsh node2 hostname',
+        'see': ('reigen-run',)},
+    'jobs': {
+        'summary': 'list your jobs',
+        'about': 'JOB is the name that reigen stop takes; its beginning is enough.',
+        'options': {'--all': 'List those that ended last, too.',
+                    '--json': 'Print one JSON array, with an object for each job.'},
+        'examples': 'reigen jobs\nreigen jobs --all --json',
+        'see': ('reigen-status', 'reigen-logs', 'reigen-stop')},
+    'stop': {
+        'summary': 'end a job',
+        'about': 'The ranks get SIGTERM and, after the grace time, SIGKILL, on all hosts.',
+        'options': {'--all': 'End all your jobs.'},
+        'examples': 'reigen stop r-20260131\nreigen stop --all',
+        'see': ('reigen-jobs',)},
+    'logs': {
+        'summary': 'show the output of a job',
+        'options': {'-f': 'Show what follows, too, until the job has ended.',
+                    '--rank R': 'Show only what this rank wrote.'},
+        'examples': 'reigen logs -f 1234\nreigen logs --rank 3 r-20260131',
+        'see': ('reigen-jobs', 'reigen-status', 'reigen-stop')},
+    'status': {
+        'summary': 'say what has become of a job',
+        'about': 'A job that has ended is known for as long as reigen jobs --all lists it. The '
+                 'command itself ends with 0 wherever the job is known.',
+        'options': {'--json': 'Print one JSON object.'},
+        'examples': 'reigen status 1234',
+        'see': ('reigen-jobs', 'reigen-logs', 'reigen-explain')},
+    'man': {
+        'summary': 'show a manual page',
+        'about': 'On a terminal the page is shown with MANPAGER, PAGER, less or more, whichever '
+                 'there is first. Elsewhere it is printed as plain text. PAGE may leave out '
+                 '"reigen-".',
+        'options': {'--roff': "Print the page's source, for man -l - and for files."},
+        'examples': 'reigen man run\nreigen man run | grep -A3 timeout\n'
+                    'reigen man --roff reigen-job > reigen-job.5',
+        'see': ('reigen-help',)},
+    'completion': {
+        'summary': 'print completion for a shell',
+        'about': 'make install and pip put these scripts where the shells look for them.',
+        'options': {
+            'bash, zsh, fish': 'The script for this shell.',
+            '--hosts': "The hosts that the scripts offer: those of ssh's configuration, of "
+                       'known_hosts, and of the job that this runs in.',
+            '--jobs': 'Your jobs.',
+            '--interfaces': "This computer's network interfaces."},
+        'examples': 'eval "$(reigen completion bash)"\n'
+                    'reigen completion zsh > ~/.zfunc/_reigen\n'
+                    'reigen completion fish > ~/.config/fish/completions/reigen.fish'},
+    'sshd': {
+        'summary': "start an sshd for mpirun's own ssh",
+        'about': 'A real sshd with keys of its own, which are made where they are missing. Hosts '
+                 'that share or copy the directory of the keys trust each other.',
+        'options': {'-p PORT': 'Listen there. The default is 12345.',
+                    '--dir DIR': 'Keep the keys in DIR. The default is ~/.ssh.',
+                    '-D': 'Stay in the foreground.'},
+        'examples': 'reigen sshd -p 12345',
+        'see': ('reigen-sshconfig',)},
+    'install-scripts': {
+        'summary': 'make links for users of srun_docker.sh',
+        'about': 'The links lead to this reigen, and are made again where they lead to one that is '
+                 'gone. Nothing else of that name is touched.',
+        'examples': 'reigen install-scripts ~/.local/bin',
+        'see': ('reigen-srun-docker', 'reigen-run-dock-asuser', 'reigen-sshconfig')},
+    'version': {'summary': "print reigen's version", 'examples': 'reigen version'},
+    'help': {'summary': "print the commands, or a command's help",
+             'examples': 'reigen help run', 'see': ('reigen-man',)},
+}
+
+
+def put(words: str) -> str:
+    """Lines as they are: backslashes and leading dots and quotes have a meaning in troff, and
+    dashes are to stay dashes."""
+    return re.sub(r"(?m)^(?=[.'])", r'\\&', words.replace('\\', '\\e').replace('-', '\\-'))
+
+
+def fill(words: str) -> str:
+    """Running text, in lines of the length that readers of the source expect."""
+    lines: List[str] = []
+    for word in map(put, words.split()):
+        if lines and len((lines[-1] + ' ' + word).encode()) <= LINE_LENGTH:
+            lines[-1] += ' ' + word
+        else:
+            lines.append(word)
+    return '\n'.join(lines) + '\n'
+
+
+class Page:
+    """One page, as its text grows."""
+
+    def __init__(self, tables: Tables, name: str, section: int = 1) -> None:
+        self.tables = tables
+        self.text = (f'.TH "{name}" "{section}" "{DATE}" "Reigen {tables["version"]}" "Reigen"\n'
+                     '.SH NAME\n')
+        self.name = name
+
+    def name_line(self, summary: str) -> None:
+        self.text += f'{put(self.name)} \\- {put(summary)}\n'
+
+    def synopsis(self, bold: str, rest: str) -> None:
+        self.text += f'.SH SYNOPSIS\n.B {bold}\n{rest}\n'
+
+    def section(self, title: str, words: str = '') -> None:
+        self.text += f'.SH {title}\n' + (fill(words) if words else '')
+
+    def paragraph(self, words: str) -> None:
+        self.text += '.PP\n' + fill(words)
+
+    def entry(self, left: str, right: str) -> None:
+        self.text += f'.TP\n.B {put(left)}\n{fill(right)}'
+
+    def examples(self, lines: str, title: str = 'EXAMPLES') -> None:
+        self.section(title)
+        self.text += f'.nf\n{put(lines)}\n.fi\n'
+
+    def options(self, kind: str, hidden: Any = lambda option: False) -> None:
+        """All options of a table, below the headings of their groups."""
+        self.section('OPTIONS')
+        for title in self.tables[f'{kind}_groups']:
+            self.text += f'.SS "{title}"\n'
+            for option in self.tables[f'{kind}s']:
+                if option['group'] == title and not hidden(option):
+                    self.entry(option['left'], option['help'])
+
+    def exit_codes(self, title: str, remedies: bool = False) -> None:
+        self.section(title)
+        for code in self.tables['exits']:
+            number = '128+n' if code['code'] == 128 else code['code']
+            self.entry(f'{number} ({code["name"]})', code['meaning'])
+            if remedies:
+                self.text += '.br\n' + fill(code['remedy'])
+
+    def see(self, *pages: str) -> None:
+        """Pages of section 1, but for the job file's."""
+        self.section('SEE ALSO')
+        self.text += ',\n'.join(f'.BR {put(page)} ({5 if page == "reigen-job" else 1})'
+                                for page in pages) + '\n'
+
+
+def page_reigen(tables: Tables) -> str:
+    page = Page(tables, 'reigen')
+    page.name_line('run data-parallel training')
+    page.synopsis('reigen', '.I COMMAND\n[ARGUMENT...]')
+    page.section('DESCRIPTION',
+                 'Reigen runs N copies of one script on the processors you have, and owns their '
+                 'life: it starts them, carries their input and output, names the one that fails '
+                 'first, and leaves nothing behind.')
+    page.section('COMMANDS')
+    for command in tables['commands']:
+        page.entry(f'reigen {command["name"]} {command["args"]}'.rstrip(), command['summary'])
+    page.section('ENVIRONMENT')
+    page.entry('NO_COLOR', 'When set and not empty, reigen uses no colours.')
+    page.see('reigen-run', 'reigen-explain', 'reigen-job', 'horovodrun', *script_pages(tables),
+             *(f'reigen-{name}' for name in COMMANDS))
+    return page.text
+
+
+def page_run(tables: Tables) -> str:
+    page = Page(tables, 'reigen-run')
+    page.name_line('run copies of a command, together')
+    page.synopsis('reigen run', '[OPTION...] [\\-\\-] COMMAND [ARGUMENT...]')
+    page.section('DESCRIPTION',
+                 'Runs copies of COMMAND, called ranks. The job ends when all have ended; when one '
+                 'fails, the others get SIGTERM and, after the grace time, SIGKILL, and reigen '
+                 'names the rank that failed first.')
+    page.paragraph("Options have one dash or two, and their value after a space or '='. Names are "
+                   'not abbreviated. Options end at -- or at the first argument that is none. '
+                   'Flags of torchrun, mpirun, mpiexec, srun, accelerate and deepspeed are '
+                   'understood, too; docs/launchers.md lists them.')
+    page.paragraph('SIGINT and SIGTERM reach every rank; a second one ends the job at once. '
+                   'SIGTSTP stops the ranks and reigen, SIGCONT resumes both. SIGHUP, SIGUSR1, '
+                   'SIGUSR2 and SIGWINCH are handed on.')
+    page.options('option')
+    page.section('OUTPUT',
+                 'With more than one rank, lines are shown whole and begin with [rank]; what '
+                 'follows a line longer than 64 KiB begins with [rank]+. One rank alone is shown '
+                 'as it is.')
+    page.exit_codes('EXIT STATUS')
+    page.examples('reigen run -np 4 -- python train.py\n'
+                  'reigen run -np 2 --output-dir logs --timeout 2h -- ./train')
+    page.see('reigen-explain', 'reigen-job')
+    return page.text
+
+
+def page_explain(tables: Tables) -> str:
+    page = Page(tables, 'reigen-explain')
+    page.name_line('say what an exit code means')
+    page.synopsis('reigen explain', '[CODE]')
+    page.section('DESCRIPTION', 'Prints what an exit code of reigen run means, and what to do. '
+                                'Without CODE it prints the table.')
+    page.exit_codes('EXIT CODES', remedies=True)
+    page.see('reigen-run')
+    return page.text
+
+
+def page_job(tables: Tables) -> str:
+    #: By enum rg_option_file; None: such an option stands in no file.
+    kinds = (None, '', 'true or false', 'one or a list', 'a list, or a mapping NAME: VALUE',
+             'one, a list, or a mapping HOST: SLOTS')
+    page = Page(tables, 'reigen-job', 5)
+    page.name_line('the job file of reigen run')
+    page.section('DESCRIPTION',
+                 'A YAML file with one mapping, read by reigen run --config. Its keys are the '
+                 'names of the options of reigen-run(1), and their values mean the same; options '
+                 'on the command line override it. Unknown keys, repeated keys and wrong values '
+                 'are errors, shown with file, line and column. Aliases and tags are not allowed.')
+    page.section('KEYS')
+    for key in tables['keys']:
+        page.entry(f'{key["name"]}: {key["arg"]}', key['help'])
+    for option in tables['options']:
+        kind = kinds[option['file']]
+        if kind is not None:
+            value = option['arg'] or ''
+            page.entry(f'{option["key"]}: ' + (f'{value} ({kind})' if value and kind
+                                               else value + kind), option['help'])
+    page.examples('command: [python, train.py, --epochs, "4"]\nnp: 4\nenv:\n  OMP_NUM_THREADS: 1\n'
+                  '  LANG:\nshare-env: [API_TOKEN]\noutput-dir: logs\ntimeout: 2h', 'EXAMPLE')
+    page.see('reigen-run')
+    return page.text
+
+
+def file_only(flag: Dict[str, Any]) -> bool:
+    """A key of horovodrun's configuration file that is no flag."""
+    return bool(flag['key']) and '.' not in flag['key']
+
+
+def page_horovodrun(tables: Tables) -> str:
+    page = Page(tables, 'horovodrun')
+    page.name_line("run copies of a command with Horovod's flags")
+    page.synopsis('horovodrun', '\\-np N [FLAG...] COMMAND [ARGUMENT...]')
+    page.section('DESCRIPTION',
+                 'Runs copies of COMMAND, called ranks, as reigen run does, for command lines '
+                 "written for Horovod's command of this name. reigen horovodrun is the same. Each "
+                 "line of a rank's output begins with [rank]<stdout>: or [rank]<stderr>:")
+    page.paragraph("Flags have one dash or two, and their value after a space or '='. A long name "
+                   'may be shortened as long as one flag has that beginning. The command begins at '
+                   'the first argument that is no flag, or after --.')
+    page.options('flag', file_only)
+    page.section('CONFIGURATION FILE',
+                 'The YAML file of --config-file is a mapping of sections: params, autotune, '
+                 'timeline, stall_check, library_options and logging. Unknown keys and wrong '
+                 'values are errors, shown with line and column. section.key:')
+    for flag in filter(lambda flag: flag['key'], tables['flags']):
+        page.entry(f'{flag["key"]}: {flag["value"] or "true or false"}',
+                   flag['help'] if file_only(flag) else f'As {flag["names"][0]}.')
+    page.exit_codes('EXIT STATUS')
+    page.examples('horovodrun -np 4 python train.py\n'
+                  'horovodrun -np 4 -H localhost:4 --output-filename logs python train.py')
+    page.see('reigen-run', 'reigen-explain')
+    return page.text
+
+
+def script_pages(tables: Tables) -> List[str]:
+    return [f'reigen-{command["name"]}' for command in tables['commands'] if command['script']]
+
+
+def page_script(tables: Tables, command: Dict[str, Any]) -> str:
+    script = command['script']
+    page = Page(tables, f'reigen-{command["name"]}')
+    page.text += (fill(f'{page.name}, {script["name"]}') + f'\\- {put(script["summary"])}\n'
+                  f'.SH SYNOPSIS\n.B {script["under"]}reigen\n.B {command["name"]}\n'
+                  f'{put(script["usage"])}\n.br\n.B {script["under"]}{script["name"]}\n'
+                  f'{put(script["usage"])}\n')
+    page.section('DESCRIPTION', script['about'])
+    page.section('OPTIONS')
+    for option in script['options']:
+        page.entry(option['left'], option['help'])
+    page.section('EXIT STATUS', script['status'])
+    page.examples(script['examples'].rstrip('\n'))
+    page.see('reigen', 'reigen-explain',
+             *(other for other in script_pages(tables) if other != page.name))
+    return page.text
+
+
+def page_command(tables: Tables, command: Dict[str, Any]) -> str:
+    """The page of a command that has no tables but its line."""
+    words = COMMANDS[command['name']]
+    page = Page(tables, f'reigen-{command["name"]}')
+    page.name_line(words['summary'])
+    page.synopsis(f'reigen {command["name"]}', put(command['args']))
+    page.section('DESCRIPTION', command['summary'])
+    if 'about' in words:
+        page.paragraph(words['about'])
+    if 'options' in words:
+        page.section('OPTIONS')
+    for left, right in words.get('options', {}).items():
+        page.entry(left, right)
+    page.examples(words['examples'])
+    page.see('reigen', *words.get('see', ()))
+    return page.text
+
+
+def page(tables: Tables, name: str) -> str:
+    """The page of this name; a KeyError where there is none."""
+    own = {'reigen': page_reigen, 'reigen-run': page_run, 'reigen-explain': page_explain,
+           'reigen-job': page_job, 'horovodrun': page_horovodrun}
+    if name in own:
+        return own[name](tables)
+    command = {f'reigen-{c["name"]}': c for c in tables['commands']}[name]
+    return page_script(tables, command) if command['script'] else page_command(tables, command)
+
+
+def also(tables: Tables, name: str) -> Optional[str]:
+    """The script's name that means this page, too."""
+    return next((c['script']['name'] for c in tables['commands']
+                 if c['script'] and f'reigen-{c["name"]}' == name), None)
