@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --output-dir gives each rank and stream a file, which is opened when the first byte comes. */
+/* --output-dir keeps what each rank wrote, byte for byte, in two files that stay open. */
 #include "cmd/show/outfiles.h"
 
 #include <fcntl.h>
