@@ -195,13 +195,14 @@ PAGE_TEXT = """# The same mistakes under torchrun and reigen run
 ![one mistake, twice](mistakes.svg)
 
 A script of some ten lines makes each mistake twice in the same place: with `torch.distributed`
-(gloo) under `torchrun`, and with `horovod.torch` under `reigen run`. It ran with {ranks} ranks on one
-computer, with PyTorch {version} and the Reigen of this tree. `bench/mistakes.py --write` has the
-scripts, and makes this page again.
+(gloo) under `torchrun`, and with `horovod.torch` under `reigen run`. It ran with {ranks} ranks on
+one computer, with PyTorch {version} and the Reigen of this tree. `bench/mistakes.py --write` has
+the scripts, and makes this page again.
 
 - *lines* is how many lines a user sees, on standard output and standard error together.
 - *the script's line* is how often the line of the script that went wrong is named.
-- *cause* and *rank* say whether any line says what was wrong, after what time, and which rank began it.
+- *cause* and *rank* say whether any line tells what was wrong, after what time, and which rank
+  began it.
 - *end* is when the command ended. Times are {rounds}. Most of the time is the import of PyTorch, on
   cores that may have been busy with other things.
 
