@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "coll/team/mpi_team.h"
+#include <ctype.h>
 #include "coll/observe/timeline.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
@@ -180,7 +180,6 @@ static char *describe(struct rg_runtime *rt)
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
     rg_exec_describe(rt->progress->exec, &text);
-    rg_mpi_describe(&text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
     pthread_mutex_lock(&rt->sets.lock);
@@ -237,26 +236,37 @@ static int start_timeline(const struct rg_config *config, int rank, struct rg_er
 }
 
 /* Once per job; ranks that all agree need not all say so. */
-static void remark_on_mpi(const struct rg_runtime *rt)
+static void remark_on_planes(const struct rg_runtime *rt)
 {
-    if (rt->team->mpi_remark[0] && rt->team->rank == 0)
-        rg_report(rt->config.mpi_asked ? RG_LOG_WARN : RG_LOG_INFO,
-                  "MPI is asked for and not used to move data: %s", rt->team->mpi_remark);
+    const char *why, *name;
+    char shown[16] = "";
+    bool insisted;
+
+    name = rt->team->rank == 0 ? rg_exec_remark(rt->progress->exec, &why, &insisted) : NULL;
+    if (!name)
+        return;
+    for (size_t i = 0; name[i] && i + 1 < sizeof(shown); i++)
+        shown[i] = (char) toupper((unsigned char) name[i]);
+    rg_report(insisted ? RG_LOG_WARN : RG_LOG_INFO,
+              "%s is asked for and not used to move data: %s", shown, why);
 }
 
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
                     struct rg_error *err)
 {
     uint64_t timeout_ms, deadline;
-    struct rg_progress_options progress = { 0 };
+    struct rg_plane_choice planes;
+    struct rg_progress_options progress = { .planes = &planes };
     int r = rg_config_read(&rt->config, err);
 
+    if (r == 0)
+        r = rg_planes_choose(rg_planes, rt->config.planes, &planes, err);
     if (r < 0)
         return r;
     timeout_ms = options && options->timeout_ms > 0 ? (uint64_t) options->timeout_ms
                                                     : rt->config.start_timeout_ms;
     deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
-    rg_mpi_prepare(&rt->config);
+    rg_planes_prepare(&planes);
     r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
     if (r < 0)
         return r;
@@ -275,7 +285,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = start_timeline(&rt->config, rg_boot_identity(rt->boot)->rank, err);
     if (r < 0)
         return r;
-    r = rg_team_create(rt->boot, &rt->config, rg_progress_nbytes, deadline, &rt->team, err);
+    r = rg_progress_team(rt->boot, &rt->config, &planes, deadline, &rt->team, err);
     if (r < 0)
         return r;
     progress.team = rt->team;
@@ -286,7 +296,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     r = rg_progress_create(&progress, &rt->progress, err);
     if (r < 0)
         return r;
-    remark_on_mpi(rt);
+    remark_on_planes(rt);
     return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 

@@ -356,7 +356,8 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    struct rg_progress_options options = { .config = world->config, .boot = boot, .set = set,
+    struct rg_progress_options options = { .config = world->config, .planes = &world->planes,
+                                         .boot = boot, .set = set,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
                                          .deadline_ns = deadline };
@@ -366,7 +367,8 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
         return 0;
     r = rg_set_boot(world, set, &set->boot, err);
     if (r == 0)
-        r = rg_team_create(set->boot, world->config, rg_progress_nbytes, deadline, &set->team, err);
+        r = rg_progress_team(set->boot, world->config, &world->planes, deadline, &set->team,
+                             err);
     if (r < 0)
         return r;
     rg_team_close_fds(set->team);

@@ -17,7 +17,37 @@
 #include "coll/reduce/reduce.h"
 #include "coll/observe/timeline.h"
 
+#define SCORE 200
 #define TIMED_NBYTES 16384 /* below this a look at the clock costs more than it tells */
+
+static int score(const struct rg_plane_task *task)
+{
+    int n = task->group->nmembers;
+    bool knows = task->kind == RG_COLL_BROADCAST ||
+                 (task->kind == RG_COLL_ALLREDUCE && (task->op != REIGEN_ADASUM || n == 1));
+
+    return knows && task->memory == RG_MEMORY_HOST && n <= RG_INLINE_RANKS_MAX &&
+                   task->nbytes <= RG_INLINE_MAX ? SCORE : -1;
+}
+
+const struct rg_shortcut rg_inline_shortcut = { "one-shot", score };
+
+bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice)
+{
+    struct rg_progress *progress = arg;
+    const struct rg_signature *sig = &notice->sigs[0];
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE,
+                            .dtype = sig->dtype,
+                            .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
+                            .memory = sig->memory,
+                            .count = notice->nbytes / rg_dtype_nbytes(sig->dtype) };
+
+    if (sig->kind == REIGEN_BROADCAST)
+        coll.kind = RG_COLL_BROADCAST;
+    else if (sig->kind != REIGEN_ALLREDUCE && sig->kind != REIGEN_BARRIER)
+        return false;
+    return rg_exec_takes_shortcut(progress->exec, &coll);
+}
 
 static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)
 {

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <utlist.h>
 
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/api/sets.h"
 #include "coll/observe/stall.h"
@@ -20,9 +21,33 @@ static size_t exec_offset(int node_size)
     return (rg_view_nbytes(node_size) + 4095) & ~(size_t) 4095;
 }
 
-size_t rg_progress_nbytes(int node_size)
+size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size)
 {
-    return exec_offset(node_size) + rg_exec_region_nbytes(node_size);
+    return exec_offset(node_size) + rg_planes_region_nbytes(table, node_size);
+}
+
+static size_t segment_nbytes(const void *arg, int node_size)
+{
+    const struct rg_plane_choice *planes = arg;
+
+    return rg_progress_nbytes(planes->table, node_size);
+}
+
+int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
+                     const struct rg_plane_choice *planes, uint64_t deadline_ns,
+                     struct rg_team **ret_team, struct rg_error *err)
+{
+    const struct rg_boot_identity *identity = rg_boot_identity(boot);
+    rg_autobuf struct rg_buf offer = RG_BUF_INIT;
+    struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .arg = planes,
+                                   .shares_memory = rg_planes_serve_nodes(planes) };
+    struct rg_error why = RG_ERROR_INIT;
+
+    if (rg_planes_offer(planes, config, identity->rank, identity->size, &offer, &why) < 0)
+        needs.failed = &why;
+    needs.offer = rg_buf_bytes(&offer);
+    needs.offer_nbytes = rg_buf_nbytes(&offer);
+    return rg_team_create(boot, config, &needs, deadline_ns, ret_team, err);
 }
 
 static void free_progress(struct rg_progress *progress)
@@ -53,6 +78,7 @@ static struct rg_progress *new_progress(const struct rg_progress_options *option
         return NULL;
     progress->team = options->team;
     progress->config = options->config;
+    progress->planes = *options->planes;
     progress->boot = options->boot;
     progress->set = options->set;
     progress->process_set = options->process_set;
@@ -83,6 +109,10 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
 {
     struct rg_team *team = progress->team;
     char *memory = (char *) team->segment + team->segment_start;
+    struct rg_planes_options exec = { .team = team, .config = options->config,
+                                    .planes = &progress->planes,
+                                    .region = memory + exec_offset(team->node_size),
+                                    .shortcut = &rg_inline_shortcut };
     struct rg_order_events events;
     int r = rg_view_open(&progress->view, memory, team), capacity = options->config->cache_capacity;
 
@@ -91,12 +121,13 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
     progress->table = (struct rg_table){
         .view = &progress->view,
         .capacity = capacity > RECORDS_MIN ? capacity : RECORDS_MIN,
+        .may_inline = rg_inline_is_chosen,
+        .arg = progress,
     };
     progress->comm_bells = (struct rg_bells){ .bell = progress->view.comm_bells,
                                             .nmembers = team->node_size,
                                             .me = team->node_rank };
-    r = rg_exec_create(team, options->config, memory + exec_offset(team->node_size),
-                       &progress->exec, err);
+    r = rg_exec_create(&exec, &progress->exec, err);
     if (r < 0 || team->nnodes == 1)
         return r;
     progress->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

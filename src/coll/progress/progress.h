@@ -65,6 +65,8 @@ struct rg_tensor {
     void *result;         /* allocated by the runtime; owned */
     size_t result_nbytes;
     int64_t result_rows;
+    uint8_t memory;       /* enum rg_memory, of in and out */
+    void *stream;         /* as in struct rg_coll */
 };
 
 struct rg_op {
@@ -108,6 +110,7 @@ struct rg_op {
 struct rg_progress_options {
     struct rg_team *team;            /* borrowed */
     const struct rg_config *config;  /* borrowed */
+    const struct rg_plane_choice *planes; /* copied; its table is borrowed */
     struct rg_boot *boot;            /* borrowed; NULL in tests: no notes, no deaths told */
     struct rg_set *set;              /* of a process set, else NULL; borrowed */
     int process_set;                 /* its number, else 0 */
@@ -158,6 +161,7 @@ struct rg_adopted {
 struct rg_progress {
     struct rg_team *team;
     const struct rg_config *config;
+    struct rg_plane_choice planes;
     struct rg_boot *boot;
     struct rg_set *set;           /* NULL: all ranks, as with the next two */
     int process_set;
@@ -223,8 +227,12 @@ struct rg_progress {
     int own_spin_ns;
 };
 
-/* Segment bytes that the progress engine and exec want; for rg_team_create. */
-size_t rg_progress_nbytes(int node_size);
+/* Segment bytes that the progress engine and a table's planes want. */
+size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size);
+/* rg_team_create for a progress engine with these planes: what they offer is exchanged. */
+int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
+                     const struct rg_plane_choice *planes, uint64_t deadline_ns,
+                     struct rg_team **ret_team, struct rg_error *err);
 
 /* Over a team whose segment is at least rg_progress_nbytes long; starts the communication thread.
  * Collective in that every rank must do so. 0 or -errno. */
@@ -283,6 +291,9 @@ uint64_t rg_log_slowest(void *arg);
 uint64_t rg_ready_never_full(void *arg);
 
 /* ---- inline.c */
+extern const struct rg_shortcut rg_inline_shortcut; /* its score, against those of planes */
+/* For rg_table.may_inline; arg is the progress engine. */
+bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice);
 void rg_inline_post(struct rg_progress *progress, struct rg_op *op);
 /* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed
  * it: a persistent operation may be started again as soon as it is DONE, so nobody else may

@@ -57,7 +57,9 @@ static struct rg_coll coll_of(const struct rg_op *op, int t)
                              .count = op->tensors[t].count,
                              .in = op->tensors[t].in,
                              .out = op->tensors[t].out,
-                             .scale = op->scale };
+                             .scale = op->scale,
+                             .memory = op->tensors[t].memory,
+                             .stream = op->tensors[t].stream };
 }
 
 /* For a rank that has joined. The entry stays as it is until this rank has done its part. */
@@ -72,7 +74,8 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
                                           : elements(&members_of(&progress->view, entry)[t]),
-                             .scale = scale_of(sig, progress->team->size) };
+                             .scale = scale_of(sig, progress->team->size),
+                             .memory = sig->memory };
 }
 
 static int collect(struct rg_progress *progress)
@@ -196,7 +199,8 @@ int rg_run_reduce_post(struct rg_progress *progress)
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
         r = rg_exec_post(progress->exec, &run->colls[0]);
-    else if (progress->view.nnodes > 1 && nbytes / n <= RG_PACK_MEAN_MAX)
+    else if (progress->view.nnodes > 1 && nbytes / n <= RG_PACK_MEAN_MAX &&
+             run->colls[0].memory == RG_MEMORY_HOST)
         r = post_packed(progress, nbytes);
     else {
         run->nposted = 0;
@@ -302,7 +306,9 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
                             .op = REIGEN_SUM,
                             .counts = run->counts,
                             .in = t->in,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 0) {
@@ -340,7 +346,9 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
                             .counts = run->counts,
                             .recv_counts = run->recv_counts,
                             .in = t->in,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 0) {
@@ -365,6 +373,7 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
     rg_timeline_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
     coll.out = t->result;
+    coll.total = any * each;
     run->step = 2;
     if (any * each == 0)
         return next_tensor(run);
@@ -382,7 +391,9 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
                             .op = op->reduction,
                             .counts = run->counts,
                             .in = t->in,
-                            .scale = op->scale };
+                            .scale = op->scale,
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 1)
@@ -414,7 +425,9 @@ static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct
                             .count = t->count,
                             .in = op->root == progress->team->rank ? t->in : NULL,
                             .out = t->out,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 1 || t->count == 0)

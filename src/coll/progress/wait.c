@@ -136,6 +136,7 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
 {
     const struct rg_bells *bells = &progress->team->bells;
     bool sockets = progress->epoll_fd >= 0;
+    unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
     if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
@@ -143,11 +144,10 @@ void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t t
         rg_bell_cancel(bells);
         return;
     }
+    us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
+    if (us && us < timeout_us)
+        timeout_us = us;
     if (sockets) {
-        unsigned us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
-
-        if (us && us < timeout_us)
-            timeout_us = us;
         idle_in_epoll(progress, timeout_us);
         rg_bell_cancel(bells);
     } else {

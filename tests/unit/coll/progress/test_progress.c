@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "coll/api/api.h"
 #include "coll/members.h"
+#include "coll/planes/shm.h"
 #include "coll/team/liveness.h"
 
 #define check(condition)                                                              \
@@ -17,20 +18,23 @@
                     bad = 1))
 
 static const struct rg_config config = {
-    .planes = RG_PLANE_SHM,
     .cache_capacity = 64,
     .spin_us = -1,
     .fusion_nbytes = 1 << 20,
 };
 
+static rg_plane_table table = { &rg_plane_shm, NULL };
+static const struct rg_plane_choice shm = { table, 1, 0 };
+
 static struct rg_progress *open_progress(struct member *member)
 {
-    struct rg_progress_options options = { .team = &member->team, .config = &config };
+    struct rg_progress_options options = { .team = &member->team, .config = &config,
+                                           .planes = &shm };
     struct rg_progress *progress = NULL;
     struct rg_error err = RG_ERROR_INIT;
 
     member->team.segment = member->region;
-    member->team.segment_nbytes = rg_progress_nbytes(member->n);
+    member->team.segment_nbytes = rg_progress_nbytes(table, member->n);
     member->team.oversubscribed = true;
     if (rg_progress_create(&options, &progress, &err) < 0) {
         fprintf(stderr, "member %d: %s\n", member->me, err.text);
@@ -104,7 +108,7 @@ static int mixed(struct member *member)
 
 static void run(int n, int (*fn)(struct member *))
 {
-    assert_int_equal(members_run(n, rg_progress_nbytes(n), fn, NULL), 0);
+    assert_int_equal(members_run(n, rg_progress_nbytes(table, n), fn, NULL), 0);
 }
 
 static void operations_of_all_sizes_end_in_any_order(void **state)
