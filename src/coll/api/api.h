@@ -74,6 +74,8 @@ struct rg_call {
     const int32_t *splits;
     int nsplits;
     const struct reigen_options *options;
+    int memory;   /* enum rg_memory, of all ins and outs */
+    void *stream; /* as in struct rg_coll */
     bool waits; /* the caller will wait at once */
 };
 

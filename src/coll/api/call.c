@@ -101,6 +101,7 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
         .kind = (uint8_t) call->kind,
         .dtype = (uint8_t) call->dtype,
         .op = reduces(call->kind) ? (uint8_t) o->op : 0,
+        .memory = (uint8_t) call->memory,
         .ndim = (uint8_t) call->ndims[i],
         .root = call->kind == REIGEN_BROADCAST ? o->root : 0,
         .process_set = process_set,
@@ -130,6 +131,8 @@ static int fill_tensor(struct rg_op *op, const struct rg_call *call, int i, int 
     t->in = call->ins ? call->ins[i] : NULL;
     t->out = call->outs ? call->outs[i] : NULL;
     t->nbytes = t->count * rg_dtype_nbytes(call->dtype);
+    t->memory = (uint8_t) call->memory;
+    t->stream = call->stream;
     t->ndim = call->ndims[i];
     for (int d = 0; d < t->ndim; d++)
         t->shape[d] = call->shapes[i][d];

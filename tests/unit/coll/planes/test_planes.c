@@ -130,49 +130,73 @@ static void tear_down(struct setup *setup)
     rg_boot_close(setup->boot, true);
 }
 
-/* One allreduce of count floats by the progress engine, all of them 1 + rank. */
-static int reduce(struct rank *rank, struct rg_progress *progress, const char *name, int64_t count)
+/* An allreduce by the progress engine, in place. Its status, or -errno; *ret_text: why. */
+static int allreduce(struct rg_progress *progress, const char *name, float *data, int64_t count,
+                     int memory, char ret_text[RG_ERROR_TEXT_MAX])
 {
-    float *data = malloc((size_t) count * sizeof(float));
     const void *in = data;
     void *out = data;
     const int64_t *shape = &count;
-    int ndim = 1, bad;
+    int ndim = 1, r;
     struct rg_op *op = NULL;
     struct rg_error err = RG_ERROR_INIT;
     struct rg_call call = { .kind = REIGEN_ALLREDUCE, .n = 1, .names = &name, .ins = &in,
                             .outs = &out, .dtype = REIGEN_FLOAT32, .shapes = &shape,
-                            .ndims = &ndim };
+                            .ndims = &ndim, .memory = memory };
+
+    r = rg_call_submit(progress, &call, NULL, &op, &err);
+    snprintf(ret_text, RG_ERROR_TEXT_MAX, "%s", err.text);
+    if (r < 0)
+        return r;
+    r = rg_progress_wait(progress, op, ranks_deadline());
+    if (r == 0)
+        r = op->status;
+    if (op->text)
+        snprintf(ret_text, RG_ERROR_TEXT_MAX, "%s", op->text);
+    rg_op_unref(op);
+    return r;
+}
+
+/* Of count floats, all of them 1 + rank. */
+static int reduce(struct rank *rank, struct rg_progress *progress, const char *name, int64_t count)
+{
+    float *data = malloc((size_t) count * sizeof(float));
+    char text[RG_ERROR_TEXT_MAX];
+    int bad;
 
     for (int64_t i = 0; i < count; i++)
         data[i] = (float) (1 + rank->me);
-    bad = ranks_check(rank, rg_call_submit(progress, &call, NULL, &op, &err) == 0);
-    if (!bad) {
-        bad |= ranks_check(rank, rg_progress_wait(progress, op, ranks_deadline()) == 0);
-        bad |= ranks_check(rank, op->status == 0);
-        rg_op_unref(op);
-    }
+    bad = ranks_check(rank, allreduce(progress, name, data, count, RG_MEMORY_HOST, text) == 0);
     for (int64_t i = 0; i < count && !bad; i++)
         bad |= ranks_check(rank, data[i] == (float) (rank->n * (rank->n + 1) / 2));
     free(data);
     return bad;
 }
 
+/* A rank with a progress engine. */
+static struct rg_progress *open_progress(struct rank *rank, const char *names, struct setup *setup)
+{
+    struct rg_progress_options options = { .config = &rank->config, .planes = &setup->planes };
+    struct rg_progress *progress = NULL;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (set_up(rank, names, setup) < 0)
+        return NULL;
+    options.team = setup->team;
+    options.deadline_ns = ranks_deadline();
+    if (rg_progress_create(&options, &progress, &err) < 0)
+        fprintf(stderr, "rank %d: %s\n", rank->me, err.text);
+    return progress;
+}
+
 /* *arg: REIGEN_PLANES. */
 static int check_carries(struct rank *rank)
 {
     struct setup setup = { 0 };
-    struct rg_progress_options options = { .config = &rank->config, .planes = &setup.planes };
-    struct rg_progress *progress = NULL;
-    struct rg_error err = RG_ERROR_INIT;
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    int bad = ranks_check(rank, set_up(rank, rank->arg, &setup) == 0);
+    struct rg_progress *progress = open_progress(rank, rank->arg, &setup);
+    int bad = ranks_check(rank, progress != NULL);
 
-    if (bad)
-        return bad;
-    options.team = setup.team;
-    options.deadline_ns = ranks_deadline();
-    bad = ranks_check(rank, rg_progress_create(&options, &progress, &err) == 0);
     if (bad)
         return bad;
     rg_exec_describe(progress->exec, &text);
@@ -181,7 +205,6 @@ static int check_carries(struct rank *rank)
     bad |= ranks_check(rank, strstr(rg_buf_text(&text), "4  dummy 1000") != NULL);
     for (int i = 0; i < 20 && !bad; i++)
         bad |= reduce(rank, progress, "small", 1 + i * 25);
-    /* Leaders only, where there are several nodes. */
     bad |= ranks_check(rank, dummy_count == 20);
     bad |= reduce(rank, progress, "larger", DUMMY_MAX_NBYTES / 4 + 1);
     bad |= ranks_check(rank, dummy_count == 20);
@@ -195,6 +218,7 @@ static void a_plane_is_one_file_and_one_line(void **state)
     (void) state;
     assert_int_equal(ranks_run(2, ranks_port(), check_carries, "shm,dummy"), 0);
     assert_int_equal(ranks_run(3, ranks_port(), check_carries, ""), 0);
+    assert_int_equal(ranks_run(2, ranks_port(), check_carries, "tcp,dummy"), 0);
 }
 
 static int make_exec(struct setup *setup, struct rg_error *err)
@@ -273,6 +297,40 @@ static void device_memory_goes_to_planes_that_take_it_and_to_no_other(void **sta
     assert_int_equal(ranks_run(2, ranks_port(), check_device, NULL), 0);
 }
 
+/* From the submission on: the one-shot way must not read it, ranks must agree about it, and where no
+ * plane takes it the job ends with the reason. */
+static int check_submits_device(struct rank *rank)
+{
+    struct setup setup = { 0 };
+    float *device = device_floats(), data[4] = { 0 };
+    char text[RG_ERROR_TEXT_MAX];
+    struct rg_progress *progress = open_progress(rank, "shm,dummy", &setup);
+    int bad = ranks_check(rank, progress != NULL);
+
+    if (bad)
+        return bad;
+    host_view(device)[3] = (float) (1 + rank->me);
+    bad |= ranks_check(rank, allreduce(progress, "d", device, 4, RG_MEMORY_CUDA, text) == 0);
+    bad |= ranks_check(rank, host_view(device)[3] == 3.0f && dummy_count == 1);
+    bad |= ranks_check(rank, allreduce(progress, "e", rank->me ? device : data, 4,
+                                       rank->me ? RG_MEMORY_CUDA : RG_MEMORY_HOST, text) ==
+                                 -EINVAL);
+    bad |= ranks_check(rank, strstr(text, "Mismatched ALLREDUCE CPU/GPU device selection: ") !=
+                                 NULL);
+    bad |= ranks_check(rank, allreduce(progress, "f", device, DUMMY_MAX_NBYTES, RG_MEMORY_CUDA,
+                                       text) == -ENOTSUP);
+    bad |= ranks_check(rank, strstr(text, "no plane between 2 ranks can do this") != NULL);
+    rg_progress_destroy(progress);
+    tear_down(&setup);
+    return bad;
+}
+
+static void a_submitted_device_tensor_is_not_read_by_the_host(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(2, ranks_port(), check_submits_device, NULL), 0);
+}
+
 /* "Backward" on the stream makes what is to be reduced. */
 static void fill(void *arg)
 {
@@ -320,6 +378,43 @@ static void done_on_a_stream_means_in_its_order(void **state)
 {
     (void) state;
     assert_int_equal(ranks_run(2, ranks_port(), check_stream, NULL), 0);
+}
+
+/* ------------------------------------------------------------ who cannot offer anything */
+
+static int no_offer(const struct rg_config *config, int rank, int size, bool allowed,
+                    struct rg_buf *offer, struct rg_error *err)
+{
+    (void) config, (void) size, (void) allowed, (void) offer;
+    return rank == 1 ? rg_error_set(err, EIO, "the toy's card is on fire") : 0;
+}
+
+static int check_offer_fails(struct rank *rank)
+{
+    static struct rg_plane_ops broken;
+    static rg_plane_table one = { &broken, NULL };
+    struct rg_plane_choice choice = { one, 1, 0 };
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_boot *boot = NULL;
+    struct rg_team *team = NULL;
+    int bad = ranks_check(rank, rg_boot_open(&rank->config, ranks_deadline(), &boot, NULL) == 0);
+
+    broken = rg_plane_dummy;
+    broken.offer = no_offer;
+    if (bad)
+        return bad;
+    bad |= ranks_check(rank, rg_progress_team(boot, &rank->config, &choice, ranks_deadline(), &team,
+                                              &err) == -EIO);
+    bad |= ranks_check(rank, strstr(err.text, "the toy's card is on fire") != NULL);
+    bad |= ranks_check(rank, rank->me == 1 || strncmp(err.text, "rank 1: ", 8) == 0);
+    rg_boot_close(boot, false);
+    return bad;
+}
+
+static void a_rank_that_cannot_offer_fails_all_with_its_cause(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), check_offer_fails, NULL), 0);
 }
 
 /* ------------------------------------------------------------ bytes that scores see */
@@ -386,7 +481,9 @@ int main(void)
         cmocka_unit_test(what_is_no_offer_is_refused),
         cmocka_unit_test(a_plane_is_one_file_and_one_line),
         cmocka_unit_test(device_memory_goes_to_planes_that_take_it_and_to_no_other),
+        cmocka_unit_test(a_submitted_device_tensor_is_not_read_by_the_host),
         cmocka_unit_test(done_on_a_stream_means_in_its_order),
+        cmocka_unit_test(a_rank_that_cannot_offer_fails_all_with_its_cause),
         cmocka_unit_test(scores_are_told_the_bytes_of_the_whole_operation),
     };
 
