@@ -102,6 +102,7 @@ static void what_is_no_offer_is_refused(void **state)
 /* ------------------------------------------------------------ ranks with the dummy plane */
 
 struct setup {
+    const struct rg_plane_ops *const *table; /* NULL: the one above */
     struct rg_boot *boot;
     struct rg_team *team;
     struct rg_plane_choice planes;
@@ -111,7 +112,7 @@ struct setup {
 static int set_up(struct rank *rank, const char *names, struct setup *setup)
 {
     struct rg_error err = RG_ERROR_INIT;
-    int r = rg_planes_choose(table, names, &setup->planes, &err);
+    int r = rg_planes_choose(setup->table ? setup->table : table, names, &setup->planes, &err);
 
     if (r == 0)
         r = rg_boot_open(&rank->config, ranks_deadline(), &setup->boot, &err);
@@ -297,8 +298,8 @@ static void device_memory_goes_to_planes_that_take_it_and_to_no_other(void **sta
     assert_int_equal(ranks_run(2, ranks_port(), check_device, NULL), 0);
 }
 
-/* From the submission on: the one-shot way must not read it, ranks must agree about it, and where no
- * plane takes it the job ends with the reason. */
+/* From the submission on: the one-shot way must not read it, ranks must agree about it, and where
+ * no plane takes it the job ends with the reason. */
 static int check_submits_device(struct rank *rank)
 {
     struct setup setup = { 0 };
@@ -378,6 +379,53 @@ static void done_on_a_stream_means_in_its_order(void **state)
 {
     (void) state;
     assert_int_equal(ranks_run(2, ranks_port(), check_stream, NULL), 0);
+}
+
+/* ------------------------------------------------------------ a plane that nothing wakes */
+
+enum { HELD_MS = 300, NAPS_MIN = 8 };
+
+static uint64_t held_until_ns; /* rank 1 does nothing before */
+static int naps;               /* looks that came after a sleep */
+
+static int late_progress(void *state, bool *ret_moved, struct rg_error *err)
+{
+    static uint64_t looked_ns;
+    uint64_t now_ns = rg_now_ns();
+
+    naps += looked_ns && now_ns - looked_ns > 100000;
+    looked_ns = now_ns;
+    return now_ns < held_until_ns ? 0 : rg_plane_dummy.progress(state, ret_moved, err);
+}
+
+static int check_naps(struct rank *rank)
+{
+    static struct rg_plane_ops late;
+    static rg_plane_table late_table = { &rg_plane_shm, &late, NULL };
+    struct setup setup = { .table = late_table };
+    struct rg_progress *progress;
+    int bad;
+
+    late = rg_plane_dummy;
+    late.progress = late_progress;
+    rank->config.spin_us = 0;
+    progress = open_progress(rank, "", &setup);
+    bad = ranks_check(rank, progress != NULL);
+    if (bad)
+        return bad;
+    held_until_ns = rank->me ? rg_now_ns() + HELD_MS * RG_NS_PER_MS : 0;
+    bad |= reduce(rank, progress, "x", 4);
+    bad |= ranks_check(rank, naps >= NAPS_MIN);
+    rg_progress_destroy(progress);
+    tear_down(&setup);
+    return bad;
+}
+
+/* The driver of one node sleeps in a futex, 100 ms at a time where nothing is said. */
+static void a_plane_that_nothing_wakes_is_looked_at_as_often_as_it_asks(void **state)
+{
+    (void) state;
+    assert_int_equal(ranks_run(2, ranks_port(), check_naps, NULL), 0);
 }
 
 /* ------------------------------------------------------------ who cannot offer anything */
@@ -483,6 +531,7 @@ int main(void)
         cmocka_unit_test(device_memory_goes_to_planes_that_take_it_and_to_no_other),
         cmocka_unit_test(a_submitted_device_tensor_is_not_read_by_the_host),
         cmocka_unit_test(done_on_a_stream_means_in_its_order),
+        cmocka_unit_test(a_plane_that_nothing_wakes_is_looked_at_as_often_as_it_asks),
         cmocka_unit_test(a_rank_that_cannot_offer_fails_all_with_its_cause),
         cmocka_unit_test(scores_are_told_the_bytes_of_the_whole_operation),
     };
