@@ -304,8 +304,11 @@ static int agree(const struct rg_table *table, uint32_t id, const struct rg_reco
     return r;
 }
 
-static int announce_slowly(struct rg_table *table, struct rg_record *record,
-                           const struct rg_notice *notice, bool announced, uint64_t *ret_epoch)
+/* Out of line, so that the usual way keeps to few registers. */
+static __attribute__((noinline)) int announce_slowly(struct rg_table *table,
+                                                     struct rg_record *record,
+                                                     const struct rg_notice *notice,
+                                                     bool announced, uint64_t *ret_epoch)
 {
     struct rg_view *view = table->view;
     uint64_t epoch;
