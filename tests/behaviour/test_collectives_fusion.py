@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fusion threshold changes no result, and is one for the job; nothing is tuned while it runs."""
+"""The fusion threshold changes no result, and a job has one; nothing is tuned while it runs."""
 import pytest
 
 from ranks import job, run

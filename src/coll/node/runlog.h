@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define RG_RUN_MAX 1024       /* items carried out together */
 #define RG_RUNLOG_SLOTS 32768 /* a power of two, more than entries and joins can be under way */
 
 enum {
