@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/api/api.h"
 
+#include <errno.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/time.h"
-#include <ctype.h>
-#include "coll/observe/timeline.h"
+#include "coll/ground/report.h"
+#include "coll/planes/exec.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
 static _Atomic bool ending;       /* shutdown is at it */
@@ -90,7 +93,7 @@ static void after_fork(void)
     pthread_mutex_init(&life, NULL);
     spare = NULL;
     atomic_store(&ending, false);
-    rg_timeline_after_fork();
+    rg_api_timeline_after_fork();
     if (!rt)
         return;
     rg_sets_after_fork(&rt->sets);
@@ -148,11 +151,9 @@ static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
 static void runtime_end(struct rg_runtime *rt, bool goodbye, uint64_t until)
 {
     rg_sets_leave(&rt->sets, until);
-    if (rt->progress)
-        rt->progress->leave_until_ns = until;
-    rg_progress_destroy(rt->progress);
+    rg_progress_destroy(rt->progress, until, NULL);
     rg_sets_fini(&rt->sets);
-    rg_timeline_stop();
+    rg_api_timeline_close();
     rg_team_destroy(rt->team);
     if (rt->boot)
         rg_boot_close(rt->boot, goodbye);
@@ -224,17 +225,6 @@ int rg_api_describe(struct rg_runtime *rt)
     return r;
 }
 
-/* A path that cannot be written is an error here, and not after a night of training. */
-static int start_timeline(const struct rg_config *config, int rank, struct rg_error *err)
-{
-    if (!config->timeline[0])
-        return 0;
-    return rg_timeline_start(config->timeline, rank, config->timeline_marks_cycles,
-                             config->timeline_all_ranks, err) < 0
-               ? rg_error_prepend(err, "HOROVOD_TIMELINE")
-               : 0;
-}
-
 /* Once per job; ranks that all agree need not all say so. */
 static void remark_on_planes(const struct rg_runtime *rt)
 {
@@ -282,7 +272,10 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     if (rt->config.stall_shutdown_ignored)
         rg_report(RG_LOG_WARN, "the stall shutdown time is less than the stall check time; it is "
                                "ignored");
-    r = start_timeline(&rt->config, rg_boot_identity(rt->boot)->rank, err);
+    if (rt->config.autotune_ignored && rg_boot_identity(rt->boot)->rank == 0)
+        rg_report(RG_LOG_WARN, "HOROVOD_AUTOTUNE has no effect: the settings are right from the "
+                               "start, and nothing is tuned while a job runs");
+    r = rg_api_timeline_open(&rt->config, rg_boot_identity(rt->boot)->rank, err);
     if (r < 0)
         return r;
     r = rg_progress_team(rt->boot, &rt->config, &planes, deadline, &rt->team, err);
@@ -292,6 +285,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     progress.config = &rt->config;
     progress.boot = rt->boot;
     progress.handles = &rt->handles;
+    progress.observe = rg_api_observe;
     progress.deadline_ns = deadline;
     r = rg_progress_create(&progress, &rt->progress, err);
     if (r < 0)
@@ -367,7 +361,7 @@ static __attribute__((destructor)) void end_after_who_left(void)
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
     if (rt)
-        rg_watch_let_leave(rt->progress);
+        rg_progress_let_leave(rt->progress);
 }
 
 REIGEN_API int reigen_is_initialized(void)
@@ -469,4 +463,25 @@ REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
             rg_progress_add_stats(rt->sets.alive[i]->progress, ret_stats);
     pthread_mutex_unlock(&rt->sets.lock);
     return 0;
+}
+
+REIGEN_API int reigen_planes(char **ret_text)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    char *copy;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    rg_exec_scores(rt->progress->exec, &text);
+    copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
+    if (!copy)
+        return rg_api_failf(ENOMEM, "out of memory");
+    *ret_text = copy;
+    return 0;
+}
+
+REIGEN_API void reigen_free(void *memory)
+{
+    free(memory);
 }

@@ -31,12 +31,7 @@ struct rg_config {
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
     /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
     int cache_capacity;
-    /* HOROVOD_AUTOTUNE and its _LOG, _WARMUP_SAMPLES (3), _STEPS_PER_SAMPLE (10) and
-     * _BAYES_OPT_MAX_SAMPLES (20); REIGEN_AUTOTUNE and its _LOG, _WARMUP_SAMPLES,
-     * _STEPS_PER_SAMPLE, _MAX_SAMPLES */
-    bool autotune;
-    int autotune_warmup, autotune_steps, autotune_samples;
-    char autotune_log[4096];
+    bool autotune_ignored;       /* HOROVOD_AUTOTUNE is 1: nothing is tuned while a job runs */
     char planes[64];             /* REIGEN_PLANES: names of planes, with commas; "": not set */
     /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
     int spin_us;

@@ -39,7 +39,7 @@ struct rg_record {
     uint8_t mode;
     bool held;
     bool used;             /* since the last sweep */
-    _Atomic uint64_t lane; /* the timeline's generation << 32 | its lane there */
+    _Atomic uint64_t lane; /* an observer's own: where its name stands in a timeline */
     int pins;              /* requests and groups that point here */
     int nmembers;          /* group: records of the names of its members, else 0 */
     struct rg_record **members;
@@ -58,6 +58,7 @@ struct rg_table {
     int nrecords;
     int capacity;
     int sweep_at; /* records; not below capacity */
+    uint64_t unnamed[REIGEN_REDUCESCATTER + 1]; /* the next number, by kind; under the lock */
 };
 
 /* What a rank announces. */

@@ -31,7 +31,7 @@ struct step {
 struct rg_exec {
     const struct rg_team *team;
     struct rg_scopes scopes;
-    unsigned insisted; /* as in rg_plane_choice */
+    struct rg_plane_choice planes;
 
     struct step steps[NSTEPS_MAX];
     int nsteps, at;
@@ -67,7 +67,7 @@ int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret
     if (!exec)
         return rg_error_set(err, ENOMEM, "out of memory");
     exec->team = options->team;
-    exec->insisted = options->planes->insisted;
+    exec->planes = *options->planes;
     r = rg_scopes_open(&exec->scopes, options, err);
     if (r < 0) {
         rg_exec_destroy(exec, 0);
@@ -139,8 +139,13 @@ const char *rg_exec_remark(const struct rg_exec *exec, const char **ret_why, boo
     if (!scopes->remark.text[0])
         return NULL;
     *ret_why = scopes->remark.text;
-    *ret_insisted = exec->insisted >> scopes->remarked & 1;
+    *ret_insisted = exec->planes.insisted >> scopes->remarked & 1;
     return scopes->table[scopes->remarked]->name;
+}
+
+const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec)
+{
+    return &exec->planes;
 }
 
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)

@@ -31,6 +31,8 @@ int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
 /* Whether an operation over the ranks of this team is the shortcut's, by score. */
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll);
+/* What may be used, as it was created. */
+const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec);
 /* What it is doing, as "REIGEN_SHM_ALLREDUCE", for the timeline; lives as long as exec. */
 const char *rg_exec_activity(const struct rg_exec *exec);
 /* As a plane's progress, and what it says of "done". */

@@ -209,7 +209,7 @@ static int check_carries(struct rank *rank)
     bad |= ranks_check(rank, dummy_count == 20);
     bad |= reduce(rank, progress, "larger", DUMMY_MAX_NBYTES / 4 + 1);
     bad |= ranks_check(rank, dummy_count == 20);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     tear_down(&setup);
     return bad;
 }
@@ -321,7 +321,7 @@ static int check_submits_device(struct rank *rank)
     bad |= ranks_check(rank, allreduce(progress, "f", device, DUMMY_MAX_NBYTES, RG_MEMORY_CUDA,
                                        text) == -ENOTSUP);
     bad |= ranks_check(rank, strstr(text, "no plane between 2 ranks can do this") != NULL);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     tear_down(&setup);
     return bad;
 }
@@ -416,7 +416,7 @@ static int check_naps(struct rank *rank)
     held_until_ns = rank->me ? rg_now_ns() + HELD_MS * RG_NS_PER_MS : 0;
     bad |= reduce(rank, progress, "x", 4);
     bad |= ranks_check(rank, naps >= NAPS_MIN);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     tear_down(&setup);
     return bad;
 }

@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 
 #include "coll/ground/config.h"
-#include "coll/progress/progress.h"
-#include "coll/progress/handle.h"
 #include "coll/ground/report.h"
 #include "coll/node/runlog.h"
 #include "coll/node/shared.h"
+#include "coll/ops/handle.h"
+#include "coll/ops/op.h"
 
 static void handles_are_never_given_out_twice(void **state)
 {

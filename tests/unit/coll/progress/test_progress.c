@@ -29,7 +29,7 @@ static const struct rg_plane_choice shm = { table, 1, 0 };
 static struct rg_progress *open_progress(struct member *member)
 {
     struct rg_progress_options options = { .team = &member->team, .config = &config,
-                                           .planes = &shm };
+                                           .planes = &shm, .observe = rg_api_observe };
     struct rg_progress *progress = NULL;
     struct rg_error err = RG_ERROR_INIT;
 
@@ -102,7 +102,7 @@ static int mixed(struct member *member)
         free(a);
         free(b);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -131,7 +131,7 @@ static int new_names(struct member *member)
         check(reduce(progress, name, x, i % 2 ? 3 : 8) == 0 && x[2] == (float) member->n);
     }
     check(progress->table.nrecords <= config.cache_capacity);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -156,7 +156,7 @@ static int disagreeing(struct member *member)
         check(reduce(progress, "x", x, base + odd) == (i % 2 ? -EINVAL : 0));
         free(x);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -211,7 +211,7 @@ static int joining(struct member *member)
             check(small[i][0] == (float) (n - i));
         free(large);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -240,7 +240,7 @@ static int leaving(struct member *member)
         check(finish(progress, a) == -ECANCELED);
         check(finish(progress, b) == -ECANCELED);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     free(large);
     return bad;
 }
@@ -263,7 +263,7 @@ static int aborted(struct member *member)
     if (member->me == 0) {
         check(rg_view_abort(&progress->view, ECONNRESET, 7, "rank 7 died"));
         check(!rg_view_abort(&progress->view, EIO, -1, "too late"));
-        rg_progress_ring_all(progress, true);
+        rg_wake_ring_all(&progress->wake, true);
     } else {
         int r = submit(progress, "a", x, 1, &a);
 
@@ -271,7 +271,7 @@ static int aborted(struct member *member)
         r = submit(progress, "b", large, 50000, &b);
         check(r == -ECONNRESET || (r == 0 && finish(progress, b) == -ECONNRESET));
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     free(large);
     return bad;
 }
@@ -301,7 +301,7 @@ static int look_in_vain(struct member *member, void (*end)(struct rg_progress *p
     check(rg_liveness_check(&member->team, boot, &err) == expected);
     check(err.errnum == -expected && strstr(err.text, text));
     rg_boot_close(boot, true);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
