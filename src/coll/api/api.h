@@ -12,8 +12,9 @@
 #ifndef RG_COLL_API_API_H
 #define RG_COLL_API_API_H
 
-#include "coll/progress/progress.h"
 #include "coll/api/sets.h"
+#include "coll/ground/config.h"
+#include "coll/progress/progress.h"
 
 struct rg_runtime {
     _Alignas(64) _Atomic int users; /* calls that are inside */
@@ -74,6 +75,9 @@ struct rg_call {
     const int32_t *splits;
     int nsplits;
     const struct reigen_options *options;
+    int memory;   /* enum rg_memory, of all ins and outs */
+    void *stream; /* as in struct rg_coll */
+    struct rg_set *set; /* whose progress engine it is for; NULL: of all ranks */
     bool waits; /* the caller will wait at once */
 };
 
@@ -91,5 +95,15 @@ int rg_call_record(struct rg_progress *progress, const struct rg_call *call, con
  * n. */
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
+
+/* ---- who looks on (api_observe.c; api_unobserved.c where coll/observe is left out) */
+
+/* For rg_progress_options.observe. */
+extern rg_observe_fn *const rg_api_observe;
+/* The timeline that the configuration asks for: a path that cannot be written is an error here, and
+ * not after a night of training. */
+int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err);
+void rg_api_timeline_close(void);
+void rg_api_timeline_after_fork(void);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/planes/exec.h"
 #include "coll/api/sets.h"
 
 #include <string.h>
@@ -141,11 +142,6 @@ void rg_set_leave(struct rg_set *set)
         atomic_fetch_sub(&set->users, 1);
 }
 
-int rg_set_users(const struct rg_set *set)
-{
-    return atomic_load(&set->users);
-}
-
 /* Room for one more in both lists, so that a removal needs no memory. */
 static int make_room(struct rg_sets *sets)
 {
@@ -163,10 +159,11 @@ static int make_room(struct rg_sets *sets)
     return alive ? 0 : -ENOMEM;
 }
 
-static void end_progress(struct rg_set *set)
+/* until_ns: as rg_progress_destroy. */
+static void end_progress(struct rg_set *set, uint64_t until_ns)
 {
     atomic_store(&set->gone, true);
-    rg_progress_destroy(set->progress);
+    rg_progress_destroy(set->progress, until_ns, &set->users);
     rg_team_destroy(set->team);
     rg_boot_close(set->boot, true);
     set->progress = NULL;
@@ -178,7 +175,7 @@ static void set_free(struct rg_set *set)
 {
     if (!set)
         return;
-    end_progress(set);
+    end_progress(set, 0);
     free(set->ranks);
     free(set);
 }
@@ -200,11 +197,8 @@ void rg_sets_hurry(struct rg_sets *sets, bool late)
 
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
-    for (int i = 0; i < sets->nalive; i++) {
-        if (sets->alive[i]->progress)
-            sets->alive[i]->progress->leave_until_ns = until_ns;
-        end_progress(sets->alive[i]);
-    }
+    for (int i = 0; i < sets->nalive; i++)
+        end_progress(sets->alive[i], until_ns);
 }
 
 void rg_sets_fini(struct rg_sets *sets)
@@ -356,9 +350,11 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    struct rg_progress_options options = { .config = world->config, .boot = boot, .set = set,
+    const struct rg_plane_choice *planes = rg_exec_planes(world->exec);
+    struct rg_progress_options options = { .config = world->config, .planes = planes, .boot = boot,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
+                                         .observe = rg_api_observe,
                                          .deadline_ns = deadline };
     int r;
 
@@ -366,7 +362,7 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
         return 0;
     r = rg_set_boot(world, set, &set->boot, err);
     if (r == 0)
-        r = rg_team_create(set->boot, world->config, rg_progress_nbytes, deadline, &set->team, err);
+        r = rg_progress_team(set->boot, world->config, planes, deadline, &set->team, err);
     if (r < 0)
         return r;
     rg_team_close_fds(set->team);
@@ -510,6 +506,6 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, stru
     pthread_mutex_unlock(&sets->turn);
     /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
     if (r == 0)
-        end_progress(set);
+        end_progress(set, 0);
     return r;
 }

@@ -105,6 +105,5 @@ struct rg_set *rg_sets_find(const struct rg_sets *sets, int id);
  * member. */
 struct rg_progress *rg_set_use(struct rg_set *set);
 void rg_set_leave(struct rg_set *set); /* NULL is fine */
-int rg_set_users(const struct rg_set *set);
 
 #endif

@@ -201,14 +201,6 @@ static int on_common(struct rg_order *order, struct peer *peer, const struct rg_
     }
 }
 
-static void on_tuned(struct rg_order *order, const struct rg_order_frame *frame)
-{
-    const struct rg_tuning tuning = { (uint64_t) frame->id << 10, frame->flags };
-
-    if (order->events.on_tuned)
-        order->events.on_tuned(order->events.arg, &tuning);
-}
-
 static int on_leader_frame(struct rg_order *order, struct peer *peer,
                            const struct rg_order_frame *frame)
 {
@@ -246,9 +238,6 @@ static int on_coordinator_frame(struct rg_order *order, struct peer *peer,
         return rg_known_decided(order->known, frame, on_run, order);
     case RG_ORDER_JOINED:
         order->events.on_joined(order->events.arg, (int) frame->rank);
-        return 0;
-    case RG_ORDER_TUNE:
-        on_tuned(order, frame);
         return 0;
     case RG_ORDER_SHUTDOWN:
         shut(order, (int) frame->rank);
@@ -337,9 +326,6 @@ static bool emit(struct rg_order *order)
             break;
         case RG_ORDER_JOINED:
             order->events.on_joined(order->events.arg, (int) frame.rank);
-            break;
-        case RG_ORDER_TUNE:
-            on_tuned(order, &frame);
             break;
         case RG_ORDER_SHUTDOWN:
             shut(order, (int) frame.rank);
@@ -457,12 +443,6 @@ int rg_order_offer_join(struct rg_order *order, int last_rank)
 
     return order->coordinator ? rg_decider_join(order->decider, 0, last_rank)
                               : say(order, &order->peers[0], &frame);
-}
-
-void rg_order_tune(struct rg_order *order, const struct rg_tuning *tuning)
-{
-    if (order->coordinator)
-        rg_decider_tune(order->decider, tuning);
 }
 
 void rg_order_announce_death(struct rg_order *order, int rank, const char *text)

@@ -25,7 +25,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "coll/progress/autotune.h"
 #include "coll/team/team.h"
 #include "coll/ground/types.h"
 
@@ -39,8 +38,6 @@ struct rg_order_events {
                        const char *error, bool fused);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
-    /* Parameters that are in force from here on. */
-    void (*on_tuned)(void *arg, const struct rg_tuning *tuning);
     /* a rank, or the leader of a silent node */
     void (*on_died)(void *arg, int rank, const char *text);
     /* that rank has called reigen_shutdown */
@@ -69,8 +66,6 @@ int rg_order_offer(struct rg_order *order, const char *name, const struct rg_sig
                    const char *error);
 /* All ranks of this node have joined; last_rank of them did so last. */
 int rg_order_offer_join(struct rg_order *order, int last_rank);
-/* Coordinator: parameters for all leaders, at one place among the decisions. */
-void rg_order_tune(struct rg_order *order, const struct rg_tuning *tuning);
 /* Tell all leaders: a rank of this node died, or called reigen_shutdown. */
 void rg_order_announce_death(struct rg_order *order, int rank, const char *text);
 void rg_order_announce_shutdown(struct rg_order *order, int rank);

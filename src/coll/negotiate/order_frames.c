@@ -20,7 +20,6 @@ static const uint8_t parts[RG_ORDER_NTYPES] = {
     [RG_ORDER_JOINED] = RANK,
     [RG_ORDER_EVICT] = ID,
     [RG_ORDER_EVICTED] = ID,
-    [RG_ORDER_TUNE] = ID | FLAGS,
     [RG_ORDER_BLOCKED] = FLAGS,
 };
 
@@ -45,6 +44,7 @@ static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
     rg_buf_put_u8(buf, sig->kind);
     rg_buf_put_u8(buf, sig->dtype);
     rg_buf_put_u8(buf, sig->op);
+    rg_buf_put_u8(buf, sig->memory);
     rg_buf_put_u8(buf, sig->ndim);
     rg_buf_put_u32(buf, (uint32_t) sig->root);
     rg_buf_put_u32(buf, (uint32_t) sig->process_set);
@@ -64,6 +64,7 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
     sig->kind = rg_reader_u8(reader);
     sig->dtype = rg_reader_u8(reader);
     sig->op = rg_reader_u8(reader);
+    sig->memory = rg_reader_u8(reader);
     sig->ndim = rg_reader_u8(reader);
     sig->root = (int32_t) rg_reader_u32(reader);
     sig->process_set = (int32_t) rg_reader_u32(reader);

@@ -6,7 +6,7 @@
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
-#define FENCE_MAGIC 0x32544752u /* "RGT2": another build's blobs are no puzzle */
+#define FENCE_MAGIC 0x33544752u /* "RGT3": another build's blobs are no puzzle */
 
 /* What is alive only while the team is being made. */
 struct making {
@@ -106,12 +106,14 @@ static int fence(struct making *making, uint32_t number, int r, struct rg_buf *p
 }
 
 static int exchange_facts(struct making *making, const struct rg_config *config,
-                          struct rg_error *err)
+                          const struct rg_team_needs *needs, struct rg_error *err)
 {
     struct rg_team *team = making->team;
     rg_autobuf struct rg_buf payload = RG_BUF_INIT;
     struct rg_rank_info mine = { 0 };
-    int r = rg_rank_info_read(rg_boot_identity(making->boot), config, &mine, err);
+    int r = needs->failed
+                ? rg_error_set(err, needs->failed->errnum, "%s", needs->failed->text)
+                : rg_rank_info_read(rg_boot_identity(making->boot), config, needs, &mine, err);
 
     if (r == 0 && team->size > 1) {
         r = rg_sock_listen_unix(mine.socket_name, &making->unix_fd);
@@ -133,8 +135,10 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
     if (r < 0)
         return r;
     rg_rank_info_fill(making->facts, team);
-    if (rg_mpi_team_agree(making->facts, team) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+    for (int i = 0; i < team->size; i++) {
+        team->offers[i] = making->facts[i].offer;
+        making->facts[i].offer = (struct rg_blob){ NULL, 0 };
+    }
     return 0;
 }
 
@@ -268,15 +272,16 @@ static int allocate(struct making *making)
     team->node_ranks = calloc(size, sizeof(int));
     team->leaders = calloc(size, sizeof(int));
     team->addresses = calloc(size, sizeof(char *));
+    team->offers = calloc(size, sizeof(*team->offers));
     making->blobs = calloc(size, sizeof(*making->blobs));
     making->facts = calloc(size, sizeof(*making->facts));
     making->leader_of = calloc(size, sizeof(int));
-    return team->peers && team->node_ranks && team->leaders && team->addresses && making->blobs &&
-                   making->facts && making->leader_of ? 0 : -ENOMEM;
+    return team->peers && team->node_ranks && team->leaders && team->addresses && team->offers &&
+                   making->blobs && making->facts && making->leader_of ? 0 : -ENOMEM;
 }
 
 static int make(struct making *making, const struct rg_config *config,
-                size_t (*progress_nbytes)(int node_size), struct rg_error *err)
+                const struct rg_team_needs *needs, struct rg_error *err)
 {
     struct rg_team *team = making->team;
     int r = allocate(making);
@@ -288,15 +293,15 @@ static int make(struct making *making, const struct rg_config *config,
         if (r < 0)
             return rg_error_set(err, -r, "no randomness: %s", strerror(-r));
     }
-    r = exchange_facts(making, config, err);
+    r = exchange_facts(making, config, needs, err);
     if (r == 0)
         r = exchange_leaders(making, config, err);
     if (r == 0)
         r = number_nodes(making, err);
     if (r < 0)
         return r;
-    r = rg_segment_share(team, making->boot, progress_nbytes(team->node_size), &making->unix_fd,
-                         making->leader_fd, making->deadline_ns, err);
+    r = rg_segment_share(team, making->boot, needs->segment_nbytes(needs->arg, team->node_size),
+                         &making->unix_fd, making->leader_fd, making->deadline_ns, err);
     if (r == 0)
         r = make_listener(making, err);
     r = finish(making, r, err);
@@ -306,7 +311,7 @@ static int make(struct making *making, const struct rg_config *config,
 }
 
 int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
-                   size_t (*progress_nbytes)(int node_size), uint64_t deadline_ns,
+                   const struct rg_team_needs *needs, uint64_t deadline_ns,
                    struct rg_team **ret_team, struct rg_error *err)
 {
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
@@ -324,7 +329,7 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     team->world_ranks = identity->world_ranks;
     team->data_key = rg_key_hold(identity->key);
     rg_boot_forget_key(boot);
-    int r = team->data_key ? make(&making, config, progress_nbytes, err)
+    int r = team->data_key ? make(&making, config, needs, err)
                            : rg_error_set(err, ENOMEM, "no memory for a key");
 
     making_fini(&making);
@@ -346,7 +351,9 @@ void rg_team_destroy(struct rg_team *team)
     free(team->peers);
     free(team->node_ranks);
     free(team->leaders);
-    free(team->mpi_ranks);
+    for (int r = 0; team->offers && r < team->size; r++)
+        free(team->offers[r].data);
+    free(team->offers);
     rg_key_drop(team->data_key);
     free(team);
 }

@@ -1,101 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <sched.h>
+/* The ends of operations, one by one and all at once. */
+#include "coll/progress/finish.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "coll/progress/progress.h"
-#include "coll/observe/timeline.h"
+#include "base/time.h"
+#include "coll/boot/boot.h"
 
 #define SHUT_DOWN_TEXT                                                                        \
     "Reigen has been shut down. This was caused by an exception on one of the ranks or an "   \
     "attempt to submit an operation after one of the ranks finished execution (rank %d called " \
     "shutdown first)."
-
-bool rg_op_done(const struct rg_op *op)
-{
-    return atomic_load_explicit(&op->state, memory_order_acquire) == RG_OP_DONE;
-}
-
-bool rg_op_try(struct rg_progress *progress, struct rg_op *op)
-{
-    for (;;) {
-        int state = atomic_load_explicit(&op->state, memory_order_acquire);
-
-        if (state == RG_OP_DONE)
-            return true;
-        if ((state != RG_OP_POSTED && state != RG_OP_CLAIMED) ||
-            atomic_load_explicit(&op->mode, memory_order_relaxed) != RG_ENTRY_INLINE)
-            return false;
-        if (state == RG_OP_POSTED &&
-            atomic_compare_exchange_strong_explicit(&op->state, &state, RG_OP_CLAIMED,
-                                                    memory_order_acquire, memory_order_relaxed))
-            break;
-        /* Another thread looks or reduces: if it finds too little it does not come back. */
-        sched_yield();
-    }
-    if (rg_inline_try(progress, op))
-        return true;
-    atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
-    return false;
-}
-
-bool rg_op_claim(struct rg_op *op)
-{
-    int state = RG_OP_POSTED;
-
-    if (atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED))
-        return true;
-    return state == RG_OP_QUEUED &&
-           atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED);
-}
-
-void rg_op_fini(struct rg_op *op)
-{
-    for (int i = 0; op->tensors && i < op->n; i++)
-        free(op->tensors[i].result);
-    if (op->tensors != &op->one)
-        free(op->tensors);
-    if (op->sigs != &op->one_sig)
-        free(op->sigs);
-    free(op->splits);
-    free(op->received);
-    free(op->text);
-    op->tensors = NULL;
-    op->sigs = NULL;
-    op->splits = op->received = NULL;
-    op->text = NULL;
-}
-
-void rg_op_unref(struct rg_op *op)
-{
-    if (atomic_fetch_sub(&op->refs, 1) > 1)
-        return;
-    rg_op_fini(op);
-    free(op);
-}
-
-void rg_op_hold_name(struct rg_op *op)
-{
-    for (int i = 0; i < op->record->nmembers; i++)
-        atomic_store_explicit(&op->record->members[i]->taken, true, memory_order_relaxed);
-    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
-    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
-}
-
-void rg_op_seen(struct rg_op *op)
-{
-    struct rg_record *record = op->record;
-
-    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
-        return;
-    /* Several threads may wait for one handle: once it is free the name may be another's. */
-    if (!atomic_exchange(&op->holds_name, false))
-        return;
-    for (int i = 0; i < record->nmembers; i++)
-        atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);
-    atomic_store_explicit(&record->taken, false, memory_order_release);
-}
+#define LEAVE_WAIT_MS 2000 /* for who has left to end */
 
 void rg_op_drop_name(struct rg_progress *progress, struct rg_op *op)
 {
@@ -134,8 +55,8 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
     if (status < 0)
         rg_progress_cut_off(progress, status);
     op->status = status;
-    if (__builtin_expect(op->timed, 0))
-        rg_timeline_finished(progress, op);
+    if (__builtin_expect(op->timed_ns != 0, 0))
+        progress->observer->ops->finished(progress, op);
     if (status < 0 && text && text[0])
         set_text(progress, op, status, text);
     if (record) {
@@ -145,9 +66,10 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
             atomic_store(&record->members[i]->op, NULL);
     }
     if (status >= 0) {
-        atomic_fetch_add_explicit(&progress->nbytes, op->nbytes, memory_order_relaxed);
+        rg_count(&progress->counters.nbytes, op->nbytes);
         /* Who has seen the count sees the results. */
-        atomic_fetch_add_explicit(&progress->noperations, (uint64_t) op->n, memory_order_release);
+        atomic_fetch_add_explicit(&progress->counters.noperations, (uint64_t) op->n,
+                                  memory_order_release);
     }
     /* A persistent operation may be started again the moment its record is free and it is DONE. */
     if (op->persistent) {
@@ -161,7 +83,7 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
     if (record)
         atomic_store(&record->op, NULL);
     if (op->watchers)
-        rg_notify_ended_locked(progress, op);
+        rg_notify_ended(&progress->notify, op);
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
     if (op->dropped)
         rg_op_seen(op);
@@ -190,12 +112,19 @@ void rg_progress_cut_off(struct rg_progress *progress, int status)
     int rank = cause_of(progress, status), nobody = 0;
 
     if (rank >= 0 && rank != world->team->rank && world->boot &&
-        atomic_compare_exchange_strong(&world->cut_by, &nobody, 1 + rank))
+        atomic_compare_exchange_strong(&world->told.cut_by, &nobody, 1 + rank))
         rg_boot_cut_off(world->boot, rank);
     /* Whichever rank the verdict names, it has the cause. */
     if (status == -ETIMEDOUT && rg_view_aborted(&progress->view) == ETIMEDOUT && world->boot &&
-        !atomic_exchange(&world->told_stall, true))
+        !atomic_exchange(&world->told.stall, true))
         rg_boot_note(world->boot, 0, rg_view_abort_text(&progress->view));
+}
+
+void rg_progress_abort(struct rg_progress *progress, int errnum, const char *text)
+{
+    if (rg_view_abort(&progress->view, errnum, -1, text) && progress->boot)
+        rg_boot_note(progress->boot, 0, text);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 int rg_progress_abort_cause(struct rg_progress *progress, const char **ret_text)
@@ -227,4 +156,26 @@ int rg_progress_abort_cause(struct rg_progress *progress, const char **ret_text)
         return -ECANCELED;
     }
     return 0;
+}
+
+static bool is_there(int pidfd)
+{
+#ifdef SYS_pidfd_send_signal
+    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+void rg_progress_let_leave(struct rg_progress *progress)
+{
+    int rank = atomic_load(&progress->told.cut_by) - 1;
+    int pidfd = rank < 0 ? -1 : progress->team->peers[rank].pidfd;
+    uint64_t deadline_ns = rg_now_ns() + LEAVE_WAIT_MS * RG_NS_PER_MS;
+
+    if (pidfd < 0 || !progress->boot || rg_boot_hears_cut_off(progress->boot))
+        return;
+    /* Until its parent has taken note of its end: no signal finds it then, not even as a zombie. */
+    while (rg_now_ns() < deadline_ns && is_there(pidfd))
+        rg_sleep_ms(1);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "coll/progress/handle.h"
+#include "coll/ops/handle.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/progress/progress.h"
+#include "coll/ops/op.h"
 
 #define INDEX_BITS 20
 

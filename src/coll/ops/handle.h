@@ -9,8 +9,8 @@
  *
  * Thread rule: all calls under the table's lock; nothing blocks.
  */
-#ifndef RG_COLL_PROGRESS_HANDLE_H
-#define RG_COLL_PROGRESS_HANDLE_H
+#ifndef RG_COLL_OPS_HANDLE_H
+#define RG_COLL_OPS_HANDLE_H
 
 #include <pthread.h>
 #include <stdint.h>
