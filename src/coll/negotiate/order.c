@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/handshake.h"
 #include "coll/net/listener.h"
@@ -756,7 +757,7 @@ static void drain(struct rg_order *order, struct peer *peer, uint64_t deadline_n
 {
     flush(order, peer);
     while (peer->fd >= 0 && rg_buf_nbytes(&peer->out) > 0 &&
-           rg_sock_wait(peer->fd, POLLOUT, deadline_ns) == 0)
+           rg_fd_wait(peer->fd, POLLOUT, deadline_ns) == 0)
         flush(order, peer);
     if (peer->fd >= 0)
         rg_sock_drain(peer->fd, deadline_ns);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
 #include "reigen/reigen.h"
@@ -173,7 +174,7 @@ int rg_handshake_finish(struct rg_handshake *handshake, uint64_t deadline_ns)
 
         if (r != 0)
             return r < 0 ? r : 0;
-        r = rg_sock_wait(handshake->fd, rg_handshake_events(handshake), deadline_ns);
+        r = rg_fd_wait(handshake->fd, rg_handshake_events(handshake), deadline_ns);
         if (r < 0)
             return r;
     }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
 
@@ -127,6 +128,14 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     }
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    return rg_rankmsg_max(type);
+}
+
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
+
 /* Pump until *flag, a failure told by the server, a death (where one matters), or the end of the
  * connection. */
 static int wait_for(struct rg_client *client, const bool *flag, int ndeaths, uint64_t deadline_ns,
@@ -148,7 +157,7 @@ static int wait_for(struct rg_client *client, const bool *flag, int ndeaths, uin
         if (r < 0)
             return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r, "%s: %s", client->server,
                                 cause.text);
-        r = rg_sock_wait(client->conn.fd, rg_conn_events(&client->conn), deadline_ns);
+        r = rg_fd_wait(client->conn.fd, rg_conn_events(&client->conn), deadline_ns);
         if (r < 0)
             return rg_error_set(err, -r, "%s did not answer in time", client->server);
     }
@@ -165,12 +174,10 @@ int rg_client_hello(struct rg_client *client, int take_fd,
 
     *client = (struct rg_client) { .server = server, .rank = rank, .size = size,
                                    .generation = generation };
-    int r = rg_conn_init(&client->conn, take_fd, link_options);
+    int r = rg_conn_init(&client->conn, take_fd, &conn_ops, client, link_options);
 
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
-    client->conn.on_frame = on_frame;
-    client->conn.arg = client;
     r = rg_conn_send(&client->conn, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));

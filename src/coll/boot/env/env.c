@@ -207,7 +207,7 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
         return r;
     }
     if (address) {
-        r = rg_sock_wait(fd, POLLOUT, deadline_ns);
+        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
         if (r == 0)
             r = rg_sock_error(fd);
         if (r < 0) {

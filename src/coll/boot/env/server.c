@@ -205,6 +205,15 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     }
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_BLOB_MAX + 1024;
+}
+
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
+
 int rg_server_create(const struct rg_server_options *options, struct rg_server **ret_server)
 {
     struct rg_server *server = calloc(1, sizeof(*server));
@@ -262,12 +271,10 @@ static void add_guest(struct rg_server *server, int take_fd)
     guest->server = server;
     guest->rank = -1;
     guest->give_up_ns = rg_now_ns() + RG_SERVER_HALF_OPEN_MS * RG_NS_PER_MS;
-    if (rg_conn_init(&guest->conn, take_fd, server->use_link ? &link : NULL) < 0) {
+    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, server->use_link ? &link : NULL) < 0) {
         free(guest);
         return;
     }
-    guest->conn.on_frame = on_frame;
-    guest->conn.arg = guest;
     guest->next = server->guests;
     server->guests = guest;
     if (++server->npending > RG_SERVER_PENDING_MAX)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
 #include "coll/boot/env/server.h"
 #include "coll/net/sock.h"
 #include "coll/ranks.h"
@@ -453,7 +454,7 @@ static void *be_strange(void *arg)
             rg_sock_parse(text, &address);
             if (rg_sock_connect_tcp(&address, &fd) < 0)
                 continue;
-            if (rg_sock_wait(fd, POLLOUT, rg_now_ns() + RG_NS_PER_MS) < 0 ||
+            if (rg_fd_wait(fd, POLLOUT, rg_now_ns() + RG_NS_PER_MS) < 0 ||
                 rg_sock_error(fd) < 0) {
                 close(fd);
                 continue;

@@ -6,9 +6,10 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include "coll/net/conn.h"
+#include "base/fd.h"
 #include "coll/net/sock.h"
 #include "coll/ranks.h"
+#include "wire/conn.h"
 #include "wire/rankmsg.h"
 
 struct agent {
@@ -66,6 +67,14 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
     return rg_conn_send(&agent->conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &done);
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    return rg_rankmsg_max(type);
+}
+
+static const struct rg_conn_ops agent_ops = { on_agent_frame, frame_max, .secret = false };
+
 /* Serves connections one after the other until its listening socket is shut down. */
 static void *serve_agent(void *arg)
 {
@@ -75,14 +84,12 @@ static void *serve_agent(void *arg)
     for (;;) {
         int fd;
 
-        if (rg_sock_wait(agent->listen_fd, POLLIN, ranks_deadline()) < 0)
+        if (rg_fd_wait(agent->listen_fd, POLLIN, ranks_deadline()) < 0)
             return NULL;
         fd = accept4(agent->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return NULL;
-        rg_conn_init(&agent->conn, fd, NULL);
-        agent->conn.on_frame = on_agent_frame;
-        agent->conn.arg = agent;
+        rg_conn_init(&agent->conn, fd, &agent_ops, agent, NULL);
         while (rg_conn_pump(&agent->conn, NULL) == 0) {
             if (agent->kill_peer && agent->nfences > 0) {
                 agent->kill_peer = false;
@@ -90,7 +97,7 @@ static void *serve_agent(void *arg)
                              &died);
                 continue;
             }
-            rg_sock_wait(fd, rg_conn_events(&agent->conn), ranks_deadline());
+            rg_fd_wait(fd, rg_conn_events(&agent->conn), ranks_deadline());
         }
         rg_conn_fini(&agent->conn);
     }
@@ -168,7 +175,7 @@ static void an_agent_tells_of_deaths(void **state)
     if (r == 0) {
         free(blobs[0].data);
         while ((r = rg_boot_poll(boot, &rank, &err)) == 0)
-            assert_int_equal(rg_sock_wait(rg_boot_poll_fd(boot), POLLIN,
+            assert_int_equal(rg_fd_wait(rg_boot_poll_fd(boot), POLLIN,
                                           ranks_deadline()), 0);
         assert_int_equal(r, 1);
         assert_int_equal(rank, 0);
