@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/str.h"
-#include "coll/progress/autotune.h"
 
 #define FUSION_DEFAULT (128u << 20)
 #define CACHE_DEFAULT 4096

@@ -15,6 +15,8 @@
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
+#define RG_AUTOTUNE_STEPS_MAX 1000 /* in a sample */
+#define RG_AUTOTUNE_SAMPLES_MAX 10000
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 
 enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2, RG_PLANE_MPI = 4 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making one stream of decisions from all nodes' offers, where no socket can get in the way. */
 #include "coll/negotiate/order_decide.h"
 
 #include <stdio.h>
@@ -6,7 +7,6 @@
 #include <uthash.h>
 
 #include "base/time.h"
-#include "coll/progress/deadlock.h"
 #include "coll/node/signature.h"
 
 #define OTHER_MAX 1024 /* longer than any key */
@@ -230,7 +230,7 @@ bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, st
 
     HASH_ITER(hh, decider->records, a, next)
     {
-        const char *name = rg_deadlock_name(a->name);
+        const char *name = rg_key_name(a->name);
 
         for (int kind = a->sig.kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
             char other[OTHER_MAX];

@@ -14,7 +14,6 @@
 #define RG_COLL_NEGOTIATE_ORDER_DECIDE_H
 
 #include "base/error.h"
-#include "coll/progress/autotune.h"
 #include "coll/negotiate/order_frames.h"
 
 struct rg_decider;

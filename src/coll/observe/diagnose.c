@@ -292,7 +292,7 @@ int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_j
     diagnosis.answers = calloc((size_t) nnodes, sizeof(*diagnosis.answers));
     if (!diagnosis.answers)
         return -ENOMEM;
-    if (progress->order && progress->team->node == 0)
+    if (progress->order && rg_order_decides(progress->order))
         ask(progress, &diagnosis, deadline_ns);
     r = put_all(progress, &diagnosis, ret_json);
     for (int node = 0; node < nnodes; node++)

@@ -596,7 +596,7 @@ void rg_stall_drive(struct rg_progress *progress)
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (progress->team->node == 0)
+    if (rg_order_decides(progress->order))
         gather(progress, rg_now_ns(), longest_ms);
     else
         answer(progress, longest_ms);

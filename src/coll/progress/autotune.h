@@ -33,17 +33,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "coll/ground/types.h"
+
 #define RG_AUTOTUNE_STEP_RUNS 1000
 #define RG_AUTOTUNE_CANDIDATES_MAX 16
-#define RG_AUTOTUNE_STEPS_MAX 1000   /* in a sample */
-#define RG_AUTOTUNE_SAMPLES_MAX 10000
 
-/* Parameters that are in force on all ranks. */
-struct rg_tuning {
-    uint64_t fusion_nbytes; /* at most 1 << 40 */
-    uint8_t spin;           /* index for rg_tuning_spin_us */
-};
-#define RG_TUNING_FUSION_DEFAULT (128u << 20)
 enum { RG_TUNING_NSPINS = 3 };
 /* Microseconds; -1: as the rank's own variables and cores say. Beyond the last: -1. */
 int rg_tuning_spin_us(uint8_t spin);

@@ -16,13 +16,6 @@ struct waiting {
     uint64_t epoch;
 };
 
-const char *rg_deadlock_name(const char *key)
-{
-    const char *dot = strchr(key, '.');
-
-    return dot ? dot + 1 : key;
-}
-
 static void end_all(struct rg_progress *progress, const struct rg_error *err)
 {
     if (rg_view_abort(&progress->view, EINVAL, -1, err->text) && progress->boot)
@@ -58,11 +51,11 @@ static bool are_crossed(struct rg_progress *progress, const struct waiting *a,
 {
     const struct rg_view *view = &progress->view;
     const struct rg_entry *x = &view->entries[a->id], *y = &view->entries[b->id];
-    const char *name = rg_deadlock_name(x->key);
+    const char *name = rg_key_name(x->key);
     struct rg_error err = RG_ERROR_INIT;
     int rank_a, rank_b;
 
-    if (strcmp(name, rg_deadlock_name(y->key)) != 0)
+    if (strcmp(name, rg_key_name(y->key)) != 0)
         return false;
     rank_a = blocked_in(progress, a, b, now);
     rank_b = rank_a < 0 ? -1 : blocked_in(progress, b, a, now);

@@ -28,7 +28,4 @@ void rg_deadlock_look(struct rg_progress *progress, uint64_t now_ns, bool report
 /* At a leader, after a look: tell the coordinator of the node; there: look at the nodes. */
 void rg_deadlock_drive(struct rg_progress *progress);
 
-/* What follows the kind in a key: "grad" of "allreduce.grad". */
-const char *rg_deadlock_name(const char *key);
-
 #endif

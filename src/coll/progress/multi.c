@@ -221,7 +221,6 @@ static void announce(struct rg_progress *progress)
 bool rg_multi_drive(struct rg_progress *progress)
 {
     struct rg_run_item item;
-    struct rg_error err = RG_ERROR_INIT;
     bool moved = false;
 
     if (!progress->order)
@@ -235,11 +234,8 @@ bool rg_multi_drive(struct rg_progress *progress)
     }
     announce(progress);
     rg_stall_drive(progress);
-    if (rg_order_progress(progress->order, &moved, &err) < 0 &&
-        !atomic_load(&progress->view.shared->closed_by)) {
-        rg_view_abort(&progress->view, ECONNRESET, -1, err.text);
-        rg_progress_ring_all(progress, true);
-    }
+    if (rg_order_progress(progress->order))
+        moved = true;
     rg_multi_flush(progress);
     if (progress->nadopted)
         release_adopted(progress);
