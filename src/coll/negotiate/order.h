@@ -14,7 +14,7 @@
  * Everything else is out of line: deaths (rg_order_announce_death, on_died), and what leaders ask
  * each other while something is stuck (rg_order_stall_query, rg_order_blocked and their like).
  *
- * How offers come together and decisions go out is this folder's own business (order.c), and so is
+ * How offers come together and decisions go out is this folder's own business (star.h), and so is
  * where they are made. One leader is asked for what concerns all nodes, rg_order_decides says
  * whether it is this one; elsewhere those calls do nothing.
  *

@@ -353,7 +353,7 @@ static const char *name_set(const struct rg_progress *progress, char *text, size
 
 static bool has_launcher(const struct rg_progress *progress)
 {
-    return progress->boot && strcmp(rg_boot_name(progress->boot), "agent") == 0;
+    return progress->boot && rg_boot_shows_notes(progress->boot);
 }
 
 /* How the wait may end; once in a job. */

@@ -14,7 +14,6 @@ int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob
 {
     struct rg_reader reader = rg_reader_make(bytes, nbytes);
     rg_autofree struct rg_blob *found = calloc((size_t) size, sizeof(*found));
-    size_t used = 0;
 
     if (!found)
         return -ENOMEM;
@@ -23,17 +22,11 @@ int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob
                                                                &found[i].nbytes);
     if (rg_reader_done(&reader) < 0)
         return -EBADMSG;
-    uint8_t *copy = malloc(nbytes + 1);
+    int r = rg_blobs_gather(found, size);
 
-    if (!copy)
-        return -ENOMEM;
-    for (int i = 0; i < size; i++) {
-        if (found[i].nbytes > 0)
-            memcpy(copy + used, found[i].data, found[i].nbytes);
-        ret_blobs[i] = (struct rg_blob) { copy + used, found[i].nbytes };
-        used += found[i].nbytes;
-    }
-    return 0;
+    if (r == 0)
+        memcpy(ret_blobs, found, (size_t) size * sizeof(*found));
+    return r;
 }
 
 static int on_welcome(struct rg_client *client, const uint8_t *payload, size_t nbytes)

@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
+#include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/ranks.h"
 #include "wire/conn.h"
 #include "wire/rankmsg.h"
+
+static struct rg_boots boots; /* of this process */
 
 struct agent {
     int listen_fd;
@@ -137,7 +140,7 @@ static void an_agent_serves_fences_and_numbers_go_on_after_a_new_start(void **st
     (void) state;
     start_agent(&agent, &thread);
     for (int start = 0; start < 2; start++) {
-        assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+        assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
         assert_string_equal(rg_boot_name(boot), "agent");
         assert_int_equal(rg_boot_identity(boot)->rank, 1);
         assert_int_equal(rg_boot_identity(boot)->local_rank, 1);
@@ -170,7 +173,7 @@ static void an_agent_tells_of_deaths(void **state)
 
     (void) state;
     start_agent(&agent, &thread);
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
     r = rg_boot_fence(boot, "one", 3, ranks_deadline(), blobs, &err);
     if (r == 0) {
         free(blobs[0].data);
@@ -196,7 +199,7 @@ static void a_failed_fence_says_why_and_may_be_tried_again(void **state)
 
     (void) state;
     start_agent(&agent, &thread);
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rg_boot_fence(boot, "one", 3, ranks_deadline(), blobs, &err),
                          -ECONNRESET);
@@ -217,10 +220,10 @@ static void an_agent_that_is_not_there_is_named(void **state)
     ranks_setenv("REIGEN_AGENT_SOCKET", "/nowhere/agent");
     ranks_setenv("REIGEN_RANK", "0");
     ranks_setenv("REIGEN_SIZE", "2");
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), -EINVAL);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), -EINVAL);
     assert_contains(err.text, "REIGEN_RANK_TOKEN");
     ranks_setenv("REIGEN_RANK_TOKEN", "abcdef0123456789abcdef0123456789");
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), -ECONNREFUSED);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), -ECONNREFUSED);
     assert_contains(err.text, "REIGEN_AGENT_SOCKET=/nowhere/agent");
     ranks_clearenv();
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How leaders come together: the coordinator waits for all others, and they dial it. While anybody
  * waits, those who are there hear that it lives, and a wait in vain ends at once, for all. */
-#include "coll/negotiate/order.h"
+#include "coll/negotiate/star.h"
 
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/negotiate/order_parts.h"
 #include "coll/net/handshake.h"
 #include "coll/net/listener.h"
 #include "coll/net/sock.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What leaders say to each other and what they do when they hear it, as a star: all offers go to the
  * coordinator, whose decider makes the one stream of decisions, and that goes to all. */
-#include "coll/negotiate/order.h"
+#include "coll/negotiate/star.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "base/time.h"
-#include "coll/negotiate/order_parts.h"
 
 #define COORDINATOR 0 /* its node */
 

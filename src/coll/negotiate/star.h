@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What order.c (what is said and heard) and order_connect.c (how leaders come together) share. The
- * leader of node 0 coordinates: it decides, and is the only peer of the others, who know it as node
- * 0; its own peers are all other nodes.
+ * order.h as a star: the leader of node 0 coordinates. It decides, and is the only peer of the
+ * others, who know it as node 0; its own peers are all other nodes. star_connect.c brings the
+ * leaders together, star.c says and hears.
  */
-#ifndef RG_COLL_NEGOTIATE_ORDER_PARTS_H
-#define RG_COLL_NEGOTIATE_ORDER_PARTS_H
+#ifndef RG_COLL_NEGOTIATE_STAR_H
+#define RG_COLL_NEGOTIATE_STAR_H
 
 #include "coll/negotiate/order.h"
 #include "coll/negotiate/order_decide.h"
