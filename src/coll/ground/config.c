@@ -227,29 +227,6 @@ static int get_timeline(struct rg_config *config, struct rg_error *err)
     return r;
 }
 
-static int get_autotune(struct rg_config *config, struct rg_error *err)
-{
-    int64_t warmup = 3, steps = 10, samples = 20;
-    int r = get_switch("REIGEN_AUTOTUNE", "HOROVOD_AUTOTUNE", &config->autotune, err);
-
-    if (r == 0)
-        r = get_text("REIGEN_AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", config->autotune_log,
-                     sizeof(config->autotune_log), err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_WARMUP_SAMPLES", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", 0,
-                    RG_AUTOTUNE_SAMPLES_MAX, &warmup, err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_STEPS_PER_SAMPLE", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", 1,
-                    RG_AUTOTUNE_STEPS_MAX, &steps, err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_MAX_SAMPLES", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1,
-                    RG_AUTOTUNE_SAMPLES_MAX, &samples, err);
-    config->autotune_warmup = (int) warmup;
-    config->autotune_steps = (int) steps;
-    config->autotune_samples = (int) samples;
-    return r;
-}
-
 static int get_affinity(struct rg_config *config, struct rg_error *err)
 {
     const char *name, *value = get("REIGEN_THREAD_AFFINITY", "HOROVOD_THREAD_AFFINITY", &name);
@@ -294,7 +271,7 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     if (r == 0)
         r = get_timeline(&config, err);
     if (r == 0)
-        r = get_autotune(&config, err);
+        r = get_switch("HOROVOD_AUTOTUNE", NULL, &config.autotune_ignored, err);
     if (r == 0)
         r = get_affinity(&config, err);
     if (r == 0)

@@ -15,8 +15,6 @@
 
 #define RG_CORE_MAX 1023     /* the highest number of a core */
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
-#define RG_AUTOTUNE_STEPS_MAX 1000 /* in a sample */
-#define RG_AUTOTUNE_SAMPLES_MAX 10000
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 
 enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2, RG_PLANE_MPI = 4 };
@@ -35,12 +33,7 @@ struct rg_config {
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
     /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
     int cache_capacity;
-    /* HOROVOD_AUTOTUNE and its _LOG, _WARMUP_SAMPLES (3), _STEPS_PER_SAMPLE (10) and
-     * _BAYES_OPT_MAX_SAMPLES (20); REIGEN_AUTOTUNE and its _LOG, _WARMUP_SAMPLES,
-     * _STEPS_PER_SAMPLE, _MAX_SAMPLES */
-    bool autotune;
-    int autotune_warmup, autotune_steps, autotune_samples;
-    char autotune_log[4096];
+    bool autotune_ignored;       /* HOROVOD_AUTOTUNE is 1: nothing is tuned while a job runs */
     /* REIGEN_PLANES: RG_PLANE_* that may be used. Unset: shm, tcp, and mpi where REIGEN_MPI is 1 or
      * names a library, or HOROVOD_CPU_OPERATIONS or HOROVOD_CONTROLLER is mpi */
     unsigned planes;

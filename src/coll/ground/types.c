@@ -2,8 +2,6 @@
 /* The names that people know the parts of an operation by. */
 #include "coll/ground/types.h"
 
-#include <string.h>
-
 #include "base/cleanup.h"
 
 const char *rg_dtype_name(int dtype)
@@ -31,11 +29,4 @@ const char *rg_op_name(int op)
     static const char *const names[] = { "average", "sum", "adasum", "min", "max", "product" };
 
     return op >= 0 && op < (int) rg_array_len(names) ? names[op] : "?";
-}
-
-const char *rg_key_name(const char *key)
-{
-    const char *dot = strchr(key, '.');
-
-    return dot ? dot + 1 : key;
 }

@@ -30,13 +30,6 @@ struct rg_signature {
     uint64_t group_digest; /* of all members' shapes */
 };
 
-/* Parameters that are in force on all ranks; autotuning changes them (progress/autotune.h). */
-struct rg_tuning {
-    uint64_t fusion_nbytes; /* at most 1 << 40 */
-    uint8_t spin;           /* index for rg_tuning_spin_us */
-};
-#define RG_TUNING_FUSION_DEFAULT (128u << 20)
-
 /* One data movement over a group of n members, as a plane sees it. Averages, joins, names are
  * gone. */
 enum rg_coll_kind {
@@ -79,7 +72,5 @@ static inline size_t rg_dtype_nbytes(int dtype)
 const char *rg_dtype_name(int dtype);
 const char *rg_kind_name(int kind); /* "allreduce" */
 const char *rg_op_name(int op);     /* "sum" */
-/* What follows the kind in a key: "grad" of "allreduce.grad". */
-const char *rg_key_name(const char *key);
 
 #endif

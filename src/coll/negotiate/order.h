@@ -6,10 +6,10 @@
  *
  *      rg_order_offer        what all ranks of this node have submitted  --+
  *      rg_order_offer_join   all ranks of this node have joined            +--> one stream, equal
- *      rg_order_tune, rg_order_announce_shutdown                         --+    at all leaders:
+ *      rg_order_announce_shutdown                                        --+    at all leaders:
  *
  *      on_decided            all nodes have offered it, or have joined: run it next
- *      on_joined, on_tuned, on_shutdown                                         in their places
+ *      on_joined, on_shutdown                                                   in their places
  *
  * Everything else is out of line: deaths (rg_order_announce_death, on_died), and what leaders ask
  * each other while something is stuck (rg_order_stall_query, rg_order_blocked and their like).
@@ -46,8 +46,6 @@ struct rg_order_events {
                        const char *error, bool fused);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
-    /* Parameters that are in force from here on. */
-    void (*on_tuned)(void *arg, const struct rg_tuning *tuning);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
     void (*on_shutdown)(void *arg, int rank);
     /* A rank is dead, or the leader of a silent node. */
@@ -90,8 +88,6 @@ int rg_order_offer(struct rg_order *order, const char *name, const struct rg_sig
                    const char *error);
 /* All ranks of this node have joined; last_rank of them did so last. 0 or -ENOMEM. */
 int rg_order_offer_join(struct rg_order *order, int last_rank);
-/* Parameters for all leaders; where rg_order_decides. */
-void rg_order_tune(struct rg_order *order, const struct rg_tuning *tuning);
 /* A rank of this node called reigen_shutdown. */
 void rg_order_announce_shutdown(struct rg_order *order, int rank);
 

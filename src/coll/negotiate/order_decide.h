@@ -44,9 +44,6 @@ int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
 int rg_decider_join(struct rg_decider *decider, int node, int rank);
 /* A rank leaves; all leaders hear of it at the same place in the stream. 0 or -ENOMEM. */
 int rg_decider_shutdown(struct rg_decider *decider, int rank);
-/* From here on runs are fused up to tuning's threshold, and all leaders hear of it. 0 or
- * -ENOMEM. */
-int rg_decider_tune(struct rg_decider *decider, const struct rg_tuning *tuning);
 /* A leader has forgotten the number. 0 or -EPROTO. */
 int rg_decider_evicted(struct rg_decider *decider, uint32_t id);
 

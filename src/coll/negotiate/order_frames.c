@@ -21,7 +21,6 @@ static const uint8_t parts[RG_ORDER_NTYPES] = {
     [RG_ORDER_JOINED] = RANK,
     [RG_ORDER_EVICT] = ID,
     [RG_ORDER_EVICTED] = ID,
-    [RG_ORDER_TUNE] = ID | FLAGS,
     [RG_ORDER_BLOCKED] = FLAGS,
 };
 

@@ -27,8 +27,6 @@
  *      STALL_QUERY   coordinator  -               what does your node wait for?
  *      EVICT         coordinator  id              forget this number
  *      EVICTED       leader       id              done: I shall not use it any more
- *      TUNE          coordinator  id, flags       parameters from here on: id KiB of fusion, and
- *                                                 how long waiters spin (types.h)
  *      BLOCKED       leader       flags           1: all ranks of my node wait and submit nothing
  *                                                 (progress/deadlock.h); 0: not so
  *
@@ -59,7 +57,6 @@ enum rg_order_type {
     RG_ORDER_STALL_QUERY = 12,
     RG_ORDER_EVICT = 13,
     RG_ORDER_EVICTED = 14,
-    RG_ORDER_TUNE = 15,
     RG_ORDER_BLOCKED = 16,
     RG_ORDER_NTYPES,
 };

@@ -66,14 +66,10 @@ static void deliver(void *arg, const char *name, const struct rg_signature *sig,
 /* What the stream of decisions holds besides them; it is the same at all leaders. */
 static void take_news(struct rg_order *order, const struct rg_order_frame *frame)
 {
-    const struct rg_tuning tuning = { (uint64_t) frame->id << 10, frame->flags };
-
     if (frame->type == RG_ORDER_JOINED)
         order->events.on_joined(order->events.arg, (int) frame->rank);
     else if (frame->type == RG_ORDER_SHUTDOWN)
         shut(order, (int) frame->rank);
-    else if (frame->type == RG_ORDER_TUNE && order->events.on_tuned)
-        order->events.on_tuned(order->events.arg, &tuning);
 }
 
 static int on_leader_frame(struct rg_order *order, int node, const struct rg_order_frame *frame)
@@ -109,7 +105,6 @@ static int on_coordinator_frame(struct rg_order *order, const struct rg_order_fr
     case RG_ORDER_DECIDED_NEW:
         return rg_known_decided(order->known, frame, deliver, order);
     case RG_ORDER_JOINED:
-    case RG_ORDER_TUNE:
     case RG_ORDER_SHUTDOWN:
         take_news(order, frame);
         return 0;
@@ -216,12 +211,6 @@ int rg_order_offer_join(struct rg_order *order, int last_rank)
 
     return order->decider ? rg_decider_join(order->decider, COORDINATOR, last_rank)
                           : say_up(order, &frame);
-}
-
-void rg_order_tune(struct rg_order *order, const struct rg_tuning *tuning)
-{
-    if (order->decider)
-        rg_decider_tune(order->decider, tuning);
 }
 
 void rg_order_announce_death(struct rg_order *order, int rank, const char *text)

@@ -154,6 +154,13 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
     return r;
 }
 
+const char *rg_key_name(const char *key)
+{
+    const char *dot = strchr(key, '.');
+
+    return dot ? dot + 1 : key;
+}
+
 int rg_signature_check(const struct rg_signature *sig)
 {
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||

@@ -25,6 +25,9 @@
 int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
                          const struct rg_signature *b, int rank_b, struct rg_error *err);
 
+/* What follows the kind in a key: "grad" of "allreduce.grad". */
+const char *rg_key_name(const char *key);
+
 /* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
 const char *rg_signature_shape(const struct rg_signature *sig, char *text, size_t room);
 

@@ -136,7 +136,7 @@ static bool next_run(struct rg_progress *progress)
             !rg_runlog_read(&progress->view.log, progress->position + (uint64_t) n, &run->items[n]))
             return false;
         run->ops[n] = NULL;
-        if (!(run->items[n].flags & (RG_RUN_JOINED | RG_RUN_TUNE)) &&
+        if (!(run->items[n].flags & RG_RUN_JOINED) &&
             find_op(progress, &run->items[n], &run->ops[n]) < 0)
             return false;
         timed = timed || (run->ops[n] && run->ops[n]->timed);
@@ -171,8 +171,6 @@ static void end_run(struct rg_progress *progress, int status, const char *text)
         if (run->ops[i])
             finish_posted(progress, run->items[i].id, status, text);
     }
-    if (progress->autotune && run->ops[0])
-        rg_tune_watch(progress, run->items[0].id);
     progress->position += (uint64_t) run->nitems;
     atomic_store(&my_row(progress)->consumed, progress->position);
     run->nitems = 0;
@@ -188,11 +186,6 @@ static bool post_run(struct rg_progress *progress)
 
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(progress, (int) item->epoch - 1);
-        end_run(progress, 0, NULL);
-        return true;
-    }
-    if (item->flags & RG_RUN_TUNE) {
-        rg_tune_apply(progress, item->epoch);
         end_run(progress, 0, NULL);
         return true;
     }

@@ -102,11 +102,6 @@ static void on_joined(void *arg, int last_rank)
     decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
-static void on_tuned(void *arg, const struct rg_tuning *tuning)
-{
-    decide(arg, rg_tune_item(tuning), false);
-}
-
 static void on_died(void *arg, int rank, const char *text)
 {
     struct rg_progress *progress = arg;
@@ -170,7 +165,6 @@ void rg_multi_events(struct rg_progress *progress, struct rg_order_events *ret_e
     *ret_events = (struct rg_order_events){
         .on_decided = on_decided,
         .on_joined = on_joined,
-        .on_tuned = on_tuned,
         .on_died = on_died,
         .on_shutdown = on_shutdown,
         .on_waiting = on_waiting,

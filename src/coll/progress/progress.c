@@ -32,7 +32,6 @@ static void free_progress(struct rg_progress *progress)
     rg_exec_destroy(progress->exec, EXEC_CLOSE_MS);
     rg_run_fini(progress);
     rg_multi_fini(progress);
-    rg_autotune_destroy(progress->autotune);
     rg_table_fini(&progress->table);
     rg_handles_fini(&progress->own_handles);
     rg_stall_destroy(progress->stall);
@@ -73,8 +72,6 @@ static struct rg_progress *new_progress(const struct rg_progress_options *option
     progress->spin_ns = options->config->spin_us >= 0 ? options->config->spin_us * 1000
                       : options->team->oversubscribed ? 0
                                                       : SPIN_DEFAULT_NS;
-    progress->own_spin_ns = progress->spin_ns;
-    progress->tuning.fusion_nbytes = RG_TUNING_FUSION_DEFAULT;
     return progress;
 }
 
@@ -165,7 +162,8 @@ int rg_progress_create(const struct rg_progress_options *options, struct rg_prog
         return r;
     }
     rg_timeline_attach(progress);
-    rg_tune_start(progress);
+    if (progress->team->rank == 0)
+        atomic_store(&progress->view.shared->fusion_nbytes, progress->config->fusion_nbytes);
     if (!options->no_thread) {
         r = start_thread(progress);
         if (r < 0) {

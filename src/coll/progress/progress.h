@@ -31,7 +31,6 @@
 #include <stdatomic.h>
 
 #include "coll/planes/adasum.h"
-#include "coll/progress/autotune.h"
 #include "coll/planes/exec.h"
 #include "coll/progress/handle.h"
 #include "coll/negotiate/order.h"
@@ -213,14 +212,11 @@ struct rg_progress {
     struct rg_stall *stall;
     _Atomic int looked;           /* leader: enum rg_looked, for the driver; crossed.h */
     _Atomic(struct rg_diagnosis *) diagnosis; /* under way; diagnose.h */
-    struct rg_tuning tuning;      /* equal on all ranks at any place of the log */
-    struct rg_autotune *autotune; /* rank 0 of all ranks, when it is asked for; else NULL */
     bool exec_dead;
     bool boot_lost;               /* communication thread */
 
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
-    _Atomic int spin_ns;          /* written by the driver, read by all who wait */
-    int own_spin_ns;
+    int spin_ns;                  /* how long a waiter stays awake */
 };
 
 /* Segment bytes that the progress engine and exec want; for rg_team_create. */
@@ -356,19 +352,6 @@ int rg_run_reduce_next(struct rg_progress *progress);
 /* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
 int rg_run_step(struct rg_progress *progress, struct rg_op *op);
 void rg_run_fini(struct rg_progress *progress);
-
-/* ---- tune.c; under `drive` */
-/* Append parameters to the log of this node (or, on several, hand them to the leaders), to be in
- * force from there on. */
-void rg_tune_publish(struct rg_progress *progress, const struct rg_tuning *tuning);
-/* At their place in the log; value: the item's epoch. */
-void rg_tune_apply(struct rg_progress *progress, uint64_t value);
-/* The item of parameters that all leaders have agreed on. */
-struct rg_run_item rg_tune_item(const struct rg_tuning *tuning);
-/* Rank 0, after each run: measure, and publish what is to be tried next. */
-void rg_tune_watch(struct rg_progress *progress, uint32_t id);
-/* Rank 0, when the progress engine starts: what it was told by its variables. */
-void rg_tune_start(struct rg_progress *progress);
 
 /* ---- join.c */
 int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err);

@@ -122,12 +122,13 @@ static int post_more(struct rg_progress *progress)
     struct rg_run *run = &progress->run;
     int from = run->nposted, n = 0;
     size_t each = rg_dtype_nbytes(run->colls[0].dtype), nbytes = 0;
+    size_t fusion_nbytes = atomic_load(&progress->view.shared->fusion_nbytes);
 
     do {
         nbytes += run->colls[from + n++].count * each;
     } while (from + n < run->ncolls &&
              (progress->view.nnodes > 1 ||
-              nbytes + run->colls[from + n].count * each <= progress->tuning.fusion_nbytes));
+              nbytes + run->colls[from + n].count * each <= fusion_nbytes));
     run->nposted += n;
     return rg_exec_post_fused(progress->exec, run->colls + from, n);
 }

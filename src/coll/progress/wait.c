@@ -57,7 +57,7 @@ static bool shares_core(const struct rg_progress *progress)
 /* Idle for a moment without sleeping; false when it is time to sleep. */
 static bool linger(const struct rg_progress *progress, struct idle *idle)
 {
-    uint64_t spin = (uint64_t) atomic_load_explicit(&progress->spin_ns, memory_order_relaxed), now;
+    uint64_t spin = (uint64_t) progress->spin_ns, now;
     uint64_t yield = progress->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
 
     if (spin && ++idle->looks % LOOKS_PER_CLOCK != 0) {

@@ -177,30 +177,6 @@ static void joined_nodes_count_as_arrived_for_allreduces_only(void **state)
     rg_decider_destroy(decider);
 }
 
-static void a_new_threshold_holds_from_its_place_in_the_stream_on(void **state)
-{
-    struct rg_decider *decider = new_decider(1, 0, 16);
-    struct rg_signature small = allreduce_of(10);
-    const struct rg_tuning tuning = { 1 << 20, 2 };
-    const char *const before[] = { "a", "b" }, *const after[] = { "c", "d" };
-
-    (void) state;
-    for (int i = 0; i < 2; i++)
-        rg_decider_offer(decider, 0, before[i], &small, "");
-    rg_decider_tune(decider, &tuning);
-    for (int i = 0; i < 2; i++)
-        rg_decider_offer(decider, 0, after[i], &small, "");
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
-    struct rg_order_frame frame = expect(decider, RG_ORDER_TUNE);
-
-    assert_int_equal(frame.id, 1024);
-    assert_int_equal(frame.flags, 2);
-    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, RG_ORDER_MORE);
-    assert_int_equal(expect(decider, RG_ORDER_DECIDED_NEW).flags, 0);
-    rg_decider_destroy(decider);
-}
-
 static void what_is_ready_together_is_fused_up_to_the_threshold(void **state)
 {
     struct rg_decider *decider = new_decider(1, 100, 16);
@@ -643,7 +619,6 @@ int main(void)
         cmocka_unit_test(offering_twice_or_an_unknown_number_is_refused),
         cmocka_unit_test(joined_nodes_count_as_arrived_for_allreduces_only),
         cmocka_unit_test(what_is_ready_together_is_fused_up_to_the_threshold),
-        cmocka_unit_test(a_new_threshold_holds_from_its_place_in_the_stream_on),
         cmocka_unit_test(ever_new_names_do_not_pile_up),
         cmocka_unit_test(an_offer_by_a_number_called_in_is_still_understood),
         cmocka_unit_test(frames_refuse_every_cut_and_damage),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage: tune NSTEPS
- * Steps of a group and of single sums, all too large for the one-shot path, while parameters
- * change under them.
+ * usage: fused NSTEPS
+ * Steps of a group and of single sums, all too large for the one-shot path.
  */
 #include "program.h"
 
