@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records, handshake and frames of the link; it is all that a stranger's bytes reach. */
 #include "wire/link.h"
 
 #include <string.h>

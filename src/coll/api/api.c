@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the one runtime of a process: init, shutdown, fork, and who is inside meanwhile. */
 #include "coll/api/api.h"
 
 #include <stdarg.h>

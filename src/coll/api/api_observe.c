@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What users may ask of a running job: timeline and diagnosis. */
 #include "coll/api/api.h"
 #include "coll/observe/diagnose.h"
 #include "coll/planes/exec.h"

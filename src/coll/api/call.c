@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a caller's arguments are checked, once for all operations, before any rank hears of them. */
+#include "coll/api/call.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "coll/api/api.h"
 
 static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 

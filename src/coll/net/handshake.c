@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Both ends of a new data socket prove that they are of this job before a byte passes. */
 #include "coll/net/handshake.h"
 
 #include <errno.h>

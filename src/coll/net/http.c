@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Just so much of HTTP that the rendezvous of Horovod's launcher can be asked. */
 #include "coll/net/http.h"
 
 #include <poll.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets as the runtime uses them: addresses, non-blocking connects, exact reads and writes. */
 #include "coll/net/sock.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank says and hears while it boots, the same to an agent as to rank 0. */
 #include "coll/boot/env/client.h"
 
 #include <poll.h>

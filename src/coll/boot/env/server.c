@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Rank 0 as the meeting point of a job that has no launcher of ours: strangers may come too. */
 #include "coll/boot/env/server.h"
 
 #include <limits.h>
@@ -448,14 +449,15 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
     for (int i = 1; i < server->size && r == 0; i++) {
         struct guest *guest = server->ranks[i];
 
+        /* One at a time: all ranks' answers together are the square of one rank's part. */
         r = rg_conn_send_raw(&guest->conn, RG_RANKMSG_FENCE_DONE, rg_buf_bytes(&payload),
                              rg_buf_nbytes(&payload));
+        if (r == 0)
+            rg_conn_drain(&guest->conn, server->deadline_ns);
         free(guest->blob.data);
         guest->blob = (struct rg_span) { 0 };
         guest->arrived = false;
     }
-    for (int i = 1; i < server->size && r == 0; i++)
-        rg_conn_drain(&server->ranks[i]->conn, server->deadline_ns);
     return r < 0 ? r : rg_blobs_split(done.blobs.data, done.blobs.nbytes, server->size, ret_blobs);
 }
 

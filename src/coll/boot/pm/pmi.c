@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation with a process manager, over the descriptor that it has given us. */
 #include "coll/boot/pm/pmi.h"
 
 #include <poll.h>

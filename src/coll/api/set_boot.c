@@ -4,32 +4,33 @@
  * all ranks over the world's progress engine, in which those who are not of the set take part with
  * nothing. Deaths and notes are the world's.
  */
+#include "coll/api/set_boot.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/api/rounds.h"
 #include "coll/progress/progress.h"
-#include "coll/api/sets.h"
 
 struct set_boot {
     struct rg_progress *world;
-    const struct rg_set *set;
+    const int *ranks;          /* of the world, n of them */
+    int n;
     struct rg_set_word *words; /* by rank of the world */
 };
 
 /* The members' blobs, in one allocation. */
 static int copy_blobs(const struct set_boot *boot, struct rg_blob *ret_blobs, struct rg_error *err)
 {
-    const struct rg_set *set = boot->set;
-
-    for (int i = 0; i < set->nranks; i++) {
-        const struct rg_set_word *word = &boot->words[set->ranks[i]];
+    for (int i = 0; i < boot->n; i++) {
+        const struct rg_set_word *word = &boot->words[boot->ranks[i]];
 
         if (word->verb != RG_SET_FENCE)
             return rg_error_set(err, word->status < 0 ? -word->status : EPROTO, "rank %d: %s",
-                                set->ranks[i], word->status < 0 ? word->text : "is elsewhere");
+                                boot->ranks[i], word->status < 0 ? word->text : "is elsewhere");
         ret_blobs[i] = (struct rg_blob){ (uint8_t *) (uintptr_t) word->data, word->nbytes };
     }
-    return rg_blobs_gather(ret_blobs, set->nranks) < 0 ? rg_error_set(err, ENOMEM, "out of memory")
+    return rg_blobs_gather(ret_blobs, boot->n) < 0 ? rg_error_set(err, ENOMEM, "out of memory")
                                                        : 0;
 }
 
@@ -79,8 +80,8 @@ static const struct rg_boot_ops set_ops = {
     .close = close_set,
 };
 
-int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_boot **ret_boot,
-                struct rg_error *err)
+int rg_set_boot(struct rg_progress *world, int id, const int *ranks, int nranks, int me,
+                struct rg_boot **ret_boot, struct rg_error *err)
 {
     struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct set_boot *boot = calloc(1, sizeof(*boot));
@@ -93,12 +94,13 @@ int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_b
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     boot->world = world;
-    boot->set = set;
-    identity.rank = set->me;
-    identity.size = set->nranks;
+    boot->ranks = ranks;
+    boot->n = nranks;
+    identity.rank = me;
+    identity.size = nranks;
     identity.has_key = true;
-    identity.world_ranks = set->ranks;
-    snprintf(purpose, sizeof(purpose), "reigen process set %d", set->id);
+    identity.world_ranks = ranks;
+    snprintf(purpose, sizeof(purpose), "reigen process set %d", id);
     rg_key_derive(world->team->data_key, purpose, identity.key);
     if (rg_boot_make(&set_ops, boot, &identity, ret_boot) < 0) {
         close_set(boot, false);
