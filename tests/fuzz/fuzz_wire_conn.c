@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection in clear fed with the input in parts, as a socket gives them: the first byte says how
- * long they are. Cut at other places the same bytes are the same frames. */
+/* A connection in clear fed with the input in parts, as a socket gives them: the first byte says
+ * how long they are. Cut at other places the same bytes are the same frames. */
 #include <unistd.h>
 
 #include "base/fd.h"

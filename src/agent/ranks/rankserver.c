@@ -289,8 +289,8 @@ static size_t frame_max(void *arg, uint16_t type)
 /* The welcome holds a key. */
 static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
 
-/* Read what is there, nreads times at most; conn is doomed at its end, which means nothing by itself
- * (a fork, an exec), or when it is broken. */
+/* Read what is there, nreads times at most; conn is doomed at its end, which means nothing by
+ * itself (a fork, an exec), or when it is broken. */
 static void read_some(struct rg_rankconn *conn, int nreads)
 {
     int r = conn->doomed ? 0 : rg_conn_receive(&conn->conn, nreads, NULL);

@@ -207,7 +207,8 @@ static void write_output(struct rsh *rsh, int i)
 
 static void turn(struct rsh *rsh)
 {
-    bool wants_input = !rsh->in_eof && rsh->in_credit > 0 && rg_conn_pending(&rsh->conn) < UNSENT_NBYTES;
+    bool wants_input = !rsh->in_eof && rsh->in_credit > 0 &&
+                       rg_conn_pending(&rsh->conn) < UNSENT_NBYTES;
     struct pollfd fds[4] = {
         { rsh->conn.fd, rg_conn_events(&rsh->conn), 0 },
         { wants_input && !rsh->args->no_input ? 0 : -1, POLLIN, 0 },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a caller's arguments are checked, once for all operations, before any rank hears of them. */
+/* Where a caller's arguments are checked, once for all operations, before a rank hears of them. */
 #include "coll/api/call.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A boot as its users see it: whatever its way leaves out is filled in here, once for all of them. */
+/* A boot as its users see it: what its way leaves out is filled in here, once for all ways. */
 #include "coll/boot/boot.h"
 
 #include <pthread.h>

@@ -34,7 +34,8 @@ struct rg_boot_identity {
     char warning[256];          /* for the user to see once (REIGEN_INSECURE), else "" */
 };
 
-#define RG_BOOT_IDENTITY_INIT { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
+#define RG_BOOT_IDENTITY_INIT \
+    { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
 
 /* A way of being started. Of the functions only open is always there, for boots that are found, and
  * fence, for those of several ranks; NULL is nothing to do, never, or as it says. */
@@ -43,7 +44,7 @@ struct rg_boot_ops {
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
      * without it. */
     const char *variables;
-    bool of_mpi;       /* an MPI's launcher speaks: torchrun's word, where there is one, is younger */
+    bool of_mpi;       /* by an MPI's launcher: torchrun's word, where there is one, is younger */
     bool fences_alone; /* others see a fence of one rank; else one rank needs nobody for it */
     bool shows_notes;  /* the launcher shows notes of level 1 and 2 to its user */
     /* 1: these variables are for me, 0: not, -errno: for me, but broken. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks give each other when they meet: a piece of bytes of each. Those of all ranks lie in one
- * allocation, blobs[0].data, which is the owner's to free.
+ * What ranks give each other when they meet: a piece of bytes of each. Those of all ranks lie in
+ * one allocation, blobs[0].data, which is the owner's to free.
  *
  * Thread rule: pure functions; nothing blocks.
  */

@@ -76,8 +76,8 @@ void rg_order_after_fork(struct rg_order *order);
 
 /* Send and receive what can be now; calls events. True when there was anything to do. */
 bool rg_order_progress(struct rg_order *order);
-/* The descriptors, with poll's events, that tell when rg_order_progress has something to do: at most
- * max of them; returns how many. */
+/* The descriptors, with poll's events, that tell when rg_order_progress has something to do: at
+ * most max of them; returns how many. */
 int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events, int max);
 
 /* ---- into the stream */
@@ -98,20 +98,21 @@ void rg_order_announce_death(struct rg_order *order, int rank, const char *text)
 /* Whether this leader speaks for all nodes: it hears on_offered and on_stall_reply, and the calls
  * that say so do something. It is the same one for as long as the order lives. */
 bool rg_order_decides(const struct rg_order *order);
-/* Where rg_order_decides: ask all other leaders what their nodes wait for; on_stall_reply brings the
- * answers. */
+/* Where rg_order_decides: ask all other leaders what their nodes wait for; on_stall_reply brings
+ * the answers. */
 void rg_order_stall_query(struct rg_order *order);
 /* Tell the leader that decides what is pending here; nothing where this is the one. */
 void rg_order_stall_reply(struct rg_order *order, const char *text);
-/* Where rg_order_decides: the nodes that have neither offered this operation nor joined, at most max
- * of them; returns how many there are. 0 elsewhere, and when no node has offered it. For stall
+/* Where rg_order_decides: the nodes that have neither offered this operation nor joined, at most
+ * max of them; returns how many there are. 0 elsewhere, and when no node has offered it. For stall
  * reports. */
 int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
 /* Whether all ranks of this node wait, and submit nothing; the leader that decides hears of a
  * change. */
 void rg_order_blocked(struct rg_order *order, bool blocked);
-/* Where rg_order_decides: two blocked nodes have each offered an operation of one name, of different
- * kinds, and lack the other's; both since before that time. True and err, which says which. */
+/* Where rg_order_decides: two blocked nodes have each offered an operation of one name, of
+ * different kinds, and lack the other's; both since before that time. True and err, which says
+ * which. */
 bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err);
 
 #endif

@@ -3,10 +3,10 @@
  * The control connections that one leader keeps to others (wire/conn.h, frames of order_frames.h),
  * and whether those others live. Peers are numbered by their node, and come one by one.
  *
- * A peer is gone when it breaks the protocol; half a second after its socket closed without GOODBYE,
- * as others may know the cause better; when the kernel says that its process has ended, where it is
- * seen from here; else after silence_ns of silence, measured while this process itself was running.
- * Each side says HEARTBEAT when it has said nothing for a second.
+ * A peer is gone when it breaks the protocol; half a second after its socket closed without
+ * GOODBYE, as others may know the cause better; when the kernel says that its process has ended,
+ * where it is seen from here; else after silence_ns of silence, measured while this process itself
+ * was running. Each side says HEARTBEAT when it has said nothing for a second.
  *
  * Thread rule: one thread at a time. Nothing blocks but rg_peers_destroy.
  */
@@ -37,8 +37,8 @@ void rg_peers_destroy(struct rg_peers *peers, uint64_t deadline_ns);
 /* In a forked child. */
 void rg_peers_after_fork(struct rg_peers *peers);
 
-/* The connection to a node, which replaces one that there was. fd is taken; pid is of its process in
- * our pid name space, or 0. 0 or -errno. */
+/* The connection to a node, which replaces one that there was. fd is taken; pid is of its process
+ * in our pid name space, or 0. 0 or -errno. */
 int rg_peers_add(struct rg_peers *peers, int node, int take_fd, pid_t pid);
 /* Whether the node is connected; whether it has said GOODBYE. */
 bool rg_peers_here(const struct rg_peers *peers, int node);

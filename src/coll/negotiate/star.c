@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What leaders say to each other and what they do when they hear it, as a star: all offers go to the
- * coordinator, whose decider makes the one stream of decisions, and that goes to all. */
+/* What leaders say to each other and what they do when they hear it, as a star: all offers go to
+ * the coordinator, whose decider makes the one stream of decisions, and that goes to all. */
 #include "coll/negotiate/star.h"
 
 #include <stdlib.h>

@@ -183,7 +183,8 @@ static int dial(struct rg_order *order, uint64_t deadline_ns, struct rg_error *e
         r = add_peer(order, 0, fd);
     if (r < 0)
         return rg_error_set(err, -r, "connecting to rank %d on %s at %s: %s%s",
-                            shown(order, 0), host_of(order, 0), order->team->addresses[order->team->leaders[0]],
+                            shown(order, 0), host_of(order, 0),
+                            order->team->addresses[order->team->leaders[0]],
                             r == -EACCES ? "it has another key" : strerror(-r),
                             r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH
                                 ? "; does a firewall forbid it? REIGEN_NETWORK_INTERFACE chooses "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a job out of the environment, apart from meeting in it: a wrong variable is named here. */
+/* Reading a job out of the environment, apart from meeting in it: wrong ones are named here. */
 #include "coll/boot/env/env_job.h"
 
 #include <netdb.h>

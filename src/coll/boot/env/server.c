@@ -261,8 +261,9 @@ static void drop_oldest_pending(struct rg_server *server)
 
 static void add_guest(struct rg_server *server, int take_fd)
 {
-    struct rg_link_options link = { .key = server->link_key, .job_id = server->job_id,
-                                    .role = "rank", .initiator = false };
+    struct rg_link_options options = { .key = server->link_key, .job_id = server->job_id,
+                                       .role = "rank", .initiator = false };
+    const struct rg_link_options *link = server->use_link ? &options : NULL;
     struct guest *guest = calloc(1, sizeof(*guest));
 
     if (!guest) {
@@ -272,7 +273,7 @@ static void add_guest(struct rg_server *server, int take_fd)
     guest->server = server;
     guest->rank = -1;
     guest->give_up_ns = rg_now_ns() + RG_SERVER_HALF_OPEN_MS * RG_NS_PER_MS;
-    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, server->use_link ? &link : NULL) < 0) {
+    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, link) < 0) {
         free(guest);
         return;
     }

@@ -41,9 +41,9 @@ struct rg_kvs {
     bool broken;         /* a fence has failed, and what the others have seen of it is unknown */
 };
 
-/* The part of open that all stores have in common, after kvs is set up: what follows of being alone,
- * else a random key that rank 0 makes, by a fence of its own. identity's rank and size are there. 0
- * or -errno. */
+/* The part of open that all stores have in common, after kvs is set up: what follows of being
+ * alone, else a random key that rank 0 makes, by a fence of its own. identity's rank and size are
+ * there. 0 or -errno. */
 int rg_kvs_meet(struct rg_kvs *kvs, struct rg_boot_identity *identity, uint64_t deadline_ns,
                 struct rg_error *err);
 /* As rg_boot_ops.fence; kvs is a struct rg_kvs. */

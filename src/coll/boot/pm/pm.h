@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The boots over what other launchers' process managers offer: an MPI that this process has (mpi.c),
- * PMIx (pmix.c), PMI-1 and PMI-2 (pmi_boot.c).
+ * The boots over what other launchers' process managers offer: an MPI that this process has
+ * (mpi.c), PMIx (pmix.c), PMI-1 and PMI-2 (pmi_boot.c).
  */
 #ifndef RG_COLL_BOOT_PM_PM_H
 #define RG_COLL_BOOT_PM_PM_H
