@@ -70,7 +70,7 @@ extern "C" {
 
 #define REIGEN_NDIM_MAX 16
 #define REIGEN_NAME_MAX 511
-#define REIGEN_SIZE_MAX 65536 /* ranks */
+#define REIGEN_SIZE_MAX 131072 /* ranks */
 
 /* Element types; the first ten have Horovod's numbers. */
 enum reigen_dtype {

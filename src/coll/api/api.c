@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the one runtime of a process: init, shutdown, fork, and who is inside meanwhile. */
 #include "coll/api/api.h"
+#include "coll/api/observed.h"
 
 #include <errno.h>
 #include <ctype.h>
@@ -10,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/boot/find/find.h"
 #include "coll/ground/report.h"
 #include "coll/planes/exec.h"
 
@@ -18,7 +21,8 @@ static _Atomic bool ending;       /* shutdown is at it */
 static struct rg_runtime *spare;  /* the one there was before */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* held by init and shutdown */
 static uint64_t generations;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static struct rg_boots boots; /* what the ways of being started keep until the process ends */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local char last_error[RG_ERROR_TEXT_MAX];
 
 /* Counted first, then looked at again: either this sees that shutdown has taken the runtime away,
@@ -102,9 +106,15 @@ static void after_fork(void)
     rg_boot_after_fork(rt->boot);
 }
 
-static void register_fork(void)
+static void leave_boots(void)
+{
+    rg_boots_leave(&boots);
+}
+
+static void register_hooks(void)
 {
     pthread_atfork(NULL, NULL, after_fork);
+    atexit(leave_boots);
 }
 
 static struct rg_runtime *runtime_new(void)
@@ -257,7 +267,7 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
                                                     : rt->config.start_timeout_ms;
     deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
     rg_planes_prepare(&planes);
-    r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
+    r = rg_boot_open(&boots, &rt->config, deadline, &rt->boot, err);
     if (r < 0)
         return r;
     if (options && options->ranks) {
@@ -302,7 +312,7 @@ static int start(const struct reigen_init_options *options)
 
     if (atomic_load(&the_runtime))
         return 0;
-    pthread_once(&fork_once, register_fork);
+    pthread_once(&once, register_hooks);
     rt = runtime_new();
     if (!rt)
         return rg_api_failf(ENOMEM, "out of memory");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The operations, as users call them; the small ones go their short way from here. */
 #include <string.h>
 
 #include "base/time.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a caller's arguments are checked, once for all operations, before a rank hears of them. */
+#include "coll/api/call.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/api/api.h"
 #include "coll/planes/adasum.h"
-
 static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All variables of the runtime are read here, and nowhere else. */
 #include "coll/ground/config.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names that people know the parts of an operation by. */
 #include "coll/ground/types.h"
 
 #include "base/cleanup.h"

@@ -77,8 +77,7 @@ static inline size_t rg_dtype_nbytes(int dtype)
     return nbytes[dtype];
 }
 
-/* "float32", as numpy and torch call it; "?" when unknown. In types.c, as is the check of a
- * range. */
+/* "float32", as numpy and torch call it; "?" when unknown. */
 const char *rg_dtype_name(int dtype);
 const char *rg_kind_name(int kind); /* "allreduce" */
 const char *rg_op_name(int op);     /* "sum" */

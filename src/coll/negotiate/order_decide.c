@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making one stream of decisions from all nodes' offers, where no socket can get in the way. */
 #include "coll/negotiate/order_decide.h"
 
 #include <stdio.h>

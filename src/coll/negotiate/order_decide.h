@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the coordinator knows of all nodes' offers, and the stream of decisions that it makes of
- * them. No sockets here: order.c brings offers and carries the stream to all leaders.
+ * them. No sockets here: star.c brings offers and carries the stream to all leaders.
  *
  * An operation is decided when every node has offered it or has joined. On its first decision it
  * gets a number, by which it travels afterwards. Numbers are taken back from names that were not

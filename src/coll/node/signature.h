@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Do two ranks mean the same operation by one name? Used inside a node (the table) and between
- * nodes (order.c), so that a mismatch reads the same wherever it is found.
+ * nodes (negotiate), so that a mismatch reads the same wherever it is found.
  *
  * The sentences are those that Horovod's users and their tests know, with the ranks appended:
  *

@@ -301,7 +301,7 @@ int rg_diagnose(struct rg_progress *progress, struct rg_diagnoses *diagnoses, ui
     diagnosis.answers = calloc((size_t) nnodes, sizeof(*diagnosis.answers));
     if (!diagnosis.answers)
         return -ENOMEM;
-    if (progress->multi && progress->team->node == 0)
+    if (progress->multi && rg_order_decides(rg_multi_order(progress)))
         ask(progress, diagnoses, &diagnosis, deadline_ns);
     r = put_all(progress, &diagnosis, ret_json);
     for (int node = 0; node < nnodes; node++)

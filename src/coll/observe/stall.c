@@ -257,7 +257,7 @@ static const char *name_set(const struct rg_progress *progress, char *text, size
 
 static bool has_launcher(const struct rg_progress *progress)
 {
-    return progress->boot && strcmp(rg_boot_name(progress->boot), "agent") == 0;
+    return progress->boot && rg_boot_shows_notes(progress->boot);
 }
 
 /* How the wait may end; once in a job. */
@@ -470,7 +470,7 @@ void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (progress->team->node == 0)
+    if (rg_order_decides(rg_multi_order(progress)))
         gather(progress, stall, rg_now_ns(), longest_ms);
     else
         tell_due(progress, longest_ms);

@@ -305,7 +305,6 @@ bool rg_multi_drive(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
     struct rg_run_item item;
-    struct rg_error err = RG_ERROR_INIT;
     bool moved = false;
 
     if (!multi)
@@ -321,11 +320,8 @@ bool rg_multi_drive(struct rg_progress *progress)
     if (progress->observer)
         progress->observer->ops->drive(progress);
     pass_on_look(progress);
-    if (rg_order_progress(multi->order, &moved, &err) < 0 &&
-        !atomic_load(&progress->view.shared->closed_by)) {
-        rg_view_abort(&progress->view, ECONNRESET, -1, err.text);
-        rg_wake_ring_all(&progress->wake, true);
-    }
+    if (rg_order_progress(multi->order))
+        moved = true;
     flush(progress);
     if (multi->nadopted)
         release_adopted(progress);

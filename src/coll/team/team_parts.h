@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of rg_team_create, between team.c (the order of things) and its other files.
+ * The steps of rg_team_create, between team_create.c (the order of things) and its other files.
  *
  *      facts -> fence 1 -> who may be my leader, where do I listen -> fence 2 -> nodes are known
  *            -> segment, pidfds and event descriptors inside each node -> fence 3 -> all succeeded
@@ -40,7 +40,7 @@ struct rg_rank_info {
 };
 
 
-/* This process's facts (team_facts.c). 0 or -errno. */
+/* This process's facts (rank_info.c). 0 or -errno. */
 int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_config *config,
                       const struct rg_team_needs *needs, struct rg_rank_info *ret_facts,
                       struct rg_error *err);

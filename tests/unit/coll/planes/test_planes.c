@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "coll/api/api.h"
+#include "coll/boot/find/find.h"
 #include "coll/planes/plane_dummy.h"
 #include "coll/planes/planes.h"
 #include "coll/ranks.h"
@@ -101,6 +102,8 @@ static void what_is_no_offer_is_refused(void **state)
 
 /* ------------------------------------------------------------ ranks with the dummy plane */
 
+static struct rg_boots boots; /* of this process */
+
 struct setup {
     const struct rg_plane_ops *const *table; /* NULL: the one above */
     struct rg_boot *boot;
@@ -115,7 +118,7 @@ static int set_up(struct rank *rank, const char *names, struct setup *setup)
     int r = rg_planes_choose(setup->table ? setup->table : table, names, &setup->planes, &err);
 
     if (r == 0)
-        r = rg_boot_open(&rank->config, ranks_deadline(), &setup->boot, &err);
+        r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &setup->boot, &err);
     if (r == 0)
         r = rg_progress_team(setup->boot, &rank->config, &setup->planes, ranks_deadline(),
                              &setup->team, &err);
@@ -445,7 +448,8 @@ static int check_offer_fails(struct rank *rank)
     struct rg_error err = RG_ERROR_INIT;
     struct rg_boot *boot = NULL;
     struct rg_team *team = NULL;
-    int bad = ranks_check(rank, rg_boot_open(&rank->config, ranks_deadline(), &boot, NULL) == 0);
+    int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &boot, NULL);
+    int bad = ranks_check(rank, r == 0);
 
     broken = rg_plane_dummy;
     broken.offer = no_offer;

@@ -7,6 +7,8 @@
 
 #include "base/time.h"
 #include "coll/api/api.h"
+#include "coll/api/observed.h"
+#include "coll/api/set_boot.h"
 #include "coll/members.h"
 #include "coll/planes/shm.h"
 #include "coll/team/liveness.h"
@@ -288,14 +290,13 @@ static int look_in_vain(struct member *member, void (*end)(struct rg_progress *p
 {
     uint8_t key[RG_KEY_NBYTES] = { 1 };
     int ranks[] = { 0 }, bad = 0;
-    struct rg_set set = { .id = 1, .ranks = ranks, .nranks = 1 };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_boot *boot = NULL;
     struct rg_progress *progress;
 
     member->team.data_key = key;
     progress = open_progress(member);
-    check(rg_set_boot(progress, &set, &boot, &err) == 0);
+    check(rg_set_boot(progress, 1, ranks, 1, 0, &boot, &err) == 0);
     check(rg_liveness_check(&member->team, boot, &err) == 0);
     end(progress);
     check(rg_liveness_check(&member->team, boot, &err) == expected);

@@ -7,9 +7,12 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
+#include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
 #include "coll/ranks.h"
+
+static struct rg_boots boots; /* of this process */
 
 static size_t segment_nbytes(const void *arg, int node_size)
 {
@@ -22,7 +25,7 @@ static struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .shares_
 static int make_team(struct rank *rank, struct rg_boot **ret_boot, struct rg_team **ret_team)
 {
     struct rg_error err = RG_ERROR_INIT;
-    int r = rg_boot_open(&rank->config, ranks_deadline(), ret_boot, &err);
+    int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), ret_boot, &err);
 
     if (r == 0) {
         r = rg_team_create(*ret_boot, &rank->config, &needs, ranks_deadline(), ret_team,
@@ -246,7 +249,7 @@ static int check_interface(struct rank *rank)
     struct rg_error err = RG_ERROR_INIT;
     struct rg_boot *boot;
     struct rg_team *team;
-    int r = rg_boot_open(&rank->config, ranks_deadline(), &boot, &err);
+    int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &boot, &err);
     int bad = ranks_check(rank, r == 0);
 
     if (bad)
@@ -305,7 +308,7 @@ static int check_liar(struct rank *rank)
     struct rg_team *team = NULL;
     struct rg_boot *boot = NULL;
 
-    if (rg_boot_open(&rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
+    if (rg_boot_open(&boots, &rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
         rg_boot_make(&lying, &liar, rg_boot_identity(liar.boot), &boot) < 0)
         return 1;
     liar.me = rank->me;

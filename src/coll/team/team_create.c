@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a team: the order of the steps by which ranks become one, and its end. */
 #include "coll/team/team.h"
 
 #include <string.h>

@@ -4,61 +4,34 @@
  * all ranks over the world's progress engine, in which those who are not of the set take part with
  * nothing. Deaths and notes are the world's.
  */
+#include "coll/api/set_boot.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/api/rounds.h"
 #include "coll/progress/progress.h"
-#include "coll/api/sets.h"
 
 struct set_boot {
     struct rg_progress *world;
-    const struct rg_set *set;
+    const int *ranks;          /* of the world, n of them */
+    int n;
     struct rg_set_word *words; /* by rank of the world */
 };
-
-static int detect(const struct rg_config *config, struct rg_error *err)
-{
-    (void) config;
-    (void) err;
-    return 0; /* made by rg_set_boot only */
-}
-
-static int open_set(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                    struct rg_boot_identity *ret_identity, struct rg_error *err)
-{
-    (void) config;
-    (void) deadline_ns;
-    (void) ret_state;
-    (void) ret_identity;
-    return rg_error_set(err, ENOTSUP, "a process set is made by reigen_process_set_add");
-}
 
 /* The members' blobs, in one allocation. */
 static int copy_blobs(const struct set_boot *boot, struct rg_blob *ret_blobs, struct rg_error *err)
 {
-    const struct rg_set *set = boot->set;
-    size_t total = 0;
-    uint8_t *memory;
-
-    for (int i = 0; i < set->nranks; i++) {
-        const struct rg_set_word *word = &boot->words[set->ranks[i]];
+    for (int i = 0; i < boot->n; i++) {
+        const struct rg_set_word *word = &boot->words[boot->ranks[i]];
 
         if (word->verb != RG_SET_FENCE)
             return rg_error_set(err, word->status < 0 ? -word->status : EPROTO, "rank %d: %s",
-                                set->ranks[i], word->status < 0 ? word->text : "is elsewhere");
-        total += word->nbytes;
+                                boot->ranks[i], word->status < 0 ? word->text : "is elsewhere");
+        ret_blobs[i] = (struct rg_blob){ (uint8_t *) (uintptr_t) word->data, word->nbytes };
     }
-    memory = malloc(total + 1);
-    if (!memory)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    for (int i = 0; i < set->nranks; i++) {
-        const struct rg_set_word *word = &boot->words[set->ranks[i]];
-
-        ret_blobs[i] = (struct rg_blob){ memory, word->nbytes };
-        memcpy(memory, word->data, word->nbytes);
-        memory += word->nbytes;
-    }
-    return 0;
+    return rg_blobs_gather(ret_blobs, boot->n) < 0 ? rg_error_set(err, ENOMEM, "out of memory")
+                                                       : 0;
 }
 
 static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
@@ -76,20 +49,6 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     return r;
 }
 
-static int poll_fd(void *state)
-{
-    (void) state;
-    return -1;
-}
-
-static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
-{
-    (void) state;
-    (void) ret_rank;
-    (void) err;
-    return 0;
-}
-
 /* Whoever waits for other members waits in vain once the world has failed or is left. */
 static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
@@ -104,13 +63,6 @@ static int poll_start(void *state, int *ret_rank, struct rg_error *err)
     return -EHOSTDOWN;
 }
 
-static void note(void *state, int level, const char *text)
-{
-    (void) state;
-    (void) level;
-    (void) text;
-}
-
 static void close_set(void *state, bool goodbye)
 {
     struct set_boot *boot = state;
@@ -120,30 +72,18 @@ static void close_set(void *state, bool goodbye)
     free(boot);
 }
 
-static void after_fork(void *state)
-{
-    (void) state;
-}
-
 static const struct rg_boot_ops set_ops = {
     .name = "set",
-    .detect = detect,
-    .open = open_set,
+    .fences_alone = true,
     .fence = fence,
-    .poll_fd = poll_fd,
-    .poll = poll_deaths,
     .poll_start = poll_start,
-    .note = note,
     .close = close_set,
-    .after_fork = after_fork,
 };
 
-int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_boot **ret_boot,
-                struct rg_error *err)
+int rg_set_boot(struct rg_progress *world, int id, const int *ranks, int nranks, int me,
+                struct rg_boot **ret_boot, struct rg_error *err)
 {
-    struct rg_boot_identity identity = { .rank = set->me, .size = set->nranks, .local_rank = -1,
-                                         .local_size = -1, .cross_rank = -1, .cross_size = -1,
-                                         .has_key = true, .world_ranks = set->ranks };
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct set_boot *boot = calloc(1, sizeof(*boot));
     char purpose[64];
 
@@ -154,8 +94,13 @@ int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_b
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     boot->world = world;
-    boot->set = set;
-    snprintf(purpose, sizeof(purpose), "reigen process set %d", set->id);
+    boot->ranks = ranks;
+    boot->n = nranks;
+    identity.rank = me;
+    identity.size = nranks;
+    identity.has_key = true;
+    identity.world_ranks = ranks;
+    snprintf(purpose, sizeof(purpose), "reigen process set %d", id);
     rg_key_derive(world->team->data_key, purpose, identity.key);
     if (rg_boot_make(&set_ops, boot, &identity, ret_boot) < 0) {
         close_set(boot, false);

@@ -4,8 +4,8 @@
  *
  * Thread rule: the thread in reigen_init; nothing blocks, no rank has to take part.
  */
-#ifndef RG_COLL_BOOT_MPI_BESIDE_H
-#define RG_COLL_BOOT_MPI_BESIDE_H
+#ifndef RG_COLL_BOOT_PM_MPI_H
+#define RG_COLL_BOOT_PM_MPI_H
 
 #include "coll/boot/boot.h"
 

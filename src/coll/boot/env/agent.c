@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Started by Reigen's agent: REIGEN_AGENT_SOCKET names its unix socket.
- */
+/* Started by Reigen's agent: REIGEN_AGENT_SOCKET names its unix socket. */
 #include <string.h>
 
 #include "base/time.h"
 #include "coll/boot/env/client.h"
+#include "coll/boot/env/env.h"
 #include "coll/boot/launchers.h"
 #include "coll/boot/vars.h"
 #include "coll/net/sock.h"
 
 #define RETRY_MS 20
 
-/* Fences of this rank's life are counted over every init of the process. */
-static uint32_t generation;
+struct agent {
+    struct rg_client client;
+    uint32_t *generation; /* kept: fences of this rank's life are counted over every init */
+};
 
 /* A launcher under ours (torchrun or mpirun under reigen run) started this process: its numbers
  * count, the agent knows nothing of them. Those of a launcher around ours the agent has taken
@@ -100,19 +101,38 @@ static int connect_agent(const char *name, uint64_t deadline_ns, int *ret_fd, st
 
 static void close_agent(void *state, bool goodbye)
 {
-    struct rg_client *client = state;
+    struct agent *agent = state;
 
-    generation = client->generation;
-    rg_client_fini(client, goodbye);
-    free(client);
+    *agent->generation = agent->client.generation;
+    rg_client_fini(&agent->client, goodbye);
+    free(agent);
 }
 
-static int open_agent(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                      struct rg_boot_identity *ret_identity, struct rg_error *err)
+static int greet(struct rg_client *client, int take_fd, const uint8_t *token, uint64_t deadline_ns,
+                 struct rg_boot_identity *identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = { 0 };
+    int r = rg_client_hello(client, take_fd, NULL, "the agent", identity->rank, identity->size,
+                            token, RG_RANK_TOKEN_NBYTES, deadline_ns, err);
+
+    if (r == 0 && identity->size > 1 && !client->has_key)
+        r = rg_error_set(err, EBADMSG, "the agent sent no key");
+    if (r < 0)
+        return rg_error_prepend(err, "rank %d", identity->rank);
+    identity->has_key = client->has_key;
+    memcpy(identity->key, client->key, sizeof(identity->key));
+    explicit_bzero(client->key, sizeof(client->key));
+    if (identity->local_size < 0 && client->local_size > 0)
+        identity->local_size = client->local_size;
+    return 0;
+}
+
+static int open_agent(const struct rg_config *config, void **kept, uint64_t deadline_ns,
+                      void **ret_state, struct rg_boot_identity *ret_identity,
+                      struct rg_error *err)
+{
+    uint32_t *generation = rg_boot_keep(kept, sizeof(*generation));
     uint8_t token[RG_RANK_TOKEN_NBYTES];
-    int fd = -1, r = read_identity(&identity, err);
+    int fd = -1, r = read_identity(ret_identity, err);
 
     (void) config;
     if (r == 0)
@@ -121,72 +141,71 @@ static int open_agent(const struct rg_config *config, uint64_t deadline_ns, void
         r = connect_agent(rg_var("REIGEN_AGENT_SOCKET"), deadline_ns, &fd, err);
     if (r < 0)
         return r;
-    struct rg_client *client = calloc(1, sizeof(*client));
+    struct agent *agent = generation ? calloc(1, sizeof(*agent)) : NULL;
 
-    if (!client) {
+    if (!agent) {
         close(fd);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
-    client->generation = generation;
-    r = rg_client_hello(client, fd, NULL, "the agent", identity.rank, identity.size, token,
-                        sizeof(token), deadline_ns, err);
-    if (r == 0 && identity.size > 1 && !client->has_key)
-        r = rg_error_set(err, EBADMSG, "the agent sent no key");
-    if (r < 0) {
-        rg_error_prepend(err, "rank %d", identity.rank);
-        close_agent(client, false);
-        return r;
-    }
-    identity.has_key = client->has_key;
-    memcpy(identity.key, client->key, sizeof(identity.key));
-    explicit_bzero(client->key, sizeof(client->key));
-    if (identity.local_size < 0 && client->local_size > 0)
-        identity.local_size = client->local_size;
-    *ret_identity = identity;
-    explicit_bzero(identity.key, sizeof(identity.key));
-    *ret_state = client;
-    return 0;
+    agent->generation = generation;
+    agent->client.generation = *generation;
+    r = greet(&agent->client, fd, token, deadline_ns, ret_identity, err);
+    if (r < 0)
+        close_agent(agent, false);
+    else
+        *ret_state = agent;
+    return r;
 }
 
 static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err)
 {
-    return rg_client_fence(state, blob, nbytes, deadline_ns, ret_blobs, err);
+    struct agent *agent = state;
+
+    return rg_client_fence(&agent->client, blob, nbytes, deadline_ns, ret_blobs, err);
 }
 
 static int poll_fd(void *state)
 {
-    struct rg_client *client = state;
+    struct agent *agent = state;
 
-    return client->conn.fd;
+    return agent->client.conn.fd;
 }
 
 static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
 {
-    return rg_client_poll(state, ret_rank, err);
+    struct agent *agent = state;
+
+    return rg_client_poll(&agent->client, ret_rank, err);
 }
 
 static void note(void *state, int level, const char *text)
 {
-    rg_client_note(state, level, text);
+    struct agent *agent = state;
+
+    rg_client_note(&agent->client, level, text);
 }
 
 static void cut_off(void *state, int rank)
 {
-    rg_client_cut_off(state, rank);
+    struct agent *agent = state;
+
+    rg_client_cut_off(&agent->client, rank);
 }
 
 static void after_fork(void *state)
 {
-    struct rg_client *client = state;
+    struct agent *agent = state;
 
-    if (rg_conn_alive(&client->conn))
-        close(client->conn.fd);
+    if (rg_conn_alive(&agent->client.conn))
+        close(agent->client.conn.fd);
 }
 
 const struct rg_boot_ops rg_boot_agent = {
     .name = "agent",
     .variables = "REIGEN_AGENT_SOCKET, REIGEN_RANK and REIGEN_SIZE are",
+    .fences_alone = true,
+    .shows_notes = true,
     .detect = detect,
     .open = open_agent,
     .fence = fence,

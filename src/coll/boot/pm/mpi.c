@@ -14,22 +14,19 @@
 #include <string.h>
 
 #include "coll/boot/launchers.h"
-#include "coll/boot/mpi_beside.h"
+#include "coll/boot/pm/mpi.h"
+#include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/silent.h"
-#include "coll/boot/single.h"
 #include "coll/boot/vars.h"
 #include "coll/mpi/mpi_shim.h"
 
 #define PAL_OF_4 "libopen-pal.so.40" /* a part of Open MPI 4 */
 
-/* Kept over a later init: making a communicator takes all ranks, and so does freeing it. */
-static const struct rg_mpi_shim_ops *ops;
-static struct rg_mpi_comm the_comm;
-static bool comm_made, comm_broken;
-
-struct mpi_boot {
-    int size;
+/* Kept: making a communicator takes all ranks, and so does freeing it. */
+struct kept {
+    const struct rg_mpi_shim_ops *ops;
+    struct rg_mpi_comm comm;
+    bool made, broken;
 };
 
 static bool is_openmpi(const struct rg_mpi_shim_ops *found)
@@ -103,30 +100,30 @@ static int detect(const struct rg_config *config, struct rg_error *err)
     return launched && wants_to_start(found);
 }
 
-static int start_mpi(struct rg_error *err)
+static int start_mpi(struct kept *kept, struct rg_error *err)
 {
-    int level, code, r = rg_mpi_shim_load(&ops, err);
+    int level, code, r = rg_mpi_shim_load(&kept->ops, err);
 
     if (r < 0)
         return r;
-    if (ops->finalized())
+    if (kept->ops->finalized())
         return rg_error_set(err, EPERM, "MPI has been finalised in this process: call init before "
                             "MPI_Finalize");
-    code = ops->initialized() ? 0 : ops->init(&level);
-    return code == 0 ? 0 : rg_mpi_error(ops, code, "MPI_Init_thread", err);
+    code = kept->ops->initialized() ? 0 : kept->ops->init(&level);
+    return code == 0 ? 0 : rg_mpi_error(kept->ops, code, "MPI_Init_thread", err);
 }
 
-static int make_comm(struct rg_error *err)
+static int make_comm(struct kept *kept, struct rg_error *err)
 {
     struct rg_mpi_comm world;
     int code;
 
-    if (comm_broken)
+    if (kept->broken)
         return rg_error_set(err, ECONNRESET, "MPI's communicator of Reigen has failed before in "
                             "this process");
-    if (comm_made)
+    if (kept->made)
         return 0;
-    code = ops->world(&world);
+    code = kept->ops->world(&world);
     if (code == 0 && world.size == 1) {
         int r = rg_claim_check_world_of_one("MPI in this process", err);
 
@@ -134,38 +131,44 @@ static int make_comm(struct rg_error *err)
             return r;
     }
     if (code == 0)
-        code = ops->dup(&world, &the_comm);
+        code = kept->ops->dup(&world, &kept->comm);
     if (code != 0)
-        return rg_mpi_error(ops, code, "MPI_Comm_dup", err);
-    comm_made = true;
+        return rg_mpi_error(kept->ops, code, "MPI_Comm_dup", err);
+    kept->made = true;
     return 0;
 }
 
-static void read_places(struct rg_boot_identity *identity)
+static void read_places(const struct kept *kept, struct rg_boot_identity *identity)
 {
     struct rg_mpi_comm local;
 
-    if (ops->local(&the_comm, &local) != 0)
+    identity->rank = kept->comm.rank;
+    identity->size = kept->comm.size;
+    identity->has_key = identity->size > 1;
+    identity->one_host = identity->size == 1;
+    if (kept->ops->local(&kept->comm, &local) != 0)
         return;
     identity->local_rank = local.rank;
     identity->local_size = local.size;
-    ops->free(&local);
+    kept->ops->free(&local);
 }
 
-static int fence_comm(const void *blob, size_t nbytes, uint64_t deadline_ns,
-                      struct rg_blob *ret_blobs, struct rg_error *err)
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
 {
+    struct kept *kept = state;
     int r;
 
-    if (comm_broken || ops->finalized())
+    if (kept->broken || kept->ops->finalized())
         return rg_error_set(err, ECONNRESET, "MPI has %s in this process",
-                            comm_broken ? "failed" : "been finalised");
-    r = rg_mpi_fence(ops, &the_comm, blob, nbytes, deadline_ns, ret_blobs, err);
-    comm_broken = r < 0;
+                            kept->broken ? "failed" : "been finalised");
+    r = rg_mpi_fence(kept->ops, &kept->comm, blob, nbytes, deadline_ns, ret_blobs, err);
+    kept->broken = r < 0;
     return r;
 }
 
-static int share_key(struct rg_boot_identity *identity, uint64_t deadline_ns, struct rg_error *err)
+static int share_key(struct kept *kept, struct rg_boot_identity *identity, uint64_t deadline_ns,
+                     struct rg_error *err)
 {
     uint8_t key[RG_KEY_NBYTES];
     rg_autofree struct rg_blob *blobs = calloc((size_t) identity->size, sizeof(*blobs));
@@ -174,7 +177,7 @@ static int share_key(struct rg_boot_identity *identity, uint64_t deadline_ns, st
     if (r == 0 && identity->rank == 0 && rg_key_generate(key) < 0)
         r = rg_error_set(err, ENOSYS, "no randomness for a key");
     if (r == 0)
-        r = fence_comm(key, identity->rank == 0 ? sizeof(key) : 0, deadline_ns, blobs, err);
+        r = fence(kept, key, identity->rank == 0 ? sizeof(key) : 0, deadline_ns, blobs, err);
     explicit_bzero(key, sizeof(key));
     if (r < 0)
         return r;
@@ -188,61 +191,31 @@ static int share_key(struct rg_boot_identity *identity, uint64_t deadline_ns, st
     return r;
 }
 
-static void close_mpi(void *state, bool goodbye)
+static int open_mpi(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
+                    void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    (void) goodbye;
-    free(state);
-}
-
-static int open_mpi(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                    struct rg_boot_identity *ret_identity, struct rg_error *err)
-{
-    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                                         .cross_size = -1 };
-    struct mpi_boot *boot = calloc(1, sizeof(*boot));
-    int r = boot ? start_mpi(err) : rg_error_set(err, ENOMEM, "out of memory");
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
+    struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
+    int r = kept ? start_mpi(kept, err) : rg_error_set(err, ENOMEM, "out of memory");
 
     (void) config;
     if (r == 0)
-        r = make_comm(err);
-    if (r == 0) {
-        identity.rank = the_comm.rank;
-        identity.size = the_comm.size;
-        read_places(&identity);
-        identity.has_key = identity.size > 1;
-        identity.one_host = identity.size == 1;
-    }
+        r = make_comm(kept, err);
+    if (r == 0)
+        read_places(kept, &identity);
     if (r == 0 && identity.size > 1)
-        r = share_key(&identity, deadline_ns, err);
-    if (r < 0) {
-        free(boot);
+        r = share_key(kept, &identity, deadline_ns, err);
+    if (r < 0)
         return r;
-    }
-    boot->size = identity.size;
     *ret_identity = identity;
-    *ret_state = boot;
+    *ret_state = kept;
     return 0;
-}
-
-static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
-                 struct rg_blob *ret_blobs, struct rg_error *err)
-{
-    struct mpi_boot *boot = state;
-
-    if (boot->size == 1)
-        return rg_single_fence(blob, nbytes, ret_blobs) < 0
-                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
-    return fence_comm(blob, nbytes, deadline_ns, ret_blobs, err);
 }
 
 const struct rg_boot_ops rg_boot_mpi = {
     .name = "mpi",
+    .of_mpi = true,
     .detect = detect,
     .open = open_mpi,
     .fence = fence,
-    .poll_fd = rg_silent_poll_fd,
-    .poll = rg_silent_poll,
-    .note = rg_silent_note,
-    .close = close_mpi,
-    .after_fork = rg_silent_after_fork,
 };
