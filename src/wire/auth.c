@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes prove to each other that they have one key, where no link is wanted. */
 #include "wire/auth.h"
 
 #include <string.h>

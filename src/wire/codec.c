@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Messages by tables of their fields: no message has code of its own. */
 #include "wire/codec.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where keys are made, kept and derived. */
 #include <ctype.h>
 #include <string.h>
 

@@ -37,7 +37,7 @@
 #define RG_JOB_ID_MAX 64               /* characters */
 #define RG_ROLE_MAX 32                 /* characters */
 #define RG_PROTOCOL_VERSION 1
-#define RG_FRAME_MAX (16u << 20)       /* bytes of one frame's payload */
+#define RG_FRAME_MAX (64u << 20)       /* bytes of one frame's payload: a fence of 100,000 ranks */
 #define RG_LINK_BACKLOG (4u << 20)     /* rg_link_send asks the owner to pause above this */
 
 struct rg_link;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A link that the event loop drives, so that no owner does I/O by itself. */
 #include "wire/loop_link.h"
 
 #include <string.h>

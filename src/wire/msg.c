@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of the messages between launcher and agents. */
 #include "wire/msg.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One pattern of Noise on libsodium: less code than a library for all of them. */
 #include "wire/noise.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of the messages between ranks and agents. */
 #include "wire/rankmsg.h"
 
 #include <sodium.h>

@@ -30,7 +30,8 @@
 
 #include "wire/codec.h"
 
-#define RG_RANKMSG_PAYLOAD_MAX (4u << 20)
+#define RG_RANKMSG_PAYLOAD_MAX (4u << 20) /* but of FENCE_DONE */
+#define RG_RANKMSG_FENCE_MAX (64u << 20)  /* of FENCE_DONE: 100,000 ranks that say 600 bytes each */
 #define RG_RANKMSG_BLOB_MAX (64u << 10) /* of one rank in a fence */
 #define RG_RANK_TOKEN_NBYTES 16         /* of either token; the variables hold hexadecimal text */
 #define RG_RANK_TOKEN_TEXT (2 * RG_RANK_TOKEN_NBYTES + 1)
@@ -133,6 +134,12 @@ extern const struct rg_field rg_rankmsg_remote_fields[];
 extern const struct rg_field rg_rankmsg_data_fields[];
 extern const struct rg_field rg_rankmsg_credit_fields[];
 extern const struct rg_field rg_rankmsg_exit_fields[];
+
+/* The longest payload that a rank takes from its agent, or from rank 0. */
+static inline size_t rg_rankmsg_max(uint16_t type)
+{
+    return type == RG_RANKMSG_FENCE_DONE ? RG_RANKMSG_FENCE_MAX : RG_RANKMSG_PAYLOAD_MAX;
+}
 
 /* A token as the variable's text and back. ret_text: RG_RANK_TOKEN_TEXT bytes. parse: 0, or -EINVAL
  * when text (or NULL) is no such text; ret_token is untouched then. */
