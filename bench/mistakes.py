@@ -194,16 +194,17 @@ PAGE_TEXT = """# The same mistakes under torchrun and reigen run
 
 ![one mistake, twice](mistakes.svg)
 
-Each mistake was made in the same place of a script of some ten lines, once with
-`torch.distributed` (gloo) under `torchrun`, once with `horovod.torch` under `reigen run`; {ranks}
-ranks on one computer, PyTorch {version}, Reigen of this tree. `bench/mistakes.py --write` measures
-this page anew, and has the scripts.
+A script of some ten lines makes each mistake twice in the same place: with `torch.distributed`
+(gloo) under `torchrun`, and with `horovod.torch` under `reigen run`. It ran with {ranks} ranks on
+one computer, with PyTorch {version} and the Reigen of this tree. `bench/mistakes.py --write` has
+the scripts, and makes this page again.
 
-- *lines*: what a user sees, standard output and standard error together
-- *the script's line*: how often the line of the script where it went wrong is named
-- *cause*, *rank*: whether any line says what was wrong, after what time, and which rank began it
-- *end*: when the command ended; times are {rounds}, and most of them is the import of PyTorch, on
-  cores that may have been busy with other things
+- *lines* is how many lines a user sees, on standard output and standard error together.
+- *the script's line* is how often the line of the script that went wrong is named.
+- *cause* and *rank* say whether any line tells what was wrong, after what time, and which rank
+  began it.
+- *end* is when the command ended. Times are {rounds}. Most of the time is the import of PyTorch, on
+  cores that may have been busy with other things.
 
 | mistake | | lines | the script's line | cause | rank | exit code | end |
 |---|---|---|---|---|---|---|---|
@@ -221,13 +222,13 @@ def notes(results):
     shape = results.get(('shape', 'torch'))
     if shape and shape[-1].ended and shape[-1].code == 0:
         texts.append('torchrun ends well although rank 1 has a tensor of another shape: gloo '
-                     'compares no shapes, and what the ranks get is wrong.')
+                     'compares no shapes, and the results are wrong.')
     forgets = results.get(('forgets', 'torch'))
     if forgets and forgets[-1].ended:
-        texts.append("Where only rank 0 calls a collective, gloo pairs it with the others' next "
-                     'one, whatever that is: the sums of that step are wrong, and the error comes '
-                     'later, at another line, or never. Reigen names what each rank waits for '
-                     'after 10 s; `REIGEN_STALL_SHUTDOWN_SECONDS` ends such a job.')
+        texts.append("If only rank 0 calls a collective, gloo pairs it with the others' next "
+                     'one, whatever that is. The sums of that step are wrong, and the error comes '
+                     'later, at another line, or never. After 10 s Reigen names what each rank '
+                     'waits for; `REIGEN_STALL_SHUTDOWN_SECONDS` ends such a job.')
     return '\n\n'.join(texts)
 
 

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "coll/planes/plane.h"
+#include "coll/planes/shm.h"
 
 enum { MAX_RANKS = 64, SAMPLES = 41, SPINS = 2000, YIELDS = 200 };
 
@@ -58,7 +58,8 @@ static void ours_open(int rank, int size)
 {
     size_t nbytes = rg_plane_shm.region_nbytes(size);
     char *memory = map_shared(nbytes + (2 << 20), rank);
-    struct rg_plane_options options = { &team, { NULL, size, rank }, NULL, memory + (2 << 20) };
+    struct rg_plane_options options = { .team = &team, .group = { .nmembers = size, .me = rank },
+                                        .region = memory + (2 << 20) };
 
     for (int i = 0; i < size; i++)
         peers[i].node_rank = i;

@@ -376,11 +376,13 @@ REIGEN_API int reigen_mpi(void);
  * (elsewhere it does nothing and returns 0). mark_cycles: mark each batch that is carried out.
  * HOROVOD_TIMELINE does the same from reigen_init on. 0; -ENOTCONN; -EINVAL without a path; the
  * cause for which the file cannot be written (-EACCES, -EISDIR, -ENOSPC, ...), and then no
- * timeline runs. When the disk is full later the job goes on, with one warning. Any thread, any
- * number of times, while operations run; blocks for a write to the file.
+ * timeline runs; -ENOTSUP, as from the next two, where Reigen was built with
+ * -Dobserve=disabled. When the disk is full later the job goes on, with one warning. Any thread,
+ * any number of times, while operations run; blocks for a write to the file.
  */
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles);
-/* Write what is left and close; nothing is lost. 0 (also when none runs) or -ENOTCONN. */
+/* Write what is left and close; nothing is lost. 0 (also when none runs), -ENOTCONN or
+ * -ENOTSUP. */
 REIGEN_API int reigen_timeline_stop(void);
 
 /*
@@ -389,7 +391,7 @@ REIGEN_API int reigen_timeline_stop(void);
  * stopped. Ranks of this host are always told of; of other hosts rank 0 asks, at most timeout_ms
  * (-1: until they have answered), and what has not answered is marked as unknown; other ranks know
  * their own host only. *ret_json is the caller's, to be given to reigen_free. 0; -ENOTCONN;
- * -ENOMEM. Any thread.
+ * -ENOMEM; -ENOTSUP. Any thread.
  */
 REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json);
 /* Which data plane serves which operation, by group, type, memory and size: a table of lines for

@@ -3,6 +3,8 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,6 +34,24 @@ void rg_fd_close_above(int last)
 #endif
     for (int fd = last + 1; fd < 1024; fd++)
         close(fd);
+}
+
+int rg_fd_wait(int fd, short events, uint64_t deadline_ns)
+{
+    struct pollfd pfd = { .fd = fd, .events = events };
+
+    for (;;) {
+        uint64_t now_ns = rg_now_ns();
+        uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0;
+        int n = poll(&pfd, 1, left_ms > INT_MAX ? INT_MAX : (int) left_ms);
+
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (rg_now_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+    }
 }
 
 int rg_read_all(int fd, void *data, size_t nbytes)

@@ -25,6 +25,10 @@ void rg_fd_close_above(int last);
 int rg_read_all(int fd, void *data, size_t nbytes);
 int rg_write_all(int fd, const void *data, size_t nbytes);
 
+/* Wait until fd has one of events (POLLIN, POLLOUT), or deadline_ns (base/time.h). 0, -ETIMEDOUT or
+ * -errno. Hang-ups count as readiness. Blocks. */
+int rg_fd_wait(int fd, short events, uint64_t deadline_ns);
+
 /* A pipe or a unix stream pair, close-on-exec. Of a pipe ret_fds[0] reads and ret_fds[1] writes.
  * 0 or -errno. */
 int rg_pipe(int ret_fds[2]);

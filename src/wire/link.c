@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "wire/crypto.h"
+#include "wire/frame.h"
 #include "wire/noise.h"
 
 #define MAGIC "reigen" /* without its NUL */
@@ -14,7 +15,6 @@
 #define OPENING_NBYTES (GREETING_NBYTES + RG_NOISE_OVERHEAD) /* greeting, handshake message */
 #define RECORD_HEADER_NBYTES 2
 #define RECORD_PLAIN_MAX (RG_NOISE_MESSAGE_MAX - RG_NOISE_TAG_NBYTES)
-#define FRAME_HEADER_NBYTES 6
 #define RECEIVE_CHUNK (64u << 10)  /* of the caller's bytes looked at in one go */
 #define KEEP_CAPACITY (256u << 10) /* an empty buffer larger than this is given back */
 #define QUOTE_MAX 48               /* of a stranger's text in an error */
@@ -198,7 +198,7 @@ static int seal(struct rg_link *link, const void *head, size_t head_nbytes, cons
 
 int rg_link_send(struct rg_link *link, uint16_t type, const void *payload, size_t nbytes)
 {
-    uint8_t head[FRAME_HEADER_NBYTES] = { (uint8_t) nbytes,         (uint8_t) (nbytes >> 8),
+    uint8_t head[RG_FRAME_HEAD_NBYTES] = { (uint8_t) nbytes,         (uint8_t) (nbytes >> 8),
                                           (uint8_t) (nbytes >> 16), (uint8_t) (nbytes >> 24),
                                           (uint8_t) type,           (uint8_t) (type >> 8) };
 
@@ -208,13 +208,11 @@ int rg_link_send(struct rg_link *link, uint16_t type, const void *payload, size_
         return -ENOTCONN;
     if (link->state == OPEN)
         return seal(link, head, sizeof(head), payload, nbytes);
-    if (!rg_buf_reserve(&link->queue, sizeof(head) + nbytes)) {
-        link->queue.status = 0;
-        return -ENOMEM;
-    }
-    rg_buf_put(&link->queue, head, sizeof(head));
-    rg_buf_put(&link->queue, payload, nbytes);
-    return 0;
+    rg_frame_put(&link->queue, type, payload, nbytes);
+    int r = rg_buf_status(&link->queue);
+
+    link->queue.status = 0;
+    return r;
 }
 
 /* The handshake is over: let out what waited for it. */
@@ -319,19 +317,16 @@ static int take_opening(struct rg_link *link, struct rg_error *err)
 /* Hand over the frames that are whole. 0 or -EBADMSG. */
 static int deliver_frames(struct rg_link *link, struct rg_error *err)
 {
-    while (rg_buf_nbytes(&link->plain) >= FRAME_HEADER_NBYTES) {
-        struct rg_reader reader =
-            rg_reader_make(rg_buf_bytes(&link->plain), rg_buf_nbytes(&link->plain));
-        uint32_t nbytes = rg_reader_u32(&reader);
-        uint16_t type = rg_reader_u16(&reader);
+    struct rg_frame frame;
 
-        if (nbytes > RG_FRAME_MAX)
+    while (rg_frame_peek(&link->plain, &frame)) {
+        if (frame.nbytes > RG_FRAME_MAX)
             return rg_error_set(err, EBADMSG, "a frame of %u bytes; %u are allowed",
-                                (unsigned) nbytes, RG_FRAME_MAX);
-        if (reader.nbytes < nbytes)
+                                (unsigned) frame.nbytes, RG_FRAME_MAX);
+        if (!frame.payload)
             return 0;
-        link->options.on_frame(link->options.arg, type, reader.data, nbytes);
-        rg_buf_consume(&link->plain, FRAME_HEADER_NBYTES + nbytes);
+        link->options.on_frame(link->options.arg, frame.type, frame.payload, frame.nbytes);
+        rg_frame_drop(&link->plain, &frame);
     }
     give_back_if_large(&link->plain);
     return 0;

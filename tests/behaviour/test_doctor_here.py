@@ -115,8 +115,10 @@ def test_planes_are_told_as_the_runtime_takes_them(reigen):
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0][:5] == ['among', 'operation', 'type', 'memory', 'bytes']
-    assert 'ranks of one host allreduce any host any shm' in ' '.join(lines[1])
-    assert len(lines) == 7
+    assert 'ranks of one host allreduce any host 4 one-shot 200, shm 100' in ' '.join(lines[1])
+    assert 'ranks of one host allreduce any host 1048576 shm 100' in ' '.join(lines[2])
+    assert 'ranks of one host reduce any host any shm' in ' '.join(lines[3])
+    assert len(lines) == 9
     done = doctor(reigen, '--planes', '-np', 2, env=built.environment(REIGEN_PLANES='tcp'))
     assert 'all ranks' in done.stdout and 'shm' not in done.stdout, done.stderr
 

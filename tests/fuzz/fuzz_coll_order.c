@@ -4,6 +4,7 @@
 #include "fuzz.h"
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_known.h"
+#include "wire/frame.h"
 
 static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
                   bool fused)
@@ -50,17 +51,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
                                           .capacity = 2 };
     struct rg_decider *decider;
     struct rg_known *known;
-    size_t used, ndecided = 0, nframes = 0;
+    struct rg_buf in = { .data = (uint8_t *) (uintptr_t) data, .end = nbytes };
+    size_t ndecided = 0, nframes = 0;
+    struct rg_frame whole;
 
     must(rg_decider_create(&options, &decider) == 0 && rg_known_create(&known) == 0);
-    for (;;) {
+    while (rg_frame_peek(&in, &whole) && whole.payload) {
         struct rg_order_frame frame;
 
-        if (rg_order_frame_get(data, nbytes, &frame, &used) < 0 || used == 0)
+        if (rg_order_frame_get(whole.type, whole.payload, whole.nbytes, &frame) < 0)
             break;
-        must(used <= nbytes);
-        data += used;
-        nbytes -= used;
+        must(frame.type == whole.type);
+        rg_frame_drop(&in, &whole);
         to_coordinator(decider, (int) (nframes++ % 2), &frame);
         if (frame.type == RG_ORDER_DECIDED || frame.type == RG_ORDER_DECIDED_NEW)
             rg_known_decided(known, &frame, count, &ndecided);

@@ -14,9 +14,8 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
+#include "wire/conn.h"
 
-#define HEADER_NBYTES 6
-#define READ_NBYTES (64u << 10)
 #define READS_PER_TURN 4 /* then others get their turn */
 #define LAST_READS 256
 #define BACKLOG 512
@@ -29,10 +28,9 @@ struct rg_rankconn {
     struct rg_remote_client *client;
     bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
     uint64_t since_ns;
-    int fd;
+    struct rg_conn conn;
     struct rg_io io;
     struct rg_timer timer; /* for the HELLO */
-    struct rg_buf in, out;
     bool doomed;           /* an error was met: to be closed once no call is inside */
 };
 
@@ -72,9 +70,7 @@ static void conn_destroy(struct rg_rankconn *conn)
         server->conns = conn->next;
     if (conn->next)
         conn->next->prev = conn->prev;
-    close(conn->fd);
-    rg_buf_fini(&conn->in);
-    rg_buf_fini(&conn->out);
+    rg_conn_fini(&conn->conn);
     free(conn);
 }
 
@@ -90,52 +86,27 @@ static void refuse(struct rg_rankconn *conn, const char *why)
 static void watch(struct rg_rankconn *conn)
 {
     struct rg_agent *agent = conn->server->agent;
-    int events = rg_buf_nbytes(&conn->out) ? RG_IO_WRITE : 0;
+    int events = rg_conn_pending(&conn->conn) ? RG_IO_WRITE : 0;
 
     /* A rank that says more than the launcher takes has to wait. */
     if (!rg_channel_congested(agent->channel))
         events |= RG_IO_READ;
     if (events)
-        rg_io_start(&conn->io, agent->loop, conn->fd, events, conn_ready, conn);
+        rg_io_start(&conn->io, agent->loop, conn->conn.fd, events, conn_ready, conn);
     else
         rg_io_stop(&conn->io);
-}
-
-static void flush_out(struct rg_rankconn *conn)
-{
-    while (rg_buf_nbytes(&conn->out)) {
-        ssize_t n = send(conn->fd, rg_buf_bytes(&conn->out), rg_buf_nbytes(&conn->out),
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n < 0) {
-            /* It reads no more, but its last words may still be waiting for us. */
-            rg_buf_clear(&conn->out);
-            return;
-        }
-        rg_buf_consume(&conn->out, (size_t) n);
-    }
 }
 
 /* Queue a frame; what cannot be sent at once follows when the socket takes it. */
 static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                       const void *object)
 {
-    rg_autobuf struct rg_buf payload = RG_BUF_INIT;
-
-    rg_codec_encode(fields, object, &payload);
-    rg_buf_put_u32(&conn->out, (uint32_t) rg_buf_nbytes(&payload));
-    rg_buf_put_u16(&conn->out, type);
-    rg_buf_put(&conn->out, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
-    bool failed = rg_buf_status(&payload) < 0 || rg_buf_status(&conn->out) < 0;
-    rg_buf_wipe(&payload);
-    if (failed) {
+    if (rg_conn_send(&conn->conn, type, fields, object) < 0) {
         conn->doomed = true;
         return;
     }
-    flush_out(conn);
+    /* It may read no more while its last words are still waiting for us. */
+    rg_conn_flush(&conn->conn);
     watch(conn);
 }
 
@@ -143,7 +114,7 @@ static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_f
 static void reap_doomed(struct rg_rankconn *conn)
 {
     if (conn->doomed)
-        shutdown(conn->fd, SHUT_RDWR);
+        shutdown(conn->conn.fd, SHUT_RDWR);
 }
 
 void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
@@ -172,8 +143,6 @@ static void welcome(struct rg_rankconn *conn)
     };
 
     conn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
-    if (rg_buf_nbytes(&conn->out) == 0)
-        rg_buf_wipe(&conn->out); /* the key was in it */
 }
 
 static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)
@@ -191,7 +160,7 @@ static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *ms
     }
     if (task->conn) {
         task->conn->doomed = true; /* a fresh process of this rank */
-        shutdown(task->conn->fd, SHUT_RDWR);
+        shutdown(task->conn->conn.fd, SHUT_RDWR);
     }
     rg_timer_stop(&conn->timer);
     conn->server->npending--;
@@ -268,8 +237,9 @@ static void on_client_frame(struct rg_rankconn *conn, uint16_t type, const uint8
     }
 }
 
-static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *data, size_t nbytes)
+static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes)
 {
+    struct rg_rankconn *conn = arg;
     union {
         struct rg_rankmsg_hello hello;
         struct rg_rankmsg_fence fence;
@@ -301,11 +271,14 @@ static void on_frame(struct rg_rankconn *conn, uint16_t type, const uint8_t *dat
             on_note(conn, &msg.note);
         rg_codec_clear(fields, &msg);
     }
+    return conn->doomed ? -EBADMSG : 0;
 }
 
 /* A stranger is not listened to for long. */
-static size_t frame_max(const struct rg_rankconn *conn, uint16_t type)
+static size_t frame_max(void *arg, uint16_t type)
 {
+    const struct rg_rankconn *conn = arg;
+
     if (conn->is_client)
         return RG_MSG_CHUNK_MAX + 64;
     if (!conn->task && type == RG_RANKMSG_REMOTE)
@@ -313,44 +286,18 @@ static size_t frame_max(const struct rg_rankconn *conn, uint16_t type)
     return conn->task ? RG_RANKMSG_PAYLOAD_MAX : 256;
 }
 
-static void split_frames(struct rg_rankconn *conn)
-{
-    while (!conn->doomed && rg_buf_nbytes(&conn->in) >= HEADER_NBYTES) {
-        struct rg_reader reader = rg_reader_make(rg_buf_bytes(&conn->in), HEADER_NBYTES);
-        uint32_t nbytes = rg_reader_u32(&reader);
-        uint16_t type = rg_reader_u16(&reader);
-        if (nbytes > frame_max(conn, type)) {
-            refuse(conn, "a frame that is too long");
-            return;
-        }
-        if (rg_buf_nbytes(&conn->in) < HEADER_NBYTES + nbytes)
-            return;
-        on_frame(conn, type, rg_buf_bytes(&conn->in) + HEADER_NBYTES, nbytes);
-        rg_buf_consume(&conn->in, HEADER_NBYTES + nbytes);
-    }
-}
+/* The welcome holds a key. */
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
 
-/* Read what is there, nreads times at most; conn is doomed at its end or when it is broken. */
+/* Read what is there, nreads times at most; conn is doomed at its end, which means nothing by
+ * itself (a fork, an exec), or when it is broken. */
 static void read_some(struct rg_rankconn *conn, int nreads)
 {
-    while (!conn->doomed && nreads-- > 0) {
-        uint8_t *room = rg_buf_reserve(&conn->in, READ_NBYTES);
-        if (!room) {
-            conn->doomed = true;
-            return;
-        }
-        ssize_t n = recv(conn->fd, room, READ_NBYTES, MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n <= 0) {
-            conn->doomed = true; /* means nothing by itself: a fork, an exec */
-            return;
-        }
-        rg_buf_commit(&conn->in, (size_t) n);
-        split_frames(conn);
-    }
+    int r = conn->doomed ? 0 : rg_conn_receive(&conn->conn, nreads, NULL);
+
+    if (r == -EBADMSG && !conn->doomed)
+        refuse(conn, "a frame that is too long");
+    conn->doomed = conn->doomed || r < 0;
 }
 
 static void conn_ready(void *arg, int events)
@@ -358,7 +305,7 @@ static void conn_ready(void *arg, int events)
     struct rg_rankconn *conn = arg;
 
     if (events & RG_IO_WRITE)
-        flush_out(conn);
+        rg_conn_flush(&conn->conn);
     if (events & RG_IO_READ)
         read_some(conn, READS_PER_TURN);
     if (conn->doomed)
@@ -405,7 +352,7 @@ static bool has_news(const struct rg_rankconn *conn)
 {
     char byte;
 
-    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return recv(conn->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 /* Whoever connects and says nothing must not keep ranks out. */
@@ -449,7 +396,7 @@ static void accept_ready(void *arg, int events)
         return;
     }
     conn->server = server;
-    conn->fd = fd;
+    rg_conn_init(&conn->conn, fd, &conn_ops, conn, NULL);
     conn->since_ns = rg_now_ns();
     conn->next = server->conns;
     if (conn->next)

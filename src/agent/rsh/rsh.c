@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
+#include "wire/conn.h"
 #include "wire/msg.h"
 #include "wire/rankmsg.h"
 
@@ -22,18 +23,16 @@
 #endif
 
 #define EXIT_NO_COMMAND 255
-#define HEADER_NBYTES 6
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
-#define READ_NBYTES (64u << 10)
+#define UNSENT_NBYTES (64u << 10) /* to the agent, then input has to wait */
 #define WRITE_NBYTES 4096        /* what a pipe that polls writable takes at once */
 #define RETRIES 100              /* of an agent that has too many strangers at its door, 2 s */
 #define RETRY_MS 20
 
 struct rsh {
     const struct rg_rsh_args *args;
-    int fd;
+    struct rg_conn conn;
     bool accepted;         /* the first frame came: the command was started, or could not be */
-    struct rg_buf in, out; /* of the socket */
     bool in_eof;           /* the end of our input was sent */
     uint32_t in_credit;
     struct rg_buf outputs[2];
@@ -57,8 +56,9 @@ static rg_printf(2, 3) int fail(const struct rsh *rsh, const char *fmt, ...)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-static int dial(struct rsh *rsh, const char *name)
+static int dial(const char *name, int *ret_fd)
 {
+    rg_autoclose int fd = -1;
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     struct ucred peer;
     socklen_t nbytes = sizeof(peer);
@@ -69,24 +69,18 @@ static int dial(struct rsh *rsh, const char *name)
     memcpy(address.sun_path, name, length);
     if (*name == '@')
         address.sun_path[0] = '\0';
-    rsh->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     length += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
-    if (rsh->fd < 0 || connect(rsh->fd, (struct sockaddr *) &address, (socklen_t) length) < 0 ||
-        getsockopt(rsh->fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, (socklen_t) length) < 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
         return -errno;
-    return peer.uid == geteuid() ? 0 : -EPERM;
+    if (peer.uid != geteuid())
+        return -EPERM;
+    *ret_fd = rg_steal_fd(&fd);
+    return 0;
 }
 
-static void put_frame(struct rsh *rsh, uint16_t type, const struct rg_field *fields,
-                      const void *object)
-{
-    rg_autobuf struct rg_buf payload = RG_BUF_INIT;
-
-    rg_codec_encode(fields, object, &payload);
-    rg_buf_put_u32(&rsh->out, (uint32_t) rg_buf_nbytes(&payload));
-    rg_buf_put_u16(&rsh->out, type);
-    rg_buf_put(&rsh->out, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
-}
+static const struct rg_conn_ops conn_ops;
 
 static int connect_agent(struct rsh *rsh)
 {
@@ -104,13 +98,14 @@ static int connect_agent(struct rsh *rsh)
                          "of the job, is not in the environment as the agent made it");
     if (strlen(command) > RG_MSG_COMMAND_MAX)
         return fail(rsh, "the command has more than %u bytes", RG_MSG_COMMAND_MAX);
-    int r = dial(rsh, name);
+    int fd = -1, r = dial(name, &fd);
     if (r == -EPERM)
         return fail(rsh, "the agent of this job serves another user");
     if (r < 0)
         return fail(rsh, "the agent of this host does not answer (%s): is its job over?",
                     strerror(-r));
-    put_frame(rsh, RG_RANKMSG_REMOTE, rg_rankmsg_remote_fields, &msg);
+    rg_conn_init(&rsh->conn, fd, &conn_ops, rsh, NULL);
+    rg_conn_send(&rsh->conn, RG_RANKMSG_REMOTE, rg_rankmsg_remote_fields, &msg);
     return 0;
 }
 
@@ -120,7 +115,7 @@ static void give_credit(struct rsh *rsh, int stream, size_t nbytes)
 {
     struct rg_rankmsg_credit msg = { (uint8_t) stream, (uint32_t) nbytes };
 
-    put_frame(rsh, RG_RANKMSG_CREDIT, rg_rankmsg_credit_fields, &msg);
+    rg_conn_send(&rsh->conn, RG_RANKMSG_CREDIT, rg_rankmsg_credit_fields, &msg);
 }
 
 static void on_data(struct rsh *rsh, const struct rg_rankmsg_data *msg)
@@ -140,9 +135,9 @@ static void on_exit_frame(struct rsh *rsh, const struct rg_rankmsg_exit *msg)
         fail(rsh, "%s", msg->text);
 }
 
-/* False when it is broken. */
-static bool on_frame(struct rsh *rsh, uint16_t type, const uint8_t *data, size_t nbytes)
+static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes)
 {
+    struct rsh *rsh = arg;
     union {
         struct rg_rankmsg_data data;
         struct rg_rankmsg_credit credit;
@@ -153,8 +148,10 @@ static bool on_frame(struct rsh *rsh, uint16_t type, const uint8_t *data, size_t
                                     : type == RG_RANKMSG_EXIT   ? rg_rankmsg_exit_fields
                                                                 : NULL;
 
+    if (rsh->exit_code >= 0)
+        return 0;
     if (!fields || rg_codec_decode(fields, data, nbytes, &msg) < 0)
-        return false;
+        return -EBADMSG;
     rsh->accepted = true;
     if (type == RG_RANKMSG_DATA)
         on_data(rsh, &msg.data);
@@ -163,47 +160,19 @@ static bool on_frame(struct rsh *rsh, uint16_t type, const uint8_t *data, size_t
     else
         on_exit_frame(rsh, &msg.exit);
     rg_codec_clear(fields, &msg);
-    return true;
+    return 0;
 }
 
-/* 1; 0 at the end of the connection or when it is broken. */
-static int read_socket(struct rsh *rsh)
+static size_t frame_max(void *arg, uint16_t type)
 {
-    uint8_t *room = rg_buf_reserve(&rsh->in, READ_NBYTES);
-    ssize_t n = room ? recv(rsh->fd, room, READ_NBYTES, MSG_DONTWAIT) : 0;
-
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return 1;
-    if (n <= 0)
-        return 0;
-    rg_buf_commit(&rsh->in, (size_t) n);
-    while (rsh->exit_code < 0 && rg_buf_nbytes(&rsh->in) >= HEADER_NBYTES) {
-        struct rg_reader reader = rg_reader_make(rg_buf_bytes(&rsh->in), HEADER_NBYTES);
-        uint32_t nbytes = rg_reader_u32(&reader);
-        uint16_t type = rg_reader_u16(&reader);
-        if (nbytes > RG_RANKMSG_PAYLOAD_MAX)
-            return 0;
-        if (rg_buf_nbytes(&rsh->in) < HEADER_NBYTES + nbytes)
-            break;
-        if (!on_frame(rsh, type, rg_buf_bytes(&rsh->in) + HEADER_NBYTES, nbytes))
-            return 0;
-        rg_buf_consume(&rsh->in, HEADER_NBYTES + nbytes);
-    }
-    return 1;
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_PAYLOAD_MAX;
 }
+
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = false };
 
 /* --- our three descriptors -------------------------------------------------------------------- */
-
-static void write_socket(struct rsh *rsh)
-{
-    ssize_t n = send(rsh->fd, rg_buf_bytes(&rsh->out), rg_buf_nbytes(&rsh->out),
-                     MSG_NOSIGNAL | MSG_DONTWAIT);
-
-    if (n > 0)
-        rg_buf_consume(&rsh->out, (size_t) n);
-    else if (n < 0 && errno != EAGAIN && errno != EINTR)
-        rg_buf_clear(&rsh->out); /* the reader will find the end */
-}
 
 static void send_input(struct rsh *rsh)
 {
@@ -217,7 +186,7 @@ static void send_input(struct rsh *rsh)
         rsh->in_eof = true;
     struct rg_rankmsg_data msg = { 0, { bytes, n > 0 ? (size_t) n : 0 } };
     rsh->in_credit -= (uint32_t) msg.data.nbytes;
-    put_frame(rsh, RG_RANKMSG_DATA, rg_rankmsg_data_fields, &msg);
+    rg_conn_send(&rsh->conn, RG_RANKMSG_DATA, rg_rankmsg_data_fields, &msg);
 }
 
 /* A part of what waits for our standard output or error. The descriptor's mode is shared with
@@ -240,9 +209,10 @@ static void write_output(struct rsh *rsh, int i)
 
 static void turn(struct rsh *rsh)
 {
-    bool wants_input = !rsh->in_eof && rsh->in_credit > 0 && rg_buf_nbytes(&rsh->out) < READ_NBYTES;
+    bool wants_input = !rsh->in_eof && rsh->in_credit > 0 &&
+                       rg_conn_pending(&rsh->conn) < UNSENT_NBYTES;
     struct pollfd fds[4] = {
-        { rsh->fd, (short) (POLLIN | (rg_buf_nbytes(&rsh->out) ? POLLOUT : 0)), 0 },
+        { rsh->conn.fd, rg_conn_events(&rsh->conn), 0 },
         { wants_input && !rsh->args->no_input ? 0 : -1, POLLIN, 0 },
         { rg_buf_nbytes(&rsh->outputs[0]) ? 1 : -1, POLLOUT, 0 },
         { rg_buf_nbytes(&rsh->outputs[1]) ? 2 : -1, POLLOUT, 0 },
@@ -260,9 +230,9 @@ static void turn(struct rsh *rsh)
         if (fds[2 + i].revents)
             write_output(rsh, i);
     }
-    if (rg_buf_nbytes(&rsh->out))
-        write_socket(rsh);
-    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !read_socket(rsh) && rsh->exit_code < 0)
+    rg_conn_flush(&rsh->conn);
+    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) &&
+        rg_conn_receive(&rsh->conn, 1, NULL) < 0 && rsh->exit_code < 0)
         rsh->exit_code = -2;
 }
 
@@ -303,10 +273,7 @@ static int run(struct rsh *rsh)
 
 static void reset(struct rsh *rsh)
 {
-    if (rsh->fd >= 0)
-        close(rg_steal_fd(&rsh->fd));
-    rg_buf_fini(&rsh->in);
-    rg_buf_fini(&rsh->out);
+    rg_conn_fini(&rsh->conn);
     rg_buf_fini(&rsh->outputs[0]);
     rg_buf_fini(&rsh->outputs[1]);
     rsh->exit_code = -1;
@@ -327,7 +294,7 @@ static void remark_on_user(const struct rsh *rsh)
 int rg_rsh_main(int argc, char **argv)
 {
     rg_cleanup(rg_rsh_args_fini) struct rg_rsh_args args = RG_RSH_ARGS_INIT;
-    struct rsh rsh = { .args = &args, .fd = -1, .exit_code = -1 };
+    struct rsh rsh = { .args = &args, .conn.fd = -1, .exit_code = -1 };
     struct rg_error err = RG_ERROR_INIT;
 
     if (rg_rsh_parse(argc, argv, &args, &err) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What --json prints. All of the launcher's JSON is made and written by jansson, which knows what a
- * string must be; only the runtime has a writer of its own (coll/ground/json.h), as it may link
+ * string must be; only the runtime has a writer of its own (base/json.h), as it may link
  * nothing. Thread rule: any thread.
  */
 #ifndef RG_CMD_COMMON_JSON_H

@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of the one runtime of a process: init, shutdown, fork, and who is inside meanwhile. */
 #include "coll/api/api.h"
+#include "coll/api/observed.h"
 
+#include <errno.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "coll/team/mpi_team.h"
-#include "coll/observe/timeline.h"
+#include "coll/boot/find/find.h"
+#include "coll/ground/report.h"
+#include "coll/planes/exec.h"
 
 static _Atomic(struct rg_runtime *) the_runtime;
 static _Atomic bool ending;       /* shutdown is at it */
 static struct rg_runtime *spare;  /* the one there was before */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* held by init and shutdown */
 static uint64_t generations;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static struct rg_boots boots; /* what the ways of being started keep until the process ends */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local char last_error[RG_ERROR_TEXT_MAX];
 
 /* Counted first, then looked at again: either this sees that shutdown has taken the runtime away,
@@ -90,7 +97,7 @@ static void after_fork(void)
     pthread_mutex_init(&life, NULL);
     spare = NULL;
     atomic_store(&ending, false);
-    rg_timeline_after_fork();
+    rg_api_timeline_after_fork();
     if (!rt)
         return;
     rg_sets_after_fork(&rt->sets);
@@ -99,9 +106,15 @@ static void after_fork(void)
     rg_boot_after_fork(rt->boot);
 }
 
-static void register_fork(void)
+static void leave_boots(void)
+{
+    rg_boots_leave(&boots);
+}
+
+static void register_hooks(void)
 {
     pthread_atfork(NULL, NULL, after_fork);
+    atexit(leave_boots);
 }
 
 static struct rg_runtime *runtime_new(void)
@@ -148,11 +161,9 @@ static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
 static void runtime_end(struct rg_runtime *rt, bool goodbye, uint64_t until)
 {
     rg_sets_leave(&rt->sets, until);
-    if (rt->progress)
-        rt->progress->leave_until_ns = until;
-    rg_progress_destroy(rt->progress);
+    rg_progress_destroy(rt->progress, until, NULL);
     rg_sets_fini(&rt->sets);
-    rg_timeline_stop();
+    rg_api_timeline_close();
     rg_team_destroy(rt->team);
     if (rt->boot)
         rg_boot_close(rt->boot, goodbye);
@@ -180,7 +191,6 @@ static char *describe(struct rg_runtime *rt)
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
     rg_exec_describe(rt->progress->exec, &text);
-    rg_mpi_describe(&text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
     pthread_mutex_lock(&rt->sets.lock);
@@ -188,15 +198,6 @@ static char *describe(struct rg_runtime *rt)
         describe_set(rt->sets.alive[i], &text);
     pthread_mutex_unlock(&rt->sets.lock);
     return strdup(rg_buf_text(&text));
-}
-
-static int mpi_of(const struct rg_runtime *rt)
-{
-    int level = rg_mpi_thread_level();
-
-    return (rg_boot_is_by_mpi(rt->boot) ? REIGEN_MPI_STARTED : 0) |
-           (rg_exec_planes(rt->progress->exec) & RG_PLANE_MPI ? REIGEN_MPI_PLANE : 0) |
-           (level >= 0 ? REIGEN_MPI_THERE : 0) | (level >= 3 ? REIGEN_MPI_THREADS : 0);
 }
 
 /* Keep what was said before; the caller frees what it gets. */
@@ -227,7 +228,8 @@ int rg_api_describe(struct rg_runtime *rt)
     if (!text)
         return -ENOMEM;
     pthread_mutex_lock(&rt->sets.lock);
-    rt->mpi = mpi_of(rt);
+    rt->mpi = (int) rg_exec_mpi(rt->progress->exec) |
+              (rg_boot_is_of_mpi(rt->boot) ? REIGEN_MPI_STARTED : 0);
     unused = replace(rt, text);
     r = unused == text ? -ENOMEM : 0;
     pthread_mutex_unlock(&rt->sets.lock);
@@ -235,39 +237,39 @@ int rg_api_describe(struct rg_runtime *rt)
     return r;
 }
 
-/* A path that cannot be written is an error here, and not after a night of training. */
-static int start_timeline(const struct rg_config *config, int rank, struct rg_error *err)
-{
-    if (!config->timeline[0])
-        return 0;
-    return rg_timeline_start(config->timeline, rank, config->timeline_marks_cycles,
-                             config->timeline_all_ranks, err) < 0
-               ? rg_error_prepend(err, "HOROVOD_TIMELINE")
-               : 0;
-}
-
 /* Once per job; ranks that all agree need not all say so. */
-static void remark_on_mpi(const struct rg_runtime *rt)
+static void remark_on_planes(const struct rg_runtime *rt)
 {
-    if (rt->team->mpi_remark[0] && rt->team->rank == 0)
-        rg_report(rt->config.mpi_asked ? RG_LOG_WARN : RG_LOG_INFO,
-                  "MPI is asked for and not used to move data: %s", rt->team->mpi_remark);
+    const char *why, *name;
+    char shown[16] = "";
+    bool insisted;
+
+    name = rt->team->rank == 0 ? rg_exec_remark(rt->progress->exec, &why, &insisted) : NULL;
+    if (!name)
+        return;
+    for (size_t i = 0; name[i] && i + 1 < sizeof(shown); i++)
+        shown[i] = (char) toupper((unsigned char) name[i]);
+    rg_report(insisted ? RG_LOG_WARN : RG_LOG_INFO,
+              "%s is asked for and not used to move data: %s", shown, why);
 }
 
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
                     struct rg_error *err)
 {
     uint64_t timeout_ms, deadline;
-    struct rg_progress_options progress = { 0 };
+    struct rg_plane_choice planes;
+    struct rg_progress_options progress = { .planes = &planes };
     int r = rg_config_read(&rt->config, err);
 
+    if (r == 0)
+        r = rg_planes_choose(rg_planes, rt->config.planes, &planes, err);
     if (r < 0)
         return r;
     timeout_ms = options && options->timeout_ms > 0 ? (uint64_t) options->timeout_ms
                                                     : rt->config.start_timeout_ms;
     deadline = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
-    rg_mpi_prepare(&rt->config);
-    r = rg_boot_open(&rt->config, deadline, &rt->boot, err);
+    rg_planes_prepare(&planes);
+    r = rg_boot_open(&boots, &rt->config, deadline, &rt->boot, err);
     if (r < 0)
         return r;
     if (options && options->ranks) {
@@ -282,21 +284,25 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
     if (rt->config.stall_shutdown_ignored)
         rg_report(RG_LOG_WARN, "the stall shutdown time is less than the stall check time; it is "
                                "ignored");
-    r = start_timeline(&rt->config, rg_boot_identity(rt->boot)->rank, err);
+    if (rt->config.autotune_ignored && rg_boot_identity(rt->boot)->rank == 0)
+        rg_report(RG_LOG_WARN, "HOROVOD_AUTOTUNE has no effect: the settings are right from the "
+                               "start, and nothing is tuned while a job runs");
+    r = rg_api_timeline_open(&rt->config, rg_boot_identity(rt->boot)->rank, err);
     if (r < 0)
         return r;
-    r = rg_team_create(rt->boot, &rt->config, rg_progress_nbytes, deadline, &rt->team, err);
+    r = rg_progress_team(rt->boot, &rt->config, &planes, deadline, &rt->team, err);
     if (r < 0)
         return r;
     progress.team = rt->team;
     progress.config = &rt->config;
     progress.boot = rt->boot;
     progress.handles = &rt->handles;
+    progress.observe = rg_api_observe;
     progress.deadline_ns = deadline;
     r = rg_progress_create(&progress, &rt->progress, err);
     if (r < 0)
         return r;
-    remark_on_mpi(rt);
+    remark_on_planes(rt);
     return rg_api_describe(rt) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -308,7 +314,7 @@ static int start(const struct reigen_init_options *options)
 
     if (atomic_load(&the_runtime))
         return 0;
-    pthread_once(&fork_once, register_fork);
+    pthread_once(&once, register_hooks);
     rt = runtime_new();
     if (!rt)
         return rg_api_failf(ENOMEM, "out of memory");
@@ -367,7 +373,7 @@ static __attribute__((destructor)) void end_after_who_left(void)
     rg_inside struct rg_runtime *rt = rg_api_enter();
 
     if (rt)
-        rg_watch_let_leave(rt->progress);
+        rg_progress_let_leave(rt->progress);
 }
 
 REIGEN_API int reigen_is_initialized(void)
@@ -476,4 +482,25 @@ REIGEN_API int reigen_get_stats(struct reigen_stats *ret_stats)
             rg_progress_add_stats(rt->sets.alive[i]->progress, ret_stats);
     pthread_mutex_unlock(&rt->sets.lock);
     return 0;
+}
+
+REIGEN_API int reigen_planes(char **ret_text)
+{
+    rg_inside struct rg_runtime *rt = rg_api_enter();
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    char *copy;
+
+    if (!rt)
+        return rg_api_uninitialised();
+    rg_exec_scores(rt->progress->exec, &text);
+    copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
+    if (!copy)
+        return rg_api_failf(ENOMEM, "out of memory");
+    *ret_text = copy;
+    return 0;
+}
+
+REIGEN_API void reigen_free(void *memory)
+{
+    free(memory);
 }

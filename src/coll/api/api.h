@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the public API (api*.c) share: the one runtime of the process, and the making
- * of operations from the public functions' arguments.
+ * What the files of the public API (api*.c) share: the one runtime of the process.
  *
  * Thread rule: every call of the API enters the runtime and leaves it again, from any thread.
  * reigen_shutdown lets nobody in any more, ends what those who are inside wait for, and frees what
@@ -12,8 +11,10 @@
 #ifndef RG_COLL_API_API_H
 #define RG_COLL_API_API_H
 
-#include "coll/progress/progress.h"
+#include "coll/api/call.h"
 #include "coll/api/sets.h"
+#include "coll/ground/config.h"
+#include "coll/progress/progress.h"
 
 struct rg_runtime {
     _Alignas(64) _Atomic int users; /* calls that are inside */
@@ -62,35 +63,5 @@ int rg_api_uninitialised(void);
 int rg_api_over(uint64_t deadline_ns);
 /* When a wait of timeout_ms from now ends: 0 for 0, never for a negative one. */
 uint64_t rg_api_deadline(int timeout_ms);
-
-/* The arguments of one call. */
-struct rg_call {
-    int kind, n;
-    const char *const *names; /* n, or NULL */
-    const void *const *ins;
-    void *const *outs;
-    int dtype;
-    const int64_t *const *shapes;
-    const int *ndims;
-    const int32_t *splits;
-    int nsplits;
-    const struct reigen_options *options;
-    bool waits; /* the caller will wait at once */
-};
-
-/* Check the arguments and make an operation of them; the caller holds its one reference. 0 or
- * -errno with err. */
-int rg_call_make(struct rg_progress *progress, const struct rg_call *call, struct rg_op **ret_op,
-                 struct rg_error *err);
-/* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
-int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
-                char ret_key[RG_KEY_MAX], struct rg_error *err);
-/* The record of the call and, for a group, those of its members' names. */
-int rg_call_record(struct rg_progress *progress, const struct rg_call *call, const char *key,
-                   struct rg_record **ret_record);
-/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for
- * n. */
-int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
-                   struct rg_op **ret_op, struct rg_error *err);
 
 #endif

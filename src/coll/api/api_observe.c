@@ -1,8 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline and the diagnosis, as users see them. */
 #include "coll/api/api.h"
-#include "coll/observe/diagnose.h"
-#include "coll/planes/exec.h"
+#include "coll/api/observed.h"
+#include "coll/observe/observe.h"
 #include "coll/observe/timeline.h"
+
+rg_observe_fn *const rg_api_observe = rg_observe;
+
+int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err)
+{
+    if (!config->timeline[0])
+        return 0;
+    return rg_timeline_start(config->timeline, rank, config->timeline_marks_cycles,
+                             config->timeline_all_ranks, err) < 0
+               ? rg_error_prepend(err, "HOROVOD_TIMELINE")
+               : 0;
+}
+
+void rg_api_timeline_close(void)
+{
+    rg_timeline_stop();
+}
+
+void rg_api_timeline_after_fork(void)
+{
+    rg_timeline_after_fork();
+}
 
 REIGEN_API int reigen_timeline_start(const char *path, int mark_cycles)
 {
@@ -36,27 +59,6 @@ REIGEN_API int reigen_diagnose(int timeout_ms, char **ret_json)
 
     if (!rt)
         return rg_api_uninitialised();
-    r = rg_diagnose(rt->progress, rg_api_deadline(timeout_ms), ret_json);
+    r = rg_observe_diagnosis(rt->progress, rg_api_deadline(timeout_ms), ret_json);
     return r < 0 ? rg_api_failf(-r, "out of memory") : 0;
-}
-
-REIGEN_API int reigen_planes(char **ret_text)
-{
-    rg_inside struct rg_runtime *rt = rg_api_enter();
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    char *copy;
-
-    if (!rt)
-        return rg_api_uninitialised();
-    rg_exec_scores(rt->progress->exec, &text);
-    copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
-    if (!copy)
-        return rg_api_failf(ENOMEM, "out of memory");
-    *ret_text = copy;
-    return 0;
-}
-
-REIGEN_API void reigen_free(void *memory)
-{
-    free(memory);
 }

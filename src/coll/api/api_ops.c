@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The operations, as users call them; the small ones go their short way from here. */
 #include <string.h>
 
 #include "base/time.h"
@@ -6,24 +7,23 @@
 
 #define WAIT_US_MAX INT64_C(1000000000000)
 
-static int submit(const struct rg_call *call, reigen_handle *handles)
+static int submit(struct rg_call *call, reigen_handle *handles)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
     struct rg_progress *progress;
-    struct rg_set *set;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
     if (!handles)
         return rg_api_failf(EINVAL, "ret_handle is NULL");
-    progress = rg_api_progress(rt, call->kind, call->options, &set, &err);
+    progress = rg_api_progress(rt, call->kind, call->options, &call->set, &err);
     if (!progress)
         return rg_api_fail(&err);
     r = rg_call_submit(progress, call, handles, NULL, &err);
-    rg_notify_flush(progress);
-    rg_set_leave(set);
+    rg_notify_flush(&progress->notify);
+    rg_set_leave(call->set);
     return r < 0 ? rg_api_fail(&err) : 0;
 }
 
@@ -34,19 +34,18 @@ static int run(struct rg_call *call)
     struct rg_error err = RG_ERROR_INIT;
     struct rg_op *op = NULL;
     struct rg_progress *progress;
-    struct rg_set *set;
     int r;
 
     if (!rt)
         return rg_api_uninitialised();
-    progress = rg_api_progress(rt, call->kind, call->options, &set, &err);
+    progress = rg_api_progress(rt, call->kind, call->options, &call->set, &err);
     if (!progress)
         return rg_api_fail(&err);
     call->waits = true;
     r = rg_call_submit(progress, call, NULL, &op, &err);
     if (r == 0)
         rg_progress_wait(progress, op, RG_NEVER_NS);
-    rg_set_leave(set);
+    rg_set_leave(call->set);
     if (r < 0)
         return rg_api_fail(&err);
     r = op->status;
@@ -357,7 +356,7 @@ REIGEN_API int reigen_on_done(reigen_handle handle,
         return unknown(handle);
     progress = op->set ? rg_set_use(op->set) : rt->progress;
     if (progress)
-        r = rg_notify_add(progress, op, &watcher);
+        r = rg_notify_add(&progress->notify, &progress->polled, op, &watcher);
     else
         await(rt, op, RG_NEVER_NS); /* of a process set that is just being removed */
     if (r == 1 && progress)
@@ -434,14 +433,16 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
     op = hold(rt, handle, &tensor);
     if (!op)
         return unknown(handle);
-    if (!op->received || n < op->nreceived)
-        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits", op->nreceived);
+    if (!op->splits.received || n < op->splits.nreceived)
+        r = rg_api_failf(EINVAL, "no alltoall, or room for fewer than %d splits",
+                         op->splits.nreceived);
     else if (!rg_op_done(op))
         r = -EAGAIN;
     else if (op->status < 0)
         r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
     else
-        memcpy(ret_splits, op->received, (size_t) op->nreceived * sizeof(*ret_splits));
+        memcpy(ret_splits, op->splits.received,
+               (size_t) op->splits.nreceived * sizeof(*ret_splits));
     rg_op_unref(op);
     return r;
 }
@@ -486,10 +487,10 @@ REIGEN_API int reigen_release(reigen_handle number)
     progress = op->set ? rg_set_use(op->set) : rt->progress;
     if (progress) {
         if (!rg_op_try(progress, op) && op->mode == RG_ENTRY_INLINE)
-            rg_op_poll_later(progress, op); /* nobody else will look at it */
+            rg_polled_later(&progress->polled, op); /* nobody else will look at it */
         if (last)
             rg_op_drop_name(progress, op);
-        rg_notify_flush(progress);
+        rg_notify_flush(&progress->notify);
         rg_set_leave(op->set);
     }
     rg_op_unref(op);

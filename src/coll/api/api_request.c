@@ -88,6 +88,7 @@ REIGEN_API int reigen_request_create(int kind, const char *name, int dtype, cons
     progress = rg_api_progress(rt, kind, options, &request->set, &err);
     if (!progress)
         return rg_api_fail(&err);
+    call.set = request->set;
     r = rg_call_make(progress, &call, &request->op, &err);
     if (r == 0) {
         request->op->persistent = true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coll/api/api.h"
+#include "coll/ground/report.h"
 
 static int no_set(int kind, int id, struct rg_error *err)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a caller's arguments are checked, once for all operations, before a rank hears of them. */
+#include "coll/api/call.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/api/api.h"
-
+#include "coll/planes/adasum.h"
 static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
@@ -101,6 +103,7 @@ static void fill_signature(struct rg_signature *sig, const struct rg_call *call,
         .kind = (uint8_t) call->kind,
         .dtype = (uint8_t) call->dtype,
         .op = reduces(call->kind) ? (uint8_t) o->op : 0,
+        .memory = (uint8_t) call->memory,
         .ndim = (uint8_t) call->ndims[i],
         .root = call->kind == REIGEN_BROADCAST ? o->root : 0,
         .process_set = process_set,
@@ -130,6 +133,8 @@ static int fill_tensor(struct rg_op *op, const struct rg_call *call, int i, int 
     t->in = call->ins ? call->ins[i] : NULL;
     t->out = call->outs ? call->outs[i] : NULL;
     t->nbytes = t->count * rg_dtype_nbytes(call->dtype);
+    t->memory = (uint8_t) call->memory;
+    t->stream = call->stream;
     t->ndim = call->ndims[i];
     for (int d = 0; d < t->ndim; d++)
         t->shape[d] = call->shapes[i][d];
@@ -153,17 +158,17 @@ static int fill_splits(struct rg_op *op, const struct rg_call *call, int size, s
                             "splits not provided, but first dimension of tensor is not an even "
                             "multiple of the number of workers. (%lld rows, %d workers)",
                             (long long) rows, size);
-    op->splits = calloc((size_t) size, sizeof(*op->splits));
-    op->received = calloc((size_t) size, sizeof(*op->received));
-    op->nreceived = size;
-    if (!op->splits || !op->received)
+    op->splits.sent = calloc((size_t) size, sizeof(*op->splits.sent));
+    op->splits.received = calloc((size_t) size, sizeof(*op->splits.received));
+    op->splits.nreceived = size;
+    if (!op->splits.sent || !op->splits.received)
         return rg_error_set(err, ENOMEM, "out of memory");
     for (int r = 0; r < size; r++) {
         int64_t part = call->nsplits ? call->splits[r] : rows / size;
 
         if (part < 0 || part > INT32_MAX)
             return rg_error_set(err, EINVAL, "alltoall: splits[%d] is %lld", r, (long long) part);
-        op->splits[r] = (int32_t) part;
+        op->splits.sent[r] = (int32_t) part;
         sum += part;
     }
     if (sum > rows)
@@ -222,7 +227,7 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
     op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
-    op->set = progress->set;
+    op->set = call->set;
     op->waits = call->waits;
     for (int i = 0; r == 0 && i < call->n; i++) {
         r = fill_tensor(op, call, i, progress->team->rank, err);
@@ -292,10 +297,10 @@ int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
         n = snprintf(ret_key, RG_KEY_MAX, "%s.%s", kind, first);
     else if (call->kind == REIGEN_BARRIER)
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) (progress->unnamed[call->kind]++ % BARRIERS));
+                     (unsigned long long) (progress->table.unnamed[call->kind]++ % BARRIERS));
     else
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) progress->unnamed[call->kind]++);
+                     (unsigned long long) progress->table.unnamed[call->kind]++);
     if (call->n > 1)
         n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
                       first ? (unsigned long long) hash_names(call) : 0ull);

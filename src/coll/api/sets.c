@@ -1,104 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of process sets, and how all ranks come to the same one. */
 #include "coll/api/sets.h"
 
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/api/api.h"
+#include "coll/api/observed.h"
+#include "coll/api/rounds.h"
+#include "coll/api/set_boot.h"
+#include "coll/progress/progress.h"
+#include "coll/team/team.h"
 
-#define ROUND_NAME "reigen.process_sets"
 #define CONNECT_MS 60000
 #define LIST_SHOWN 64 /* ranks in a message */
-
-/* ---- rounds */
-
-static void put_word(struct rg_buf *buf, const struct rg_set_word *word)
-{
-    rg_autobuf struct rg_buf body = RG_BUF_INIT;
-
-    rg_buf_put_u8(&body, (uint8_t) word->verb);
-    rg_buf_put_u32(&body, (uint32_t) -word->status);
-    rg_buf_put_str(&body, word->text ? word->text : "");
-    rg_buf_put(&body, word->data, word->nbytes);
-    rg_buf_put_u32(buf, (uint32_t) rg_buf_nbytes(&body));
-    rg_buf_put(buf, rg_buf_bytes(&body), rg_buf_nbytes(&body));
-}
-
-/* The word's text is copied to *text, which moves on. */
-static int get_word(struct rg_reader *all, struct rg_set_word *ret_word, char **text)
-{
-    uint32_t nbytes = rg_reader_u32(all);
-    const uint8_t *body = rg_reader_bytes(all, nbytes);
-    struct rg_reader reader = rg_reader_make(body, body ? nbytes : 0);
-    uint32_t verb = rg_reader_u8(&reader), errnum = rg_reader_u32(&reader);
-    rg_autofree char *copy = rg_reader_str(&reader, RG_ERROR_TEXT_MAX);
-
-    if (!body || reader.bad || !copy || verb < RG_SET_ADD || verb > RG_SET_REMOVE || errnum > 4095)
-        return -EBADMSG;
-    strcpy(*text, copy);
-    *ret_word = (struct rg_set_word){ .verb = (enum rg_set_verb) verb,
-                                      .status = -(int) errnum,
-                                      .text = *text,
-                                      .data = reader.data,
-                                      .nbytes = reader.nbytes };
-    *text += strlen(copy) + 1;
-    return 0;
-}
-
-/* Parts of all ranks, end to end: copied, so that the operation can go. */
-static int take_words(const struct rg_op *op, int size, struct rg_set_word *words,
-                      void **ret_memory)
-{
-    size_t nbytes = op->tensors[0].result_nbytes;
-    char *memory = malloc(2 * nbytes + 1), *text = memory ? memory + nbytes : NULL;
-    struct rg_reader reader;
-    int r = 0;
-
-    if (!memory)
-        return -ENOMEM;
-    memcpy(memory, op->tensors[0].result, nbytes);
-    reader = rg_reader_make((const uint8_t *) memory, nbytes);
-    for (int i = 0; i < size && r == 0; i++)
-        r = get_word(&reader, &words[i], &text);
-    if (r < 0)
-        free(memory);
-    else
-        *ret_memory = memory;
-    return r;
-}
-
-int rg_sets_round(struct rg_progress *world, const struct rg_set_word *mine,
-                  struct rg_set_word *words, void **ret_memory, struct rg_error *err)
-{
-    rg_autobuf struct rg_buf buf = RG_BUF_INIT;
-    const char *name = ROUND_NAME;
-    const int64_t *shape;
-    const void *in;
-    int64_t nbytes;
-    int ndim = 1, r;
-    struct rg_call call = { .kind = REIGEN_ALLGATHER, .n = 1, .names = &name, .ins = &in,
-                            .dtype = REIGEN_UINT8, .shapes = &shape, .ndims = &ndim,
-                            .waits = true };
-    struct rg_op *op = NULL;
-
-    put_word(&buf, mine);
-    if (rg_buf_status(&buf) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    nbytes = (int64_t) rg_buf_nbytes(&buf);
-    shape = &nbytes;
-    in = rg_buf_bytes(&buf);
-    r = rg_call_submit(world, &call, NULL, &op, err);
-    if (r < 0)
-        return r;
-    rg_progress_wait(world, op, RG_NEVER_NS);
-    r = op->status;
-    if (r < 0)
-        rg_error_set(err, -r, "%s", op->text ? op->text : "out of memory");
-    else if ((r = take_words(op, world->team->size, words, ret_memory)) < 0)
-        rg_error_set(err, -r, r == -ENOMEM ? "out of memory" : "a rank said what cannot be read");
-    rg_op_unref(op);
-    return r;
-}
 
 /* ---- the table */
 
@@ -141,11 +55,6 @@ void rg_set_leave(struct rg_set *set)
         atomic_fetch_sub(&set->users, 1);
 }
 
-int rg_set_users(const struct rg_set *set)
-{
-    return atomic_load(&set->users);
-}
-
 /* Room for one more in both lists, so that a removal needs no memory. */
 static int make_room(struct rg_sets *sets)
 {
@@ -163,10 +72,11 @@ static int make_room(struct rg_sets *sets)
     return alive ? 0 : -ENOMEM;
 }
 
-static void end_progress(struct rg_set *set)
+/* until_ns: as rg_progress_destroy. */
+static void end_progress(struct rg_set *set, uint64_t until_ns)
 {
     atomic_store(&set->gone, true);
-    rg_progress_destroy(set->progress);
+    rg_progress_destroy(set->progress, until_ns, &set->users);
     rg_team_destroy(set->team);
     rg_boot_close(set->boot, true);
     set->progress = NULL;
@@ -178,7 +88,7 @@ static void set_free(struct rg_set *set)
 {
     if (!set)
         return;
-    end_progress(set);
+    end_progress(set, 0);
     free(set->ranks);
     free(set);
 }
@@ -200,11 +110,8 @@ void rg_sets_hurry(struct rg_sets *sets, bool late)
 
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns)
 {
-    for (int i = 0; i < sets->nalive; i++) {
-        if (sets->alive[i]->progress)
-            sets->alive[i]->progress->leave_until_ns = until_ns;
-        end_progress(sets->alive[i]);
-    }
+    for (int i = 0; i < sets->nalive; i++)
+        end_progress(sets->alive[i], until_ns);
 }
 
 void rg_sets_fini(struct rg_sets *sets)
@@ -356,17 +263,19 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    struct rg_progress_options options = { .config = world->config, .boot = boot, .set = set,
+    const struct rg_plane_choice *planes = rg_exec_planes(world->exec);
+    struct rg_progress_options options = { .config = world->config, .planes = planes, .boot = boot,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
+                                         .observe = rg_api_observe,
                                          .deadline_ns = deadline };
     int r;
 
     if (set->me < 0)
         return 0;
-    r = rg_set_boot(world, set, &set->boot, err);
+    r = rg_set_boot(world, set->id, set->ranks, set->nranks, set->me, &set->boot, err);
     if (r == 0)
-        r = rg_team_create(set->boot, world->config, rg_progress_nbytes, deadline, &set->team, err);
+        r = rg_progress_team(set->boot, world->config, planes, deadline, &set->team, err);
     if (r < 0)
         return r;
     rg_team_close_fds(set->team);
@@ -510,6 +419,6 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, stru
     pthread_mutex_unlock(&sets->turn);
     /* Nobody else ends it, and reigen_on_done's functions are called without a lock. */
     if (r == 0)
-        end_progress(set);
+        end_progress(set, 0);
     return r;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process sets: some of the ranks, with a team, an progress engine and a negotiation of their own.
+ * Process sets: some of the ranks, with a team, a progress engine and a negotiation of their own.
  *
  * A set is made and removed by all ranks of the world together, its members or not, by rounds of
- * one allgather over the world's progress engine: in each, every rank says where it is (enum
- * rg_set_verb) and hands something over. So all ranks know all sets, a rank that fails tells the
+ * one allgather over the world's progress engine: in each, every rank says where it is (rounds.h)
+ * and hands something over. So all ranks know all sets, a rank that fails tells the
  * others, and all come to the same outcome:
  *
  *      all ranks     ADD  their lists, which must be equal
- *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (boot/set.c)
+ *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (set_boot.h)
  *      the others    DONE, as members who have finished or failed, until all are done
  *
  *      all ranks     REMOVE  the same id, after which nobody submits any more
@@ -27,16 +27,16 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
-#include "base/buf.h"
-#include "coll/boot/boot.h"
+#include "base/error.h"
 #include "reigen/reigen.h"
 
 #define RG_SETS_MAX 4096 /* alive at once */
 
+struct rg_boot;
 struct rg_progress;
 struct rg_team;
-struct rg_config;
 
 struct rg_set {
     int id;       /* 1 or more */
@@ -58,28 +58,6 @@ struct rg_sets {
     int last_id;
     struct reigen_stats stats; /* of sets that have been removed */
 };
-
-/* What a rank says in a round. */
-enum rg_set_verb { RG_SET_ADD = 1, RG_SET_FENCE, RG_SET_DONE, RG_SET_REMOVE };
-
-/* One rank's part of a round. */
-struct rg_set_word {
-    enum rg_set_verb verb;
-    int status;           /* 0 or -errno ... */
-    const char *text;     /* ... and why */
-    const void *data;
-    size_t nbytes;
-};
-
-/* A round over the world's progress engine: the parts of all ranks. words: room for its size;
- * they point into *ret_memory, which the caller frees. Blocks until all ranks have come. 0 or
- * -errno. */
-int rg_sets_round(struct rg_progress *world, const struct rg_set_word *mine,
-                  struct rg_set_word *words, void **ret_memory, struct rg_error *err);
-
-/* The boot of a set (boot/set.c), for rg_team_create; freed by rg_boot_close. */
-int rg_set_boot(struct rg_progress *world, const struct rg_set *set, struct rg_boot **ret_boot,
-                struct rg_error *err);
 
 void rg_sets_init(struct rg_sets *sets);
 /* rg_progress_leave and rg_progress_hurry for the progress engines of all sets. Any thread. */
@@ -105,6 +83,5 @@ struct rg_set *rg_sets_find(const struct rg_sets *sets, int id);
  * member. */
 struct rg_progress *rg_set_use(struct rg_set *set);
 void rg_set_leave(struct rg_set *set); /* NULL is fine */
-int rg_set_users(const struct rg_set *set);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How ranks find each other: one vtable over the ways of being started (boot/agent.c, pmix.c,
- * pmi_boot.c, mpi.c, rendezvous.c, env.c, single.c). All it offers is an identity and fences: an
- * allgather of small blobs over any rank, slow but always there.
+ * How ranks find each other: one vtable over the ways of being started (boot/env, boot/pm; find.h
+ * has their table). All it offers is an identity and fences: an allgather of small blobs over any
+ * rank, slow but always there.
  *
- * Thread rule: rg_boot_open and rg_boot_fence block (until their deadline) and belong to the thread
- * in reigen_init. Afterwards the communication thread polls. rg_boot_note may be called from any
- * thread.
+ * Thread rule: rg_boot_fence blocks (until its deadline) and belongs to the thread in reigen_init.
+ * Afterwards the communication thread polls. rg_boot_note may be called from any thread.
  */
 #ifndef RG_COLL_BOOT_BOOT_H
 #define RG_COLL_BOOT_BOOT_H
@@ -16,15 +15,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "coll/ground/blob.h"
 #include "coll/ground/config.h"
 #include "wire/link.h"
 
 struct rg_boot;
-
-struct rg_blob {
-    uint8_t *data; /* into one allocation that starts at blobs[0].data */
-    size_t nbytes;
-};
 
 struct rg_boot_identity {
     int rank, size;
@@ -39,16 +34,26 @@ struct rg_boot_identity {
     char warning[256];          /* for the user to see once (REIGEN_INSECURE), else "" */
 };
 
+#define RG_BOOT_IDENTITY_INIT \
+    { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
+
+/* A way of being started. Of the functions only open is always there, for boots that are found, and
+ * fence, for those of several ranks; NULL is nothing to do, never, or as it says. */
 struct rg_boot_ops {
     const char *name; /* "agent" */
-    bool by_mpi;      /* MPI's launcher, or Slurm for MPI, has started the ranks */
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
      * without it. */
     const char *variables;
+    bool of_mpi;       /* MPI's launcher, or Slurm for MPI, has started the ranks; torchrun's word,
+                        * where there is one, is younger */
+    bool fences_alone; /* others see a fence of one rank; else one rank needs nobody for it */
+    bool shows_notes;  /* the launcher shows notes of level 1 and 2 to its user */
     /* 1: these variables are for me, 0: not, -errno: for me, but broken. */
     int (*detect)(const struct rg_config *config, struct rg_error *err);
-    int (*open)(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                struct rg_boot_identity *ret_identity, struct rg_error *err);
+    /* kept: what outlives a boot until the process ends, as connections that are made once; of this
+     * way only, over all its boots in the process, NULL at first (rg_boot_keep). */
+    int (*open)(const struct rg_config *config, void **kept, uint64_t deadline_ns,
+                void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err);
     /* All ranks' blobs in order of rank; ret_blobs has room for size. The caller frees
      * ret_blobs[0].data. */
     int (*fence)(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
@@ -64,22 +69,14 @@ struct rg_boot_ops {
     void (*cut_off)(void *state, int rank); /* NULL: nobody there asks who failed first */
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
+    void (*leave)(void *kept); /* the process ends */
 };
 
-/* The ways of being started, tried in this order (boot.c). */
-extern const struct rg_boot_ops rg_boot_agent;
-extern const struct rg_boot_ops rg_boot_rendezvous;
-extern const struct rg_boot_ops rg_boot_mpi;
-extern const struct rg_boot_ops rg_boot_pmix;
-extern const struct rg_boot_ops rg_boot_pmi;
-extern const struct rg_boot_ops rg_boot_env;
+/* No launcher at all: a job of one rank. */
 extern const struct rg_boot_ops rg_boot_single;
 
-/* Find and open the boot that the environment speaks of, or REIGEN_BOOT names. 0; -ETIMEDOUT,
- * -EINVAL, -EPERM, -ECONNREFUSED; -EPROTO: a launcher started several ranks, and none of the boots
- * leads to the others. */
-int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg_boot **ret_boot,
-                 struct rg_error *err);
+/* *kept, which is nbytes of zeros at first; NULL: there is no memory. */
+void *rg_boot_keep(void **kept, size_t nbytes);
 /* Some of the ranks as a world of their own (boot/comm.c): *boot becomes one of these n ranks, in
  * this order, over the boot it was, and is closed as one. Every rank of the job does so, with a
  * list that holds it; ranks with equal lists form one world. 0; -EINVAL (the lists do not fit
@@ -87,12 +84,12 @@ int rg_boot_open(const struct rg_config *config, uint64_t deadline_ns, struct rg
 int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
                  struct rg_error *err);
 
-/* A boot over something that has started already (boot/set.c): state becomes the boot's, closed by
- * ops->close. 0, or -ENOMEM with state as it was. */
+/* A boot of something that has been opened, or stands over another one: state becomes the boot's,
+ * closed by ops->close. 0, or -ENOMEM with state as it was. */
 int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 const char *rg_boot_name(const struct rg_boot *boot);
-bool rg_boot_is_by_mpi(const struct rg_boot *boot);
+bool rg_boot_is_of_mpi(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
 /* Wipe identity's key: who needs it has it. has_key stays. */
 void rg_boot_forget_key(struct rg_boot *boot);
@@ -110,8 +107,9 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text);
  * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
  * any thread. */
 void rg_boot_cut_off(struct rg_boot *boot, int rank);
-/* Whether anybody listens to that. */
+/* Whether anybody listens to that; whether notes are shown to the launcher's user. */
 bool rg_boot_hears_cut_off(const struct rg_boot *boot);
+bool rg_boot_shows_notes(const struct rg_boot *boot);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

@@ -25,23 +25,6 @@ struct comm {
     uint64_t deadline_ns;
 };
 
-static int detect(const struct rg_config *config, struct rg_error *err)
-{
-    (void) config;
-    (void) err;
-    return 0; /* made by rg_boot_comm only */
-}
-
-static int open_comm(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                     struct rg_boot_identity *ret_identity, struct rg_error *err)
-{
-    (void) config;
-    (void) deadline_ns;
-    (void) ret_state;
-    (void) ret_identity;
-    return rg_error_set(err, ENOTSUP, "a communicator is made over another boot");
-}
-
 static int fence_below(struct comm *comm, const void *blob, size_t nbytes, uint64_t deadline_ns,
                        struct rg_error *err)
 {
@@ -53,8 +36,6 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
                  struct rg_blob *ret_blobs, struct rg_error *err)
 {
     struct comm *comm = state;
-    size_t total = 0;
-    uint8_t *memory;
     int r;
 
     comm->nfences++;
@@ -62,18 +43,11 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     if (r < 0)
         return r;
     for (int i = 0; i < comm->n; i++)
-        total += comm->blobs[comm->ranks[i]].nbytes;
-    memory = malloc(total + 1);
-    for (int i = 0; memory && i < comm->n; i++) {
-        const struct rg_blob *from = &comm->blobs[comm->ranks[i]];
-
-        if (from->nbytes)
-            memcpy(memory, from->data, from->nbytes);
-        ret_blobs[i] = (struct rg_blob){ memory, from->nbytes };
-        memory += from->nbytes;
-    }
+        ret_blobs[i] = comm->blobs[comm->ranks[i]];
+    if (rg_blobs_gather(ret_blobs, comm->n) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
     free(comm->blobs[0].data);
-    return memory ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return r;
 }
 
 static int poll_fd(void *state)
@@ -156,8 +130,7 @@ static void after_fork(void *state)
 
 static const struct rg_boot_ops comm_ops = {
     .name = "comm",
-    .detect = detect,
-    .open = open_comm,
+    .fences_alone = true,
     .fence = fence,
     .poll_fd = poll_fd,
     .poll = poll_deaths,
@@ -281,6 +254,7 @@ static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint
     comm->boot = boot;
     comm->ops = comm_ops;
     comm->ops.name = rg_boot_name(boot);
+    comm->ops.shows_notes = rg_boot_shows_notes(boot);
     if (!rg_boot_hears_cut_off(boot))
         comm->ops.cut_off = NULL;
     comm->size = rg_boot_identity(boot)->size;
@@ -300,9 +274,7 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
                  struct rg_error *err)
 {
     const struct rg_boot_identity *job = rg_boot_identity(*boot);
-    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                                         .cross_size = -1, .size = n, .has_key = job->has_key,
-                                         .one_host = job->one_host };
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct comm *comm;
     char purpose[64];
     int r;
@@ -312,6 +284,9 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
     comm = new_comm(*boot, ranks, n, deadline_ns);
     if (!comm)
         return rg_error_set(err, ENOMEM, "out of memory");
+    identity.size = n;
+    identity.has_key = job->has_key;
+    identity.one_host = job->one_host;
     r = exchange_lists(comm, err);
     identity.rank = place_in(ranks, n, job->rank);
     snprintf(purpose, sizeof(purpose), "reigen communicator of rank %d", ranks[0]);

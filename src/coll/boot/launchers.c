@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All variables of other launchers that say how many ranks there are, in one table. */
 #include "coll/boot/launchers.h"
 
 #include "base/str.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Strict reading of variables that other programs set. */
 #include "coll/boot/vars.h"
 
 #include "base/str.h"

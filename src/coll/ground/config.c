@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All variables of the runtime are read here, and nowhere else. */
 #include "coll/ground/config.h"
 
 #include <stdio.h>
@@ -7,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/str.h"
-#include "coll/progress/autotune.h"
 
 #define FUSION_DEFAULT (128u << 20)
 #define CACHE_DEFAULT 4096
@@ -52,56 +52,6 @@ static int get_text(const char *reigen, const char *horovod, char *ret_text, siz
     if (strlen(value) >= room)
         return rg_error_set(err, EINVAL, "%s: longer than %zu bytes", name, room - 1);
     strcpy(ret_text, value);
-    return 0;
-}
-
-static bool names_mpi(const char *variable)
-{
-    const char *value = getenv(variable);
-
-    return value && strcasecmp(value, "mpi") == 0;
-}
-
-/* REIGEN_MPI: 0, 1, or a library. Unset: as Horovod is told, if the MPI is there. */
-static int get_mpi(struct rg_config *config, struct rg_error *err)
-{
-    const char *value = getenv("REIGEN_MPI");
-    bool set = value && value[0], off = set && strcmp(value, "0") == 0;
-
-    if (set && !off && strcmp(value, "1") != 0 && !strchr(value, '/') && !strstr(value, ".so"))
-        return rg_error_set(err, EINVAL, "REIGEN_MPI=%s: give 0, 1 or the MPI library to load, as "
-                            "libmpi.so.40 or with its path", value);
-    config->mpi_asked = set && !off;
-    if (config->mpi_asked ||
-        (!off && (names_mpi("HOROVOD_CPU_OPERATIONS") || names_mpi("HOROVOD_CONTROLLER"))))
-        config->planes |= RG_PLANE_MPI;
-    return 0;
-}
-
-static int get_planes(struct rg_config *config, struct rg_error *err)
-{
-    const char *value = getenv("REIGEN_PLANES");
-    char list[64], *rest = list, *word;
-    unsigned set = 0;
-
-    if (!value || !value[0])
-        return 0;
-    snprintf(list, sizeof(list), "%s", value);
-    while ((word = strsep(&rest, ",")) != NULL) {
-        if (strcmp(word, "shm") == 0)
-            set |= RG_PLANE_SHM;
-        else if (strcmp(word, "tcp") == 0)
-            set |= RG_PLANE_TCP;
-        else if (strcmp(word, "mpi") == 0)
-            set |= RG_PLANE_MPI;
-        else
-            return rg_error_set(err, EINVAL,
-                                "REIGEN_PLANES=%s: \"%s\" is no plane; give some of shm, tcp "
-                                "and mpi, with commas between",
-                                value, word);
-    }
-    config->planes = set;
-    config->mpi_asked = set & RG_PLANE_MPI;
     return 0;
 }
 
@@ -228,29 +178,6 @@ static int get_timeline(struct rg_config *config, struct rg_error *err)
     return r;
 }
 
-static int get_autotune(struct rg_config *config, struct rg_error *err)
-{
-    int64_t warmup = 3, steps = 10, samples = 20;
-    int r = get_switch("REIGEN_AUTOTUNE", "HOROVOD_AUTOTUNE", &config->autotune, err);
-
-    if (r == 0)
-        r = get_text("REIGEN_AUTOTUNE_LOG", "HOROVOD_AUTOTUNE_LOG", config->autotune_log,
-                     sizeof(config->autotune_log), err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_WARMUP_SAMPLES", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", 0,
-                    RG_AUTOTUNE_SAMPLES_MAX, &warmup, err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_STEPS_PER_SAMPLE", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", 1,
-                    RG_AUTOTUNE_STEPS_MAX, &steps, err);
-    if (r == 0)
-        r = get_int("REIGEN_AUTOTUNE_MAX_SAMPLES", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", 1,
-                    RG_AUTOTUNE_SAMPLES_MAX, &samples, err);
-    config->autotune_warmup = (int) warmup;
-    config->autotune_steps = (int) steps;
-    config->autotune_samples = (int) samples;
-    return r;
-}
-
 static int get_affinity(struct rg_config *config, struct rg_error *err)
 {
     const char *name, *value = get("REIGEN_THREAD_AFFINITY", "HOROVOD_THREAD_AFFINITY", &name);
@@ -278,7 +205,6 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
         .start_timeout_ms = 300000,
         .stall_ms = 10000,
         .silence_ms = 30000,
-        .planes = RG_PLANE_SHM | RG_PLANE_TCP,
         .log_level = RG_LOG_WARN,
     };
     const char *ports;
@@ -287,15 +213,13 @@ int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
     if (r == 0)
         r = get_numbers(&config, err);
     if (r == 0)
-        r = get_mpi(&config, err);
-    if (r == 0)
-        r = get_planes(&config, err);
+        r = get_text("REIGEN_PLANES", NULL, config.planes, sizeof(config.planes), err);
     if (r == 0)
         r = get_log(&config, err);
     if (r == 0)
         r = get_timeline(&config, err);
     if (r == 0)
-        r = get_autotune(&config, err);
+        r = get_switch("HOROVOD_AUTOTUNE", NULL, &config.autotune_ignored, err);
     if (r == 0)
         r = get_affinity(&config, err);
     if (r == 0)

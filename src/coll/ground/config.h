@@ -17,8 +17,6 @@
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 
-enum { RG_PLANE_SHM = 1, RG_PLANE_TCP = 2, RG_PLANE_MPI = 4 };
-
 struct rg_config {
     uint64_t start_timeout_ms;   /* REIGEN_START_TIMEOUT, HOROVOD_START_TIMEOUT, else
     * HOROVOD_GLOO_TIMEOUT_SECONDS (s): 300 s */
@@ -33,16 +31,8 @@ struct rg_config {
     size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
     /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
     int cache_capacity;
-    /* HOROVOD_AUTOTUNE and its _LOG, _WARMUP_SAMPLES (3), _STEPS_PER_SAMPLE (10) and
-     * _BAYES_OPT_MAX_SAMPLES (20); REIGEN_AUTOTUNE and its _LOG, _WARMUP_SAMPLES,
-     * _STEPS_PER_SAMPLE, _MAX_SAMPLES */
-    bool autotune;
-    int autotune_warmup, autotune_steps, autotune_samples;
-    char autotune_log[4096];
-    /* REIGEN_PLANES: RG_PLANE_* that may be used. Unset: shm, tcp, and mpi where REIGEN_MPI is 1 or
-     * names a library, or HOROVOD_CPU_OPERATIONS or HOROVOD_CONTROLLER is mpi */
-    unsigned planes;
-    bool mpi_asked;              /* by REIGEN_MPI or REIGEN_PLANES */
+    bool autotune_ignored;       /* HOROVOD_AUTOTUNE is 1: nothing is tuned while a job runs */
+    char planes[64];             /* REIGEN_PLANES: names of planes, with commas; "": not set */
     /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
     int spin_us;
     int log_level;               /* REIGEN_LOG_LEVEL, HOROVOD_LOG_LEVEL: enum rg_log_level */

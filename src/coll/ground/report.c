@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The runtime's own words on standard error, in one form, for all its parts. */
 #include "coll/ground/report.h"
 
 #include <stdarg.h>

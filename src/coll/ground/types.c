@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names that people know the parts of an operation by. */
 #include "coll/ground/types.h"
 
 #include "base/cleanup.h"
@@ -28,4 +29,19 @@ const char *rg_op_name(int op)
     static const char *const names[] = { "average", "sum", "adasum", "min", "max", "product" };
 
     return op >= 0 && op < (int) rg_array_len(names) ? names[op] : "?";
+}
+
+const char *rg_memory_name(int memory)
+{
+    static const char *const names[RG_NMEMORIES] = { "host", "cuda" };
+
+    return memory >= 0 && memory < RG_NMEMORIES ? names[memory] : "?";
+}
+
+const char *rg_coll_name(enum rg_coll_kind kind)
+{
+    static const char *const names[] = { "allreduce", "reduce",   "broadcast",
+                                         "allgather", "alltoall", "reducescatter" };
+
+    return kind < rg_array_len(names) ? names[kind] : "?";
 }

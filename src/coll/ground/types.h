@@ -11,6 +11,9 @@
 
 #include "reigen/reigen.h"
 
+/* The memory that a tensor is in. Only host memory may be dereferenced by the host. */
+enum rg_memory { RG_MEMORY_HOST, RG_MEMORY_CUDA, RG_NMEMORIES };
+
 /* What all ranks must agree on for one name. Lives in shared memory: no pointers. Of an allgather
  * and an alltoall shape[0] is this rank's own and is not compared; a barrier and a join have no
  * shape. */
@@ -18,6 +21,7 @@ struct rg_signature {
     uint8_t kind;   /* enum reigen_kind */
     uint8_t dtype;  /* enum reigen_dtype */
     uint8_t op;     /* enum reigen_op; allreduce and reducescatter, else 0 */
+    uint8_t memory; /* enum rg_memory */
     uint8_t ndim;
     int32_t root;   /* broadcast, else 0 */
     int32_t process_set;
@@ -59,6 +63,11 @@ struct rg_coll {
     const void *in;         /* NULL: this member supplies zeros (it has joined) */
     void *out;              /* may equal in (allreduce, broadcast); NULL: the result is dropped */
     struct rg_scale scale;  /* allreduce, reduce, reducescatterv */
+    /* alltoallv: elements that all members send together, equal on all; scores go by it */
+    size_t total;
+    uint8_t memory;         /* enum rg_memory, of in and out; equal on all members */
+    void *stream;           /* of a device (CUDA: cudaStream_t): the operation is carried out in its
+                             * order, see coll/planes/plane.h; NULL: none */
 };
 
 static inline size_t rg_dtype_nbytes(int dtype)
@@ -68,10 +77,11 @@ static inline size_t rg_dtype_nbytes(int dtype)
     return nbytes[dtype];
 }
 
-/* "float32", as numpy and torch call it; "?" when unknown. In types.c, as is the check of a
- * range. */
+/* "float32", as numpy and torch call it; "?" when unknown. */
 const char *rg_dtype_name(int dtype);
 const char *rg_kind_name(int kind); /* "allreduce" */
 const char *rg_op_name(int op);     /* "sum" */
+const char *rg_memory_name(int memory); /* "host", "cuda" */
+const char *rg_coll_name(enum rg_coll_kind kind); /* "allgather", as people say it */
 
 #endif

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "coll/boot/boot.h"
+#include "coll/ground/blob.h"
 
 #define RG_MPI_SHIM_VERSION 1        /* of this table; libreigen.so takes no other */
 #define RG_MPI_SHIM_SYMBOL "reigen_mpi_shim" /* const struct rg_mpi_shim_ops, in each shim */

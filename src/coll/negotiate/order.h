@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Agreement between nodes: which operations are complete on all nodes, and in which order they run.
- * Only leaders take part, and only in jobs of several nodes; on one node the last arriving rank
- * appends to the node's log itself.
+ * One rank of each node takes part, its leader, and only in jobs of several nodes; on one node the
+ * last arriving rank appends to the node's log itself.
  *
- * A leader offers what all ranks of its node have submitted; the coordinator (leader of node 0)
- * collects, compares signatures, and when all nodes have offered an operation decides it. Decisions
- * are a stream, equal on all leaders. An operation that was seen before travels as its number (four
- * bytes, or a bit), a new one with name and signature. Small allreduces that are ready together are
- * marked to run fused.
+ *      rg_order_offer        what all ranks of this node have submitted  --+
+ *      rg_order_offer_join   all ranks of this node have joined            +--> one stream, equal
+ *      rg_order_announce_shutdown                                        --+    at all leaders:
  *
- * The control connections (a star around the coordinator, authenticated by the team's data key)
- * also carry heartbeats (1 s, from the first connection on), deaths, shutdown and stall questions.
- * A closed connection is death. Silence is death after config's silence_ms, measured while this
- * process itself was running; but where the peer's process is seen from here (one host, one pid
- * name space) the kernel is asked instead, and silence is none.
+ *      on_decided            all nodes have offered it, or have joined: run it next
+ *      on_joined, on_shutdown                                                   in their places
  *
- * Thread rule: under the progress engine's drive lock. Nothing blocks, rg_order_create excepted.
+ * Everything else is out of line: deaths (rg_order_announce_death, on_died), and what leaders ask
+ * each other while something is stuck (rg_order_stall_query, rg_order_blocked and their like).
+ *
+ * How offers come together and decisions go out is this folder's own business (star.h), and so is
+ * where they are made. One leader is asked for what concerns all nodes, rg_order_decides says
+ * whether it is this one; elsewhere those calls do nothing.
+ *
+ * A leader whose connection closes is dead. So is one that is silent for config's silence_ms,
+ * measured while this process itself was running, unless the kernel sees its process alive
+ * (peers.h).
+ *
+ * Thread rule: under the progress engine's drive lock. Nothing blocks but rg_order_create and
+ * rg_order_destroy. Events come from within rg_order_create and rg_order_progress; they may call
+ * anything here but these two and rg_order_destroy.
  */
 #ifndef RG_COLL_NEGOTIATE_ORDER_H
 #define RG_COLL_NEGOTIATE_ORDER_H
@@ -25,9 +33,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "coll/progress/autotune.h"
-#include "coll/team/team.h"
 #include "coll/ground/types.h"
+#include "coll/team/team.h"
 
 struct rg_order;
 
@@ -39,57 +46,73 @@ struct rg_order_events {
                        const char *error, bool fused);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
-    /* Parameters that are in force from here on. */
-    void (*on_tuned)(void *arg, const struct rg_tuning *tuning);
-    /* a rank, or the leader of a silent node */
-    void (*on_died)(void *arg, int rank, const char *text);
-    /* that rank has called reigen_shutdown */
-    /* Once, at all leaders (the one that announced it too), at the same place among the
-     * decisions. */
+    /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
     void (*on_shutdown)(void *arg, int rank);
+    /* A rank is dead, or the leader of a silent node. */
+    void (*on_died)(void *arg, int rank, const char *text);
     /* Called a few times a second while rg_order_create waits: 0, or -errno and err where that is
      * in vain; *ret_rank, -1 before, is who died. May be NULL. */
     int (*on_waiting)(void *arg, int *ret_rank, struct rg_error *err);
-    /* The coordinator asks: what is pending here? Answer with rg_order_stall_reply. */
+    /* What is pending here? Answer with rg_order_stall_reply. */
     void (*on_stall_query)(void *arg);
-    /* At the coordinator: a node has offered this operation; may be NULL. */
+    /* Where rg_order_decides: a node has offered this operation; may be NULL. */
     void (*on_offered)(void *arg, int node, const char *name);
-    /* At the coordinator: what a node answered, or said unasked (stall_facts.h). */
+    /* Where rg_order_decides: what a node answered, or said unasked (stall_facts.h). */
     void (*on_stall_reply)(void *arg, int node, const char *text);
     void *arg;
 };
 
-/* Connect the leaders; collective over all leaders. Blocks until deadline_ns. 0 or -errno. */
+/* Connect the leaders; collective over all of them. Blocks until deadline_ns. team and config stay
+ * borrowed, events is copied. 0; -ETIMEDOUT, -ECONNRESET (a rank died meanwhile), -EACCES (another
+ * key) and their like with err, at every leader that was there. */
 int rg_order_create(struct rg_team *team, const struct rg_config *config,
                     const struct rg_order_events *events, uint64_t deadline_ns,
                     struct rg_order **ret_order, struct rg_error *err);
+/* Say what is still to be said, and that this leader leaves; wait at most timeout_ms for it to
+ * arrive. NULL is fine. */
+void rg_order_destroy(struct rg_order *order, int timeout_ms);
+/* In a forked child: closes descriptors only. Async-signal-safe. */
+void rg_order_after_fork(struct rg_order *order);
+
+/* Send and receive what can be now; calls events. True when there was anything to do. */
+bool rg_order_progress(struct rg_order *order);
+/* The descriptors, with poll's events, that tell when rg_order_progress has something to do: at
+ * most max of them; returns how many. */
+int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events, int max);
+
+/* ---- into the stream */
+
 /* All ranks of this node (that have not joined) have submitted it. error: a mismatch found inside
- * the node, or NULL. */
+ * the node, or NULL. 0; -ENOMEM; -EPROTO: it has been offered and is not decided yet. */
 int rg_order_offer(struct rg_order *order, const char *name, const struct rg_signature *sig,
                    const char *error);
-/* All ranks of this node have joined; last_rank of them did so last. */
+/* All ranks of this node have joined; last_rank of them did so last. 0 or -ENOMEM. */
 int rg_order_offer_join(struct rg_order *order, int last_rank);
-/* Coordinator: parameters for all leaders, at one place among the decisions. */
-void rg_order_tune(struct rg_order *order, const struct rg_tuning *tuning);
-/* Tell all leaders: a rank of this node died, or called reigen_shutdown. */
-void rg_order_announce_death(struct rg_order *order, int rank, const char *text);
+/* A rank of this node called reigen_shutdown. */
 void rg_order_announce_shutdown(struct rg_order *order, int rank);
-/* Send and receive what can be now; calls events. 0 or -ECONNRESET. */
-int rg_order_progress(struct rg_order *order, bool *ret_moved, struct rg_error *err);
-int rg_order_wait_fds(struct rg_order *order, int *ret_fds, unsigned *ret_events, int max);
-/* Coordinator: ask all other leaders what their nodes wait for; on_stall_reply brings the
- * answers. */
+
+/* ---- out of line */
+
+/* Tell all leaders that a rank of this node died. */
+void rg_order_announce_death(struct rg_order *order, int rank, const char *text);
+/* Whether this leader speaks for all nodes: it hears on_offered and on_stall_reply, and the calls
+ * that say so do something. It is the same one for as long as the order lives. */
+bool rg_order_decides(const struct rg_order *order);
+/* Where rg_order_decides: ask all other leaders what their nodes wait for; on_stall_reply brings
+ * the answers. */
 void rg_order_stall_query(struct rg_order *order);
-/* Coordinator: the nodes that have neither offered this operation nor joined, at most max of them;
- * returns how many there are. 0 elsewhere, and when no node has offered it. For stall reports. */
-int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
-/* Whether all ranks of this node wait, and submit nothing; the coordinator hears of a change. */
-void rg_order_blocked(struct rg_order *order, bool blocked);
-/* At the coordinator: two blocked nodes have each offered an operation of one name, of different
- * kinds, and lack the other's; both since before that time. True and err, which says which. */
-bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err);
+/* Tell the leader that decides what is pending here; nothing where this is the one. */
 void rg_order_stall_reply(struct rg_order *order, const char *text);
-void rg_order_destroy(struct rg_order *order, int timeout_ms);
-void rg_order_after_fork(struct rg_order *order);
+/* Where rg_order_decides: the nodes that have neither offered this operation nor joined, at most
+ * max of them; returns how many there are. 0 elsewhere, and when no node has offered it. For stall
+ * reports. */
+int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
+/* Whether all ranks of this node wait, and submit nothing; the leader that decides hears of a
+ * change. */
+void rg_order_blocked(struct rg_order *order, bool blocked);
+/* Where rg_order_decides: two blocked nodes have each offered an operation of one name, of
+ * different kinds, and lack the other's; both since before that time. True and err, which says
+ * which. */
+bool rg_order_crossed(struct rg_order *order, uint64_t before_ns, struct rg_error *err);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Making one stream of decisions from all nodes' offers, where no socket can get in the way. */
 #include "coll/negotiate/order_decide.h"
 
 #include <stdio.h>
@@ -6,7 +7,6 @@
 #include <uthash.h>
 
 #include "base/time.h"
-#include "coll/progress/deadlock.h"
 #include "coll/node/signature.h"
 
 #define OTHER_MAX 1024 /* longer than any key */
@@ -29,10 +29,9 @@ struct record {
 };
 
 struct item {
-    uint8_t type;              /* DECIDED, JOINED, SHUTDOWN, EVICT, TUNE */
+    uint8_t type;              /* DECIDED, JOINED, SHUTDOWN, EVICT */
     struct record *record;
-    uint32_t number;           /* a rank, an evicted id, or KiB */
-    uint8_t flags;             /* TUNE */
+    uint32_t number;           /* a rank, or an evicted id */
 };
 
 struct rg_decider {
@@ -191,7 +190,7 @@ static int check_complete(struct rg_decider *decider, struct record *record)
     int r = set_error(record, join_refusal(decider, &record->sig));
 
     if (r == 0)
-        r = enqueue(decider, (struct item) { RG_ORDER_DECIDED, record, 0, 0 });
+        r = enqueue(decider, (struct item) { RG_ORDER_DECIDED, record, 0 });
     record->queued = r == 0;
     return r;
 }
@@ -230,7 +229,7 @@ bool rg_decider_crossed(const struct rg_decider *decider, uint64_t before_ns, st
 
     HASH_ITER(hh, decider->records, a, next)
     {
-        const char *name = rg_deadlock_name(a->name);
+        const char *name = rg_key_name(a->name);
 
         for (int kind = a->sig.kind + 1; kind <= REIGEN_REDUCESCATTER; kind++) {
             char other[OTHER_MAX];
@@ -309,19 +308,12 @@ int rg_decider_join(struct rg_decider *decider, int node, int rank)
         return r;
     memset(decider->joined, 0, (size_t) decider->options.nnodes * sizeof(bool));
     decider->njoined = 0;
-    return enqueue(decider, (struct item) { RG_ORDER_JOINED, NULL, (uint32_t) rank, 0 });
+    return enqueue(decider, (struct item) { RG_ORDER_JOINED, NULL, (uint32_t) rank });
 }
 
 int rg_decider_shutdown(struct rg_decider *decider, int rank)
 {
-    return enqueue(decider, (struct item) { RG_ORDER_SHUTDOWN, NULL, (uint32_t) rank, 0 });
-}
-
-int rg_decider_tune(struct rg_decider *decider, const struct rg_tuning *tuning)
-{
-    return enqueue(decider, (struct item) { .type = RG_ORDER_TUNE,
-                                            .number = (uint32_t) (tuning->fusion_nbytes >> 10),
-                                            .flags = tuning->spin });
+    return enqueue(decider, (struct item) { RG_ORDER_SHUTDOWN, NULL, (uint32_t) rank });
 }
 
 /* ------------------------------------------------------------ numbers */
@@ -360,7 +352,7 @@ static void call_in_numbers(struct rg_decider *decider)
         if (!record || record->active || record->evicting ||
             record->used >= decider->clock - capacity)
             continue;
-        if (enqueue(decider, (struct item) { RG_ORDER_EVICT, NULL, i, 0 }) < 0)
+        if (enqueue(decider, (struct item) { RG_ORDER_EVICT, NULL, i }) < 0)
             return;
         record->evicting = true;
         record->nevicted = 0;
@@ -418,7 +410,9 @@ static bool fuses_with_next(struct rg_decider *decider, const struct record *rec
         return false;
     const struct rg_signature *a = &record->sig, *b = &next->record->sig;
 
-    if (a->dtype != b->dtype || a->op != b->op || a->process_set != b->process_set ||
+    /* Each rank has streams of its own, so what is in a device's memory goes by itself. */
+    if (a->memory != RG_MEMORY_HOST || b->memory != RG_MEMORY_HOST || a->dtype != b->dtype ||
+        a->op != b->op || a->process_set != b->process_set ||
         memcmp(&a->prescale, &b->prescale, sizeof(double)) != 0 ||
         memcmp(&a->postscale, &b->postscale, sizeof(double)) != 0)
         return false;
@@ -470,14 +464,6 @@ static void tell_decision(struct rg_decider *decider, struct record *record,
     decider->told = record;
 }
 
-static void tell_tuning(struct rg_decider *decider, const struct item *item,
-                        struct rg_order_frame *frame)
-{
-    decider->options.fusion_nbytes = (size_t) item->number << 10;
-    frame->id = item->number;
-    frame->flags = item->flags;
-}
-
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame)
 {
     struct rg_order_frame frame = { 0 };
@@ -499,8 +485,6 @@ int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame
         tell_decision(decider, item.record, &frame);
     else if (item.type == RG_ORDER_EVICT)
         frame.id = item.number;
-    else if (item.type == RG_ORDER_TUNE)
-        tell_tuning(decider, &item, &frame);
     else
         frame.rank = item.number;
     *ret_frame = frame;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the coordinator knows of all nodes' offers, and the stream of decisions that it makes of
- * them. No sockets here: order.c brings offers and carries the stream to all leaders.
+ * them. No sockets here: star.c brings offers and carries the stream to all leaders.
  *
  * An operation is decided when every node has offered it or has joined. On its first decision it
  * gets a number, by which it travels afterwards. Numbers are taken back from names that were not
@@ -14,7 +14,6 @@
 #define RG_COLL_NEGOTIATE_ORDER_DECIDE_H
 
 #include "base/error.h"
-#include "coll/progress/autotune.h"
 #include "coll/negotiate/order_frames.h"
 
 struct rg_decider;
@@ -45,9 +44,6 @@ int rg_decider_offer_id(struct rg_decider *decider, int node, uint32_t id);
 int rg_decider_join(struct rg_decider *decider, int node, int rank);
 /* A rank leaves; all leaders hear of it at the same place in the stream. 0 or -ENOMEM. */
 int rg_decider_shutdown(struct rg_decider *decider, int rank);
-/* From here on runs are fused up to tuning's threshold, and all leaders hear of it. 0 or
- * -ENOMEM. */
-int rg_decider_tune(struct rg_decider *decider, const struct rg_tuning *tuning);
 /* A leader has forgotten the number. 0 or -EPROTO. */
 int rg_decider_evicted(struct rg_decider *decider, uint32_t id);
 

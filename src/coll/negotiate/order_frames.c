@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of what leaders say, where they are written and where they are checked. */
 #include "coll/negotiate/order_frames.h"
 
 #include <stdlib.h>
@@ -20,7 +21,6 @@ static const uint8_t parts[RG_ORDER_NTYPES] = {
     [RG_ORDER_JOINED] = RANK,
     [RG_ORDER_EVICT] = ID,
     [RG_ORDER_EVICTED] = ID,
-    [RG_ORDER_TUNE] = ID | FLAGS,
     [RG_ORDER_BLOCKED] = FLAGS,
 };
 
@@ -45,6 +45,7 @@ static void put_signature(const struct rg_signature *sig, struct rg_buf *buf)
     rg_buf_put_u8(buf, sig->kind);
     rg_buf_put_u8(buf, sig->dtype);
     rg_buf_put_u8(buf, sig->op);
+    rg_buf_put_u8(buf, sig->memory);
     rg_buf_put_u8(buf, sig->ndim);
     rg_buf_put_u32(buf, (uint32_t) sig->root);
     rg_buf_put_u32(buf, (uint32_t) sig->process_set);
@@ -64,6 +65,7 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
     sig->kind = rg_reader_u8(reader);
     sig->dtype = rg_reader_u8(reader);
     sig->op = rg_reader_u8(reader);
+    sig->memory = rg_reader_u8(reader);
     sig->ndim = rg_reader_u8(reader);
     sig->root = (int32_t) rg_reader_u32(reader);
     sig->process_set = (int32_t) rg_reader_u32(reader);
@@ -83,36 +85,27 @@ static void get_signature(struct rg_reader *reader, struct rg_signature *sig)
 void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf)
 {
     uint8_t has = parts[frame->type];
-    rg_autobuf struct rg_buf body = RG_BUF_INIT;
 
-    rg_buf_put_u8(&body, frame->type);
     if (has & ID)
-        rg_buf_put_u32(&body, frame->id);
+        rg_buf_put_u32(buf, frame->id);
     if (has & RANK)
-        rg_buf_put_u32(&body, frame->rank);
+        rg_buf_put_u32(buf, frame->rank);
     if (has & FLAGS)
-        rg_buf_put_u8(&body, frame->flags);
+        rg_buf_put_u8(buf, frame->flags);
     if (has & NAME)
-        rg_buf_put_str(&body, frame->name);
+        rg_buf_put_str(buf, frame->name);
     if (has & SIG)
-        put_signature(&frame->sig, &body);
+        put_signature(&frame->sig, buf);
     if (has & TEXT) {
         size_t length = frame->text ? strlen(frame->text) : 0;
 
-        rg_buf_put_span(&body, frame->text,
+        rg_buf_put_span(buf, frame->text,
                         length < RG_ORDER_TEXT_MAX ? length : RG_ORDER_TEXT_MAX);
     }
-    rg_buf_put_u32(buf, (uint32_t) rg_buf_nbytes(&body));
-    rg_buf_put(buf, rg_buf_bytes(&body), rg_buf_nbytes(&body));
-    if (rg_buf_status(&body) < 0 && buf->status == 0)
-        buf->status = rg_buf_status(&body);
 }
 
-static int get_body(struct rg_reader *reader, struct rg_order_frame *frame)
+static int get_parts(struct rg_reader *reader, struct rg_order_frame *frame)
 {
-    frame->type = rg_reader_u8(reader);
-    if (frame->type == 0 || frame->type >= RG_ORDER_NTYPES)
-        return -EBADMSG;
     uint8_t has = parts[frame->type];
 
     if (has & ID)
@@ -132,30 +125,21 @@ static int get_body(struct rg_reader *reader, struct rg_order_frame *frame)
     return ((has & NAME) && !frame->name) || ((has & TEXT) && !frame->text) ? -ENOMEM : 0;
 }
 
-int rg_order_frame_get(const void *bytes, size_t nbytes, struct rg_order_frame *ret_frame,
-                       size_t *ret_used)
+int rg_order_frame_get(uint16_t type, const void *payload, size_t nbytes,
+                       struct rg_order_frame *ret_frame)
 {
-    struct rg_reader head = rg_reader_make(bytes, nbytes);
-    uint32_t length = rg_reader_u32(&head);
-    struct rg_order_frame frame = { 0 };
+    struct rg_order_frame frame = { .type = (uint8_t) type };
+    struct rg_reader reader = rg_reader_make(payload, nbytes);
+    int r;
 
-    *ret_used = 0;
-    if (head.bad)
-        return 0;
-    if (length == 0 || length > RG_ORDER_FRAME_MAX)
+    if (type == 0 || type >= RG_ORDER_NTYPES)
         return -EBADMSG;
-    if (nbytes - 4 < length)
-        return 0;
-    struct rg_reader body = rg_reader_make((const uint8_t *) bytes + 4, length);
-    int r = get_body(&body, &frame);
-
-    if (r < 0) {
+    r = get_parts(&reader, &frame);
+    if (r < 0)
         rg_order_frame_fini(&frame);
-        return r;
-    }
-    *ret_frame = frame;
-    *ret_used = 4 + (size_t) length;
-    return 0;
+    else
+        *ret_frame = frame;
+    return r;
 }
 
 void rg_order_frame_fini(struct rg_order_frame *frame)

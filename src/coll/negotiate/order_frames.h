@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What leaders say to each other. A frame is u32 length of the rest, u8 type, and the parts that
- * the type has, in this order: id (u32), rank (u32), flags (u8), name (u32 length, bytes),
- * signature, text (u32 length, bytes). Integers are little-endian. A signature is u8 kind, dtype,
+ * What leaders say to each other. A frame (wire/frame.h) has the parts that its type has, in this
+ * order: id (u32), rank (u32), flags (u8), name (u32 length, bytes), signature, text (u32 length,
+ * bytes). Integers are little-endian. A signature is u8 kind, dtype,
  * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim
  * x u64 dimensions; of a group also u64 elements of all members and u64 digest of their shapes.
  *
@@ -27,10 +27,8 @@
  *      STALL_QUERY   coordinator  -               what does your node wait for?
  *      EVICT         coordinator  id              forget this number
  *      EVICTED       leader       id              done: I shall not use it any more
- *      TUNE          coordinator  id, flags       parameters from here on: id KiB of fusion, and
- *                                                 how long waiters spin (see autotune.h)
  *      BLOCKED       leader       flags           1: all ranks of my node wait and submit nothing
- *                                                 (see crossed.h); 0: no longer so
+ *                                                 (progress/deadlock.h); 0: not so
  *
  * Thread rule: pure functions; nothing blocks.
  */
@@ -42,8 +40,7 @@
 
 #define RG_ORDER_NAME_MAX 1024
 #define RG_ORDER_TEXT_MAX (64u << 10)
-/* Bytes after the length. */
-#define RG_ORDER_FRAME_MAX (RG_ORDER_NAME_MAX + RG_ORDER_TEXT_MAX + 1024)
+#define RG_ORDER_PAYLOAD_MAX (RG_ORDER_NAME_MAX + RG_ORDER_TEXT_MAX + 1024)
 
 enum rg_order_type {
     RG_ORDER_HEARTBEAT = 1,
@@ -60,7 +57,6 @@ enum rg_order_type {
     RG_ORDER_STALL_QUERY = 12,
     RG_ORDER_EVICT = 13,
     RG_ORDER_EVICTED = 14,
-    RG_ORDER_TUNE = 15,
     RG_ORDER_BLOCKED = 16,
     RG_ORDER_NTYPES,
 };
@@ -77,14 +73,13 @@ struct rg_order_frame {
     const char *text;
 };
 
-/* Append the frame to buf (its status tells of failures). A text that is too long is cut. */
+/* Append the frame's payload to buf (its status tells of failures). A text that is too long is
+ * cut. */
 void rg_order_frame_put(const struct rg_order_frame *frame, struct rg_buf *buf);
-/* Take the first frame of nbytes. *ret_used: its bytes, 0 when it is not complete. 0; -EBADMSG
- * (unknown type, beyond the caps, a signature out of range, bytes left over); -ENOMEM. The caller
- * ends *ret_frame when
- * *ret_used > 0. */
-int rg_order_frame_get(const void *bytes, size_t nbytes, struct rg_order_frame *ret_frame,
-                       size_t *ret_used);
+/* Read a payload. 0, and the caller ends *ret_frame; -EBADMSG (unknown type, beyond the caps, a
+ * signature out of range, bytes left over); -ENOMEM. */
+int rg_order_frame_get(uint16_t type, const void *payload, size_t nbytes,
+                       struct rg_order_frame *ret_frame);
 void rg_order_frame_fini(struct rg_order_frame *frame);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turning numbers back into operations, at the leaders that are told what was decided. */
 #include "coll/negotiate/order_known.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Both ends of a new data socket prove that they are of this job before a byte passes. */
 #include "coll/net/handshake.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
 #include "reigen/reigen.h"
@@ -173,7 +175,7 @@ int rg_handshake_finish(struct rg_handshake *handshake, uint64_t deadline_ns)
 
         if (r != 0)
             return r < 0 ? r : 0;
-        r = rg_sock_wait(handshake->fd, rg_handshake_events(handshake), deadline_ns);
+        r = rg_fd_wait(handshake->fd, rg_handshake_events(handshake), deadline_ns);
         if (r < 0)
             return r;
     }

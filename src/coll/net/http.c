@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Just so much of HTTP that the rendezvous of Horovod's launcher can be asked. */
 #include "coll/net/http.h"
 
 #include <poll.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/fd.h"
 
 #define LENGTH_DIGITS_MAX 6 /* of Content-Length: more is beyond RG_HTTP_ANSWER_MAX */
 #define READ_NBYTES 4096
@@ -121,7 +124,7 @@ static int connect_server(const struct rg_sockaddr *server, uint64_t deadline_ns
     int r = rg_sock_connect_tcp(server, &fd);
 
     if (r == 0)
-        r = rg_sock_wait(fd, POLLOUT, deadline_ns);
+        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
     if (r == 0)
         r = rg_sock_error(fd);
     if (r == 0)
@@ -142,7 +145,7 @@ static int read_answer(int fd, uint64_t deadline_ns, struct rg_buf *input,
 
         if (!to)
             return -ENOMEM;
-        r = rg_sock_wait(fd, POLLIN, deadline_ns);
+        r = rg_fd_wait(fd, POLLIN, deadline_ns);
         if (r < 0)
             return r;
         n = recv(fd, to, READ_NBYTES, MSG_DONTWAIT);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One listening socket for all purposes: who dials is sorted by what it says it wants. */
 #include "coll/net/listener.h"
 
 #include <limits.h>

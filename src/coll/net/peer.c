@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Who is at the other end of a unix socket, as the kernel sees it. */
 #include "coll/net/peer.h"
 
 #include <poll.h>

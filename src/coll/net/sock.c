@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets as the runtime uses them: addresses, non-blocking connects, exact reads and writes. */
 #include "coll/net/sock.h"
 
 #include <arpa/inet.h>
@@ -12,25 +13,8 @@
 #include <sys/ioctl.h>
 #include <sys/un.h>
 
+#include "base/fd.h"
 #include "base/time.h"
-
-int rg_sock_wait(int fd, short events, uint64_t deadline_ns)
-{
-    struct pollfd pfd = { .fd = fd, .events = events };
-
-    for (;;) {
-        uint64_t now_ns = rg_now_ns();
-        uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS + 1 : 0;
-        int n = poll(&pfd, 1, left_ms > INT_MAX ? INT_MAX : (int) left_ms);
-
-        if (n > 0)
-            return 0;
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (rg_now_ns() >= deadline_ns)
-            return -ETIMEDOUT;
-    }
-}
 
 static bool is_transient(int errnum)
 {
@@ -50,7 +34,7 @@ int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
         if (n < 0 && !is_transient(errno))
             return -errno;
         if (n < 0)
-            r = rg_sock_wait(fd, POLLIN, deadline_ns);
+            r = rg_fd_wait(fd, POLLIN, deadline_ns);
         if (r < 0)
             return r;
         if (n > 0) {
@@ -72,7 +56,7 @@ int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns)
         if (n < 0 && !is_transient(errno))
             return -errno;
         if (n < 0)
-            r = rg_sock_wait(fd, POLLOUT, deadline_ns);
+            r = rg_fd_wait(fd, POLLOUT, deadline_ns);
         if (r < 0)
             return r;
         if (n > 0) {
@@ -108,7 +92,7 @@ int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, in
         memcpy(CMSG_DATA(cmsg), fds, (size_t) nfds * sizeof(int));
     }
     while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        int r = is_transient(errno) ? rg_sock_wait(fd, POLLOUT, deadline_ns) : -errno;
+        int r = is_transient(errno) ? rg_fd_wait(fd, POLLOUT, deadline_ns) : -errno;
 
         if (r < 0)
             return r;
@@ -157,7 +141,7 @@ int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
         n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n >= 0)
             break;
-        int r = is_transient(errno) ? rg_sock_wait(fd, POLLIN, deadline_ns) : -errno;
+        int r = is_transient(errno) ? rg_fd_wait(fd, POLLIN, deadline_ns) : -errno;
 
         if (r < 0)
             return r;

@@ -34,9 +34,6 @@ struct rg_sockaddr {
     socklen_t nbytes;
 };
 
-/* Wait until fd has one of events (POLLIN, POLLOUT). 0, -ETIMEDOUT or -errno. Hang-ups count as
- * readiness. */
-int rg_sock_wait(int fd, short events, uint64_t deadline_ns);
 /* Read or write exactly nbytes. 0, -ETIMEDOUT, -EPIPE at an early end, -errno. Writing raises no
  * SIGPIPE. */
 int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns);

@@ -21,14 +21,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define RG_RUN_MAX 1024       /* items carried out together */
 #define RG_RUNLOG_SLOTS 32768 /* a power of two, more than entries and joins can be under way */
 
 enum {
     RG_RUN_FAILED = 1, /* not carried out: the entry holds the text */
     RG_RUN_MORE = 2,   /* carried out together with the item after it */
     RG_RUN_JOINED = 4, /* all ranks of the job have joined; epoch: 1 + the last rank */
-    RG_RUN_TUNE = 8,   /* no operation: parameters, in force from here on; epoch: see tune.c */
-    RG_RUN_REDUCE = 16, /* an allreduce, to which ranks that have joined supply zeros */
+    RG_RUN_REDUCE = 8, /* an allreduce, to which ranks that have joined supply zeros */
 };
 
 struct rg_run_item {

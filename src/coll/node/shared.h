@@ -108,6 +108,7 @@ struct rg_shared {
     _Atomic uint32_t version;  /* the last version given out */
     pthread_mutex_t mutex;
     _Atomic uint32_t attention; /* RG_ATTENTION_*: look closer */
+    _Atomic uint64_t fusion_nbytes; /* rank 0's, for all: small allreduces go together up to it */
     _Atomic uint32_t timed;     /* ranks that write a timeline */
     /* 0, or why everything in flight ends, in one word: the errno, << 16 the member whose text says
      * so, << 32 1 + the rank that died (0: nobody in particular). */

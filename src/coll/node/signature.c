@@ -128,6 +128,12 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
                     "(rank %d: %s, rank %d: %s)",
                     rg_dtype_name(a->dtype), rg_dtype_name(b->dtype), rank_a,
                     rg_dtype_name(a->dtype), rank_b, rg_dtype_name(b->dtype));
+    if (a->memory != b->memory)
+        return fail(name, err,
+                    "Mismatched %s CPU/GPU device selection: One rank had a tensor in %s memory, "
+                    "but another rank had one in %s memory. (rank %d: %s, rank %d: %s)",
+                    request_name(a->kind), rg_memory_name(a->memory), rg_memory_name(b->memory),
+                    rank_a, rg_memory_name(a->memory), rank_b, rg_memory_name(b->memory));
     if (a->op != b->op)
         return fail(name, err,
                     "Mismatched reduction operation: One rank sent reduction op %d, but another "
@@ -154,11 +160,19 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
     return r;
 }
 
+const char *rg_key_name(const char *key)
+{
+    const char *dot = strchr(key, '.');
+
+    return dot ? dot + 1 : key;
+}
+
 int rg_signature_check(const struct rg_signature *sig)
 {
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||
-        sig->op > REIGEN_PRODUCT || sig->ndim > REIGEN_NDIM_MAX || sig->root < 0 ||
-        sig->root >= REIGEN_SIZE_MAX || sig->group_size < 0 || sig->group_count < 0)
+        sig->op > REIGEN_PRODUCT || sig->memory >= RG_NMEMORIES ||
+        sig->ndim > REIGEN_NDIM_MAX || sig->root < 0 || sig->root >= REIGEN_SIZE_MAX ||
+        sig->group_size < 0 || sig->group_count < 0)
         return -EINVAL;
     for (int i = 0; i < sig->ndim; i++)
         if (sig->shape[i] < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Do two ranks mean the same operation by one name? Used inside a node (the table) and between
- * nodes (order.c), so that a mismatch reads the same wherever it is found.
+ * nodes (negotiate), so that a mismatch reads the same wherever it is found.
  *
  * The sentences are those that Horovod's users and their tests know, with the ranks appended:
  *
@@ -24,6 +24,9 @@
  * factors compare bit by bit, so that a NaN agrees with itself. */
 int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
                          const struct rg_signature *b, int rank_b, struct rg_error *err);
+
+/* What follows the kind in a key: "grad" of "allreduce.grad". */
+const char *rg_key_name(const char *key);
 
 /* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
 const char *rg_signature_shape(const struct rg_signature *sig, char *text, size_t room);

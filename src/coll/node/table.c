@@ -22,7 +22,8 @@ static uint64_t bits_of(double x)
 uint64_t rg_signatures_digest(const struct rg_signature *sigs, int n)
 {
     const struct rg_signature *s = sigs;
-    uint64_t small = (uint64_t) s->kind | (uint64_t) s->dtype << 8 | (uint64_t) s->op << 16;
+    uint64_t small = (uint32_t) s->kind | (uint32_t) s->dtype << 8 | (uint32_t) s->op << 16 |
+                     (uint32_t) s->memory << 24;
     uint64_t h = mix((uint64_t) n, small | (uint64_t) (uint32_t) s->root << 32);
 
     h = mix(h, (uint64_t) (uint32_t) s->process_set << 32 | (uint32_t) s->group_size);
@@ -184,21 +185,12 @@ static bool take_slots(struct rg_view *view, struct rg_entry *entry, uint64_t nb
     return true;
 }
 
-static bool may_inline(const struct rg_view *view, const struct rg_notice *notice)
-{
-    int kind = notice->sigs[0].kind;
-
-    if (notice->sigs[0].op == REIGEN_ADASUM && view->n > 1)
-        return false;
-    return view->nnodes == 1 && view->n <= RG_INLINE_RANKS_MAX && notice->nbytes <= RG_INLINE_MAX &&
-           (kind == REIGEN_ALLREDUCE || kind == REIGEN_BROADCAST || kind == REIGEN_BARRIER);
-}
-
 /* Make this the entry's signature from epoch on. Nobody has announced epoch (but perhaps this
  * rank). */
-static int entry_set(struct rg_view *view, uint32_t id, const struct rg_notice *notice,
+static int entry_set(const struct rg_table *table, uint32_t id, const struct rg_notice *notice,
                      uint64_t epoch)
 {
+    struct rg_view *view = table->view;
     struct rg_entry *entry = &view->entries[id];
     uint64_t members = 0, nbytes = sizeof(struct rg_signature) * (uint64_t) notice->n;
 
@@ -213,7 +205,8 @@ static int entry_set(struct rg_view *view, uint32_t id, const struct rg_notice *
         entry->members_nbytes = nbytes;
     }
     entry->old_epoch = epoch - 1;
-    entry->mode = may_inline(view, notice) && take_slots(view, entry, notice->nbytes)
+    entry->mode = table->may_inline && table->may_inline(table->arg, notice) &&
+                              take_slots(view, entry, notice->nbytes)
                       ? RG_ENTRY_INLINE
                       : RG_ENTRY_STREAM;
     entry->sig = notice->sigs[0];
@@ -291,9 +284,10 @@ static int entry_differs(struct rg_view *view, uint32_t id, const struct rg_reco
 }
 
 /* Under the mutex: 0 agreed, 1 differs, or -errno. */
-static int agree(struct rg_view *view, uint32_t id, const struct rg_record *record,
+static int agree(const struct rg_table *table, uint32_t id, const struct rg_record *record,
                  const struct rg_notice *notice, uint64_t epoch)
 {
+    struct rg_view *view = table->view;
     struct rg_entry *entry = &view->entries[id];
     uint32_t before = atomic_load(&entry->version);
     int other, r;
@@ -305,13 +299,16 @@ static int agree(struct rg_view *view, uint32_t id, const struct rg_record *reco
     if (before && other >= 0)
         r = entry_differs(view, id, record, notice, epoch, other);
     else
-        r = entry_set(view, id, notice, epoch);
+        r = entry_set(table, id, notice, epoch);
     atomic_store(&entry->version, r == 0 && (!before || other < 0) ? next_version(view) : before);
     return r;
 }
 
-static int announce_slowly(struct rg_table *table, struct rg_record *record,
-                           const struct rg_notice *notice, bool announced, uint64_t *ret_epoch)
+/* Out of line, so that the usual way keeps to few registers. */
+static __attribute__((noinline)) int announce_slowly(struct rg_table *table,
+                                                     struct rg_record *record,
+                                                     const struct rg_notice *notice,
+                                                     bool announced, uint64_t *ret_epoch)
 {
     struct rg_view *view = table->view;
     uint64_t epoch;
@@ -333,7 +330,7 @@ static int announce_slowly(struct rg_table *table, struct rg_record *record,
         record->entry->holders++;
     }
     epoch = atomic_load(&record->place->posted) + (announced ? 0 : 1);
-    r = agree(view, id, record, notice, epoch);
+    r = agree(table, id, record, notice, epoch);
     if (r >= 0) {
         record->version = r == 0 ? atomic_load(&record->entry->version) : 0;
         record->digest = notice->digest;
@@ -404,7 +401,7 @@ int rg_table_adopt(struct rg_table *table, const char *key, const struct rg_sign
         if (!atomic_load(&entry->version))
             level_places(view, id), epoch = atomic_load(&entry->ready_epoch) + 1;
         if (!atomic_load(&entry->version) || entry->digest != notice.digest) {
-            r = entry_set(view, id, &notice, epoch);
+            r = entry_set(table, id, &notice, epoch);
             if (r == 0)
                 atomic_store(&entry->version, next_version(view));
         }

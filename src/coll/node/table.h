@@ -39,19 +39,26 @@ struct rg_record {
     uint8_t mode;
     bool held;
     bool used;             /* since the last sweep */
-    _Atomic uint64_t lane; /* the timeline's generation << 32 | its lane there */
+    _Atomic uint64_t lane; /* an observer's own: where its name stands in a timeline */
     int pins;              /* requests and groups that point here */
     int nmembers;          /* group: records of the names of its members, else 0 */
     struct rg_record **members;
     char key[];
 };
 
+struct rg_notice;
+
 struct rg_table {
     struct rg_view *view;
+    /* Whether an operation is to go the one-shot way, which the first rank decides for all of a
+     * node. NULL: none is. Called when a signature changes, under the mutex. */
+    bool (*may_inline)(void *arg, const struct rg_notice *notice);
+    void *arg;
     struct rg_record *records; /* by key */
     int nrecords;
     int capacity;
     int sweep_at; /* records; not below capacity */
+    uint64_t unnamed[REIGEN_REDUCESCATTER + 1]; /* the next number, by kind; under the lock */
 };
 
 /* What a rank announces. */

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The JSON of each node, and how the coordinator puts the nodes together. */
 #include "coll/observe/diagnose.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/time.h"
 #include "base/json.h"
-#include "coll/observe/stall.h"
+#include "coll/negotiate/order.h"
+#include "coll/observe/process.h"
+#include "coll/progress/progress.h"
 
 #define PENDING_MAX 64          /* operations told of each node */
 #define ANSWER_NBYTES_MAX 60000 /* fits a frame, with a stall report in front */
@@ -71,7 +77,7 @@ static void put_rank(struct rg_progress *progress, struct rg_buf *out, int r, ui
         rg_json_put_text(out, view->entries[last - 1].key);
     else
         rg_buf_printf(out, "null");
-    put_seconds(out, "idle_seconds", now - rg_stall_active_since(progress->stall, r, now));
+    put_seconds(out, "idle_seconds", now - rg_waits_active_ns(progress, r, now));
     rg_buf_printf(out, "}");
 }
 
@@ -92,15 +98,15 @@ static void put_pending(struct rg_progress *progress, struct rg_buf *out, uint64
     int n = 0;
 
     for (uint32_t id = 0; id < nentries && n < PENDING_MAX; id++) {
-        uint64_t epoch, since;
+        struct rg_wait wait;
         bool first = true;
 
-        if (!rg_stall_waits(progress->stall, id, &epoch, &since))
+        if (!rg_waits_get(progress, id, &wait) || !wait.epoch)
             continue;
-        put_name(progress, out, id, now, since);
+        put_name(progress, out, id, now, wait.since_ns);
         rg_buf_printf(out, ",\"missing\":[");
         for (int r = 0; r < view->n; r++) {
-            if (!rg_view_owes(view, r, id, epoch))
+            if (!rg_view_owes(view, r, id, wait.epoch))
                 continue;
             rg_buf_printf(out, "%s%d", first ? "" : ",", rg_view_shown_rank(view, r));
             first = false;
@@ -114,7 +120,7 @@ static void put_node(struct rg_progress *progress, struct rg_buf *ranks, struct 
 {
     uint64_t now;
 
-    rg_stall_look(progress);
+    rg_waits_look(progress, rg_now_ns());
     now = rg_now_ns();
     for (int r = 0; r < progress->view.n; r++)
         put_rank(progress, ranks, r, now);
@@ -143,16 +149,18 @@ static void put_offered(struct rg_progress *progress, struct rg_buf *out)
 {
     const struct rg_team *team = progress->team;
     rg_autofree int *nodes = calloc((size_t) team->nnodes, sizeof(*nodes));
-    uint64_t now = rg_now_ns(), since;
+    uint64_t now = rg_now_ns();
     int told = 0;
 
     for (uint32_t id = 0; nodes && id < atomic_load(&progress->view.shared->nentries); id++) {
+        uint64_t since = rg_multi_offered_ns(progress, id);
         bool first = true;
         int n;
 
-        if (told == PENDING_MAX || !rg_stall_offered_since(progress->stall, id, &since))
+        if (told == PENDING_MAX || !since)
             continue;
-        n = rg_order_missing(progress->order, progress->view.entries[id].key, nodes, team->nnodes);
+        n = rg_order_missing(rg_multi_order(progress), progress->view.entries[id].key, nodes,
+                             team->nnodes);
         put_name(progress, out, id, now, since);
         rg_buf_printf(out, ",\"missing\":[");
         for (int rank = 0; rank < team->size; rank++) {
@@ -168,57 +176,57 @@ static void put_offered(struct rg_progress *progress, struct rg_buf *out)
     }
 }
 
-void rg_diagnose_drive(struct rg_progress *progress)
+void rg_diagnose_drive(struct rg_progress *progress, struct rg_diagnoses *diagnoses)
 {
     rg_autobuf struct rg_buf offered = RG_BUF_INIT;
     struct rg_diagnosis *diagnosis;
     bool wanted;
 
-    if (!atomic_load(&progress->diagnosis))
+    if (!atomic_load(&diagnoses->now))
         return;
     pthread_mutex_lock(&progress->lock);
-    diagnosis = atomic_load(&progress->diagnosis);
+    diagnosis = atomic_load(&diagnoses->now);
     wanted = diagnosis && !atomic_exchange(&diagnosis->asked, true);
     pthread_mutex_unlock(&progress->lock);
     if (!wanted)
         return;
     put_offered(progress, &offered);
     pthread_mutex_lock(&progress->lock);
-    diagnosis = atomic_load(&progress->diagnosis);
+    diagnosis = atomic_load(&diagnoses->now);
     if (diagnosis)
         rg_buf_printf(&diagnosis->offered, "%s", rg_buf_text(&offered));
     pthread_mutex_unlock(&progress->lock);
-    rg_order_stall_query(progress->order);
+    rg_order_stall_query(rg_multi_order(progress));
 }
 
-bool rg_diagnose_heard(struct rg_progress *progress, int node, const char *answer)
+void rg_diagnose_heard(struct rg_progress *progress, struct rg_diagnoses *diagnoses, int node,
+                       const char *answer)
 {
     struct rg_diagnosis *diagnosis;
 
     pthread_mutex_lock(&progress->lock);
-    diagnosis = atomic_load(&progress->diagnosis);
+    diagnosis = atomic_load(&diagnoses->now);
     if (diagnosis && !diagnosis->answers[node]) {
         diagnosis->answers[node] = strdup(answer);
         atomic_fetch_add(&diagnosis->nanswers, 1);
     }
     pthread_mutex_unlock(&progress->lock);
-    return diagnosis != NULL;
 }
 
-/* Wait for the other nodes. Only one diagnosis at a time: the progress engine has one place for
- * it. */
-static void ask(struct rg_progress *progress, struct rg_diagnosis *diagnosis, uint64_t deadline_ns)
+/* Wait for the other nodes. Only one diagnosis at a time. */
+static void ask(struct rg_progress *progress, struct rg_diagnoses *diagnoses,
+                struct rg_diagnosis *diagnosis, uint64_t deadline_ns)
 {
     struct rg_diagnosis *nobody = NULL;
 
-    while (!atomic_compare_exchange_strong(&progress->diagnosis, &nobody, diagnosis)) {
+    while (!atomic_compare_exchange_strong(&diagnoses->now, &nobody, diagnosis)) {
         if (rg_now_ns() >= deadline_ns)
             return;
         nobody = NULL;
         rg_sleep_ms(ASK_AGAIN_MS);
     }
     do {
-        rg_progress_ring(progress, progress->view.me, true);
+        rg_wake_ring(&progress->wake, progress->view.me, true);
         rg_progress_poll(progress);
         if (atomic_load(&diagnosis->nanswers) == progress->team->nnodes - 1)
             break;
@@ -226,7 +234,7 @@ static void ask(struct rg_progress *progress, struct rg_diagnosis *diagnosis, ui
     } while (rg_now_ns() < deadline_ns && !atomic_load(&progress->view.shared->aborted) &&
              !atomic_load(&progress->view.shared->closed_by) && !atomic_load(&progress->abandoned));
     pthread_mutex_lock(&progress->lock);
-    atomic_store(&progress->diagnosis, NULL);
+    atomic_store(&diagnoses->now, NULL);
     pthread_mutex_unlock(&progress->lock);
 }
 
@@ -284,7 +292,8 @@ static int put_all(struct rg_progress *progress, struct rg_diagnosis *diagnosis,
     return 0;
 }
 
-int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_json)
+int rg_diagnose(struct rg_progress *progress, struct rg_diagnoses *diagnoses, uint64_t deadline_ns,
+                char **ret_json)
 {
     int nnodes = progress->team->nnodes, r;
     struct rg_diagnosis diagnosis = { .offered = RG_BUF_INIT };
@@ -292,8 +301,8 @@ int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_j
     diagnosis.answers = calloc((size_t) nnodes, sizeof(*diagnosis.answers));
     if (!diagnosis.answers)
         return -ENOMEM;
-    if (progress->order && progress->team->node == 0)
-        ask(progress, &diagnosis, deadline_ns);
+    if (progress->multi && rg_order_decides(rg_multi_order(progress)))
+        ask(progress, diagnoses, &diagnosis, deadline_ns);
     r = put_all(progress, &diagnosis, ret_json);
     for (int node = 0; node < nnodes; node++)
         free(diagnosis.answers[node]);

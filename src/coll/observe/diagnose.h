@@ -14,13 +14,22 @@
 #ifndef RG_COLL_OBSERVE_DIAGNOSE_H
 #define RG_COLL_OBSERVE_DIAGNOSE_H
 
-#include "coll/progress/progress.h"
+#include <stdatomic.h>
+#include <stdint.h>
 
 struct rg_buf;
+struct rg_diagnosis;
+struct rg_progress;
+
+/* Of one progress engine. */
+struct rg_diagnoses {
+    _Atomic(struct rg_diagnosis *) now; /* the one that waits for answers */
+};
 
 /* *ret_json: the caller's, by free. Blocks until all nodes have answered, at most until the
  * deadline. 0 or -ENOMEM. */
-int rg_diagnose(struct rg_progress *progress, uint64_t deadline_ns, char **ret_json);
+int rg_diagnose(struct rg_progress *progress, struct rg_diagnoses *diagnoses, uint64_t deadline_ns,
+                char **ret_json);
 
 /* Append "ranks RG_DIAGNOSE_MARK pending", the two lists of this node without brackets, after a
  * mark. Leaders put this behind their stall report when they are asked. */
@@ -29,8 +38,9 @@ void rg_diagnose_answer(struct rg_progress *progress, struct rg_buf *out);
 
 /* ---- at the coordinator, under the drive lock */
 /* Ask the other leaders when a diagnosis wants it. */
-void rg_diagnose_drive(struct rg_progress *progress);
-/* A leader's answer: what stands behind the first mark. True when a diagnosis was waiting. */
-bool rg_diagnose_heard(struct rg_progress *progress, int node, const char *answer);
+void rg_diagnose_drive(struct rg_progress *progress, struct rg_diagnoses *diagnoses);
+/* A leader's answer: what stands behind the first mark. */
+void rg_diagnose_heard(struct rg_progress *progress, struct rg_diagnoses *diagnoses, int node,
+                       const char *answer);
 
 #endif

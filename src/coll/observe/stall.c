@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* When a stall is reported, by whom, and what of. */
 #include "coll/observe/stall.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/fd.h"
 #include "base/time.h"
-#include "coll/progress/deadlock.h"
-#include "coll/observe/diagnose.h"
-#include "coll/progress/progress.h"
+#include "coll/boot/boot.h"
+#include "coll/ground/config.h"
+#include "coll/ground/report.h"
+#include "coll/negotiate/order.h"
+#include "coll/observe/process.h"
 #include "coll/observe/stall_facts.h"
+#include "coll/progress/progress.h"
 
 #define OPS_MAX 256
 #define BLOCKED_NS (4 * RG_NS_PER_S)
@@ -18,17 +23,6 @@
 #define TOLD_SLACK_MS 3000
 #define LEADER_MS 4000 /* for the coordinator to end the job */
 #define OFFERED_MS 60000 /* a time after which people may want such a job to end */
-#define TICK_NS RG_NS_PER_S
-#define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long does not report */
-
-struct seen {
-    uint64_t epoch, since_ns; /* waits for ranks of this node; 0: nothing */
-    uint64_t offered, offered_ns; /* waits for other nodes; 0: nothing */
-};
-
-struct activity {
-    uint64_t nsubmitted, since_ns;
-};
 
 /* At the coordinator, under the drive lock: a report that waits for the other leaders' answers. */
 struct gathering {
@@ -39,23 +33,22 @@ struct gathering {
 };
 
 struct rg_stall {
+    struct rg_stall *world;   /* of a process set: that of all ranks */
     pthread_mutex_t lock;
-    struct seen seen[RG_ENTRIES_MAX];
-    struct activity *ranks; /* of the node */
-    uint64_t looked_ns;
     uint64_t next_ms; /* report when the oldest has waited so long; 0: not yet set */
     _Atomic uint64_t asked_ms; /* leader: the driver is to see to a wait so long; 0: nothing */
     struct gathering gathering;
-    bool told_end; /* of all ranks' progress engine: how the wait may end has been said */
+    bool told_end; /* of all ranks: how the wait may end has been said */
     uint64_t told_ms, told_ns; /* coordinator: how long a wait was reported last, and when */
 };
 
-int rg_stall_create(struct rg_stall **ret_stall)
+int rg_stall_create(struct rg_stall *world, struct rg_stall **ret_stall)
 {
     struct rg_stall *stall = calloc(1, sizeof(*stall));
 
     if (!stall)
         return -ENOMEM;
+    stall->world = world;
     pthread_mutex_init(&stall->lock, NULL);
     *ret_stall = stall;
     return 0;
@@ -75,98 +68,13 @@ void rg_stall_destroy(struct rg_stall *stall)
         return;
     pthread_mutex_destroy(&stall->lock);
     drop_gathered(&stall->gathering);
-    free(stall->ranks);
     free(stall);
-}
-
-bool rg_view_owes(const struct rg_view *view, int r, uint32_t id, uint64_t epoch)
-{
-    return atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
-           !atomic_load(&view->rows[r].joined);
-}
-
-/* The epoch of an entry that some ranks have announced and others owe; 0: none. */
-static uint64_t owed(const struct rg_view *view, uint32_t id)
-{
-    uint64_t top = 0;
-
-    if (!atomic_load(&view->entries[id].version))
-        return 0;
-    for (int r = 0; r < view->n; r++) {
-        uint64_t posted = atomic_load(&rg_view_place(view, r, id)->posted);
-
-        top = posted > top ? posted : top;
-    }
-    for (int r = 0; r < view->n; r++) {
-        if (rg_view_owes(view, r, id, top))
-            return top;
-    }
-    return 0;
 }
 
 /* Whoever offers something notes the time by himself, maybe later than now was taken. */
 static uint64_t age_ns(uint64_t now, uint64_t since_ns)
 {
     return now > since_ns ? now - since_ns : 0;
-}
-
-/* Note what waits since when; the longest wait. */
-static uint64_t look(struct rg_stall *stall, const struct rg_view *view, uint64_t now)
-{
-    uint64_t longest = 0;
-
-    for (uint32_t id = 0; id < atomic_load(&view->shared->nentries); id++) {
-        struct seen *seen = &stall->seen[id];
-        uint64_t epoch = owed(view, id);
-
-        if (epoch != seen->epoch) {
-            seen->epoch = epoch;
-            seen->since_ns = now;
-        }
-        if (epoch && age_ns(now, seen->since_ns) > longest)
-            longest = age_ns(now, seen->since_ns);
-        if (seen->offered && age_ns(now, seen->offered_ns) > longest)
-            longest = age_ns(now, seen->offered_ns);
-    }
-    for (int r = 0; stall->ranks && r < view->n; r++) {
-        uint64_t n = atomic_load(&view->rows[r].nsubmitted);
-
-        if (n != stall->ranks[r].nsubmitted || stall->ranks[r].since_ns == 0)
-            stall->ranks[r] = (struct activity){ n, now };
-    }
-    return longest / RG_NS_PER_MS;
-}
-
-static const char *state_name(char state)
-{
-    switch (state) {
-    case 'R': return "running";
-    case 'S': return "sleeping";
-    case 'D': return "waiting for a device or file system";
-    case 'T': return "stopped (SIGSTOP or Ctrl-Z)";
-    case 't': return "stopped by a debugger";
-    case 'Z': return "a zombie: it has died";
-    default: return "in an unknown state";
-    }
-}
-
-void rg_proc_state_read(pid_t pid, struct rg_proc_state *ret_process)
-{
-    char path[64];
-    rg_autofree char *stat = NULL;
-    rg_autofree char *wchan = NULL;
-    const char *after;
-
-    *ret_process = (struct rg_proc_state){ 'X', "gone", "" };
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    if (rg_read_file(path, 4096, &stat, NULL) < 0)
-        return;
-    after = strrchr(stat, ')');
-    ret_process->state = after && after[1] ? after[2] : '?';
-    ret_process->word = state_name(ret_process->state);
-    snprintf(path, sizeof(path), "/proc/%d/wchan", (int) pid);
-    if (rg_read_file(path, 256, &wchan, NULL) == 0 && wchan[0] && strcmp(wchan, "0") != 0)
-        snprintf(ret_process->where, sizeof(ret_process->where), "%s", wchan);
 }
 
 static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
@@ -196,43 +104,39 @@ static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
     if (last) {
         rg_stall_key_print(view->entries[last - 1].key, &out);
         rg_buf_printf(&out, " last, about %llu s ago",
-                      (unsigned long long) (age_ns(now, progress->stall->ranks[r].since_ns) /
+                      (unsigned long long) (age_ns(now, rg_waits_active_ns(progress, r, now)) /
                                             RG_NS_PER_S));
     }
     return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
 }
 
 /* A thread of the rank waits, and it calls nothing. */
-static bool is_blocked(const struct rg_progress *progress, int r, uint64_t now)
+static bool is_blocked(struct rg_progress *progress, int r, uint64_t now)
 {
-    uint64_t since = atomic_load(&progress->view.rows[r].waits_ns);
     uint64_t limit = progress->config->stall_ms * RG_NS_PER_MS / 2;
 
-    limit = limit > BLOCKED_NS ? BLOCKED_NS : limit;
-    return since && age_ns(now, since) >= limit &&
-           age_ns(now, progress->stall->ranks[r].since_ns) >= limit;
+    return rg_waits_blocked(progress, r, now, limit > BLOCKED_NS ? BLOCKED_NS : limit);
 }
 
-static uint64_t wait_ms(const struct seen *seen, uint64_t now)
+static uint64_t wait_ms(const struct rg_wait *wait, uint64_t now)
 {
-    uint64_t here = seen->epoch ? age_ns(now, seen->since_ns) : 0;
-    uint64_t elsewhere = seen->offered ? age_ns(now, seen->offered_ns) : 0;
+    uint64_t here = wait->epoch ? age_ns(now, wait->since_ns) : 0;
+    uint64_t elsewhere = wait->offered_ns ? age_ns(now, wait->offered_ns) : 0;
 
     return (here > elsewhere ? here : elsewhere) / RG_NS_PER_MS;
 }
 
 static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts, uint32_t id,
-                    uint64_t now)
+                    const struct rg_wait *wait, uint64_t now)
 {
     const struct rg_view *view = &progress->view;
-    const struct seen *seen = &progress->stall->seen[id];
     struct rg_stall_op *op = rg_stall_facts_op(facts, view->entries[id].key);
 
     if (!op)
         return;
-    op->age_ms = wait_ms(seen, now);
+    op->age_ms = wait_ms(wait, now);
     for (int r = 0; r < view->n; r++) {
-        bool owes = seen->epoch && rg_view_owes(view, r, id, seen->epoch);
+        bool owes = wait->epoch && rg_view_owes(view, r, id, wait->epoch);
 
         op->states[view->ranks[r]] = atomic_load(&view->rows[r].joined) ? RG_STALL_JOINED
                                      : owes                            ? RG_STALL_OWES
@@ -248,11 +152,11 @@ static void note_ops(struct rg_progress *progress, struct rg_stall_facts *facts,
     uint64_t than_ms = progress->config->stall_ms / 2;
 
     for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
-        const struct seen *seen = &progress->stall->seen[id];
+        struct rg_wait wait;
 
-        if ((seen->epoch || seen->offered) && (wait_ms(seen, now) >= than_ms) == old &&
+        if (rg_waits_get(progress, id, &wait) && (wait_ms(&wait, now) >= than_ms) == old &&
             facts->nops < OPS_MAX)
-            note_op(progress, facts, id, now);
+            note_op(progress, facts, id, &wait, now);
     }
 }
 
@@ -294,7 +198,7 @@ static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, in
 
     for (int i = 0; i < facts->nops; i++) {
         struct rg_stall_op *op = &facts->ops[i];
-        int n = rg_order_missing(progress->order, op->name, nodes, team->nnodes);
+        int n = rg_order_missing(rg_multi_order(progress), op->name, nodes, team->nnodes);
 
         for (int rank = 0; rank < team->size; rank++) {
             bool offered = n > 0;
@@ -308,10 +212,10 @@ static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, in
     }
 }
 
-static void collect_nodes(struct rg_progress *progress, struct rg_stall_facts *facts)
+static void collect_nodes(struct rg_progress *progress, const struct gathering *gathering,
+                          struct rg_stall_facts *facts)
 {
     const struct rg_team *team = progress->team;
-    struct gathering *gathering = &progress->stall->gathering;
     rg_autofree int *list = calloc((size_t) team->size + (size_t) team->nnodes, sizeof(*list));
 
     for (int node = 0; list && node < team->nnodes; node++) {
@@ -353,16 +257,17 @@ static const char *name_set(const struct rg_progress *progress, char *text, size
 
 static bool has_launcher(const struct rg_progress *progress)
 {
-    return progress->boot && strcmp(rg_boot_name(progress->boot), "agent") == 0;
+    return progress->boot && rg_boot_shows_notes(progress->boot);
 }
 
 /* How the wait may end; once in a job. */
-static void put_end(struct rg_progress *progress, struct rg_buf *out)
+static void put_end(const struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
 {
-    struct rg_stall *stall = (progress->world ? progress->world : progress)->stall;
     const struct rg_config *config = progress->config;
     uint64_t least_ms = 2 * config->stall_ms;
 
+    if (stall->world)
+        stall = stall->world;
     if (stall->told_end)
         return;
     stall->told_end = true;
@@ -379,8 +284,8 @@ static void put_end(struct rg_progress *progress, struct rg_buf *out)
 
 /* What is to be said. all: of the other nodes too, as far as they have answered. False: nothing, as
  * whoever was missing has come. */
-static bool put_report(struct rg_progress *progress, struct rg_buf *out, uint64_t now,
-                       uint64_t longest_ms, bool all)
+static bool put_report(struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out,
+                       uint64_t now, uint64_t longest_ms, bool all)
 {
     struct rg_stall_facts facts;
     bool last = ends_job(progress, longest_ms);
@@ -393,7 +298,7 @@ static bool put_report(struct rg_progress *progress, struct rg_buf *out, uint64_
     if (rg_stall_facts_init(&facts, progress->team->size, progress->team->world_ranks) == 0) {
         collect(progress, &facts, now);
         if (all)
-            collect_nodes(progress, &facts);
+            collect_nodes(progress, &stall->gathering, &facts);
     }
     rg_stall_facts_name(&facts, than_ms, &names);
     if (last)
@@ -411,7 +316,7 @@ static bool put_report(struct rg_progress *progress, struct rg_buf *out, uint64_
                       "could say more, does not answer.\n", rg_team_world_rank(progress->team, 0));
     rg_buf_printf(out, "%s", rg_buf_text(&told));
     if (!last && rg_buf_nbytes(&told))
-        put_end(progress, out);
+        put_end(progress, stall, out);
     if (!last)
         rg_buf_printf(out,
                       "In Horovod's words: One or more tensors were submitted to be reduced, "
@@ -422,12 +327,13 @@ static bool put_report(struct rg_progress *progress, struct rg_buf *out, uint64_
 }
 
 /* One report for the job; the last one ends it. */
-static void report(struct rg_progress *progress, uint64_t now, uint64_t longest_ms, bool all)
+static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
+                   uint64_t longest_ms, bool all)
 {
     rg_autobuf struct rg_buf out = RG_BUF_INIT;
     rg_autofree char *text = NULL;
 
-    if (put_report(progress, &out, now, longest_ms, all))
+    if (put_report(progress, stall, &out, now, longest_ms, all))
         text = strdup(rg_buf_text(&out));
     if (!text)
         return;
@@ -437,34 +343,21 @@ static void report(struct rg_progress *progress, uint64_t now, uint64_t longest_
     if (!has_launcher(progress))
         rg_report(RG_LOG_WARN, "%s", text);
     if (ends_job(progress, longest_ms)) {
-        if (rg_view_abort(&progress->view, ETIMEDOUT, -1, text) && progress->boot)
-            rg_boot_note(progress->boot, 0, text);
-        rg_progress_ring_all(progress, true);
+        rg_progress_abort(progress, ETIMEDOUT, text);
         return;
     }
     if (progress->boot)
         rg_boot_note(progress->boot, 2, text);
 }
 
-/* The lowest rank of the node that is not stopped itself. */
-static bool is_reporter(const struct rg_view *view, uint64_t now)
-{
-    for (int r = 0; r < view->me; r++) {
-        uint64_t watched = atomic_load(&view->rows[r].watched_ns);
-
-        if (watched > now || now - watched < STOPPED_NS)
-            return false;
-    }
-    return true;
-}
-
 /* A rank that speaks for a leader which is stopped speaks for its own node only. */
-static bool owes_anything(const struct rg_progress *progress, uint64_t now)
+static bool owes_anything(struct rg_progress *progress, uint64_t now)
 {
     for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
-        const struct seen *seen = &progress->stall->seen[id];
+        struct rg_wait wait;
 
-        if (seen->epoch && age_ns(now, seen->since_ns) >= progress->config->stall_ms * RG_NS_PER_MS)
+        if (rg_waits_get(progress, id, &wait) && wait.epoch &&
+            age_ns(now, wait.since_ns) >= progress->config->stall_ms * RG_NS_PER_MS)
             return true;
     }
     return false;
@@ -472,73 +365,59 @@ static bool owes_anything(const struct rg_progress *progress, uint64_t now)
 
 /* Something has waited for too long: at a leader its driver goes on, so that the job hears of it
  * once. Under the lock. */
-static void act(struct rg_progress *progress, uint64_t now, uint64_t longest_ms)
+static void act(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
+                uint64_t longest_ms)
 {
-    struct rg_stall *stall = progress->stall;
-    uint64_t patience_ms = progress->order ? LEADER_MS : 0;
+    uint64_t patience_ms = progress->multi ? LEADER_MS : 0;
 
     if (ends_job(progress, longest_ms) &&
         longest_ms >= progress->config->stall_shutdown_ms + patience_ms) {
-        report(progress, now, longest_ms, false);
+        report(progress, stall, now, longest_ms, false);
         return;
     }
     if (!ends_job(progress, longest_ms) && longest_ms < stall->next_ms)
         return;
-    if (progress->order)
+    if (progress->multi)
         atomic_store(&stall->asked_ms, longest_ms);
     else if (owes_anything(progress, now))
-        report(progress, now, longest_ms, false);
+        report(progress, stall, now, longest_ms, false);
     while (stall->next_ms && stall->next_ms <= longest_ms)
         stall->next_ms *= 2;
 }
 
-void rg_stall_tick(struct rg_progress *progress)
+void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
+                   uint64_t longest_ms, bool reporter)
 {
-    struct rg_stall *stall = progress->stall;
-    const struct rg_config *config = progress->config;
-    uint64_t now = rg_now_ns(), longest_ms;
-    bool reporter = is_reporter(&progress->view, now);
+    uint64_t limit_ms = progress->config->stall_ms;
 
-    if (now - stall->looked_ns < TICK_NS)
-        return;
-    atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);
     pthread_mutex_lock(&stall->lock);
-    stall->looked_ns = now;
-    if (!stall->ranks)
-        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
-    longest_ms = stall->ranks ? look(stall, &progress->view, now) : 0;
-    if (config->stall_ms == 0 || longest_ms < config->stall_ms || !reporter)
-        stall->next_ms = config->stall_ms;
+    if (limit_ms == 0 || longest_ms < limit_ms || !reporter)
+        stall->next_ms = limit_ms;
     else
-        act(progress, now, longest_ms);
+        act(progress, stall, now, longest_ms);
     pthread_mutex_unlock(&stall->lock);
-    rg_deadlock_look(progress, now, reporter);
 }
 
-/* To the coordinator; due_ms: unasked, as something has waited so long here. Under the drive
- * lock. */
-static void answer(struct rg_progress *progress, uint64_t due_ms)
+/* To the coordinator, unasked: something has waited so long here. */
+static void tell_due(struct rg_progress *progress, uint64_t due_ms)
 {
-    rg_autobuf struct rg_buf out = RG_BUF_INIT;
-    struct rg_stall *stall = progress->stall;
+    char text[40];
+
+    snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) due_ms);
+    rg_order_stall_reply(rg_multi_order(progress), text);
+}
+
+void rg_stall_answer(struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
+{
     struct rg_stall_facts facts;
 
-    if (due_ms) {
-        rg_buf_printf(&out, "due %llu\n", (unsigned long long) due_ms);
-        rg_order_stall_reply(progress->order, rg_buf_text(&out));
-        return;
-    }
     pthread_mutex_lock(&stall->lock);
-    if (!stall->ranks)
-        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
-    if (stall->ranks && rg_stall_facts_init(&facts, progress->team->size, NULL) == 0) {
+    if (rg_stall_facts_init(&facts, progress->team->size, NULL) == 0) {
         collect(progress, &facts, rg_now_ns());
-        rg_stall_facts_put(&facts, progress->view.ranks, progress->view.n, &out);
+        rg_stall_facts_put(&facts, progress->view.ranks, progress->view.n, out);
         rg_stall_facts_fini(&facts);
     }
     pthread_mutex_unlock(&stall->lock);
-    rg_diagnose_answer(progress, &out);
-    rg_order_stall_reply(progress->order, rg_buf_text(&out));
 }
 
 /* Another leader may have seen the same as this one a moment ago. */
@@ -548,12 +427,13 @@ static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longes
            age_ns(now, stall->told_ns) < stall->told_ms * RG_NS_PER_MS / 4 * 3;
 }
 
-static void gather(struct rg_progress *progress, uint64_t now, uint64_t longest_ms)
+static void gather(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
+                   uint64_t longest_ms)
 {
-    struct gathering *gathering = &progress->stall->gathering;
+    struct gathering *gathering = &stall->gathering;
 
     if (gathering->deadline_ns ||
-        (was_told(progress->stall, now, longest_ms) && !ends_job(progress, longest_ms)))
+        (was_told(stall, now, longest_ms) && !ends_job(progress, longest_ms)))
         return;
     gathering->answers = calloc((size_t) progress->team->nnodes, sizeof(char *));
     if (!gathering->answers)
@@ -562,145 +442,59 @@ static void gather(struct rg_progress *progress, uint64_t now, uint64_t longest_
     gathering->nanswers = 0;
     gathering->longest_ms = longest_ms;
     gathering->deadline_ns = now + GATHER_NS;
-    rg_order_stall_query(progress->order);
+    rg_order_stall_query(rg_multi_order(progress));
 }
 
-static void tell_gathered(struct rg_progress *progress, uint64_t now)
+static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, uint64_t now)
 {
-    struct rg_stall *stall = progress->stall;
     struct gathering *gathering = &stall->gathering;
 
     if (!gathering->deadline_ns ||
         (gathering->nanswers < progress->team->nnodes - 1 && now < gathering->deadline_ns))
         return;
     pthread_mutex_lock(&stall->lock);
-    if (!stall->ranks)
-        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
-    if (stall->ranks && !rg_view_aborted(&progress->view))
-        report(progress, now, gathering->longest_ms, true);
+    if (!rg_view_aborted(&progress->view))
+        report(progress, stall, now, gathering->longest_ms, true);
     pthread_mutex_unlock(&stall->lock);
     stall->told_ms = gathering->longest_ms;
     stall->told_ns = now;
     drop_gathered(gathering);
 }
 
-void rg_stall_drive(struct rg_progress *progress)
+void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
 {
-    struct rg_stall *stall = progress->stall;
     uint64_t longest_ms;
 
-    rg_diagnose_drive(progress);
-    rg_deadlock_drive(progress);
     if (stall->gathering.deadline_ns)
-        tell_gathered(progress, rg_now_ns());
+        tell_gathered(progress, stall, rg_now_ns());
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (progress->team->node == 0)
-        gather(progress, rg_now_ns(), longest_ms);
+    if (rg_order_decides(rg_multi_order(progress)))
+        gather(progress, stall, rg_now_ns(), longest_ms);
     else
-        answer(progress, longest_ms);
-}
-
-void rg_stall_look(struct rg_progress *progress)
-{
-    struct rg_stall *stall = progress->stall;
-
-    pthread_mutex_lock(&stall->lock);
-    if (!stall->ranks)
-        stall->ranks = calloc((size_t) progress->view.n, sizeof(*stall->ranks));
-    look(stall, &progress->view, rg_now_ns());
-    pthread_mutex_unlock(&stall->lock);
-}
-
-bool rg_stall_waits(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch,
-                    uint64_t *ret_since_ns)
-{
-    bool waits;
-
-    pthread_mutex_lock(&stall->lock);
-    waits = stall->seen[id].epoch != 0;
-    if (waits) {
-        *ret_epoch = stall->seen[id].epoch;
-        *ret_since_ns = stall->seen[id].since_ns;
-    }
-    pthread_mutex_unlock(&stall->lock);
-    return waits;
-}
-
-bool rg_stall_offered_since(struct rg_stall *stall, uint32_t id, uint64_t *ret_since_ns)
-{
-    bool offered;
-
-    pthread_mutex_lock(&stall->lock);
-    offered = stall->seen[id].offered != 0;
-    if (offered)
-        *ret_since_ns = stall->seen[id].offered_ns;
-    pthread_mutex_unlock(&stall->lock);
-    return offered;
-}
-
-uint64_t rg_stall_active_since(struct rg_stall *stall, int r, uint64_t now)
-{
-    uint64_t since = now;
-
-    pthread_mutex_lock(&stall->lock);
-    if (stall->ranks && stall->ranks[r].since_ns < now)
-        since = stall->ranks[r].since_ns;
-    pthread_mutex_unlock(&stall->lock);
-    return since;
-}
-
-void rg_stall_offered(struct rg_stall *stall, uint32_t id, uint64_t epoch)
-{
-    pthread_mutex_lock(&stall->lock);
-    stall->seen[id].offered = epoch;
-    stall->seen[id].offered_ns = rg_now_ns();
-    pthread_mutex_unlock(&stall->lock);
-}
-
-int rg_stall_take_offer(struct rg_stall *stall, uint32_t id, uint64_t *ret_epoch)
-{
-    int r = -ENOENT;
-
-    pthread_mutex_lock(&stall->lock);
-    if (stall->seen[id].offered) {
-        *ret_epoch = stall->seen[id].offered;
-        stall->seen[id].offered = 0;
-        r = 0;
-    }
-    pthread_mutex_unlock(&stall->lock);
-    return r;
-}
-
-void rg_stall_answer(struct rg_progress *progress)
-{
-    answer(progress, 0);
+        tell_due(progress, longest_ms);
 }
 
 /* "due 12000", from who was not asked. */
-static bool take_due(struct rg_progress *progress, const char *text)
+static bool take_due(struct rg_progress *progress, struct rg_stall *stall, const char *text)
 {
     unsigned long long longest_ms;
 
     if (sscanf(text, "due %llu\n", &longest_ms) != 1)
         return false;
     if (longest_ms >= progress->config->stall_ms)
-        gather(progress, rg_now_ns(), longest_ms);
+        gather(progress, stall, rg_now_ns(), longest_ms);
     return true;
 }
 
-void rg_stall_heard(struct rg_progress *progress, int node, const char *text)
+void rg_stall_heard(struct rg_progress *progress, struct rg_stall *stall, int node,
+                    const char *text, size_t nbytes)
 {
-    struct gathering *gathering = &progress->stall->gathering;
-    const char *mark = strchr(text, RG_DIAGNOSE_MARK);
+    struct gathering *gathering = &stall->gathering;
 
-    if (take_due(progress, text))
+    if (take_due(progress, stall, text) || !gathering->deadline_ns || gathering->answers[node])
         return;
-    if (mark)
-        rg_diagnose_heard(progress, node, mark + 1);
-    if (!gathering->deadline_ns || gathering->answers[node])
-        return;
-    gathering->answers[node] = strndup(text, mark ? (size_t) (mark - text) : strlen(text));
+    gathering->answers[node] = strndup(text, nbytes);
     gathering->nanswers++;
 }

@@ -6,14 +6,19 @@
  */
 #include "coll/observe/timeline.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/ground/report.h"
+#include "coll/node/shared.h"
 #include "coll/observe/timeline_json.h"
 
 #define URGE_MASK (RG_TIMELINE_RING / 4 - 1)
@@ -390,7 +395,7 @@ void rg_timeline_stop(void)
     pthread_mutex_unlock(&the.control);
 }
 
-void rg_timeline_attach(struct rg_progress *progress)
+void rg_timeline_attach(struct rg_view *view)
 {
     struct rg_view **views;
     bool *counted;
@@ -401,7 +406,7 @@ void rg_timeline_attach(struct rg_progress *progress)
     counted = realloc(the.counted, (size_t) (the.nviews + 1) * sizeof(*counted));
     the.counted = counted ? counted : the.counted;
     if (views && counted) { /* else it is missing in timelines */
-        views[the.nviews] = &progress->view;
+        views[the.nviews] = view;
         counted[the.nviews] = false;
         the.nviews++;
         if (the.running)
@@ -410,11 +415,11 @@ void rg_timeline_attach(struct rg_progress *progress)
     pthread_mutex_unlock(&the.control);
 }
 
-void rg_timeline_detach(struct rg_progress *progress)
+void rg_timeline_detach(const struct rg_view *view)
 {
     pthread_mutex_lock(&the.control);
     for (int i = 0; i < the.nviews; i++) {
-        if (the.views[i] != &progress->view)
+        if (the.views[i] != view)
             continue;
         set_timed(i, false);
         the.nviews--;

@@ -16,13 +16,19 @@
  * Ranks of the node that write no timeline leave the time of their submissions in shared memory
  * while anyone does (rg_shared.timed), which is how the writer knows when each came.
  *
- * Thread rule: hooks from any thread, they take no lock but to name a new lane; start and stop from
- * any thread, while operations run: they block for a write.
+ * Thread rule: start and stop from any thread, while operations run: they block for a write. The
+ * rest from any thread; it takes no lock but to name a new lane.
  */
 #ifndef RG_COLL_OBSERVE_TIMELINE_H
 #define RG_COLL_OBSERVE_TIMELINE_H
 
-#include "coll/progress/progress.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct rg_trace_event;
+struct rg_view;
 
 #define RG_TIMELINE_MS 20         /* how often events are written */
 #define RG_TIMELINE_RING 65536    /* events; a power of two */
@@ -36,43 +42,13 @@ int rg_timeline_start(const char *path, int rank, bool mark_cycles, bool all_ran
                       struct rg_error *err);
 /* Write what is left, and close. Does nothing when none runs. */
 void rg_timeline_stop(void);
-/* A new progress engine, and before it is freed. */
-void rg_timeline_attach(struct rg_progress *progress);
-void rg_timeline_detach(struct rg_progress *progress);
+/* The view of a new progress engine, and before it is freed. */
+void rg_timeline_attach(struct rg_view *view);
+void rg_timeline_detach(const struct rg_view *view);
 /* In a forked child: there is no timeline. */
 void rg_timeline_after_fork(void);
 
-/* ---- hooks; called only while rg_timeline_is_on, or for what was begun then */
-static inline bool rg_timeline_is_on(const struct rg_progress *progress)
-{
-    return __builtin_expect(
-        atomic_load_explicit(&progress->view.shared->timed, memory_order_relaxed) != 0, 0);
-}
-
-/* Announced, but nobody knows yet; sets op->timed. */
-void rg_timeline_submitted(struct rg_progress *progress, struct rg_op *op);
-/* It could not be announced: another rank still reads what was there before. */
-void rg_timeline_waits(struct rg_progress *progress, struct rg_op *op);
-/* Inline: all ranks are here. */
-void rg_timeline_arrived(struct rg_progress *progress, struct rg_op *op);
-/* Over; before it is DONE. Takes op->timed away. */
-void rg_timeline_finished(struct rg_progress *progress, struct rg_op *op);
-/* The driver begins the run. */
-void rg_timeline_run(struct rg_progress *progress);
-/* Coordinator: a node has offered an operation. */
-void rg_timeline_offered(struct rg_progress *progress, int node, const char *name);
-
-void rg_timeline_begin_activity(struct rg_progress *progress, const char *name);
-/* The run's operations now do this; a static name. */
-static inline void rg_timeline_activity(struct rg_progress *progress, const char *name)
-{
-    if (__builtin_expect(progress->run.timed, 0))
-        rg_timeline_begin_activity(progress, name);
-}
-
 /* ---- for timeline_hooks.c */
-struct rg_trace_event;
-
 /* The number of the running timeline, 0: this process writes none. */
 uint32_t rg_timeline_generation(void);
 bool rg_timeline_marks_cycles(void);

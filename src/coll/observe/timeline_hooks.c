@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the progress engine's hooks make of an operation: events of the timeline.
- */
+/* Events of the timeline, from operations as they go. */
+#include "coll/observe/timeline_hooks.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -96,8 +96,7 @@ void rg_timeline_submitted(struct rg_progress *progress, struct rg_op *op)
     atomic_store_explicit(&op->record->place->posted_ns[op->epoch & 1], now, memory_order_relaxed);
     if (!address(progress, op->record, &event))
         return;
-    op->timed = true;
-    op->submitted_ns = now;
+    op->timed_ns = now;
     /* As Horovod does it: the negotiation begins with the first rank that comes. */
     for (int r = 0; r < view->n; r++) {
         uint64_t ns = time_of(view, op, r);
@@ -107,7 +106,7 @@ void rg_timeline_submitted(struct rg_progress *progress, struct rg_op *op)
     push(&event, RG_TRACE_NEGOTIATE, names_of(op)->negotiate, first);
 }
 
-void rg_timeline_waits(struct rg_progress *progress, struct rg_op *op)
+void rg_timeline_queued(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_trace_event event = { 0 };
 
@@ -121,7 +120,7 @@ static uint64_t put_ranks(const struct rg_progress *progress, const struct rg_op
                           struct rg_trace_event *event, uint64_t now)
 {
     const struct rg_view *view = &progress->view;
-    uint64_t last = op->submitted_ns;
+    uint64_t last = op->timed_ns;
 
     for (int r = 0; r < view->n; r++) {
         uint64_t ns = time_of(view, op, r);
@@ -178,39 +177,35 @@ void rg_timeline_finished(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_trace_event event = { 0 };
 
-    op->timed = false;
+    op->timed_ns = 0;
     if (!address(progress, op->record, &event))
         return;
     event.arg = op->status < 0 ? -1 : 0;
     push(&event, RG_TRACE_END, NULL, rg_now_ns());
 }
 
-void rg_timeline_run(struct rg_progress *progress)
+void rg_timeline_run(struct rg_progress *progress, struct rg_op *const *ops, int n)
 {
-    const struct rg_run *run = &progress->run;
     uint64_t now = rg_now_ns();
 
     mark_cycle(now);
-    for (int i = 0; i < run->nitems; i++) {
+    for (int i = 0; i < n; i++) {
         struct rg_trace_event event = { 0 };
 
-        if (run->ops[i] && run->ops[i]->timed && address(progress, run->ops[i]->record, &event))
-            begin_operation(progress, run->ops[i], &event, now);
+        if (ops[i] && ops[i]->timed_ns && address(progress, ops[i]->record, &event))
+            begin_operation(progress, ops[i], &event, now);
     }
 }
 
-void rg_timeline_begin_activity(struct rg_progress *progress, const char *name)
+void rg_timeline_activity(struct rg_progress *progress, struct rg_op *const *ops, int n,
+                          const char *name)
 {
-    struct rg_run *run = &progress->run;
     uint64_t now = rg_now_ns();
 
-    if (name == run->activity)
-        return;
-    run->activity = name;
-    for (int i = 0; i < run->nitems; i++) {
+    for (int i = 0; i < n; i++) {
         struct rg_trace_event event = { 0 };
 
-        if (run->ops[i] && run->ops[i]->timed && address(progress, run->ops[i]->record, &event))
+        if (ops[i] && ops[i]->timed_ns && address(progress, ops[i]->record, &event))
             push(&event, RG_TRACE_ACTIVITY, name, now);
     }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "coll/reduce/reduce.h"
+#include "coll/team/team.h"
 
 #define BLOCK_COUNT 1024 /* elements of each vector at a time: they stay in the first-level cache */
 #define PART_MULTIPLE 16 /* elements: parts begin where cache lines do */
@@ -251,6 +252,7 @@ static int post_exchange(struct rg_adasum *adasum)
                             .dtype = (uint8_t) adasum->dtype,
                             .counts = adasum->counts,
                             .recv_counts = adasum->mine,
+                            .total = adasum->count * (size_t) adasum->team->size,
                             .in = packed(adasum),
                             .out = adasum->vectors };
 
@@ -413,6 +415,8 @@ int rg_adasum_post(struct rg_adasum *adasum, const struct rg_coll *colls, int n)
     int r;
 
     clear(adasum);
+    if (colls[0].memory != RG_MEMORY_HOST)
+        return -ENOTSUP;
     r = prepare(adasum, colls, n);
     if (r == 0 && adasum->count > 0)
         return post_exchange(adasum);

@@ -47,7 +47,8 @@ int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
 
 /* Begin the Adasum of n tensors of one floating type and one scale, as in n allreduces: in NULL
  * supplies zeros, out NULL drops the result, out may equal in. The buffers are borrowed until
- * the end, the array is copied. 1: exec is at work, 0: there is nothing to do, -errno. */
+ * the end, the array is copied. 1: exec is at work, 0: there is nothing to do, -errno; -ENOTSUP:
+ * they are in other memory than the host's. */
 int rg_adasum_post(struct rg_adasum *adasum, const struct rg_coll *colls, int n);
 /* When exec is done. 1: it is at work again, 0: the results are there, -errno. */
 int rg_adasum_next(struct rg_adasum *adasum);

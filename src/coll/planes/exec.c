@@ -7,32 +7,31 @@
  */
 #include "coll/planes/exec.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/cleanup.h"
-#include "coll/planes/planes.h"
+#include "coll/planes/scopes.h"
 #include "coll/reduce/reduce.h"
+#include "coll/team/team.h"
 
-enum { NSTEPS_MAX = 3 };
-
-struct opened {
-    const struct rg_plane_ops *ops; /* NULL: not open */
-    void *state;
-};
+enum { NSTEPS_MAX = 3, NKINDS = RG_COLL_REDUCESCATTERV + 1, ACTIVITY_MAX = 40 };
 
 struct step {
-    struct opened *plane;  /* NULL: a local pass, rg_reduce of one source */
-    struct rg_coll *colls; /* in exec->colls */
+    bool local;              /* a local pass, rg_reduce of one source, by no plane */
+    struct rg_opened *plane; /* NULL else: none takes it */
+    struct rg_group *group;
+    struct rg_coll *colls;   /* in exec->colls */
     int ncolls, nposted;
 };
 
 struct rg_exec {
-    struct rg_team *team;
-    struct opened planes[RG_NSCOPES][RG_NPLANES];
+    const struct rg_team *team;
+    struct rg_scopes scopes;
+    struct rg_plane_choice planes;
 
     struct step steps[NSTEPS_MAX];
     int nsteps, at;
@@ -41,114 +40,59 @@ struct rg_exec {
     size_t colls_capacity, ncolls;
     char *staging;         /* owned; a fused allreduce's tensors end to end */
     size_t staging_nbytes;
+    /* "REIGEN_SHM_ALLREDUCE"; the first is of local passes, the others by place in the table */
+    char activities[1 + RG_NPLANES_MAX][NKINDS][ACTIVITY_MAX];
 };
-
-size_t rg_exec_region_nbytes(int node_size)
-{
-    return rg_plane_shm.region_nbytes(node_size);
-}
 
 /* ------------------------------------------------------------ life */
 
-/* The group of a scope, as this rank sees it; one without it is not a member. */
-static bool scope_group(const struct rg_team *team, enum rg_plane_scope scope,
-                        struct rg_group *ret_group)
+static void name_activities(struct rg_exec *exec, int row, const char *plane)
 {
-    switch (scope) {
-    case RG_SCOPE_NODE:
-        *ret_group = (struct rg_group){ team->node_ranks, team->node_size, team->node_rank };
-        return team->node_size > 1 || team->nnodes == 1;
-    case RG_SCOPE_LEADERS:
-        *ret_group = (struct rg_group){ team->leaders, team->nnodes, team->node };
-        return team->nnodes > 1 && team->node_rank == 0;
-    default:
-        *ret_group = (struct rg_group){ NULL, team->size, team->rank };
-        return team->nnodes > 1;
+    for (int kind = 0; kind < NKINDS; kind++) {
+        char *name = exec->activities[row][kind];
+
+        snprintf(name, ACTIVITY_MAX, "REIGEN_%.12s_%s", plane,
+                 rg_coll_name((enum rg_coll_kind) kind));
+        for (; *name; name++)
+            *name = (char) toupper((unsigned char) *name);
     }
 }
 
-static int open_scope(struct rg_exec *exec, enum rg_plane_scope scope,
-                      const struct rg_config *config, void *region, struct rg_error *err)
-{
-    struct rg_plane_options options = { .team = exec->team, .config = config };
-    bool any = false;
-
-    if (!scope_group(exec->team, scope, &options.group))
-        return 0;
-    for (int i = 0; i < RG_NPLANES; i++) {
-        const struct rg_plane_entry *entry = &rg_planes[i];
-        struct opened *opened = &exec->planes[scope][i];
-        int rc;
-
-        if (!(entry->scopes & 1u << scope) ||
-            (options.group.nmembers > 1 && !(config->planes & entry->flag)))
-            continue;
-        options.region = entry->ops == &rg_plane_shm ? region : NULL;
-        rc = entry->ops->open(&options, &opened->state, err);
-        if (rc == -ENOTSUP)
-            continue;
-        if (rc < 0)
-            return rc;
-        opened->ops = entry->ops;
-        any = true;
-    }
-    return any ? 0
-               : rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s%s%s",
-                              options.group.nmembers,
-                              scope == RG_SCOPE_NODE ? "ranks of one host" : "hosts",
-                              exec->team->mpi_remark[0] ? "; mpi cannot be used: " : "",
-                              exec->team->mpi_remark);
-}
-
-int rg_exec_create(struct rg_team *team, const struct rg_config *config, void *region,
-                   struct rg_exec **ret_exec, struct rg_error *err)
+int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret_exec,
+                   struct rg_error *err)
 {
     struct rg_exec *exec = calloc(1, sizeof(*exec));
+    int r;
 
     if (!exec)
         return rg_error_set(err, ENOMEM, "out of memory");
-    exec->team = team;
-    for (int scope = 0; scope < RG_NSCOPES; scope++) {
-        int rc = open_scope(exec, (enum rg_plane_scope) scope, config, region, err);
-
-        if (rc < 0) {
-            rg_exec_destroy(exec, 0);
-            return rc;
-        }
+    exec->team = options->team;
+    exec->planes = *options->planes;
+    r = rg_scopes_open(&exec->scopes, options, err);
+    if (r < 0) {
+        rg_exec_destroy(exec, 0);
+        return r;
     }
+    name_activities(exec, 0, "local");
+    for (int i = 0; exec->scopes.table[i]; i++)
+        name_activities(exec, i + 1, exec->scopes.table[i]->name);
     *ret_exec = exec;
     return 0;
 }
 
-/* Iterates over the open planes: NULL at the end. */
-static struct opened *next_plane(struct rg_exec *exec, int *index)
-{
-    while (*index < RG_NSCOPES * RG_NPLANES) {
-        struct opened *opened = &exec->planes[*index / RG_NPLANES][*index % RG_NPLANES];
-
-        ++*index;
-        if (opened->ops)
-            return opened;
-    }
-    return NULL;
-}
-
 void rg_exec_abort(struct rg_exec *exec)
 {
-    struct opened *plane;
+    struct rg_opened *plane;
 
-    for (int i = 0; (plane = next_plane(exec, &i));)
+    for (int i = 0; (plane = rg_scopes_next(&exec->scopes, &i));)
         plane->ops->abort(plane->state);
 }
 
 void rg_exec_destroy(struct rg_exec *exec, int timeout_ms)
 {
-    struct opened *plane;
-
     if (!exec)
         return;
-    for (int i = 0; (plane = next_plane(exec, &i));)
-        plane->ops->close(plane->state, timeout_ms);
+    rg_scopes_close(&exec->scopes, timeout_ms);
     free(exec->colls);
     free(exec->staging);
     free(exec);
@@ -156,28 +100,30 @@ void rg_exec_destroy(struct rg_exec *exec, int timeout_ms)
 
 void rg_exec_after_fork(struct rg_exec *exec)
 {
-    struct opened *plane;
+    struct rg_opened *plane;
 
-    for (int i = 0; (plane = next_plane(exec, &i));)
-        plane->ops->after_fork(plane->state);
+    for (int i = 0; (plane = rg_scopes_next(&exec->scopes, &i));)
+        if (plane->ops->after_fork)
+            plane->ops->after_fork(plane->state);
 }
 
 int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, int max)
 {
-    struct opened *plane;
+    struct rg_opened *plane;
     int n = 0;
 
-    for (int i = 0; n < max && (plane = next_plane(exec, &i));)
-        n += plane->ops->wait_fds(plane->state, ret_fds + n, ret_events + n, max - n);
+    for (int i = 0; n < max && (plane = rg_scopes_next(&exec->scopes, &i));)
+        if (plane->ops->wait_fds)
+            n += plane->ops->wait_fds(plane->state, ret_fds + n, ret_events + n, max - n);
     return n;
 }
 
 unsigned rg_exec_poll_us(struct rg_exec *exec)
 {
-    struct opened *plane;
+    struct rg_opened *plane;
     unsigned least = 0;
 
-    for (int i = 0; (plane = next_plane(exec, &i));) {
+    for (int i = 0; (plane = rg_scopes_next(&exec->scopes, &i));) {
         unsigned us = plane->ops->poll_us ? plane->ops->poll_us(plane->state) : 0;
 
         if (us && (!least || us < least))
@@ -186,141 +132,92 @@ unsigned rg_exec_poll_us(struct rg_exec *exec)
     return least;
 }
 
-unsigned rg_exec_planes(const struct rg_exec *exec)
+const char *rg_exec_remark(const struct rg_exec *exec, const char **ret_why, bool *ret_insisted)
 {
-    struct rg_group group;
-    unsigned found = 0;
+    const struct rg_scopes *scopes = &exec->scopes;
 
-    for (int scope = 0; scope < RG_NSCOPES; scope++) {
-        for (int i = 0; i < RG_NPLANES; i++) {
-            if (exec->planes[scope][i].ops &&
-                scope_group(exec->team, (enum rg_plane_scope) scope, &group))
-                found |= rg_planes[i].flag;
-        }
-    }
-    return found;
+    if (!scopes->remark.text[0])
+        return NULL;
+    *ret_why = scopes->remark.text;
+    *ret_insisted = exec->planes.insisted >> scopes->remarked & 1;
+    return scopes->table[scopes->remarked]->name;
+}
+
+const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec)
+{
+    return &exec->planes;
+}
+
+unsigned rg_exec_mpi(const struct rg_exec *exec)
+{
+    return rg_scopes_mpi(&exec->scopes);
 }
 
 void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
 {
-    static const char *const members[RG_NSCOPES] = { "ranks of this host", "hosts", "ranks" };
-
-    for (int scope = 0; scope < RG_NSCOPES; scope++) {
-        for (int i = 0; i < RG_NPLANES; i++) {
-            struct rg_group group = { NULL, 0, 0 };
-
-            if (exec->planes[scope][i].ops &&
-                scope_group(exec->team, (enum rg_plane_scope) scope, &group))
-                rg_buf_printf(text, "plane %s: %d %s\n", rg_planes[i].ops->name, group.nmembers,
-                              members[scope]);
-        }
-    }
-    rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
+    rg_scopes_describe(&exec->scopes, text);
 }
 
-/* ------------------------------------------------------------ the score table */
-
-enum { SCORES_MAX = 128 };
-
-/* "shm 100, tcp 10": the scores of a group's planes, the chosen one first. */
-static void format_scores(const struct rg_exec *exec, enum rg_plane_scope scope,
-                          enum rg_coll_kind kind, int dtype, size_t nbytes, char text[SCORES_MAX])
+void rg_exec_scores(struct rg_exec *exec, struct rg_buf *text)
 {
-    bool taken[RG_NPLANES] = { false };
-    size_t used = 0;
-
-    for (int n = 0; n < RG_NPLANES; n++) {
-        int best = -1, best_score = -1;
-
-        for (int i = 0; i < RG_NPLANES; i++) {
-            const struct opened *opened = &exec->planes[scope][i];
-            int score = opened->ops && !taken[i]
-                            ? opened->ops->score(opened->state, kind, dtype, nbytes) : -1;
-
-            if (score > best_score) {
-                best = i;
-                best_score = score;
-            }
-        }
-        if (best < 0)
-            break;
-        taken[best] = true;
-        used += (size_t) snprintf(text + used, SCORES_MAX - used, "%s%s %d", used ? ", " : "",
-                                  rg_planes[best].ops->name, best_score);
-        if (used >= SCORES_MAX)
-            break;
-    }
-    if (!used)
-        snprintf(text, SCORES_MAX, "none");
+    rg_scopes_print(&exec->scopes, text);
 }
 
-/* One row where type and size do not matter, else one for each of both that differs from the row
- * before it. */
-static void print_kind(const struct rg_exec *exec, enum rg_plane_scope scope, const char *group,
-                       enum rg_coll_kind kind, struct rg_buf *text)
-{
-    static const char *const names[] = { "allreduce", "reduce", "broadcast", "allgather",
-                                         "alltoall", "reducescatter" };
-    static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
-    char scores[SCORES_MAX], first[SCORES_MAX] = "", last[SCORES_MAX] = "";
-    bool alike = true;
+/* ------------------------------------------------------------ the choice */
 
-    for (int pass = 0; pass < (alike ? 1 : 2); pass++)
-        for (int dtype = 0; dtype < REIGEN_NDTYPES; dtype++)
-            for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-                format_scores(exec, scope, kind, dtype, sizes[s], scores);
-                if (!first[0])
-                    strcpy(first, scores);
-                alike = alike && strcmp(first, scores) == 0;
-                if (pass == 1 && (s == 0 || strcmp(last, scores) != 0))
-                    rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8zu  %s\n", group, names[kind],
-                                  rg_dtype_name(dtype), "host", sizes[s], scores);
-                strcpy(last, scores);
-            }
-    if (alike)
-        rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, names[kind], "any", "host",
-                      "any", first);
+static size_t sum_of(const size_t *counts, int n)
+{
+    size_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += counts[i];
+    return sum;
 }
 
-void rg_exec_scores(const struct rg_exec *exec, struct rg_buf *text)
+/* Elements of n operations of one kind over a group, as all members count them. */
+static size_t total_count(const struct rg_coll *colls, int n, const struct rg_group *group)
 {
-    static const char *const groups[RG_NSCOPES] = { "ranks of one host", "one rank per host",
-                                                    "all ranks" };
-    struct rg_group group;
+    size_t count = 0;
 
-    rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", "among", "operation", "type", "memory",
-                  "bytes", "planes by score, the first is taken");
-    for (int scope = 0; scope < RG_NSCOPES; scope++) {
-        if (!scope_group(exec->team, (enum rg_plane_scope) scope, &group))
-            continue;
-        for (int kind = RG_COLL_ALLREDUCE; kind <= RG_COLL_REDUCESCATTERV; kind++)
-            print_kind(exec, (enum rg_plane_scope) scope, groups[scope], (enum rg_coll_kind) kind,
-                       text);
+    switch (colls->kind) {
+    case RG_COLL_ALLGATHERV:
+    case RG_COLL_REDUCESCATTERV:
+        return sum_of(colls->counts, group->nmembers);
+    case RG_COLL_ALLTOALLV:
+        return colls->total;
+    default:
+        for (int i = 0; i < n; i++)
+            count += colls[i].count;
+        return count;
     }
+}
+
+static struct rg_plane_task task_of(const struct rg_coll *colls, int n,
+                                    const struct rg_group *group)
+{
+    return (struct rg_plane_task){ .kind = colls->kind,
+                                   .dtype = colls->dtype,
+                                   .op = colls->op,
+                                   .memory = colls->memory,
+                                   .nbytes = total_count(colls, n, group) *
+                                             rg_dtype_nbytes(colls->dtype),
+                                   .group = group };
+}
+
+bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll)
+{
+    struct rg_scope *scope = &exec->scopes.scopes[RG_SCOPE_NODE];
+    struct rg_plane_task task = task_of(coll, 1, &scope->group);
+    int mine, best;
+
+    if (!exec->scopes.shortcut || exec->team->nnodes > 1 || coll->stream)
+        return false;
+    mine = exec->scopes.shortcut->score(&task);
+    rg_scope_best(scope, &task, false, &best);
+    return mine >= 0 && mine >= best;
 }
 
 /* ------------------------------------------------------------ composition */
-
-static struct opened *best_plane(struct rg_exec *exec, enum rg_plane_scope scope,
-                                 const struct rg_coll *coll)
-{
-    size_t nbytes = coll->count * rg_dtype_nbytes(coll->dtype);
-    struct opened *best = NULL;
-    int best_score = -1;
-
-    for (int i = 0; i < RG_NPLANES; i++) {
-        struct opened *opened = &exec->planes[scope][i];
-        int score = opened->ops
-                        ? opened->ops->score(opened->state, coll->kind, coll->dtype, nbytes)
-                        : -1;
-
-        if (score > best_score) {
-            best = opened;
-            best_score = score;
-        }
-    }
-    return best;
-}
 
 /* Room for the steps of n tensors. */
 static int reserve(struct rg_exec *exec, size_t n)
@@ -359,11 +256,16 @@ static int reserve_staging(struct rg_exec *exec, size_t nbytes)
 }
 
 /* A step of n copies of these; the caller changes them. */
-static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope scope, bool local,
+static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which, bool local,
                                 enum rg_coll_kind kind, const struct rg_coll *colls, int n)
 {
+    struct rg_scope *scope = &exec->scopes.scopes[which];
     struct step *step = &exec->steps[exec->nsteps++];
+    struct rg_plane_task task;
 
+    step->group = &scope->group;
+    step->local = local;
+    step->plane = NULL;
     step->colls = exec->colls + exec->ncolls;
     step->ncolls = n;
     step->nposted = 0;
@@ -371,7 +273,10 @@ static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope scope,
     memcpy(step->colls, colls, (size_t) n * sizeof(*colls));
     for (int i = 0; i < n; i++)
         step->colls[i].kind = kind;
-    step->plane = local ? NULL : best_plane(exec, scope, &step->colls[0]);
+    if (local)
+        return step->colls;
+    task = task_of(step->colls, n, step->group);
+    step->plane = rg_scope_best(scope, &task, colls->stream != NULL, NULL);
     return step->colls;
 }
 
@@ -380,21 +285,12 @@ static size_t coll_nbytes(const struct rg_coll *coll)
     return coll->count * rg_dtype_nbytes(coll->dtype);
 }
 
-static size_t total_count(const struct rg_coll *colls, int n)
-{
-    size_t count = 0;
-
-    for (int i = 0; i < n; i++)
-        count += colls[i].count;
-    return count;
-}
-
 /* Where this rank has the data in between: its output where that will do, else the staging buffer.
  * Only leaders need any. */
 static int choose_target(struct rg_exec *exec, const struct rg_coll *colls, int n,
                          char **ret_target)
 {
-    size_t nbytes = total_count(colls, n) * rg_dtype_nbytes(colls->dtype);
+    size_t nbytes = total_count(colls, n, NULL) * rg_dtype_nbytes(colls->dtype);
     int rc = 0;
 
     if (exec->team->node_rank != 0)
@@ -455,7 +351,7 @@ static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, 
     if (team->node_rank == 0) {
         struct rg_coll whole = colls[0], *step;
 
-        whole.count = total_count(colls, n);
+        whole.count = total_count(colls, n, NULL);
         step = add_step(exec, RG_SCOPE_LEADERS, false, RG_COLL_ALLREDUCE, &whole, 1);
         step->in = exec->nsteps == 1 ? colls->in : target;
         step->out = target;
@@ -500,13 +396,15 @@ int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n)
 {
     const struct rg_team *team = exec->team;
     enum rg_coll_kind kind = colls[0].kind;
+    /* What goes through memory of the host in between must be there to begin with. */
+    bool composed = colls[0].memory == RG_MEMORY_HOST && !colls[0].stream;
     int rc = reserve(exec, (size_t) n);
 
     if (rc == 0 && team->nnodes == 1)
         add_step(exec, RG_SCOPE_NODE, false, kind, colls, n);
-    else if (rc == 0 && kind == RG_COLL_ALLREDUCE)
+    else if (rc == 0 && kind == RG_COLL_ALLREDUCE && composed)
         rc = compose_allreduce(exec, colls, n);
-    else if (rc == 0 && kind == RG_COLL_BROADCAST)
+    else if (rc == 0 && kind == RG_COLL_BROADCAST && composed)
         rc = compose_broadcast(exec, colls);
     else if (rc == 0)
         add_step(exec, RG_SCOPE_ALL, false, kind, colls, n);
@@ -544,6 +442,16 @@ static int post_step(struct step *step)
     return rc;
 }
 
+static int refuse(const struct step *step, struct rg_error *err)
+{
+    const struct rg_coll *coll = &step->colls[0];
+
+    return rg_error_set(err, ENOTSUP, "no plane between %d ranks can do this: %s of %s in %s "
+                        "memory%s", step->group->nmembers, rg_coll_name(coll->kind),
+                        rg_dtype_name(coll->dtype), rg_memory_name(coll->memory),
+                        coll->stream ? " on a stream" : "");
+}
+
 /* 1 when the step is done. */
 static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_moved,
                          struct rg_error *err)
@@ -551,11 +459,13 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     bool moved = false;
     int rc = 0;
 
-    if (!step->plane) {
+    if (step->local) {
         run_local(step);
         *ret_moved = true;
         return 1;
     }
+    if (!step->plane)
+        return refuse(step, err);
     if (!exec->posted) {
         rc = post_step(step);
         if (rc < 0)
@@ -571,30 +481,14 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
     return step->nposted == step->ncolls;
 }
 
-#define ACTIVITIES(plane)                                                                   \
-    {                                                                                       \
-        [RG_COLL_ALLREDUCE] = "REIGEN_" plane "_ALLREDUCE",                                 \
-        [RG_COLL_REDUCE] = "REIGEN_" plane "_REDUCE",                                       \
-        [RG_COLL_BROADCAST] = "REIGEN_" plane "_BROADCAST",                                 \
-        [RG_COLL_ALLGATHERV] = "REIGEN_" plane "_ALLGATHER",                                \
-        [RG_COLL_ALLTOALLV] = "REIGEN_" plane "_ALLTOALL",                                  \
-        [RG_COLL_REDUCESCATTERV] = "REIGEN_" plane "_REDUCESCATTER",                        \
-    }
-
 const char *rg_exec_activity(const struct rg_exec *exec)
 {
-    static const char *const names[1 + RG_NPLANES][RG_COLL_REDUCESCATTERV + 1] = {
-        ACTIVITIES("LOCAL"), ACTIVITIES("SHM"), ACTIVITIES("TCP"), ACTIVITIES("MPI")
-    };
     const struct step *step;
-    int i = 0;
 
     if (exec->nsteps == 0)
         return "REIGEN_LOCAL";
     step = &exec->steps[exec->at < exec->nsteps ? exec->at : exec->nsteps - 1];
-    while (step->plane && i < RG_NPLANES && rg_planes[i++].ops != step->plane->ops)
-        ;
-    return names[i][step->colls[0].kind];
+    return exec->activities[step->plane ? step->plane->number + 1 : 0][step->colls[0].kind];
 }
 
 int rg_exec_progress(struct rg_exec *exec, bool *ret_moved, struct rg_error *err)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The mpi plane: its life and its progress; mpi.h tells how it works. */
 #include "coll/planes/mpi.h"
 
 #include <stdatomic.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/team/mpi_team.h"
+#include "coll/planes/mpi_world.h"
 #include "coll/reduce/reduce.h"
 
 #define SCORE 150 /* above tcp's: who has asked for this plane has reasons */
@@ -199,12 +200,6 @@ static int step_calls(struct rg_mpi *mpi, bool *ret_moved)
 
 /* ---- the plane's functions */
 
-static size_t region_nbytes(int nmembers)
-{
-    (void) nmembers;
-    return 0;
-}
-
 static void release(struct rg_mpi *mpi)
 {
     for (int i = 0; i < RG_MPI_ROUNDS; i++) {
@@ -221,8 +216,7 @@ static void release(struct rg_mpi *mpi)
 }
 
 int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm *comm,
-                      const struct rg_mpi_limits *limits, struct rg_team *team,
-                      struct rg_mpi **ret_mpi)
+                      const struct rg_mpi_limits *limits, struct rg_mpi **ret_mpi)
 {
     struct rg_mpi *mpi = calloc(1, sizeof(*mpi));
     size_t n = (size_t) comm->size;
@@ -230,7 +224,7 @@ int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_com
 
     if (!mpi)
         return -ENOMEM;
-    *mpi = (struct rg_mpi){ .ops = ops, .comm = *comm, .limits = *limits, .team = team,
+    *mpi = (struct rg_mpi){ .ops = ops, .comm = *comm, .limits = *limits,
                             .n = comm->size, .me = comm->rank, .nap_us = RG_MPI_NAP_MIN_US };
     mpi->sources = calloc(n, sizeof(*mpi->sources));
     mpi->starts = calloc(2 * (n + 1), sizeof(*mpi->starts));
@@ -256,16 +250,15 @@ static int open_mpi(const struct rg_plane_options *options, void **ret_state,
 {
     static const struct rg_mpi_limits limits = { RG_MPI_SMALL_NBYTES, RG_MPI_CHUNK_NBYTES,
                                                  RG_MPI_PIECE_NBYTES };
-    const struct rg_group *group = &options->group;
     const struct rg_mpi_shim_ops *ops;
     struct rg_mpi_comm comm;
     struct rg_mpi *mpi;
-    int r = rg_mpi_team_comm(options->team, group, group->ranks ? TAG_SOME : TAG_ALL, &ops, &comm,
-                             err);
+    int tag = options->group.scope == RG_SCOPE_ALL ? TAG_ALL : TAG_SOME;
+    int r = rg_mpi_world_comm(options, tag, &ops, &comm, err);
 
     if (r < 0)
         return r;
-    if (rg_mpi_plane_make(ops, &comm, &limits, options->team, &mpi) < 0) {
+    if (rg_mpi_plane_make(ops, &comm, &limits, &mpi) < 0) {
         ops->free(&comm);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
@@ -273,15 +266,11 @@ static int open_mpi(const struct rg_plane_options *options, void **ret_state,
     return 0;
 }
 
-static int score(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes)
+static int score(const void *state, const struct rg_plane_task *task)
 {
-    const struct rg_mpi *mpi = state;
-    bool reduces = kind == RG_COLL_ALLREDUCE || kind == RG_COLL_REDUCE ||
-                   kind == RG_COLL_REDUCESCATTERV;
-
-    (void) dtype;
-    (void) nbytes;
-    return reduces && mpi->n > RG_REDUCE_SOURCES_MAX ? -1 : SCORE;
+    (void) state;
+    return rg_coll_reduces(task->kind) && task->group->nmembers > RG_REDUCE_SOURCES_MAX ? -1
+                                                                                        : SCORE;
 }
 
 static void note_time(struct rg_mpi *mpi, bool moved)
@@ -311,21 +300,12 @@ static int post(void *state, const struct rg_coll *coll)
     return r;
 }
 
-/* MPI gives no cause; for a while somebody who knows who died may speak first. */
-static int tell_lost(struct rg_mpi *mpi, struct rg_error *err)
-{
-    if (rg_now_ns() < mpi->lost_ns + RG_MPI_LAST_WORDS_MS * RG_NS_PER_MS)
-        return 0;
-    if (err)
-        *err = mpi->lost;
-    return -ECONNRESET;
-}
-
+/* MPI gives no cause. */
 static int lose(struct rg_mpi *mpi, int code)
 {
-    rg_mpi_error(mpi->ops, code, "MPI failed, as it does when a rank is gone", &mpi->lost);
-    mpi->lost.errnum = ECONNRESET;
-    mpi->lost_ns = rg_now_ns();
+    rg_mpi_error(mpi->ops, code, "MPI failed, as it does when a rank is gone", &mpi->loss.cause);
+    mpi->loss.cause.errnum = ECONNRESET;
+    mpi->loss.at_ns = rg_now_ns();
     return 0;
 }
 
@@ -340,8 +320,8 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         return rg_error_set(err, ECONNRESET, "the mpi plane was given up");
     if (!op->active)
         return 1;
-    if (mpi->lost_ns)
-        return tell_lost(mpi, err);
+    if (mpi->loss.at_ns)
+        return rg_loss_tell(&mpi->loss, err);
     while (code == 0 && moved && op->finished < op->nrounds) {
         moved = false;
         code = op->way == RG_MPI_ROUNDWISE ? step_rounds(mpi, &moved) : step_calls(mpi, &moved);
@@ -357,15 +337,6 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
     rg_mpi_op_end(mpi);
     *ret_moved = true;
     return 1;
-}
-
-static int wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
-{
-    (void) state;
-    (void) ret_fds;
-    (void) ret_events;
-    (void) max;
-    return 0;
 }
 
 static unsigned poll_us(void *state)
@@ -408,7 +379,7 @@ static void abort_mpi(void *state)
     mpi->dead = true;
     if (!mpi->op.active)
         return;
-    rg_mpi_team_spoil();
+    rg_mpi_world_spoil();
     for (int i = 0; i < RG_MPI_ROUNDS && mpi->op.way == RG_MPI_ROUNDWISE; i++)
         give_up_round(mpi, &mpi->rounds[i]);
 }
@@ -428,21 +399,21 @@ static void close_mpi(void *state, int timeout_ms)
     release(mpi);
 }
 
-static void after_fork(void *state)
-{
-    (void) state;
-}
-
 const struct rg_plane_ops rg_plane_mpi = {
     .name = "mpi",
-    .region_nbytes = region_nbytes,
+    .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
+    .memories = 1u << RG_MEMORY_HOST,
+    .asked = rg_mpi_world_asked,
+    .prepare = rg_mpi_world_prepare,
+    .offer = rg_mpi_world_offer,
+    .agree = rg_mpi_world_agree,
     .open = open_mpi,
     .score = score,
     .post = post,
     .progress = progress,
-    .wait_fds = wait_fds,
     .poll_us = poll_us,
     .abort = abort_mpi,
     .close = close_mpi,
-    .after_fork = after_fork,
+    .describe = rg_mpi_world_describe,
+    .mpi = rg_mpi_world_mpi,
 };

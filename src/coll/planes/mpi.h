@@ -36,7 +36,10 @@
 #include <stdint.h>
 
 #include "coll/mpi/mpi_shim.h"
+#include "coll/planes/common.h"
 #include "coll/planes/plane.h"
+
+extern const struct rg_plane_ops rg_plane_mpi;
 
 enum {
     RG_MPI_SMALL_NBYTES = 64 * 1024,        /* of all members' operands together */
@@ -49,7 +52,6 @@ enum {
     RG_MPI_IDLE_SOON_MS = 50,   /* so long after an operation nudges are ... */
     RG_MPI_IDLE_SOON_US = 1000, /* ... this far apart, and then ... */
     RG_MPI_IDLE_US = 100000,    /* ... this far */
-    RG_MPI_LAST_WORDS_MS = 2000, /* before MPI's error is told: somebody may know who died */
     RG_MPI_ROUNDS = 2,          /* under way at once */
 };
 
@@ -91,7 +93,6 @@ struct rg_mpi_op {
 };
 
 struct rg_mpi {
-    struct rg_team *team;
     const struct rg_mpi_shim_ops *ops;
     struct rg_mpi_comm comm;
     int n, me;
@@ -110,15 +111,13 @@ struct rg_mpi {
     uint64_t moved_ns;        /* when something moved last; 0: never */
     unsigned nap_us;
     bool dead;
-    uint64_t lost_ns;         /* MPI has failed since; 0: no */
-    struct rg_error lost;
+    struct rg_loss loss;      /* MPI has failed */
 };
 
 /* A plane over a communicator whose ranks are the members, which it frees when it is closed. 0 or
  * -ENOMEM, and the communicator is the caller's. */
 int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm *comm,
-                      const struct rg_mpi_limits *limits, struct rg_team *team,
-                      struct rg_mpi **ret_mpi);
+                      const struct rg_mpi_limits *limits, struct rg_mpi **ret_mpi);
 
 /* ---- mpi_steps.c */
 /* Choose the way, fill in op, get memory. 0 or -ENOMEM: nothing has begun. */

@@ -6,16 +6,6 @@
 
 #include "coll/reduce/reduce.h"
 
-static bool reduces(enum rg_coll_kind kind)
-{
-    return kind == RG_COLL_ALLREDUCE || kind == RG_COLL_REDUCE || kind == RG_COLL_REDUCESCATTERV;
-}
-
-static bool by_count(enum rg_coll_kind kind)
-{
-    return kind == RG_COLL_ALLREDUCE || kind == RG_COLL_REDUCE || kind == RG_COLL_BROADCAST;
-}
-
 static size_t ceil_div(size_t a, size_t b)
 {
     return (a + b - 1) / b;
@@ -127,7 +117,7 @@ void rg_mpi_round_reduce(struct rg_mpi *mpi, size_t round)
     size_t start, count;
     char *to;
 
-    if (!reduces(op->coll.kind))
+    if (!rg_coll_reduces(op->coll.kind))
         return;
     count = rg_mpi_round_part(mpi, round, mpi->me, &start);
     if (rg_mpi_hands_on(op))
@@ -169,18 +159,6 @@ void rg_mpi_gather_reduce(struct rg_mpi *mpi)
 }
 
 /* ---- beginning */
-
-static size_t sum_of(const size_t *counts, int n, size_t *ret_starts)
-{
-    size_t total = 0;
-
-    for (int i = 0; i < n; i++) {
-        ret_starts[i] = total;
-        total += counts[i];
-    }
-    ret_starts[n] = total;
-    return total;
-}
 
 static size_t largest(const size_t *counts, int n)
 {
@@ -265,7 +243,7 @@ static int get_memory(struct rg_mpi *mpi)
     if (op->way == RG_MPI_GATHER) {
         staging = n * op->total;
         zeros = op->coll.in ? 0 : op->total;
-    } else if (op->way == RG_MPI_ROUNDWISE && reduces(op->coll.kind)) {
+    } else if (op->way == RG_MPI_ROUNDWISE && rg_coll_reduces(op->coll.kind)) {
         staging = RG_MPI_ROUNDS * n * part;
         zeros = op->coll.in ? 0 : part;
         scratch = rg_mpi_hands_on(op) && !op->out ? RG_MPI_ROUNDS * n * part : 0;
@@ -293,7 +271,7 @@ static void set_ends(struct rg_mpi *mpi)
         op->in = mpi->zeros;
     if (op->coll.kind == RG_COLL_BROADCAST && root)
         op->in = op->coll.in ? op->coll.in : mpi->zeros;
-    if (!reduces(op->coll.kind) && !op->out)
+    if (!rg_coll_reduces(op->coll.kind) && !op->out)
         op->out = mpi->scratch;
 }
 
@@ -308,10 +286,10 @@ int rg_mpi_op_begin(struct rg_mpi *mpi, const struct rg_coll *coll)
     if (coll->kind == RG_COLL_REDUCE && mpi->me != coll->root)
         op->out = NULL;
     op->starts[n] = coll->count;
-    if (!by_count(coll->kind))
-        sum_of(coll->counts, n, op->starts);
+    if (rg_coll_has_counts(coll->kind))
+        rg_prefix_sums(coll->counts, n, op->starts);
     if (coll->kind == RG_COLL_ALLTOALLV)
-        sum_of(coll->recv_counts, n, op->recv_starts);
+        rg_prefix_sums(coll->recv_counts, n, op->recv_starts);
     op->total = op->starts[n] * op->esize;
     choose(mpi);
     r = get_memory(mpi);

@@ -1,17 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A data plane: moves and reduces tensors among the members of one group. The second of the
- * project's two vtables.
+ * project's two vtables. docs/planes.md tells step by step how to add one: one file in
+ * coll/planes/, one line in planes.c, its line in meson.build, its test. No plug-in ABI is
+ * published.
  *
  * All members of a group post the same operations in the same order; a plane carries out one
- * operation at a time per group, and may rely on that order to match bytes without tags. Nothing
- * blocks: progress does what can be done now. Every progress call that published something for a
- * sleeping member rings its bell.
+ * operation at a time per group, and may rely on that order to match bytes without tags.
  *
- * To add one: one file in coll/planes/, one line in rg_planes (planes.c), one test file, a section
- * in docs/planes.md. No plug-in ABI is published.
+ * When an operation is *done* depends on the memory that its buffers are in, and on its stream:
  *
- * Thread rule: all calls under the progress engine's drive lock, one thread at a time.
+ *      host memory            The results are in `out`, and both buffers are the caller's again.
+ *      device, no stream      The same for who reads the device memory by whatever way.
+ *      device, on a stream    "In order on the stream": everything that this member has to do is
+ *                             queued there. Work that is put on the stream from then on sees the
+ *                             results and may overwrite `in`; the host has to synchronize with the
+ *                             stream before it may look, and both buffers stay until then. In the
+ *                             same way `post` must not read the buffers before what was on the
+ *                             stream when it was called. Nobody waits for the stream in here.
+ *
+ * An operation that fails after it was done so has to fail the next progress call.
+ *
+ * Thread rule: `asked` to `agree` are called by the thread in reigen_init (or in the call that adds
+ * a process set), the rest under the progress engine's drive lock, one thread at a time. Functions
+ * block only where it is said. A NULL function is one that the plane does not need; the first
+ * group of fields, open, score, post, progress, abort and close are always there.
  */
 #ifndef RG_COLL_PLANES_PLANE_H
 #define RG_COLL_PLANES_PLANE_H
@@ -20,57 +33,132 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "coll/team/team.h"
 #include "coll/ground/types.h"
+
+struct rg_blob;
+struct rg_buf;
+struct rg_config;
+struct rg_team;
+
+/* The groups that exec.c composes operations of. */
+enum rg_plane_scope {
+    RG_SCOPE_NODE,    /* the ranks of one node, by node rank */
+    RG_SCOPE_LEADERS, /* one rank of each node, by node; where there are several nodes */
+    RG_SCOPE_ALL,     /* all ranks, where there are several nodes */
+    RG_NSCOPES
+};
 
 /* Members of a group: their ranks in the job; the index in here is the member's number. */
 struct rg_group {
     const int *ranks; /* borrowed for the plane's life; NULL: 0, 1, ... */
     int nmembers;
     int me;           /* member number of this rank */
+    enum rg_plane_scope scope;
 };
 
+/* The member's rank in the job. */
+static inline int rg_group_rank(const struct rg_group *group, int member)
+{
+    return group->ranks ? group->ranks[member] : member;
+}
+
 struct rg_plane_options {
-    struct rg_team *team;
-    struct rg_group group;
+    struct rg_team *team;            /* sockets, bells, names of hosts: coll/team/team.h */
     const struct rg_config *config;
-    void *region;     /* region_nbytes(nmembers) shared by all members, zeroed at birth; or NULL */
+    struct rg_group group;
+    const struct rg_blob *offers;    /* what each rank of the job offered, by rank */
+    void *region;     /* region_nbytes(nmembers) shared by the ranks of a node, zeroed at birth;
+                       * NULL in other groups and where none was wanted */
+};
+
+/* What a plane is to say its score for. Equal on all members. */
+struct rg_plane_task {
+    enum rg_coll_kind kind;
+    uint8_t dtype, op, memory; /* enum reigen_dtype, reigen_op, rg_memory */
+    size_t nbytes;             /* of the whole tensor; allgather, alltoall, reducescatter: of all
+                                * members' parts together */
+    const struct rg_group *group;
+};
+
+/* Whether a plane that is not used by default is to be. */
+enum rg_plane_asked {
+    RG_PLANE_NOT_ASKED,
+    RG_PLANE_HINTED, /* by something that is meant for others too: no word if it cannot be */
+    RG_PLANE_ASKED,
 };
 
 struct rg_plane_ops {
-    const char *name; /* "shm" */
-    /* Bytes of shared memory wanted for a group of this size; 0: none. */
+    const char *name;    /* "shm": in REIGEN_PLANES, in texts and (in capitals) in timelines */
+    unsigned scopes;     /* bits 1 << RG_SCOPE_*: the groups that it serves */
+    unsigned memories;   /* bits 1 << RG_MEMORY_*: it is never given buffers in other memory */
+    bool takes_streams;  /* whether it takes operations that are on a stream */
+
+    /* ---- before the ranks know each other */
+    /* Of a plane that is not used by default: enum rg_plane_asked, by variables of its own, or
+     * -EINVAL with err. REIGEN_PLANES, where it is set, decides without this. NULL: it is used by
+     * default. */
+    int (*asked)(struct rg_error *err);
+    /* The plane may be used in this process; insisted: RG_PLANE_ASKED, or named in REIGEN_PLANES.
+     * Before any other exchange among the ranks. May block. */
+    void (*prepare)(bool insisted);
+    /* The one exchange out of band: append what the others must know of this rank, at most
+     * RG_OFFER_MAX bytes. Called on all ranks, also where the plane may not be used (allowed). 0 or
+     * -errno with err, which all ranks' init fails with. */
+    int (*offer)(const struct rg_config *config, int rank, int size, bool allowed,
+                 struct rg_buf *offer, struct rg_error *err);
+
+    /* ---- wiring up */
+    /* Bytes of shared memory wanted for a node of this size. */
     size_t (*region_nbytes)(int nmembers);
-    /* Connections may be made lazily later. May wait for the other members, which do the same, if
-     * it must. 0 or -errno; -ENOTSUP: not among these members, on all of them alike. */
+    /* Whether these ranks (options->group: all of the job) can use the plane, by their offers and
+     * nothing else, so that all come to the same: 0, or -ENOTSUP; err then has why if one of them
+     * wanted it, else stays empty. Before any open. Other -errno fail the init. */
+    int (*agree)(const struct rg_plane_options *options, struct rg_error *err);
+    /* Make the state for one group. Connections may be made lazily later. May wait for the other
+     * members, which do the same, if it must. 0 or -errno; -ENOTSUP: not among these members, on
+     * all of them alike. */
     int (*open)(const struct rg_plane_options *options, void **ret_state, struct rg_error *err);
-    /* How well this plane does an operation of nbytes over this group: higher is better, negative
-     * cannot. Must be the same on all members: depends on the arguments only. */
-    int (*score)(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes);
-    /* Begin; coll is copied, its buffers and counts are borrowed until done. 0 or -errno. One at a
-     * time. */
+    /* How well this plane does such an operation: the highest serves it, of equal ones the first in
+     * the table; negative: it cannot. Must be the same on all members: depends on the arguments, on
+     * what all know, and on nothing else. Fast. */
+    int (*score)(const void *state, const struct rg_plane_task *task);
+
+    /* ---- operations */
+    /* Begin; coll is copied, its buffers and counts are borrowed until done. One at a time. Does
+     * not wait for others. 0 or -errno. */
     int (*post)(void *state, const struct rg_coll *coll);
-    /* Begin n allreduces of one dtype, op and scale as one; the array is copied. NULL: this plane
-     * cannot, the caller gathers them or posts them one by one. */
+    /* Begin n allreduces of one dtype, op, scale, memory and stream as one; the array is copied.
+     * NULL: they are gathered by the caller or posted one by one. */
     int (*post_fused)(void *state, const struct rg_coll *colls, int n);
-    /* 1 done (buffers are free), 0 not yet, -errno failed (-ECONNRESET: a member is gone).
-     * *ret_moved: whether anything was done, so that the caller knows when to stop spinning. */
+    /* Do what can be done now. 1 done (see above), 0 not yet, -errno failed (-ECONNRESET: a member
+     * is gone). *ret_moved: whether anything was done, so that the caller knows when to stop
+     * spinning. A call that published something for a sleeping member of this node rings its
+     * bell. */
     int (*progress)(void *state, bool *ret_moved, struct rg_error *err);
-    /* Descriptors to wait for, to be added to the driver's epoll; returns their number, at most
-     * max. events: EPOLLIN and EPOLLOUT as wanted now. */
+    /* Descriptors to wait for while an operation is in progress; returns their number, at most max.
+     * events: EPOLLIN and EPOLLOUT as wanted now. Where there is one node the driver sleeps on its
+     * bell alone and does not look at them. */
     int (*wait_fds)(void *state, int *ret_fds, unsigned *ret_events, int max);
-    /* Of a plane of which no descriptor tells: how long the driver, which is about to sleep, may
-     * do so before it looks again, in microseconds; 0: as long as it likes. NULL: the same. */
+    /* Of a plane for which neither a descriptor nor a bell tells: how long the driver, which is
+     * about to sleep, may do so before it looks again, in microseconds; 0: as long as it likes.
+     * NULL: the same. */
     unsigned (*poll_us)(void *state);
-    /* Give up the operation in progress; the plane is dead afterwards. */
+
+    /* ---- the end */
+    /* Give up the operation in progress; the plane is dead afterwards: post and progress return
+     * -ECONNRESET. */
     void (*abort)(void *state);
     /* Sends what is still to be sent (at most timeout_ms), closes, frees. */
     void (*close)(void *state, int timeout_ms);
-    void (*after_fork)(void *state); /* close descriptors; async-signal-safe */
+    void (*after_fork)(void *state); /* in a child: close descriptors; async-signal-safe */
+
+    /* Lines about this process for reigen_describe, appended; without a state. */
+    void (*describe)(struct rg_buf *text);
+    /* NULL, or: what reigen_mpi is to say of this process, a sum of REIGEN_MPI_*, and of this plane
+     * where it is open for some group. */
+    unsigned (*mpi)(bool opened);
 };
 
-extern const struct rg_plane_ops rg_plane_shm;
-extern const struct rg_plane_ops rg_plane_tcp;
-extern const struct rg_plane_ops rg_plane_mpi;
+#define RG_OFFER_MAX 4096 /* bytes that one plane of one rank may offer */
 
 #endif

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The shm plane: its life, and the pipeline that shm.h describes. */
 #include "coll/planes/shm.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "coll/reduce/reduce.h"
+#include "coll/team/team.h"
+
+#define SCORE 100
 
 static size_t counters_nbytes(int n)
 {
@@ -42,8 +47,8 @@ static int shm_open(const struct rg_plane_options *options, void **ret_state, st
     if (!shm)
         return rg_error_set(err, ENOMEM, "out of memory");
     shm->pieces = &shm->one;
-    shm->in_starts = calloc(n, sizeof(size_t));
-    shm->out_starts = calloc(n, sizeof(size_t));
+    shm->in_starts = calloc(n + 1, sizeof(size_t));
+    shm->out_starts = calloc(n + 1, sizeof(size_t));
     if (!shm->in_starts || !shm->out_starts) {
         shm_free(shm);
         return rg_error_set(err, ENOMEM, "out of memory");
@@ -59,10 +64,10 @@ static int shm_open(const struct rg_plane_options *options, void **ret_state, st
     return 0;
 }
 
-static int shm_score(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes)
+static int shm_score(const void *state, const struct rg_plane_task *task)
 {
-    (void) state, (void) kind, (void) dtype, (void) nbytes;
-    return 100;
+    (void) state, (void) task;
+    return SCORE;
 }
 
 static void begin(struct rg_shm *shm)
@@ -204,12 +209,6 @@ static int shm_progress(void *state, bool *ret_moved, struct rg_error *err)
     return 1;
 }
 
-static int shm_wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
-{
-    (void) state, (void) ret_fds, (void) ret_events, (void) max;
-    return 0;
-}
-
 static void shm_abort(void *state)
 {
     struct rg_shm *shm = state;
@@ -223,21 +222,16 @@ static void shm_close(void *state, int timeout_ms)
     shm_free(state);
 }
 
-static void shm_after_fork(void *state)
-{
-    (void) state;
-}
-
 const struct rg_plane_ops rg_plane_shm = {
     .name = "shm",
+    .scopes = 1u << RG_SCOPE_NODE,
+    .memories = 1u << RG_MEMORY_HOST,
     .region_nbytes = shm_region_nbytes,
     .open = shm_open,
     .score = shm_score,
     .post = shm_post,
     .post_fused = shm_post_fused,
     .progress = shm_progress,
-    .wait_fds = shm_wait_fds,
     .abort = shm_abort,
     .close = shm_close,
-    .after_fork = shm_after_fork,
 };

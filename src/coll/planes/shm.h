@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "coll/planes/plane.h"
+#include "coll/team/bell.h"
 
 /* Sizes by measurement, see docs/planes.md. */
 enum {
@@ -39,6 +40,8 @@ enum {
     RG_SHM_BLOCK_NBYTES = 8 * 1024,    /* reduced at a time: stays in the first-level cache */
     RG_SHM_CHUNK_MIN = 64 * 1024,    /* smaller operations are not cut */
 };
+
+extern const struct rg_plane_ops rg_plane_shm;
 
 struct rg_shm_counters {
     _Alignas(RG_SHM_LINE) _Atomic uint64_t produced;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the shm plane copies and reduces where, by operation. */
 #include "coll/planes/shm.h"
 
 #include <string.h>
 
+#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 
 static size_t min_size(size_t a, size_t b)
@@ -362,19 +364,6 @@ static void plan_counts(struct rg_shm *shm, bool shares, size_t most)
     shm->nchunks = (most + shm->chunk - 1) / shm->chunk;
 }
 
-/* Where each member's data begin; returns the greatest count. */
-static size_t sum_counts(const size_t *counts, int n, size_t *starts)
-{
-    size_t most = 0, sum = 0;
-
-    for (int i = 0; i < n; i++) {
-        starts[i] = sum;
-        sum += counts[i];
-        most = counts[i] > most ? counts[i] : most;
-    }
-    return most;
-}
-
 static void plan_reduction(struct rg_shm *shm)
 {
     bool root_only = shm->coll.kind == RG_COLL_REDUCE;
@@ -404,16 +393,20 @@ void rg_shm_plan(struct rg_shm *shm)
         break;
     case RG_COLL_ALLGATHERV:
         shm->steps = &allgather;
-        plan_counts(shm, false, sum_counts(coll->counts, shm->n, shm->out_starts));
+        rg_prefix_sums(coll->counts, shm->n, shm->out_starts);
+        plan_counts(shm, false, rg_largest(coll->counts, shm->n));
         break;
     case RG_COLL_REDUCESCATTERV:
         shm->steps = &reducescatter;
-        plan_counts(shm, true, sum_counts(coll->counts, shm->n, shm->in_starts));
+        rg_prefix_sums(coll->counts, shm->n, shm->in_starts);
+        plan_counts(shm, true, rg_largest(coll->counts, shm->n));
         break;
     case RG_COLL_ALLTOALLV:
         shm->steps = &alltoall;
-        most = sum_counts(coll->counts, shm->n, shm->in_starts);
-        most_received = sum_counts(coll->recv_counts, shm->n, shm->out_starts);
+        rg_prefix_sums(coll->counts, shm->n, shm->in_starts);
+        rg_prefix_sums(coll->recv_counts, shm->n, shm->out_starts);
+        most = rg_largest(coll->counts, shm->n);
+        most_received = rg_largest(coll->recv_counts, shm->n);
         plan_counts(shm, true, most > most_received ? most : most_received);
         shm->nchunks++;
         break;

@@ -1,6 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "coll/planes/tcp.h"
-
+/*
+ * The tcp plane: its life, and the working off of transfers. tcp_link.c has the sockets,
+ * tcp_steps.c the algorithms.
+ *
+ * An operation is two lists of transfers: what this member sends and what it receives, each in a
+ * fixed order that matches the lists of the others. Both lists run at once, each from its front. A
+ * transfer may wait for the other list ("needs"): data that is passed on must have come, a buffer
+ * that is added to must have been sent. A receive may end in a reduction. The lists are not stored:
+ * step functions compute transfer i when it is its turn.
+ *
+ *      sends     0 1 2 3 ...      send i starts when `needs` receives are complete
+ *      receives  0 1 2 3 ...      receive i ends in its reduction when `needs` sends are complete
+ *
+ * Nothing can deadlock: among all members the transfer with the lowest number in the common order
+ * never waits for a later one.
+ *
+ * On each socket, an operation's first bytes in each direction are a header of 16 bytes: u32
+ * operation number, u8 kind, u8 dtype, u16 zero, u64 bytes of the whole operation; little-endian.
+ * Members that have lost step fail at once with -EPROTO instead of mixing tensors.
+ *
+ * Thread rule: a plane's.
+ */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +30,51 @@
 
 #include "base/time.h"
 #include "coll/net/listener.h"
+#include "coll/planes/common.h"
+#include "coll/planes/tcp_link.h"
+#include "coll/planes/tcp_steps.h"
+#include "coll/team/team.h"
 
 #define PURPOSE_ALL 0x6c6c6174u     /* "tall" */
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
+#define HEADER_NBYTES 16
+
+struct sending {
+    size_t ndone;
+    bool have;               /* a transfer in hand: */
+    struct rg_tcp_send now;
+    size_t nbytes;           /* of it that have gone, header included */
+};
+
+struct receiving {
+    size_t ndone;
+    bool have;
+    struct rg_tcp_recv now;
+    bool complete;           /* its bytes are here, its reduction may be to come */
+    size_t nbytes;
+    uint8_t header[HEADER_NBYTES];
+};
+
+struct tcp {
+    struct rg_tcp_links links;
+    struct rg_tcp_op op;
+    bool active, dead;
+    struct sending sending;
+    struct receiving receiving;
+    struct rg_loss loss;     /* of a member's socket */
+};
 
 /* ------------------------------------------------------------ headers */
 
-static void put_header(const struct rg_tcp *tcp, int from, int to, uint8_t *header)
+static void put_header(const struct tcp *tcp, int from, int to, uint8_t *header)
 {
     const struct rg_tcp_op *op = &tcp->op;
     uint64_t nbytes = rg_tcp_op_nbytes(op, from, to);
     uint32_t number = (uint32_t) op->number;
 
-    memset(header, 0, RG_TCP_HEADER_NBYTES);
+    memset(header, 0, HEADER_NBYTES);
     for (int i = 0; i < 4; i++)
         header[i] = (uint8_t) (number >> (8 * i));
     header[4] = (uint8_t) op->coll.kind;
@@ -42,29 +92,21 @@ static uint64_t get_number(const uint8_t *bytes, int nbytes)
     return value;
 }
 
-static const char *coll_name(int kind)
+static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 {
-    static const char *const names[] = { "allreduce",  "reduce",    "broadcast",
-                                         "allgatherv", "alltoallv", "reducescatterv" };
+    const uint8_t *came = tcp->receiving.header;
+    uint8_t expected[HEADER_NBYTES];
 
-    return kind >= 0 && kind < (int) rg_array_len(names) ? names[kind] : "?";
-}
-
-static int check_header(struct rg_tcp *tcp, int from, struct rg_error *err)
-{
-    const uint8_t *came = tcp->op.header_in;
-    uint8_t expected[RG_TCP_HEADER_NBYTES];
-
-    put_header(tcp, from, tcp->group.me, expected);
+    put_header(tcp, from, tcp->links.group.me, expected);
     if (memcmp(came, expected, sizeof(expected)) == 0)
         return 0;
     return rg_error_set(err, EPROTO, "rank %d sent operation %llu (%s of %llu bytes of type %d) "
                         "where this rank is at operation %llu (%s of %llu bytes of type %d)",
-                        rg_team_world_rank(tcp->team, rg_tcp_rank(tcp, from)),
+                        rg_team_world_rank(tcp->links.team, rg_group_rank(&tcp->links.group, from)),
                         (unsigned long long) get_number(came, 4),
-                        coll_name(came[4]), (unsigned long long) get_number(came + 8, 8),
+                        rg_coll_name(came[4]), (unsigned long long) get_number(came + 8, 8),
                         came[5], (unsigned long long) get_number(expected, 4),
-                        coll_name(expected[4]),
+                        rg_coll_name(expected[4]),
                         (unsigned long long) get_number(expected + 8, 8), expected[5]);
 }
 
@@ -85,191 +127,177 @@ static int cut(struct iovec iov[2], void *head, size_t head_nbytes, void *body, 
 }
 
 /* 1: something went; 0: nothing can go now; -errno. */
-static int send_bytes(struct rg_tcp *tcp, struct rg_error *err)
+static int send_bytes(struct tcp *tcp, struct rg_error *err)
 {
-    struct rg_tcp_op *op = &tcp->op;
-    struct rg_tcp_link *link = &tcp->links[op->send.peer];
-    size_t head_nbytes = link->sent_op == op->number ? 0 : RG_TCP_HEADER_NBYTES;
-    uint8_t header[RG_TCP_HEADER_NBYTES];
+    const struct rg_tcp_op *op = &tcp->op;
+    struct sending *sending = &tcp->sending;
+    struct rg_tcp_link *link = &tcp->links.links[sending->now.peer];
+    size_t head_nbytes = link->sent_op == op->number ? 0 : HEADER_NBYTES;
+    uint8_t header[HEADER_NBYTES];
     struct iovec iov[2];
 
     if (head_nbytes > 0)
-        put_header(tcp, tcp->group.me, op->send.peer, header);
+        put_header(tcp, tcp->links.group.me, sending->now.peer, header);
     struct msghdr message = { .msg_iov = iov };
 
     message.msg_iovlen = (size_t) cut(iov, header, head_nbytes,
-                                      (void *) (uintptr_t) op->send.from, op->send.nbytes,
-                                      op->sent);
+                                      (void *) (uintptr_t) sending->now.from,
+                                      sending->now.nbytes, sending->nbytes);
     ssize_t n = sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : rg_tcp_lost(tcp, op->send.peer, -errno, err);
-    op->sent += (size_t) n;
-    if (op->sent == head_nbytes + op->send.nbytes) {
+        return errno == EAGAIN || errno == EINTR
+                   ? 0 : rg_tcp_lost(&tcp->links, sending->now.peer, -errno, err);
+    sending->nbytes += (size_t) n;
+    if (sending->nbytes == head_nbytes + sending->now.nbytes) {
         link->sent_op = op->number;
-        op->have_send = false;
-        op->sends_done++;
+        sending->have = false;
+        sending->ndone++;
     }
     return 1;
 }
 
-static int progress_send(struct rg_tcp *tcp, bool *moved, struct rg_error *err)
+static int progress_send(struct tcp *tcp, bool *moved, struct rg_error *err)
 {
-    struct rg_tcp_op *op = &tcp->op;
+    const struct rg_tcp_op *op = &tcp->op;
+    struct sending *sending = &tcp->sending;
 
-    if (!op->have_send && op->sends_done < op->nsends) {
-        op->send_step(op, op->sends_done, &op->send);
-        op->have_send = true;
-        op->sent = 0;
+    if (!sending->have && sending->ndone < op->nsends) {
+        op->send_step(op, sending->ndone, &sending->now);
+        sending->have = true;
+        sending->nbytes = 0;
     }
-    if (!op->have_send || op->recvs_done < op->send.needs)
+    if (!sending->have || tcp->receiving.ndone < sending->now.needs)
         return 0;
-    if (op->send.nbytes == 0) {
-        op->have_send = false;
-        op->sends_done++;
+    if (sending->now.nbytes == 0) {
+        sending->have = false;
+        sending->ndone++;
         return 1;
     }
-    int r = rg_tcp_connect(tcp, op->send.peer, moved, err);
+    int r = rg_tcp_connect(&tcp->links, sending->now.peer, moved, err);
 
     return r == 1 ? send_bytes(tcp, err) : r;
 }
 
-static int recv_bytes(struct rg_tcp *tcp, struct rg_error *err)
+static int recv_bytes(struct tcp *tcp, struct rg_error *err)
 {
-    struct rg_tcp_op *op = &tcp->op;
-    struct rg_tcp_link *link = &tcp->links[op->recv.peer];
-    size_t head_nbytes = link->received_op == op->number ? 0 : RG_TCP_HEADER_NBYTES;
+    const struct rg_tcp_op *op = &tcp->op;
+    struct receiving *receiving = &tcp->receiving;
+    struct rg_tcp_link *link = &tcp->links.links[receiving->now.peer];
+    size_t head_nbytes = link->received_op == op->number ? 0 : HEADER_NBYTES;
     struct iovec iov[2];
     struct msghdr message = { .msg_iov = iov };
 
-    message.msg_iovlen = (size_t) cut(iov, op->header_in, head_nbytes, op->recv.to,
-                                      op->recv.nbytes, op->received);
+    message.msg_iovlen = (size_t) cut(iov, receiving->header, head_nbytes, receiving->now.to,
+                                      receiving->now.nbytes, receiving->nbytes);
     ssize_t n = recvmsg(link->fd, &message, MSG_DONTWAIT);
 
     if (n == 0)
-        return rg_tcp_lost(tcp, op->recv.peer, -EPIPE, err);
+        return rg_tcp_lost(&tcp->links, receiving->now.peer, -EPIPE, err);
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : rg_tcp_lost(tcp, op->recv.peer, -errno, err);
-    bool head_was_missing = op->received < head_nbytes;
+        return errno == EAGAIN || errno == EINTR
+                   ? 0 : rg_tcp_lost(&tcp->links, receiving->now.peer, -errno, err);
+    bool head_was_missing = receiving->nbytes < head_nbytes;
 
-    op->received += (size_t) n;
-    if (head_was_missing && op->received >= head_nbytes) {
-        int r = check_header(tcp, op->recv.peer, err);
+    receiving->nbytes += (size_t) n;
+    if (head_was_missing && receiving->nbytes >= head_nbytes) {
+        int r = check_header(tcp, receiving->now.peer, err);
 
         if (r < 0)
             return r;
     }
-    if (op->received == head_nbytes + op->recv.nbytes) {
+    if (receiving->nbytes == head_nbytes + receiving->now.nbytes) {
         link->received_op = op->number;
-        op->recv_complete = true;
+        receiving->complete = true;
     }
     return 1;
 }
 
-static int progress_recv(struct rg_tcp *tcp, bool *moved, struct rg_error *err)
+static int progress_recv(struct tcp *tcp, bool *moved, struct rg_error *err)
 {
     struct rg_tcp_op *op = &tcp->op;
+    struct receiving *receiving = &tcp->receiving;
 
-    if (!op->have_recv && op->recvs_done < op->nrecvs) {
-        op->recv_step(op, op->recvs_done, &op->recv);
-        op->have_recv = true;
-        op->recv_complete = op->recv.nbytes == 0;
-        op->received = 0;
+    if (!receiving->have && receiving->ndone < op->nrecvs) {
+        op->recv_step(op, receiving->ndone, &receiving->now);
+        receiving->have = true;
+        receiving->complete = receiving->now.nbytes == 0;
+        receiving->nbytes = 0;
     }
-    if (!op->have_recv)
+    if (!receiving->have)
         return 0;
-    if (op->recv_complete) {
-        if (op->sends_done < op->recv.needs)
+    if (receiving->complete) {
+        if (tcp->sending.ndone < receiving->now.needs)
             return 0;
-        rg_tcp_op_reduce(op, &op->recv);
-        op->have_recv = false;
-        op->recvs_done++;
+        rg_tcp_op_reduce(op, &receiving->now);
+        receiving->have = false;
+        receiving->ndone++;
         return 1;
     }
-    int r = rg_tcp_connect(tcp, op->recv.peer, moved, err);
+    int r = rg_tcp_connect(&tcp->links, receiving->now.peer, moved, err);
 
     return r == 1 ? recv_bytes(tcp, err) : r;
 }
 
 /* ------------------------------------------------------------ the plane's functions */
 
-static size_t region_nbytes(int nmembers)
-{
-    (void) nmembers;
-    return 0;
-}
-
 static int open_tcp(const struct rg_plane_options *options, void **ret_state,
                     struct rg_error *err)
 {
-    struct rg_tcp *tcp = calloc(1, sizeof(*tcp));
-    int n = options->group.nmembers;
+    struct tcp *tcp = calloc(1, sizeof(*tcp));
 
-    if (tcp)
-        tcp->links = calloc((size_t) n, sizeof(*tcp->links));
-    if (!tcp || !tcp->links) {
+    if (!tcp || rg_tcp_links_open(&tcp->links, options) < 0) {
         free(tcp);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
-    for (int i = 0; i < n; i++)
-        tcp->links[i].fd = -1;
-    tcp->team = options->team;
-    tcp->group = options->group;
-    tcp->purpose = options->group.ranks ? PURPOSE_SOME : PURPOSE_ALL;
+    tcp->links.purpose = options->group.scope == RG_SCOPE_ALL ? PURPOSE_ALL : PURPOSE_SOME;
     *ret_state = tcp;
     return 0;
 }
 
-static int score(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes)
+static int score(const void *state, const struct rg_plane_task *task)
 {
-    (void) state;
-    (void) kind;
-    (void) dtype;
-    (void) nbytes;
+    (void) state, (void) task;
     return SCORE;
 }
 
 static int post(void *state, const struct rg_coll *coll)
 {
-    struct rg_tcp *tcp = state;
+    struct tcp *tcp = state;
+    int r;
 
     if (tcp->dead)
         return -ECONNRESET;
-    if (tcp->op.active)
+    if (tcp->active)
         return -EBUSY;
-    return rg_tcp_op_begin(&tcp->op, coll, tcp->group.nmembers, tcp->group.me);
-}
-
-static int tell_lost(struct rg_tcp *tcp, struct rg_error *err)
-{
-    if (rg_now_ns() < tcp->lost_ns + RG_TCP_LAST_WORDS_MS * RG_NS_PER_MS)
-        return 0;
-    if (err)
-        *err = tcp->lost;
-    return -ECONNRESET;
+    r = rg_tcp_op_begin(&tcp->op, coll, tcp->links.group.nmembers, tcp->links.group.me);
+    tcp->active = r == 0;
+    tcp->sending = (struct sending){ 0 };
+    tcp->receiving = (struct receiving){ 0 };
+    return r;
 }
 
 static int progress(void *state, bool *ret_moved, struct rg_error *err)
 {
-    struct rg_tcp *tcp = state;
+    struct tcp *tcp = state;
     struct rg_tcp_op *op = &tcp->op;
     bool moved = true;
 
     if (tcp->dead)
         return rg_error_set(err, ECONNRESET, "the tcp plane was given up");
-    if (!op->active)
+    if (!tcp->active)
         return 1;
-    if (tcp->lost_ns)
-        return tell_lost(tcp, err);
+    if (tcp->loss.at_ns)
+        return rg_loss_tell(&tcp->loss, err);
     for (int turn = 0; turn < TURNS_MAX && moved; turn++) {
-        moved = tcp->waits_for_listener = false;
+        moved = tcp->links.waits_for_listener = false;
         struct rg_error cause = RG_ERROR_INIT;
         int s = progress_send(tcp, &moved, &cause);
         int r = s < 0 ? s : progress_recv(tcp, &moved, &cause);
 
         if (r == -ECONNRESET) {
-            tcp->lost = cause;
-            tcp->lost_ns = rg_now_ns();
+            tcp->loss.cause = cause;
+            tcp->loss.at_ns = rg_now_ns();
             return 0;
         }
         if (r < 0) {
@@ -280,8 +308,9 @@ static int progress(void *state, bool *ret_moved, struct rg_error *err)
         moved |= s > 0 || r > 0;
         if (moved)
             *ret_moved = true;
-        if (op->sends_done == op->nsends && op->recvs_done == op->nrecvs) {
+        if (tcp->sending.ndone == op->nsends && tcp->receiving.ndone == op->nrecvs) {
             rg_tcp_op_end(op);
+            tcp->active = false;
             *ret_moved = true;
             return 1;
         }
@@ -308,55 +337,55 @@ static int add_fd(const struct rg_tcp_link *link, unsigned events, int *fds, uns
 
 static int wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
 {
-    struct rg_tcp *tcp = state;
-    struct rg_tcp_op *op = &tcp->op;
+    struct tcp *tcp = state;
+    const struct sending *sending = &tcp->sending;
+    const struct receiving *receiving = &tcp->receiving;
+    const struct rg_tcp_link *links = tcp->links.links;
     int n = 0;
 
-    if (tcp->dead || tcp->lost_ns || !op->active)
+    if (tcp->dead || tcp->loss.at_ns || !tcp->active)
         return 0;
-    if (op->have_send && op->recvs_done >= op->send.needs)
-        n = add_fd(&tcp->links[op->send.peer], EPOLLOUT, ret_fds, ret_events, n, max);
-    if (op->have_recv && !op->recv_complete)
-        n = add_fd(&tcp->links[op->recv.peer], EPOLLIN, ret_fds, ret_events, n, max);
-    if (tcp->waits_for_listener)
-        n += rg_listener_wait_fds(tcp->team->listener, ret_fds + n, ret_events + n, max - n);
+    if (sending->have && receiving->ndone >= sending->now.needs)
+        n = add_fd(&links[sending->now.peer], EPOLLOUT, ret_fds, ret_events, n, max);
+    if (receiving->have && !receiving->complete)
+        n = add_fd(&links[receiving->now.peer], EPOLLIN, ret_fds, ret_events, n, max);
+    if (tcp->links.waits_for_listener)
+        n += rg_listener_wait_fds(tcp->links.team->listener, ret_fds + n, ret_events + n, max - n);
     return n;
 }
 
 static void abort_tcp(void *state)
 {
-    struct rg_tcp *tcp = state;
+    struct tcp *tcp = state;
 
     tcp->dead = true;
-    for (int i = 0; i < tcp->group.nmembers; i++)
-        rg_tcp_disconnect(&tcp->links[i]);
+    tcp->active = false;
+    rg_tcp_disconnect(&tcp->links);
     rg_tcp_op_fini(&tcp->op);
 }
 
 static void close_tcp(void *state, int timeout_ms)
 {
-    struct rg_tcp *tcp = state;
+    struct tcp *tcp = state;
 
-    if (!tcp)
-        return;
-    rg_tcp_drain(tcp, rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS);
-    abort_tcp(tcp);
-    free(tcp->links);
+    rg_tcp_drain(&tcp->links,
+                 rg_now_ns() + (uint64_t) (timeout_ms > 0 ? timeout_ms : 0) * RG_NS_PER_MS);
+    rg_tcp_op_fini(&tcp->op);
+    rg_tcp_links_close(&tcp->links);
     free(tcp);
 }
 
 static void after_fork(void *state)
 {
-    struct rg_tcp *tcp = state;
+    struct tcp *tcp = state;
 
-    for (int i = 0; i < tcp->group.nmembers; i++)
-        if (tcp->links[i].fd >= 0)
-            close(tcp->links[i].fd);
+    rg_tcp_links_after_fork(&tcp->links);
 }
 
 const struct rg_plane_ops rg_plane_tcp = {
     .name = "tcp",
-    .region_nbytes = region_nbytes,
+    .scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL,
+    .memories = 1u << RG_MEMORY_HOST,
     .open = open_tcp,
     .score = score,
     .post = post,

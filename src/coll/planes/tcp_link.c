@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens, loses and closes the sockets of a tcp plane. */
+#include "coll/planes/tcp_link.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/net/listener.h"
-#include "coll/planes/tcp.h"
 #include "coll/net/sock.h"
+#include "coll/team/team.h"
 
-int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err)
+#define DIALS_MAX 3
+
+int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options)
 {
-    int rank = rg_tcp_rank(tcp, member);
-    int shown = rg_team_world_rank(tcp->team, rank);
-    const char *host = tcp->team->peers[rank].host;
+    int n = options->group.nmembers;
+
+    links->team = options->team;
+    links->group = options->group;
+    links->links = calloc((size_t) n, sizeof(*links->links));
+    for (int i = 0; i < n && links->links; i++)
+        links->links[i].fd = -1;
+    return links->links ? 0 : -ENOMEM;
+}
+
+int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_error *err)
+{
+    int rank = rg_group_rank(&links->group, member);
+    int shown = rg_team_world_rank(links->team, rank);
+    const char *host = links->team->peers[rank].host;
 
     if (r == -EACCES)
         return rg_error_set(err, EACCES, "rank %d on %s has another key", shown, host);
@@ -20,7 +37,7 @@ int rg_tcp_lost(struct rg_tcp *tcp, int member, int r, struct rg_error *err)
                         r == -EPIPE ? "it was closed" : strerror(-r));
 }
 
-void rg_tcp_disconnect(struct rg_tcp_link *link)
+static void disconnect(struct rg_tcp_link *link)
 {
     if (link->handshake)
         rg_handshake_fini(link->handshake);
@@ -32,31 +49,32 @@ void rg_tcp_disconnect(struct rg_tcp_link *link)
     link->state = RG_TCP_NONE;
 }
 
-static int dial(struct rg_tcp *tcp, int member, struct rg_error *err)
+static int dial(struct rg_tcp_links *links, int member, struct rg_error *err)
 {
-    struct rg_tcp_link *link = &tcp->links[member];
-    int rank = rg_tcp_rank(tcp, member);
+    struct rg_tcp_link *link = &links->links[member];
+    int rank = rg_group_rank(&links->group, member);
     struct rg_sockaddr address;
     int r = -EINVAL;
 
-    if (!tcp->team->addresses || rg_sock_parse(tcp->team->addresses[rank], &address) < 0)
+    if (!links->team->addresses || rg_sock_parse(links->team->addresses[rank], &address) < 0)
         return rg_error_set(err, EINVAL, "rank %d has no address to connect to",
-                            rg_team_world_rank(tcp->team, rank));
+                            rg_team_world_rank(links->team, rank));
     link->handshake = calloc(1, sizeof(*link->handshake));
     r = link->handshake ? rg_sock_connect_tcp(&address, &link->fd) : -ENOMEM;
     if (r == 0)
-        r = rg_handshake_dial(link->handshake, link->fd, tcp->team->data_key, tcp->purpose,
-                          tcp->team->rank, rank);
+        r = rg_handshake_dial(link->handshake, link->fd, links->team->data_key, links->purpose,
+                          links->team->rank, rank);
     if (r < 0)
-        return rg_tcp_lost(tcp, member, r, err);
+        return rg_tcp_lost(links, member, r, err);
     link->state = RG_TCP_DIALLING;
     link->ndials++;
     return 0;
 }
 
-static int go_on_dialling(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_error *err)
+static int go_on_dialling(struct rg_tcp_links *links, int member, bool *ret_moved,
+                          struct rg_error *err)
 {
-    struct rg_tcp_link *link = &tcp->links[member];
+    struct rg_tcp_link *link = &links->links[member];
     int r = rg_handshake_step(link->handshake);
 
     if (r == 0)
@@ -65,10 +83,10 @@ static int go_on_dialling(struct rg_tcp *tcp, int member, bool *ret_moved, struc
     if (r < 0) {
         /* The listener drops who is silent for long: a rank that was stopped in the middle
          * handshakes again. */
-        bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < RG_TCP_DIALS_MAX;
+        bool again = (r == -EPIPE || r == -ECONNRESET) && link->ndials < DIALS_MAX;
 
-        rg_tcp_disconnect(link);
-        return again ? 0 : rg_tcp_lost(tcp, member, r, err);
+        disconnect(link);
+        return again ? 0 : rg_tcp_lost(links, member, r, err);
     }
     rg_handshake_fini(link->handshake);
     free(link->handshake);
@@ -77,22 +95,22 @@ static int go_on_dialling(struct rg_tcp *tcp, int member, bool *ret_moved, struc
     return 1;
 }
 
-int rg_tcp_connect(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_error *err)
+int rg_tcp_connect(struct rg_tcp_links *links, int member, bool *ret_moved, struct rg_error *err)
 {
-    struct rg_tcp_link *link = &tcp->links[member];
-    int rank = rg_tcp_rank(tcp, member);
+    struct rg_tcp_link *link = &links->links[member];
+    int rank = rg_group_rank(&links->group, member);
 
     if (link->state == RG_TCP_OPEN)
         return 1;
-    if (tcp->team->rank < rank) {
-        int r = link->state == RG_TCP_NONE ? dial(tcp, member, err) : 0;
+    if (links->team->rank < rank) {
+        int r = link->state == RG_TCP_NONE ? dial(links, member, err) : 0;
 
-        return r < 0 ? r : go_on_dialling(tcp, member, ret_moved, err);
+        return r < 0 ? r : go_on_dialling(links, member, ret_moved, err);
     }
-    *ret_moved |= rg_listener_progress(tcp->team->listener);
-    link->fd = rg_listener_claim(tcp->team->listener, tcp->purpose, rank);
+    *ret_moved |= rg_listener_progress(links->team->listener);
+    link->fd = rg_listener_claim(links->team->listener, links->purpose, rank);
     if (link->fd < 0) {
-        tcp->waits_for_listener = true;
+        links->waits_for_listener = true;
         return 0;
     }
     *ret_moved = true;
@@ -100,9 +118,29 @@ int rg_tcp_connect(struct rg_tcp *tcp, int member, bool *ret_moved, struct rg_er
     return 1;
 }
 
-void rg_tcp_drain(struct rg_tcp *tcp, uint64_t deadline_ns)
+void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns)
 {
-    for (int i = 0; i < tcp->group.nmembers; i++)
-        if (tcp->links[i].state == RG_TCP_OPEN)
-            rg_sock_drain(tcp->links[i].fd, deadline_ns);
+    for (int i = 0; i < links->group.nmembers; i++)
+        if (links->links[i].state == RG_TCP_OPEN)
+            rg_sock_drain(links->links[i].fd, deadline_ns);
+}
+
+void rg_tcp_disconnect(struct rg_tcp_links *links)
+{
+    for (int i = 0; i < links->group.nmembers; i++)
+        disconnect(&links->links[i]);
+}
+
+void rg_tcp_links_close(struct rg_tcp_links *links)
+{
+    if (links->links)
+        rg_tcp_disconnect(links);
+    free(links->links);
+}
+
+void rg_tcp_links_after_fork(struct rg_tcp_links *links)
+{
+    for (int i = 0; i < links->group.nmembers; i++)
+        if (links->links[i].fd >= 0)
+            close(links->links[i].fd);
 }

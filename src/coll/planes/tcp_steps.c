@@ -13,10 +13,13 @@
  * (2005). All members end with the same bits: a part is either computed once and passed on, or
  * (recursive doubling) computed by all from the same two operands in the same order.
  */
+#include "coll/planes/tcp_steps.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/planes/tcp.h"
+#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 
 static int wrap(int member, int n)
@@ -27,11 +30,6 @@ static int wrap(int member, int n)
 static bool has_scale_after(const struct rg_scale *scale)
 {
     return scale->post != 1.0 || scale->divisor != 1;
-}
-
-static bool reduces(enum rg_coll_kind kind)
-{
-    return kind == RG_COLL_ALLREDUCE || kind == RG_COLL_REDUCE || kind == RG_COLL_REDUCESCATTERV;
 }
 
 /* Chunk j of member b's block: its first element and how many. */
@@ -370,8 +368,8 @@ static size_t *prefix_sums(const size_t *counts, int n)
 {
     size_t *starts = calloc((size_t) n + 1, sizeof(*starts));
 
-    for (int i = 0; starts && i < n; i++)
-        starts[i + 1] = starts[i] + counts[i];
+    if (starts)
+        rg_prefix_sums(counts, n, starts);
     return starts;
 }
 
@@ -400,14 +398,7 @@ static int grow(char **memory, size_t *have, size_t nbytes)
 
 static size_t elements(const struct rg_tcp_op *op)
 {
-    switch (op->coll.kind) {
-    case RG_COLL_ALLGATHERV:
-    case RG_COLL_ALLTOALLV:
-    case RG_COLL_REDUCESCATTERV:
-        return op->starts[op->n];
-    default:
-        return op->coll.count;
-    }
+    return rg_coll_has_counts(op->coll.kind) ? op->starts[op->n] : op->coll.count;
 }
 
 static void set_chunks(struct rg_tcp_op *op)
@@ -483,7 +474,7 @@ static int set_acc(struct rg_tcp_op *op)
     op->acc = own ? op->work : coll->out;
     size_t scratch = op->total <= RG_TCP_SMALL_NBYTES ? RG_TCP_SMALL_NBYTES : RG_TCP_CHUNK_NBYTES;
 
-    return reduces(coll->kind) ? grow(&op->scratch, &op->scratch_nbytes, scratch) : 0;
+    return rg_coll_reduces(coll->kind) ? grow(&op->scratch, &op->scratch_nbytes, scratch) : 0;
 }
 
 /* This member's contribution: in itself, or a copy in acc where it must be scaled, zero, or is to
@@ -541,8 +532,7 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
     free(op->starts);
     free(op->recv_starts);
     op->starts = op->recv_starts = NULL;
-    bool by_counts = coll->kind == RG_COLL_ALLGATHERV || coll->kind == RG_COLL_ALLTOALLV ||
-                     coll->kind == RG_COLL_REDUCESCATTERV;
+    bool by_counts = rg_coll_has_counts(coll->kind);
 
     op->starts = by_counts ? prefix_sums(coll->counts, n) : even_blocks(coll->count, n);
     if (coll->kind == RG_COLL_ALLTOALLV)
@@ -552,8 +542,7 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
     if (by_counts)
         op->coll.count = 0;
     op->total = elements(op) * op->esize;
-    op->sends_done = op->recvs_done = op->sent = op->received = 0;
-    op->have_send = op->have_recv = op->recv_complete = op->scale_at_end = false;
+    op->scale_at_end = false;
     op->send_step = NULL;
     op->recv_step = NULL;
     set_chunks(op);
@@ -565,7 +554,6 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
     if (r < 0)
         return r;
     op->number++;
-    op->active = true;
     return 0;
 }
 
@@ -593,7 +581,7 @@ static void finish_alone(struct rg_tcp_op *op)
     if (coll->out && op->n == 1 && coll->kind != RG_COLL_ALLTOALLV) {
         const struct rg_scale after = { 1.0, coll->scale.post, coll->scale.divisor };
 
-        if (reduces(coll->kind))
+        if (rg_coll_reduces(coll->kind))
             rg_reduce(coll->dtype, coll->op, coll->out, (const void *const[]) { op->base }, 1,
                       op->total / op->esize, &after);
         else if (coll->out != op->base)
@@ -606,7 +594,6 @@ void rg_tcp_op_end(struct rg_tcp_op *op)
     const struct rg_coll *coll = &op->coll;
     const struct rg_scale after = { 1.0, coll->scale.post, coll->scale.divisor };
 
-    op->active = false;
     if (op->n == 1)
         finish_alone(op);
     if (op->scale_at_end && has_scale_after(&coll->scale))

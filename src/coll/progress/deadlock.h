@@ -8,27 +8,15 @@
  * everything in flight ends with -EINVAL (-ECONNRESET on the nodes that hear of it from the
  * coordinator), and the sentence names both ranks and what they do.
  *
- * Thread rule: rg_deadlock_look by the communication thread, without a lock; rg_deadlock_drive
- * under the drive lock.
+ * Thread rule: the communication thread; without a lock.
  */
 #ifndef RG_COLL_PROGRESS_DEADLOCK_H
 #define RG_COLL_PROGRESS_DEADLOCK_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "coll/progress/state.h"
 
-struct rg_progress;
-
-/* What a leader found of its node, and its driver has not passed on yet. */
-enum rg_looked { RG_LOOKED_NOT = 0, RG_LOOKED_MOVES, RG_LOOKED_BLOCKED };
-
-/* Once per look of stall.h: note whether a thread of this rank waits. reporter: this rank looks on
- * behalf of its node, and at a leader for its driver. */
-void rg_deadlock_look(struct rg_progress *progress, uint64_t now_ns, bool reporter);
-/* At a leader, after a look: tell the coordinator of the node; there: look at the nodes. */
-void rg_deadlock_drive(struct rg_progress *progress);
-
-/* What follows the kind in a key: "grad" of "allreduce.grad". */
-const char *rg_deadlock_name(const char *key);
+/* Once a second: look at what waits (waits.h), tell the observer of it, and look for ranks that
+ * wait for each other. */
+void rg_deadlock_tick(struct rg_progress *progress);
 
 #endif

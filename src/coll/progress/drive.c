@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds: runs begin, go on and end; what is polled is looked at. */
+#include "coll/progress/drive.h"
+
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <utlist.h>
 
 #include "base/time.h"
-#include "coll/progress/progress.h"
-#include "coll/observe/timeline.h"
+#include "coll/progress/finish.h"
+#include "coll/progress/inline.h"
+#include "coll/progress/join.h"
+#include "coll/progress/multi.h"
+#include "coll/progress/run.h"
+#include "coll/progress/submit.h"
 
 #define CAUSE_WAIT_MS 300
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
@@ -16,41 +21,16 @@ static struct rg_row *my_row(struct rg_progress *progress)
     return &progress->view.rows[progress->view.me];
 }
 
-/* ---- polled */
+/* ---- those that nobody else looks at */
 
 static bool polled(struct rg_progress *progress)
 {
     bool moved = false;
-    struct rg_op *op, *next;
 
-    pthread_mutex_lock(&progress->lock);
-    op = progress->polled;
-    if (op)
-        atomic_fetch_add(&op->refs, 1);
-    pthread_mutex_unlock(&progress->lock);
-    while (op) {
+    for (struct rg_op *op = rg_polled_first(&progress->polled); op;
+         op = rg_polled_next(&progress->polled, op, &moved)) {
         rg_op_retry(progress, op);
         rg_op_try(progress, op);
-        pthread_mutex_lock(&progress->lock);
-        next = op->next;
-        /* A persistent operation may have been started, and queued, again meanwhile. */
-        bool done = rg_op_done(op);
-
-        if (done && atomic_load(&op->polled)) {
-            DL_DELETE(progress->polled, op);
-            atomic_store(&op->polled, false);
-            atomic_fetch_sub(&progress->npolled, 1);
-            moved = true;
-        } else {
-            done = false;
-        }
-        if (next)
-            atomic_fetch_add(&next->refs, 1);
-        pthread_mutex_unlock(&progress->lock);
-        if (done)
-            rg_op_unref(op);
-        rg_op_unref(op);
-        op = next;
     }
     return moved;
 }
@@ -69,18 +49,11 @@ static void finish_posted(struct rg_progress *progress, uint32_t id, int status,
 
 static void finish_all(struct rg_progress *progress, int status, const char *text)
 {
-    struct rg_op *join;
-
     for (uint32_t id = 0; id < RG_ENTRIES_MAX; id++) {
         if (atomic_load_explicit(&progress->by_entry[id], memory_order_relaxed))
             finish_posted(progress, id, status, text);
     }
-    pthread_mutex_lock(&progress->lock);
-    join = progress->join;
-    progress->join = NULL;
-    pthread_mutex_unlock(&progress->lock);
-    if (join && rg_op_claim(join))
-        rg_op_finish(progress, join, status, text);
+    rg_join_end(progress, status, text);
 }
 
 /* Whoever gives up after a death closes its connections: its leader tells ours who has died. */
@@ -101,9 +74,7 @@ static void die(struct rg_progress *progress, int r, const struct rg_error *err,
     if (progress->view.nnodes > 1 && r == -ECONNRESET)
         hear_cause(progress);
     snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
-    if (rg_view_abort(&progress->view, r < 0 ? -r : ECONNRESET, -1, text) && progress->boot)
-        rg_boot_note(progress->boot, 0, text);
-    rg_progress_ring_all(progress, true);
+    rg_progress_abort(progress, r < 0 ? -r : ECONNRESET, text);
 }
 
 /* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
@@ -127,7 +98,7 @@ static int find_op(struct rg_progress *progress, const struct rg_run_item *item,
 /* The next run of the log, whole, with its operations. */
 static bool next_run(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     bool timed = false;
     int n = 0;
 
@@ -136,10 +107,10 @@ static bool next_run(struct rg_progress *progress)
             !rg_runlog_read(&progress->view.log, progress->position + (uint64_t) n, &run->items[n]))
             return false;
         run->ops[n] = NULL;
-        if (!(run->items[n].flags & (RG_RUN_JOINED | RG_RUN_TUNE)) &&
+        if (!(run->items[n].flags & RG_RUN_JOINED) &&
             find_op(progress, &run->items[n], &run->ops[n]) < 0)
             return false;
-        timed = timed || (run->ops[n] && run->ops[n]->timed);
+        timed = timed || (run->ops[n] && run->ops[n]->timed_ns);
     } while (run->items[n++].flags & RG_RUN_MORE);
     run->nitems = n;
     /* For a rank that has joined: the entry may have changed since, unless the others need its
@@ -154,25 +125,22 @@ static bool next_run(struct rg_progress *progress)
     run->timed = timed;
     run->activity = NULL;
     if (__builtin_expect(timed, 0))
-        rg_timeline_run(progress);
+        progress->observer->ops->run(progress, run->ops, n);
     return true;
 }
 
 static void end_run(struct rg_progress *progress, int status, const char *text)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
 
     if (run->posted)
-        atomic_fetch_add_explicit(&progress->busy_ns, rg_now_ns() - run->started_ns,
-                                  memory_order_relaxed);
+        rg_count(&progress->counters.busy_ns, rg_now_ns() - run->started_ns);
     if (run->nitems > 1)
-        atomic_fetch_add_explicit(&progress->nfused, (uint64_t) run->nitems, memory_order_relaxed);
+        rg_count(&progress->counters.nfused, (uint64_t) run->nitems);
     for (int i = 0; i < run->nitems; i++) {
         if (run->ops[i])
             finish_posted(progress, run->items[i].id, status, text);
     }
-    if (progress->autotune && run->ops[0])
-        rg_tune_watch(progress, run->items[0].id);
     progress->position += (uint64_t) run->nitems;
     atomic_store(&my_row(progress)->consumed, progress->position);
     run->nitems = 0;
@@ -182,17 +150,12 @@ static void end_run(struct rg_progress *progress, int status, const char *text)
 /* Begin what comes next. True when exec is at work or the run has ended. */
 static bool post_run(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     const struct rg_run_item *item = &run->items[0];
     int r;
 
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(progress, (int) item->epoch - 1);
-        end_run(progress, 0, NULL);
-        return true;
-    }
-    if (item->flags & RG_RUN_TUNE) {
-        rg_tune_apply(progress, item->epoch);
         end_run(progress, 0, NULL);
         return true;
     }
@@ -220,7 +183,7 @@ static bool post_run(struct rg_progress *progress)
     if (!run->posted)
         run->started_ns = rg_now_ns();
     run->posted = true;
-    rg_timeline_activity(progress, rg_exec_activity(progress->exec));
+    rg_run_activity(progress, rg_exec_activity(progress->exec));
     return true;
 }
 
@@ -236,10 +199,10 @@ static bool progress_run(struct rg_progress *progress)
         return true;
     }
     if (r == 0) {
-        rg_timeline_activity(progress, rg_exec_activity(progress->exec));
+        rg_run_activity(progress, rg_exec_activity(progress->exec));
         return moved;
     }
-    if (progress->run.kind != REIGEN_ALLREDUCE)
+    if (progress->run->kind != REIGEN_ALLREDUCE)
         return post_run(progress);
     r = rg_run_reduce_next(progress);
     if (r < 0) {
@@ -253,7 +216,7 @@ static bool progress_run(struct rg_progress *progress)
 
 static bool carry_out(struct rg_progress *progress)
 {
-    const struct rg_run *run = &progress->run;
+    const struct rg_run *run = progress->run;
     bool moved = false;
 
     for (int i = 0; i < ROUNDS_MAX; i++) {
@@ -276,8 +239,8 @@ static void give_up(struct rg_progress *progress, int status, const char *text)
         rg_exec_abort(progress->exec);
     }
     progress->exec_dead = true;
-    progress->run.nitems = 0;
-    progress->run.posted = false;
+    progress->run->nitems = 0;
+    progress->run->posted = false;
     finish_all(progress, status, text);
 }
 
@@ -293,7 +256,7 @@ static bool look_closer(struct rg_progress *progress)
         return true;
     }
     /* Closed: what is in the log is still carried out, by all ranks. */
-    if (progress->run.nitems == 0 && rg_runlog_ended(&progress->view.log, progress->position))
+    if (progress->run->nitems == 0 && rg_runlog_ended(&progress->view.log, progress->position))
         finish_all(progress, status, text);
     return false;
 }
@@ -306,15 +269,15 @@ bool rg_progress_drive(struct rg_progress *progress)
         moved |= rg_multi_drive(progress);
     if (!progress->exec_dead)
         moved |= carry_out(progress);
-    if (atomic_load_explicit(&progress->npolled, memory_order_relaxed))
+    if (atomic_load_explicit(&progress->polled.n, memory_order_relaxed))
         moved |= polled(progress);
     if (atomic_load_explicit(&progress->joining, memory_order_relaxed))
         moved |= rg_join_drive(progress);
     if (atomic_load_explicit(&progress->view.shared->attention, memory_order_acquire) ||
         atomic_load_explicit(&progress->abandoned, memory_order_relaxed))
         look_closer(progress);
-    if (moved && atomic_load(&progress->nsleepers))
-        rg_progress_wake_sleepers(progress);
+    if (moved && atomic_load(&progress->wake.nsleepers))
+        rg_wake_sleepers(&progress->wake);
     return moved;
 }
 
@@ -323,10 +286,9 @@ bool rg_progress_has_work(struct rg_progress *progress)
     struct rg_run_item item;
 
     if (progress->exec_dead)
-        return atomic_load(&progress->npolled) > 0;
-    return progress->run.nitems > 0 || atomic_load(&progress->npolled) > 0 ||
+        return atomic_load(&progress->polled.n) > 0;
+    return progress->run->nitems > 0 || atomic_load(&progress->polled.n) > 0 ||
            atomic_load(&progress->joining) ||
            rg_runlog_read(&progress->view.log, progress->position, &item) ||
-           (progress->order &&
-            rg_runlog_read(&progress->view.ready, progress->ready_position, &item));
+           rg_multi_has_work(progress);
 }

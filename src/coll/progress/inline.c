@@ -1,28 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The one-shot path: every rank copies its payload into its own slot and each rank reduces for
- * itself from all slots, in the order of ranks, so all have the same bits. One store per rank is
- * all the synchronization there is.
- *
- * Two slots by parity of the epoch are enough: a rank fills the slot of epoch e + 2 only after it
- * has finished e + 1, which took all ranks' announcements of e + 1, and a rank announces e + 1
- * only after it has finished e. Ranks that have joined are outside of that argument: see
- * lagging() in submit.c.
- */
-#include <stdio.h>
+/* The one-shot path: slots are filled, and looked at. */
+#include "coll/progress/inline.h"
+
+#include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/progress/progress.h"
+#include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
-#include "coll/observe/timeline.h"
 
+#define SCORE 200
 #define TIMED_NBYTES 16384 /* below this a look at the clock costs more than it tells */
+
+static int score(const struct rg_plane_task *task)
+{
+    int n = task->group->nmembers;
+    bool knows = task->kind == RG_COLL_BROADCAST ||
+                 (task->kind == RG_COLL_ALLREDUCE && (task->op != REIGEN_ADASUM || n == 1));
+
+    return knows && task->memory == RG_MEMORY_HOST && n <= RG_INLINE_RANKS_MAX &&
+                   task->nbytes <= RG_INLINE_MAX ? SCORE : -1;
+}
+
+const struct rg_shortcut rg_inline_shortcut = { "one-shot", score };
+
+bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice)
+{
+    struct rg_progress *progress = arg;
+    const struct rg_signature *sig = &notice->sigs[0];
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE,
+                            .dtype = sig->dtype,
+                            .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
+                            .memory = sig->memory,
+                            .count = notice->nbytes / rg_dtype_nbytes(sig->dtype) };
+
+    if (sig->kind == REIGEN_BROADCAST)
+        coll.kind = RG_COLL_BROADCAST;
+    else if (sig->kind != REIGEN_ALLREDUCE && sig->kind != REIGEN_BARRIER)
+        return false;
+    return rg_exec_takes_shortcut(progress->exec, &coll);
+}
 
 static char *slot_of(const struct rg_progress *progress, const struct rg_op *op, int r)
 {
-    return progress->view.arenas + (size_t) r * RG_INLINE_NBYTES + op->slot +
-           (op->epoch & 1) * op->slot_nbytes;
+    return progress->view.arenas + (size_t) r * RG_INLINE_NBYTES + op->slot.offset +
+           (op->epoch & 1) * op->slot.nbytes;
 }
 
 static _Atomic uint64_t *seq_of(const struct rg_progress *progress, const struct rg_op *op, int r)
@@ -40,7 +63,7 @@ void rg_inline_post(struct rg_progress *progress, struct rg_op *op)
     int me = progress->view.me;
     char *at = slot_of(progress, op, me) + header_nbytes(op);
 
-    if (!op->bad && (op->kind == REIGEN_ALLREDUCE ||
+    if (!op->slot.bad && (op->kind == REIGEN_ALLREDUCE ||
                      (op->kind == REIGEN_BROADCAST && op->root == progress->team->rank))) {
         for (int i = 0; i < op->n; i++) {
             if (op->tensors[i].nbytes)
@@ -88,8 +111,8 @@ static void finish(struct rg_progress *progress, struct rg_op *op, uint64_t abse
     struct rg_entry *entry = op->record->entry;
     uint64_t started = op->nbytes >= TIMED_NBYTES ? rg_now_ns() : 0;
 
-    if (__builtin_expect(op->timed, 0))
-        rg_timeline_arrived(progress, op);
+    if (__builtin_expect(op->timed_ns != 0, 0))
+        progress->observer->ops->arrived(progress, op);
     if (atomic_load_explicit(&entry->error_epoch[op->epoch & 1], memory_order_acquire) ==
         op->epoch) {
         rg_op_finish(progress, op, -EINVAL, progress->view.errors[op->record->id][op->epoch & 1]);
@@ -104,7 +127,7 @@ static void finish(struct rg_progress *progress, struct rg_op *op, uint64_t abse
     else if (op->kind == REIGEN_BROADCAST)
         broadcast(progress, op);
     if (started)
-        atomic_fetch_add_explicit(&progress->busy_ns, rg_now_ns() - started, memory_order_relaxed);
+        rg_count(&progress->counters.busy_ns, rg_now_ns() - started);
     rg_op_finish(progress, op, 0, NULL);
 }
 
@@ -148,18 +171,45 @@ static bool look_closer(struct rg_progress *progress, struct rg_op *op)
     return true;
 }
 
-bool rg_inline_try(struct rg_progress *progress, struct rg_op *op)
+/* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed
+ * it: a persistent operation may be started again as soon as it is DONE, so nobody else may
+ * look. */
+static bool try_claimed(struct rg_progress *progress, struct rg_op *op)
 {
     int n = progress->view.n;
 
-    while (op->seen < n &&
-           atomic_load_explicit(seq_of(progress, op, op->seen), memory_order_acquire) == op->epoch)
-        op->seen++;
-    if (op->seen < n) {
+    while (op->slot.seen < n &&
+           atomic_load_explicit(seq_of(progress, op, op->slot.seen), memory_order_acquire) ==
+               op->epoch)
+        op->slot.seen++;
+    if (op->slot.seen < n) {
         if (atomic_load_explicit(&progress->view.shared->attention, memory_order_relaxed) == 0)
             return false;
         return look_closer(progress, op);
     }
     finish(progress, op, 0);
     return true;
+}
+
+bool rg_op_try(struct rg_progress *progress, struct rg_op *op)
+{
+    for (;;) {
+        int state = atomic_load_explicit(&op->state, memory_order_acquire);
+
+        if (state == RG_OP_DONE)
+            return true;
+        if ((state != RG_OP_POSTED && state != RG_OP_CLAIMED) ||
+            atomic_load_explicit(&op->mode, memory_order_relaxed) != RG_ENTRY_INLINE)
+            return false;
+        if (state == RG_OP_POSTED &&
+            atomic_compare_exchange_strong_explicit(&op->state, &state, RG_OP_CLAIMED,
+                                                    memory_order_acquire, memory_order_relaxed))
+            break;
+        /* Another thread looks or reduces: if it finds too little it does not come back. */
+        sched_yield();
+    }
+    if (try_claimed(progress, op))
+        return true;
+    atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
+    return false;
 }

@@ -1,14 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Join: a rank without data counts as arrived everywhere until all ranks have joined. The round
- * ends in two steps: an item in the log, behind everything that is to be carried out, says that
- * all have joined; when every rank of the node has come to it and has nothing of its own in
- * flight, the last one makes the epochs equal and ends the round.
- */
-#include "coll/progress/progress.h"
+/* Joining, and the end of a round. */
+#include "coll/progress/join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "coll/progress/finish.h"
+#include "coll/progress/submit.h"
 
 /* Operations without a name are counted from the round's number times this one after a join. */
 #define UNNAMED_IN_ROUND 1000000u
+
+struct rg_join {
+    struct rg_op *op;    /* in flight */
+    uint64_t round;      /* that it waits to see complete; both under the lock */
+    bool consumed;       /* all have joined; my operations may not have ended yet */
+};
+
+int rg_join_create(struct rg_join **ret_join)
+{
+    *ret_join = calloc(1, sizeof(**ret_join));
+    return *ret_join ? 0 : -ENOMEM;
+}
+
+void rg_join_destroy(struct rg_join *join)
+{
+    free(join);
+}
 
 /* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
  * before the end of the round is put behind it. */
@@ -35,7 +53,7 @@ static void watch_mine(struct rg_progress *progress)
         struct rg_op *op = atomic_load(&record->op);
 
         if (op)
-            rg_op_poll_later_locked(progress, op);
+            rg_polled_add(&progress->polled, op);
     }
     pthread_mutex_unlock(&progress->lock);
 }
@@ -58,8 +76,8 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
     atomic_store(&op->state, RG_OP_POSTED);
     /* Both at once: another thread may drive already. No round ends without this rank. */
     pthread_mutex_lock(&progress->lock);
-    progress->join_round = atomic_load(&shared->join_round);
-    progress->join = op;
+    progress->join->round = atomic_load(&shared->join_round);
+    progress->join->op = op;
     pthread_mutex_unlock(&progress->lock);
     watch_mine(progress);
     r = rg_view_lock(view);
@@ -73,14 +91,14 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
                              rg_ready_never_full, progress);
         rg_view_unlock(view);
     }
-    rg_progress_ring_all(progress, true);
+    rg_wake_ring_all(&progress->wake, true);
     return 0; /* a death is told through the operation */
 }
 
 void rg_join_consumed(struct rg_progress *progress, int last_rank)
 {
     atomic_store(&progress->view.shared->join_last, last_rank);
-    progress->join_consumed = true;
+    progress->join->consumed = true;
 }
 
 static bool busy(struct rg_progress *progress)
@@ -103,7 +121,7 @@ static void drain(struct rg_progress *progress)
 
     if (rg_view_lock(view) < 0)
         return;
-    progress->join_consumed = false;
+    progress->join->consumed = false;
     if (atomic_fetch_add(&shared->drained_count, 1) + 1 == (uint32_t) view->n) {
         rg_table_level(view);
         for (int r = 0; r < view->n; r++)
@@ -116,7 +134,7 @@ static void drain(struct rg_progress *progress)
     }
     rg_view_unlock(view);
     if (last)
-        rg_progress_ring_all(progress, true);
+        rg_wake_ring_all(&progress->wake, true);
 }
 
 /* The ranks that joined first have counted fewer operations without a name: after the round they
@@ -124,8 +142,8 @@ static void drain(struct rg_progress *progress)
  * held. */
 static void level_unnamed(struct rg_progress *progress, uint64_t round)
 {
-    for (size_t kind = 0; kind < rg_array_len(progress->unnamed); kind++)
-        progress->unnamed[kind] = round * UNNAMED_IN_ROUND;
+    for (size_t kind = 0; kind < rg_array_len(progress->table.unnamed); kind++)
+        progress->table.unnamed[kind] = round * UNNAMED_IN_ROUND;
 }
 
 bool rg_join_drive(struct rg_progress *progress)
@@ -134,13 +152,13 @@ bool rg_join_drive(struct rg_progress *progress)
     struct rg_op *op = NULL;
     uint64_t round;
 
-    if (progress->join_consumed && !busy(progress))
+    if (progress->join->consumed && !busy(progress))
         drain(progress);
     pthread_mutex_lock(&progress->lock);
     round = atomic_load(&shared->join_round);
-    if (progress->join && round != progress->join_round) {
-        op = progress->join;
-        progress->join = NULL;
+    if (progress->join->op && round != progress->join->round) {
+        op = progress->join->op;
+        progress->join->op = NULL;
         level_unnamed(progress, round);
     }
     pthread_mutex_unlock(&progress->lock);
@@ -150,4 +168,16 @@ bool rg_join_drive(struct rg_progress *progress)
     if (rg_op_claim(op))
         rg_op_finish(progress, op, 1 + atomic_load(&shared->join_last), NULL);
     return true;
+}
+
+void rg_join_end(struct rg_progress *progress, int status, const char *text)
+{
+    struct rg_op *op;
+
+    pthread_mutex_lock(&progress->lock);
+    op = progress->join->op;
+    progress->join->op = NULL;
+    pthread_mutex_unlock(&progress->lock);
+    if (op && rg_op_claim(op))
+        rg_op_finish(progress, op, status, text);
 }

@@ -1,60 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Jobs of several nodes, seen from the progress engine: the leader offers what has arrived on its
- * node, and puts what all leaders have decided into its node's log.
- */
+/* Offers to the other leaders, their decisions, and what one node tells another. */
+#include "coll/progress/multi.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/progress/progress.h"
-#include "coll/observe/stall.h"
-#include "coll/observe/timeline.h"
+#include "base/time.h"
+#include "coll/negotiate/order.h"
+#include "coll/progress/finish.h"
+#include "coll/progress/submit.h"
+#include "coll/progress/watch.h"
 
-void rg_multi_flush(struct rg_progress *progress)
+/* What the communication thread found of the node, and its driver has not passed on yet. */
+enum looked { LOOKED_NOT = 0, LOOKED_MOVES, LOOKED_BLOCKED };
+
+/* An entry that the leader holds until all ranks of the node have read the log up to here. */
+struct adopted {
+    uint32_t id;
+    uint64_t until; /* UINT64_MAX: not in the log yet */
+};
+
+/* An entry that waits for other nodes. */
+struct offer {
+    uint64_t epoch;
+    _Atomic uint64_t since_ns; /* 0: it does not */
+};
+
+struct rg_multi {
+    struct rg_order *order;
+    uint64_t ready_position;      /* in the ready ring */
+    struct rg_run_item decided[RG_RUN_MAX]; /* a fused run that is not complete */
+    int ndecided;
+    bool told_death, told_shutdown; /* to the other leaders */
+    struct adopted *adopted;      /* held for the whole node; owned */
+    int nadopted, adopted_capacity;
+    _Atomic int looked;           /* enum looked, for the driver */
+    struct offer offers[RG_ENTRIES_MAX];
+};
+
+/* What is decided goes into the log. */
+static void flush(struct rg_progress *progress)
 {
-    int n = progress->ndecided;
+    struct rg_multi *multi = progress->multi;
+    int n = multi->ndecided;
 
     if (n == 0)
         return;
     for (int i = 0; i + 1 < n; i++)
-        progress->decided[i].flags |= RG_RUN_MORE;
-    progress->ndecided = 0;
-    rg_runlog_append(&progress->view.log, progress->decided, n, rg_log_slowest, progress);
-    for (int i = progress->nadopted; i > 0 && progress->adopted[i - 1].until == UINT64_MAX; i--)
-        progress->adopted[i - 1].until = rg_runlog_tail(&progress->view.log);
-    rg_progress_ring_all(progress, true);
+        multi->decided[i].flags |= RG_RUN_MORE;
+    multi->ndecided = 0;
+    rg_runlog_append(&progress->view.log, multi->decided, n, rg_log_slowest, progress);
+    for (int i = multi->nadopted; i > 0 && multi->adopted[i - 1].until == UINT64_MAX; i--)
+        multi->adopted[i - 1].until = rg_runlog_tail(&progress->view.log);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 /* Let go of what all ranks of the node have carried out. */
 static void release_adopted(struct rg_progress *progress)
 {
+    struct rg_multi *multi = progress->multi;
     uint64_t low = rg_log_slowest(progress);
     int n = 0;
 
-    while (n < progress->nadopted && progress->adopted[n].until <= low)
-        rg_table_release(&progress->view, progress->adopted[n++].id);
-    progress->nadopted -= n;
-    memmove(progress->adopted, progress->adopted + n,
-            (size_t) progress->nadopted * sizeof(*progress->adopted));
+    while (n < multi->nadopted && multi->adopted[n].until <= low)
+        rg_table_release(&progress->view, multi->adopted[n++].id);
+    multi->nadopted -= n;
+    memmove(multi->adopted, multi->adopted + n,
+            (size_t) multi->nadopted * sizeof(*multi->adopted));
 }
 
 static int adopt(struct rg_progress *progress, const char *name, const struct rg_signature *sig,
                  struct rg_run_item *item)
 {
+    struct rg_multi *multi = progress->multi;
     int r;
 
-    if (progress->nadopted == progress->adopted_capacity) {
-        int capacity = progress->adopted_capacity ? 2 * progress->adopted_capacity : 64;
-        struct rg_adopted *bigger = realloc(progress->adopted, (size_t) capacity * sizeof(*bigger));
+    if (multi->nadopted == multi->adopted_capacity) {
+        int capacity = multi->adopted_capacity ? 2 * multi->adopted_capacity : 64;
+        struct adopted *bigger = realloc(multi->adopted, (size_t) capacity * sizeof(*bigger));
 
         if (!bigger)
             return -ENOMEM;
-        progress->adopted = bigger;
-        progress->adopted_capacity = capacity;
+        multi->adopted = bigger;
+        multi->adopted_capacity = capacity;
     }
     r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
     if (r == 0)
-        progress->adopted[progress->nadopted++] = (struct rg_adopted){ item->id, UINT64_MAX };
+        multi->adopted[multi->nadopted++] = (struct adopted){ item->id, UINT64_MAX };
     return r;
 }
 
@@ -62,14 +95,39 @@ static int adopt(struct rg_progress *progress, const char *name, const struct rg
  * log's end tells until when an entry is held. */
 static void make_room(struct rg_progress *progress, bool fused)
 {
-    if (!fused || progress->ndecided == RG_RUN_MAX)
-        rg_multi_flush(progress);
+    if (!fused || progress->multi->ndecided == RG_RUN_MAX)
+        flush(progress);
 }
 
 static void decide(struct rg_progress *progress, struct rg_run_item item, bool fused)
 {
     make_room(progress, fused);
-    progress->decided[progress->ndecided++] = item;
+    progress->multi->decided[progress->multi->ndecided++] = item;
+}
+
+/* The offers that are not decided. */
+static void note_offer(struct rg_progress *progress, uint32_t id, uint64_t epoch)
+{
+    struct offer *offer = &progress->multi->offers[id];
+
+    offer->epoch = epoch;
+    atomic_store(&offer->since_ns, rg_now_ns());
+}
+
+/* Its epoch, once; -ENOENT when this node has not offered it. */
+static int take_offer(struct rg_progress *progress, uint32_t id, uint64_t *ret_epoch)
+{
+    struct offer *offer = &progress->multi->offers[id];
+
+    if (!atomic_exchange(&offer->since_ns, 0))
+        return -ENOENT;
+    *ret_epoch = offer->epoch;
+    return 0;
+}
+
+uint64_t rg_multi_offered_ns(const struct rg_progress *progress, uint32_t id)
+{
+    return progress->multi ? atomic_load(&progress->multi->offers[id].since_ns) : 0;
 }
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
@@ -81,7 +139,7 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
 
     make_room(progress, fused && !error);
     r = rg_table_lookup(&progress->view, name, &item.id);
-    if (r == 0 && rg_stall_take_offer(progress->stall, item.id, &item.epoch) == 0)
+    if (r == 0 && take_offer(progress, item.id, &item.epoch) == 0)
         r = 0;
     else
         r = adopt(progress, name, sig, &item);
@@ -102,17 +160,12 @@ static void on_joined(void *arg, int last_rank)
     decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
-static void on_tuned(void *arg, const struct rg_tuning *tuning)
-{
-    decide(arg, rg_tune_item(tuning), false);
-}
-
 static void on_died(void *arg, int rank, const char *text)
 {
     struct rg_progress *progress = arg;
 
     rg_view_abort(&progress->view, ECONNRESET, rank, text);
-    rg_progress_ring_all(progress, true);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 static int on_waiting(void *arg, int *ret_rank, struct rg_error *err)
@@ -136,41 +189,43 @@ static void on_shutdown(void *arg, int rank)
     struct rg_progress *progress = arg;
     uint32_t nobody = 0;
 
-    rg_multi_flush(progress);
+    flush(progress);
     atomic_compare_exchange_strong(&progress->view.shared->closed_by, &nobody, 1 + (uint32_t) rank);
     rg_runlog_close(&progress->view.log);
     atomic_fetch_or(&progress->view.shared->attention, RG_ATTENTION_CLOSED);
-    rg_progress_ring_all(progress, true);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 static void on_stall_query(void *arg)
 {
     struct rg_progress *progress = arg;
 
-    rg_stall_answer(progress);
+    if (progress->observer)
+        progress->observer->ops->asked(progress);
 }
 
 static void on_offered(void *arg, int node, const char *name)
 {
     struct rg_progress *progress = arg;
+    struct rg_observer *observer = rg_progress_timed(progress);
 
-    if (rg_timeline_is_on(progress))
-        rg_timeline_offered(progress, node, name);
+    if (observer)
+        observer->ops->offered(progress, node, name);
 }
 
 static void on_stall_reply(void *arg, int node, const char *text)
 {
     struct rg_progress *progress = arg;
 
-    rg_stall_heard(progress, node, text);
+    if (progress->observer)
+        progress->observer->ops->heard(progress, node, text);
 }
 
-void rg_multi_events(struct rg_progress *progress, struct rg_order_events *ret_events)
+int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct rg_error *err)
 {
-    *ret_events = (struct rg_order_events){
+    const struct rg_order_events events = {
         .on_decided = on_decided,
         .on_joined = on_joined,
-        .on_tuned = on_tuned,
         .on_died = on_died,
         .on_shutdown = on_shutdown,
         .on_waiting = on_waiting,
@@ -179,6 +234,12 @@ void rg_multi_events(struct rg_progress *progress, struct rg_order_events *ret_e
         .on_offered = on_offered,
         .arg = progress,
     };
+
+    progress->multi = calloc(1, sizeof(*progress->multi));
+    if (!progress->multi)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    return rg_order_create(progress->team, progress->config, &events, deadline_ns,
+                           &progress->multi->order, err);
 }
 
 static int offer(struct rg_progress *progress, const struct rg_run_item *item)
@@ -187,12 +248,12 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
     const struct rg_entry *entry = &view->entries[item->id];
 
     if (item->flags & RG_RUN_JOINED)
-        return rg_order_offer_join(progress->order, (int) item->epoch - 1);
+        return rg_order_offer_join(progress->multi->order, (int) item->epoch - 1);
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    rg_stall_offered(progress->stall, item->id, item->epoch);
-    return rg_order_offer(progress->order, entry->key, &entry->sig,
+    note_offer(progress, item->id, item->epoch);
+    return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
 }
@@ -200,53 +261,104 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
 /* What one node's ranks know, the other leaders learn once. */
 static void announce(struct rg_progress *progress)
 {
-    if (rg_view_aborted(&progress->view) && !progress->told_death) {
+    struct rg_multi *multi = progress->multi;
+    if (rg_view_aborted(&progress->view) && !multi->told_death) {
         int rank = rg_view_abort_rank(&progress->view);
 
-        progress->told_death = true;
-        rg_order_announce_death(progress->order, rank < 0 ? progress->team->rank : rank,
+        multi->told_death = true;
+        rg_order_announce_death(multi->order, rank < 0 ? progress->team->rank : rank,
                                 rg_view_abort_text(&progress->view));
     }
-    if (!progress->told_shutdown) {
+    if (!multi->told_shutdown) {
         for (int r = 0; r < progress->view.n; r++) {
             if (atomic_load(&progress->view.rows[r].left)) {
-                progress->told_shutdown = true;
-                rg_order_announce_shutdown(progress->order, progress->view.ranks[r]);
+                multi->told_shutdown = true;
+                rg_order_announce_shutdown(multi->order, progress->view.ranks[r]);
                 return;
             }
         }
     }
 }
 
+/* What was seen of this node goes to the coordinator, which looks at the nodes. */
+static void pass_on_look(struct rg_progress *progress)
+{
+    struct rg_multi *multi = progress->multi;
+    struct rg_error err = RG_ERROR_INIT;
+    bool blocked;
+
+    if (atomic_load_explicit(&multi->looked, memory_order_relaxed) == LOOKED_NOT)
+        return;
+    blocked = atomic_exchange(&multi->looked, LOOKED_NOT) == LOOKED_BLOCKED;
+    rg_order_blocked(multi->order, blocked);
+    if (blocked && rg_order_crossed(multi->order, rg_now_ns() - RG_CROSSED_NS, &err))
+        rg_progress_abort(progress, EINVAL, err.text);
+}
+
+void rg_multi_look(struct rg_progress *progress, bool blocked)
+{
+    if (progress->multi)
+        atomic_store(&progress->multi->looked, blocked ? LOOKED_BLOCKED : LOOKED_MOVES);
+}
+
 bool rg_multi_drive(struct rg_progress *progress)
 {
+    struct rg_multi *multi = progress->multi;
     struct rg_run_item item;
-    struct rg_error err = RG_ERROR_INIT;
     bool moved = false;
 
-    if (!progress->order)
+    if (!multi)
         return false;
-    while (rg_runlog_read(&progress->view.ready, progress->ready_position, &item)) {
-        progress->ready_position++;
+    while (rg_runlog_read(&progress->view.ready, multi->ready_position, &item)) {
+        multi->ready_position++;
         moved = true;
         if (offer(progress, &item) < 0)
             rg_view_abort(&progress->view, ENOMEM, -1,
                           "an operation could not be offered to the other hosts");
     }
     announce(progress);
-    rg_stall_drive(progress);
-    if (rg_order_progress(progress->order, &moved, &err) < 0 &&
-        !atomic_load(&progress->view.shared->closed_by)) {
-        rg_view_abort(&progress->view, ECONNRESET, -1, err.text);
-        rg_progress_ring_all(progress, true);
-    }
-    rg_multi_flush(progress);
-    if (progress->nadopted)
+    if (progress->observer)
+        progress->observer->ops->drive(progress);
+    pass_on_look(progress);
+    if (rg_order_progress(multi->order))
+        moved = true;
+    flush(progress);
+    if (multi->nadopted)
         release_adopted(progress);
     return moved;
 }
 
-void rg_multi_fini(struct rg_progress *progress)
+bool rg_multi_has_work(struct rg_progress *progress)
 {
-    free(progress->adopted);
+    struct rg_run_item item;
+
+    return progress->multi && rg_runlog_read(&progress->view.ready, progress->multi->ready_position,
+                                             &item);
+}
+
+int rg_multi_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_events, int max)
+{
+    return progress->multi ? rg_order_wait_fds(progress->multi->order, ret_fds, ret_events, max)
+                           : 0;
+}
+
+struct rg_order *rg_multi_order(const struct rg_progress *progress)
+{
+    return progress->multi ? progress->multi->order : NULL;
+}
+
+void rg_multi_after_fork(struct rg_progress *progress)
+{
+    if (progress->multi)
+        rg_order_after_fork(progress->multi->order);
+}
+
+void rg_multi_destroy(struct rg_multi *multi)
+{
+    if (!multi)
+        return;
+    if (multi->order)
+        rg_order_destroy(multi->order, RG_CLOSE_MS);
+    free(multi->adopted);
+    free(multi);
 }

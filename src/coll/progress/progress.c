@@ -1,44 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a progress engine. */
 #include "coll/progress/progress.h"
 
-#include <signal.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <utlist.h>
 
+#include "base/buf.h"
 #include "base/time.h"
-#include "coll/api/sets.h"
-#include "coll/observe/stall.h"
-#include "coll/observe/timeline.h"
+#include "coll/boot/boot.h"
+#include "coll/ground/config.h"
+#include "coll/planes/exec.h"
+#include "coll/progress/drive.h"
+#include "coll/progress/run.h"
+#include "coll/progress/watch.h"
 
-#define SPIN_DEFAULT_NS 50000
 #define RECORDS_MIN 16
-#define EXEC_CLOSE_MS 1000
 
 static size_t exec_offset(int node_size)
 {
     return (rg_view_nbytes(node_size) + 4095) & ~(size_t) 4095;
 }
 
-size_t rg_progress_nbytes(int node_size)
+size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size)
 {
-    return exec_offset(node_size) + rg_exec_region_nbytes(node_size);
+    return exec_offset(node_size) + rg_planes_region_nbytes(table, node_size);
+}
+
+static size_t segment_nbytes(const void *arg, int node_size)
+{
+    const struct rg_plane_choice *planes = arg;
+
+    return rg_progress_nbytes(planes->table, node_size);
+}
+
+int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
+                     const struct rg_plane_choice *planes, uint64_t deadline_ns,
+                     struct rg_team **ret_team, struct rg_error *err)
+{
+    const struct rg_boot_identity *identity = rg_boot_identity(boot);
+    rg_autobuf struct rg_buf offer = RG_BUF_INIT;
+    struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .arg = planes,
+                                   .shares_memory = rg_planes_serve_nodes(planes) };
+    struct rg_error why = RG_ERROR_INIT;
+
+    if (rg_planes_offer(planes, config, identity->rank, identity->size, &offer, &why) < 0)
+        needs.failed = &why;
+    needs.offer = rg_buf_bytes(&offer);
+    needs.offer_nbytes = rg_buf_nbytes(&offer);
+    return rg_team_create(boot, config, &needs, deadline_ns, ret_team, err);
 }
 
 static void free_progress(struct rg_progress *progress)
 {
-    if (progress->order)
-        rg_order_destroy(progress->order, EXEC_CLOSE_MS);
-    rg_exec_destroy(progress->exec, EXEC_CLOSE_MS);
-    rg_run_fini(progress);
-    rg_multi_fini(progress);
-    rg_autotune_destroy(progress->autotune);
+    rg_multi_destroy(progress->multi);
+    rg_exec_destroy(progress->exec, RG_CLOSE_MS);
+    rg_run_destroy(progress->run);
+    rg_join_destroy(progress->join);
+    rg_waits_destroy(progress->waits);
+    rg_waiting_destroy(progress->waiting);
     rg_table_fini(&progress->table);
-    rg_handles_fini(&progress->own_handles);
-    rg_stall_destroy(progress->stall);
     free(progress->by_entry);
-    if (progress->epoll_fd >= 0)
-        close(progress->epoll_fd);
     pthread_mutex_destroy(&progress->lock);
     pthread_mutex_destroy(&progress->drive);
     free(progress);
@@ -47,34 +69,27 @@ static void free_progress(struct rg_progress *progress)
 static struct rg_progress *new_progress(const struct rg_progress_options *options)
 {
     struct rg_progress *progress = calloc(1, sizeof(*progress));
-    size_t size = (size_t) options->team->size;
 
     if (!progress)
         return NULL;
     progress->team = options->team;
     progress->config = options->config;
     progress->boot = options->boot;
-    progress->set = options->set;
     progress->process_set = options->process_set;
     progress->world = options->world;
-    progress->handles = options->handles ? options->handles : &progress->own_handles;
-    progress->epoll_fd = -1;
-    rg_handles_init(&progress->own_handles);
+    progress->handles = options->handles;
     pthread_mutex_init(&progress->lock, NULL);
     pthread_mutex_init(&progress->drive, NULL);
+    progress->wake.bells = &options->team->bells;
+    progress->polled.lock = progress->notify.lock = &progress->lock;
+    progress->polled.wake = &progress->wake;
     progress->by_entry = calloc(RG_ENTRIES_MAX, sizeof(*progress->by_entry));
-    progress->run.counts = calloc(size, sizeof(size_t));
-    progress->run.recv_counts = calloc(size, sizeof(size_t));
-    if (!progress->by_entry || !progress->run.counts || !progress->run.recv_counts ||
-        rg_stall_create(&progress->stall) < 0) {
+    if (!progress->by_entry || rg_run_create(options->team->size, &progress->run) < 0 ||
+        rg_join_create(&progress->join) < 0 ||
+        rg_waits_create(options->team->node_size, &progress->waits) < 0) {
         free_progress(progress);
         return NULL;
     }
-    progress->spin_ns = options->config->spin_us >= 0 ? options->config->spin_us * 1000
-                      : options->team->oversubscribed ? 0
-                                                      : SPIN_DEFAULT_NS;
-    progress->own_spin_ns = progress->spin_ns;
-    progress->tuning.fusion_nbytes = RG_TUNING_FUSION_DEFAULT;
     return progress;
 }
 
@@ -83,7 +98,10 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
 {
     struct rg_team *team = progress->team;
     char *memory = (char *) team->segment + team->segment_start;
-    struct rg_order_events events;
+    struct rg_planes_options exec = { .team = team, .config = options->config,
+                                      .planes = options->planes,
+                                      .region = memory + exec_offset(team->node_size),
+                                      .shortcut = &rg_inline_shortcut };
     int r = rg_view_open(&progress->view, memory, team), capacity = options->config->cache_capacity;
 
     if (r < 0)
@@ -91,64 +109,28 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
     progress->table = (struct rg_table){
         .view = &progress->view,
         .capacity = capacity > RECORDS_MIN ? capacity : RECORDS_MIN,
+        .may_inline = rg_inline_is_chosen,
+        .arg = progress,
     };
-    progress->comm_bells = (struct rg_bells){ .bell = progress->view.comm_bells,
+    progress->wake.thread_bells = (struct rg_bells){ .bell = progress->view.comm_bells,
                                             .nmembers = team->node_size,
                                             .me = team->node_rank };
-    r = rg_exec_create(team, options->config, memory + exec_offset(team->node_size),
-                       &progress->exec, err);
-    if (r < 0 || team->nnodes == 1)
+    r = rg_exec_create(&exec, &progress->exec, err);
+    if (r == 0)
+        r = rg_waiting_create(progress, err);
+    if (r < 0 || team->nnodes == 1 || team->node_rank != 0)
         return r;
-    progress->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (progress->epoll_fd < 0)
-        return rg_error_set(err, errno, "epoll: %s", strerror(errno));
-    if (team->node_rank != 0)
-        return 0;
-    rg_multi_events(progress, &events);
-    r = rg_order_create(team, options->config, &events, options->deadline_ns, &progress->order,
-                        err);
+    r = rg_multi_create(progress, options->deadline_ns, err);
     /* The ranks of this node are through with their part, and wait for this one from now on. */
     if (r < 0 && rg_view_abort(&progress->view, -r, -1, err->text))
-        rg_progress_ring_all(progress, true);
+        rg_wake_ring_all(&progress->wake, true);
     return r;
 }
 
-/* To the core that was asked for; one core in the list is all ranks'. */
-static void pin_thread(struct rg_progress *progress)
+static void detach(struct rg_progress *progress)
 {
-    const struct rg_config *config = progress->config;
-    int local = progress->team->local_rank, core, r;
-    cpu_set_t cores;
-
-    if (config->naffinity == 0 || (config->naffinity > 1 && local >= config->naffinity))
-        return;
-    core = config->affinity[config->naffinity > 1 ? local : 0];
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    r = pthread_setaffinity_np(progress->thread, sizeof(cores), &cores);
-    if (r != 0)
-        rg_report(RG_LOG_WARN, "HOROVOD_THREAD_AFFINITY: the communication thread cannot be bound "
-                               "to core %d: %s", core, strerror(r));
-}
-
-/* No signal of the user's is to be handled on our thread. */
-static int start_thread(struct rg_progress *progress)
-{
-    sigset_t all, before;
-    int r;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    progress->has_thread = true;
-    r = pthread_create(&progress->thread, NULL, rg_progress_thread, progress);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r != 0) {
-        progress->has_thread = false;
-        return -r;
-    }
-    pthread_setname_np(progress->thread, "reigen");
-    pin_thread(progress);
-    return 0;
+    if (progress->observer)
+        progress->observer->ops->detach(progress);
 }
 
 int rg_progress_create(const struct rg_progress_options *options, struct rg_progress **ret_progress,
@@ -164,15 +146,16 @@ int rg_progress_create(const struct rg_progress_options *options, struct rg_prog
         free_progress(progress);
         return r;
     }
-    rg_timeline_attach(progress);
-    rg_tune_start(progress);
-    if (!options->no_thread) {
-        r = start_thread(progress);
-        if (r < 0) {
-            rg_timeline_detach(progress);
-            free_progress(progress);
-            return rg_error_set(err, -r, "cannot start the communication thread: %s", strerror(-r));
-        }
+    if (progress->team->rank == 0)
+        atomic_store(&progress->view.shared->fusion_nbytes, progress->config->fusion_nbytes);
+    if (options->observe && options->observe(progress, &progress->observer) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    if (r == 0 && (r = rg_waiting_start(progress)) < 0)
+        rg_error_set(err, -r, "cannot start the communication thread: %s", strerror(-r));
+    if (r < 0) {
+        detach(progress);
+        free_progress(progress);
+        return r;
     }
     *ret_progress = progress;
     return 0;
@@ -190,41 +173,32 @@ void rg_progress_leave(struct rg_progress *progress)
         rg_runlog_close(&view->log);
         atomic_fetch_or(&view->shared->attention, RG_ATTENTION_CLOSED);
     }
-    rg_progress_ring_all(progress, true);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 /* Carry out what all ranks still rely on. False when others did not come in time. */
-static bool drain(struct rg_progress *progress)
+static bool drain(struct rg_progress *progress, uint64_t until_ns)
 {
     bool drained = false;
 
-    atomic_fetch_add(&progress->nwaiters, 1);
-    rg_bell_ring(&progress->team->bells, progress->view.me, true);
+    atomic_fetch_add(&progress->wake.nwaiters, 1);
+    rg_bell_ring(progress->wake.bells, progress->view.me, true);
     pthread_mutex_lock(&progress->drive);
     for (;;) {
         bool moved = rg_progress_drive(progress);
 
         drained =
             progress->exec_dead || atomic_load(&progress->view.shared->aborted) ||
-            (progress->run.nitems == 0 && rg_runlog_ended(&progress->view.log, progress->position));
-        if (drained || rg_now_ns() >= progress->leave_until_ns)
+            (progress->run->nitems == 0 &&
+             rg_runlog_ended(&progress->view.log, progress->position));
+        if (drained || rg_now_ns() >= until_ns)
             break;
         if (!moved)
             rg_progress_idle(progress, NULL, 10000);
     }
     pthread_mutex_unlock(&progress->drive);
-    atomic_fetch_sub(&progress->nwaiters, 1);
+    atomic_fetch_sub(&progress->wake.nwaiters, 1);
     return drained;
-}
-
-static void stop_thread(struct rg_progress *progress)
-{
-    atomic_store(&progress->stopping, true);
-    if (!progress->has_thread)
-        return;
-    rg_progress_ring(progress, progress->view.me, true);
-    pthread_join(progress->thread, NULL);
-    progress->has_thread = false;
 }
 
 /* Nothing is in flight afterwards: inline operations that have arrived end well, the rest is
@@ -246,36 +220,30 @@ static void cancel_all(struct rg_progress *progress)
         if (!rg_op_try(progress, op) && rg_op_claim(op))
             rg_op_finish(progress, op, status, text);
     }
-    if (progress->join && rg_op_claim(progress->join))
-        rg_op_finish(progress, progress->join, status, text);
-    progress->join = NULL;
-    while (progress->polled) {
-        struct rg_op *op = progress->polled;
-
-        DL_DELETE(progress->polled, op);
-        rg_op_unref(op);
-    }
+    rg_join_end(progress, status, text);
+    rg_polled_clear(&progress->polled);
 }
 
 void rg_progress_hurry(struct rg_progress *progress, bool late)
 {
     if (late)
         atomic_store(&progress->abandoned, true);
-    rg_progress_ring(progress, progress->view.me, true);
-    rg_progress_wake_sleepers(progress);
+    rg_wake_ring(&progress->wake, progress->view.me, true);
+    rg_wake_sleepers(&progress->wake);
 }
 
 /* Of a process set: threads that wait for its operations see that they have ended. Those of all
  * ranks have left before the progress engine ends. */
-static void wait_for_users(struct rg_progress *progress)
+static void wait_for_users(struct rg_progress *progress, uint64_t until_ns,
+                           const _Atomic int *users)
 {
-    while (progress->set && rg_set_users(progress->set) > 0) {
-        rg_progress_hurry(progress, rg_now_ns() >= progress->leave_until_ns);
+    while (users && atomic_load(users) > 0) {
+        rg_progress_hurry(progress, rg_now_ns() >= until_ns);
         rg_sleep_ms(1);
     }
 }
 
-void rg_progress_destroy(struct rg_progress *progress)
+void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const _Atomic int *users)
 {
     struct rg_row *row;
     bool drained, abandoned;
@@ -287,15 +255,16 @@ void rg_progress_destroy(struct rg_progress *progress)
         rg_watch_follow(progress);
         atomic_store(&progress->leaving, true);
     }
-    if (progress->leave_until_ns == 0)
-        progress->leave_until_ns = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+    if (until_ns == 0)
+        until_ns = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
     rg_progress_leave(progress);
-    drained = drain(progress);
-    wait_for_users(progress);
-    stop_thread(progress);
+    drained = drain(progress, until_ns);
+    wait_for_users(progress, until_ns, users);
+    atomic_store(&progress->stopping, true);
+    rg_waiting_stop(progress);
     cancel_all(progress);
-    rg_notify_flush(progress);
-    rg_timeline_detach(progress);
+    rg_notify_flush(&progress->notify);
+    detach(progress);
     abandoned = atomic_load(&progress->abandoned);
     free_progress(progress);
     if (drained && !abandoned)
@@ -304,12 +273,12 @@ void rg_progress_destroy(struct rg_progress *progress)
 
 void rg_progress_add_stats(const struct rg_progress *progress, struct reigen_stats *stats)
 {
-    stats->operations += atomic_load(&progress->noperations);
-    stats->bytes += atomic_load(&progress->nbytes);
-    stats->wait_ns += atomic_load(&progress->wait_ns);
-    stats->busy_ns += atomic_load(&progress->busy_ns);
-    stats->cache_hits += atomic_load(&progress->cache_hits);
-    stats->fused += atomic_load(&progress->nfused);
+    stats->operations += atomic_load(&progress->counters.noperations);
+    stats->bytes += atomic_load(&progress->counters.nbytes);
+    stats->wait_ns += atomic_load(&progress->counters.wait_ns);
+    stats->busy_ns += atomic_load(&progress->counters.busy_ns);
+    stats->cache_hits += atomic_load(&progress->counters.cache_hits);
+    stats->fused += atomic_load(&progress->counters.nfused);
 }
 
 void rg_progress_after_fork(struct rg_progress *progress)
@@ -317,8 +286,6 @@ void rg_progress_after_fork(struct rg_progress *progress)
     if (!progress)
         return;
     rg_exec_after_fork(progress->exec);
-    if (progress->order)
-        rg_order_after_fork(progress->order);
-    if (progress->epoll_fd >= 0)
-        close(progress->epoll_fd);
+    rg_multi_after_fork(progress);
+    rg_waiting_after_fork(progress);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of each kind of operation. */
+#include "coll/progress/run.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/progress/progress.h"
-#include "coll/observe/timeline.h"
+#define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
 static const struct rg_signature *members_of(const struct rg_view *view,
                                              const struct rg_entry *entry)
@@ -39,7 +42,7 @@ static struct rg_scale scale_of(const struct rg_signature *sig, int size)
 /* How many tensors item i has. */
 static int tensors_of(const struct rg_progress *progress, int i)
 {
-    const struct rg_run *run = &progress->run;
+    const struct rg_run *run = progress->run;
     int group;
 
     if (run->ops[i])
@@ -57,7 +60,9 @@ static struct rg_coll coll_of(const struct rg_op *op, int t)
                              .count = op->tensors[t].count,
                              .in = op->tensors[t].in,
                              .out = op->tensors[t].out,
-                             .scale = op->scale };
+                             .scale = op->scale,
+                             .memory = op->tensors[t].memory,
+                             .stream = op->tensors[t].stream };
 }
 
 /* For a rank that has joined. The entry stays as it is until this rank has done its part. */
@@ -72,12 +77,13 @@ static struct rg_coll zeros_of(const struct rg_progress *progress, const struct 
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
                                           : elements(&members_of(&progress->view, entry)[t]),
-                             .scale = scale_of(sig, progress->team->size) };
+                             .scale = scale_of(sig, progress->team->size),
+                             .memory = sig->memory };
 }
 
 static int collect(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     int n = 0, k = 0;
 
     for (int i = 0; i < run->nitems; i++)
@@ -103,7 +109,7 @@ static int collect(struct rg_progress *progress)
 /* Tensors of the run, as all ranks count them. */
 static size_t nominal(const struct rg_progress *progress)
 {
-    const struct rg_run *run = &progress->run;
+    const struct rg_run *run = progress->run;
     size_t n = 0;
 
     for (int i = 0; i < run->nitems; i++) {
@@ -119,15 +125,16 @@ static size_t nominal(const struct rg_progress *progress)
  * empty. Between nodes a run goes as one, as a node that has joined may not know its parts. */
 static int post_more(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     int from = run->nposted, n = 0;
     size_t each = rg_dtype_nbytes(run->colls[0].dtype), nbytes = 0;
+    size_t fusion_nbytes = atomic_load(&progress->view.shared->fusion_nbytes);
 
     do {
         nbytes += run->colls[from + n++].count * each;
     } while (from + n < run->ncolls &&
              (progress->view.nnodes > 1 ||
-              nbytes + run->colls[from + n].count * each <= progress->tuning.fusion_nbytes));
+              nbytes + run->colls[from + n].count * each <= fusion_nbytes));
     run->nposted += n;
     return rg_exec_post_fused(progress->exec, run->colls + from, n);
 }
@@ -135,7 +142,7 @@ static int post_more(struct rg_progress *progress)
 /* Very many small tensors between nodes in one piece: two copies cost less than a call for each. */
 static int post_packed(struct rg_progress *progress, size_t nbytes)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     struct rg_coll coll = run->colls[0];
     size_t each = rg_dtype_nbytes(coll.dtype), at = 0;
     bool zeros = run->ops[0] == NULL;
@@ -145,7 +152,7 @@ static int post_packed(struct rg_progress *progress, size_t nbytes)
     coll.count = run->ncount;
     coll.in = coll.out = NULL;
     if (!zeros) {
-        rg_timeline_activity(progress, "MEMCPY_IN_FUSION_BUFFER");
+        rg_run_activity(progress, "MEMCPY_IN_FUSION_BUFFER");
         run->pack = malloc(nbytes + 1);
         if (!run->pack)
             return -ENOMEM;
@@ -170,14 +177,14 @@ static void drop_collected(struct rg_run *run)
 
 static int post_adasum(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     int r = 0;
 
-    if (!progress->adasum)
-        r = rg_adasum_create(progress->exec, progress->team, &progress->adasum);
+    if (!run->adasum)
+        r = rg_adasum_create(progress->exec, progress->team, &run->adasum);
     if (r == 0)
-        r = rg_adasum_post(progress->adasum, run->colls, run->ncolls);
-    run->adasum = r > 0;
+        r = rg_adasum_post(run->adasum, run->colls, run->ncolls);
+    run->by_adasum = r > 0;
     if (r <= 0)
         drop_collected(run);
     return r;
@@ -185,7 +192,7 @@ static int post_adasum(struct rg_progress *progress)
 
 int rg_run_reduce_post(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     size_t nbytes, n = nominal(progress);
     int r = collect(progress);
 
@@ -196,7 +203,8 @@ int rg_run_reduce_post(struct rg_progress *progress)
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
         r = rg_exec_post(progress->exec, &run->colls[0]);
-    else if (progress->view.nnodes > 1 && nbytes / n <= RG_PACK_MEAN_MAX)
+    else if (progress->view.nnodes > 1 && nbytes / n <= PACK_MEAN_MAX &&
+             run->colls[0].memory == RG_MEMORY_HOST)
         r = post_packed(progress, nbytes);
     else {
         run->nposted = 0;
@@ -207,14 +215,14 @@ int rg_run_reduce_post(struct rg_progress *progress)
 
 int rg_run_reduce_next(struct rg_progress *progress)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
 
-    if (run->adasum) {
-        int r = rg_adasum_next(progress->adasum);
+    if (run->by_adasum) {
+        int r = rg_adasum_next(run->adasum);
 
         if (r != 0)
             return r;
-        run->adasum = false;
+        run->by_adasum = false;
     } else if (run->nposted < run->ncolls) {
         int r = post_more(progress);
 
@@ -223,12 +231,12 @@ int rg_run_reduce_next(struct rg_progress *progress)
     if (run->pack) {
         size_t each = rg_dtype_nbytes(run->colls[0].dtype), at = 0;
 
-        rg_timeline_activity(progress, "MEMCPY_OUT_FUSION_BUFFER");
+        rg_run_activity(progress, "MEMCPY_OUT_FUSION_BUFFER");
         for (int k = 0; k < run->ncolls; at += run->colls[k++].count * each) {
             if (run->colls[k].out)
                 memcpy(run->colls[k].out, run->pack + at, run->colls[k].count * each);
         }
-        atomic_fetch_add_explicit(&progress->nfused, (uint64_t) run->ncolls, memory_order_relaxed);
+        rg_count(&progress->counters.nfused, (uint64_t) run->ncolls);
     }
     drop_collected(run);
     return 0;
@@ -269,7 +277,7 @@ static int room_for_rows(struct rg_run *run, size_t n)
 
 static int post_int64s(struct rg_progress *progress, const int64_t *in, size_t each)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     struct rg_coll coll = { .kind = RG_COLL_ALLGATHERV,
                             .dtype = REIGEN_INT64,
                             .op = REIGEN_SUM,
@@ -294,7 +302,7 @@ static int next_tensor(struct rg_run *run)
 /* First dimensions, then tensors. */
 static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     size_t each = row_elements(t);
     int64_t total = 0;
     struct rg_coll coll = { .kind = RG_COLL_ALLGATHERV,
@@ -302,7 +310,9 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
                             .op = REIGEN_SUM,
                             .counts = run->counts,
                             .in = t->in,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 0) {
@@ -318,7 +328,7 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
         run->counts[i] = (size_t) run->rows[i] * each;
         total += run->rows[i];
     }
-    rg_timeline_activity(progress, "ALLOCATE_OUTPUT");
+    rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
     coll.out = t->result;
     run->step = 2;
@@ -330,7 +340,7 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
 
 static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     size_t each = row_elements(t), size = (size_t) progress->team->size, any = 0;
     size_t me = (size_t) progress->team->rank;
     int64_t total = 0;
@@ -340,7 +350,9 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
                             .counts = run->counts,
                             .recv_counts = run->recv_counts,
                             .in = t->in,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 0) {
@@ -348,23 +360,24 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
         if (r < 0)
             return r;
         for (size_t i = 0; i < size; i++)
-            run->rows[size * size + i] = op->splits[i];
+            run->rows[size * size + i] = op->splits.sent[i];
         r = post_int64s(progress, run->rows + size * size, size);
         return r < 0 ? r : 1;
     }
     if (run->step == 2)
         return next_tensor(run);
     for (size_t i = 0; i < size; i++) {
-        run->counts[i] = (size_t) op->splits[i] * each;
+        run->counts[i] = (size_t) op->splits.sent[i] * each;
         run->recv_counts[i] = (size_t) run->rows[i * size + me] * each;
-        op->received[i] = (int32_t) run->rows[i * size + me];
-        total += op->received[i];
+        op->splits.received[i] = (int32_t) run->rows[i * size + me];
+        total += op->splits.received[i];
     }
     for (size_t i = 0; i < size * size; i++)
         any += (size_t) run->rows[i];
-    rg_timeline_activity(progress, "ALLOCATE_OUTPUT");
+    rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
     coll.out = t->result;
+    coll.total = any * each;
     run->step = 2;
     if (any * each == 0)
         return next_tensor(run);
@@ -374,7 +387,7 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
 
 static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     size_t each = row_elements(t);
     int64_t rows = t->shape[0], size = progress->team->size, mine = 0;
     struct rg_coll coll = { .kind = RG_COLL_REDUCESCATTERV,
@@ -382,7 +395,9 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
                             .op = op->reduction,
                             .counts = run->counts,
                             .in = t->in,
-                            .scale = op->scale };
+                            .scale = op->scale,
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 1)
@@ -394,7 +409,7 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
         if (i == progress->team->rank)
             mine = part;
     }
-    rg_timeline_activity(progress, "ALLOCATE_OUTPUT");
+    rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, mine, each);
     coll.out = t->result;
     run->step = 1;
@@ -406,7 +421,7 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
 
 static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     struct rg_coll coll = { .kind = RG_COLL_BROADCAST,
                             .dtype = op->dtype,
                             .op = REIGEN_SUM,
@@ -414,7 +429,9 @@ static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct
                             .count = t->count,
                             .in = op->root == progress->team->rank ? t->in : NULL,
                             .out = t->out,
-                            .scale = { 1.0, 1.0, 1 } };
+                            .scale = { 1.0, 1.0, 1 },
+                            .memory = t->memory,
+                            .stream = t->stream };
     int r;
 
     if (run->step == 1 || t->count == 0)
@@ -426,7 +443,7 @@ static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct
 
 int rg_run_step(struct rg_progress *progress, struct rg_op *op)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = progress->run;
     int r = 0;
 
     while (r == 0 && run->tensor < op->n) {
@@ -444,13 +461,30 @@ int rg_run_step(struct rg_progress *progress, struct rg_op *op)
     return r;
 }
 
-void rg_run_fini(struct rg_progress *progress)
+int rg_run_create(int size, struct rg_run **ret_run)
 {
-    struct rg_run *run = &progress->run;
+    struct rg_run *run = calloc(1, sizeof(*run));
 
-    rg_adasum_destroy(progress->adasum);
+    if (!run)
+        return -ENOMEM;
+    run->counts = calloc((size_t) size, sizeof(size_t));
+    run->recv_counts = calloc((size_t) size, sizeof(size_t));
+    if (!run->counts || !run->recv_counts) {
+        rg_run_destroy(run);
+        return -ENOMEM;
+    }
+    *ret_run = run;
+    return 0;
+}
+
+void rg_run_destroy(struct rg_run *run)
+{
+    if (!run)
+        return;
+    rg_adasum_destroy(run->adasum);
     drop_collected(run);
     free(run->counts);
     free(run->recv_counts);
     free(run->rows);
+    free(run);
 }

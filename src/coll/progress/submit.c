@@ -1,44 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
-#include <utlist.h>
+/* Submitting: announcing an operation, and noticing that it was the last that was missing. */
+#include "coll/progress/submit.h"
 
-#include "coll/progress/progress.h"
-#include "coll/observe/timeline.h"
+#include <errno.h>
+#include <stdio.h>
+
+#include "coll/progress/finish.h"
+#include "coll/progress/inline.h"
 
 #define NAME_IN_USE_TEXT                                                                    \
     "Requested to allreduce, allgather, or broadcast a tensor with the same name as another " \
     "tensor that is currently being processed.  If you want to request another tensor, use a " \
     "different tensor name."
-
-void rg_progress_ring(struct rg_progress *progress, int member, bool urgent)
-{
-    rg_bell_ring(&progress->team->bells, member, urgent);
-    rg_bell_ring(&progress->comm_bells, member, urgent);
-}
-
-void rg_progress_ring_all(struct rg_progress *progress, bool urgent)
-{
-    for (int r = 0; r < progress->view.n; r++)
-        rg_progress_ring(progress, r, urgent);
-}
-
-void rg_op_poll_later_locked(struct rg_progress *progress, struct rg_op *op)
-{
-    if (atomic_load(&op->polled))
-        return;
-    atomic_store(&op->polled, true);
-    atomic_fetch_add(&op->refs, 1);
-    DL_APPEND(progress->polled, op);
-    atomic_fetch_add(&progress->npolled, 1);
-}
-
-void rg_op_poll_later(struct rg_progress *progress, struct rg_op *op)
-{
-    pthread_mutex_lock(&progress->lock);
-    rg_op_poll_later_locked(progress, op);
-    pthread_mutex_unlock(&progress->lock);
-    rg_progress_ring(progress, progress->view.me, true);
-}
 
 /* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
  * once. */
@@ -107,12 +80,12 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
         item.flags |= RG_RUN_FAILED;
     if (view->nnodes > 1) {
         rg_runlog_append(&view->ready, &item, 1, rg_ready_never_full, progress);
-        rg_progress_ring(progress, 0, true);
+        rg_wake_ring(&progress->wake, 0, true);
     } else {
         rg_runlog_append(&view->log, &item, 1, rg_log_slowest, progress);
         for (int r = 0; r < view->n; r++) {
             if (r != view->me)
-                rg_progress_ring(progress, r, true);
+                rg_wake_ring(&progress->wake, r, true);
         }
     }
 }
@@ -130,7 +103,7 @@ static void stream_post(struct rg_progress *progress, struct rg_op *op)
     if (arrived + atomic_load(&view->shared->joined_count) >= (uint32_t) view->n)
         rg_entry_arrived(progress, id, epoch);
     if (!waits)
-        rg_progress_ring(progress, view->me, true);
+        rg_wake_ring(&progress->wake, view->me, true);
 }
 
 /* A rank that joined with an operation unfinished may still read the slot that the next epoch
@@ -156,6 +129,7 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
     struct rg_record *record = op->record;
     struct rg_notice notice = { op->sigs, op->n, op->digest, op->nbytes };
     struct rg_row *row = &progress->view.rows[progress->view.me];
+    struct rg_observer *observer;
     bool hit = false;
     int r;
 
@@ -165,20 +139,21 @@ static int announce(struct rg_progress *progress, struct rg_op *op)
     r = rg_table_announce(&progress->table, record, &notice, &op->epoch, &hit);
     if (r < 0)
         return r;
-    op->bad = r == 1;
+    op->slot.bad = r == 1;
     op->mode = record->mode;
-    op->slot = record->slot;
-    op->slot_nbytes = record->slot_nbytes;
-    op->seen = 0;
+    op->slot.offset = record->slot;
+    op->slot.nbytes = record->slot_nbytes;
+    op->slot.seen = 0;
     /* Whoever tells of it reads its key. */
     atomic_store_explicit(&row->last_id, record->id + 1, memory_order_release);
     atomic_store_explicit(&row->nsubmitted,
                           atomic_load_explicit(&row->nsubmitted, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (hit)
-        atomic_fetch_add_explicit(&progress->cache_hits, 1, memory_order_relaxed);
-    if (rg_timeline_is_on(progress))
-        rg_timeline_submitted(progress, op);
+        rg_count(&progress->counters.cache_hits, 1);
+    observer = rg_progress_timed(progress);
+    if (observer)
+        observer->ops->submitted(progress, op);
     if (op->mode == RG_ENTRY_INLINE) {
         rg_inline_post(progress, op);
         atomic_store_explicit(&op->state, RG_OP_POSTED, memory_order_release);
@@ -207,10 +182,12 @@ int rg_op_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *
     atomic_store_explicit(&op->state, RG_OP_FREE, memory_order_relaxed);
     r = announce(progress, op);
     if (r == -EAGAIN) {
-        if (rg_timeline_is_on(progress))
-            rg_timeline_waits(progress, op);
+        struct rg_observer *observer = rg_progress_timed(progress);
+
+        if (observer)
+            observer->ops->queued(progress, op);
         atomic_store(&op->state, RG_OP_QUEUED);
-        rg_op_poll_later(progress, op);
+        rg_polled_later(&progress->polled, op);
         return 0;
     }
     if (r == -ENOSPC)

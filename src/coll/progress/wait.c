@@ -1,28 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Who waits, who drives, who sleeps where.
- *
- * A waiter first looks for itself (inline operations need nobody else), then drives, and sleeps
- * on the rank's bell; so it costs no switch between threads. A waiter that cannot drive sleeps on
- * `events`. The communication thread sleeps on a bell of its own, which is rung when an operation
- * is ready and no user thread drives: a user thread that drives takes that bell's mode away, and
- * gives it back when it leaves; then it looks once more whether something came meanwhile.
- */
-#include <linux/futex.h>
+/* Threads that wait, threads that drive, and the communication thread. */
+#include "coll/progress/wait.h"
+
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/time.h"
-#include "coll/progress/progress.h"
+#include "coll/ground/config.h"
+#include "coll/ground/report.h"
+#include "coll/progress/deadlock.h"
+#include "coll/progress/drive.h"
+#include "coll/progress/inline.h"
+#include "coll/progress/multi.h"
+#include "coll/progress/run.h"
+#include "coll/progress/watch.h"
 
+#define SPIN_DEFAULT_NS 50000
+#define TICK_MS 200             /* how often the communication thread looks around */
 #define SLICE_US 100000            /* longest sleep of a waiter */
 #define YIELD_NS 500000            /* stays awake, after spinning, giving the core to others */
 #define YIELD_CROWDED_NS 1000000   /* the same when there are more ranks than cores */
 #define LOOKS_PER_CLOCK 32
 #define FDS_MAX 256
+
+struct rg_waiting {
+    pthread_t thread;             /* the communication thread */
+    bool has_thread;
+    _Atomic bool thread_sleeps;
+    int spin_ns;                  /* how long a waiter stays awake */
+    int epoll_fd;                 /* several nodes: what a driver sleeps in; else -1 */
+};
 
 struct idle {
     uint64_t started_ns; /* 0: not idle */
@@ -57,7 +71,7 @@ static bool shares_core(const struct rg_progress *progress)
 /* Idle for a moment without sleeping; false when it is time to sleep. */
 static bool linger(const struct rg_progress *progress, struct idle *idle)
 {
-    uint64_t spin = (uint64_t) atomic_load_explicit(&progress->spin_ns, memory_order_relaxed), now;
+    uint64_t spin = (uint64_t) progress->waiting->spin_ns, now;
     uint64_t yield = progress->team->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
 
     if (spin && ++idle->looks % LOOKS_PER_CLOCK != 0) {
@@ -73,20 +87,6 @@ static bool linger(const struct rg_progress *progress, struct idle *idle)
     }
     sched_yield();
     return now - idle->started_ns < spin + yield;
-}
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_us)
-{
-    struct timespec ts = { (time_t) (timeout_us / 1000000), (long) (timeout_us % 1000000) * 1000 };
-
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &ts, NULL, 0);
-}
-
-void rg_progress_wake_sleepers(struct rg_progress *progress)
-{
-    atomic_fetch_add(&progress->events, 1);
-    if (atomic_load(&progress->nsleepers))
-        syscall(SYS_futex, &progress->events, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 static uint64_t slice_us(uint64_t deadline_ns)
@@ -106,15 +106,15 @@ static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
     unsigned events[FDS_MAX];
     struct timespec timeout = { (time_t) (timeout_us / 1000000),
                                 (long) (timeout_us % 1000000) * 1000 };
-    struct pollfd all = { .fd = progress->epoll_fd, .events = POLLIN };
+    struct pollfd all = { .fd = progress->waiting->epoll_fd, .events = POLLIN };
     int bell =
         progress->team->bells.event_fd ? progress->team->bells.event_fd[progress->view.me] : -1;
     uint64_t drained;
 
     if (!progress->exec_dead)
         n = rg_exec_wait_fds(progress->exec, fds, events, FDS_MAX - 1);
-    if (progress->order && n >= 0)
-        n += rg_order_wait_fds(progress->order, fds + n, events + n, FDS_MAX - 1 - n);
+    if (n >= 0)
+        n += rg_multi_wait_fds(progress, fds + n, events + n, FDS_MAX - 1 - n);
     if (bell >= 0) {
         fds[n] = bell;
         events[n++] = EPOLLIN;
@@ -122,12 +122,12 @@ static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
     for (; added < n; added++) {
         struct epoll_event want = { .events = events[added] };
 
-        epoll_ctl(progress->epoll_fd, EPOLL_CTL_ADD, fds[added], &want);
+        epoll_ctl(progress->waiting->epoll_fd, EPOLL_CTL_ADD, fds[added], &want);
     }
     /* epoll_wait would count in milliseconds. */
     ppoll(&all, 1, &timeout, NULL);
     while (added > 0)
-        epoll_ctl(progress->epoll_fd, EPOLL_CTL_DEL, fds[--added], NULL);
+        epoll_ctl(progress->waiting->epoll_fd, EPOLL_CTL_DEL, fds[--added], NULL);
     if (bell >= 0 && read(bell, &drained, sizeof(drained)) < 0)
         return; /* it was not rung */
 }
@@ -135,19 +135,19 @@ static void idle_in_epoll(struct rg_progress *progress, uint64_t timeout_us)
 void rg_progress_idle(struct rg_progress *progress, struct rg_op *op, uint64_t timeout_us)
 {
     const struct rg_bells *bells = &progress->team->bells;
-    bool sockets = progress->epoll_fd >= 0;
+    bool sockets = progress->waiting->epoll_fd >= 0;
+    unsigned us;
     uint32_t seen = rg_bell_prepare(bells, sockets ? RG_BELL_EVENT : RG_BELL_FUTEX);
 
     if (rg_progress_drive(progress) || (op && rg_op_try(progress, op)) ||
-        (!op && (atomic_load(&progress->nwaiters) || atomic_load(&progress->stopping)))) {
+        (!op && (atomic_load(&progress->wake.nwaiters) || atomic_load(&progress->stopping)))) {
         rg_bell_cancel(bells);
         return;
     }
+    us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
+    if (us && us < timeout_us)
+        timeout_us = us;
     if (sockets) {
-        unsigned us = progress->exec_dead ? 0 : rg_exec_poll_us(progress->exec);
-
-        if (us && us < timeout_us)
-            timeout_us = us;
         idle_in_epoll(progress, timeout_us);
         rg_bell_cancel(bells);
     } else {
@@ -159,8 +159,8 @@ static bool take_drive(struct rg_progress *progress)
 {
     if (pthread_mutex_trylock(&progress->drive) != 0)
         return false;
-    if (progress->has_thread)
-        rg_bell_cancel(&progress->comm_bells);
+    if (progress->waiting->has_thread)
+        rg_bell_cancel(&progress->wake.thread_bells);
     return true;
 }
 
@@ -171,12 +171,12 @@ static void leave_drive(struct rg_progress *progress)
     struct rg_run_item item;
 
     pthread_mutex_unlock(&progress->drive);
-    if (atomic_fetch_add(&progress->nsleepers, 0))
-        rg_progress_wake_sleepers(progress);
-    if (atomic_load(&progress->thread_sleeps)) {
-        rg_bell_prepare(&progress->comm_bells, RG_BELL_FUTEX_URGENT);
+    if (atomic_fetch_add(&progress->wake.nsleepers, 0))
+        rg_wake_sleepers(&progress->wake);
+    if (atomic_load(&progress->waiting->thread_sleeps)) {
+        rg_bell_prepare(&progress->wake.thread_bells, RG_BELL_FUTEX_URGENT);
         if (work || rg_runlog_read(&progress->view.log, position, &item))
-            rg_bell_ring(&progress->comm_bells, progress->view.me, true);
+            rg_bell_ring(&progress->wake.thread_bells, progress->view.me, true);
     }
 }
 
@@ -193,7 +193,7 @@ static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t d
     while (!rg_op_try(progress, op)) {
         uint64_t us;
 
-        if (rg_notify_wanted(progress))
+        if (rg_notify_wanted(&progress->notify))
             return;
         if (rg_progress_drive(progress)) {
             idle = (struct idle){ 0, 0 };
@@ -211,19 +211,19 @@ static void drive_for(struct rg_progress *progress, struct rg_op *op, uint64_t d
 /* Somebody else drives. */
 static void sleep_on_events(struct rg_progress *progress, struct rg_op *op, uint64_t deadline_ns)
 {
-    uint32_t seen = atomic_load(&progress->events);
+    uint32_t seen = atomic_load(&progress->wake.events);
     uint64_t us = slice_us(deadline_ns);
 
-    atomic_fetch_add(&progress->nsleepers, 1);
+    atomic_fetch_add(&progress->wake.nsleepers, 1);
     if (!rg_op_done(op))
-        rg_op_poll_later(progress, op);
+        rg_polled_later(&progress->polled, op);
     if (us && !rg_op_try(progress, op)) {
         if (pthread_mutex_trylock(&progress->drive) == 0)
             pthread_mutex_unlock(&progress->drive);
         else
-            futex_wait(&progress->events, seen, us);
+            rg_wake_sleep(&progress->wake, seen, us);
     }
-    atomic_fetch_sub(&progress->nsleepers, 1);
+    atomic_fetch_sub(&progress->wake.nsleepers, 1);
 }
 
 /* An inline operation: whoever looks can end it. */
@@ -246,7 +246,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     int r = 0;
 
     if (rg_op_try(progress, op)) {
-        rg_notify_flush(progress);
+        rg_notify_flush(&progress->notify);
         return 0;
     }
     if (deadline_ns == 0) {
@@ -255,7 +255,7 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
     }
     started = rg_now_ns();
     if (!look_for_a_while(progress, op, deadline_ns)) {
-        atomic_fetch_add(&progress->nwaiters, 1);
+        atomic_fetch_add(&progress->wake.nwaiters, 1);
         while (!rg_op_try(progress, op)) {
             if (slice_us(deadline_ns) == 0) {
                 r = -EAGAIN;
@@ -264,9 +264,9 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
             if (take_drive(progress)) {
                 drive_for(progress, op, deadline_ns);
                 if (rg_op_done(op))
-                    atomic_fetch_sub(&progress->nwaiters, 1), r = 1;
+                    atomic_fetch_sub(&progress->wake.nwaiters, 1), r = 1;
                 leave_drive(progress);
-                rg_notify_flush(progress);
+                rg_notify_flush(&progress->notify);
                 if (r == 1)
                     break;
             } else {
@@ -274,10 +274,10 @@ int rg_progress_wait(struct rg_progress *progress, struct rg_op *op, uint64_t de
             }
         }
         if (r != 1)
-            atomic_fetch_sub(&progress->nwaiters, 1);
+            atomic_fetch_sub(&progress->wake.nwaiters, 1);
     }
-    atomic_fetch_add_explicit(&progress->wait_ns, rg_now_ns() - started, memory_order_relaxed);
-    rg_notify_flush(progress);
+    rg_count(&progress->counters.wait_ns, rg_now_ns() - started);
+    rg_notify_flush(&progress->notify);
     return r == 1 ? 0 : r;
 }
 
@@ -287,14 +287,14 @@ void rg_progress_poll(struct rg_progress *progress)
         return;
     rg_progress_drive(progress);
     leave_drive(progress);
-    rg_notify_flush(progress);
+    rg_notify_flush(&progress->notify);
 }
 
 /* Something may come that nobody on this node rings for: what other leaders decide; or a plane must
  * be looked at now and then. */
 static bool must_listen(struct rg_progress *progress)
 {
-    return !progress->exec_dead && (progress->order || rg_exec_poll_us(progress->exec) > 0);
+    return !progress->exec_dead && (progress->multi || rg_exec_poll_us(progress->exec) > 0);
 }
 
 /* The communication thread as the driver, while there is work and no user thread to do it. */
@@ -303,55 +303,137 @@ static void serve(struct rg_progress *progress, uint64_t until_ns)
     struct idle idle = { 0, 0 };
 
     while ((rg_progress_has_work(progress) || must_listen(progress)) &&
-           !atomic_load(&progress->nwaiters) && !atomic_load(&progress->stopping) &&
-           !rg_notify_wanted(progress) && rg_now_ns() < until_ns) {
+           !atomic_load(&progress->wake.nwaiters) && !atomic_load(&progress->stopping) &&
+           !rg_notify_wanted(&progress->notify) && rg_now_ns() < until_ns) {
         if (rg_progress_drive(progress)) {
             idle = (struct idle){ 0, 0 };
             continue;
         }
-        if (progress->run.nitems && linger(progress, &idle))
+        if (progress->run->nitems && linger(progress, &idle))
             continue;
         rg_progress_idle(progress, NULL, slice_us(until_ns));
     }
 }
 
-void *rg_progress_thread(void *arg)
+static void *serve_all(void *arg)
 {
     struct rg_progress *progress = arg;
-    uint64_t tick_ns = rg_now_ns() + RG_TICK_MS * RG_NS_PER_MS;
+    uint64_t tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;
 
     while (!atomic_load(&progress->stopping)) {
         uint32_t seen;
 
         if (rg_now_ns() >= tick_ns) {
             rg_watch_tick(progress);
-            tick_ns = rg_now_ns() + RG_TICK_MS * RG_NS_PER_MS;
+            rg_deadlock_tick(progress);
+            tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;
         }
-        atomic_store(&progress->thread_sleeps, true);
-        seen = rg_bell_prepare(&progress->comm_bells, RG_BELL_FUTEX_URGENT);
-        if (!atomic_load(&progress->nwaiters) && pthread_mutex_trylock(&progress->drive) == 0) {
+        atomic_store(&progress->waiting->thread_sleeps, true);
+        seen = rg_bell_prepare(&progress->wake.thread_bells, RG_BELL_FUTEX_URGENT);
+        if (!atomic_load(&progress->wake.nwaiters) &&
+            pthread_mutex_trylock(&progress->drive) == 0) {
             bool busy = rg_progress_has_work(progress) || must_listen(progress);
 
             if (busy) {
-                rg_bell_cancel(&progress->comm_bells);
-                atomic_store(&progress->thread_sleeps, false);
+                rg_bell_cancel(&progress->wake.thread_bells);
+                atomic_store(&progress->waiting->thread_sleeps, false);
                 rg_progress_drive(progress);
                 serve(progress, tick_ns);
             } else if (atomic_load(&progress->view.shared->attention)) {
                 rg_progress_drive(progress);
             }
             pthread_mutex_unlock(&progress->drive);
-            if (atomic_fetch_add(&progress->nsleepers, 0))
-                rg_progress_wake_sleepers(progress);
-            rg_notify_flush(progress);
+            if (atomic_fetch_add(&progress->wake.nsleepers, 0))
+                rg_wake_sleepers(&progress->wake);
+            rg_notify_flush(&progress->notify);
             /* Without a bell's mode nobody could wake it. */
             if (busy)
                 continue;
         }
-        rg_notify_flush(progress);
+        rg_notify_flush(&progress->notify);
         if (!atomic_load(&progress->stopping))
-            rg_bell_commit(&progress->comm_bells, seen, slice_us(tick_ns));
-        atomic_store(&progress->thread_sleeps, false);
+            rg_bell_commit(&progress->wake.thread_bells, seen, slice_us(tick_ns));
+        atomic_store(&progress->waiting->thread_sleeps, false);
     }
     return NULL;
+}
+
+/* ---- the life of it */
+
+int rg_waiting_create(struct rg_progress *progress, struct rg_error *err)
+{
+    int spin_us = progress->config->spin_us;
+    struct rg_waiting *waiting = calloc(1, sizeof(*waiting));
+
+    if (!waiting)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    progress->waiting = waiting;
+    waiting->spin_ns = spin_us >= 0 ? spin_us * 1000
+                       : progress->team->oversubscribed ? 0 : SPIN_DEFAULT_NS;
+    waiting->epoll_fd = progress->team->nnodes > 1 ? epoll_create1(EPOLL_CLOEXEC) : -1;
+    if (progress->team->nnodes > 1 && waiting->epoll_fd < 0)
+        return rg_error_set(err, errno, "epoll: %s", strerror(errno));
+    return 0;
+}
+
+/* To the core that was asked for; one core in the list is all ranks'. */
+static void pin_thread(struct rg_progress *progress)
+{
+    const struct rg_config *config = progress->config;
+    int local = progress->team->local_rank, core, r;
+    cpu_set_t cores;
+
+    if (config->naffinity == 0 || (config->naffinity > 1 && local >= config->naffinity))
+        return;
+    core = config->affinity[config->naffinity > 1 ? local : 0];
+    CPU_ZERO(&cores);
+    CPU_SET(core, &cores);
+    r = pthread_setaffinity_np(progress->waiting->thread, sizeof(cores), &cores);
+    if (r != 0)
+        rg_report(RG_LOG_WARN, "HOROVOD_THREAD_AFFINITY: the communication thread cannot be bound "
+                               "to core %d: %s", core, strerror(r));
+}
+
+/* No signal of the user's is to be handled on our thread. */
+int rg_waiting_start(struct rg_progress *progress)
+{
+    sigset_t all, before;
+    int r;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    progress->waiting->has_thread = true;
+    r = pthread_create(&progress->waiting->thread, NULL, serve_all, progress);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0) {
+        progress->waiting->has_thread = false;
+        return -r;
+    }
+    pthread_setname_np(progress->waiting->thread, "reigen");
+    pin_thread(progress);
+    return 0;
+}
+
+void rg_waiting_stop(struct rg_progress *progress)
+{
+    if (!progress->waiting->has_thread)
+        return;
+    rg_wake_ring(&progress->wake, progress->view.me, true);
+    pthread_join(progress->waiting->thread, NULL);
+    progress->waiting->has_thread = false;
+}
+
+void rg_waiting_after_fork(struct rg_progress *progress)
+{
+    if (progress->waiting->epoll_fd >= 0)
+        close(progress->waiting->epoll_fd);
+}
+
+void rg_waiting_destroy(struct rg_waiting *waiting)
+{
+    if (!waiting)
+        return;
+    if (waiting->epoll_fd >= 0)
+        close(waiting->epoll_fd);
+    free(waiting);
 }

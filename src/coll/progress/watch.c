@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Who has died? Told by the launcher (through boot) with the cause, and seen on the pidfds of
- * this node's ranks.
- */
+/* Hearing of deaths, and seeing them. */
+#include "coll/progress/watch.h"
+
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/time.h"
-#include "coll/progress/progress.h"
-#include "coll/observe/stall.h"
+#include "coll/boot/boot.h"
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
-#define LEAVE_WAIT_MS 2000 /* for who has left to end */
 
 static void abort_for(struct rg_progress *progress, int rank, const char *text)
 {
     rg_view_abort(&progress->view, ECONNRESET, rank, text);
-    rg_progress_ring_all(progress, true);
+    rg_wake_ring_all(&progress->wake, true);
 }
 
 /* One that is still leaving may not die yet: others may wait for its part of what is in the log. */
@@ -43,7 +39,7 @@ static bool listen_by(struct rg_progress *progress,
     struct rg_error err = RG_ERROR_INIT;
     int rank = -1, r;
 
-    if (!progress->boot || progress->boot_lost)
+    if (!progress->boot || progress->told.lost)
         return false;
     while ((r = poll_boot(progress->boot, &rank, &err)) == 1) {
         if (left(progress, rank))
@@ -51,7 +47,7 @@ static bool listen_by(struct rg_progress *progress,
         abort_for(progress, rank, err.text);
         return true;
     }
-    progress->boot_lost = r < 0;
+    progress->told.lost = r < 0;
     if (r == -EHOSTDOWN)
         abort_for(progress, -1, err.text);
     return r == -EHOSTDOWN;
@@ -71,7 +67,7 @@ static void seen_dead(struct rg_progress *progress, int rank)
          progress->boot && rg_boot_poll_fd(progress->boot) >= 0 && rg_now_ns() < deadline;) {
         struct pollfd pfd = { rg_boot_poll_fd(progress->boot), POLLIN, 0 };
 
-        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(progress) || progress->boot_lost))
+        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(progress) || progress->told.lost))
             break;
     }
     snprintf(text, sizeof(text), "rank %d on %s died; what was in flight cannot be completed", rank,
@@ -93,28 +89,6 @@ static void look_at_pidfds(struct rg_progress *progress)
     }
 }
 
-static bool is_there(int pidfd)
-{
-#ifdef SYS_pidfd_send_signal
-    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0;
-#else
-    return false;
-#endif
-}
-
-void rg_watch_let_leave(struct rg_progress *progress)
-{
-    int rank = atomic_load(&progress->cut_by) - 1;
-    int pidfd = rank < 0 ? -1 : progress->team->peers[rank].pidfd;
-    uint64_t deadline_ns = rg_now_ns() + LEAVE_WAIT_MS * RG_NS_PER_MS;
-
-    if (pidfd < 0 || !progress->boot || rg_boot_hears_cut_off(progress->boot))
-        return;
-    /* Until its parent has taken note of its end: no signal finds it then, not even as a zombie. */
-    while (rg_now_ns() < deadline_ns && is_there(pidfd))
-        rg_sleep_ms(1);
-}
-
 void rg_watch_follow(struct rg_progress *progress)
 {
     struct rg_progress *world = progress->world;
@@ -123,13 +97,13 @@ void rg_watch_follow(struct rg_progress *progress)
     if (rg_view_aborted(all)) {
         if (!rg_view_aborted(own) &&
             rg_view_abort(&progress->view, rg_view_aborted(all), -1, rg_view_abort_text(all)))
-            rg_progress_ring_all(progress, true);
+            rg_wake_ring_all(&progress->wake, true);
     } else if (rg_view_aborted(own) && !atomic_load(&own->shared->closed_by) &&
                !atomic_load(&progress->leaving)) {
         rg_view_abort(&world->view, rg_view_aborted(own),
                       rg_team_world_rank(progress->team, rg_view_abort_rank(own)),
                       rg_view_abort_text(own));
-        rg_progress_ring_all(world, true);
+        rg_wake_ring_all(&world->wake, true);
     }
 }
 
@@ -153,6 +127,4 @@ void rg_watch_tick(struct rg_progress *progress)
         listen_to_boot(progress);
     if (!progress->world && !atomic_load(&progress->view.shared->aborted))
         look_at_pidfds(progress);
-    if (!atomic_load(&progress->view.shared->closed_by))
-        rg_stall_tick(progress);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Waking by futex or event descriptor, with no system call for who is awake. */
 #include "coll/team/bell.h"
 
 #include <errno.h>

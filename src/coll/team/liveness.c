@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looking whether a rank that is waited for can still come, while a job starts. */
 #include "coll/team/liveness.h"
 
 #include <poll.h>

@@ -37,12 +37,24 @@ static int make_socket_name(char socket_name[RG_TEAM_SOCKET_NAME_MAX])
     return 0;
 }
 
+static int keep_offer(const void *data, size_t nbytes, struct rg_blob *ret_offer)
+{
+    ret_offer->data = malloc(nbytes + 1);
+    if (!ret_offer->data)
+        return -ENOMEM;
+    if (nbytes)
+        memcpy(ret_offer->data, data, nbytes);
+    ret_offer->nbytes = nbytes;
+    return 0;
+}
+
 int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_config *config,
-                  struct rg_rank_info *ret_facts, struct rg_error *err)
+                      const struct rg_team_needs *needs, struct rg_rank_info *ret_facts,
+                      struct rg_error *err)
 {
     struct rg_rank_info facts = {
         .netns = namespace_id("/proc/self/ns/net"), .pidns = namespace_id("/proc/self/ns/pid"),
-        .uid = geteuid(), .pid = getpid(), .shm = config->planes & RG_PLANE_SHM,
+        .uid = geteuid(), .pid = getpid(), .shm = needs->shares_memory,
         .local_rank = identity->local_rank, .local_size = identity->local_size,
         .cross_rank = identity->cross_rank, .cross_size = identity->cross_size };
     const char *host = getenv("REIGEN_HOSTNAME");
@@ -59,8 +71,11 @@ int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_c
         CPU_SET(0, &facts.cpus);
     if (identity->size > 1)
         r = rg_net_candidates(config->interface, &facts.addresses, err);
-    rg_mpi_info_read(config, identity->size, &facts.mpi);
-    if (r == 0)
+    if (r == 0 && keep_offer(needs->offer, needs->offer_nbytes, &facts.offer) < 0)
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    if (r < 0)
+        rg_rank_info_fini(&facts);
+    else
         *ret_facts = facts;
     return r;
 }
@@ -68,6 +83,7 @@ int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_c
 void rg_rank_info_fini(struct rg_rank_info *facts)
 {
     rg_strv_fini(&facts->addresses);
+    free(facts->offer.data);
 }
 
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf)
@@ -88,10 +104,7 @@ void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf)
     rg_buf_put_u32(buf, (uint32_t) facts->addresses.count);
     for (size_t i = 0; i < facts->addresses.count; i++)
         rg_buf_put_str(buf, facts->addresses.v[i]);
-    rg_buf_put_u8(buf, facts->mpi.wanted);
-    rg_buf_put_u32(buf, (uint32_t) facts->mpi.rank);
-    rg_buf_put_u32(buf, (uint32_t) facts->mpi.size);
-    rg_buf_put_str(buf, facts->mpi.why);
+    rg_buf_put_span(buf, facts->offer.data, facts->offer.nbytes);
 }
 
 static void get_text(struct rg_reader *reader, char *text, size_t room)
@@ -105,7 +118,8 @@ static void get_text(struct rg_reader *reader, char *text, size_t room)
 int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts)
 {
     struct rg_rank_info facts = { 0 };
-    const uint8_t *cpus;
+    const uint8_t *cpus, *offer;
+    size_t nbytes;
 
     get_text(reader, facts.boot_id, sizeof(facts.boot_id));
     get_text(reader, facts.host, sizeof(facts.host));
@@ -132,13 +146,8 @@ int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts)
         if (!text || rg_strv_take(&facts.addresses, text) < 0)
             reader->bad = true;
     }
-    facts.mpi.wanted = rg_reader_u8(reader) == 1;
-    facts.mpi.rank = (int) rg_reader_u32(reader);
-    facts.mpi.size = (int) rg_reader_u32(reader);
-    get_text(reader, facts.mpi.why, sizeof(facts.mpi.why));
-    if (facts.mpi.rank >= 0 && (facts.mpi.size < 1 || facts.mpi.size > RG_MPI_RANKS_MAX))
-        reader->bad = true;
-    if (rg_reader_done(reader) < 0) {
+    offer = rg_reader_span(reader, RG_TEAM_OFFER_MAX, &nbytes);
+    if (reader->bad || keep_offer(offer, nbytes, &facts.offer) < 0 || rg_reader_done(reader) < 0) {
         rg_rank_info_fini(&facts);
         return -EBADMSG;
     }

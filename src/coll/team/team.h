@@ -5,8 +5,8 @@
  *
  * A node is a set of ranks that have proved to share memory: they mapped the leader's memfd,
  * received over a unix socket, and read the same nonce. Never by host name. The leader is the
- * node's lowest rank. Nodes are numbered by their leaders' ranks. Where the shm plane is not
- * allowed every rank is a node of its own.
+ * node's lowest rank. Nodes are numbered by their leaders' ranks. Where no plane that may be used
+ * serves nodes every rank is a node of its own.
  */
 #ifndef RG_COLL_TEAM_TEAM_H
 #define RG_COLL_TEAM_TEAM_H
@@ -30,7 +30,7 @@ struct rg_team_peer {
     char host[256];      /* its host's name, for messages */
 };
 
-#define RG_TEAM_REMARK_MAX 512
+#define RG_TEAM_OFFER_MAX 65536 /* bytes */
 
 struct rg_listener;
 
@@ -57,10 +57,7 @@ struct rg_team {
     char *address;
     struct rg_listener *listener; /* who dials this rank (coll/net/listener.h); NULL on one node */
     char **addresses;           /* of all ranks, by rank; NULL on one node */
-    /* By rank, where all reach each other by MPI (mpi_team.h): ranks in MPI_COMM_WORLD; else NULL
-     * and why, if some rank wanted it, else "" */
-    int *mpi_ranks;
-    char mpi_remark[RG_TEAM_REMARK_MAX];
+    struct rg_blob *offers;     /* what each rank's needs offered, by rank; each is owned */
     bool oversubscribed;        /* more ranks on this host than cores we may use */
     int ncores;                 /* cores that this process may use */
 };
@@ -76,11 +73,22 @@ static inline int rg_team_world_rank(const struct rg_team *team, int rank)
  * processes. */
 void rg_team_close_fds(struct rg_team *team);
 
-/* Wire the job up: fences, node discovery, the segment (engine_nbytes(node_size) bytes beyond the
- * bells), pidfds, event descriptors. Blocks until deadline_ns at most. 0; -ETIMEDOUT,
- * -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing is left behind. */
+/* What is to be built upon a team. */
+struct rg_team_needs {
+    /* Bytes of the node's segment beyond the bells. */
+    size_t (*segment_nbytes)(const void *arg, int node_size);
+    const void *arg;
+    bool shares_memory;   /* ranks of one host are a node; else each is a node of its own */
+    const void *offer;    /* told to all ranks, unread: team->offers; at most RG_TEAM_OFFER_MAX */
+    size_t offer_nbytes;
+    const struct rg_error *failed; /* NULL, or why this rank cannot go on, which all fail with */
+};
+
+/* Wire the job up: fences, node discovery, the segment, pidfds, event descriptors. Blocks until
+ * deadline_ns at most. 0; -ETIMEDOUT, -ECONNREFUSED, -EPERM, -ENOMEM, -ECONNRESET with err: nothing
+ * is left behind. */
 int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
-                   size_t (*progress_nbytes)(int node_size), uint64_t deadline_ns,
+                   const struct rg_team_needs *needs, uint64_t deadline_ns,
                    struct rg_team **ret_team, struct rg_error *err);
 /* Unmaps, closes. NULL is fine. */
 void rg_team_destroy(struct rg_team *team);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of rg_team_create, between team.c (the order of things) and its other files.
+ * The steps of rg_team_create, between team_create.c (the order of things) and its other files.
  *
  *      facts -> fence 1 -> who may be my leader, where do I listen -> fence 2 -> nodes are known
  *            -> segment, pidfds and event descriptors inside each node -> fence 3 -> all succeeded
@@ -16,7 +16,6 @@
 #include <sched.h>
 
 #include "base/str.h"
-#include "coll/team/mpi_team.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
 
@@ -37,13 +36,14 @@ struct rg_rank_info {
     int local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
     cpu_set_t cpus;
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
-    struct rg_mpi_info mpi;
+    struct rg_blob offer;     /* of its planes; owned */
 };
 
 
-/* This process's facts (team_facts.c). 0 or -errno. */
+/* This process's facts (rank_info.c). 0 or -errno. */
 int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_config *config,
-                  struct rg_rank_info *ret_facts, struct rg_error *err);
+                      const struct rg_team_needs *needs, struct rg_rank_info *ret_facts,
+                      struct rg_error *err);
 void rg_rank_info_fini(struct rg_rank_info *facts);
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
 /* 0 or -EBADMSG. */

@@ -8,6 +8,7 @@
 
 /* Why a flag does nothing here; each is shown after the flag's name. */
 #define NO_CYCLES "operations start when they are ready, not in cycles; this does nothing"
+#define NO_TUNING "the settings are right from the start, and nothing is tuned; this does nothing"
 #define NO_TOPOLOGY "how data travels is chosen by operation and size; this does nothing"
 #define NO_MPI "ranks are started by Reigen itself, not by mpirun; this does nothing"
 #define NO_CONTROLLER "the ranks talk through Reigen's own runtime; this does nothing"
@@ -86,21 +87,21 @@ static const struct rg_hvd_option options[] = {
      "HOROVOD_TORUS_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
 
     {"autotune", NULL, "autotune.enabled", RG_HVD_AUTOTUNE, RG_HVD_ON, NULL, NULL,
-     "HOROVOD_AUTOTUNE", NULL, NULL, "Let the runtime look for its best settings while it runs."},
+     "HOROVOD_AUTOTUNE", NULL, NULL, "Accepted; Reigen tunes nothing while a job runs."},
     {"no-autotune", NULL, NULL, RG_HVD_AUTOTUNE, RG_HVD_OFF, NULL, NULL, "HOROVOD_AUTOTUNE", NULL,
-     NULL, "Keep the settings as they are."},
+     NULL, "Accepted, as above."},
     {"autotune-log-file", NULL, "autotune.log_file", RG_HVD_AUTOTUNE, RG_HVD_TEXT, "FILE", "@file",
-     "HOROVOD_AUTOTUNE_LOG", NULL, NULL, "Write each trial and its score to FILE."},
+     "HOROVOD_AUTOTUNE_LOG", NULL, NO_TUNING, "Accepted, as above."},
     {"autotune-warmup-samples", NULL, "autotune.warmup_samples", RG_HVD_AUTOTUNE, RG_HVD_COUNT, "N",
-     NULL, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NULL, NULL, "Throw away the first N samples."},
+     NULL, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NULL, NO_TUNING, "Accepted, as above."},
     {"autotune-steps-per-sample", NULL, "autotune.steps_per_sample", RG_HVD_AUTOTUNE, RG_HVD_COUNT,
-     "N", NULL, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NULL, NULL, "A sample lasts N steps."},
+     "N", NULL, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NULL, NO_TUNING, "Accepted, as above."},
     {"autotune-bayes-opt-max-samples", NULL, "autotune.bayes_opt_max_samples", RG_HVD_AUTOTUNE,
-     RG_HVD_COUNT, "N", NULL, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NULL, NULL,
-     "End the search after N samples."},
+     RG_HVD_COUNT, "N", NULL, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NULL, NO_TUNING,
+     "Accepted, as above."},
     {"autotune-gaussian-process-noise", NULL, "autotune.gaussian_process_noise", RG_HVD_AUTOTUNE,
-     RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NULL, NULL,
-     "How noisy samples are taken to be, from 0 to 1."},
+     RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NULL, NO_TUNING,
+     "Accepted, as above."},
 
     {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "FILE", "@file", NULL,
      rg_hvd_apply_discovery, NULL,

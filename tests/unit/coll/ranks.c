@@ -73,7 +73,6 @@ static void run_rank(int me, int n, int master_port, int (*fn)(struct rank *), v
     struct rank rank = { .me = me, .n = n, .arg = arg };
 
     alarm(unit_limit_s(RANKS_LIMIT_S));
-    rank.config.planes = RG_PLANE_SHM | RG_PLANE_TCP;
     rank.config.start_timeout_ms = 20000;
     rank.config.fusion_nbytes = 128u << 20;
     rank.config.spin_us = -1;

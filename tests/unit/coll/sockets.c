@@ -48,7 +48,7 @@ static int make_place(struct world *world, int i, void *arg)
     place->n = world->n;
     place->arg = arg;
     place->deadline_ns = rg_now_ns() + unit_limit_s(20) * RG_NS_PER_S;
-    place->config.planes = RG_PLANE_TCP;
+    strcpy(place->config.planes, "tcp");
     place->config.fusion_nbytes = 1 << 20;
     place->team.rank = place->team.node = i;
     place->team.size = place->team.nnodes = world->n;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank says and hears while it boots, the same to an agent as to rank 0. */
 #include "coll/boot/env/client.h"
 
 #include <poll.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
 
@@ -13,7 +15,6 @@ int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob
 {
     struct rg_reader reader = rg_reader_make(bytes, nbytes);
     rg_autofree struct rg_blob *found = calloc((size_t) size, sizeof(*found));
-    size_t used = 0;
 
     if (!found)
         return -ENOMEM;
@@ -22,17 +23,11 @@ int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob
                                                                &found[i].nbytes);
     if (rg_reader_done(&reader) < 0)
         return -EBADMSG;
-    uint8_t *copy = malloc(nbytes + 1);
+    int r = rg_blobs_gather(found, size);
 
-    if (!copy)
-        return -ENOMEM;
-    for (int i = 0; i < size; i++) {
-        if (found[i].nbytes > 0)
-            memcpy(copy + used, found[i].data, found[i].nbytes);
-        ret_blobs[i] = (struct rg_blob) { copy + used, found[i].nbytes };
-        used += found[i].nbytes;
-    }
-    return 0;
+    if (r == 0)
+        memcpy(ret_blobs, found, (size_t) size * sizeof(*found));
+    return r;
 }
 
 static int on_welcome(struct rg_client *client, const uint8_t *payload, size_t nbytes)
@@ -130,6 +125,15 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     }
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_PAYLOAD_MAX;
+}
+
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
+
 /* Pump until *flag, a failure told by the server, a death (where one matters), or the end of the
  * connection. */
 static int wait_for(struct rg_client *client, const bool *flag, int ndeaths, uint64_t deadline_ns,
@@ -151,7 +155,7 @@ static int wait_for(struct rg_client *client, const bool *flag, int ndeaths, uin
         if (r < 0)
             return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r, "%s: %s", client->server,
                                 cause.text);
-        r = rg_sock_wait(client->conn.fd, rg_conn_events(&client->conn), deadline_ns);
+        r = rg_fd_wait(client->conn.fd, rg_conn_events(&client->conn), deadline_ns);
         if (r < 0)
             return rg_error_set(err, -r, "%s did not answer in time", client->server);
     }
@@ -168,12 +172,10 @@ int rg_client_hello(struct rg_client *client, int take_fd,
 
     *client = (struct rg_client) { .server = server, .rank = rank, .size = size,
                                    .generation = generation };
-    int r = rg_conn_init(&client->conn, take_fd, link_options);
+    int r = rg_conn_init(&client->conn, take_fd, &conn_ops, client, link_options);
 
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));
-    client->conn.on_frame = on_frame;
-    client->conn.arg = client;
     r = rg_conn_send(&client->conn, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
     if (r < 0)
         return rg_error_set(err, -r, "%s: %s", server, strerror(-r));

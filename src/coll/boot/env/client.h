@@ -10,7 +10,7 @@
 #define RG_COLL_BOOT_ENV_CLIENT_H
 
 #include "coll/boot/boot.h"
-#include "coll/net/conn.h"
+#include "wire/conn.h"
 #include "wire/rankmsg.h"
 
 /* A fence's own server ends it at the deadline and says who is missing; so much longer do we wait

@@ -20,10 +20,9 @@
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/boot/env/client.h"
+#include "coll/boot/env/env_job.h"
 #include "coll/net/peer.h"
 #include "coll/boot/env/server.h"
-#include "coll/boot/silent.h"
-#include "coll/boot/single.h"
 #include "coll/boot/vars.h"
 #include "coll/ground/report.h"
 
@@ -207,7 +206,7 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
         return r;
     }
     if (address) {
-        r = rg_sock_wait(fd, POLLOUT, deadline_ns);
+        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
         if (r == 0)
             r = rg_sock_error(fd);
         if (r < 0) {
@@ -356,12 +355,13 @@ int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, ui
     return 0;
 }
 
-static int open_env(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                    struct rg_boot_identity *ret_identity, struct rg_error *err)
+static int open_env(const struct rg_config *config, void **kept, uint64_t deadline_ns,
+                    void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
     struct rg_env_job job;
     int r = rg_env_read_job(config, &job, err);
 
+    (void) kept;
     return r < 0 ? r : rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
 }
 
@@ -370,9 +370,6 @@ int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
 {
     struct env *env = state;
 
-    if (env->job.size == 1)
-        return rg_single_fence(blob, nbytes, ret_blobs) < 0
-                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
     if (env->server)
         return rg_server_fence(env->server, blob, nbytes, deadline_ns, ret_blobs, err);
     int r = rg_client_fence(&env->client, blob, nbytes, deadline_ns, ret_blobs, err);
@@ -437,8 +434,6 @@ const struct rg_boot_ops rg_boot_env = {
     .detect = detect,
     .open = open_env,
     .fence = rg_env_fence,
-    .poll_fd = rg_silent_poll_fd,
-    .poll = rg_silent_poll,
     .poll_start = rg_env_poll_start,
     .note = rg_env_note,
     .close = rg_env_close,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "coll/boot/env/env.h"
+/* Reading a job out of the environment, apart from meeting in it: wrong ones are named here. */
+#include "coll/boot/env/env_job.h"
 
 #include <netdb.h>
 #include <sodium.h>

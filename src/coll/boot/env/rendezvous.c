@@ -15,8 +15,8 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/env/env.h"
+#include "coll/boot/env/env_job.h"
 #include "coll/net/http.h"
-#include "coll/boot/silent.h"
 #include "coll/boot/vars.h"
 
 #define ADDRESS "HOROVOD_GLOO_RENDEZVOUS_ADDR"
@@ -27,9 +27,6 @@
 #define PAUSE_MS 50
 #define ATTEMPT_MS 5000
 #define PATH_ROOM 64
-
-/* Every init of the process has a place of its own. */
-static unsigned inits;
 
 static bool is_hex(const char *text)
 {
@@ -209,19 +206,25 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
     }
 }
 
-static int open_rendezvous(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                           struct rg_boot_identity *ret_identity, struct rg_error *err)
+static int open_rendezvous(const struct rg_config *config, void **kept, uint64_t deadline_ns,
+                           void **ret_state, struct rg_boot_identity *ret_identity,
+                           struct rg_error *err)
 {
     struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
                               .cross_size = -1, .master_name = "rank 0's address" };
     struct rg_endpoint place;
     struct rg_sockaddr store;
+    unsigned *inits = rg_boot_keep(kept, sizeof(*inits));
     char path[PATH_ROOM];
     int r = sodium_init() < 0 ? rg_error_set(err, ENOSYS, "libsodium cannot start")
+            : !inits          ? rg_error_set(err, ENOMEM, "out of memory")
                               : read_numbers(&job, err);
 
-    snprintf(path, sizeof(path), "/reigen/place.%u", inits++);
-    if (r == 0 && job.size > 1)
+    if (r < 0)
+        return r;
+    /* Every init of the process has a place of its own. */
+    snprintf(path, sizeof(path), "/reigen/place.%u", (*inits)++);
+    if (job.size > 1)
         r = find_store(&store, err);
     if (r == 0 && job.size > 1)
         r = job.rank == 0 ? make_place(config, &store, &place, err)
@@ -245,8 +248,6 @@ const struct rg_boot_ops rg_boot_rendezvous = {
     .detect = detect,
     .open = open_rendezvous,
     .fence = rg_env_fence,
-    .poll_fd = rg_silent_poll_fd,
-    .poll = rg_silent_poll,
     .poll_start = rg_env_poll_start,
     .note = rg_env_note,
     .close = rg_env_close,

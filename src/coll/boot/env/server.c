@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Rank 0 as the meeting point of a job that has no launcher of ours: strangers may come too. */
 #include "coll/boot/env/server.h"
 
 #include <limits.h>
@@ -206,6 +207,15 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     }
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_BLOB_MAX + 1024;
+}
+
+static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
+
 int rg_server_create(const struct rg_server_options *options, struct rg_server **ret_server)
 {
     struct rg_server *server = calloc(1, sizeof(*server));
@@ -252,8 +262,9 @@ static void drop_oldest_pending(struct rg_server *server)
 
 static void add_guest(struct rg_server *server, int take_fd)
 {
-    struct rg_link_options link = { .key = server->link_key, .job_id = server->job_id,
-                                    .role = "rank", .initiator = false };
+    struct rg_link_options options = { .key = server->link_key, .job_id = server->job_id,
+                                       .role = "rank", .initiator = false };
+    const struct rg_link_options *link = server->use_link ? &options : NULL;
     struct guest *guest = calloc(1, sizeof(*guest));
 
     if (!guest) {
@@ -263,12 +274,10 @@ static void add_guest(struct rg_server *server, int take_fd)
     guest->server = server;
     guest->rank = -1;
     guest->give_up_ns = rg_now_ns() + RG_SERVER_HALF_OPEN_MS * RG_NS_PER_MS;
-    if (rg_conn_init(&guest->conn, take_fd, server->use_link ? &link : NULL) < 0) {
+    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, link) < 0) {
         free(guest);
         return;
     }
-    guest->conn.on_frame = on_frame;
-    guest->conn.arg = guest;
     guest->next = server->guests;
     server->guests = guest;
     if (++server->npending > RG_SERVER_PENDING_MAX)
@@ -455,13 +464,14 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
     for (int i = 1; i < server->size && r == 0; i++) {
         struct guest *guest = server->ranks[i];
 
+        /* One at a time: all ranks' answers together are the square of one rank's part. */
         r = send_blobs(guest, server->generation + 1, &blobs);
+        if (r == 0)
+            rg_conn_drain(&guest->conn, server->deadline_ns);
         free(guest->blob.data);
         guest->blob = (struct rg_span) { 0 };
         guest->arrived = false;
     }
-    for (int i = 1; i < server->size && r == 0; i++)
-        rg_conn_drain(&server->ranks[i]->conn, server->deadline_ns);
     return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs), server->size,
                                       ret_blobs);
 }

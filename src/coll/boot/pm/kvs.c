@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fences in terms of put, synchronise and get: once for all stores. */
 #include "coll/boot/pm/kvs.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "coll/boot/pm/mpi.h"
 #include "wire/rankmsg.h"
 
 #define HEAD_NBYTES 4
@@ -98,9 +100,10 @@ static int gather(struct rg_kvs *kvs, uint64_t deadline_ns, struct rg_blob *ret_
     return 0;
 }
 
-int rg_kvs_fence(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_t deadline_ns,
+int rg_kvs_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err)
 {
+    struct rg_kvs *kvs = state;
     int r;
 
     if (nbytes > RG_RANKMSG_BLOB_MAX)
@@ -118,7 +121,7 @@ int rg_kvs_fence(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_t d
     return r;
 }
 
-int rg_kvs_share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_t deadline_ns,
+static int share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_t deadline_ns,
                      struct rg_error *err)
 {
     rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
@@ -145,4 +148,17 @@ int rg_kvs_share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_
         kvs->broken = false;
     }
     return r;
+}
+
+int rg_kvs_meet(struct rg_kvs *kvs, struct rg_boot_identity *identity, uint64_t deadline_ns,
+                struct rg_error *err)
+{
+    int r = identity->size > 1 ? share_key(kvs, identity->key, deadline_ns, err) : 0;
+
+    if (r < 0)
+        return r;
+    rg_mpi_beside_check(identity);
+    identity->has_key = identity->size > 1;
+    identity->one_host = identity->size == 1;
+    return 0;
 }

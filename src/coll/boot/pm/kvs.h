@@ -41,11 +41,13 @@ struct rg_kvs {
     bool broken;         /* a fence has failed, and what the others have seen of it is unknown */
 };
 
-/* As rg_boot_ops.fence. */
-int rg_kvs_fence(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_t deadline_ns,
+/* The part of open that all stores have in common, after kvs is set up: what follows of being
+ * alone, else a random key that rank 0 makes, by a fence of its own. identity's rank and size are
+ * there. 0 or -errno. */
+int rg_kvs_meet(struct rg_kvs *kvs, struct rg_boot_identity *identity, uint64_t deadline_ns,
+                struct rg_error *err);
+/* As rg_boot_ops.fence; kvs is a struct rg_kvs. */
+int rg_kvs_fence(void *kvs, const void *blob, size_t nbytes, uint64_t deadline_ns,
                  struct rg_blob *ret_blobs, struct rg_error *err);
-/* Rank 0 makes a random key, and all ranks get it: a fence of their own. 0 or -errno. */
-int rg_kvs_share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_t deadline_ns,
-                     struct rg_error *err);
 
 #endif

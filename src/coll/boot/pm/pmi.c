@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation with a process manager, over the descriptor that it has given us. */
 #include "coll/boot/pm/pmi.h"
 
 #include <poll.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/sock.h"
 
@@ -30,7 +32,7 @@ static int read_message(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_
 
         if (!to)
             return rg_error_set(err, ENOMEM, "out of memory");
-        r = rg_sock_wait(pmi->fd, POLLIN, deadline_ns);
+        r = rg_fd_wait(pmi->fd, POLLIN, deadline_ns);
         if (r < 0)
             return rg_error_set_exit(err, -r, r == -ETIMEDOUT ? 124 : 0, "the process manager "
                                      "(PMI_FD=%d) did not answer in time: have all ranks come to "

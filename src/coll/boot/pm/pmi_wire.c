@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The two languages of PMI, as text, where a test can speak them. */
 #include "coll/boot/pm/pmi_wire.h"
 
 #include <errno.h>

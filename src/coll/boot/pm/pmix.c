@@ -20,10 +20,8 @@
 #include "base/time.h"
 #include "coll/boot/pm/kvs.h"
 #include "coll/boot/launchers.h"
-#include "coll/boot/mpi_beside.h"
+#include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/silent.h"
-#include "coll/boot/single.h"
 #include "coll/boot/vars.h"
 #include "reigen/reigen.h"
 
@@ -31,17 +29,17 @@
 #define GET_SECONDS_MAX 60
 #define SECONDS_SPARE 2 /* the server's own limit comes after ours, which has the better text */
 
-/* Of this process, once it is open. */
-static const struct rg_pmix_library *pmix;
-static struct rg_pmix_proc the_proc;
-static struct rg_kvs the_kvs;
-static pid_t the_owner; /* a forked child does not speak for its parent */
-static pthread_once_t goodbye_once = PTHREAD_ONCE_INIT;
-static atomic_bool server_gone;
-
-struct pmix_boot {
-    int size;
+/* Kept: the connection of this process, once it is open. */
+struct kept {
+    struct rg_kvs kvs; /* its address is the boot's state */
+    const struct rg_pmix_library *pmix;
+    struct rg_pmix_proc proc;
+    pid_t owner;       /* a forked child does not speak for its parent */
 };
+
+/* The library's event handler is called without an argument of ours, on the library's thread. */
+static char own_nspace[sizeof(((struct rg_pmix_proc *) 0)->nspace)];
+static atomic_bool server_gone;
 
 /* A fence under way. The library may end it after we have given up: it belongs to whoever comes
  * last. */
@@ -62,10 +60,10 @@ static int detect(const struct rg_config *config, struct rg_error *err)
     return rg_var_int("PMIX_RANK", 0, REIGEN_SIZE_MAX - 1, &rank, err);
 }
 
-static int failed(const char *what, int status, struct rg_error *err)
+static int failed(const struct kept *kept, const char *what, int status, struct rg_error *err)
 {
     return rg_error_set(err, status == RG_PMIX_ERR_TIMEOUT ? ETIMEDOUT : EPROTO, "%s: %s (%d)",
-                        what, pmix->Error_string(status), status);
+                        what, kept->pmix->Error_string(status), status);
 }
 
 static struct rg_pmix_info info_of(const char *key, uint16_t type, int value)
@@ -102,15 +100,15 @@ static void free_value(struct rg_pmix_value *value)
 static int put(void *state, const char *key, const void *data, size_t nbytes, uint64_t deadline_ns,
                struct rg_error *err)
 {
+    const struct kept *kept = state;
     struct rg_pmix_value value = { .type = RG_PMIX_BYTE_OBJECT };
     int status;
 
-    (void) state;
     (void) deadline_ns;
     value.data.bo.bytes = (char *) (uintptr_t) data; /* copied by the library */
     value.data.bo.size = nbytes;
-    status = pmix->Put(RG_PMIX_SCOPE_GLOBAL, key, &value);
-    return status == RG_PMIX_SUCCESS ? 0 : failed("PMIx_Put", status, err);
+    status = kept->pmix->Put(RG_PMIX_SCOPE_GLOBAL, key, &value);
+    return status == RG_PMIX_SUCCESS ? 0 : failed(kept, "PMIx_Put", status, err);
 }
 
 static void wait_free(struct wait *wait)
@@ -174,45 +172,45 @@ static bool wait_until(struct wait *wait, uint64_t deadline_ns, int *ret_status)
 
 static int synchronise(void *state, uint64_t deadline_ns, struct rg_error *err)
 {
+    const struct kept *kept = state;
     struct rg_pmix_info info[2] = {
         info_of(RG_PMIX_COLLECT_DATA, RG_PMIX_BOOL, 1),
         info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, seconds_left(deadline_ns, INT32_MAX - SECONDS_SPARE)),
     };
-    struct rg_pmix_proc all = the_proc;
+    struct rg_pmix_proc all = kept->proc;
     struct wait *wait;
-    int status = pmix->Commit();
+    int status = kept->pmix->Commit();
 
-    (void) state;
     if (status != RG_PMIX_SUCCESS)
-        return failed("PMIx_Commit", status, err);
+        return failed(kept, "PMIx_Commit", status, err);
     wait = wait_make();
     if (!wait)
         return rg_error_set(err, ENOMEM, "out of memory");
     all.rank = RG_PMIX_RANK_WILDCARD;
-    status = pmix->Fence_nb(&all, 1, info, 2, on_fence, wait);
+    status = kept->pmix->Fence_nb(&all, 1, info, 2, on_fence, wait);
     if (status != RG_PMIX_SUCCESS) {
         wait_free(wait);
-        return failed("PMIx_Fence", status, err);
+        return failed(kept, "PMIx_Fence", status, err);
     }
     if (!wait_until(wait, deadline_ns, &status))
         return rg_error_set_exit(err, ETIMEDOUT, 124, "not all ranks came to init in time");
-    return status == RG_PMIX_SUCCESS ? 0 : failed("PMIx_Fence", status, err);
+    return status == RG_PMIX_SUCCESS ? 0 : failed(kept, "PMIx_Fence", status, err);
 }
 
 static int get(void *state, int rank, const char *key, uint64_t deadline_ns,
                struct rg_buf *ret_bytes, struct rg_error *err)
 {
+    const struct kept *kept = state;
     struct rg_pmix_info info = info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT,
                                        seconds_left(deadline_ns, GET_SECONDS_MAX));
-    struct rg_pmix_proc proc = the_proc;
+    struct rg_pmix_proc proc = kept->proc;
     struct rg_pmix_value *value = NULL;
     int status, r = 0;
 
-    (void) state;
     proc.rank = (uint32_t) rank;
-    status = pmix->Get(&proc, key, &info, 1, &value);
+    status = kept->pmix->Get(&proc, key, &info, 1, &value);
     if (status != RG_PMIX_SUCCESS)
-        return failed("PMIx_Get", status, err);
+        return failed(kept, "PMIx_Get", status, err);
     if (value->type == RG_PMIX_BYTE_OBJECT && value->data.bo.size > 0)
         rg_buf_put(ret_bytes, value->data.bo.bytes, value->data.bo.size);
     else
@@ -227,14 +225,14 @@ static const struct rg_kvs_ops store = { .put = put, .sync = synchronise, .get =
 /* ---- the boot */
 
 /* What the server knows of the job, of this type; NULL when it does not say. */
-static struct rg_pmix_value *ask_job(const char *key, uint16_t type)
+static struct rg_pmix_value *ask_job(const struct kept *kept, const char *key, uint16_t type)
 {
     struct rg_pmix_info info = info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, SECONDS_SPARE);
-    struct rg_pmix_proc proc = the_proc;
+    struct rg_pmix_proc proc = kept->proc;
     struct rg_pmix_value *value = NULL;
 
     proc.rank = RG_PMIX_RANK_WILDCARD;
-    if (pmix->Get(&proc, key, &info, 1, &value) != RG_PMIX_SUCCESS)
+    if (kept->pmix->Get(&proc, key, &info, 1, &value) != RG_PMIX_SUCCESS)
         return NULL;
     if (value->type == type)
         return value;
@@ -242,15 +240,12 @@ static struct rg_pmix_value *ask_job(const char *key, uint16_t type)
     return NULL;
 }
 
-static void say_goodbye(void)
+static void leave(void *arg)
 {
-    if (the_owner == getpid())
-        pmix->Finalize(NULL, 0);
-}
+    const struct kept *kept = arg;
 
-static void register_goodbye(void)
-{
-    atexit(say_goodbye);
+    if (kept->owner == getpid())
+        kept->pmix->Finalize(NULL, 0);
 }
 
 /* On the library's thread. */
@@ -260,48 +255,49 @@ static void on_server_gone(size_t id, int status, const struct rg_pmix_proc *sou
 {
     (void) id, (void) status, (void) info, (void) ninfo, (void) results, (void) nresults;
     /* A rank that lost its connection would be of the job's own name space. */
-    if (!source || strncmp(source->nspace, the_proc.nspace, sizeof(the_proc.nspace)) != 0)
+    if (!source || strncmp(source->nspace, own_nspace, sizeof(own_nspace)) != 0)
         atomic_store(&server_gone, true);
     if (done)
         done(RG_PMIX_EVENT_NO_ACTION_TAKEN, NULL, 0, NULL, NULL, arg);
 }
 
 /* Where it cannot be had, the job goes on without. */
-static void watch_server(void)
+static void watch_server(const struct kept *kept)
 {
-    static int codes[] = { RG_PMIX_ERR_LOST_CONNECTION, RG_PMIX_ERR_LOST_CONNECTION_TO_SERVER };
+    int codes[] = { RG_PMIX_ERR_LOST_CONNECTION, RG_PMIX_ERR_LOST_CONNECTION_TO_SERVER };
 
-    pmix->Register_event_handler(codes, rg_array_len(codes), NULL, 0, on_server_gone, NULL, NULL);
+    memcpy(own_nspace, kept->proc.nspace, sizeof(own_nspace));
+    kept->pmix->Register_event_handler(codes, rg_array_len(codes), NULL, 0, on_server_gone, NULL,
+                                       NULL);
 }
 
-static int connect_server(struct rg_error *err)
+static int connect_server(struct kept *kept, struct rg_error *err)
 {
     int status, r;
 
-    if (the_owner)
+    if (kept->owner)
         return rg_error_set(err, EPERM, "this process is a fork of rank %u, which has the "
                             "connection to the PMIx server: start it anew, or set "
-                            "REIGEN_BOOT=single in it", the_proc.rank);
-    r = rg_pmix_library_load(&pmix, err);
+                            "REIGEN_BOOT=single in it", kept->proc.rank);
+    r = rg_pmix_library_load(&kept->pmix, err);
     if (r < 0)
         return r;
-    status = pmix->Init(&the_proc, NULL, 0);
+    status = kept->pmix->Init(&kept->proc, NULL, 0);
     if (status != RG_PMIX_SUCCESS)
         return rg_error_set(err, ECONNREFUSED, "PMIx_Init: %s (%d): does the launcher that set "
                             "PMIX_NAMESPACE=%s still run, on this host and for this user? If this "
                             "process is to run alone, set REIGEN_BOOT=single",
-                            pmix->Error_string(status), status, rg_var("PMIX_NAMESPACE"));
-    the_owner = getpid();
-    pthread_once(&goodbye_once, register_goodbye);
-    watch_server();
+                            kept->pmix->Error_string(status), status, rg_var("PMIX_NAMESPACE"));
+    kept->owner = getpid();
+    watch_server(kept);
     return 0;
 }
 
 /* This rank's place among the ranks of its host, in order of rank as in MPI_Comm_split_type. The
  * server has a local rank too, which follows the cores that it has mapped ranks to. */
-static void read_peers(struct rg_boot_identity *identity)
+static void read_peers(const struct kept *kept, struct rg_boot_identity *identity)
 {
-    struct rg_pmix_value *value = ask_job(RG_PMIX_LOCAL_PEERS, RG_PMIX_STRING);
+    struct rg_pmix_value *value = ask_job(kept, RG_PMIX_LOCAL_PEERS, RG_PMIX_STRING);
     int place = 0, count = 0;
     bool there = false;
 
@@ -324,69 +320,46 @@ static void read_peers(struct rg_boot_identity *identity)
     identity->local_size = count;
 }
 
-static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
+static int read_identity(const struct kept *kept, struct rg_boot_identity *identity,
+                         struct rg_error *err)
 {
-    struct rg_pmix_value *value = ask_job(RG_PMIX_JOB_SIZE, RG_PMIX_UINT32);
+    struct rg_pmix_value *value = ask_job(kept, RG_PMIX_JOB_SIZE, RG_PMIX_UINT32);
     uint32_t size = value ? value->data.uint32 : 0;
 
     free_value(value);
-    if (size < 1 || size > REIGEN_SIZE_MAX || the_proc.rank >= size)
+    if (size < 1 || size > REIGEN_SIZE_MAX || kept->proc.rank >= size)
         return rg_error_set(err, EPROTO, "the PMIx server says of this job that it has %u ranks, "
-                            "and of this process that it is rank %u", size, the_proc.rank);
-    identity->rank = (int) the_proc.rank;
+                            "and of this process that it is rank %u", size, kept->proc.rank);
+    identity->rank = (int) kept->proc.rank;
     identity->size = (int) size;
-    read_peers(identity);
+    read_peers(kept, identity);
     return 0;
 }
 
-static void close_pmix(void *state, bool goodbye)
+static int open_pmix(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
+                     void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    (void) goodbye;
-    free(state);
-}
-
-static int open_pmix(const struct rg_config *config, uint64_t deadline_ns, void **ret_state,
-                     struct rg_boot_identity *ret_identity, struct rg_error *err)
-{
-    struct rg_boot_identity identity = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                                         .cross_size = -1 };
-    struct pmix_boot *boot = calloc(1, sizeof(*boot));
-    int r = boot ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
+    struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
+    int r = kept ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 
     (void) config;
-    if (r == 0 && the_owner != getpid())
-        r = connect_server(err);
+    if (r == 0 && kept->owner != getpid())
+        r = connect_server(kept, err);
     if (r == 0)
-        r = read_identity(&identity, err);
-    if (r == 0 && the_kvs.ops == NULL)
-        the_kvs = (struct rg_kvs) { .ops = &store, .rank = identity.rank, .size = identity.size,
-                                    .value_max = VALUE_NBYTES };
+        r = read_identity(kept, &identity, err);
+    if (r == 0 && !kept->kvs.ops)
+        kept->kvs = (struct rg_kvs) { .ops = &store, .state = kept, .rank = identity.rank,
+                                      .size = identity.size, .value_max = VALUE_NBYTES };
     if (r == 0 && identity.size == 1)
         r = rg_claim_check_world_of_one("PMIx in this process", err);
-    else if (r == 0)
-        r = rg_kvs_share_key(&the_kvs, identity.key, deadline_ns, err);
-    if (r < 0) {
-        free(boot);
+    if (r == 0)
+        r = rg_kvs_meet(&kept->kvs, &identity, deadline_ns, err);
+    if (r < 0)
         return r;
-    }
-    boot->size = identity.size;
-    rg_mpi_beside_check(&identity);
-    identity.has_key = identity.size > 1;
-    identity.one_host = identity.size == 1;
     *ret_identity = identity;
-    *ret_state = boot;
+    *ret_state = &kept->kvs;
     return 0;
-}
-
-static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
-                 struct rg_blob *ret_blobs, struct rg_error *err)
-{
-    struct pmix_boot *boot = state;
-
-    if (boot->size == 1)
-        return rg_single_fence(blob, nbytes, ret_blobs) < 0
-                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
-    return rg_kvs_fence(&the_kvs, blob, nbytes, deadline_ns, ret_blobs, err);
 }
 
 static int poll_server(void *state, int *ret_rank, struct rg_error *err)
@@ -401,14 +374,11 @@ static int poll_server(void *state, int *ret_rank, struct rg_error *err)
 
 const struct rg_boot_ops rg_boot_pmix = {
     .name = "pmix",
-    .by_mpi = true,
     .variables = "PMIX_NAMESPACE and PMIX_RANK are",
+    .of_mpi = true,
     .detect = detect,
     .open = open_pmix,
-    .fence = fence,
-    .poll_fd = rg_silent_poll_fd,
+    .fence = rg_kvs_fence,
     .poll = poll_server,
-    .note = rg_silent_note,
-    .close = close_pmix,
-    .after_fork = rg_silent_after_fork,
+    .leave = leave,
 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reigen links with no PMIx: the functions of the installed one are looked up, once. */
 #include "coll/boot/pm/pmix_library.h"
 
 #include <dlfcn.h>

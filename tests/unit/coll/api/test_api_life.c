@@ -689,6 +689,49 @@ static void wrong_arguments_are_refused(void **state)
     assert_int_equal(ranks_run(1, ranks_port(), bad_arguments, NULL), 0);
 }
 
+#ifdef RG_UNOBSERVED
+enum { OBSERVED = 0, ANSWER = -ENOTSUP };
+#else
+enum { OBSERVED = 1, ANSWER = 0 };
+#endif
+
+static int looked_on_at(struct rank *rank)
+{
+    const char *timeline = rank->arg;
+    char *json = NULL;
+
+    bad = 0;
+    check(reigen_init(NULL) == 0);
+    check(reigen_diagnose(0, &json) == ANSWER && (json != NULL) == OBSERVED);
+    check(reigen_timeline_start(timeline, 0) == ANSWER);
+    check(access(timeline, F_OK) == (OBSERVED ? 0 : -1));
+    if (!OBSERVED)
+        check(strstr(reigen_last_error(), "no timeline") != NULL);
+    check(reigen_barrier() == 0);
+    check(reigen_timeline_stop() == ANSWER);
+    reigen_free(json);
+    reigen_shutdown();
+    setenv("HOROVOD_TIMELINE", timeline, 1);
+    check(reigen_init(NULL) == ANSWER);
+    if (!OBSERVED)
+        check(strstr(reigen_last_error(), "HOROVOD_TIMELINE") != NULL);
+    reigen_shutdown();
+    return bad;
+}
+
+static void who_looks_on_can_be_left_out_of_a_build(void **state)
+{
+    char path[] = "/tmp/reigen-test-XXXXXX";
+    int fd = mkstemp(path);
+
+    (void) state;
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    assert_int_equal(ranks_run(1, ranks_port(), looked_on_at, path), 0);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -708,6 +751,7 @@ int main(void)
         cmocka_unit_test(a_forked_child_counts_as_uninitialised),
         cmocka_unit_test(between_nodes_it_is_all_the_same),
         cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(who_looks_on_can_be_left_out_of_a_build),
     };
 
     ranks_clearenv();

@@ -10,10 +10,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/fd.h"
 #include "coll/boot/env/server.h"
+#include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/ranks.h"
 #include "wire/link.h"
+
+static struct rg_boots boots; /* of this process */
 
 /* ------------------------------------------------------------ fences */
 
@@ -53,7 +57,7 @@ static int check_fences(struct rank *rank, struct rg_boot *boot, int nrounds)
 static int open_boot(struct rank *rank, uint64_t deadline_ns, struct rg_boot **ret_boot,
                      struct rg_error *err)
 {
-    int r = rg_boot_open(&rank->config, deadline_ns, ret_boot, err);
+    int r = rg_boot_open(&boots, &rank->config, deadline_ns, ret_boot, err);
 
     if (r < 0 && !rank->arg)
         fprintf(stderr, "rank %d: %s\n", rank->me, err->text);
@@ -389,7 +393,7 @@ static void without_variables_a_rank_is_alone(void **state)
     struct rg_blob blob;
 
     (void) state;
-    assert_int_equal(rg_boot_open(&config, RG_NEVER_NS, &boot, &err), 0);
+    assert_int_equal(rg_boot_open(&boots, &config, RG_NEVER_NS, &boot, &err), 0);
     assert_string_equal(rg_boot_name(boot), "single");
     assert_int_equal(rg_boot_identity(boot)->size, 1);
     assert_int_equal(rg_boot_fence(boot, "abc", 3, RG_NEVER_NS, &blob, &err), 0);
@@ -453,7 +457,7 @@ static void *be_strange(void *arg)
             rg_sock_parse(text, &address);
             if (rg_sock_connect_tcp(&address, &fd) < 0)
                 continue;
-            if (rg_sock_wait(fd, POLLOUT, rg_now_ns() + RG_NS_PER_MS) < 0 ||
+            if (rg_fd_wait(fd, POLLOUT, rg_now_ns() + RG_NS_PER_MS) < 0 ||
                 rg_sock_error(fd) < 0) {
                 close(fd);
                 continue;

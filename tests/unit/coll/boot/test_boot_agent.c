@@ -6,10 +6,14 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-#include "coll/net/conn.h"
+#include "base/fd.h"
+#include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/ranks.h"
+#include "wire/conn.h"
 #include "wire/rankmsg.h"
+
+static struct rg_boots boots; /* of this process */
 
 struct agent {
     int listen_fd;
@@ -74,6 +78,15 @@ static int on_agent_frame(void *arg, uint16_t type, const uint8_t *payload, size
     return r;
 }
 
+static size_t frame_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_PAYLOAD_MAX;
+}
+
+static const struct rg_conn_ops agent_ops = { on_agent_frame, frame_max, .secret = false };
+
 /* Serves connections one after the other until its listening socket is shut down. */
 static void *serve_agent(void *arg)
 {
@@ -84,14 +97,12 @@ static void *serve_agent(void *arg)
     for (;;) {
         int fd;
 
-        if (rg_sock_wait(agent->listen_fd, POLLIN, ranks_deadline()) < 0)
+        if (rg_fd_wait(agent->listen_fd, POLLIN, ranks_deadline()) < 0)
             return NULL;
         fd = accept4(agent->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return NULL;
-        rg_conn_init(&agent->conn, fd, NULL);
-        agent->conn.on_frame = on_agent_frame;
-        agent->conn.arg = agent;
+        rg_conn_init(&agent->conn, fd, &agent_ops, agent, NULL);
         while (rg_conn_pump(&agent->conn, NULL) == 0) {
             if (agent->kill_peer && agent->nfences > 0) {
                 agent->kill_peer = false;
@@ -99,7 +110,7 @@ static void *serve_agent(void *arg)
                              &died);
                 continue;
             }
-            rg_sock_wait(fd, rg_conn_events(&agent->conn), ranks_deadline());
+            rg_fd_wait(fd, rg_conn_events(&agent->conn), ranks_deadline());
         }
         rg_conn_fini(&agent->conn);
     }
@@ -139,7 +150,7 @@ static void an_agent_serves_fences_and_numbers_go_on_after_a_new_start(void **st
     (void) state;
     start_agent(&agent, &thread);
     for (int start = 0; start < 2; start++) {
-        assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+        assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
         assert_string_equal(rg_boot_name(boot), "agent");
         assert_int_equal(rg_boot_identity(boot)->rank, 1);
         assert_int_equal(rg_boot_identity(boot)->local_rank, 1);
@@ -172,12 +183,12 @@ static void an_agent_tells_of_deaths(void **state)
 
     (void) state;
     start_agent(&agent, &thread);
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
     r = rg_boot_fence(boot, "one", 3, ranks_deadline(), blobs, &err);
     if (r == 0) {
         free(blobs[0].data);
         while ((r = rg_boot_poll(boot, &rank, &err)) == 0)
-            assert_int_equal(rg_sock_wait(rg_boot_poll_fd(boot), POLLIN,
+            assert_int_equal(rg_fd_wait(rg_boot_poll_fd(boot), POLLIN,
                                           ranks_deadline()), 0);
         assert_int_equal(r, 1);
         assert_int_equal(rank, 0);
@@ -198,7 +209,7 @@ static void a_failed_fence_says_why_and_may_be_tried_again(void **state)
 
     (void) state;
     start_agent(&agent, &thread);
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), 0);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rg_boot_fence(boot, "one", 3, ranks_deadline(), blobs, &err),
                          -ECONNRESET);
@@ -219,10 +230,10 @@ static void an_agent_that_is_not_there_is_named(void **state)
     ranks_setenv("REIGEN_AGENT_SOCKET", "/nowhere/agent");
     ranks_setenv("REIGEN_RANK", "0");
     ranks_setenv("REIGEN_SIZE", "2");
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), -EINVAL);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), -EINVAL);
     assert_contains(err.text, "REIGEN_RANK_TOKEN");
     ranks_setenv("REIGEN_RANK_TOKEN", "abcdef0123456789abcdef0123456789");
-    assert_int_equal(rg_boot_open(&config, ranks_deadline(), &boot, &err), -ECONNREFUSED);
+    assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), -ECONNREFUSED);
     assert_contains(err.text, "REIGEN_AGENT_SOCKET=/nowhere/agent");
     ranks_clearenv();
 }

@@ -141,7 +141,10 @@ static void *live(void *arg)
                                &rank->err);
     if (rank->result == 0) {
         kvs.value_max = rg_pmi_value_nbytes(pmi->value_chars);
-        rank->result = rg_kvs_share_key(&kvs, rank->key, soon(), &rank->err);
+        struct rg_boot_identity identity = { .rank = kvs.rank, .size = kvs.size };
+
+        rank->result = rg_kvs_meet(&kvs, &identity, soon(), &rank->err);
+        memcpy(rank->key, identity.key, sizeof(rank->key));
         for (int i = 0; i < rank->fences && rank->result == 0; i++)
             rank->result = fence_once(rank, &kvs, i);
         rg_pmi_finalize(pmi, soon());
@@ -263,13 +266,13 @@ static void test_a_rank_that_does_not_come_ends_the_wait(void **state)
     struct rg_kvs kvs = { .ops = &rg_pmi_kvs, .state = &pmi, .rank = 0, .size = 2 };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_blob blobs[2];
-    uint8_t key[RG_KEY_NBYTES];
+    struct rg_boot_identity identity = { .size = 2 };
 
     (void) state;
     manager_start(&manager);
     assert_int_equal(rg_pmi_open(&pmi, manager.fds[0], 0, soon(), &err), 0);
     kvs.value_max = rg_pmi_value_nbytes(pmi.value_chars);
-    assert_int_equal(rg_kvs_share_key(&kvs, key, rg_now_ns() + 100 * RG_NS_PER_MS, &err),
+    assert_int_equal(rg_kvs_meet(&kvs, &identity, rg_now_ns() + 100 * RG_NS_PER_MS, &err),
                      -ETIMEDOUT);
     assert_int_equal(err.exit_code, 124);
     /* Its answer may come at any time now: the connection is of no more use. */

@@ -12,6 +12,7 @@
 
 #include "base/time.h"
 #include "base/json.h"
+#include "coll/ground/report.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Composition over nodes. The members of the test are ranks of pretended nodes, and the plane
- * between nodes is the shm plane over memory of its own, under the name of the tcp plane, so that
- * only the composition is on trial.
+ * between nodes is the shm plane over memory of its own, so that only the composition is on
+ * trial.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "coll/planes/exec.h"
+#include "coll/planes/shm.h"
 #include "coll/members.h"
 
 enum { NFUSED = 5, AREAS = MEMBERS_MAX + 2 };
@@ -30,7 +31,8 @@ static _Thread_local char *between; /* memory of the plane between nodes */
 
 static size_t area_nbytes(void)
 {
-    return rg_plane_shm.region_nbytes(MEMBERS_MAX);
+    return (rg_plane_shm.region_nbytes(MEMBERS_MAX) + RG_REGION_ALIGN - 1) / RG_REGION_ALIGN *
+           RG_REGION_ALIGN;
 }
 
 /* One area for the leaders, one for all ranks. Bells of a group that is not a node's are not rung:
@@ -40,7 +42,7 @@ static int fake_open(const struct rg_plane_options *options, void **ret_state,
 {
     static _Thread_local struct rg_team team;
     struct rg_plane_options changed = *options;
-    int area = options->group.ranks ? 0 : 1;
+    int area = options->group.scope == RG_SCOPE_LEADERS ? 0 : 1;
 
     team = *options->team;
     team.bells.nmembers = 0;
@@ -49,52 +51,9 @@ static int fake_open(const struct rg_plane_options *options, void **ret_state,
     return rg_plane_shm.open(&changed, ret_state, err);
 }
 
-static int fake_score(void *state, enum rg_coll_kind kind, int dtype, size_t nbytes)
-{
-    return rg_plane_shm.score(state, kind, dtype, nbytes) / 10;
-}
-
-static int fake_post(void *state, const struct rg_coll *coll)
-{
-    return rg_plane_shm.post(state, coll);
-}
-
-static int fake_progress(void *state, bool *ret_moved, struct rg_error *err)
-{
-    return rg_plane_shm.progress(state, ret_moved, err);
-}
-
-static int fake_wait_fds(void *state, int *ret_fds, unsigned *ret_events, int max)
-{
-    return rg_plane_shm.wait_fds(state, ret_fds, ret_events, max);
-}
-
-static void fake_abort(void *state)
-{
-    rg_plane_shm.abort(state);
-}
-
-static void fake_close(void *state, int timeout_ms)
-{
-    rg_plane_shm.close(state, timeout_ms);
-}
-
-static void fake_after_fork(void *state)
-{
-    rg_plane_shm.after_fork(state);
-}
-
-const struct rg_plane_ops rg_plane_tcp = {
-    .name = "tcp",
-    .open = fake_open,
-    .score = fake_score,
-    .post = fake_post,
-    .progress = fake_progress,
-    .wait_fds = fake_wait_fds,
-    .abort = fake_abort,
-    .close = fake_close,
-    .after_fork = fake_after_fork,
-};
+static struct rg_plane_ops between_ops; /* the shm plane's, but for what main sets */
+static const struct rg_plane_ops *const table[] = { &rg_plane_shm, &between_ops, NULL };
+static const struct rg_plane_choice both = { table, 1 | 2, 0 };
 
 /* ------------------------------------------------------------ a rank of a layout */
 
@@ -103,8 +62,6 @@ struct rank {
     struct rg_exec *exec;
     int nodes_ranks[MEMBERS_MAX], leaders[MEMBERS_MAX];
 };
-
-static const struct rg_config CONFIG = { .planes = RG_PLANE_SHM | RG_PLANE_TCP };
 
 static void place(struct rank *rank, const struct layout *layout)
 {
@@ -136,6 +93,7 @@ static void place(struct rank *rank, const struct layout *layout)
 static int rank_open(struct rank *rank, struct member *member)
 {
     const struct layout *layout = member->arg;
+    struct rg_planes_options options = { .team = &member->team, .planes = &both };
     char *region = member->region;
 
     memset(rank, 0, sizeof(*rank));
@@ -143,9 +101,8 @@ static int rank_open(struct rank *rank, struct member *member)
     between = region;
     region += 2 * area_nbytes();
     place(rank, layout);
-    return rg_exec_create(&member->team, &CONFIG,
-                          region + (size_t) layout->node[member->me] * area_nbytes(),
-                          &rank->exec, NULL);
+    options.region = region + (size_t) layout->node[member->me] * area_nbytes();
+    return rg_exec_create(&options, &rank->exec, NULL);
 }
 
 static int exec_progress(void *state, bool *ret_moved, struct rg_error *err)
@@ -193,8 +150,9 @@ static int do_allreduce(struct rank *rank, size_t count, struct rg_scale scale, 
 {
     int me = rank->member->me, result;
     float *in = malloc(count * 4 + 4), *out = malloc(count * 4 + 4);
-    struct rg_coll coll = { RG_COLL_ALLREDUCE, REIGEN_FLOAT32, REIGEN_SUM, 0, count, NULL, NULL,
-                            me % 2 ? out : in, out, scale };
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = count, .in = me % 2 ? out : in, .out = out,
+                            .scale = scale };
 
     for (size_t i = 0; i < count; i++)
         in[i] = out[i] = value(me, i);
@@ -237,8 +195,9 @@ static int member_fuses(struct member *member)
 
         for (size_t k = 0; k < count; k++)
             x[k] = value(member->me, k);
-        colls[i] = (struct rg_coll){ RG_COLL_ALLREDUCE, REIGEN_FLOAT32, REIGEN_SUM, 0, count,
-                                     NULL, NULL, x, x, { 0.5, 4.0, 1 } };
+        colls[i] = (struct rg_coll){ .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32,
+                                     .op = REIGEN_SUM, .count = count, .in = x, .out = x,
+                                     .scale = { 0.5, 4.0, 1 } };
     }
     result = result || rg_exec_post_fused(rank.exec, colls, NFUSED) != 0 || rank_wait(&rank) != 0;
     for (int i = 0; i < NFUSED; i++) {
@@ -253,8 +212,9 @@ static int do_broadcast(struct rank *rank, int root, size_t count)
 {
     int me = rank->member->me, result;
     float *x = calloc(count + 1, 4);
-    struct rg_coll coll = { RG_COLL_BROADCAST, REIGEN_FLOAT32, 0, root, count, NULL, NULL,
-                            me == root ? x : NULL, x, { 1.0, 1.0, 1 } };
+    struct rg_coll coll = { .kind = RG_COLL_BROADCAST, .dtype = REIGEN_FLOAT32, .root = root,
+                            .count = count, .in = me == root ? x : NULL, .out = x,
+                            .scale = { 1.0, 1.0, 1 } };
 
     for (size_t i = 0; i < count; i++)
         x[i] = me == root ? value(root, i) : -1;
@@ -284,8 +244,8 @@ static int member_gathers(struct member *member)
     int32_t in[MEMBERS_MAX * 4], out[MEMBERS_MAX * MEMBERS_MAX] = { 0 };
     struct rank rank;
     int result = rank_open(&rank, member);
-    struct rg_coll coll = { RG_COLL_ALLGATHERV, REIGEN_INT32, 0, 0, 0, counts, NULL, in, out,
-                            { 1.0, 1.0, 1 } };
+    struct rg_coll coll = { .kind = RG_COLL_ALLGATHERV, .dtype = REIGEN_INT32, .counts = counts,
+                            .in = in, .out = out, .scale = { 1.0, 1.0, 1 } };
 
     for (int r = 0; r < member->n; r++) {
         counts[r] = (size_t) (r % 3);
@@ -308,7 +268,7 @@ static int member_describes(struct member *member)
 
     rg_exec_describe(rank.exec, &text);
     result = result || !strstr(rg_buf_text(&text), "plane shm: 2 ranks of this host\n") ||
-             strstr(rg_buf_text(&text), "tcp") || !strstr(rg_buf_text(&text), "reduction: ");
+             strstr(rg_buf_text(&text), "between") || !strstr(rg_buf_text(&text), "reduction: ");
     rg_exec_destroy(rank.exec, 0);
     return result;
 }
@@ -364,16 +324,17 @@ static void describe_names_planes_and_members(void **state)
 
 static void planes_that_are_not_allowed_are_refused(void **state)
 {
-    const struct rg_config config = { .planes = RG_PLANE_SHM };
+    const struct rg_plane_choice shm = { table, 1, 0 };
     struct rg_team_peer peers[2] = { { .node = 0 }, { .node = 1 } };
     int node_ranks[] = { 0 }, leaders[] = { 0, 1 };
     struct rg_team team = { .size = 2, .nnodes = 2, .node_size = 1, .node_ranks = node_ranks,
                             .leaders = leaders, .peers = peers };
+    struct rg_planes_options options = { .team = &team, .planes = &shm };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_exec *exec = NULL;
 
     (void) state;
-    assert_int_equal(rg_exec_create(&team, &config, NULL, &exec, &err), -EINVAL);
+    assert_int_equal(rg_exec_create(&options, &exec, &err), -EINVAL);
     assert_non_null(strstr(err.text, "REIGEN_PLANES"));
     assert_null(exec);
     rg_exec_destroy(NULL, 0);
@@ -390,5 +351,11 @@ int main(void)
         cmocka_unit_test(planes_that_are_not_allowed_are_refused),
     };
 
+    between_ops = rg_plane_shm;
+    between_ops.name = "between";
+    between_ops.scopes = 1u << RG_SCOPE_LEADERS | 1u << RG_SCOPE_ALL;
+    between_ops.region_nbytes = NULL;
+    between_ops.post_fused = NULL;
+    between_ops.open = fake_open;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

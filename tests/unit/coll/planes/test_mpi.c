@@ -4,9 +4,11 @@
 #include <sched.h>
 
 #include "base/time.h"
-#include "coll/team/mpi_team.h"
+#include "base/buf.h"
 #include "coll/planes/mpi.h"
-#include "coll/team/team_parts.h"
+#include "coll/planes/mpi_world.h"
+#include "coll/planes/planes.h"
+#include "coll/team/team.h"
 #include "coll/planes/fake_mpi.h"
 #include "coll/planes/plane_checks.h"
 
@@ -49,7 +51,7 @@ static void *open_plane(struct place *place)
     struct rg_mpi_comm comm = fake_mpi_comm(place->me);
     struct rg_mpi *mpi = NULL;
 
-    rg_mpi_plane_make(&fake_mpi_ops, &comm, &limits, &place->team, &mpi);
+    rg_mpi_plane_make(&fake_mpi_ops, &comm, &limits, &mpi);
     return mpi;
 }
 
@@ -148,7 +150,7 @@ static int check_failure(struct place *place)
 
     bad |= sockets_check(place, finish(state, &err) == -ECONNRESET);
     bad |= sockets_check(place, strstr(err.text, "failure 17 of the fake") != NULL);
-    bad |= sockets_check(place, rg_now_ns() - started_ns >= RG_MPI_LAST_WORDS_MS * RG_NS_PER_MS);
+    bad |= sockets_check(place, rg_now_ns() - started_ns >= RG_LAST_WORDS_MS * RG_NS_PER_MS);
     rg_plane_mpi.abort(state);
     bad |= sockets_check(place, rg_plane_mpi.post(state, &coll) == -ECONNRESET);
     bad |= sockets_check(place, rg_plane_mpi.poll_us(state) == 0);
@@ -232,70 +234,95 @@ static void naps_grow_while_others_are_late(void **unused)
 
 /* ---- whether the team uses MPI */
 
-static int agree(struct rg_rank_info *all, int size, struct rg_team *team)
+struct said {
+    bool wanted;
+    int rank, size;
+    const char *why;
+};
+
+/* What ranks that say this agree upon, and the remark of it. */
+static int agree(const struct said *all, int size, struct rg_error *err)
 {
-    *team = (struct rg_team){ .rank = 0, .size = size };
-    return rg_mpi_team_agree(all, team);
+    struct rg_buf bufs[3] = { RG_BUF_INIT, RG_BUF_INIT, RG_BUF_INIT };
+    struct rg_blob offers[3];
+    struct rg_team team = { .size = size };
+    struct rg_plane_options options = { .team = &team, .offers = offers };
+    int r;
+
+    for (int i = 0; i < size; i++) {
+        rg_autobuf struct rg_buf part = RG_BUF_INIT;
+
+        rg_buf_put_u8(&part, all[i].wanted);
+        rg_buf_put_u32(&part, (uint32_t) all[i].rank);
+        rg_buf_put_u32(&part, (uint32_t) all[i].size);
+        rg_buf_put_str(&part, all[i].why);
+        rg_buf_put_str(&bufs[i], "mpi");
+        rg_buf_put_span(&bufs[i], rg_buf_bytes(&part), rg_buf_nbytes(&part));
+        offers[i] = (struct rg_blob){ bufs[i].data, rg_buf_nbytes(&bufs[i]) };
+    }
+    *err = (struct rg_error) RG_ERROR_INIT;
+    r = rg_mpi_world_agree(&options, err);
+    for (int i = 0; i < size; i++)
+        rg_buf_fini(&bufs[i]);
+    return r;
 }
 
 static void ranks_of_one_world_use_mpi_in_any_order(void **unused)
 {
-    struct rg_rank_info all[3] = { { .mpi = { true, 4, 5, "" } }, { .mpi = { true, 0, 5, "" } },
-                               { .mpi = { true, 2, 5, "" } } };
-    struct rg_team team;
+    const struct said all[3] = { { true, 4, 5, "" }, { true, 0, 5, "" }, { true, 2, 5, "" } };
+    struct rg_error err;
 
     (void) unused;
-    assert_int_equal(agree(all, 3, &team), 0);
-    assert_non_null(team.mpi_ranks);
-    assert_memory_equal(team.mpi_ranks, ((int[]) { 4, 0, 2 }), 3 * sizeof(int));
-    assert_string_equal(team.mpi_remark, "");
-    free(team.mpi_ranks);
+    assert_int_equal(agree(all, 3, &err), 0);
+    assert_string_equal(err.text, "");
 }
 
 static void what_does_not_fit_is_named(void **unused)
 {
-    struct rg_rank_info singles[2] = {{.mpi = {true, 0, 1, ""}}, {.mpi = {true, 0, 1, ""}}};
-    struct rg_rank_info worlds[2] = {{.mpi = {true, 0, 2, ""}}, {.mpi = {true, 1, 3, ""}}};
-    struct rg_rank_info lacks[2] = { { .mpi = { true, 0, 2, "" } },
-                                 { .mpi = { false, -1, 0, "it has none" } } };
-    struct rg_rank_info nobody[2] = { { .mpi = { false, -1, 0, "it does not ask" } },
-                                  { .mpi = { false, -1, 0, "it does not ask" } } };
-    struct rg_team team;
+    const struct said singles[2] = { { true, 0, 1, "" }, { true, 0, 1, "" } };
+    const struct said worlds[2] = { { true, 0, 2, "" }, { true, 1, 3, "" } };
+    const struct said lacks[2] = { { true, 0, 2, "" }, { false, -1, 0, "it has none" } };
+    const struct said nobody[2] = { { false, -1, 0, "it does not ask" },
+                                    { false, -1, 0, "it does not ask" } };
+    const struct said broken[2] = { { true, 0, 2, "" }, { true, 1, -5, "" } };
+    struct rg_error err;
 
     (void) unused;
-    assert_int_equal(agree(singles, 2, &team), 0);
-    assert_null(team.mpi_ranks);
-    assert_contains(team.mpi_remark, "rank 1 is rank 0 of 1 of MPI");
-    assert_int_equal(agree(worlds, 2, &team), 0);
-    assert_null(team.mpi_ranks);
-    assert_contains(team.mpi_remark, "rank 1 is rank 1 of 3 of MPI");
-    assert_int_equal(agree(lacks, 2, &team), 0);
-    assert_null(team.mpi_ranks);
-    assert_string_equal(team.mpi_remark, "rank 1: it has none");
-    assert_int_equal(agree(nobody, 2, &team), 0);
-    assert_null(team.mpi_ranks);
-    assert_string_equal(team.mpi_remark, "");
+    assert_int_equal(agree(singles, 2, &err), -ENOTSUP);
+    assert_contains(err.text, "rank 1 is rank 0 of 1 of MPI");
+    assert_int_equal(agree(worlds, 2, &err), -ENOTSUP);
+    assert_contains(err.text, "rank 1 is rank 1 of 3 of MPI");
+    assert_int_equal(agree(lacks, 2, &err), -ENOTSUP);
+    assert_string_equal(err.text, "rank 1: it has none");
+    assert_int_equal(agree(nobody, 2, &err), -ENOTSUP);
+    assert_string_equal(err.text, "");
+    assert_int_equal(agree(broken, 2, &err), -EBADMSG);
+    assert_contains(err.text, "rank 1");
 }
 
-static void without_an_mpi_the_facts_say_so(void **unused)
+static void without_an_mpi_the_offer_says_so(void **unused)
 {
-    struct rg_config config = { .planes = RG_PLANE_MPI };
-    struct rg_mpi_info facts;
-
     (void) unused;
-    rg_mpi_info_read(&config, 2, &facts);
-    assert_true(facts.wanted);
-    assert_int_equal(facts.rank, -1);
-    assert_contains(facts.why, "has no MPI");
-    config.planes = RG_PLANE_TCP;
-    rg_mpi_info_read(&config, 2, &facts);
-    assert_false(facts.wanted);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        rg_autobuf struct rg_buf offer = RG_BUF_INIT;
+        rg_autofree char *why = NULL;
+        struct rg_reader reader;
+
+        assert_int_equal(rg_mpi_world_offer(NULL, 0, 2, allowed, &offer, NULL), 0);
+        reader = rg_reader_make(rg_buf_bytes(&offer), rg_buf_nbytes(&offer));
+        assert_int_equal(rg_reader_u8(&reader), allowed);
+        assert_int_equal((int) rg_reader_u32(&reader), -1);
+        rg_reader_u32(&reader);
+        why = rg_reader_str(&reader, 255);
+        assert_contains(why, allowed ? "has no MPI" : "does not ask for MPI");
+        assert_int_equal(rg_reader_done(&reader), 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_an_mpi_the_facts_say_so), /* before an abort forbids MPI */
+        cmocka_unit_test(without_an_mpi_the_offer_says_so), /* before an abort forbids MPI */
         cmocka_unit_test(allreduce_matches_the_reference),
         cmocka_unit_test(scales_and_joined_ranks_match_the_reference),
         cmocka_unit_test(broadcast_and_reduce_match_the_reference),

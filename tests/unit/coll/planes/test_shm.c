@@ -202,8 +202,10 @@ static int run_trial(struct member *m, void *state, const struct trial *t)
     int result = 0;
 
     prepare(t, m, &b);
-    coll = (struct rg_coll){ t->kind, (uint8_t) t->dtype, (uint8_t) t->op, t->root, t->count,
-                             b.counts, b.recv_counts, b.in, no_output ? NULL : b.out, t->scale };
+    coll = (struct rg_coll){ .kind = t->kind, .dtype = (uint8_t) t->dtype, .op = (uint8_t) t->op,
+                             .root = t->root, .count = t->count, .counts = b.counts,
+                             .recv_counts = b.recv_counts, .in = b.in,
+                             .out = no_output ? NULL : b.out, .scale = t->scale };
     if (rg_plane_shm.post(state, &coll) != 0 ||
         members_wait(m, rg_plane_shm.progress, state) != 0)
         result = 1;
@@ -221,7 +223,8 @@ static int run_trial(struct member *m, void *state, const struct trial *t)
 
 static void *open_plane(struct member *m)
 {
-    struct rg_plane_options options = { &m->team, { NULL, m->n, m->me }, NULL, m->region };
+    struct rg_plane_options options = { .team = &m->team, .region = m->region,
+                                        .group = { .nmembers = m->n, .me = m->me } };
     void *state = NULL;
 
     return rg_plane_shm.open(&options, &state, NULL) == 0 ? state : NULL;
@@ -366,8 +369,9 @@ static int member_fused(struct member *m)
                            i % 2 ? IN_PLACE : 0, fused_count(i), { 1.0, 0.5, 1 } };
 
         prepare(&t, m, &b[i]);
-        colls[i] = (struct rg_coll){ t.kind, (uint8_t) t.dtype, (uint8_t) t.op, 0, t.count, NULL,
-                                     NULL, b[i].in, b[i].out, t.scale };
+        colls[i] = (struct rg_coll){ .kind = t.kind, .dtype = (uint8_t) t.dtype,
+                                     .op = (uint8_t) t.op, .count = t.count, .in = b[i].in,
+                                     .out = b[i].out, .scale = t.scale };
     }
     if (rg_plane_shm.post_fused(state, colls, *(int *) m->arg) != 0 ||
         members_wait(m, rg_plane_shm.progress, state) != 0)
@@ -397,8 +401,8 @@ static void fused_tensors_are_each_reduced(void **cmocka)
 static int member_aborts(struct member *m)
 {
     float x[4] = { 0 };
-    struct rg_coll coll = { RG_COLL_ALLREDUCE, REIGEN_FLOAT32, REIGEN_SUM, 0, 4, NULL, NULL, x, x,
-                            { 1.0, 1.0, 1 } };
+    struct rg_coll coll = { .kind = RG_COLL_ALLREDUCE, .dtype = REIGEN_FLOAT32, .op = REIGEN_SUM,
+                            .count = 4, .in = x, .out = x, .scale = { 1.0, 1.0, 1 } };
     void *state = open_plane(m);
     struct rg_error err = RG_ERROR_INIT;
     bool moved;

@@ -7,6 +7,8 @@
 #include "coll/planes/plane.h"
 #include "coll/planes/plane_checks.h"
 
+extern const struct rg_plane_ops rg_plane_tcp;
+
 /* Sleeps on the plane's descriptors as the progress engine does: a missing one makes the test
  * time out. */
 static int finish(struct place *place, void *state, struct rg_error *err)
@@ -52,7 +54,7 @@ static int run(struct place *place, void *state, const struct rg_coll *coll)
 static void *open_plane(struct place *place)
 {
     struct rg_plane_options options = { .team = &place->team, .config = &place->config,
-                                        .group = { NULL, place->n, place->me } };
+                                        .group = { .nmembers = place->n, .me = place->me } };
     void *state = NULL;
 
     rg_plane_tcp.open(&options, &state, NULL);

@@ -7,11 +7,11 @@
 #include <sys/wait.h>
 
 #include "coll/ground/config.h"
-#include "coll/progress/progress.h"
-#include "coll/progress/handle.h"
 #include "coll/ground/report.h"
 #include "coll/node/runlog.h"
 #include "coll/node/shared.h"
+#include "coll/ops/handle.h"
+#include "coll/ops/op.h"
 
 static void handles_are_never_given_out_twice(void **state)
 {
@@ -187,7 +187,7 @@ static void variables_are_read_with_reigens_spelling_first(void **state)
     assert_int_equal(config.stall_ms, 10000);
     assert_int_equal(config.start_timeout_ms, 300000);
     assert_int_equal(config.fusion_nbytes, 128 << 20);
-    assert_int_equal(config.planes, RG_PLANE_SHM | RG_PLANE_TCP);
+    assert_string_equal(config.planes, "");
     setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", 1);
     assert_int_equal(rg_config_read(&config, NULL), 0);
     assert_int_equal(config.stall_ms, 60000);
@@ -195,7 +195,7 @@ static void variables_are_read_with_reigens_spelling_first(void **state)
     setenv("REIGEN_PLANES", "tcp", 1);
     assert_int_equal(rg_config_read(&config, NULL), 0);
     assert_int_equal(config.stall_ms, 3000);
-    assert_int_equal(config.planes, RG_PLANE_TCP);
+    assert_string_equal(config.planes, "tcp");
     setenv("HOROVOD_STALL_CHECK_DISABLE", "1", 1);
     assert_int_equal(rg_config_read(&config, NULL), 0);
     assert_int_equal(config.stall_ms, 0);
@@ -205,42 +205,13 @@ static void variables_are_read_with_reigens_spelling_first(void **state)
     unsetenv("HOROVOD_STALL_CHECK_DISABLE");
 }
 
-static unsigned planes_with(const char *name, const char *value, bool asked)
-{
-    struct rg_config config;
-
-    setenv(name, value, 1);
-    assert_int_equal(rg_config_read(&config, NULL), 0);
-    assert_int_equal(config.mpi_asked, asked);
-    unsetenv(name);
-    return config.planes;
-}
-
-static void mpi_is_used_where_it_is_asked_for(void **state)
-{
-    unsigned usual = RG_PLANE_SHM | RG_PLANE_TCP;
-
-    (void) state;
-    assert_int_equal(planes_with("REIGEN_MPI", "1", true), usual | RG_PLANE_MPI);
-    assert_int_equal(planes_with("REIGEN_MPI", "libmpi.so.40", true), usual | RG_PLANE_MPI);
-    assert_int_equal(planes_with("HOROVOD_CPU_OPERATIONS", "MPI", false), usual | RG_PLANE_MPI);
-    assert_int_equal(planes_with("HOROVOD_CONTROLLER", "mpi", false), usual | RG_PLANE_MPI);
-    assert_int_equal(planes_with("HOROVOD_CONTROLLER", "gloo", false), usual);
-    assert_int_equal(planes_with("REIGEN_PLANES", "mpi,tcp", true), RG_PLANE_TCP | RG_PLANE_MPI);
-    setenv("HOROVOD_CPU_OPERATIONS", "MPI", 1);
-    assert_int_equal(planes_with("REIGEN_MPI", "0", false), usual);
-    assert_int_equal(planes_with("REIGEN_PLANES", "tcp", false), RG_PLANE_TCP);
-    unsetenv("HOROVOD_CPU_OPERATIONS");
-}
-
 static void broken_variables_are_named(void **state)
 {
     static const char *const broken[][2] = {
-        { "REIGEN_PLANES", "infiniband" },   { "REIGEN_CACHE_CAPACITY", "many" },
+        { "REIGEN_CACHE_CAPACITY", "many" },
         { "REIGEN_CACHE_CAPACITY", "-1" },   { "HOROVOD_FUSION_THRESHOLD", "1e9" },
         { "REIGEN_STALL_SECONDS", "soon" },  { "REIGEN_SPIN_US", "-2" },
         { "REIGEN_MASTER_PORT", "65536" },   { "HOROVOD_LOG_LEVEL", "loud" },
-        { "REIGEN_MPI", "yes" },             { "REIGEN_PLANES", "mpi,ib" },
         { "REIGEN_SILENCE_SECONDS", "2" },   { "REIGEN_SILENCE_SECONDS", "long" },
         { "REIGEN_INSECURE", "yes" },        { "HOROVOD_STALL_CHECK_DISABLE", "2" },
     };
@@ -287,7 +258,6 @@ int main(void)
         cmocka_unit_test(a_closed_log_takes_nothing_and_ends),
         cmocka_unit_test(blocks_come_back_and_do_not_overlap),
         cmocka_unit_test(variables_are_read_with_reigens_spelling_first),
-        cmocka_unit_test(mpi_is_used_where_it_is_asked_for),
         cmocka_unit_test(broken_variables_are_named),
         cmocka_unit_test(times_in_the_log_say_their_zone),
     };

@@ -7,7 +7,10 @@
 
 #include "base/time.h"
 #include "coll/api/api.h"
+#include "coll/api/observed.h"
+#include "coll/api/set_boot.h"
 #include "coll/members.h"
+#include "coll/planes/shm.h"
 #include "coll/team/liveness.h"
 
 #define check(condition)                                                              \
@@ -17,20 +20,23 @@
                     bad = 1))
 
 static const struct rg_config config = {
-    .planes = RG_PLANE_SHM,
     .cache_capacity = 64,
     .spin_us = -1,
     .fusion_nbytes = 1 << 20,
 };
 
+static rg_plane_table table = { &rg_plane_shm, NULL };
+static const struct rg_plane_choice shm = { table, 1, 0 };
+
 static struct rg_progress *open_progress(struct member *member)
 {
-    struct rg_progress_options options = { .team = &member->team, .config = &config };
+    struct rg_progress_options options = { .team = &member->team, .config = &config,
+                                           .planes = &shm, .observe = rg_api_observe };
     struct rg_progress *progress = NULL;
     struct rg_error err = RG_ERROR_INIT;
 
     member->team.segment = member->region;
-    member->team.segment_nbytes = rg_progress_nbytes(member->n);
+    member->team.segment_nbytes = rg_progress_nbytes(table, member->n);
     member->team.oversubscribed = true;
     if (rg_progress_create(&options, &progress, &err) < 0) {
         fprintf(stderr, "member %d: %s\n", member->me, err.text);
@@ -98,13 +104,13 @@ static int mixed(struct member *member)
         free(a);
         free(b);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
 static void run(int n, int (*fn)(struct member *))
 {
-    assert_int_equal(members_run(n, rg_progress_nbytes(n), fn, NULL), 0);
+    assert_int_equal(members_run(n, rg_progress_nbytes(table, n), fn, NULL), 0);
 }
 
 static void operations_of_all_sizes_end_in_any_order(void **state)
@@ -127,7 +133,7 @@ static int new_names(struct member *member)
         check(reduce(progress, name, x, i % 2 ? 3 : 8) == 0 && x[2] == (float) member->n);
     }
     check(progress->table.nrecords <= config.cache_capacity);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -152,7 +158,7 @@ static int disagreeing(struct member *member)
         check(reduce(progress, "x", x, base + odd) == (i % 2 ? -EINVAL : 0));
         free(x);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -207,7 +213,7 @@ static int joining(struct member *member)
             check(small[i][0] == (float) (n - i));
         free(large);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 
@@ -236,7 +242,7 @@ static int leaving(struct member *member)
         check(finish(progress, a) == -ECANCELED);
         check(finish(progress, b) == -ECANCELED);
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     free(large);
     return bad;
 }
@@ -259,7 +265,7 @@ static int aborted(struct member *member)
     if (member->me == 0) {
         check(rg_view_abort(&progress->view, ECONNRESET, 7, "rank 7 died"));
         check(!rg_view_abort(&progress->view, EIO, -1, "too late"));
-        rg_progress_ring_all(progress, true);
+        rg_wake_ring_all(&progress->wake, true);
     } else {
         int r = submit(progress, "a", x, 1, &a);
 
@@ -267,7 +273,7 @@ static int aborted(struct member *member)
         r = submit(progress, "b", large, 50000, &b);
         check(r == -ECONNRESET || (r == 0 && finish(progress, b) == -ECONNRESET));
     }
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     free(large);
     return bad;
 }
@@ -284,20 +290,19 @@ static int look_in_vain(struct member *member, void (*end)(struct rg_progress *p
 {
     uint8_t key[RG_KEY_NBYTES] = { 1 };
     int ranks[] = { 0 }, bad = 0;
-    struct rg_set set = { .id = 1, .ranks = ranks, .nranks = 1 };
     struct rg_error err = RG_ERROR_INIT;
     struct rg_boot *boot = NULL;
     struct rg_progress *progress;
 
     member->team.data_key = key;
     progress = open_progress(member);
-    check(rg_set_boot(progress, &set, &boot, &err) == 0);
+    check(rg_set_boot(progress, 1, ranks, 1, 0, &boot, &err) == 0);
     check(rg_liveness_check(&member->team, boot, &err) == 0);
     end(progress);
     check(rg_liveness_check(&member->team, boot, &err) == expected);
     check(err.errnum == -expected && strstr(err.text, text));
     rg_boot_close(boot, true);
-    rg_progress_destroy(progress);
+    rg_progress_destroy(progress, 0, NULL);
     return bad;
 }
 

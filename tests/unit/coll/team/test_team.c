@@ -7,22 +7,28 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
+#include "coll/boot/find/find.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
 #include "coll/ranks.h"
 
-static size_t progress_nbytes(int node_size)
+static struct rg_boots boots; /* of this process */
+
+static size_t segment_nbytes(const void *arg, int node_size)
 {
+    (void) arg;
     return (size_t) node_size * 10000;
 }
+
+static struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .shares_memory = true };
 
 static int make_team(struct rank *rank, struct rg_boot **ret_boot, struct rg_team **ret_team)
 {
     struct rg_error err = RG_ERROR_INIT;
-    int r = rg_boot_open(&rank->config, ranks_deadline(), ret_boot, &err);
+    int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), ret_boot, &err);
 
     if (r == 0) {
-        r = rg_team_create(*ret_boot, &rank->config, progress_nbytes, ranks_deadline(), ret_team,
+        r = rg_team_create(*ret_boot, &rank->config, &needs, ranks_deadline(), ret_team,
                            &err);
         if (r < 0)
             rg_boot_close(*ret_boot, false);
@@ -60,7 +66,7 @@ static int check_one_node(struct rank *rank)
     bad |= ranks_check(rank, team->homogeneous && team->leaders[0] == 0 && !team->listener);
     bad |= ranks_check(rank, team->segment_start % 4096 == 0);
     bad |= ranks_check(rank, team->segment_nbytes >=
-                                 team->segment_start + progress_nbytes(rank->n));
+                                 team->segment_start + segment_nbytes(NULL, rank->n));
     for (int i = 0; i < rank->n; i++)
         bad |= ranks_check(rank, words[i] == 0);
     bad |= ranks_check(rank, fence(boot, rank->n) == 0);
@@ -135,7 +141,7 @@ static int check_without_shm(struct rank *rank)
     struct rg_team *team;
     int bad;
 
-    rank->config.planes = RG_PLANE_TCP;
+    needs.shares_memory = false;
     bad = ranks_check(rank, make_team(rank, &boot, &team) == 0);
     if (bad)
         return bad;
@@ -165,7 +171,7 @@ static int check_mixed(struct rank *rank)
     int bad;
 
     if (rank->me % 2)
-        rank->config.planes = RG_PLANE_TCP;
+        needs.shares_memory = false;
     bad = ranks_check(rank, make_team(rank, &boot, &team) == 0);
     if (bad)
         return bad;
@@ -243,7 +249,7 @@ static int check_interface(struct rank *rank)
     struct rg_error err = RG_ERROR_INIT;
     struct rg_boot *boot;
     struct rg_team *team;
-    int r = rg_boot_open(&rank->config, ranks_deadline(), &boot, &err);
+    int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &boot, &err);
     int bad = ranks_check(rank, r == 0);
 
     if (bad)
@@ -251,7 +257,7 @@ static int check_interface(struct rank *rank)
     /* Only rank 1 is misled; all must hear of it. */
     if (rank->me == 1)
         strcpy(rank->config.interface, "nosuch0");
-    r = rg_team_create(boot, &rank->config, progress_nbytes, ranks_deadline(), &team, &err);
+    r = rg_team_create(boot, &rank->config, &needs, ranks_deadline(), &team, &err);
     bad |= ranks_check(rank, r == -EINVAL);
     bad |= ranks_check(rank, strstr(err.text, "REIGEN_NETWORK_INTERFACE=nosuch0") != NULL);
     bad |= ranks_check(rank, rank->me == 1 || strstr(err.text, "rank 1: ") != NULL);
@@ -302,11 +308,11 @@ static int check_liar(struct rank *rank)
     struct rg_team *team = NULL;
     struct rg_boot *boot = NULL;
 
-    if (rg_boot_open(&rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
+    if (rg_boot_open(&boots, &rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
         rg_boot_make(&lying, &liar, rg_boot_identity(liar.boot), &boot) < 0)
         return 1;
     liar.me = rank->me;
-    int r = rg_team_create(boot, &rank->config, progress_nbytes, ranks_deadline(), &team, &err);
+    int r = rg_team_create(boot, &rank->config, &needs, ranks_deadline(), &team, &err);
     int bad = ranks_check(rank, r == -EBADMSG);
 
     bad |= ranks_check(rank, strstr(err.text, "rank 1 said what cannot be read") != NULL);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The making of operations from a public function's arguments, for the API and for what the runtime
+ * itself says to all ranks (rounds.c).
+ *
+ * Thread rule: any thread that is inside the progress engine. Nothing blocks for long.
+ */
+#ifndef RG_COLL_API_CALL_H
+#define RG_COLL_API_CALL_H
+
+#include "coll/progress/progress.h"
+
+/* The arguments of one call. */
+struct rg_call {
+    int kind, n;
+    const char *const *names; /* n, or NULL */
+    const void *const *ins;
+    void *const *outs;
+    int dtype;
+    const int64_t *const *shapes;
+    const int *ndims;
+    const int32_t *splits;
+    int nsplits;
+    const struct reigen_options *options;
+    int memory;   /* enum rg_memory, of all ins and outs */
+    void *stream; /* as in struct rg_coll */
+    struct rg_set *set; /* whose progress engine it is for; NULL: of all ranks */
+    bool waits; /* the caller will wait at once */
+};
+
+/* Check the arguments and make an operation of them; the caller holds its one reference. 0 or
+ * -errno with err. */
+int rg_call_make(struct rg_progress *progress, const struct rg_call *call, struct rg_op **ret_op,
+                 struct rg_error *err);
+/* "allreduce.grad" or, for groups, with the number of members and a digest of their names. */
+int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
+                char ret_key[RG_KEY_MAX], struct rg_error *err);
+/* The record of the call and, for a group, those of its members' names. */
+int rg_call_record(struct rg_progress *progress, const struct rg_call *call, const char *key,
+                   struct rg_record **ret_record);
+/* Make, claim and submit. handles: NULL (then *ret_op has a reference for the caller) or room for
+ * n. */
+int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
+                   struct rg_op **ret_op, struct rg_error *err);
+
+#endif

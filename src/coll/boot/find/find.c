@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only file that knows all boots: a new one is its file and its line here. */
+#include "coll/boot/find/find.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "coll/boot/env/env.h"
+#include "coll/boot/launchers.h"
+#include "coll/boot/pm/pm.h"
+
+/* The innermost launcher comes first: each of these may have been started by one further down. */
+static const struct rg_boot_ops *const table[] = { &rg_boot_agent, &rg_boot_rendezvous,
+                                                   &rg_boot_mpi,   &rg_boot_pmix,
+                                                   &rg_boot_pmi,   &rg_boot_env,
+                                                   &rg_boot_single };
+
+_Static_assert(rg_array_len(table) <= RG_BOOTS_MAX, "room for what each boot keeps");
+
+/* An index of the table, or -errno. */
+static int find(const struct rg_config *config, struct rg_error *err)
+{
+    bool torchrun = rg_launched_by_torchrun();
+
+    for (int i = 0; i < (int) rg_array_len(table); i++) {
+        int r = torchrun && table[i]->of_mpi ? 0 : table[i]->detect(config, err);
+
+        if (r != 0)
+            return r < 0 ? r : i;
+    }
+    return rg_error_set(err, ENOTSUP, "no boot"); /* single takes all */
+}
+
+static int no_such_boot(const char *name, struct rg_error *err)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    size_t n = rg_array_len(table);
+
+    for (size_t i = 0; i < n; i++)
+        rg_buf_printf(&names, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", table[i]->name);
+    return rg_error_set(err, EINVAL, "REIGEN_BOOT=%s: give %s", name, rg_buf_text(&names));
+}
+
+static int find_named(const struct rg_config *config, struct rg_error *err)
+{
+    for (int i = 0; i < (int) rg_array_len(table); i++) {
+        const struct rg_boot_ops *ops = table[i];
+
+        if (strcmp(config->boot, ops->name) != 0)
+            continue;
+        int r = ops->variables ? ops->detect(config, err) : 1;
+
+        if (r == 0)
+            return rg_error_set(err, EINVAL, "REIGEN_BOOT=%s: this process was not started so: %s "
+                                "not set", config->boot, ops->variables);
+        return r < 0 ? r : i;
+    }
+    return no_such_boot(config->boot, err);
+}
+
+int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_t deadline_ns,
+                 struct rg_boot **ret_boot, struct rg_error *err)
+{
+    struct rg_error unheard = RG_ERROR_INIT;
+    struct rg_boot_identity identity = { 0 };
+    void *state = NULL;
+    int i, r;
+
+    err = err ? err : &unheard;
+    i = config->boot[0] ? find_named(config, err) : find(config, err);
+    if (i < 0)
+        return i;
+    r = table[i]->open(config, &boots->kept[i], deadline_ns, &state, &identity, err);
+    if (r == 0 && rg_boot_make(table[i], state, &identity, ret_boot) < 0) {
+        if (table[i]->close)
+            table[i]->close(state, false);
+        r = rg_error_set(err, ENOMEM, "out of memory");
+    }
+    explicit_bzero(&identity, sizeof(identity));
+    return r;
+}
+
+void rg_boots_leave(struct rg_boots *boots)
+{
+    for (size_t i = 0; i < rg_array_len(table); i++)
+        if (boots->kept[i] && table[i]->leave)
+            table[i]->leave(boots->kept[i]);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of those to be told, and the telling. */
+#include "coll/ops/notify.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "coll/ops/op.h"
+#include "coll/ops/polled.h"
+
+static _Thread_local bool flushing;
+static _Thread_local int calling; /* depth */
+
+int rg_notify_add(struct rg_notify *notify, struct rg_polled *polled, struct rg_op *op,
+                  const struct rg_watcher *watcher)
+{
+    struct rg_watcher *copy = malloc(sizeof(*copy));
+    bool done;
+
+    if (!copy)
+        return -ENOMEM;
+    *copy = *watcher;
+    copy->op = op;
+    pthread_mutex_lock(notify->lock);
+    done = rg_op_done(op);
+    if (!done) {
+        atomic_fetch_add(&op->refs, 1);
+        copy->next = op->watchers;
+        op->watchers = copy;
+    }
+    pthread_mutex_unlock(notify->lock);
+    if (done) {
+        free(copy);
+        return 1;
+    }
+    /* Nobody may be waiting for it: the driver looks. */
+    rg_polled_later(polled, op);
+    return 0;
+}
+
+void rg_notify_ended(struct rg_notify *notify, struct rg_op *op)
+{
+    struct rg_watcher *next;
+
+    for (struct rg_watcher *w = op->watchers; w; w = next) {
+        next = w->next;
+        w->status = op->status;
+        w->next = NULL;
+        if (notify->last)
+            notify->last->next = w;
+        else
+            notify->first = w;
+        notify->last = w;
+        atomic_fetch_add(&notify->n, 1);
+    }
+    op->watchers = NULL;
+}
+
+bool rg_notify_wanted(const struct rg_notify *notify)
+{
+    return atomic_load_explicit(&notify->n, memory_order_relaxed) && !flushing;
+}
+
+static struct rg_watcher *take(struct rg_notify *notify)
+{
+    struct rg_watcher *w;
+
+    pthread_mutex_lock(notify->lock);
+    w = notify->first;
+    if (w) {
+        notify->first = w->next;
+        if (!w->next)
+            notify->last = NULL;
+        atomic_fetch_sub(&notify->n, 1);
+    }
+    pthread_mutex_unlock(notify->lock);
+    return w;
+}
+
+void rg_notify_call(const struct rg_watcher *watcher)
+{
+    calling++;
+    watcher->fn(watcher->arg, watcher->handle, watcher->status);
+    calling--;
+}
+
+bool rg_notify_calls(void)
+{
+    return calling > 0;
+}
+
+void rg_notify_tell(struct rg_notify *notify)
+{
+    struct rg_watcher *w;
+
+    if (!rg_notify_wanted(notify))
+        return;
+    flushing = true;
+    while ((w = take(notify)) != NULL) {
+        rg_op_seen(w->op);
+        rg_op_unref(w->op);
+        rg_notify_call(w);
+        free(w);
+    }
+    flushing = false;
+}

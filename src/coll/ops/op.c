@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of an operation, as far as it needs no progress engine. */
+#include "coll/ops/op.h"
+
+#include <stdlib.h>
+
+#include "coll/node/table.h"
+
+bool rg_op_claim(struct rg_op *op)
+{
+    int state = RG_OP_POSTED;
+
+    if (atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED))
+        return true;
+    return state == RG_OP_QUEUED &&
+           atomic_compare_exchange_strong(&op->state, &state, RG_OP_CLAIMED);
+}
+
+static void op_fini(struct rg_op *op)
+{
+    for (int i = 0; op->tensors && i < op->n; i++)
+        free(op->tensors[i].result);
+    if (op->tensors != &op->one)
+        free(op->tensors);
+    if (op->sigs != &op->one_sig)
+        free(op->sigs);
+    free(op->splits.sent);
+    free(op->splits.received);
+    free(op->text);
+}
+
+void rg_op_unref(struct rg_op *op)
+{
+    if (atomic_fetch_sub(&op->refs, 1) > 1)
+        return;
+    op_fini(op);
+    free(op);
+}
+
+void rg_op_hold_name(struct rg_op *op)
+{
+    for (int i = 0; i < op->record->nmembers; i++)
+        atomic_store_explicit(&op->record->members[i]->taken, true, memory_order_relaxed);
+    atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
+    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
+}
+
+void rg_op_seen(struct rg_op *op)
+{
+    struct rg_record *record = op->record;
+
+    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+        return;
+    /* Several threads may wait for one handle: once it is free the name may be another's. */
+    if (!atomic_exchange(&op->holds_name, false))
+        return;
+    for (int i = 0; i < record->nmembers; i++)
+        atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);
+    atomic_store_explicit(&record->taken, false, memory_order_release);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is being carried out: one item of the log, or several together (a fused run of allreduces).
+ * From its operations come steps for exec, one after the other.
+ *
+ * Thread rule: under `drive`. Nothing blocks.
+ */
+#ifndef RG_COLL_PROGRESS_RUN_H
+#define RG_COLL_PROGRESS_RUN_H
+
+#include "coll/planes/adasum.h"
+#include "coll/planes/exec.h"
+#include "coll/progress/state.h"
+
+struct rg_run {
+    int nitems;                   /* 0: nothing */
+    struct rg_run_item items[RG_RUN_MAX];
+    struct rg_op *ops[RG_RUN_MAX]; /* NULL: this rank has joined */
+    int kind;                     /* enum reigen_kind of the first */
+    bool posted;                  /* exec is at it */
+    bool timed;                   /* some are in the timeline ... */
+    const char *activity;         /* ... where they do this; static */
+    struct rg_adasum *adasum;     /* made at its first use ... */
+    bool by_adasum;               /* ... and at it, through exec */
+    uint64_t started_ns;
+    struct rg_coll *colls;        /* allreduces: all tensors of all items */
+    int ncolls;
+    int nposted;                  /* of them, done or at exec */
+    size_t ncount;                /* elements of all */
+    char *pack;                   /* all of them in one piece, or NULL */
+    int tensor, step;             /* other kinds */
+    bool lacks_memory;
+    size_t *counts, *recv_counts; /* by rank */
+    /* by rank (allgather), by rank and rank (alltoall), then its own row */
+    int64_t *rows;
+    size_t nrows;
+};
+
+/* size: ranks of the team. 0 or -ENOMEM. */
+int rg_run_create(int size, struct rg_run **ret_run);
+void rg_run_destroy(struct rg_run *run); /* NULL is fine */
+
+/* Collect the tensors of an allreduce run and start. 1: exec is at work, 0: there is nothing to do,
+ * -errno. */
+int rg_run_reduce_post(struct rg_progress *progress);
+/* When exec is done with it. 1: it is at work again, 0: the results are there, -errno. */
+int rg_run_reduce_next(struct rg_progress *progress);
+/* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
+int rg_run_step(struct rg_progress *progress, struct rg_op *op);
+
+/* The run's operations now do this; a static name. */
+static inline void rg_run_activity(struct rg_progress *progress, const char *name)
+{
+    struct rg_run *run = progress->run;
+
+    if (__builtin_expect(!run->timed, 1) || name == run->activity)
+        return;
+    run->activity = name;
+    progress->observer->ops->activity(progress, run->ops, run->nitems, name);
+}
+
+#endif
