@@ -4,11 +4,11 @@
 usage: tools/cross.py ARCH [--out DIR]      ARCH: aarch64 or x86_64, as `uname -m` says it
 
 The sources and options are those of the ordinary build, read from its ninja file; zig compiles and
-links them against its own musl, with libev.a and libsodium.a of Debian's packages for that
-architecture. The packages are fetched and their signatures checked by apt, in a state directory of
-its own: the architectures of this machine stay as they are. Writes DIR/reigen-agent-ARCH (DIR:
-build/agents), stripped. A second run does nothing while the first one's result is newer than all
-that goes into it.
+links them against its own musl, with libev.a, libsodium.a and libbearssl.a of Debian's packages
+for that architecture. The packages are fetched and their signatures checked by apt, in a state
+directory of its own: the architectures of this machine stay as they are. Writes
+DIR/reigen-agent-ARCH (DIR: build/agents), stripped. A second run does nothing while the first one's
+result is newer than all that goes into it.
 """
 import argparse
 import os
@@ -22,7 +22,8 @@ from typing import List
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / 'build'
 DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
-PACKAGES = ('libev-dev', 'libsodium-dev')
+PACKAGES = ('libev-dev', 'libsodium-dev', 'libbearssl-dev')
+ARCHIVES = ('libev.a', 'libsodium.a', 'libbearssl.a')
 FULL = 'src/agent/reigen-agent.full'
 #: Options of the ordinary build that hold for every architecture.
 KEPT = ('-D', '-O', '-std=', '-f', '-W')
@@ -44,7 +45,8 @@ def run(argv: List[str], **options) -> str:
 def fetch(arch: str, work: Path) -> Path:
     """The unpacked packages of that architecture."""
     root = work / 'root'
-    if (root / 'ready').exists():
+    ready = root / 'ready'  # it names the packages, which change with the sources
+    if ready.exists() and ready.read_text() == str(PACKAGES):
         return root
     shutil.rmtree(root, ignore_errors=True)
     for directory in ('lists/partial', 'cache/archives/partial', 'root'):
@@ -59,17 +61,18 @@ def fetch(arch: str, work: Path) -> Path:
     for package in PACKAGES:
         for file in work.glob(f'{package}_*.deb'):
             run(['dpkg-deb', '-x', str(file), str(root)])
-    (root / 'ready').touch()
+    ready.write_text(str(PACKAGES))
     return root
 
 
 def includes(root: Path, work: Path) -> Path:
-    """libev's, libsodium's and uthash's headers, and no other library's."""
+    """libev's, libsodium's, BearSSL's and uthash's headers, and no other library's."""
     to = work / 'include'
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    for name in ('ev.h', 'sodium.h', 'sodium'):
-        (to / name).symlink_to(next((root / 'usr/include').rglob(name)))
+    for name in ('ev.h', 'sodium.h', 'sodium', 'bearssl.h', 'bearssl'):
+        found = (root / 'usr/include').rglob(name)
+        (to / name).symlink_to(min(found, key=lambda path: len(path.parts)))
     for name in ('uthash.h', 'utlist.h'):
         (to / name).symlink_to(Path('/usr/include') / name)
     return to
@@ -114,7 +117,7 @@ def build(arch: str, out: Path) -> None:
         kept = [word for word in line[1:] if word.startswith(KEPT)]
         run([*zig, *kept, *options, '-c', source, '-o', str(target)], cwd=BUILD, env=env)
         objects.append(str(target))
-    archives = [str(next(root.rglob(name))) for name in ('libev.a', 'libsodium.a')]
+    archives = [str(next(root.rglob(name))) for name in ARCHIVES]
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_suffix('.new')
     # The first time zig builds its musl here.

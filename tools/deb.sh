@@ -54,7 +54,7 @@ mkdir "$doc/licenses"
 import shutil, sys
 sys.path.insert(0, 'tools')
 import sbom
-for component in sbom.COMPONENTS:
+for component in sbom.components():
     shutil.copy(sbom.notice(component), f'{sys.argv[1]}/{component.name}')
 END
 

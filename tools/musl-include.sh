@@ -6,7 +6,8 @@
 #
 # CC is the compiler's command, which has several words where meson has found ccache.
 # musl's compiler wrapper searches its own headers only, and adding /usr/include would mix two
-# libcs. DIR gets links to libev, libsodium, uthash and the kernel's headers, and to nothing else.
+# libcs. DIR gets links to libev, libsodium, uthash and the kernel's headers, to BearSSL's where
+# they are, and to nothing else.
 set -eu
 dir=$1
 shift
@@ -29,3 +30,5 @@ for header in ev.h sodium.h uthash.h utlist.h linux/types.h asm/types.h asm-gene
     ln -sfn "$path" "$dir/$header"
 done
 ln -sfn "$(dirname "$(where sodium/version.h "$@")")" "$dir/sodium"
+bearssl=$(where bearssl.h "$@")
+[ -z "$bearssl" ] || ln -sfn "${bearssl%/*}"/bearssl* "$dir/"

@@ -195,7 +195,7 @@ def others(info: str, own: str) -> Files:
     """What has to be said of other projects' code: their notices, and the bill of materials."""
     files: Files = {f'{info}/sboms/reigen.cdx.json':
                     (sbom.bill(own, importlib.metadata.version('ziglang')), 0o644)}
-    for component in sbom.COMPONENTS:
+    for component in sbom.components():
         path = sbom.notice(component)
         if path.exists():
             files[f'{info}/licenses/{component.name}'] = (path.read_bytes(), 0o644)

@@ -27,6 +27,8 @@ COMPONENTS = [
               'event loop'),
     Component('libsodium', 'ISC', 'libsodium-dev', ['reigen', 'reigen-agent', 'libreigen.so'],
               'keys and the encrypted link'),
+    Component('bearssl', 'MIT', 'libbearssl-dev', ['reigen-agent'],
+              'X25519 of the static agent'),
     Component('libfyaml', 'MIT', 'libfyaml-dev', ['reigen'], 'job files'),
     Component('jansson', 'MIT', 'libjansson-dev', ['reigen'], 'events as JSON'),
     Component('uthash', 'BSD-1-Clause', 'uthash-dev', ['reigen', 'reigen-agent'],
@@ -62,11 +64,21 @@ def version_of(name: str) -> Optional[str]:
         return '.'.join(parts) if all(parts) else None
     if name == 'uthash':
         return header_macros('uthash.h').get('UTHASH_VERSION')
+    if name == 'bearssl':  # nothing of it knows its version
+        said = output('dpkg-query', '-W', '-f', '${Version}', 'libbearssl-dev')
+        found = re.match(r'[\d.]+', said)
+        return found[0] if found else None
     start = output(str(ROOT / 'tools/musl-crt.sh'), 'musl-gcc').split()
     # musl's library is a program too, which says its version where no arguments are given.
     said = output(str(Path(start[0]).parent / 'libc.so')) if start else ''
     found = re.search(r'Version ([\d.]+)', said)
     return found[1] if found else None
+
+
+def components() -> List[Component]:
+    """Those that this machine's build has: without BearSSL the agent takes libsodium's curve."""
+    without = not Path(output('cc', '-print-file-name=libbearssl.a')).is_absolute()
+    return [c for c in COMPONENTS if not (without and c.name == 'bearssl')]
 
 
 def notice(component: Component) -> Path:
@@ -92,8 +104,8 @@ def bill(version: str, linker: str) -> bytes:
            'purl': f'pkg:pypi/reigen@{version}',
            'licenses': [{'license': {'id': 'Apache-2.0'}}]}
     tools = [{'type': 'application', 'name': 'ziglang', 'version': linker}]
-    parts = [entry(component) for component in COMPONENTS]
+    parts = [entry(component) for component in components()]
     text = {'bomFormat': 'CycloneDX', 'specVersion': '1.5', 'version': 1,
             'metadata': {'component': own, 'tools': {'components': tools}}, 'components': parts,
-            'dependencies': [{'ref': 'reigen', 'dependsOn': [c.name for c in COMPONENTS]}]}
+            'dependencies': [{'ref': 'reigen', 'dependsOn': [c.name for c in components()]}]}
     return (json.dumps(text, indent=1, sort_keys=True) + '\n').encode()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What glibc's headers turned calls into when Debian compiled libev.a and libsodium.a with
- * _FORTIFY_SOURCE. musl has no such functions, so the static agent brings the three that are used.
- * Each checks what the original checks: the object's size as the compiler knew it.
+ * What glibc's headers turned calls into when Debian compiled libev.a, libsodium.a and libbearssl.a
+ * with _FORTIFY_SOURCE. musl has no such functions, so the static agent brings the three that are
+ * used. Each checks what the original checks: the object's size as the compiler knew it.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -12,11 +12,8 @@
 
 #include <sodium.h>
 
-#include "wire/x25519.h"
-
 int _crypto_pwhash_argon2_pick_best_implementation(void);
 int _crypto_stream_salsa20_pick_best_implementation(void);
-int _crypto_scalarmult_curve25519_pick_best_implementation(void);
 int blake2b_compress_ref(void *state, const uint8_t *block);
 int blake2b_compress_ssse3(void *state, const uint8_t *block);
 int blake2b_compress_sse41(void *state, const uint8_t *block);
@@ -30,11 +27,6 @@ int _crypto_pwhash_argon2_pick_best_implementation(void)
 }
 
 int _crypto_stream_salsa20_pick_best_implementation(void)
-{
-    return 0;
-}
-
-int _crypto_scalarmult_curve25519_pick_best_implementation(void)
 {
     return 0;
 }
@@ -62,16 +54,4 @@ long double __floatscan(void *file, int precision, int whole)
     (void) precision;
     (void) whole;
     abort();
-}
-
-int crypto_scalarmult(unsigned char *q, const unsigned char *n, const unsigned char *p)
-{
-    return rg_x25519(q, n, p);
-}
-
-int crypto_scalarmult_base(unsigned char *q, const unsigned char *n)
-{
-    static const uint8_t base[RG_X25519_NBYTES] = { 9 };
-
-    return rg_x25519(q, n, base);
 }

@@ -33,7 +33,7 @@ def test_a_package_for_this_debian(tmp_path):
                  'lib/python3/dist-packages/horovod/torch/__init__.py',
                  'share/man/man1/reigen.1.gz', 'share/doc/reigen/copyright',
                  'share/doc/reigen/examples/pytorch_mnist.py',
-                 'share/doc/reigen/licenses/musl'):
+                 'share/doc/reigen/licenses/musl', 'share/doc/reigen/licenses/bearssl'):
         assert (tmp_path / 'usr' / name).exists(), name
     for path in tmp_path.rglob('*'):
         assert path.exists(), f'{path} leads nowhere'
