@@ -48,7 +48,7 @@ def test_random_operations_over_two_hosts_are_exact(tmp_path):
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize('planes', ['shm', 'tcp'])
+@pytest.mark.parametrize('planes', PLANES)
 def test_four_threads_at_once_are_exact(planes):
     exact(2, seed=SEED + 5, max_nbytes=256 << 10, threads=4, env=PLANES[planes])
 
@@ -70,6 +70,6 @@ def test_random_operations_over_two_hosts_stay_exact_for_long(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 * SLOWER)
-@pytest.mark.parametrize('planes', ['shm', 'tcp'])
+@pytest.mark.parametrize('planes', PLANES)
 def test_threads_stay_exact_for_long(planes):
     exact(4, ms=30000, seed=SEED + 50, max_nbytes=256 << 10, threads=4, env=PLANES[planes])

@@ -98,6 +98,27 @@ def test_missing_packages_without_root_or_sudo_are_named(tmp_path):
     assert 'apt-get install' in done.stderr and 'libsodium-dev' in done.stderr
 
 
+def test_venv_does_not_stand_on_itself(tmp_path):
+    """.venv is removed before it is made from the answer."""
+    for folder in ('tools', '.venv/bin', 'own', 'link'):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / 'tools/python.sh').symlink_to(ROOT / 'tools/python.sh')
+    for python in ('own/python3', 'python'):
+        (tmp_path / python).write_text('#!/bin/sh\necho "$0"\necho /opt/torch/__init__.py\n')
+        (tmp_path / python).chmod(0o755)
+    (tmp_path / '.venv/bin/python3').symlink_to(tmp_path / 'python')
+    (tmp_path / 'link/python3').symlink_to('../.venv/bin/python3')
+    (tmp_path / 'whole').symlink_to('.venv')
+    own = tmp_path / 'own'
+    for first in ('.venv/bin', 'link', 'whole/bin', 'own'):
+        done = run('tools/python.sh', cwd=tmp_path,
+                   env={'PATH': f'{tmp_path / first}:{own}:/usr/bin:/bin'})
+        assert (done.stdout, done.stderr) == (f'{own}/python3\n', ''), first
+    (own / 'python3').unlink()
+    done = run('tools/python.sh', cwd=tmp_path, env={'PATH': f'{tmp_path}/.venv/bin:/bin'})
+    assert done.stdout.endswith('/bin/python3\n') and str(tmp_path) not in done.stdout, done
+
+
 def test_venv_imports_horovod_from_anywhere(tmp_path):
     done = run(ROOT / '.venv/bin/python', '-c',
                'import horovod.torch as hvd; hvd.init(); print(hvd.size(), hvd.rank())',

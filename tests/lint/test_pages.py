@@ -46,3 +46,15 @@ def test_words_of_the_glossary_stand_once_in_their_order():
     rows = re.findall(r'^\| (.+?) \| (.+?) \|$', repo.read(repo.ROOT / 'docs/glossary.md'), re.M)
     words = [word for word, _ in rows[1:]]
     assert len(words) > 30 and words == sorted(set(words), key=str.lower)
+
+
+def test_every_plane_is_in_the_docs():
+    table = repo.read(repo.ROOT / 'src/coll/planes/planes.c')
+    planes = re.findall(r'^    line\((\w+)\)', table, re.M)
+    row = re.search(r'^\| `REIGEN_PLANES` \|.*$', repo.read(repo.ROOT / 'docs/operations.md'), re.M)
+    assert row and len(planes) > 2
+    pages = repo.read(repo.ROOT / 'docs/planes.md')
+    repo.report([f'operations.md: REIGEN_PLANES has no `{name}`' for name in planes
+                 if f'`{name}`' not in row[0]] +
+                [f'planes.md: {name} has no section' for name in planes
+                 if not re.search(rf'^## {name}: ', pages, re.M)])

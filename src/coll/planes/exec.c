@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/ground/config.h"
 #include "coll/planes/scopes.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
@@ -30,6 +31,7 @@ struct step {
 
 struct rg_exec {
     const struct rg_team *team;
+    const struct rg_config *config; /* NULL: none, in tests */
     struct rg_scopes scopes;
     struct rg_plane_choice planes;
 
@@ -67,6 +69,7 @@ int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret
     if (!exec)
         return rg_error_set(err, ENOMEM, "out of memory");
     exec->team = options->team;
+    exec->config = options->config;
     exec->planes = *options->planes;
     r = rg_scopes_open(&exec->scopes, options, err);
     if (r < 0) {
@@ -442,14 +445,19 @@ static int post_step(struct step *step)
     return rc;
 }
 
-static int refuse(const struct step *step, struct rg_error *err)
+static int refuse(const struct rg_exec *exec, const struct step *step, struct rg_error *err)
 {
     const struct rg_coll *coll = &step->colls[0];
+    const char *names = exec->config ? exec->config->planes : "";
+    bool reduces = coll->kind == RG_COLL_ALLREDUCE || coll->kind == RG_COLL_REDUCE ||
+                   coll->kind == RG_COLL_REDUCESCATTERV;
 
-    return rg_error_set(err, ENOTSUP, "no plane between %d ranks can do this: %s of %s in %s "
-                        "memory%s", step->group->nmembers, rg_coll_name(coll->kind),
-                        rg_dtype_name(coll->dtype), rg_memory_name(coll->memory),
-                        coll->stream ? " on a stream" : "");
+    return rg_error_set(err, ENOTSUP, "no plane between %d ranks can do this: %s%s%s%s of %s in %s "
+                        "memory%s%s%s", step->group->nmembers, rg_coll_name(coll->kind),
+                        reduces ? " (" : "", reduces ? rg_op_name(coll->op) : "",
+                        reduces ? ")" : "", rg_dtype_name(coll->dtype),
+                        rg_memory_name(coll->memory), coll->stream ? " on a stream" : "",
+                        names[0] ? "; REIGEN_PLANES=" : "", names);
 }
 
 /* 1 when the step is done. */
@@ -465,7 +473,7 @@ static int progress_step(struct rg_exec *exec, struct step *step, bool *ret_move
         return 1;
     }
     if (!step->plane)
-        return refuse(step, err);
+        return refuse(exec, step, err);
     if (!exec->posted) {
         rc = post_step(step);
         if (rc < 0)

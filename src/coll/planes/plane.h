@@ -21,6 +21,10 @@
  *
  * An operation that fails after it was done so has to fail the next progress call.
  *
+ * A plane need not notice that a rank is dead: the progress engine does, and calls `abort` on all
+ * others. So `progress` must never wait for anybody. A killed rank calls nothing any more: what the
+ * plane has put into a file system must have lost its name by the end of `open`.
+ *
  * Thread rule: `asked` to `agree` are called by the thread in reigen_init (or in the call that adds
  * a process set), the rest under the progress engine's drive lock, one thread at a time. Functions
  * block only where it is said. A NULL function is one that the plane does not need; the first
@@ -130,10 +134,10 @@ struct rg_plane_ops {
     /* Begin n allreduces of one dtype, op, scale, memory and stream as one; the array is copied.
      * NULL: they are gathered by the caller or posted one by one. */
     int (*post_fused)(void *state, const struct rg_coll *colls, int n);
-    /* Do what can be done now. 1 done (see above), 0 not yet, -errno failed (-ECONNRESET: a member
-     * is gone). *ret_moved: whether anything was done, so that the caller knows when to stop
-     * spinning. A call that published something for a sleeping member of this node rings its
-     * bell. */
+    /* Do what can be done now, and never wait. 1 done (see above), 0 not yet, -errno failed
+     * (-ECONNRESET: a member is gone). *ret_moved: whether anything was done, so that the caller
+     * knows when to stop spinning. A call that published something for a sleeping member of this
+     * node rings its bell. */
     int (*progress)(void *state, bool *ret_moved, struct rg_error *err);
     /* Descriptors to wait for while an operation is in progress; returns their number, at most max.
      * events: EPOLLIN and EPOLLOUT as wanted now. Where there is one node the driver sleeps on its
@@ -145,8 +149,8 @@ struct rg_plane_ops {
     unsigned (*poll_us)(void *state);
 
     /* ---- the end */
-    /* Give up the operation in progress; the plane is dead afterwards: post and progress return
-     * -ECONNRESET. */
+    /* A rank is dead. Give up the operation in progress; the plane is dead afterwards: post and
+     * progress return -ECONNRESET. */
     void (*abort)(void *state);
     /* Sends what is still to be sent (at most timeout_ms), closes, frees. */
     void (*close)(void *state, int timeout_ms);

@@ -8,13 +8,11 @@
 #include <sys/mman.h>
 
 #include "base/buf.h"
-#include "coll/api/api.h"
 #include "coll/boot/find/find.h"
+#include "coll/plane_ranks.h"
 #include "coll/planes/plane_dummy.h"
-#include "coll/planes/planes.h"
-#include "coll/ranks.h"
 
-extern const struct rg_plane_ops rg_plane_shm, rg_plane_tcp;
+extern const struct rg_plane_ops rg_plane_shm, rg_plane_tcp, rg_plane_mpi;
 
 static rg_plane_table table = {
     &rg_plane_shm,
@@ -25,7 +23,9 @@ static rg_plane_table table = {
 
 /* ------------------------------------------------------------ what may be used */
 
-/* shm, tcp and mpi are bits 1, 2 and 4. */
+/* Bits 1, 2 and 4; another plane in Reigen's own table changes nothing here. */
+static rg_plane_table shipped = { &rg_plane_shm, &rg_plane_tcp, &rg_plane_mpi, NULL };
+
 static unsigned allowed_with(const char *name, const char *value, bool insisted)
 {
     struct rg_config config;
@@ -33,7 +33,7 @@ static unsigned allowed_with(const char *name, const char *value, bool insisted)
 
     setenv(name, value, 1);
     assert_int_equal(rg_config_read(&config, NULL), 0);
-    assert_int_equal(rg_planes_choose(rg_planes, config.planes, &choice, NULL), 0);
+    assert_int_equal(rg_planes_choose(shipped, config.planes, &choice, NULL), 0);
     assert_int_equal(choice.insisted >> 2 & 1, insisted);
     unsetenv(name);
     return choice.allowed;
@@ -67,14 +67,14 @@ static void a_plane_that_is_not_there_is_named(void **state)
 
         snprintf(want, sizeof(want), "\"%s\" is no plane; give some of shm, tcp and mpi, ",
                  broken[i][1]);
-        assert_int_equal(rg_planes_choose(rg_planes, broken[i][0], &choice, &err), -EINVAL);
+        assert_int_equal(rg_planes_choose(shipped, broken[i][0], &choice, &err), -EINVAL);
         assert_contains(err.text, broken[i][0]);
         assert_contains(err.text, want);
     }
     setenv("REIGEN_MPI", "yes", 1);
     struct rg_error err = RG_ERROR_INIT;
 
-    assert_int_equal(rg_planes_choose(rg_planes, "shm", &choice, &err), -EINVAL);
+    assert_int_equal(rg_planes_choose(shipped, "shm", &choice, &err), -EINVAL);
     assert_contains(err.text, "REIGEN_MPI=yes");
     unsetenv("REIGEN_MPI");
     assert_int_equal(choice.allowed, 77);
@@ -102,118 +102,25 @@ static void what_is_no_offer_is_refused(void **state)
 
 /* ------------------------------------------------------------ ranks with the dummy plane */
 
-static struct rg_boots boots; /* of this process */
-
-struct setup {
-    const struct rg_plane_ops *const *table; /* NULL: the one above */
-    struct rg_boot *boot;
-    struct rg_team *team;
-    struct rg_plane_choice planes;
-    struct rg_exec *exec;
-};
-
-static int set_up(struct rank *rank, const char *names, struct setup *setup)
-{
-    struct rg_error err = RG_ERROR_INIT;
-    int r = rg_planes_choose(setup->table ? setup->table : table, names, &setup->planes, &err);
-
-    if (r == 0)
-        r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &setup->boot, &err);
-    if (r == 0)
-        r = rg_progress_team(setup->boot, &rank->config, &setup->planes, ranks_deadline(),
-                             &setup->team, &err);
-    if (r < 0)
-        fprintf(stderr, "rank %d: %s\n", rank->me, err.text);
-    return r;
-}
-
-static void tear_down(struct setup *setup)
-{
-    rg_exec_destroy(setup->exec, 0);
-    rg_team_destroy(setup->team);
-    rg_boot_close(setup->boot, true);
-}
-
-/* An allreduce by the progress engine, in place. Its status, or -errno; *ret_text: why. */
-static int allreduce(struct rg_progress *progress, const char *name, float *data, int64_t count,
-                     int memory, char ret_text[RG_ERROR_TEXT_MAX])
-{
-    const void *in = data;
-    void *out = data;
-    const int64_t *shape = &count;
-    int ndim = 1, r;
-    struct rg_op *op = NULL;
-    struct rg_error err = RG_ERROR_INIT;
-    struct rg_call call = { .kind = REIGEN_ALLREDUCE, .n = 1, .names = &name, .ins = &in,
-                            .outs = &out, .dtype = REIGEN_FLOAT32, .shapes = &shape,
-                            .ndims = &ndim, .memory = memory };
-
-    r = rg_call_submit(progress, &call, NULL, &op, &err);
-    snprintf(ret_text, RG_ERROR_TEXT_MAX, "%s", err.text);
-    if (r < 0)
-        return r;
-    r = rg_progress_wait(progress, op, ranks_deadline());
-    if (r == 0)
-        r = op->status;
-    if (op->text)
-        snprintf(ret_text, RG_ERROR_TEXT_MAX, "%s", op->text);
-    rg_op_unref(op);
-    return r;
-}
-
-/* Of count floats, all of them 1 + rank. */
-static int reduce(struct rank *rank, struct rg_progress *progress, const char *name, int64_t count)
-{
-    float *data = malloc((size_t) count * sizeof(float));
-    char text[RG_ERROR_TEXT_MAX];
-    int bad;
-
-    for (int64_t i = 0; i < count; i++)
-        data[i] = (float) (1 + rank->me);
-    bad = ranks_check(rank, allreduce(progress, name, data, count, RG_MEMORY_HOST, text) == 0);
-    for (int64_t i = 0; i < count && !bad; i++)
-        bad |= ranks_check(rank, data[i] == (float) (rank->n * (rank->n + 1) / 2));
-    free(data);
-    return bad;
-}
-
-/* A rank with a progress engine. */
-static struct rg_progress *open_progress(struct rank *rank, const char *names, struct setup *setup)
-{
-    struct rg_progress_options options = { .config = &rank->config, .planes = &setup->planes };
-    struct rg_progress *progress = NULL;
-    struct rg_error err = RG_ERROR_INIT;
-
-    if (set_up(rank, names, setup) < 0)
-        return NULL;
-    options.team = setup->team;
-    options.deadline_ns = ranks_deadline();
-    if (rg_progress_create(&options, &progress, &err) < 0)
-        fprintf(stderr, "rank %d: %s\n", rank->me, err.text);
-    return progress;
-}
-
 /* *arg: REIGEN_PLANES. */
 static int check_carries(struct rank *rank)
 {
-    struct setup setup = { 0 };
+    struct plane_ranks ranks = { 0 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    struct rg_progress *progress = open_progress(rank, rank->arg, &setup);
-    int bad = ranks_check(rank, progress != NULL);
+    int bad = ranks_check(rank, plane_ranks_open(rank, table, rank->arg, &ranks) == 0);
 
     if (bad)
         return bad;
-    rg_exec_describe(progress->exec, &text);
-    rg_exec_scores(progress->exec, &text);
+    rg_exec_describe(ranks.progress->exec, &text);
+    rg_exec_scores(ranks.progress->exec, &text);
     bad |= ranks_check(rank, strstr(rg_buf_text(&text), "plane dummy: ") != NULL);
     bad |= ranks_check(rank, strstr(rg_buf_text(&text), "4  dummy 1000") != NULL);
     for (int i = 0; i < 20 && !bad; i++)
-        bad |= reduce(rank, progress, "small", 1 + i * 25);
+        bad |= plane_ranks_check_sum(rank, &ranks, "small", 1 + i * 25);
     bad |= ranks_check(rank, dummy_count == 20);
-    bad |= reduce(rank, progress, "larger", DUMMY_MAX_NBYTES / 4 + 1);
+    bad |= plane_ranks_check_sum(rank, &ranks, "larger", DUMMY_MAX_NBYTES / 4 + 1);
     bad |= ranks_check(rank, dummy_count == 20);
-    rg_progress_destroy(progress, 0, NULL);
-    tear_down(&setup);
+    plane_ranks_close(&ranks);
     return bad;
 }
 
@@ -225,12 +132,14 @@ static void a_plane_is_one_file_and_one_line(void **state)
     assert_int_equal(ranks_run(2, ranks_port(), check_carries, "tcp,dummy"), 0);
 }
 
-static int make_exec(struct setup *setup, struct rg_error *err)
+static struct rg_exec *make_exec(struct rank *rank, struct plane_ranks *ranks)
 {
-    struct rg_planes_options options = { .team = setup->team, .planes = &setup->planes };
+    struct rg_planes_options options = { .team = ranks->team, .config = &rank->config,
+                                         .planes = &ranks->planes };
+    struct rg_exec *exec = NULL;
 
-    options.region = (char *) setup->team->segment + setup->team->segment_start;
-    return rg_exec_create(&options, &setup->exec, err);
+    options.region = (char *) ranks->team->segment + ranks->team->segment_start;
+    return rg_exec_create(&options, &exec, NULL) == 0 ? exec : NULL;
 }
 
 static int drive(struct rg_exec *exec, struct rg_error *err)
@@ -272,26 +181,30 @@ static struct rg_coll device_coll(float *device, void *stream)
 
 static int check_device(struct rank *rank)
 {
-    struct setup setup = { 0 };
+    struct plane_ranks ranks = { 0 };
     float *device = device_floats();
     struct rg_coll coll = device_coll(device, NULL);
     struct rg_error err = RG_ERROR_INIT;
-    int bad = ranks_check(rank, set_up(rank, "shm,tcp,dummy", &setup) == 0);
+    struct rg_exec *exec;
+    int bad = ranks_check(rank, plane_ranks_team(rank, table, "shm,tcp,dummy", &ranks) == 0);
 
-    if (bad || ranks_check(rank, make_exec(&setup, NULL) == 0))
+    exec = bad ? NULL : make_exec(rank, &ranks);
+    if (ranks_check(rank, exec != NULL))
         return 1;
     host_view(device)[3] = (float) (1 + rank->me);
-    bad |= ranks_check(rank, rg_exec_post(setup.exec, &coll) == 0);
-    bad |= ranks_check(rank, drive(setup.exec, &err) == 1);
+    bad |= ranks_check(rank, rg_exec_post(exec, &coll) == 0);
+    bad |= ranks_check(rank, drive(exec, &err) == 1);
     bad |= ranks_check(rank, host_view(device)[3] == 3.0f && dummy_count == 1);
     /* Too large for the dummy, and the planes of the host must keep away from it. */
     coll.count = DUMMY_MAX_NBYTES;
-    bad |= ranks_check(rank, !rg_exec_takes_shortcut(setup.exec, &coll));
-    bad |= ranks_check(rank, rg_exec_post(setup.exec, &coll) == 0);
-    bad |= ranks_check(rank, drive(setup.exec, &err) == -ENOTSUP);
-    bad |= ranks_check(rank, strstr(err.text, "no plane between 2 ranks can do this: allreduce of "
-                                              "float32 in cuda memory") != NULL);
-    tear_down(&setup);
+    bad |= ranks_check(rank, !rg_exec_takes_shortcut(exec, &coll));
+    bad |= ranks_check(rank, rg_exec_post(exec, &coll) == 0);
+    bad |= ranks_check(rank, drive(exec, &err) == -ENOTSUP);
+    bad |= ranks_check(rank, strcmp(err.text, "no plane between 2 ranks can do this: allreduce "
+                                              "(sum) of float32 in cuda memory; "
+                                              "REIGEN_PLANES=shm,tcp,dummy") == 0);
+    rg_exec_destroy(exec, 0);
+    plane_ranks_close(&ranks);
     return bad;
 }
 
@@ -301,31 +214,35 @@ static void device_memory_goes_to_planes_that_take_it_and_to_no_other(void **sta
     assert_int_equal(ranks_run(2, ranks_port(), check_device, NULL), 0);
 }
 
+static int sum(struct plane_ranks *ranks, const char *name, float *data, int64_t count, int memory,
+               char ret_text[RG_ERROR_TEXT_MAX])
+{
+    return plane_ranks_allreduce(ranks, name, REIGEN_SUM, data, count, memory, ret_text);
+}
+
 /* From the submission on: the one-shot way must not read it, ranks must agree about it, and where
  * no plane takes it the job ends with the reason. */
 static int check_submits_device(struct rank *rank)
 {
-    struct setup setup = { 0 };
+    struct plane_ranks ranks = { 0 };
     float *device = device_floats(), data[4] = { 0 };
     char text[RG_ERROR_TEXT_MAX];
-    struct rg_progress *progress = open_progress(rank, "shm,dummy", &setup);
-    int bad = ranks_check(rank, progress != NULL);
+    int bad = ranks_check(rank, plane_ranks_open(rank, table, "shm,dummy", &ranks) == 0);
 
     if (bad)
         return bad;
     host_view(device)[3] = (float) (1 + rank->me);
-    bad |= ranks_check(rank, allreduce(progress, "d", device, 4, RG_MEMORY_CUDA, text) == 0);
+    bad |= ranks_check(rank, sum(&ranks, "d", device, 4, RG_MEMORY_CUDA, text) == 0);
     bad |= ranks_check(rank, host_view(device)[3] == 3.0f && dummy_count == 1);
-    bad |= ranks_check(rank, allreduce(progress, "e", rank->me ? device : data, 4,
-                                       rank->me ? RG_MEMORY_CUDA : RG_MEMORY_HOST, text) ==
+    bad |= ranks_check(rank, sum(&ranks, "e", rank->me ? device : data, 4,
+                                 rank->me ? RG_MEMORY_CUDA : RG_MEMORY_HOST, text) ==
                                  -EINVAL);
     bad |= ranks_check(rank, strstr(text, "Mismatched ALLREDUCE CPU/GPU device selection: ") !=
                                  NULL);
-    bad |= ranks_check(rank, allreduce(progress, "f", device, DUMMY_MAX_NBYTES, RG_MEMORY_CUDA,
-                                       text) == -ENOTSUP);
+    bad |= ranks_check(rank, sum(&ranks, "f", device, DUMMY_MAX_NBYTES, RG_MEMORY_CUDA,
+                                 text) == -ENOTSUP);
     bad |= ranks_check(rank, strstr(text, "no plane between 2 ranks can do this") != NULL);
-    rg_progress_destroy(progress, 0, NULL);
-    tear_down(&setup);
+    plane_ranks_close(&ranks);
     return bad;
 }
 
@@ -350,18 +267,20 @@ static void add_one(void *arg)
 
 static int check_stream(struct rank *rank)
 {
-    struct setup setup = { 0 };
+    struct plane_ranks ranks = { 0 };
     struct dummy_stream stream = { .nworks = 0 };
     float *device = device_floats(), data[4] = { 0 };
     struct rg_coll coll = device_coll(device, &stream);
     struct rg_error err = RG_ERROR_INIT;
-    int bad = ranks_check(rank, set_up(rank, "", &setup) == 0);
+    struct rg_exec *exec;
+    int bad = ranks_check(rank, plane_ranks_team(rank, table, "", &ranks) == 0);
 
-    if (bad || ranks_check(rank, make_exec(&setup, NULL) == 0))
+    exec = bad ? NULL : make_exec(rank, &ranks);
+    if (ranks_check(rank, exec != NULL))
         return 1;
     dummy_stream_put(&stream, fill, device);
-    bad |= ranks_check(rank, rg_exec_post(setup.exec, &coll) == 0);
-    bad |= ranks_check(rank, drive(setup.exec, &err) == 1);
+    bad |= ranks_check(rank, rg_exec_post(exec, &coll) == 0);
+    bad |= ranks_check(rank, drive(exec, &err) == 1);
     /* Done, which is a place in the stream; the device has not begun. */
     bad |= ranks_check(rank, host_view(device)[0] == 0.0f && stream.nworks == 2);
     dummy_stream_put(&stream, add_one, device);
@@ -371,10 +290,12 @@ static int check_stream(struct rank *rank)
     /* No plane of the host's takes what is on a stream. */
     coll = (struct rg_coll){ .kind = RG_COLL_BROADCAST, .dtype = REIGEN_FLOAT32, .count = 4,
                              .in = data, .out = data, .stream = &stream };
-    bad |= ranks_check(rank, rg_exec_post(setup.exec, &coll) == 0);
-    bad |= ranks_check(rank, drive(setup.exec, &err) == -ENOTSUP);
-    bad |= ranks_check(rank, strstr(err.text, "in host memory on a stream") != NULL);
-    tear_down(&setup);
+    bad |= ranks_check(rank, rg_exec_post(exec, &coll) == 0);
+    bad |= ranks_check(rank, drive(exec, &err) == -ENOTSUP);
+    bad |= ranks_check(rank, strcmp(err.text, "no plane between 2 ranks can do this: broadcast of "
+                                              "float32 in host memory on a stream") == 0);
+    rg_exec_destroy(exec, 0);
+    plane_ranks_close(&ranks);
     return bad;
 }
 
@@ -405,22 +326,19 @@ static int check_naps(struct rank *rank)
 {
     static struct rg_plane_ops late;
     static rg_plane_table late_table = { &rg_plane_shm, &late, NULL };
-    struct setup setup = { .table = late_table };
-    struct rg_progress *progress;
+    struct plane_ranks ranks = { 0 };
     int bad;
 
     late = rg_plane_dummy;
     late.progress = late_progress;
     rank->config.spin_us = 0;
-    progress = open_progress(rank, "", &setup);
-    bad = ranks_check(rank, progress != NULL);
+    bad = ranks_check(rank, plane_ranks_open(rank, late_table, "", &ranks) == 0);
     if (bad)
         return bad;
     held_until_ns = rank->me ? rg_now_ns() + HELD_MS * RG_NS_PER_MS : 0;
-    bad |= reduce(rank, progress, "x", 4);
+    bad |= plane_ranks_check_sum(rank, &ranks, "x", 4);
     bad |= ranks_check(rank, naps >= NAPS_MIN);
-    rg_progress_destroy(progress, 0, NULL);
-    tear_down(&setup);
+    plane_ranks_close(&ranks);
     return bad;
 }
 
@@ -446,6 +364,7 @@ static int check_offer_fails(struct rank *rank)
     static rg_plane_table one = { &broken, NULL };
     struct rg_plane_choice choice = { one, 1, 0 };
     struct rg_error err = RG_ERROR_INIT;
+    static struct rg_boots boots;
     struct rg_boot *boot = NULL;
     struct rg_team *team = NULL;
     int r = rg_boot_open(&boots, &rank->config, ranks_deadline(), &boot, NULL);
