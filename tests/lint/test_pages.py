@@ -58,3 +58,15 @@ def test_every_plane_is_in_the_docs():
                  if f'`{name}`' not in row[0]] +
                 [f'planes.md: {name} has no section' for name in planes
                  if not re.search(rf'^## {name}: ', pages, re.M)])
+
+
+def test_walks_name_functions_that_are_there():
+    walks = re.findall(r'^```text walk\n(.*?)^```', repo.read(repo.ROOT / 'docs/architecture.md'),
+                       re.S | re.M)
+    steps = [line.split()[:2] for walk in walks for line in walk.splitlines()]
+    texts = {path: repo.read(found[0]) for path, _ in steps
+             if (found := [f for f in (repo.ROOT / 'src' / path,
+                                       repo.ROOT / 'bindings/python' / path) if f.is_file()])}
+    assert len(walks) > 5 and len(steps) > 80
+    repo.report([f'architecture.md: {path} has no {name}' for path, name in steps
+                 if not re.search(rf'\b{name}\b', repo.COMMENT.sub(' ', texts.get(path, '')))])
