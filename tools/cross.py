@@ -25,6 +25,7 @@ DEBIAN = {'aarch64': 'arm64', 'x86_64': 'amd64'}
 PACKAGES = ('libev-dev', 'libsodium-dev', 'libbearssl-dev')
 ARCHIVES = ('libev.a', 'libsodium.a', 'libbearssl.a')
 FULL = 'src/agent/reigen-agent.full'
+SCRIPT = ROOT / 'src/agent/agent.ld'
 #: Options of the ordinary build that hold for every architecture.
 KEPT = ('-D', '-O', '-std=', '-f', '-W')
 
@@ -91,7 +92,7 @@ def compile_lines() -> List[List[str]]:
 def newest_source(lines: List[List[str]]) -> float:
     sources = [BUILD / line[line.index('-c') + 1] for line in lines]
     headers = [p for p in (ROOT / 'src').rglob('*.h')]
-    return max(p.stat().st_mtime for p in [*sources, *headers, Path(__file__)])
+    return max(p.stat().st_mtime for p in [*sources, *headers, SCRIPT, Path(__file__)])
 
 
 def build(arch: str, out: Path) -> None:
@@ -123,8 +124,9 @@ def build(arch: str, out: Path) -> None:
     # The first time zig builds its musl here.
     print(f'[{len(lines)}/{len(lines)}] the agent for {arch}: linking', file=sys.stderr, flush=True)
     # Against musl zig links statically by itself; -static-pie it takes without making a PIE.
-    run([*zig, '-pie', '-s', '-o', str(temporary), *objects, *archives,
-         '-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack'], cwd=BUILD, env=env)
+    # -Os: zig's musl is made small as well.
+    run([*zig, '-pie', '-s', '-Os', '-o', str(temporary), *objects, *archives,
+         f'-Wl,--gc-sections,-z,relro,-z,now,-z,noexecstack,-T,{SCRIPT}'], cwd=BUILD, env=env)
     os.replace(temporary, out)
 
 

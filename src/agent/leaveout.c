@@ -6,9 +6,7 @@
  * here they stay in the archive. If another version of a library calls them otherwise, the agent
  * works, and the test of its size tells.
  */
-#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <sodium.h>
 
@@ -18,7 +16,6 @@ int blake2b_compress_ref(void *state, const uint8_t *block);
 int blake2b_compress_ssse3(void *state, const uint8_t *block);
 int blake2b_compress_sse41(void *state, const uint8_t *block);
 int blake2b_compress_avx2(void *state, const uint8_t *block);
-long double __floatscan(void *file, int precision, int whole);
 
 /* sodium_init() calls them to choose the code for this processor; nothing here is ever used. */
 int _crypto_pwhash_argon2_pick_best_implementation(void)
@@ -45,13 +42,4 @@ int blake2b_compress_sse41(void *state, const uint8_t *block)
 int blake2b_compress_avx2(void *state, const uint8_t *block)
 {
     return blake2b_compress_ref(state, block);
-}
-
-/* sscanf() can read fractions, and nothing here asks it to. */
-long double __floatscan(void *file, int precision, int whole)
-{
-    (void) file;
-    (void) precision;
-    (void) whole;
-    abort();
 }

@@ -31,13 +31,14 @@ static bool read_process(const char *name, struct rg_process *ret)
     snprintf(path, sizeof(path), "/proc/%.20s/stat", name);
     if (rg_read_file(path, STAT_MAX, &text, NULL) < 0)
         return false;
-    char *rest = strrchr(text, ')');
-    int parent, group, session;
-    char state;
-    if (!rest || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
+    char *rest = strrchr(text, ')'), *end;
+    if (!rest || strlen(rest) < 4)
         return false;
-    *ret = (struct rg_process){ (pid_t) atoi(name), parent, group, session, state };
-    return true;
+    *ret = (struct rg_process){ .pid = (pid_t) atoi(name), .state = rest[2] };
+    ret->parent = (pid_t) strtol(rest + 3, &end, 10);
+    ret->group = (pid_t) strtol(end, &end, 10);
+    ret->session = (pid_t) strtol(end, &rest, 10);
+    return rest > end;
 }
 
 static int list_all(struct rg_process **ret_list, size_t *ret_count)

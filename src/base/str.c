@@ -172,6 +172,14 @@ bool rg_str_has_word(const char *words, const char *word)
     return false;
 }
 
+const char *rg_str_word(const char *text, char *ret_word, size_t room)
+{
+    text += strspn(text, " \t\n");
+    size_t n = strcspn(text, " \t\n");
+    snprintf(ret_word, room, "%.*s", (int) n, text);
+    return text + n;
+}
+
 /* Decimal digits at *text, saturating; the number of digits. */
 static size_t take_digits(const char **text, uint64_t *ret_n)
 {

@@ -47,6 +47,9 @@ char *rg_strf(const char *fmt, ...) rg_printf(1, 2);
 bool rg_str_starts(const char *text, const char *prefix);
 /* Whether word is one of words, which blanks separate; NULL has none. */
 bool rg_str_has_word(const char *words, const char *word);
+/* The first word of text, ended by a blank, a tab or a newline, into ret_word, cut where room ends;
+ * "" where there is none. Returns what follows it. */
+const char *rg_str_word(const char *text, char *ret_word, size_t room);
 
 /* A whole decimal number, nothing around it, min <= n <= max. what names the value in the error
  * text ("-np", "slots of host a"). 0, -EINVAL (not a number) or -ERANGE. */

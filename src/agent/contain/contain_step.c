@@ -14,6 +14,7 @@
 #define ENVIRON_MAX (4u << 20)
 #define LATE_MS 3000 /* Slurm starts tasks of one step at about the same time on all nodes */
 #define AGAIN_MS 20
+#define DIGITS "0123456789"
 
 struct asking {
     char job[40], step[40]; /* NAME=VALUE, as that step's tasks have it */
@@ -86,15 +87,18 @@ int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_en
 {
     struct asking asking = { "SLURM_JOB_ID=", "SLURM_STEP_ID=" };
     rg_cleanup(free_gpus) struct gpus gpus = { NULL, NULL };
-    char job[16], step[16];
     int r = rg_strv_add_all(ret_env, environ);
+    const char *job = contain->asking + strlen("reigen-slurm-");
     uint64_t end = rg_now_ns() + LATE_MS * RG_NS_PER_MS;
 
     if (r < 0 || !rg_env_get(ret_env, "SLURM_STEP_GPUS") ||
-        sscanf(contain->asking, "reigen-slurm-%15[0-9]-%15[0-9]", job, step) != 2)
+        !rg_str_starts(contain->asking, "reigen-slurm-"))
         return r;
-    strcat(asking.job, job);
-    strcat(asking.step, step);
+    size_t n = strspn(job, DIGITS), m = job[n] == '-' ? strspn(job + n + 1, DIGITS) : 0;
+    if (n == 0 || n > 15 || m == 0 || m > 15)
+        return r;
+    strncat(asking.job, job, n);
+    strncat(asking.step, job + n + 1, m);
     while (!find_task(&asking, &gpus) && rg_now_ns() < end)
         rg_sleep_ms(AGAIN_MS);
     /* `srun --gres=none` gets none; a step that does not say what it wants has the job's. */

@@ -258,14 +258,14 @@ static void put_routes(void)
 
     for (int n = 0; line && line[1] && n < ROUTES_MAX; n++, line = strchr(line + 1, '\n')) {
         char name[32], net[INET_ADDRSTRLEN], via[INET_ADDRSTRLEN];
-        unsigned dest, gateway, mask, flags;
-        if (sscanf(line + 1, "%31s %x %x %x %*u %*u %*u %x", name, &dest, &gateway, &flags,
-                   &mask) != 5)
-            continue;
-        inet_ntop(AF_INET, &dest, net, sizeof(net));
-        inet_ntop(AF_INET, &gateway, via, sizeof(via));
-        rg_buf_printf(&out, "route %s/%d %s %s\n", net, __builtin_popcount(mask), name,
-                      gateway ? via : "-");
+        unsigned field[7]; /* the network, its gateway, four numbers, and the mask */
+        char *rest = (char *) rg_str_word(line + 1, name, sizeof(name));
+        for (size_t i = 0; i < rg_array_len(field); i++)
+            field[i] = (unsigned) strtoul(rest, &rest, 16);
+        inet_ntop(AF_INET, &field[0], net, sizeof(net));
+        inet_ntop(AF_INET, &field[1], via, sizeof(via));
+        rg_buf_printf(&out, "route %s/%d %s %s\n", net, __builtin_popcount(field[6]), name,
+                      field[1] ? via : "-");
     }
 }
 

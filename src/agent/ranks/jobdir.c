@@ -278,18 +278,17 @@ int rg_jobdir_make(const char *given, const struct rg_strv *hosts, struct rg_job
 unsigned rg_jobdir_sshd_failed(const struct rg_jobdir *dir, char ret_host[RG_JOBDIR_HOST_MAX + 1])
 {
     rg_autofree char *path = *dir->path ? rg_strf("%s/sshd-failed", dir->path) : NULL;
-    FILE *file = path ? fopen(path, "re") : NULL;
-    char host[RG_JOBDIR_HOST_MAX + 1];
-    unsigned port = 0;
+    rg_autofree char *text = NULL;
 
-    if (!file)
+    if (!path || rg_read_file(path, 4096, &text, NULL) < 0)
         return 0;
-    bool good = fscanf(file, "%253[A-Za-z0-9._:-] %5u", host, &port) == 2 && port <= UINT16_MAX;
-    fclose(file);
-    if (!good)
+    size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-");
+    unsigned long port = strtoul(text + n, NULL, 10);
+    if (n == 0 || n > RG_JOBDIR_HOST_MAX || text[n] != ' ' || port > UINT16_MAX)
         return 0;
-    strcpy(ret_host, host);
-    return port;
+    memcpy(ret_host, text, n);
+    ret_host[n] = '\0';
+    return (unsigned) port;
 }
 
 int rg_jobdir_env(const struct rg_jobdir *dir, struct rg_strv *env)

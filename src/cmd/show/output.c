@@ -162,11 +162,12 @@ static void put_horovod_time(struct rg_buf *text)
 {
     time_t seconds = (time_t) (rg_wall_ns() / RG_NS_PER_S);
     struct tm tm;
-    char date[40];
 
     localtime_r(&seconds, &tm);
-    strftime(date, sizeof date, "%a %b %d %H:%M:%S %Y", &tm);
-    rg_buf_printf(text, "%s", date);
+    rg_buf_printf(text, "%.3s %.3s %02d %02d:%02d:%02d %d",
+                  &"SunMonTueWedThuFriSat"[3 * tm.tm_wday],
+                  &"JanFebMarAprMayJunJulAugSepOctNovDec"[3 * tm.tm_mon], tm.tm_mday, tm.tm_hour,
+                  tm.tm_min, tm.tm_sec, tm.tm_year + 1900);
 }
 
 /* "2026-01-31T23:59:59.123+01:00 ", as ISO 8601 and RFC 3339 have it. */
@@ -175,13 +176,13 @@ static void put_time(struct rg_buf *text)
     uint64_t now = rg_wall_ns();
     time_t seconds = (time_t) (now / RG_NS_PER_S);
     struct tm tm;
-    char date[32], zone[8] = "";
 
     localtime_r(&seconds, &tm);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
-    strftime(zone, sizeof zone, "%z", &tm); /* +0100 */
-    rg_buf_printf(text, "%s.%03d%.3s:%s ", date, (int) (now / RG_NS_PER_MS % 1000), zone,
-                  strlen(zone) == 5 ? zone + 3 : "00");
+    long east = labs(tm.tm_gmtoff) / 60; /* minutes */
+    rg_buf_printf(text, "%04d-%02d-%02dT%02d:%02d:%02d.%03d%c%02ld:%02ld ", tm.tm_year + 1900,
+                  tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                  (int) (now / RG_NS_PER_MS % 1000), tm.tm_gmtoff < 0 ? '-' : '+', east / 60,
+                  east % 60);
 }
 
 /* "[0]<stdout>:" without a blank: programs that read horovodrun's output cut it off. */

@@ -115,14 +115,14 @@ static int in_use(const struct reigen_request *request)
 static inline void hold(struct rg_op *op)
 {
     atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
-    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
+    atomic_store_explicit(&op->name.held, true, memory_order_relaxed);
 }
 
 static inline void seen(struct rg_op *op)
 {
-    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+    if (!atomic_load_explicit(&op->name.held, memory_order_relaxed))
         return;
-    atomic_store_explicit(&op->holds_name, false, memory_order_relaxed);
+    atomic_store_explicit(&op->name.held, false, memory_order_relaxed);
     atomic_store_explicit(&op->record->taken, false, memory_order_release);
 }
 
@@ -149,7 +149,7 @@ static int start(struct rg_progress *progress, struct reigen_request *request, c
     if (op->nbytes && (!in || !out) &&
         (op->kind == REIGEN_ALLREDUCE || (op->root == progress->team->rank ? !in : !out)))
         return rg_api_failf(EINVAL, "a buffer is NULL");
-    if (atomic_load_explicit(&op->holds_name, memory_order_relaxed) || !rg_op_done(op) ||
+    if (atomic_load_explicit(&op->name.held, memory_order_relaxed) || !rg_op_done(op) ||
         claim(progress, op) < 0)
         return in_use(request);
     hold(op);

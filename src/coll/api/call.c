@@ -133,8 +133,6 @@ static int fill_tensor(struct rg_op *op, const struct rg_call *call, int i, int 
     t->in = call->ins ? call->ins[i] : NULL;
     t->out = call->outs ? call->outs[i] : NULL;
     t->nbytes = t->count * rg_dtype_nbytes(call->dtype);
-    t->memory = (uint8_t) call->memory;
-    t->stream = call->stream;
     t->ndim = call->ndims[i];
     for (int d = 0; d < t->ndim; d++)
         t->shape[d] = call->shapes[i][d];
@@ -200,17 +198,17 @@ static void fill_reduction(struct rg_op *op, const struct reigen_options *o, int
         op->scale.divisor = size;
 }
 
+/* By malloc, where it can be: calloc does not look for the piece that this thread freed last. */
 static struct rg_op *new_op(const struct rg_call *call)
 {
-    struct rg_op *op = calloc(1, sizeof(*op));
+    struct rg_op *op = malloc(sizeof(*op));
     size_t n = (size_t) call->n;
 
     if (!op)
         return NULL;
-    atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
-    op->n = call->n;
+    *op = (struct rg_op){ .refs = 1, .n = call->n };
     op->tensors = n == 1 ? &op->one : calloc(n, sizeof(*op->tensors));
-    op->sigs = n == 1 ? &op->one_sig : calloc(n, sizeof(*op->sigs));
+    op->sigs = n == 1 ? &op->one_sig : malloc(n * sizeof(*op->sigs));
     if (!op->tensors || !op->sigs) {
         rg_op_unref(op);
         return NULL;
@@ -226,6 +224,7 @@ static int fill(struct rg_progress *progress, struct rg_op *op, const struct rg_
 
     op->kind = (uint8_t) call->kind;
     op->dtype = (uint8_t) call->dtype;
+    op->buffers = (struct rg_op_buffers){ (uint8_t) call->memory, call->stream };
     op->root = r == 0 && call->kind == REIGEN_BROADCAST ? index_of(progress->team, o->root) : 0;
     op->set = call->set;
     op->waits = call->waits;

@@ -21,7 +21,7 @@ static bool is_transient(int errnum)
     return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
 }
 
-int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
+static int read_all(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
 {
     uint8_t *to = data;
 
@@ -150,7 +150,7 @@ int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
     int r = n == 0 ? -EPIPE : came != nfds || (message.msg_flags & MSG_CTRUNC) ? -EPROTO : 0;
 
     if (r == 0)
-        r = rg_sock_read(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
+        r = read_all(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
     for (int i = 0; i < came && i < nfds; i++) {
         if (r < 0)
             close(fds[i]);
@@ -222,6 +222,12 @@ int rg_sock_peer(int fd, uid_t *ret_uid, pid_t *ret_pid)
     return 0;
 }
 
+static uint16_t port_of(const struct rg_sockaddr *address)
+{
+    return ntohs(address->sa.sa_family == AF_INET6 ? address->in6.sin6_port
+                                                   : address->in.sin_port);
+}
+
 int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t *ret_port)
 {
     struct rg_sockaddr bound = { .nbytes = sizeof(bound.in6) };
@@ -235,7 +241,7 @@ int rg_sock_listen_tcp(const struct rg_sockaddr *address, int *ret_fd, uint16_t 
     if (bind(fd, &address->sa, address->nbytes) < 0 || listen(fd, SOMAXCONN) < 0 ||
         getsockname(fd, &bound.sa, &bound.nbytes) < 0)
         return -errno;
-    *ret_port = rg_sock_port(&bound);
+    *ret_port = port_of(&bound);
     *ret_fd = rg_steal_fd(&fd);
     return 0;
 }
@@ -303,12 +309,6 @@ void rg_sock_drain(int fd, uint64_t deadline_ns)
     }
 }
 
-uint16_t rg_sock_port(const struct rg_sockaddr *address)
-{
-    return ntohs(address->sa.sa_family == AF_INET6 ? address->in6.sin6_port
-                                                   : address->in.sin_port);
-}
-
 void rg_sock_set_port(struct rg_sockaddr *address, uint16_t port)
 {
     if (address->sa.sa_family == AF_INET6)
@@ -370,7 +370,7 @@ void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADD
               six ? (const void *) &address->in6.sin6_addr : (const void *) &address->in.sin_addr,
               host, sizeof(host));
     snprintf(ret_text, RG_SOCK_ADDRESS_MAX, six ? "[%s]:%u" : "%s:%u", host,
-             rg_sock_port(address));
+             port_of(address));
 }
 
 bool rg_sock_is_loopback(const struct rg_sockaddr *address)

@@ -34,14 +34,12 @@ struct rg_sockaddr {
     socklen_t nbytes;
 };
 
-/* Read or write exactly nbytes. 0, -ETIMEDOUT, -EPIPE at an early end, -errno. Writing raises no
- * SIGPIPE. */
-int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns);
+/* Write exactly nbytes. 0, -ETIMEDOUT, -EPIPE at an early end, -errno. Raises no SIGPIPE. */
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
-/* As rg_sock_read and rg_sock_write, with descriptors (at most RG_SOCK_FDS_MAX) riding on the first
- * byte, over a unix socket. nbytes >= 1. Received descriptors are close-on-exec and the caller's;
- * more or fewer than nfds is -EPROTO, and all that came are closed. */
+/* As rg_sock_write, and the same for reading, with descriptors (at most RG_SOCK_FDS_MAX) that ride
+ * on the first byte, over a unix socket. nbytes >= 1. Received descriptors are close-on-exec and
+ * the caller's; more or fewer than nfds is -EPROTO, and all that came are closed. */
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns);
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
@@ -76,7 +74,6 @@ void rg_sock_drain(int fd, uint64_t deadline_ns);
 /* Text to address and back. 0 or -EINVAL. */
 int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address);
 void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX]);
-uint16_t rg_sock_port(const struct rg_sockaddr *address);
 void rg_sock_set_port(struct rg_sockaddr *address, uint16_t port);
 bool rg_sock_is_loopback(const struct rg_sockaddr *address);
 /* True when one of this network name space's interfaces has it; the whole of 127.0.0.0/8 is. */

@@ -42,17 +42,17 @@ void rg_op_hold_name(struct rg_op *op)
     for (int i = 0; i < op->record->nmembers; i++)
         atomic_store_explicit(&op->record->members[i]->taken, true, memory_order_relaxed);
     atomic_store_explicit(&op->record->taken, true, memory_order_relaxed);
-    atomic_store_explicit(&op->holds_name, true, memory_order_relaxed);
+    atomic_store_explicit(&op->name.held, true, memory_order_relaxed);
 }
 
 void rg_op_seen(struct rg_op *op)
 {
     struct rg_record *record = op->record;
 
-    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+    if (!atomic_load_explicit(&op->name.held, memory_order_relaxed))
         return;
     /* Several threads may wait for one handle: once it is free the name may be another's. */
-    if (!atomic_exchange(&op->holds_name, false))
+    if (!atomic_exchange(&op->name.held, false))
         return;
     for (int i = 0; i < record->nmembers; i++)
         atomic_store_explicit(&record->members[i]->taken, false, memory_order_release);

@@ -38,8 +38,18 @@ struct rg_tensor {
     void *result;         /* allocated by the runtime; owned */
     size_t result_nbytes;
     int64_t result_rows;
-    uint8_t memory;       /* enum rg_memory, of in and out */
-    void *stream;         /* as in struct rg_coll */
+};
+
+/* Its name, which its record stands for. */
+struct rg_op_name {
+    _Atomic bool held; /* the record is taken until the operation's end has been seen: rg_op_seen */
+    bool dropped;      /* held, and no handle is left to see its end; under the lock */
+};
+
+/* Where all its ins and outs are. */
+struct rg_op_buffers {
+    uint8_t memory; /* enum rg_memory */
+    void *stream;   /* as in struct rg_coll */
 };
 
 /* Of an inline operation: copied from the record, which may change before this ends. */
@@ -68,12 +78,12 @@ struct rg_op {
     int status;           /* once DONE: 0, 1 + last rank of a join, or -errno ... */
     char *text;           /* ... and its cause, owned; NULL: none, or out of memory */
     struct rg_record *record;
-    _Atomic bool holds_name; /* its record is taken until its end has been seen: rg_op_seen */
-    bool dropped;         /* holds_name, and no handle is left to see its end; under the lock */
+    struct rg_op_name name;
     int nhandles;         /* left; under the handles' lock */
     uint64_t epoch;
     struct rg_op_slot slot;
     uint8_t kind, dtype, reduction;
+    struct rg_op_buffers buffers;
     _Atomic uint8_t mode; /* enum rg_entry_mode */
     bool persistent;      /* of a request: the progress engine holds no reference to it */
     bool waits;           /* the submitter will wait at once: no need to wake a thread for it */

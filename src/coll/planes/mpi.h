@@ -122,8 +122,6 @@ int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_com
 /* ---- mpi_steps.c */
 /* Choose the way, fill in op, get memory. 0 or -ENOMEM: nothing has begun. */
 int rg_mpi_op_begin(struct rg_mpi *mpi, const struct rg_coll *coll);
-/* Elements of each member's part of a round (those that reduce), and where it starts in `in`. */
-size_t rg_mpi_round_part(const struct rg_mpi *mpi, size_t round, int member, size_t *ret_start);
 /* What this member sends to and receives from another one in a round. */
 struct rg_mpi_part rg_mpi_round_send(struct rg_mpi *mpi, size_t round, int to);
 struct rg_mpi_part rg_mpi_round_recv(struct rg_mpi *mpi, size_t round, int from);

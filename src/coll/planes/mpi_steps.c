@@ -29,9 +29,10 @@ static int reserve(char **buffer, size_t *nbytes, size_t wanted, bool zeroed)
 
 /* ---- parts of rounds */
 
-/* In an allreduce a round's chunk is divided among the members. In a reducescatter the parts are
- * given, and a round is a slice of each. */
-size_t rg_mpi_round_part(const struct rg_mpi *mpi, size_t round, int member, size_t *ret_start)
+/* Elements of a member's part of a round that reduces, and where it starts in `in`. In an allreduce
+ * a round's chunk is divided among the members. In a reducescatter the parts are given, and a round
+ * is a slice of each. */
+static size_t round_part(const struct rg_mpi *mpi, size_t round, int member, size_t *ret_start)
 {
     const struct rg_mpi_op *op = &mpi->op;
     size_t i = (size_t) member, n = (size_t) mpi->n;
@@ -75,7 +76,7 @@ struct rg_mpi_part rg_mpi_round_send(struct rg_mpi *mpi, size_t round, int to)
 
     if (op->coll.kind == RG_COLL_ALLTOALLV)
         return alltoall_part(mpi, in, op->starts[to], op->coll.counts[to], round);
-    size_t count = rg_mpi_round_part(mpi, round, to, &start);
+    size_t count = round_part(mpi, round, to, &start);
 
     return (struct rg_mpi_part){ op->coll.in ? in + start * op->esize : mpi->zeros,
                                  count * op->esize };
@@ -97,7 +98,7 @@ struct rg_mpi_part rg_mpi_round_recv(struct rg_mpi *mpi, size_t round, int from)
     if (op->coll.kind == RG_COLL_ALLTOALLV)
         return alltoall_part(mpi, op->out, op->recv_starts[from], op->coll.recv_counts[from],
                              round);
-    size_t count = rg_mpi_round_part(mpi, round, mpi->me, &start);
+    size_t count = round_part(mpi, round, mpi->me, &start);
 
     return (struct rg_mpi_part){ slot(mpi, round, from), count * op->esize };
 }
@@ -119,7 +120,7 @@ void rg_mpi_round_reduce(struct rg_mpi *mpi, size_t round)
 
     if (!rg_coll_reduces(op->coll.kind))
         return;
-    count = rg_mpi_round_part(mpi, round, mpi->me, &start);
+    count = round_part(mpi, round, mpi->me, &start);
     if (rg_mpi_hands_on(op))
         to = chunk_at(mpi, round) + (start - round * op->chunk) * op->esize;
     else if (op->out)
@@ -138,7 +139,7 @@ char *rg_mpi_round_chunk(struct rg_mpi *mpi, size_t round)
     size_t first = round * mpi->op.chunk;
 
     for (int i = 0; i < mpi->n; i++) {
-        size_t start, count = rg_mpi_round_part(mpi, round, i, &start);
+        size_t start, count = round_part(mpi, round, i, &start);
 
         at->counts[i] = (int) (count * mpi->op.esize);
         at->displs[i] = (int) ((start - first) * mpi->op.esize);

@@ -22,11 +22,11 @@ void rg_op_drop_name(struct rg_progress *progress, struct rg_op *op)
 {
     bool done = rg_op_done(op);
 
-    if (!atomic_load_explicit(&op->holds_name, memory_order_relaxed))
+    if (!atomic_load_explicit(&op->name.held, memory_order_relaxed))
         return;
     if (!done) {
         pthread_mutex_lock(&progress->lock);
-        op->dropped = true;
+        op->name.dropped = true;
         done = rg_op_done(op);
         pthread_mutex_unlock(&progress->lock);
     }
@@ -85,7 +85,7 @@ void rg_op_finish(struct rg_progress *progress, struct rg_op *op, int status, co
     if (op->watchers)
         rg_notify_ended(&progress->notify, op);
     atomic_store_explicit(&op->state, RG_OP_DONE, memory_order_release);
-    if (op->dropped)
+    if (op->name.dropped)
         rg_op_seen(op);
     pthread_mutex_unlock(&progress->lock);
     rg_op_unref(op);

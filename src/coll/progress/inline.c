@@ -191,7 +191,7 @@ static bool try_claimed(struct rg_progress *progress, struct rg_op *op)
     return true;
 }
 
-bool rg_op_try(struct rg_progress *progress, struct rg_op *op)
+bool rg_op_look(struct rg_progress *progress, struct rg_op *op)
 {
     for (;;) {
         int state = atomic_load_explicit(&op->state, memory_order_acquire);

@@ -24,6 +24,12 @@ bool rg_inline_is_chosen(void *arg, const struct rg_notice *notice);
 /* Fill this rank's slot, and say so. */
 void rg_inline_post(struct rg_progress *progress, struct rg_op *op);
 /* As rg_op_done, after a look at the slots. Waits for a thread that is looking already. */
-bool rg_op_try(struct rg_progress *progress, struct rg_op *op);
+bool rg_op_look(struct rg_progress *progress, struct rg_op *op);
+
+/* rg_op_look, unless it is done. */
+static inline bool rg_op_try(struct rg_progress *progress, struct rg_op *op)
+{
+    return rg_op_done(op) || rg_op_look(progress, op);
+}
 
 #endif

@@ -52,17 +52,21 @@ static int tensors_of(const struct rg_progress *progress, int i)
     return group > 1 && progress->view.entries[run->items[i].id].members ? group : 1;
 }
 
-static struct rg_coll coll_of(const struct rg_op *op, int t)
+/* Of an allgather, alltoall or reducescatter the caller adds the counts and the result. */
+static struct rg_coll coll_of(const struct rg_op *op, const struct rg_tensor *t,
+                              enum rg_coll_kind kind)
 {
-    return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE,
+    bool counted = kind == RG_COLL_ALLREDUCE || kind == RG_COLL_BROADCAST;
+
+    return (struct rg_coll){ .kind = kind,
                              .dtype = op->dtype,
                              .op = op->reduction,
-                             .count = op->tensors[t].count,
-                             .in = op->tensors[t].in,
-                             .out = op->tensors[t].out,
+                             .count = counted ? t->count : 0,
+                             .in = t->in,
+                             .out = t->out,
                              .scale = op->scale,
-                             .memory = op->tensors[t].memory,
-                             .stream = op->tensors[t].stream };
+                             .memory = op->buffers.memory,
+                             .stream = op->buffers.stream };
 }
 
 /* For a rank that has joined. The entry stays as it is until this rank has done its part. */
@@ -97,7 +101,8 @@ static int collect(struct rg_progress *progress)
         const struct rg_op *op = run->ops[i];
 
         for (int t = 0; t < tensors_of(progress, i); t++, k++) {
-            run->colls[k] = op ? coll_of(op, t) : zeros_of(progress, entry, t);
+            run->colls[k] = op ? coll_of(op, &op->tensors[t], RG_COLL_ALLREDUCE)
+                               : zeros_of(progress, entry, t);
             run->ncount += run->colls[k].count;
         }
     }
@@ -305,14 +310,7 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
     struct rg_run *run = progress->run;
     size_t each = row_elements(t);
     int64_t total = 0;
-    struct rg_coll coll = { .kind = RG_COLL_ALLGATHERV,
-                            .dtype = op->dtype,
-                            .op = REIGEN_SUM,
-                            .counts = run->counts,
-                            .in = t->in,
-                            .scale = { 1.0, 1.0, 1 },
-                            .memory = t->memory,
-                            .stream = t->stream };
+    struct rg_coll coll = coll_of(op, t, RG_COLL_ALLGATHERV);
     int r;
 
     if (run->step == 0) {
@@ -330,6 +328,7 @@ static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct
     }
     rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
+    coll.counts = run->counts;
     coll.out = t->result;
     run->step = 2;
     if ((size_t) total * each == 0)
@@ -344,15 +343,7 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
     size_t each = row_elements(t), size = (size_t) progress->team->size, any = 0;
     size_t me = (size_t) progress->team->rank;
     int64_t total = 0;
-    struct rg_coll coll = { .kind = RG_COLL_ALLTOALLV,
-                            .dtype = op->dtype,
-                            .op = REIGEN_SUM,
-                            .counts = run->counts,
-                            .recv_counts = run->recv_counts,
-                            .in = t->in,
-                            .scale = { 1.0, 1.0, 1 },
-                            .memory = t->memory,
-                            .stream = t->stream };
+    struct rg_coll coll = coll_of(op, t, RG_COLL_ALLTOALLV);
     int r;
 
     if (run->step == 0) {
@@ -376,7 +367,9 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
         any += (size_t) run->rows[i];
     rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, total, each);
+    coll.counts = run->counts;
     coll.out = t->result;
+    coll.recv_counts = run->recv_counts;
     coll.total = any * each;
     run->step = 2;
     if (any * each == 0)
@@ -390,14 +383,7 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
     struct rg_run *run = progress->run;
     size_t each = row_elements(t);
     int64_t rows = t->shape[0], size = progress->team->size, mine = 0;
-    struct rg_coll coll = { .kind = RG_COLL_REDUCESCATTERV,
-                            .dtype = op->dtype,
-                            .op = op->reduction,
-                            .counts = run->counts,
-                            .in = t->in,
-                            .scale = op->scale,
-                            .memory = t->memory,
-                            .stream = t->stream };
+    struct rg_coll coll = coll_of(op, t, RG_COLL_REDUCESCATTERV);
     int r;
 
     if (run->step == 1)
@@ -411,6 +397,7 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
     }
     rg_run_activity(progress, "ALLOCATE_OUTPUT");
     allocate(run, t, op->dtype, mine, each);
+    coll.counts = run->counts;
     coll.out = t->result;
     run->step = 1;
     if (t->count == 0)
@@ -422,21 +409,15 @@ static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, st
 static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    struct rg_coll coll = { .kind = RG_COLL_BROADCAST,
-                            .dtype = op->dtype,
-                            .op = REIGEN_SUM,
-                            .root = op->root,
-                            .count = t->count,
-                            .in = op->root == progress->team->rank ? t->in : NULL,
-                            .out = t->out,
-                            .scale = { 1.0, 1.0, 1 },
-                            .memory = t->memory,
-                            .stream = t->stream };
+    struct rg_coll coll = coll_of(op, t, RG_COLL_BROADCAST);
     int r;
 
     if (run->step == 1 || t->count == 0)
         return next_tensor(run);
     run->step = 1;
+    coll.root = op->root;
+    if (op->root != progress->team->rank)
+        coll.in = NULL;
     r = rg_exec_post(progress->exec, &coll);
     return r < 0 ? r : 1;
 }

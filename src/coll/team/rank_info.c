@@ -155,7 +155,8 @@ int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts)
     return 0;
 }
 
-bool rg_rank_info_same_host(const struct rg_rank_info *a, const struct rg_rank_info *b)
+/* Same kernel and host name: what users call one host. */
+static bool same_host(const struct rg_rank_info *a, const struct rg_rank_info *b)
 {
     return strcmp(a->boot_id, b->boot_id) == 0 && strcmp(a->host, b->host) == 0;
 }
@@ -166,23 +167,14 @@ bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_i
            a->uid == b->uid;
 }
 
-static int host_count(const struct rg_rank_info *all, int size, int rank)
+/* Of the first n ranks, those on rank's host. */
+static int host_count(const struct rg_rank_info *all, int n, int rank)
 {
     int count = 0;
 
-    for (int r = 0; r < size; r++)
-        count += rg_rank_info_same_host(&all[r], &all[rank]);
+    for (int r = 0; r < n; r++)
+        count += same_host(&all[r], &all[rank]);
     return count;
-}
-
-/* Where rank stands among the ranks of its host. */
-static int place_on_host(const struct rg_rank_info *all, int rank)
-{
-    int place = 0;
-
-    for (int r = 0; r < rank; r++)
-        place += rg_rank_info_same_host(&all[r], &all[rank]);
-    return place;
 }
 
 static int local_size_of(const struct rg_rank_info *all, int size, int rank)
@@ -192,7 +184,7 @@ static int local_size_of(const struct rg_rank_info *all, int size, int rank)
 
 static int local_rank_of(const struct rg_rank_info *all, int rank)
 {
-    return all[rank].local_rank >= 0 ? all[rank].local_rank : place_on_host(all, rank);
+    return all[rank].local_rank >= 0 ? all[rank].local_rank : host_count(all, rank, rank);
 }
 
 static void fill_cores(const struct rg_rank_info *all, struct rg_team *team)

@@ -48,8 +48,6 @@ void rg_rank_info_fini(struct rg_rank_info *facts);
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
 /* 0 or -EBADMSG. */
 int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts);
-/* Same kernel and host name: what users call one host. */
-bool rg_rank_info_same_host(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* They should be able to share memory; meeting at the door proves it. */
 bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */

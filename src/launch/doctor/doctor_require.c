@@ -67,7 +67,6 @@ static uint64_t measure(const struct rg_doctor_host *host, const char *name,
     static const char *const sizes[] = { "shm", "memlock", "memory" };
     const char *facts = host->facts ? host->facts : "";
     uint64_t n[4] = { 0 };
-    unsigned long long total, room;
 
     strcpy(value, "none");
     for (size_t i = 0; i < rg_array_len(sizes); i++) {
@@ -78,10 +77,9 @@ static uint64_t measure(const struct rg_doctor_host *host, const char *name,
         return n[0];
     }
     if (strcmp(name, "disk") == 0) {
-        if (!rg_fact_find(facts, name, 0, value) || sscanf(value, "%llu %llu", &total, &room) != 2)
-            room = 0;
-        rg_size_text(room, value, RG_FACT_MAX);
-        return room;
+        rg_fact_numbers(facts, name, 2, n);
+        rg_size_text(n[1], value, RG_FACT_MAX);
+        return n[1];
     }
     if (strcmp(name, "cma") == 0) {
         bool known = rg_fact_numbers(facts, name, 4, n);

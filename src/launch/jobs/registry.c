@@ -446,12 +446,24 @@ static bool is_this_host(const struct rg_registry_job *job)
            strncmp(host, job->launcher, n) == 0;
 }
 
+/* Its words; "" for those that are not there. */
+static struct kernel kernel_of(const struct rg_registry_job *job)
+{
+    struct kernel then;
+    const char *rest = job->kernel ? job->kernel : "";
+
+    rest = rg_str_word(rest, then.boot, sizeof(then.boot));
+    rest = rg_str_word(rest, then.pidns, sizeof(then.pidns));
+    rg_str_word(rest, then.machine, sizeof(then.machine));
+    return then;
+}
+
 static int pid_of(const struct rg_registry_job *job)
 {
-    int pid = 0;
+    const char *colon = strchr(job->launcher, ':');
+    int pid = colon ? atoi(colon + 1) : 0;
 
-    return sscanf(job->launcher + strcspn(job->launcher, ":"), ":%d:", &pid) == 1 && pid > 0 ? pid
-                                                                                             : 0;
+    return pid > 0 ? pid : 0;
 }
 
 /* In the launcher's own pid name space. Whether it is there, and no other one with its number. */
@@ -462,13 +474,11 @@ static bool is_alive(const struct rg_registry_job *job, int pid)
 
     if (now)
         return strcmp(strrchr(now, ':'), start ? start : "") == 0;
-    char path[64], state = 0;
+    char path[64];
     snprintf(path, sizeof(path), "/proc/%d/stat", pid);
     rg_autofree char *text = NULL;
-    if (pid && rg_read_file(path, 4096, &text, NULL) == 0 && strrchr(text, ')'))
-        sscanf(strrchr(text, ')') + 1, " %c", &state);
-    if (state)
-        return state != 'Z' && state != 'X'; /* it may end just now */
+    if (pid && rg_read_file(path, 4096, &text, NULL) == 0 && (start = strrchr(text, ')')))
+        return !rg_str_starts(start, ") Z") && !rg_str_starts(start, ") X"); /* may end just now */
     return pid && !(kill(pid, 0) < 0 && errno == ESRCH);
 }
 
@@ -495,12 +505,11 @@ static enum rg_registry_state state_by_lock(const struct rg_registry_job *job)
 
 enum rg_registry_state rg_registry_state(const struct rg_registry_job *job)
 {
-    struct kernel then = { "", "", "" }, now = this_kernel();
+    struct kernel then = kernel_of(job), now = this_kernel();
 
     if (job->ended)
         return RG_JOB_ENDED;
-    if (!job->kernel ||
-        sscanf(job->kernel, "%63s %63s %63s", then.boot, then.pidns, then.machine) != 3) {
+    if (!*then.machine) {
         if (!is_this_host(job))
             return RG_JOB_ELSEWHERE;
         return is_alive(job, pid_of(job)) ? RG_JOB_RUNS : RG_JOB_DEAD;
@@ -520,16 +529,13 @@ enum rg_registry_state rg_registry_state(const struct rg_registry_job *job)
 int rg_registry_launcher(const struct rg_registry_job *job)
 {
     enum rg_registry_state state = rg_registry_state(job);
-    char pidns[64] = "";
 
     if (state == RG_JOB_DEAD)
         return 0;
     if (state != RG_JOB_RUNS)
         return -1;
-    struct kernel now = this_kernel();
-    bool here = !job->kernel || (sscanf(job->kernel, "%*s %63s", pidns) == 1 &&
-                                 strcmp(pidns, now.pidns) == 0);
-    return here ? pid_of(job) : -1;
+    struct kernel then = kernel_of(job), now = this_kernel();
+    return !job->kernel || strcmp(then.pidns, now.pidns) == 0 ? pid_of(job) : -1;
 }
 
 bool rg_registry_is_over(const struct rg_registry_job *job)

@@ -26,13 +26,12 @@ static void make_job_id(char *id, size_t nbytes)
     uint32_t random = 0;
     time_t now = time(NULL);
     struct tm tm;
-    char date[32];
 
     if (getrandom(&random, sizeof random, 0) < 0)
         random = (uint32_t) getpid();
     gmtime_r(&now, &tm);
-    strftime(date, sizeof date, "%Y%m%d-%H%M%S", &tm);
-    snprintf(id, nbytes, "r-%s-%08x", date, random);
+    snprintf(id, nbytes, "r-%04d%02d%02d-%02d%02d%02d-%08x", tm.tm_year + 1900, tm.tm_mon + 1,
+             tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, random);
 }
 
 /* --ranks-per-host is said for all hosts. */

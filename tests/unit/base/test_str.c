@@ -197,6 +197,11 @@ static void starts_compares_the_whole_prefix(void **state)
     assert_true(rg_str_has_word("n c num-proc", "num-proc"));
     assert_false(rg_str_has_word("n c num-proc", "num"));
     assert_false(rg_str_has_word(NULL, "n"));
+    char word[4];
+    assert_string_equal(rg_str_word(" \tabcdef g\n", word, sizeof(word)), " g\n");
+    assert_string_equal(word, "abc");
+    assert_string_equal(rg_str_word("\n", word, sizeof(word)), "");
+    assert_string_equal(word, "");
 }
 
 static void programs_that_head_their_version_are_told_by_it(void **state)

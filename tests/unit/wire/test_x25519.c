@@ -50,7 +50,6 @@ static void a_thousand_times_the_last_result_is_reproduced(void **state)
 
 static void it_agrees_with_libsodium(void **state)
 {
-    static const uint8_t base[32] = { 9 };
     uint8_t scalar[32], point[32], result[32], expected[32];
 
     (void) state;

@@ -306,10 +306,11 @@ const struct rg_dialogue_ops slurm_dialogue_ops = { .send_agent = send_agent,
 /* "at NODE JOB.STEP" */
 static void take_at(struct slurm_step *step, int task, const char *text)
 {
-    char name[RG_HOST_NAME_MAX + 1] = "", id[SLURM_ID_MAX] = "";
+    char name[RG_HOST_NAME_MAX + 1], id[SLURM_ID_MAX];
     struct slurm_host *host;
 
-    if (sscanf(text, "%253s %63s", name, id) < 1 || step->srun->tasks[task])
+    rg_str_word(rg_str_word(text, name, sizeof(name)), id, sizeof(id));
+    if (!*name || step->srun->tasks[task])
         return;
     if (strspn(id, "0123456789._+") == strlen(id))
         strcpy(step->srun->step_id, id);
