@@ -456,8 +456,8 @@ static int get_plan(struct run *run, const struct rg_driver_ops *driver, struct 
 
     if (run->planned.plan.nhosts && driver->acquire)
         return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                                 "the plan names hosts (%s), but %s gives a job its hosts only when "
-                                 "it runs; write the plan again by reigen run --write-plan",
+                                 "the plan names hosts (%s), but %s gives a job its hosts only "
+                                 "when it runs; write the plan again by reigen run --write-plan",
                                  run->planned.plan.hosts[0].name, driver->platform.title);
     if (run->planned.plan.nhosts)
         return 0;
