@@ -145,9 +145,15 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
     text = script.read_text()
     assert os.path.realpath(PROGRAMS.agent) in text
     script.write_text(text.replace(os.path.realpath(PROGRAMS.agent), str(stand_in)))
+    with queue.record().open('a') as record:
+        record.write('exit 75\n')   # of a run that was put back into the queue
+    queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
     with subprocess.Popen(['sh', script], env={**queue.env, 'SLURM_JOB_ID': '12'}, text=True,
                           stdout=subprocess.PIPE) as shell:
         assert shell.stdout.readline() == 'up\n'
+        again = json.loads(queue.reigen('status', '12', '--json').stdout)
+        assert (again['state'], again['exit_code']) == ('running', None)
+        assert queue.reigen('jobs').stdout.splitlines()[1].split()[:2] == ['12', 'running']
         wait_until_caught(shell.pid, signo)
         shell.send_signal(signo)
         assert shell.wait(LIMIT) == 7

@@ -26,7 +26,7 @@
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
 #define UNSENT_NBYTES (64u << 10) /* to the agent, then input has to wait */
 #define WRITE_NBYTES 4096        /* what a pipe that polls writable takes at once */
-#define RETRIES 100              /* of an agent that has too many strangers at its door, 2 s */
+#define RETRIES 100              /* of an agent that too many processes call at once, 2 s */
 #define RETRY_MS 20
 
 struct rsh {

@@ -11,7 +11,8 @@
 #include "cmd/common/terminal.h"
 #include "base/exitcode.h"
 
-int rg_exit_of(const struct rg_error *err)
+/* Its own, or derived from its errno. */
+static int exit_of(const struct rg_error *err)
 {
     if (err->exit_code)
         return err->exit_code;
@@ -30,7 +31,7 @@ int rg_exit_of(const struct rg_error *err)
 int rg_fail(const struct rg_error *err, const char *command)
 {
     bool colour = rg_terminal_colour(2);
-    int code = rg_exit_of(err);
+    int code = exit_of(err);
 
     fprintf(stderr, "reigen: %s%s%s\n", colour ? "\033[1;31m" : "", err->text,
             colour ? "\033[0m" : "");

@@ -8,12 +8,9 @@
 
 #include "base/error.h"
 
-/* The exit code of an error: err's own, or derived from its errno (EINVAL and the like 2, ENOMEM
- * 70, EACCES 77, ENOSPC 74, otherwise 70). */
-int rg_exit_of(const struct rg_error *err);
-
 /* Print "reigen: <text>", and after a usage error (2) where help is to be had, for the command
- * of this name (NULL: reigen itself). Returns rg_exit_of(err). */
+ * of this name (NULL: reigen itself). Returns the exit code: err's own, or derived from its errno
+ * (EINVAL and the like 2, EACCES 77, ENOSPC 74, otherwise 70). */
 int rg_fail(const struct rg_error *err, const char *command);
 
 /* A usage error with this text. Prints it and returns 2. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What --json prints. All of the launcher's JSON is made and written by jansson, which knows what a
- * string must be; only the runtime has a writer of its own (base/json.h), as it may link
- * nothing. Thread rule: any thread.
+ * What --json of reigen's commands prints, by jansson. Events of a job are written by base/json.h,
+ * since the head in reigen-agent has no room for jansson. Thread rule: any thread.
  */
 #ifndef RG_CMD_COMMON_JSON_H
 #define RG_CMD_COMMON_JSON_H

@@ -449,23 +449,36 @@ static void say_early(void *arg, const char *text)
         fprintf(stderr, "reigen: %s\n", text);
 }
 
+/* Where there is a plan already, its hosts are those that the job runs on. */
+static int get_plan(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
+{
+    struct rg_job *job = &run->planned.job;
+
+    if (run->planned.plan.nhosts && driver->acquire)
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "the plan names hosts (%s), but %s gives a job its hosts only "
+                                 "when it runs; write the plan again by reigen run --write-plan",
+                                 run->planned.plan.hosts[0].name, driver->platform.title);
+    if (run->planned.plan.nhosts)
+        return 0;
+    int rc = rg_hold_get(&run->hold, driver, job, say_early, run, err);
+    return rc < 0 ? rc : rg_plan_make(job, &run->planned.plan, err);
+}
+
 static int prepare(struct run *run, const struct rg_driver_ops *driver, struct rg_error *err)
 {
     struct rg_job *job = &run->planned.job;
-    /* Elsewhere the directory need not be here. */
-    bool planned = run->planned.plan.nhosts > 0;
     int rc = rg_job_take_ports(job, err);
 
+    /* Elsewhere the directory need not be here. */
     if (rc >= 0 && driver->platform.here)
         rc = check_cwd(job, err);
     if (rc >= 0)
         rc = rg_sizes_check(job, err);
     if (rc >= 0)
         rc = rg_place_job(job, !driver->platform.here, err);
-    if (rc >= 0 && (!planned || driver->acquire))
-        rc = rg_hold_get(&run->hold, driver, job, say_early, run, err);
-    if (rc >= 0 && !planned)
-        rc = rg_plan_make(job, &run->planned.plan, err);
+    if (rc >= 0)
+        rc = get_plan(run, driver, err);
     if (rc >= 0)
         rc = rg_sizes_check_plan(&run->planned.plan, job, err);
     if (rc >= 0 && (rc = check_against_plan(job, &run->planned.plan, err)) < 0)

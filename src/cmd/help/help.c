@@ -99,7 +99,7 @@ struct rg_option rg_hvd_as_option(const struct rg_hvd_option *flag)
                                .completes = flag->completes, .help = flag->help };
 }
 
-void rg_help_horovodrun(struct rg_buf *text, int columns)
+static void help_horovodrun(struct rg_buf *text, int columns)
 {
     size_t count;
     const struct rg_hvd_option *flags = rg_hvd_options(&count);
@@ -201,7 +201,7 @@ int rg_help(const struct rg_command *commands, int argc, char **argv)
     } else if (strcmp(c->name, "run") == 0) {
         rg_help_run(&text, columns);
     } else if (strcmp(c->name, "horovodrun") == 0) {
-        rg_help_horovodrun(&text, columns);
+        help_horovodrun(&text, columns);
     } else if (c->script) {
         rg_help_script(&text, columns, c);
     } else {

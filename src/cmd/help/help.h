@@ -26,7 +26,6 @@ int rg_cmd_completion(int argc, char **argv);
 /* reigen --help */
 void rg_help_reigen(struct rg_buf *text, int columns, const struct rg_command *commands);
 void rg_help_run(struct rg_buf *text, int columns);        /* reigen run --help */
-void rg_help_horovodrun(struct rg_buf *text, int columns); /* horovodrun --help */
 /* --help of a command that has a script. */
 void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *command);
 

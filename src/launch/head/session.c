@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of the session: it makes the parts, keeps the user's limits and takes the owner's
- * orders. */
+/* The session as its owner has it: its parts are made here, the user's limits kept, and the owner's
+ * orders carried out. */
 #include "launch/head/session.h"
 
 #include <signal.h>

@@ -12,8 +12,7 @@
  * than 0 or by a signal leads to ENDING. Ranks that use our runtime have been told of the failure
  * by then, as an error of what they were doing, and have 2 s to report and to save what they can;
  * then comes SIGTERM and, after the grace time, SIGKILL. It prints nothing: what happens is
- * reported through
- * rg_session_ops.
+ * reported through rg_session_ops.
  *
  * Thread rule: all of it runs in the loop's thread; callbacks come from the loop and may call any
  * rg_session_* function except rg_session_destroy, which is called after on_ended returned.

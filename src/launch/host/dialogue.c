@@ -83,7 +83,8 @@ int rg_dialogue_put_boot(const struct rg_driver_options *options,
 
 /* --- one host --------------------------------------------------------------------------------- */
 
-void rg_dialogue_note(struct rg_dialogue *dialogue, const char *text)
+/* A remark of this host's, unless another one has made it. */
+static void show_note(struct rg_dialogue *dialogue, const char *text)
 {
     struct rg_dialogue_shared *shared = dialogue->shared;
 
@@ -171,7 +172,7 @@ static int take_line(struct rg_dialogue *dialogue, const struct rg_preamble_line
     case RG_PREAMBLE_NEED_BUNDLE: return send_bundle(dialogue);
     case RG_PREAMBLE_READY: return be_ready(dialogue);
     case RG_PREAMBLE_PHASE: set_phase(dialogue, line->phase, line->text); return 1;
-    case RG_PREAMBLE_NOTE: rg_dialogue_note(dialogue, line->text); return 1;
+    case RG_PREAMBLE_NOTE: show_note(dialogue, line->text); return 1;
     case RG_PREAMBLE_ERROR: return end(dialogue, ECHILD, line->exit_code, true, line->text);
     case RG_PREAMBLE_LINK: return be_linked(dialogue);
     }

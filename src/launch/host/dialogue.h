@@ -94,8 +94,6 @@ int rg_dialogue_feed(struct rg_dialogue *dialogue, const void *bytes, size_t nby
 /* The same from a socket, of which nothing behind the line `link` is taken. -EAGAIN: nothing is
  * there; another -errno: nothing more will come. */
 int rg_dialogue_read(struct rg_dialogue *dialogue, int fd);
-/* Show a remark of this host's, unless another one has made it. */
-void rg_dialogue_note(struct rg_dialogue *dialogue, const char *text);
 
 /* --- the streams of what we have started ------------------------------------------------------ */
 

@@ -113,9 +113,9 @@ struct rg_driver_ops {
      * most some 10 s each. An error that has no exit code counts as 69. */
 
     /* Hand `reigen ARGV...` over, ARGV being "head", "--plan" and a file: it, or `reigen-agent
-     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file
-     * (launch/jobs/submitted.h). ret_job has its platform; set its id, log (allocated) and, if need
-     * be, cluster. 0 or -errno. */
+     * ARGV...` where that has this driver, is to run, and to add `exit CODE` to its file, and
+     * `begin` before where a job may run again (launch/jobs/submitted.h). ret_job has its platform;
+     * set its id, log (allocated) and, if need be, cluster. 0 or -errno. */
     int (*submit)(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                   struct rg_error *err);
     /* Fill in what the platform says of those whose state is RG_SUBMITTED_UNKNOWN, with as few

@@ -116,6 +116,8 @@ static void take_line(struct rg_submitted_job *job, const char *line)
         job->command = strdup(line + 8);
     else if (rg_str_starts(line, "cluster ") && !job->cluster)
         job->cluster = strdup(line + 8);
+    else if (strcmp(line, "begin") == 0)
+        job->exit_code = -1;
     else if (rg_str_starts(line, "exit ") &&
              rg_parse_int("exit", line + 5, 0, 255, &code, NULL) == 0)
         job->exit_code = (int) code;

@@ -7,7 +7,8 @@
  *     log PATH          where its output goes
  *     cluster NAME      among several of the platform's; not where there is but one
  *     command TEXT
- *     exit CODE         the job itself adds it when it ends
+ *     begin             the job itself adds it when it begins: it may run again after an end
+ *     exit CODE         and this when it ends
  *
  * Beside these files lie the plans of the jobs (plan.XXXXXX), which their heads read.
  *

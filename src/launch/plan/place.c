@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks elsewhere need what is only here: where the launcher is, and Reigen's Python packages. */
 #include "launch/plan/place.h"
 
 #include <dirent.h>
@@ -34,8 +35,7 @@ char *rg_place_launcher(int pid)
     return field ? rg_strf("%s:%d:%s", host, pid ? pid : (int) getpid(), field) : NULL;
 }
 
-/* --- the bundle
- * --------------------------------------------------------------------------------- */
+/* --- the bundle ------------------------------------------------------------------------------- */
 
 static bool has_packages(const char *dir)
 {

@@ -581,12 +581,6 @@ int rg_planned_decode(const void *bytes, size_t nbytes, struct rg_planned *ret_p
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
-void rg_planned_init(struct rg_planned *planned)
-{
-    *planned = (struct rg_planned){ .quiet = false };
-    rg_job_init(&planned->job);
-}
-
 void rg_planned_fini(struct rg_planned *planned)
 {
     rg_job_fini(&planned->job);

@@ -29,7 +29,7 @@
 #define RG_PLAN_FILE_VERSION 1
 #define RG_PLAN_FILE_MAX (64u << 20) /* bytes */
 
-/* Owns all it points to. A zeroed one has a job that is not ready for use: rg_planned_init. */
+/* Owns all it points to. A zeroed one has a job that is not ready for use: rg_job_init. */
 struct rg_planned {
     struct rg_job job;
     struct rg_plan plan;  /* nhosts 0: it is made where the job runs */
@@ -41,10 +41,9 @@ struct rg_planned {
 
 #define RG_AUTO_PLANNED rg_cleanup(rg_planned_fini)
 
-void rg_planned_init(struct rg_planned *planned);
 void rg_planned_fini(struct rg_planned *planned);
 
-/* Append the file's bytes. 0; -E2BIG or -ERANGE: a field is beyond what can be read again, err
+/* Append the file's bytes. 0; -E2BIG: a field is beyond what can be read again, err
  * names it; -ENOMEM. */
 int rg_planned_encode(const struct rg_planned *planned, struct rg_buf *buf, struct rg_error *err);
 

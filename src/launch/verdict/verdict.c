@@ -89,7 +89,8 @@ void rg_verdict_describe_end(const struct rg_fact *fact, char *text, size_t nbyt
     }
 }
 
-void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes)
+/* "rank 2 on localhost: exit code 7" */
+static void describe(const struct rg_fact *fact, char *text, size_t nbytes)
 {
     const struct rg_rank_end *end = &fact->end;
     int n = end->engine ? snprintf(text, nbytes, "%s on %s: ", end->engine, end->host)
@@ -223,7 +224,7 @@ void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
         judge_own(facts, ret_verdict);
     } else if (first || (first = find_any_failed(facts))) {
         struct rg_fact *victim = has_failed(first) ? first : first_victim(facts, first);
-        rg_verdict_describe(first, cause, RG_CAUSE_MAX);
+        describe(first, cause, RG_CAUSE_MAX);
         if (victim != first)
             snprintf(cause + strlen(cause), RG_CAUSE_MAX - strlen(cause),
                      ", while others waited for it");

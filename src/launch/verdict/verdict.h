@@ -107,7 +107,5 @@ void rg_verdict_judge(struct rg_facts *facts, char cause[RG_CAUSE_MAX],
 
 /* "exit code 7" */
 void rg_verdict_describe_end(const struct rg_fact *fact, char *text, size_t nbytes);
-/* "rank 2 on localhost: exit code 7" */
-void rg_verdict_describe(const struct rg_fact *fact, char *text, size_t nbytes);
 
 #endif

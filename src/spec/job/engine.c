@@ -11,7 +11,8 @@ static const char *base_name(const char *program)
     return slash ? slash + 1 : program;
 }
 
-bool rg_engine_is_launcher(const char *program)
+/* Of programs that start ranks themselves. */
+static bool is_launcher(const char *program)
 {
     static const char names[] = "mpirun mpiexec mpiexec.hydra mpirun.openmpi mpiexec.openmpi "
                                 "mpirun.mpich mpiexec.mpich orterun prterun pdsh";
@@ -28,7 +29,7 @@ const char *rg_job_engine_name(const struct rg_job *job)
     case RG_ENGINE_NATIVE: return "native";
     case RG_ENGINE_AUTO: break;
     }
-    return job->command.count && rg_engine_is_launcher(job->command.v[0]) ? "mpirun" : "native";
+    return job->command.count && is_launcher(job->command.v[0]) ? "mpirun" : "native";
 }
 
 const char *rg_job_engine_program(const struct rg_job *job)
@@ -77,7 +78,7 @@ int rg_job_check_engine(const struct rg_job *job, struct rg_error *err)
         return rg_error_set(err, EINVAL, "--engine-option %s: only --engine openmpi and --engine "
                             "hydra take options; write them into the command itself",
                             job->engine_options.v[0]);
-    if (composed && job->command.count && rg_engine_is_launcher(job->command.v[0]))
+    if (composed && job->command.count && is_launcher(job->command.v[0]))
         return rg_error_set(err, EINVAL, "--engine %s calls mpirun itself, and the command is %s; "
                             "leave one of them out",
                             rg_job_engine_name(job), job->command.v[0]);

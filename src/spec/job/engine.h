@@ -26,10 +26,6 @@ const char *rg_job_engine_name(const struct rg_job *job);
 /* True when something else than our agents starts the ranks: the job's only task is the engine. */
 bool rg_job_has_engine(const struct rg_job *job);
 
-/* True for programs that start ranks themselves: mpirun, mpiexec.hydra, pdsh, ... A path is looked
- * at without its folders. */
-bool rg_engine_is_launcher(const char *program);
-
 /* What the engine's process is called by people: the job's title or the command's name, without
  * folders, or mpirun where we call that. Borrowed from the job, or constant. */
 const char *rg_job_engine_program(const struct rg_job *job);

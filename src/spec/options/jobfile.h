@@ -16,7 +16,6 @@
 #include "spec/options/options.h"
 
 #define RG_JOBFILE_ITEMS_MAX 65536 /* of one list or mapping */
-#define RG_JOBFILE_VERSION 1
 
 /* Keys that no option has: name and meaning, for the man page; NULL-named entry at the end. */
 struct rg_jobfile_key {

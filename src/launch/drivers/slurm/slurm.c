@@ -320,13 +320,6 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
-static bool remark(const struct rg_job *job, char *buf, size_t nbytes)
-{
-    const struct rg_strv env = rg_slurm_environment();
-
-    return rg_slurm_remark(&env, job, buf, nbytes);
-}
-
 const struct rg_driver_ops rg_driver_slurm = {
     .platform = {
         .name = "slurm",
@@ -351,7 +344,7 @@ const struct rg_driver_ops rg_driver_slurm = {
     .said = said,
     .stop = stop,
     .destroy = destroy,
-    .remark = remark,
+    .remark = RG_LAUNCHER_ONLY(slurm_remark),
     .submit = RG_LAUNCHER_ONLY(slurm_submit),
     .status = RG_LAUNCHER_ONLY(slurm_status),
     .cancel = RG_LAUNCHER_ONLY(slurm_cancel),

@@ -157,6 +157,7 @@ int slurm_cancel(struct rg_submitted_job *job, struct rg_error *err);
 /* --- slurm_options.c -------------------------------------------------------------------------- */
 
 extern const struct rg_option slurm_options[];
+bool slurm_remark(const struct rg_job *job, char *buf, size_t nbytes);
 
 /* One of Slurm's programs that runs. Zeroed at first. */
 struct slurm_question {

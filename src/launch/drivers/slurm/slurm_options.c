@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of --on slurm. What they mean in an allocation that there is already, the driver says. */
+/* Options of --on slurm, and a remark for who leaves it out. What options mean in an allocation
+ * that there is already, the driver says. */
 #include <string.h>
 
 #include "launch/drivers/slurm/slurm_internal.h"
@@ -68,3 +69,10 @@ const struct rg_option slurm_options[] = {
      apply_option},
     {NULL}
 };
+
+bool slurm_remark(const struct rg_job *job, char *buf, size_t nbytes)
+{
+    const struct rg_strv env = rg_slurm_environment();
+
+    return rg_slurm_remark(&env, job, buf, nbytes);
+}

@@ -25,7 +25,9 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
 
     if (!program)
         return r < 0 ? r : -errno;
-    rg_buf_printf(script, "#!/bin/sh\n");
+    rg_buf_printf(script, "#!/bin/sh\nfile=");
+    slurm_put_quoted(script, dir);
+    rg_buf_printf(script, "/$SLURM_JOB_ID\necho begin >>\"$file\"\n");
     slurm_put_quoted(script, program);
     for (; *argv; argv++) {
         rg_buf_printf(script, " ");
@@ -35,9 +37,7 @@ static int make_script(char *const *argv, const char *dir, struct rg_buf *script
                           "for s in TERM USR1 USR2; do trap \"kill -$s $! 2>/dev/null\" $s; done\n"
                           "wait $!; code=$?\n"
                           "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done\n"
-                          "echo \"exit $code\" >>");
-    slurm_put_quoted(script, dir);
-    rg_buf_printf(script, "/$SLURM_JOB_ID\nexit $code\n");
+                          "echo \"exit $code\" >>\"$file\"\nexit $code\n");
     return rg_buf_status(script);
 }
 

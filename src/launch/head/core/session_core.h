@@ -3,7 +3,7 @@
  * What all parts of the session share: its state, its hosts and its ranks. Each part keeps what is
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
- *   head/         session.c (the door, limits), session_agent.c (a host's link), session_rank.c,
+ *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c,
  *                 session_fence.c (where ranks meet)
  *   head/start/   from the last HELLO to START: network, examination, set-up, bundle; hosts that
  *                 cannot be started

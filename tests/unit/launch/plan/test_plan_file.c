@@ -58,7 +58,8 @@ static void draw_job(struct rg_job *job)
 
 static void draw_planned(struct rg_planned *planned)
 {
-    rg_planned_init(planned);
+    *planned = (struct rg_planned){ .quiet = false };
+    rg_job_init(&planned->job);
     draw_job(&planned->job);
     if (draw(4))
         assert_int_equal(rg_plan_make(&planned->job, &planned->plan, NULL), 0);
@@ -141,10 +142,10 @@ static void what_is_written_is_read_again(void **state)
 
 static void make_bytes(struct rg_buf *bytes)
 {
-    RG_AUTO_PLANNED struct rg_planned planned;
+    RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
 
     srand(3);
-    rg_planned_init(&planned);
+    rg_job_init(&planned.job);
     draw_job(&planned.job);
     assert_int_equal(rg_plan_make(&planned.job, &planned.plan, NULL), 0);
     encode(&planned, bytes);
@@ -231,12 +232,12 @@ static void another_versions_is_refused(void **state)
 
 static void what_could_not_be_read_is_not_written(void **state)
 {
-    RG_AUTO_PLANNED struct rg_planned planned;
+    RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
     rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
 
     (void) state;
-    rg_planned_init(&planned);
+    rg_job_init(&planned.job);
     planned.job.title = malloc((1u << 20) + 2);
     memset(planned.job.title, 'a', (1u << 20) + 1);
     planned.job.title[(1u << 20) + 1] = '\0';
