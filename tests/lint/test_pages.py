@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages can be read by people whose language English is not, and found."""
+import json
 import re
 
 import repo
@@ -58,3 +59,14 @@ def test_every_plane_is_in_the_docs():
                  if f'`{name}`' not in row[0]] +
                 [f'planes.md: {name} has no section' for name in planes
                  if not re.search(rf'^## {name}: ', pages, re.M)])
+
+
+def test_every_key_of_a_job_file_is_in_its_page():
+    """The page's rows are written by hand; the keys are those of the option table, drivers' too."""
+    tables = json.loads(repo.read(repo.BUILD / 'src/cmd/tables.json'))
+    keys = [k['name'] for k in tables['keys']] + [o['key'] for o in tables['options'] if o['file']]
+    rows = re.findall(r'^\| (`.+?`) \| \w', repo.read(repo.ROOT / 'docs/jobfile.md'), re.M)
+    told = [word for cell in rows for word in re.findall(r'`([^`]+)`', cell)]
+    assert len(keys) > 50 and len(told) == len(set(told))
+    repo.report([f'docs/jobfile.md: {key} has no row' for key in keys if key not in told] +
+                [f'docs/jobfile.md: {word} is no key' for word in told if word not in keys])
