@@ -48,6 +48,10 @@ NOT_RUN = {
     'git clone REPOSITORY reigen && cd reigen': 'tests/demo clones, but from a folder',
     'meson configure build -Dtests=enabled && ninja -C build && meson test -C build spec/job':
         'this build is in use; the part `unit` of make check does it',
+    'meson configure build -Dtests=enabled && ninja -C build && meson test -C build coll/toy':
+        'the same; the toy plane is the one that the reader writes',
+    "python3 -m pytest -c tests/pytest.ini --rootdir=tests tests/behaviour/test_collectives_exact.py "
+    "-k toy -m 'not slow'": 'it finds no test before the reader has written that plane',
     'sudo make fresh': 'it lasts half an hour; tests/fresh runs tools/fresh.sh',
     "sudo make fresh ARGS='make check ARGS=unit'": 'the same',
     'sudo /usr/bin/python3 -m pytest -c tests/pytest.ini --rootdir=tests '
