@@ -50,8 +50,9 @@ NOT_RUN = {
         'this build is in use; the part `unit` of make check does it',
     'meson configure build -Dtests=enabled && ninja -C build && meson test -C build coll/toy':
         'the same; the toy plane is the one that the reader writes',
-    "python3 -m pytest -c tests/pytest.ini --rootdir=tests tests/behaviour/test_collectives_exact.py "
-    "-k toy -m 'not slow'": 'it finds no test before the reader has written that plane',
+    'python3 -m pytest -c tests/pytest.ini --rootdir=tests '
+    "tests/behaviour/test_collectives_exact.py -k toy -m 'not slow'":
+        'it finds no test before the reader has written that plane',
     'sudo make fresh': 'it lasts half an hour; tests/fresh runs tools/fresh.sh',
     "sudo make fresh ARGS='make check ARGS=unit'": 'the same',
     'sudo /usr/bin/python3 -m pytest -c tests/pytest.ini --rootdir=tests '
