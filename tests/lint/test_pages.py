@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages can be read by people whose language English is not, and found."""
+import json
 import re
+import subprocess
 
 import repo
 
@@ -70,3 +72,45 @@ def test_walks_name_functions_that_are_there():
     assert len(walks) > 5 and len(steps) > 80
     repo.report([f'architecture.md: {path} has no {name}' for path, name in steps
                  if not re.search(rf'\b{name}\b', repo.COMMENT.sub(' ', texts.get(path, '')))])
+
+
+def test_every_key_of_a_job_file_is_in_its_page():
+    """The page's rows are written by hand; the keys are those of the option table, drivers' too."""
+    tables = json.loads(repo.read(repo.BUILD / 'src/cmd/tables.json'))
+    keys = [k['name'] for k in tables['keys']] + [o['key'] for o in tables['options'] if o['file']]
+    rows = re.findall(r'^\| (`.+?`) \| \w', repo.read(repo.ROOT / 'docs/jobfile.md'), re.M)
+    told = [word for cell in rows for word in re.findall(r'`([^`]+)`', cell)]
+    assert len(keys) > 50 and len(told) == len(set(told))
+    repo.report([f'docs/jobfile.md: {key} has no row' for key in keys if key not in told] +
+                [f'docs/jobfile.md: {word} is no key' for word in told if word not in keys])
+
+
+def table_of_drivers(name):
+    text = repo.COMMENT.sub('', repo.read(repo.ROOT / 'src/launch/drivers' / name))
+    table = re.fullmatch(r'\s*(?:#include \S+\s+)+const struct rg_driver_ops \*const rg_drivers'
+                         r'\[\] = {\s+((?:&rg_driver_\w+,\s+)+)NULL,\s+};\s*', text)
+    assert table, f'{name}: it has more than includes and the table'
+    return set(table[1].split())
+
+
+def test_a_new_driver_takes_one_line_in_a_plain_table():
+    assert table_of_drivers('drivers_agent.c') < table_of_drivers('drivers.c')
+
+
+def test_the_page_s_example_of_a_driver_compiles(tmp_path):
+    page = repo.read(repo.ROOT / 'docs/drivers.md')
+    [code] = re.findall(r'^```c\n(.*?)^```$', page, re.M | re.S)
+    folder = tmp_path / 'launch/drivers/nice'
+    folder.mkdir(parents=True)
+    (folder / 'nice.c').write_text(code)
+    (folder / 'nice.h').write_text('#include "launch/host/driver.h"\n'
+                                   'extern const struct rg_driver_ops rg_driver_nice;\n')
+    done = subprocess.run(['cc', '-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror',
+                           '-Wno-missing-field-initializers', '-fsyntax-only', '-I', tmp_path,
+                           '-I', repo.ROOT / 'src', folder / 'nice.c'],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    # The folders' list is told with it: all that the example includes.
+    [doors] = re.findall(r'^launch/drivers/nice: nice.h \| (.*)$', page, re.M)
+    used = {i.rpartition('/')[0] for i in re.findall(r'^#include "(.+?)"', code, re.M)}
+    assert used - {'launch/drivers/nice'} <= set(doors.split())

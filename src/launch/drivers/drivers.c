@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of all drivers, and nothing else: a test's program that has another table has this one
- * in its place. The head in reigen-agent runs where a platform has put it, and needs no ssh. */
+/* The table of all drivers, and nothing else, so that another program can have another table:
+ * reigen-agent's is drivers_agent.c, and a test's program has its own. */
 #include <stddef.h>
 
 #include "launch/drivers/local/local.h"
@@ -10,9 +10,7 @@
 
 const struct rg_driver_ops *const rg_drivers[] = {
     &rg_driver_local,
-#ifndef RG_AGENT
     &rg_driver_ssh,
-#endif
     &rg_driver_slurm,
     NULL,
 };

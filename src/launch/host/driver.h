@@ -5,8 +5,7 @@
  * become of them. Ranks, signals, output, readiness and teardown are the session's and equal for
  * all.
  *
- * To add one: one file in launch/drivers/, one line in rg_drivers (drivers.c), one test file, one
- * section in docs/drivers.md. There is no registration by side effect.
+ * docs/drivers.md says how to add one. There is no registration by side effect.
  *
  * Thread rule: all calls and callbacks in the loop's thread; nothing blocks for longer than a fork,
  * but where it says so.
@@ -69,7 +68,8 @@ struct rg_driver_options {
     void *arg;
 };
 
-/* A part of the vtable that the head in reigen-agent has no use for, and no room. */
+/* A part of the vtable of a driver that reigen-agent has too (drivers_agent.c), but for which its
+ * head has no use and no room. */
 #ifdef RG_AGENT
 #define RG_LAUNCHER_ONLY(part) NULL
 #else

@@ -97,9 +97,10 @@ static int discover(void *held, struct rg_job *job, struct rg_error *err)
     for (size_t i = 0; i < job->nhosts; i++) {
         if (!rg_local_is_here(job->hosts[i].name))
             return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                                     "host %s is not this computer; leave --on local out, and "
+                                     "host %s is not this computer; leave --on %s out, and "
                                      "it is reached by ssh",
-                                     job->hosts[i].name);
+                                     job->hosts[i].name,
+                                     job->on ? job->on : rg_driver_local.platform.name);
         if (!job->hosts[i].nslots)
             job->hosts[i].nslots = ncores;
     }

@@ -6,6 +6,9 @@
  * The agent's program is the file REIGEN_AGENT names, else reigen-agent beside the running program,
  * else in ../libexec/reigen/ from there. The process becomes a subreaper: should an agent be
  * killed, what it had started becomes ours, and is killed too.
+ *
+ * Other drivers may call its functions. It has those that every driver has (discover, start, stop,
+ * destroy) and no other. Messages of discover name the driver that --on asked for.
  */
 #ifndef RG_LAUNCH_DRIVERS_LOCAL_LOCAL_H
 #define RG_LAUNCH_DRIVERS_LOCAL_LOCAL_H

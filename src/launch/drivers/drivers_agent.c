@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The drivers that reigen-agent has in place of drivers.c: its head runs where a platform has put
+ * it, so it needs no ssh, and no driver that cannot be what a submitted job runs on. */
+#include <stddef.h>
+
+#include "launch/drivers/local/local.h"
+#include "launch/drivers/slurm/slurm.h"
+#include "launch/drivers/drivers.h"
+
+const struct rg_driver_ops *const rg_drivers[] = {
+    &rg_driver_local,
+    &rg_driver_slurm,
+    NULL,
+};
