@@ -16,7 +16,6 @@ struct rg_channel {
     struct rg_io reader, writer;
     struct rg_timer closer; /* on_close never comes out of a call of the owner */
     struct rg_error cause;  /* what closer will report */
-    bool paused;
     bool write_failed;
     bool was_congested;
     bool closed;    /* on_close was called */
@@ -206,7 +205,7 @@ static void on_readable(void *arg, int events)
 
     (void) events;
     enter(channel);
-    for (int i = 0; i < READS_PER_TURN && channel->options.read_fd >= 0 && !channel->paused; i++) {
+    for (int i = 0; i < READS_PER_TURN && channel->options.read_fd >= 0; i++) {
         if (!read_some(channel))
             break;
     }
@@ -283,20 +282,6 @@ int rg_channel_send(struct rg_channel *channel, uint16_t type, const void *paylo
 bool rg_channel_congested(const struct rg_channel *channel)
 {
     return !channel->write_failed && rg_link_congested(channel->link);
-}
-
-void rg_channel_pause_reading(struct rg_channel *channel, bool pause)
-{
-    if (channel->paused == pause)
-        return;
-    channel->paused = pause;
-    if (channel->options.read_fd < 0)
-        return;
-    if (pause)
-        rg_io_stop(&channel->reader);
-    else
-        rg_io_start(&channel->reader, channel->options.loop, channel->options.read_fd, RG_IO_READ,
-                    on_readable, channel);
 }
 
 size_t rg_channel_pending(const struct rg_channel *channel)

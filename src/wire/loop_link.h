@@ -30,8 +30,6 @@ void rg_channel_destroy(struct rg_channel *channel); /* closes; NULL is fine */
 /* As rg_link_send; the bytes go out at once as far as the descriptor takes them. */
 int rg_channel_send(struct rg_channel *channel, uint16_t type, const void *payload, size_t nbytes);
 bool rg_channel_congested(const struct rg_channel *channel);
-/* Stop or restart reading from the peer (back-pressure). */
-void rg_channel_pause_reading(struct rg_channel *channel, bool pause);
 /* Bytes not yet taken by the descriptor. */
 size_t rg_channel_pending(const struct rg_channel *channel);
 bool rg_channel_open(const struct rg_channel *channel);

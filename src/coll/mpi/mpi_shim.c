@@ -15,7 +15,7 @@
 
 #define LIBRARIES_MAX 16              /* names looked at; a process has one MPI, in a few files */
 #define FENCE_NBYTES_MAX (64u << 20)  /* of all blobs */
-#define AWAKE_NS (200 * 1000)         /* of rg_mpi_wait, before it naps */
+#define AWAKE_NS (200 * 1000)         /* of a wait, before it naps */
 #define NAP_MAX_NS (1000 * 1000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -249,8 +249,10 @@ int rg_mpi_error(const struct rg_mpi_shim_ops *ops, int code, const char *what,
 
 /* ---- waiting, fences */
 
-int rg_mpi_wait(const struct rg_mpi_shim_ops *ops, struct rg_mpi_request *request,
-                const char *what, uint64_t deadline_ns, struct rg_error *err)
+/* Wait for a request, napping between looks. 0; -EIO; -ETIMEDOUT, and the request is still under
+ * way: its buffers must stay. */
+static int await(const struct rg_mpi_shim_ops *ops, struct rg_mpi_request *request,
+                 const char *what, uint64_t deadline_ns, struct rg_error *err)
 {
     uint64_t started = rg_now_ns();
     long nap_ns = 20 * 1000;
@@ -338,7 +340,7 @@ static int fence_run(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm
 
     if (code != 0)
         return rg_mpi_error(ops, code, "MPI_Iallgather", err);
-    r = rg_mpi_wait(ops, &request, "MPI_Iallgather", deadline_ns, err);
+    r = await(ops, &request, "MPI_Iallgather", deadline_ns, err);
     if (r == 0)
         r = fence_reserve(fence, comm->size, err);
     if (r < 0)
@@ -346,7 +348,7 @@ static int fence_run(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm
     code = ops->iallgatherv(comm, fence->blob, fence->all, fence->counts, fence->displs, &request);
     if (code != 0)
         return rg_mpi_error(ops, code, "MPI_Iallgatherv", err);
-    return rg_mpi_wait(ops, &request, "MPI_Iallgatherv", deadline_ns, err);
+    return await(ops, &request, "MPI_Iallgatherv", deadline_ns, err);
 }
 
 int rg_mpi_fence(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm *comm,

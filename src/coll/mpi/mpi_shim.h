@@ -139,11 +139,6 @@ bool rg_mpi_launched(const struct rg_mpi_shim_ops *ops);
 int rg_mpi_error(const struct rg_mpi_shim_ops *ops, int code, const char *what,
                  struct rg_error *err);
 
-/* Wait for a request until deadline_ns (base/time.h), napping between looks. 0; -EIO; -ETIMEDOUT,
- * and the request is still under way: its buffers must stay. */
-int rg_mpi_wait(const struct rg_mpi_shim_ops *ops, struct rg_mpi_request *request,
-                const char *what, uint64_t deadline_ns, struct rg_error *err);
-
 /* A boot's fence (boot.h) over a communicator, called by all its members: blobs of up to 64 MiB in
  * all. Blocks until deadline_ns; after -ETIMEDOUT the communicator must not be used again, and the
  * memory of the fence is left to MPI. 0, -EIO, -ETIMEDOUT, -EMSGSIZE, -ENOMEM. */

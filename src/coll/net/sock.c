@@ -21,7 +21,7 @@ static bool is_transient(int errnum)
     return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
 }
 
-int rg_sock_read(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
+static int read_all(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
 {
     uint8_t *to = data;
 
@@ -150,7 +150,7 @@ int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
     int r = n == 0 ? -EPIPE : came != nfds || (message.msg_flags & MSG_CTRUNC) ? -EPROTO : 0;
 
     if (r == 0)
-        r = rg_sock_read(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
+        r = read_all(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
     for (int i = 0; i < came && i < nfds; i++) {
         if (r < 0)
             close(fds[i]);

@@ -17,7 +17,8 @@ static const char *request_name(int kind)
     return kind >= 0 && kind < (int) rg_array_len(names) ? names[kind] : "?";
 }
 
-const char *rg_signature_shape(const struct rg_signature *sig, char *text, size_t room)
+/* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
+static const char *format_shape(const struct rg_signature *sig, char *text, size_t room)
 {
     size_t used = 0;
 
@@ -56,8 +57,8 @@ static int compare_shape(const char *name, const struct rg_signature *a, int ran
         return fail(name, err,
                     "Mismatched %s tensor shapes: One rank sent a tensor of rank %d, but another "
                     "rank sent a tensor of rank %d. (rank %d: %s, rank %d: %s)",
-                    op, a->ndim, b->ndim, rank_a, rg_signature_shape(a, shape_a, sizeof(shape_a)),
-                    rank_b, rg_signature_shape(b, shape_b, sizeof(shape_b)));
+                    op, a->ndim, b->ndim, rank_a, format_shape(a, shape_a, sizeof(shape_a)),
+                    rank_b, format_shape(b, shape_b, sizeof(shape_b)));
     for (int i = 1; first_is_free && i < a->ndim; i++)
         if (a->shape[i] != b->shape[i])
             return fail(name, err,
@@ -65,13 +66,13 @@ static int compare_shape(const char *name, const struct rg_signature *a, int ran
                         "equal to %" PRId64 ", but another rank sent a tensor with dimension %d "
                         "equal to %" PRId64 ". (rank %d: %s, rank %d: %s)",
                         op, i, a->shape[i], i, b->shape[i], rank_a,
-                        rg_signature_shape(a, shape_a, sizeof(shape_a)), rank_b,
-                        rg_signature_shape(b, shape_b, sizeof(shape_b)));
+                        format_shape(a, shape_a, sizeof(shape_a)), rank_b,
+                        format_shape(b, shape_b, sizeof(shape_b)));
     if (first_is_free || (a->ndim == b->ndim &&
                           memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0))
         return 0;
-    rg_signature_shape(a, shape_a, sizeof(shape_a));
-    rg_signature_shape(b, shape_b, sizeof(shape_b));
+    format_shape(a, shape_a, sizeof(shape_a));
+    format_shape(b, shape_b, sizeof(shape_b));
     return fail(name, err,
                 "Mismatched %s tensor shapes: One rank sent a tensor of shape %s, but another rank "
                 "sent a tensor of shape %s. (rank %d: %s, rank %d: %s)",

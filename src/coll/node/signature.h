@@ -28,9 +28,6 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
 /* What follows the kind in a key: "grad" of "allreduce.grad". */
 const char *rg_key_name(const char *key);
 
-/* The shape as the sentences write it, "[2, 3]"; cut at room bytes. Returns text. */
-const char *rg_signature_shape(const struct rg_signature *sig, char *text, size_t room);
-
 /* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else
  * -EINVAL: for signatures that came over a socket. */
 int rg_signature_check(const struct rg_signature *sig);

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/time.h"
 #include "base/json.h"
 #include "coll/ground/types.h"

@@ -285,36 +285,6 @@ static void backlog_stays_bounded_and_drains(void **state)
     drop(&b);
 }
 
-static struct rg_timer pause_timer;
-
-static void check_paused_and_resume(void *arg)
-{
-    struct side *side = arg;
-
-    assert_int_equal(side->frames, 0);
-    rg_channel_pause_reading(side->channel, false);
-}
-
-static void pause_holds_the_peer_back(void **state)
-{
-    struct side a, b;
-
-    (void) state;
-    make_pair(&a, &b);
-    a.close_at = 1;
-    assert_int_equal(rg_channel_send(b.channel, 2, "", 0), 0);
-    run();
-    rg_channel_pause_reading(b.channel, true);
-    rg_channel_pause_reading(b.channel, true);
-    assert_int_equal(rg_channel_send(a.channel, 2, "x", 1), 0);
-    b.close_at = 1;
-    rg_timer_start(&pause_timer, loop, 30, 0, check_paused_and_resume, &b);
-    run();
-    assert_int_equal(b.frames, 1);
-    drop(&a);
-    drop(&b);
-}
-
 /* A peer that reads no more is reported from the loop, not out of the call that noticed. */
 static void failed_write_closes_from_the_loop(void **state)
 {
@@ -389,7 +359,6 @@ int main(void)
         TEST(garbage_and_truncation_end_the_channel),
         TEST(channel_may_be_destroyed_in_a_frame),
         TEST(backlog_stays_bounded_and_drains),
-        TEST(pause_holds_the_peer_back),
         TEST(failed_write_closes_from_the_loop),
         TEST(last_words_are_heard_after_a_failed_write),
         TEST(failed_creation_closes_the_descriptors),
