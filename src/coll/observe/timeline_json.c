@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The trace's file: whatever end a process comes to, what is written so far can be read. */
 #include "coll/observe/timeline_json.h"
 
 #include <fcntl.h>
