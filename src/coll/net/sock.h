@@ -38,7 +38,7 @@ struct rg_sockaddr {
  * SIGPIPE. */
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
-/* Write or read exactly nbytes, with descriptors (at most RG_SOCK_FDS_MAX) riding on the first byte,
+/* Write or read exactly nbytes, with at most RG_SOCK_FDS_MAX descriptors on the first byte,
  * over a unix socket. nbytes >= 1. As rg_sock_write; -EPIPE at an early end. Received descriptors
  * are close-on-exec and the caller's; more or fewer than nfds is -EPROTO, and all that came are
  * closed. */
