@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes are read and names are made once for a kernel, not at each run. */
 #include "kernel.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* TensorFlow asks for the shape of a result before anything runs. */
 #include "kernel.h"
 
 #define UNKNOWN ((size_t) -1)

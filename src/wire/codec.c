@@ -9,7 +9,6 @@
 
 #include "wire/link.h"
 
-
 /* Where a field lies in a constant and in a writable object. */
 static const void *at(const struct rg_field *field, const void *object)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of the one runtime of a process: init, shutdown, fork, and who is inside meanwhile. */
 #include "coll/api/api.h"
-#include "coll/api/observed.h"
 
-#include <errno.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "coll/api/observed.h"
 #include "coll/boot/find/find.h"
 #include "coll/ground/report.h"
 #include "coll/planes/exec.h"

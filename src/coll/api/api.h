@@ -23,9 +23,9 @@ struct rg_runtime {
     struct rg_team *team;
     struct rg_progress *progress; /* of all ranks */
     struct rg_sets sets;
-    struct rg_handles
-        handles;         /* of all progress engines; what they hold stays until the next init, as a
-                                   thread may be copying a result */
+    /* of all progress engines; what they hold stays until the next init, as a thread may be copying
+     * a result */
+    struct rg_handles handles;
     uint64_t generation; /* how often this process has been initialised */
     char *describe;
     char **old_describes;     /* said before; stay until the next init */

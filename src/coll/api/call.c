@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "coll/planes/adasum.h"
-static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 
 #define RG_ELEMENTS_MAX (INT64_C(1) << 46)
 #define BARRIERS 64 /* in flight at once; their names are used again */
+
+static const struct reigen_options default_options = REIGEN_OPTIONS_INIT;
 
 static bool reduces(int kind)
 {

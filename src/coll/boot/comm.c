@@ -254,6 +254,7 @@ static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint
     comm->boot = boot;
     comm->ops = comm_ops;
     comm->ops.name = rg_boot_name(boot);
+    comm->ops.of_mpi = rg_boot_is_of_mpi(boot);
     comm->ops.shows_notes = rg_boot_shows_notes(boot);
     if (!rg_boot_hears_cut_off(boot))
         comm->ops.cut_off = NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which MPI this process has is found out at run time, so that one build serves them all. */
 #include "coll/mpi/mpi_shim.h"
 
 #include <dlfcn.h>

@@ -168,10 +168,8 @@ static void receive(struct peer *peer, uint64_t now_ns)
     peer->heard_ns = now_ns;
     if (r == 0)
         return;
-    if (peer->conn.frame_error < 0) {
+    if (peer->conn.frame_error < 0)
         give_up(peer, "it sent what cannot be understood");
-        return;
-    }
     close_peer(peer);
     if (!peer->goodbye)
         peer->lost_ns = now_ns;

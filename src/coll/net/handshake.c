@@ -9,8 +9,6 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
-#include "base/time.h"
-#include "coll/net/sock.h"
 #include "reigen/reigen.h"
 
 #define TAKEN '!'

@@ -8,7 +8,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/time.h"
 #include "coll/net/handshake.h"

@@ -34,12 +34,14 @@ struct rg_sockaddr {
     socklen_t nbytes;
 };
 
-/* Write exactly nbytes. 0, -ETIMEDOUT, -EPIPE at an early end, -errno. Raises no SIGPIPE. */
+/* Write exactly nbytes. 0, -ETIMEDOUT, -EPIPE where the peer has closed, -errno. Raises no
+ * SIGPIPE. */
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
-/* As rg_sock_write, and the same for reading, with descriptors (at most RG_SOCK_FDS_MAX) that ride
- * on the first byte, over a unix socket. nbytes >= 1. Received descriptors are close-on-exec and
- * the caller's; more or fewer than nfds is -EPROTO, and all that came are closed. */
+/* Write or read exactly nbytes, with at most RG_SOCK_FDS_MAX descriptors on the first byte,
+ * over a unix socket. nbytes >= 1. As rg_sock_write; -EPIPE at an early end. Received descriptors
+ * are close-on-exec and the caller's; more or fewer than nfds is -EPROTO, and all that came are
+ * closed. */
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns);
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,

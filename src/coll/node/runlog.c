@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The ring that all ranks of a node read in one order: what was decided and what is ready. */
 #include "coll/node/runlog.h"
 
 #include <errno.h>

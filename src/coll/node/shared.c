@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Only here is it known where each part of the node's shared memory lies. */
 #include "coll/node/shared.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks must agree on, and the sentences of Horovod for where they do not. */
 #include "coll/node/signature.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names cost a lock and a comparison once: one that comes again is known by its digest. */
 #include "coll/node/table.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What nodes tell each other of a stall, and the report that one makes of it, apart from when. */
 #include "coll/observe/stall_facts.h"
 
 #include <errno.h>

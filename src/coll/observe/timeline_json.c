@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The trace's file: whatever end a process comes to, what is written so far can be read. */
 #include "coll/observe/timeline_json.h"
 
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/time.h"
 #include "base/json.h"
 #include "coll/ground/types.h"

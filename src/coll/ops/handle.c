@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Handles count up and are looked up, so that an old one is refused and never another's. */
 #include "coll/ops/handle.h"
 
 #include <errno.h>

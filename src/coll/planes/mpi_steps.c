@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which of MPI's calls an operation becomes, apart from who waits for them. */
 #include "coll/planes/mpi.h"
 
 #include <stdlib.h>

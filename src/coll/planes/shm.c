@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the kernels for this processor, and cuts work into pieces that stay in its cache. */
 #include "coll/reduce/reduce.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank tells all others of itself, and what follows from it for each. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

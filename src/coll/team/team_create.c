@@ -143,7 +143,7 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
     return 0;
 }
 
-/* The lowest rank that should share memory with this one and opens its door. */
+/* The lowest rank that should share memory with this one and answers. */
 static int find_leader(struct making *making)
 {
     struct rg_team *team = making->team;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts have many addresses: which one do the other ranks reach? */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -31,14 +31,12 @@ struct rg_rank_info {
     uint32_t uid;
     pid_t pid;
     bool shm;             /* may share memory */
-    char socket_name
-        [RG_TEAM_SOCKET_NAME_MAX]; /* abstract name where the ranks of its node find it */
+    char socket_name[RG_TEAM_SOCKET_NAME_MAX]; /* abstract; where the ranks of its node find it */
     int local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
     cpu_set_t cpus;
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
     struct rg_blob offer;     /* of its planes; owned */
 };
-
 
 /* This process's facts (rank_info.c). 0 or -errno. */
 int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_config *config,
@@ -48,7 +46,7 @@ void rg_rank_info_fini(struct rg_rank_info *facts);
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
 /* 0 or -EBADMSG. */
 int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts);
-/* They should be able to share memory; meeting at the door proves it. */
+/* They should be able to share memory; meeting over the socket proves it. */
 bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
 void rg_rank_info_fill(const struct rg_rank_info *all, struct rg_team *team);
@@ -64,7 +62,7 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
                   struct rg_error *err);
 
 /* Inside the node (team_segment.c). unix_fd: this rank's listening unix socket (leader). leader_fd:
- * connected to the leader's door (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE:
+ * connected to the leader's socket (others). Fills segment, bells, pidfds. 0 or -errno; -EPIPE:
  * the other end has gone, and knows better why. */
 int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress_nbytes,
                      int *unix_fd, int leader_fd, uint64_t deadline_ns, struct rg_error *err);

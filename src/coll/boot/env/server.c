@@ -531,7 +531,7 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
     if (r < 0)
         return rg_error_set(err, -r, "answering the other ranks: %s", strerror(-r));
     server->generation++;
-    /* All are here: the door is shut, so that a later job on this port finds its own rank 0. */
+    /* All are here: none else is let in, so that a later job on this port finds its own rank 0. */
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     server->listen_fd = -1;

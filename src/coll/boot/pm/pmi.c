@@ -10,7 +10,6 @@
 
 #include "base/str.h"
 #include "base/fd.h"
-#include "base/time.h"
 #include "coll/net/sock.h"
 
 #define READ_NBYTES 4096

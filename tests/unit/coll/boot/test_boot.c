@@ -578,6 +578,30 @@ static void ranks_are_listed_in_runs(void **state)
     }
 }
 
+/* ------------------------------------------------------------ communicators */
+
+/* What a way of being started says of itself holds for some of its ranks, too. */
+static void a_communicator_has_the_traits_of_its_job(void **state)
+{
+    static const struct rg_boot_ops of_mpi = { .name = "mpi", .of_mpi = true };
+    static const struct rg_boot_ops shows_notes = { .name = "agent", .shows_notes = true };
+    const struct rg_boot_ops *const ways[] = { &of_mpi, &shows_notes };
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
+
+    (void) state;
+    identity.size = 1;
+    for (int i = 0; i < 2; i++) {
+        struct rg_boot *boot;
+
+        assert_int_equal(rg_boot_make(ways[i], NULL, &identity, &boot), 0);
+        assert_int_equal(rg_boot_comm(&boot, (int[]){ 0 }, 1, ranks_deadline(), NULL), 0);
+        assert_string_equal(rg_boot_name(boot), ways[i]->name);
+        assert_int_equal(rg_boot_is_of_mpi(boot), ways[i]->of_mpi);
+        assert_int_equal(rg_boot_shows_notes(boot), ways[i]->shows_notes);
+        rg_boot_close(boot, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +624,7 @@ int main(void)
         cmocka_unit_test(strangers_and_garbage_do_not_disturb),
         cmocka_unit_test(another_service_on_the_first_port_is_passed_over),
         cmocka_unit_test(a_name_held_by_another_user_is_passed_over),
+        cmocka_unit_test(a_communicator_has_the_traits_of_its_job),
     };
 
     ranks_clearenv();

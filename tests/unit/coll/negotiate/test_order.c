@@ -3,12 +3,15 @@
 
 #include <poll.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include "base/time.h"
 #include "coll/negotiate/order.h"
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_frames.h"
+#include "coll/negotiate/peers.h"
 #include "coll/sockets.h"
+#include "wire/frame.h"
 
 /* ------------------------------------------------------------ helpers */
 
@@ -610,6 +613,47 @@ static void a_pause_of_the_whole_job_kills_nobody(void **state)
     assert_int_equal(sockets_run(2, run_pause, NULL), 0);
 }
 
+/* ------------------------------------------------------------ peers */
+
+static int no_frame(void *arg, int node, const struct rg_order_frame *frame)
+{
+    (void) arg, (void) node, (void) frame;
+    return 0;
+}
+
+static void count_gone(void *arg, int node, const char *why)
+{
+    (void) node, (void) why;
+    ++*(int *) arg;
+}
+
+/* Its death is no news, but nobody reads that socket any more: the driver would never sleep. */
+static void garbage_after_goodbye_ends_the_connection_and_nothing_else(void **state)
+{
+    static const struct rg_peers_ops ops = { no_frame, count_gone };
+    struct rg_order_frame goodbye = { .type = RG_ORDER_GOODBYE };
+    rg_autobuf struct rg_buf payload = RG_BUF_INIT, bytes = RG_BUF_INIT;
+    struct rg_peers *peers;
+    int fds[2], ngone = 0;
+
+    (void) state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    assert_int_equal(rg_peers_create(1, 30 * RG_NS_PER_S, &ops, &ngone, &peers), 0);
+    assert_int_equal(rg_peers_add(peers, 0, fds[0], 0), 0);
+    rg_order_frame_put(&goodbye, &payload);
+    rg_frame_put(&bytes, RG_ORDER_GOODBYE, rg_buf_bytes(&payload), rg_buf_nbytes(&payload));
+    rg_frame_put(&bytes, UINT16_MAX, "?", 1);
+    assert_int_equal(write(fds[1], rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes)),
+                     rg_buf_nbytes(&bytes));
+    assert_true(rg_peers_poll(peers));
+    assert_true(rg_peers_left(peers, 0));
+    assert_false(rg_peers_here(peers, 0));
+    assert_false(rg_peers_poll(peers));
+    assert_int_equal(ngone, 0);
+    rg_peers_destroy(peers, 0);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -629,6 +673,7 @@ int main(void)
         cmocka_unit_test(who_waits_in_init_is_not_dead),
         cmocka_unit_test(who_the_kernel_sees_alive_is_not_dead),
         cmocka_unit_test(a_pause_of_the_whole_job_kills_nobody),
+        cmocka_unit_test(garbage_after_goodbye_ends_the_connection_and_nothing_else),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
