@@ -232,15 +232,21 @@ def sanitizer_build(part, kind):
 
 
 def sanitized_targets(build, kind):
-    """What ninja is to make: everything, or for ThreadSanitizer what has threads."""
-    if kind == 'asan':
-        return []
+    """What ninja is to make: all that is tested, or for ThreadSanitizer what has threads."""
     done = subprocess.run(['meson', 'introspect', build, '--targets'], cwd=ROOT,
                           capture_output=True, text=True, check=False)
     return [str(Path(target['filename'][0]).relative_to(build))
             for target in json.loads(done.stdout or '[]')
-            if target['name'].startswith('test_coll_') or
-            target['defined_in'].endswith(('src/coll/meson.build', 'tests/programs/meson.build'))]
+            if is_wanted(target, kind)]
+
+
+def is_wanted(target, kind):
+    name, where = target['name'], target['defined_in']
+    if kind == 'tsan':
+        return name.startswith('test_coll_') or where.endswith(('src/coll/meson.build',
+                                                                'tests/programs/meson.build'))
+    return not name.startswith('test_alone_') and (target['build_by_default'] or
+                                                   name.startswith(('test_', 'fuzz_')))
 
 
 def without_aslr():
@@ -298,7 +304,8 @@ def sanitized(part, kind, units, files, wrapper=()):
 
 
 def part_asan(part):
-    return sanitized(part, 'asan', [], ['tests/behaviour'])
+    """All but what `unit` builds once more without observers: these are the same objects."""
+    return sanitized(part, 'asan', ['--no-rebuild', '--no-suite', 'alone'], ['tests/behaviour'])
 
 
 def part_tsan(part):
