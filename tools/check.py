@@ -32,8 +32,8 @@ CI = os.environ.get('CI', '').lower() in ('1', 'true', 'yes')
 SHOWN_LINES = 120
 SECOND_LOOKS_MAX = 3
 #: Parts that run at the same time, and tests of one part.
-LANES = 3
-WORKERS = 4
+LANES = 2
+WORKERS = 3
 #: A part that takes longer than this hangs; one that is only slow, on a busy machine, does not.
 #: What each test may take is its own affair (tests/conftest.py).
 PART_LIMIT_S = 3600
