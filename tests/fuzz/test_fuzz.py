@@ -82,4 +82,4 @@ def test_fuzzing_finds_nothing(build, tmp_path, name):
              if p.is_file()]
     assert status == 0, f'{output[-4000:]}\n{crash}'
     executed = re.search(r'number_of_executed_units:\s*(\d+)', output)
-    assert executed and int(executed[1]) > 1000, output[-2000:]
+    assert executed and int(executed[1]) > 100, output[-2000:]
