@@ -13,6 +13,7 @@
 
 #define REPEAT_MS 10 /* between looks */
 #define LIMIT_MS 3000
+#define GRACE_MS 300 /* an agent whose guard was killed hears of that, and clears up itself */
 #define MARK "REIGEN_JOB_ID"
 
 int rg_leftover_init(struct rg_leftover *leftover, const char *job_id, int nhosts)
@@ -74,8 +75,9 @@ static size_t spare(const struct rg_leftover *leftover, struct rg_process *list,
     return nleft;
 }
 
-/* How many processes there were. */
-static size_t kill_all(const struct rg_leftover *leftover)
+/* Kill them, or only look. How many processes there were. Children go before their parents, and so
+ * an agent last: should we be killed meanwhile, it is still there to clear up. */
+static size_t kill_all(const struct rg_leftover *leftover, bool look_only)
 {
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0, nkilled = 0;
@@ -83,10 +85,11 @@ static size_t kill_all(const struct rg_leftover *leftover)
     if (!rg_process_has_children() || rg_proctree_descendants(getpid(), &list, &count) < 0)
         return 0;
     count = spare(leftover, list, count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = count; i-- > 0;) {
         if (leftover->had_children && !rg_process_has_env(list[i].pid, leftover->job_entry))
             continue;
-        kill(list[i].pid, SIGKILL);
+        if (!look_only)
+            kill(list[i].pid, SIGKILL);
         nkilled++;
     }
     return nkilled;
@@ -96,7 +99,10 @@ static void look(void *arg)
 {
     struct rg_sweep *sweep = arg;
 
-    if (kill_all(sweep->leftover) > 0 && rg_now_ns() < sweep->deadline_ns)
+    uint64_t now_ns = rg_now_ns();
+    bool look_only = now_ns + (LIMIT_MS - GRACE_MS) * RG_NS_PER_MS < sweep->deadline_ns;
+
+    if (kill_all(sweep->leftover, look_only) > 0 && now_ns < sweep->deadline_ns)
         return;
     rg_timer_stop(&sweep->timer);
     sweep->done(sweep->arg);
@@ -117,6 +123,6 @@ void rg_leftover_end(const struct rg_leftover *leftover)
 {
     uint64_t deadline_ns = rg_now_ns() + LIMIT_MS * RG_NS_PER_MS;
 
-    while (kill_all(leftover) && rg_now_ns() < deadline_ns)
+    while (kill_all(leftover, false) && rg_now_ns() < deadline_ns)
         rg_sleep_ms(2);
 }
