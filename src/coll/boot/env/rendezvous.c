@@ -183,6 +183,8 @@ static int publish(const struct rg_sockaddr *store, const char *path,
 static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t deadline_ns,
                    struct rg_endpoint *ret_place, struct rg_error *err)
 {
+    bool answered = false;
+
     for (;;) {
         rg_autobuf struct rg_buf body = RG_BUF_INIT;
         uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
@@ -196,11 +198,13 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
                        ? 0 : rg_error_set(err, EBADMSG, "the rendezvous of Horovod's launcher has "
                                           "under %s what this version of Reigen did not write",
                                           path);
+        answered = answered || r == 0;
         if (rg_now_ns() + PAUSE_MS * RG_NS_PER_MS >= deadline_ns)
-            return r < 0 ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS
-                                            "=%s)", rg_var(ADDRESS))
-                         : rg_error_set_exit(err, ETIMEDOUT, 124, "rank 0 did not come in time: "
-                                             "the rendezvous of Horovod's launcher has no %s yet",
+            return !answered
+                       ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS
+                                          "=%s)", rg_var(ADDRESS))
+                       : rg_error_set_exit(err, ETIMEDOUT, 124, "rank 0 did not come in time: "
+                                           "the rendezvous of Horovod's launcher has no %s yet",
                                              path);
         rg_sleep_ms(PAUSE_MS);
     }
