@@ -309,7 +309,8 @@ def part_asan(part):
 
 
 def part_tsan(part):
-    """The runtime only: launcher and agent have one thread, and so have all parsers."""
+    """The runtime only. Launcher, agent and parsers have one thread; so has srun_docker.sh, but for
+    the watcher of its srun (cmd/compat/srundocker_watch.c), which no sanitized test starts."""
     files = [str(f.relative_to(ROOT)) for kind in ('boot', 'collectives', 'failure', 'sets',
                                                    'timeline')
              for f in sorted((ROOT / 'tests/behaviour').glob(f'test_{kind}*.py'))]

@@ -285,8 +285,8 @@ static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *opt
         rg_report(RG_LOG_WARN, "the stall shutdown time is less than the stall check time; it is "
                                "ignored");
     if (rt->config.autotune_ignored && rg_boot_identity(rt->boot)->rank == 0)
-        rg_report(RG_LOG_WARN, "HOROVOD_AUTOTUNE has no effect: the settings are right from the "
-                               "start, and nothing is tuned while a job runs");
+        rg_report(RG_LOG_WARN, "HOROVOD_AUTOTUNE has no effect: nothing is tuned while a job "
+                               "runs");
     r = rg_api_timeline_open(&rt->config, rg_boot_identity(rt->boot)->rank, err);
     if (r < 0)
         return r;

@@ -8,7 +8,7 @@
 
 /* Why a flag does nothing here; each is shown after the flag's name. */
 #define NO_CYCLES "operations start when they are ready, not in cycles; this does nothing"
-#define NO_TUNING "the settings are right from the start, and nothing is tuned; this does nothing"
+#define NO_TUNING "nothing is tuned while a job runs; this does nothing"
 #define NO_TOPOLOGY "how data travels is chosen by operation and size; this does nothing"
 #define NO_MPI "ranks are started by Reigen itself, not by mpirun; this does nothing"
 #define NO_CONTROLLER "the ranks talk through Reigen's own runtime; this does nothing"
