@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The runtimes' way to the launcher: they know nothing of links, only of a socket on their host. */
 #include "agent/ranks/rankserver.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mpirun and pdsh want a program that takes ssh's arguments; this one asks the agent instead. */
 #include "agent/rsh/rsh.h"
 
 #include <poll.h>

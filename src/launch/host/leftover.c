@@ -98,7 +98,6 @@ static size_t kill_all(const struct rg_leftover *leftover, bool look_only)
 static void look(void *arg)
 {
     struct rg_sweep *sweep = arg;
-
     uint64_t now_ns = rg_now_ns();
     bool look_only = now_ns + (LIMIT_MS - GRACE_MS) * RG_NS_PER_MS < sweep->deadline_ns;
 

@@ -39,8 +39,8 @@ struct rg_sweep {
 };
 
 /* Kill what descends from this process but is not spared, children first, after 300 ms in which an
- * agent may clear up itself, until nothing is left or 3 s are over;
- * then done, which may be from within. */
+ * agent may clear up itself, until nothing is left or 3 s are over; then done, which may be from
+ * within. */
 void rg_sweep_start(struct rg_sweep *sweep, const struct rg_leftover *leftover,
                     struct rg_loop *loop, void (*done)(void *arg), void *arg);
 /* The same at once, for the end: blocks. */

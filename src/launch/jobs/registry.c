@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A job outlives the terminal it was started from; its file is how other commands find it. */
 #include "launch/jobs/registry.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which rank runs where is decided once, before anything starts: all are told the same. */
 #include "launch/plan/plan.h"
 
 #include <arpa/inet.h>

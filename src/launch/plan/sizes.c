@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A command that is too long would fail on each host, late and in the kernel's words. */
 #include "launch/plan/sizes.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ssh fails in words of its own; here they become a cause and a remedy. */
 #include <stdio.h>
 #include <string.h>
 
