@@ -223,7 +223,7 @@ def sanitizer_build(part, kind):
     if not stamp.exists() or stamp.read_text() != str(ROOT):
         shutil.rmtree(build, ignore_errors=True)
         status = run(part, ['meson', 'setup', build, '.', f'-Db_sanitize={SANITIZERS[kind]}',
-                            '-Doptimization=1', '-Dtests=enabled'])
+                            '-Doptimization=1', '-Dc_args=-g1', '-Dtests=enabled'])
         if status:
             return None
         stamp.write_text(str(ROOT))
