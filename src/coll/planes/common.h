@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What several planes do in the same way: small facts about operations, and how long a plane that
- * has lost another member waits before it says so.
+ * What several planes do in the same way: small facts about operations, memory that is kept, and
+ * how long a plane that has lost another member waits before it says so.
  *
  * Thread rule: pure functions of their arguments.
  */
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -46,6 +47,30 @@ static inline size_t rg_largest(const size_t *counts, int n)
     for (int i = 0; i < n; i++)
         most = counts[i] > most ? counts[i] : most;
     return most;
+}
+
+/* The greatest e with 1 << e <= n; n is positive. */
+static inline int rg_floor_log2(int n)
+{
+    return 31 - __builtin_clz((unsigned) n);
+}
+
+/* Memory that is kept for the next operation, as fresh memory costs more than what is done with
+ * it. Owned: at is freed by whoever has the store. */
+struct rg_store {
+    char *at;
+    size_t nbytes;
+};
+
+/* Have at least nbytes; what was in it is lost where it grows. 0 or -ENOMEM. */
+static inline int rg_store_reserve(struct rg_store *store, size_t nbytes)
+{
+    if (nbytes <= store->nbytes)
+        return 0;
+    free(store->at);
+    store->at = malloc(nbytes);
+    store->nbytes = store->at ? nbytes : 0;
+    return store->at ? 0 : -ENOMEM;
 }
 
 /* When a rank dies, its neighbours give up too, and must not be taken for the dead. So a loss is
