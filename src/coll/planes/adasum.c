@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 
@@ -36,31 +37,21 @@ struct rg_adasum {
     size_t part;             /* elements of my part */
     struct piece *pieces;
     int npieces;
-    /* Kept for the next operation: fresh memory costs more than what is done with it. */
-    struct store { char *at; size_t nbytes; } stores[3];
-    char *vectors;           /* my part of each member's vector */
-    char *acc;               /* the same in acc_dtype; may be vectors */
-    char *pack;              /* tensors end to end, or a result nobody wants; or NULL */
+    struct rg_store vectors; /* my part of each member's vector */
+    struct rg_store wide;    /* the same in acc_dtype, where that is another type ... */
+    char *acc;               /* ... which is there, or in vectors */
+    struct rg_store pack;    /* tensors end to end, or a result nobody wants */
     double *dots;            /* [pair][tensor][3] of a level */
     int level;               /* whose dot products are under way */
 };
 
 /* ---- the tree */
 
-static int largest_power(int n)
-{
-    int p = 1;
-
-    while (p * 2 <= n)
-        p *= 2;
-    return p;
-}
-
 /* Pair number i of a level: members *ret_a and *ret_b, into *ret_a. False beyond the last. The
  * level before the powers of two is level 0, also where it has no pair. */
 static bool pair_of(int n, int level, int i, int *ret_a, int *ret_b)
 {
-    int p = largest_power(n), distance = level ? 1 << (level - 1) : p;
+    int p = 1 << rg_floor_log2(n), distance = level ? 1 << (level - 1) : p;
 
     *ret_a = level ? 2 * distance * i : i;
     *ret_b = *ret_a + distance;
@@ -69,7 +60,7 @@ static bool pair_of(int n, int level, int i, int *ret_a, int *ret_b)
 
 static int npairs_of(int n, int level)
 {
-    int p = largest_power(n);
+    int p = 1 << rg_floor_log2(n);
 
     return level ? p >> level : n - p;
 }
@@ -81,7 +72,7 @@ static int first_level(int n)
 
 static bool is_level(int n, int level)
 {
-    return 1 << level <= largest_power(n);
+    return level <= rg_floor_log2(n);
 }
 
 /* ---- life */
@@ -101,19 +92,6 @@ static void clear(struct rg_adasum *adasum)
     adasum->pieces = NULL;
     adasum->dots = NULL;
     adasum->phase = IDLE;
-}
-
-/* Room of this size, or NULL. */
-static char *room(struct store *store, size_t nbytes)
-{
-    if (nbytes >= store->nbytes) {
-        free(store->at);
-        store->nbytes = 0;
-        store->at = malloc(nbytes + 1);
-        if (store->at)
-            store->nbytes = nbytes + 1;
-    }
-    return store->at;
 }
 
 int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
@@ -140,8 +118,9 @@ void rg_adasum_destroy(struct rg_adasum *adasum)
     if (!adasum)
         return;
     clear(adasum);
-    for (int i = 0; i < 3; i++)
-        free(adasum->stores[i].at);
+    free(adasum->vectors.at);
+    free(adasum->wide.at);
+    free(adasum->pack.at);
     free(adasum->counts);
     free(adasum->mine);
     free(adasum);
@@ -209,11 +188,12 @@ static int prepare(struct rg_adasum *adasum, const struct rg_coll *colls, int n)
         return -ENOMEM;
     memcpy(adasum->colls, colls, (size_t) n * sizeof(*colls));
     find_pieces(adasum, cut(adasum));
-    adasum->vectors = room(&adasum->stores[0], adasum->part * size * each);
-    adasum->acc = widened ? room(&adasum->stores[1], adasum->part * size * sizeof(float))
-                          : adasum->vectors;
-    adasum->pack = packs ? room(&adasum->stores[2], adasum->count * each) : NULL;
-    return adasum->vectors && adasum->acc && (adasum->pack || !packs) ? 0 : -ENOMEM;
+    if (rg_store_reserve(&adasum->vectors, adasum->part * size * each + 1) < 0 ||
+        (widened && rg_store_reserve(&adasum->wide, adasum->part * size * sizeof(float) + 1) < 0) ||
+        (packs && rg_store_reserve(&adasum->pack, adasum->count * each + 1) < 0))
+        return -ENOMEM;
+    adasum->acc = widened ? adasum->wide.at : adasum->vectors.at;
+    return 0;
 }
 
 /* ---- the exchanges */
@@ -231,7 +211,7 @@ static int post(struct rg_adasum *adasum, enum phase phase, struct rg_coll coll)
 
 static const char *packed(struct rg_adasum *adasum)
 {
-    char *to = adasum->pack;
+    char *to = adasum->pack.at;
 
     if (adasum->ntensors == 1 && adasum->colls[0].in)
         return adasum->colls[0].in;
@@ -244,7 +224,7 @@ static const char *packed(struct rg_adasum *adasum)
             memset(to, 0, nbytes_of(adasum, coll->count));
         to += nbytes_of(adasum, coll->count);
     }
-    return adasum->pack;
+    return adasum->pack.at;
 }
 
 static int post_exchange(struct rg_adasum *adasum)
@@ -255,7 +235,7 @@ static int post_exchange(struct rg_adasum *adasum)
                             .recv_counts = adasum->mine,
                             .total = adasum->count * (size_t) adasum->team->size,
                             .in = packed(adasum),
-                            .out = adasum->vectors };
+                            .out = adasum->vectors.at };
 
     if (adasum->whole)
         coll.kind = RG_COLL_ALLGATHERV;
@@ -277,7 +257,7 @@ static int post_dots(struct rg_adasum *adasum)
 /* Where the tensors of the result go, end to end. */
 static char *result(const struct rg_adasum *adasum)
 {
-    return adasum->ntensors == 1 && adasum->colls[0].out ? adasum->colls[0].out : adasum->pack;
+    return adasum->ntensors == 1 && adasum->colls[0].out ? adasum->colls[0].out : adasum->pack.at;
 }
 
 static int post_collect(struct rg_adasum *adasum)
@@ -286,7 +266,7 @@ static int post_collect(struct rg_adasum *adasum)
                 (struct rg_coll){ .kind = RG_COLL_ALLGATHERV,
                                   .dtype = (uint8_t) adasum->dtype,
                                   .counts = adasum->counts,
-                                  .in = adasum->vectors,
+                                  .in = adasum->vectors.at,
                                   .out = result(adasum) });
 }
 
@@ -313,9 +293,9 @@ static char *vector(const struct rg_adasum *adasum, int member, size_t at)
            ((size_t) member * adasum->part + at) * rg_dtype_nbytes(adasum->acc_dtype);
 }
 
-static double *dots_of(const struct rg_adasum *adasum, int pair, int tensor)
+static double *dots_of(const struct rg_adasum *adasum, double *dots, int pair, int tensor)
 {
-    return adasum->dots + ((size_t) pair * (size_t) adasum->ntensors + (size_t) tensor) * 3;
+    return dots + ((size_t) pair * (size_t) adasum->ntensors + (size_t) tensor) * 3;
 }
 
 static double coefficient(double dot, double norm)
@@ -332,7 +312,7 @@ static void add_dots(const struct rg_adasum *adasum, int level, const struct pie
 
     for (int i = 0; pair_of(adasum->team->size, level, i, &a, &b); i++)
         rg_dots(adasum->acc_dtype, vector(adasum, a, at), vector(adasum, b, at), count,
-                dots + ((size_t) i * (size_t) adasum->ntensors + (size_t) piece->tensor) * 3);
+                dots_of(adasum, dots, i, piece->tensor));
 }
 
 static void blend(const struct rg_adasum *adasum, int level, const struct piece *piece, size_t at,
@@ -341,7 +321,7 @@ static void blend(const struct rg_adasum *adasum, int level, const struct piece 
     int a, b;
 
     for (int i = 0; pair_of(adasum->team->size, level, i, &a, &b); i++) {
-        const double *dots = dots_of(adasum, i, piece->tensor);
+        const double *dots = dots_of(adasum, adasum->dots, i, piece->tensor);
 
         rg_blend(adasum->acc_dtype, vector(adasum, a, at), vector(adasum, a, at),
                  vector(adasum, b, at), count, coefficient(dots[0], dots[1]),
@@ -351,11 +331,11 @@ static void blend(const struct rg_adasum *adasum, int level, const struct piece 
 
 static void widen(const struct rg_adasum *adasum, size_t at, size_t count)
 {
-    if (adasum->acc == adasum->vectors && adasum->scale.pre == 1.0)
+    if (adasum->acc == adasum->vectors.at && adasum->scale.pre == 1.0)
         return;
     for (int r = 0; r < adasum->team->size; r++)
         rg_widen(adasum->dtype, vector(adasum, r, at),
-                 adasum->vectors + nbytes_of(adasum, (size_t) r * adasum->part + at), count,
+                 adasum->vectors.at + nbytes_of(adasum, (size_t) r * adasum->part + at), count,
                  adasum->scale.pre);
 }
 
@@ -393,7 +373,7 @@ static int pass(struct rg_adasum *adasum, int level)
 /* The result, in member 0's place, scaled and as its type. */
 static void narrow(const struct rg_adasum *adasum, void *to)
 {
-    if (adasum->acc != adasum->vectors || adasum->scale.post != 1.0)
+    if (adasum->acc != adasum->vectors.at || adasum->scale.post != 1.0)
         rg_narrow(adasum->dtype, to, adasum->acc, adasum->part, adasum->scale.post);
     else if (to != (void *) adasum->acc)
         memcpy(to, adasum->acc, nbytes_of(adasum, adasum->part));
@@ -438,6 +418,6 @@ int rg_adasum_next(struct rg_adasum *adasum)
         return r;
     if (is_level(n, adasum->level))
         return post_dots(adasum);
-    narrow(adasum, adasum->vectors);
+    narrow(adasum, adasum->vectors.at);
     return post_collect(adasum);
 }
