@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "coll/api/observed.h"
 #include "coll/boot/find/find.h"
 #include "coll/ground/report.h"
 #include "coll/planes/exec.h"

@@ -48,9 +48,7 @@ static int run(struct rg_call *call)
     rg_set_leave(call->set);
     if (r < 0)
         return rg_api_fail(&err);
-    r = op->status;
-    if (r < 0)
-        rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    r = rg_api_outcome(op);
     rg_op_unref(op);
     return r;
 }
@@ -159,9 +157,8 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
-    reigen_handle handle = 0;
+    reigen_handle handle;
     struct rg_op *op;
-    int r;
 
     if (!rt)
         return rg_api_uninitialised();
@@ -175,20 +172,12 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->tensors = &op->one;
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
-    pthread_mutex_lock(&rt->progress->handles->lock);
-    r = rg_handles_add(rt->progress->handles, op, 0, &handle);
-    pthread_mutex_unlock(&rt->progress->handles->lock);
-    if (r == 0)
-        r = rg_join_post(rt->progress, op, &err);
-    else
-        rg_error_set(&err, ENOMEM, "out of memory");
-    if (r < 0) {
-        pthread_mutex_lock(&rt->progress->handles->lock);
-        struct rg_handle *entry = handle ? rg_handles_find(rt->progress->handles, handle) : NULL;
-
-        if (entry)
-            rg_handles_remove(rt->progress->handles, entry);
-        pthread_mutex_unlock(&rt->progress->handles->lock);
+    if (rg_call_add_handles(rt->progress, op, &handle, 1) < 0) {
+        free(op);
+        return rg_api_failf(ENOMEM, "out of memory");
+    }
+    if (rg_join_post(rt->progress, op, &err) < 0) {
+        rg_call_drop_handles(rt->progress, &handle, 1);
         free(op);
         return rg_api_fail(&err);
     }
@@ -314,11 +303,8 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
     if (!op)
         return unknown(handle);
     r = await(rt, op, deadline_ns);
-    if (r == 0) {
-        r = op->status;
-        if (r < 0)
-            rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
-    }
+    if (r == 0)
+        r = rg_api_outcome(op);
     rg_op_unref(op);
     return r;
 }
@@ -407,7 +393,7 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
     if (!rg_op_done(op)) {
         r = -EAGAIN;
     } else if (op->status < 0) {
-        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+        r = rg_api_outcome(op);
     } else if (!t->result) {
         r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
     } else {
@@ -439,7 +425,7 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
     else if (!rg_op_done(op))
         r = -EAGAIN;
     else if (op->status < 0)
-        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+        r = rg_api_outcome(op);
     else
         memcpy(ret_splits, op->splits.received,
                (size_t) op->splits.nreceived * sizeof(*ret_splits));
@@ -450,16 +436,13 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
 REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_op *op = NULL;
-    const char *text = "";
     int tensor;
+    struct rg_op *op = rt ? hold(rt, handle, &tensor) : NULL;
+    const char *text;
 
-    if (rt)
-        op = hold(rt, handle, &tensor);
     if (!op)
         return "";
-    if (rg_op_done(op) && op->status < 0)
-        text = op->text ? op->text : "out of memory";
+    text = rg_op_done(op) && op->status < 0 ? rg_call_cause(op) : "";
     rg_op_unref(op);
     return text;
 }

@@ -291,16 +291,14 @@ int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
 {
     const char *kind = rg_kind_name(call->kind);
     const char *first = call->names ? call->names[0] : NULL;
+    unsigned long long number = first ? 0 : progress->table.unnamed[call->kind]++;
     int n;
 
     if (first)
         n = snprintf(ret_key, RG_KEY_MAX, "%s.%s", kind, first);
-    else if (call->kind == REIGEN_BARRIER)
-        n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) (progress->table.unnamed[call->kind]++ % BARRIERS));
     else
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) progress->table.unnamed[call->kind]++);
+                     call->kind == REIGEN_BARRIER ? number % BARRIERS : number);
     if (call->n > 1)
         n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
                       first ? (unsigned long long) hash_names(call) : 0ull);
@@ -373,8 +371,7 @@ static void unclaim(struct rg_progress *progress, struct rg_op *op)
     pthread_mutex_unlock(&progress->lock);
 }
 
-/* The first n of them. */
-static void drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n)
+void rg_call_drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n)
 {
     pthread_mutex_lock(&progress->handles->lock);
     for (int i = 0; i < n; i++)
@@ -382,9 +379,8 @@ static void drop_handles(struct rg_progress *progress, const reigen_handle *hand
     pthread_mutex_unlock(&progress->handles->lock);
 }
 
-/* n of them, or none. */
-static int add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
-                       int n)
+int rg_call_add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
+                        int n)
 {
     int done = 0, r = 0;
 
@@ -395,7 +391,7 @@ static int add_handles(struct rg_progress *progress, struct rg_op *op, reigen_ha
     }
     pthread_mutex_unlock(&progress->handles->lock);
     if (r < 0)
-        drop_handles(progress, handles, done);
+        rg_call_drop_handles(progress, handles, done);
     return r;
 }
 
@@ -415,7 +411,7 @@ static int enter(struct rg_progress *progress, const struct rg_call *call, struc
         return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
     op->record = record;
     atomic_fetch_add(&op->refs, 1); /* the progress engine's */
-    if (handles && add_handles(progress, op, handles, call->n) < 0) {
+    if (handles && rg_call_add_handles(progress, op, handles, call->n) < 0) {
         for (int k = 0; k < record->nmembers; k++)
             atomic_store(&record->members[k]->op, NULL);
         atomic_store(&record->op, NULL);
@@ -451,7 +447,7 @@ int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, rei
     r = rg_op_post(progress, op, err);
     if (r < 0) {
         if (handles)
-            drop_handles(progress, handles, call->n);
+            rg_call_drop_handles(progress, handles, call->n);
         unclaim(progress, op);
         /* The progress engine's and the handles'; another thread may hold one of its own. */
         for (int i = handles ? call->n + 1 : 2; i > 0; i--)

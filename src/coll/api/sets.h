@@ -8,7 +8,7 @@
  * others, and all come to the same outcome:
  *
  *      all ranks     ADD  their lists, which must be equal
- *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (set_boot.h)
+ *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (rounds.h)
  *      the others    DONE, as members who have finished or failed, until all are done
  *
  *      all ranks     REMOVE  the same id, after which nobody submits any more
