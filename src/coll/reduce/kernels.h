@@ -45,8 +45,8 @@ extern const struct rg_kernels rg_kernels_avx2;   /* x86-64 only */
 extern const struct rg_kernels rg_kernels_avx512;
 
 /* ---- reduce.c: which of them this process may use, asked of the processor itself. The compilers'
- * own question (__builtin_cpu_supports) is answered by their support library, and that of zig, which
- * links the wheels, answers "none" to all of it. The bits are those of Intel's "Architectures
+ * own question (__builtin_cpu_supports) is answered by their support library, and that of zig,
+ * which links the wheels, answers "none" to all of it. The bits are those of Intel's "Architectures
  * Software Developer's Manual", volume 2, CPUID, and volume 1, chapter 13, XCR0.
  *
  * What was read. All 0 on a processor of another kind than x86-64. */
