@@ -2,8 +2,6 @@
 /*
  * Process sets, as users see them.
  */
-#include <string.h>
-
 #include "coll/api/api.h"
 #include "coll/ground/report.h"
 

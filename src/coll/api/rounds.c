@@ -109,7 +109,7 @@ struct set_boot {
     struct rg_progress *world;
     const int *ranks;          /* of the world, n of them */
     int n;
-    struct rg_set_word *words; /* by rank of the world */
+    struct rg_set_word words[]; /* by rank of the world */
 };
 
 /* The members' blobs, in one allocation. */
@@ -158,11 +158,8 @@ static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 
 static void close_set(void *state, bool goodbye)
 {
-    struct set_boot *boot = state;
-
     (void) goodbye;
-    free(boot->words);
-    free(boot);
+    free(state);
 }
 
 static const struct rg_boot_ops set_ops = {
@@ -177,15 +174,12 @@ int rg_set_boot(struct rg_progress *world, int id, const int *ranks, int nranks,
                 struct rg_boot **ret_boot, struct rg_error *err)
 {
     struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
-    struct set_boot *boot = calloc(1, sizeof(*boot));
+    size_t size = (size_t) world->team->size;
+    struct set_boot *boot = calloc(1, sizeof(*boot) + size * sizeof(boot->words[0]));
     char purpose[64];
 
-    if (boot)
-        boot->words = calloc((size_t) world->team->size, sizeof(*boot->words));
-    if (!boot || !boot->words) {
-        free(boot);
+    if (!boot)
         return rg_error_set(err, ENOMEM, "out of memory");
-    }
     boot->world = world;
     boot->ranks = ranks;
     boot->n = nranks;
@@ -196,7 +190,7 @@ int rg_set_boot(struct rg_progress *world, int id, const int *ranks, int nranks,
     snprintf(purpose, sizeof(purpose), "reigen process set %d", id);
     rg_key_derive(world->team->data_key, purpose, identity.key);
     if (rg_boot_make(&set_ops, boot, &identity, ret_boot) < 0) {
-        close_set(boot, false);
+        free(boot);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
     return 0;

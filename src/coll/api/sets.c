@@ -87,7 +87,6 @@ static void set_free(struct rg_set *set)
     if (!set)
         return;
     end_progress(set, 0);
-    free(set->ranks);
     free(set);
 }
 
@@ -264,15 +263,11 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
 
 static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
 {
-    struct rg_set *set = calloc(1, sizeof(*set));
+    struct rg_set *set = calloc(1, sizeof(*set) + (size_t) nranks * sizeof(int));
 
     if (!set)
         return NULL;
-    set->ranks = malloc((size_t) nranks * sizeof(int));
-    if (!set->ranks) {
-        free(set);
-        return NULL;
-    }
+    set->ranks = (int *) (set + 1);
     memcpy(set->ranks, ranks, (size_t) nranks * sizeof(int));
     set->id = id;
     set->nranks = nranks;

@@ -42,7 +42,7 @@ struct rg_set {
     int id;       /* 1 or more */
     int nranks;
     int me;       /* this rank's place in it; -1: not a member */
-    int *ranks;   /* of the world, ascending; owned */
+    int *ranks;   /* of the world, ascending; behind the struct */
     struct rg_boot *boot;     /* members: owned, as the next two; NULL once removed */
     struct rg_team *team;
     struct rg_progress *progress;

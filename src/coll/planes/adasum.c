@@ -32,8 +32,8 @@ struct rg_adasum {
     int ntensors;
     struct rg_coll *colls;   /* the tensors, owned */
     size_t count;            /* elements of all tensors */
-    size_t *counts;          /* elements in each member's part; owned, as is all below */
-    size_t *mine;            /* by member: elements of my part */
+    size_t *counts;          /* elements in each member's part; owned, as is all below ... */
+    size_t *mine;            /* ... but this, behind it; by member: elements of my part */
     size_t part;             /* elements of my part */
     struct piece *pieces;
     int npieces;
@@ -103,12 +103,12 @@ int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
         return -ENOMEM;
     adasum->exec = exec;
     adasum->team = team;
-    adasum->counts = calloc((size_t) team->size, sizeof(size_t));
-    adasum->mine = calloc((size_t) team->size, sizeof(size_t));
-    if (!adasum->counts || !adasum->mine) {
-        rg_adasum_destroy(adasum);
+    adasum->counts = calloc((size_t) team->size, 2 * sizeof(size_t));
+    if (!adasum->counts) {
+        free(adasum);
         return -ENOMEM;
     }
+    adasum->mine = adasum->counts + team->size;
     *ret_adasum = adasum;
     return 0;
 }
@@ -122,7 +122,6 @@ void rg_adasum_destroy(struct rg_adasum *adasum)
     free(adasum->wide.at);
     free(adasum->pack.at);
     free(adasum->counts);
-    free(adasum->mine);
     free(adasum);
 }
 

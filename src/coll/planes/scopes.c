@@ -252,24 +252,23 @@ static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
 static void print_rows(const struct rg_scopes *scopes, const char *group,
                        struct rg_plane_task *task, int type, struct rg_buf *text)
 {
-    char scores[SCORES_MAX], last[SCORES_MAX] = "", first[SCORES_MAX], bytes[24];
+    char scores[rg_array_len(sizes)][SCORES_MAX], bytes[24] = "any";
     bool alike = true;
 
     task->dtype = (uint8_t) (type < 0 ? 0 : type);
     for (size_t s = 0; s < rg_array_len(sizes); s++) {
         task->nbytes = sizes[s];
-        format_scores(scopes, task, s == 0 ? first : scores);
-        alike = s == 0 || (alike && strcmp(first, scores) == 0);
+        format_scores(scopes, task, scores[s]);
+        alike = alike && strcmp(scores[0], scores[s]) == 0;
     }
-    for (size_t s = 0; s < (alike ? 1 : rg_array_len(sizes)); s++) {
-        task->nbytes = sizes[s];
-        format_scores(scopes, task, scores);
-        snprintf(bytes, sizeof(bytes), "%zu", sizes[s]);
-        if (strcmp(last, scores) != 0)
-            rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, rg_coll_name(task->kind),
-                          type < 0 ? "any" : rg_dtype_name(type), rg_memory_name(task->memory),
-                          alike ? "any" : bytes, scores);
-        strcpy(last, scores);
+    for (size_t s = 0; s < rg_array_len(sizes); s++) {
+        if (s > 0 && strcmp(scores[s - 1], scores[s]) == 0)
+            continue;
+        if (!alike)
+            snprintf(bytes, sizeof(bytes), "%zu", sizes[s]);
+        rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, rg_coll_name(task->kind),
+                      type < 0 ? "any" : rg_dtype_name(type), rg_memory_name(task->memory), bytes,
+                      scores[s]);
     }
 }
 

@@ -122,19 +122,12 @@ const char *rg_reduce_variant(void)
 
 /* ---- the work */
 
-static int kernel_op(int op)
-{
-    switch (op) {
-    case REIGEN_MIN:
-        return RG_KERNEL_MIN;
-    case REIGEN_MAX:
-        return RG_KERNEL_MAX;
-    case REIGEN_PRODUCT:
-        return RG_KERNEL_PRODUCT;
-    default:
-        return RG_KERNEL_SUM;
-    }
-}
+/* An average is a sum that is scaled. */
+static const uint8_t kernel_ops[REIGEN_PRODUCT + 1] = {
+    [REIGEN_MIN] = RG_KERNEL_MIN,
+    [REIGEN_MAX] = RG_KERNEL_MAX,
+    [REIGEN_PRODUCT] = RG_KERNEL_PRODUCT,
+};
 
 struct job {
     const struct rg_kernels *kernels;
@@ -208,7 +201,7 @@ void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs,
     const struct job job = {
         .kernels = kernels,
         .dtype = dtype,
-        .combine = kernels->combine[dtype][kernel_op(op)],
+        .combine = kernels->combine[dtype][kernel_ops[op]],
         .nbytes = rg_dtype_nbytes(dtype),
         .scale = scale,
         .widened = dtype == REIGEN_FLOAT16 || dtype == REIGEN_BFLOAT16,
