@@ -157,13 +157,16 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
+    struct rg_handles *handles;
     reigen_handle handle;
     struct rg_op *op;
+    int r;
 
     if (!rt)
         return rg_api_uninitialised();
     if (!ret_handle)
         return rg_api_failf(EINVAL, "ret_handle is NULL");
+    handles = rt->progress->handles;
     op = calloc(1, sizeof(*op));
     if (!op)
         return rg_api_failf(ENOMEM, "out of memory");
@@ -172,12 +175,17 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->tensors = &op->one;
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
-    if (rg_call_add_handles(rt->progress, op, &handle, 1) < 0) {
+    pthread_mutex_lock(&handles->lock);
+    r = rg_handles_add(handles, op, 0, &handle);
+    pthread_mutex_unlock(&handles->lock);
+    if (r < 0) {
         free(op);
         return rg_api_failf(ENOMEM, "out of memory");
     }
     if (rg_join_post(rt->progress, op, &err) < 0) {
-        rg_call_drop_handles(rt->progress, &handle, 1);
+        pthread_mutex_lock(&handles->lock);
+        rg_handles_remove(handles, rg_handles_find(handles, handle));
+        pthread_mutex_unlock(&handles->lock);
         free(op);
         return rg_api_fail(&err);
     }

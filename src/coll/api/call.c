@@ -371,7 +371,8 @@ static void unclaim(struct rg_progress *progress, struct rg_op *op)
     pthread_mutex_unlock(&progress->lock);
 }
 
-void rg_call_drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n)
+/* The first n of them. */
+static void drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n)
 {
     pthread_mutex_lock(&progress->handles->lock);
     for (int i = 0; i < n; i++)
@@ -379,8 +380,9 @@ void rg_call_drop_handles(struct rg_progress *progress, const reigen_handle *han
     pthread_mutex_unlock(&progress->handles->lock);
 }
 
-int rg_call_add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
-                        int n)
+/* n of them, or none. */
+static int add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
+                       int n)
 {
     int done = 0, r = 0;
 
@@ -391,7 +393,7 @@ int rg_call_add_handles(struct rg_progress *progress, struct rg_op *op, reigen_h
     }
     pthread_mutex_unlock(&progress->handles->lock);
     if (r < 0)
-        rg_call_drop_handles(progress, handles, done);
+        drop_handles(progress, handles, done);
     return r;
 }
 
@@ -411,7 +413,7 @@ static int enter(struct rg_progress *progress, const struct rg_call *call, struc
         return rg_error_set(err, EEXIST, "%s (%s)", rg_name_in_use_text, key);
     op->record = record;
     atomic_fetch_add(&op->refs, 1); /* the progress engine's */
-    if (handles && rg_call_add_handles(progress, op, handles, call->n) < 0) {
+    if (handles && add_handles(progress, op, handles, call->n) < 0) {
         for (int k = 0; k < record->nmembers; k++)
             atomic_store(&record->members[k]->op, NULL);
         atomic_store(&record->op, NULL);
@@ -447,7 +449,7 @@ int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, rei
     r = rg_op_post(progress, op, err);
     if (r < 0) {
         if (handles)
-            rg_call_drop_handles(progress, handles, call->n);
+            drop_handles(progress, handles, call->n);
         unclaim(progress, op);
         /* The progress engine's and the handles'; another thread may hold one of its own. */
         for (int i = handles ? call->n + 1 : 2; i > 0; i--)

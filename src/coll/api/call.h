@@ -42,12 +42,6 @@ int rg_call_record(struct rg_progress *progress, const struct rg_call *call, con
  * n. */
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
-/* n handles of an operation, one for each of its tensors, or none: 0 or -ENOMEM. */
-int rg_call_add_handles(struct rg_progress *progress, struct rg_op *op, reigen_handle *handles,
-                        int n);
-/* The first n of them; the references are the caller's again. */
-void rg_call_drop_handles(struct rg_progress *progress, const reigen_handle *handles, int n);
-
 /* Why an operation has failed. */
 static inline const char *rg_call_cause(const struct rg_op *op)
 {
