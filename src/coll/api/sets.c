@@ -240,7 +240,7 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    const struct rg_plane_choice *planes = rg_exec_planes(world->exec);
+    const struct rg_plane_choice *planes = &rg_exec_scopes(world->exec)->planes;
     struct rg_progress_options options = { .config = world->config, .planes = planes, .boot = boot,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,

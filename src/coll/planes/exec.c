@@ -15,7 +15,6 @@
 
 #include "coll/ground/config.h"
 #include "coll/planes/common.h"
-#include "coll/planes/scopes.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 
@@ -33,7 +32,6 @@ struct rg_exec {
     const struct rg_team *team;
     const struct rg_config *config; /* NULL: none, in tests */
     struct rg_scopes scopes;
-    struct rg_plane_choice planes;
 
     struct step steps[NSTEPS_MAX];
     int nsteps, at;
@@ -69,15 +67,14 @@ int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret
         return rg_error_set(err, ENOMEM, "out of memory");
     exec->team = options->team;
     exec->config = options->config;
-    exec->planes = *options->planes;
     r = rg_scopes_open(&exec->scopes, options, err);
     if (r < 0) {
         rg_exec_destroy(exec, 0);
         return r;
     }
     name_activities(exec, 0, "local");
-    for (int i = 0; exec->scopes.table[i]; i++)
-        name_activities(exec, i + 1, exec->scopes.table[i]->name);
+    for (int i = 0; exec->scopes.planes.table[i]; i++)
+        name_activities(exec, i + 1, exec->scopes.planes.table[i]->name);
     *ret_exec = exec;
     return 0;
 }
@@ -134,35 +131,9 @@ unsigned rg_exec_poll_us(struct rg_exec *exec)
     return least;
 }
 
-const char *rg_exec_remark(const struct rg_exec *exec, const char **ret_why, bool *ret_insisted)
+struct rg_scopes *rg_exec_scopes(struct rg_exec *exec)
 {
-    const struct rg_scopes *scopes = &exec->scopes;
-
-    if (!scopes->remark.text[0])
-        return NULL;
-    *ret_why = scopes->remark.text;
-    *ret_insisted = exec->planes.insisted >> scopes->remarked & 1;
-    return scopes->table[scopes->remarked]->name;
-}
-
-const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec)
-{
-    return &exec->planes;
-}
-
-unsigned rg_exec_mpi(const struct rg_exec *exec)
-{
-    return rg_scopes_mpi(&exec->scopes);
-}
-
-void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
-{
-    rg_scopes_describe(&exec->scopes, text);
-}
-
-void rg_exec_scores(struct rg_exec *exec, struct rg_buf *text)
-{
-    rg_scopes_print(&exec->scopes, text);
+    return &exec->scopes;
 }
 
 /* ------------------------------------------------------------ the choice */

@@ -281,8 +281,6 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (mpi->dead)
         return -ECONNRESET;
-    if (mpi->op.active)
-        return -EBUSY;
     if (mpi->ops->finalized())
         return -ESHUTDOWN;
     r = rg_mpi_op_begin(mpi, coll);

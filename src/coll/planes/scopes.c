@@ -56,9 +56,10 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
     struct rg_plane_options mine = { .team = options->team, .config = options->config,
                                      .group = scope->group, .offers = options->team->offers };
     char *region = which == RG_SCOPE_NODE ? options->region : NULL;
+    bool remarked = scopes->remark.text[0];
 
-    for (int i = 0; scopes->table[i] && scope->member; i++) {
-        const struct rg_plane_ops *ops = scopes->table[i];
+    for (int i = 0; scopes->planes.table[i] && scope->member; i++) {
+        const struct rg_plane_ops *ops = scopes->planes.table[i];
         size_t nbytes;
         int r;
 
@@ -78,9 +79,9 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
     return rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s%s%s%s%s",
                         scope->group.nmembers,
                         which == RG_SCOPE_NODE ? "ranks of one host" : "hosts",
-                        scopes->remark.text[0] ? "; " : "",
-                        scopes->remark.text[0] ? scopes->table[scopes->remarked]->name : "",
-                        scopes->remark.text[0] ? " cannot be used: " : "", scopes->remark.text);
+                        remarked ? "; " : "",
+                        remarked ? scopes->planes.table[scopes->remarked]->name : "",
+                        remarked ? " cannot be used: " : "", scopes->remark.text);
 }
 
 /* Whether the ranks agree to use a plane. 1, 0 or -errno. */
@@ -92,7 +93,7 @@ static int ask(struct rg_scopes *scopes, int number, const struct rg_planes_opti
                                     .group = { NULL, team->size, team->rank, RG_SCOPE_ALL },
                                     .offers = team->offers };
     struct rg_error why = RG_ERROR_INIT;
-    int r = scopes->table[number]->agree ? scopes->table[number]->agree(&all, &why) : 0;
+    int r = scopes->planes.table[number]->agree ? scopes->planes.table[number]->agree(&all, &why) : 0;
 
     if (r < 0 && r != -ENOTSUP) {
         if (err)
@@ -112,13 +113,13 @@ int rg_scopes_open(struct rg_scopes *scopes, const struct rg_planes_options *opt
     unsigned usable = 0;
     int r = 0;
 
-    scopes->table = options->planes->table;
+    scopes->planes = *options->planes;
     scopes->shortcut = options->shortcut;
-    for (int i = 0; scopes->table[i] && r >= 0; i++) {
+    for (int i = 0; scopes->planes.table[i] && r >= 0; i++) {
         if (i == RG_NPLANES_MAX)
             return rg_error_set(err, EINVAL, "more than %d planes", RG_NPLANES_MAX);
         r = ask(scopes, i, options, err);
-        usable |= r > 0 ? options->planes->allowed & 1u << i : 0;
+        usable |= r > 0 ? scopes->planes.allowed & 1u << i : 0;
     }
     for (int which = 0; which < RG_NSCOPES && r >= 0; which++) {
         find_group(&scopes->scopes[which], (enum rg_plane_scope) which, options->team);
@@ -190,9 +191,9 @@ void rg_scopes_describe(const struct rg_scopes *scopes, struct rg_buf *text)
                           scope->group.nmembers, members[which]);
     }
     rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
-    for (int i = 0; scopes->table[i]; i++)
-        if (scopes->table[i]->describe)
-            scopes->table[i]->describe(text);
+    for (int i = 0; scopes->planes.table[i]; i++)
+        if (scopes->planes.table[i]->describe)
+            scopes->planes.table[i]->describe(text);
 }
 
 static bool is_open(const struct rg_scopes *scopes, const struct rg_plane_ops *ops)
@@ -208,9 +209,9 @@ unsigned rg_scopes_mpi(const struct rg_scopes *scopes)
 {
     unsigned bits = 0;
 
-    for (int i = 0; scopes->table[i]; i++)
-        if (scopes->table[i]->mpi)
-            bits |= scopes->table[i]->mpi(is_open(scopes, scopes->table[i]));
+    for (int i = 0; scopes->planes.table[i]; i++)
+        if (scopes->planes.table[i]->mpi)
+            bits |= scopes->planes.table[i]->mpi(is_open(scopes, scopes->planes.table[i]));
     return bits;
 }
 

@@ -233,8 +233,6 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (tcp->dead)
         return -ECONNRESET;
-    if (tcp->active)
-        return -EBUSY;
     r = rg_tcp_op_begin(&tcp->op, coll, tcp->links.group.nmembers, tcp->links.group.me);
     tcp->active = r == 0;
     tcp->sending = (struct sending){ 0 };
