@@ -56,13 +56,13 @@ static inline int rg_floor_log2(int n)
 }
 
 /* Memory that is kept for the next operation, as fresh memory costs more than what is done with
- * it. Owned: at is freed by whoever has the store. */
+ * it. Zeroed: an empty store, whose `at` is NULL. Owned: whoever has the store frees `at`. */
 struct rg_store {
-    char *at;
-    size_t nbytes;
+    char *at;      /* as malloc aligns; not initialised */
+    size_t nbytes; /* that there are */
 };
 
-/* Have at least nbytes; what was in it is lost where it grows. 0 or -ENOMEM. */
+/* Have at least nbytes; what was in it is lost where it grows. 0; -ENOMEM, and it is empty. */
 static inline int rg_store_reserve(struct rg_store *store, size_t nbytes)
 {
     if (nbytes <= store->nbytes)

@@ -93,7 +93,8 @@ static int ask(struct rg_scopes *scopes, int number, const struct rg_planes_opti
                                     .group = { NULL, team->size, team->rank, RG_SCOPE_ALL },
                                     .offers = team->offers };
     struct rg_error why = RG_ERROR_INIT;
-    int r = scopes->planes.table[number]->agree ? scopes->planes.table[number]->agree(&all, &why) : 0;
+    const struct rg_plane_ops *ops = scopes->planes.table[number];
+    int r = ops->agree ? ops->agree(&all, &why) : 0;
 
     if (r < 0 && r != -ENOTSUP) {
         if (err)
