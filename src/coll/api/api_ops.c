@@ -68,6 +68,14 @@ static struct rg_call one(int kind, const char *const *name, const void *const *
                              .options = options };
 }
 
+/* It has no name and no tensor. */
+static struct rg_call barrier(const struct reigen_options *options)
+{
+    static const int ndim = 0;
+
+    return one(REIGEN_BARRIER, NULL, NULL, NULL, REIGEN_UINT8, NULL, &ndim, options);
+}
+
 REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
                                       const int64_t *shape, int ndim,
                                       const struct reigen_options *options,
@@ -144,11 +152,7 @@ REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
 REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
                                     reigen_handle *ret_handle)
 {
-    const char *name = NULL;
-    const int64_t *shape = NULL;
-    int ndim = 0;
-    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim,
-                              options);
+    struct rg_call call = barrier(options);
 
     return submit(&call, ret_handle);
 }
@@ -213,10 +217,7 @@ REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int
 
 REIGEN_API int reigen_barrier(void)
 {
-    const char *name = NULL;
-    const int64_t *shape = NULL;
-    int ndim = 0;
-    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, NULL);
+    struct rg_call call = barrier(NULL);
 
     return run(&call);
 }

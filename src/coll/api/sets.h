@@ -2,10 +2,9 @@
 /*
  * Process sets: some of the ranks, with a team, a progress engine and a negotiation of their own.
  *
- * A set is made and removed by all ranks of the world together, its members or not, by rounds of
- * one allgather over the world's progress engine: in each, every rank says where it is (rounds.h)
- * and hands something over. So all ranks know all sets, a rank that fails tells the
- * others, and all come to the same outcome:
+ * A set is made and removed by all ranks of the world together, its members or not, by rounds
+ * (rounds.h). So all ranks know all sets, a rank that fails tells the others, and all come to the
+ * same outcome:
  *
  *      all ranks     ADD  their lists, which must be equal
  *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (rounds.h)

@@ -215,13 +215,10 @@ static const char *packed(struct rg_adasum *adasum)
     if (adasum->ntensors == 1 && adasum->colls[0].in)
         return adasum->colls[0].in;
     for (int t = 0; t < adasum->ntensors; t++) {
-        const struct rg_coll *coll = &adasum->colls[t];
+        size_t nbytes = nbytes_of(adasum, adasum->colls[t].count);
 
-        if (coll->in)
-            memcpy(to, coll->in, nbytes_of(adasum, coll->count));
-        else
-            memset(to, 0, nbytes_of(adasum, coll->count));
-        to += nbytes_of(adasum, coll->count);
+        rg_put(to, adasum->colls[t].in, nbytes);
+        to += nbytes;
     }
     return adasum->pack.at;
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -47,6 +48,17 @@ static inline size_t rg_largest(const size_t *counts, int n)
     for (int i = 0; i < n; i++)
         most = counts[i] > most ? counts[i] : most;
     return most;
+}
+
+/* What an operand supplies: nbytes of src, or zeros where it is NULL. dst may be src. */
+static inline void rg_put(char *dst, const char *src, size_t nbytes)
+{
+    if (nbytes == 0 || dst == src)
+        return;
+    if (src)
+        memcpy(dst, src, nbytes);
+    else
+        memset(dst, 0, nbytes);
 }
 
 /* The greatest e with 1 << e <= n; n is positive. */

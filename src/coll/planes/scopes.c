@@ -14,24 +14,19 @@
 
 /* ------------------------------------------------------------ life */
 
-/* The group of a scope, as this rank sees it. */
-static void find_group(struct rg_scope *scope, enum rg_plane_scope which,
-                       const struct rg_team *team)
+/* The groups, as this rank sees them. */
+static void find_groups(struct rg_scope *scopes, const struct rg_team *team)
 {
-    switch (which) {
-    case RG_SCOPE_NODE:
-        scope->group = (struct rg_group){ team->node_ranks, team->node_size, team->node_rank,
-                                          which };
-        scope->member = team->node_size > 1 || team->nnodes == 1;
-        break;
-    case RG_SCOPE_LEADERS:
-        scope->group = (struct rg_group){ team->leaders, team->nnodes, team->node, which };
-        scope->member = team->nnodes > 1 && team->node_rank == 0;
-        break;
-    default:
-        scope->group = (struct rg_group){ NULL, team->size, team->rank, which };
-        scope->member = team->nnodes > 1;
-    }
+    bool several = team->nnodes > 1;
+
+    scopes[RG_SCOPE_NODE] = (struct rg_scope){
+        .group = { team->node_ranks, team->node_size, team->node_rank, RG_SCOPE_NODE },
+        .member = team->node_size > 1 || !several };
+    scopes[RG_SCOPE_LEADERS] = (struct rg_scope){
+        .group = { team->leaders, team->nnodes, team->node, RG_SCOPE_LEADERS },
+        .member = several && team->node_rank == 0 };
+    scopes[RG_SCOPE_ALL] = (struct rg_scope){
+        .group = { NULL, team->size, team->rank, RG_SCOPE_ALL }, .member = several };
 }
 
 /* One plane over one group. 0, also where it is not for these members; -errno. */
@@ -122,10 +117,9 @@ int rg_scopes_open(struct rg_scopes *scopes, const struct rg_planes_options *opt
         r = ask(scopes, i, options, err);
         usable |= r > 0 ? scopes->planes.allowed & 1u << i : 0;
     }
-    for (int which = 0; which < RG_NSCOPES && r >= 0; which++) {
-        find_group(&scopes->scopes[which], (enum rg_plane_scope) which, options->team);
+    find_groups(scopes->scopes, options->team);
+    for (int which = 0; which < RG_NSCOPES && r >= 0; which++)
         r = open_scope(scopes, (enum rg_plane_scope) which, usable, options, err);
-    }
     return r < 0 ? r : 0;
 }
 

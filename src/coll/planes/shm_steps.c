@@ -41,22 +41,12 @@ static struct span span_at(const struct rg_shm *shm, size_t lo, size_t hi)
                           min_size(hi, p->start + p->count) - lo };
 }
 
-static void put(char *dst, const char *src, size_t nbytes)
-{
-    if (nbytes == 0)
-        return;
-    if (src)
-        memcpy(dst, src, nbytes);
-    else
-        memset(dst, 0, nbytes);
-}
-
 static void gather(const struct rg_shm *shm, char *dst, size_t lo, size_t hi)
 {
     while (lo < hi) {
         struct span span = span_at(shm, lo, hi);
 
-        put(dst, span.in, span.count * shm->element);
+        rg_put(dst, span.in, span.count * shm->element);
         dst += span.count * shm->element;
         lo += span.count;
     }
@@ -237,8 +227,8 @@ static void allgather_in(struct rg_shm *shm, uint64_t chunk)
 {
     struct range r = counts_range(shm, chunk, shm->coll.counts[shm->me]);
 
-    put(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
-        range_nbytes(shm, r));
+    rg_put(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
+           range_nbytes(shm, r));
 }
 
 static void allgather_out(struct rg_shm *shm, uint64_t chunk)
@@ -262,8 +252,8 @@ static void shares_in(struct rg_shm *shm, uint64_t slot_chunk, uint64_t chunk)
         struct range r = counts_range(shm, chunk, shm->coll.counts[i]);
 
         if (i != shm->me)
-            put(share(shm, shm->me, slot_chunk, i),
-                at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo), range_nbytes(shm, r));
+            rg_put(share(shm, shm->me, slot_chunk, i),
+                   at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo), range_nbytes(shm, r));
     }
 }
 
@@ -321,8 +311,8 @@ static void alltoall_out(struct rg_shm *shm, uint64_t chunk)
                                ? at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo)
                                : share(shm, i, chunk, shm->me);
 
-        put((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
-            range_nbytes(shm, r));
+        rg_put((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
+               range_nbytes(shm, r));
     }
 }
 
@@ -390,12 +380,6 @@ void rg_shm_plan(struct rg_shm *shm)
     }
 }
 
-static void move(void *dst, const void *src, size_t nbytes)
-{
-    if (dst && dst != src)
-        put(dst, src, nbytes);
-}
-
 void rg_shm_alone(struct rg_shm *shm)
 {
     const struct rg_coll *coll = &shm->coll;
@@ -417,11 +401,13 @@ void rg_shm_alone(struct rg_shm *shm)
             rg_reduce(coll->dtype, coll->op, coll->out, &in, 1, coll->counts[0], &coll->scale);
         break;
     case RG_COLL_BROADCAST:
-        move(coll->out, in, coll->count * shm->element);
+        if (coll->out)
+            rg_put(coll->out, in, coll->count * shm->element);
         break;
     case RG_COLL_ALLGATHERV:
     case RG_COLL_ALLTOALLV:
-        move(coll->out, in, coll->counts[0] * shm->element);
+        if (coll->out)
+            rg_put(coll->out, in, coll->counts[0] * shm->element);
         break;
     }
 }

@@ -394,24 +394,17 @@ static int set_base(struct rg_tcp_op *op)
     op->base = coll->in;
     switch (coll->kind) {
     case RG_COLL_BROADCAST:
-        if (op->me != coll->root)
-            op->base = op->acc;
-        else if (!coll->in) {
+        if (op->me == coll->root && coll->in)
+            return 0;
+        if (op->me == coll->root)
             memset(op->acc, 0, op->total);
-            op->base = op->acc;
-        }
-        return 0;
-    case RG_COLL_ALLGATHERV: {
-        char *mine = op->acc + op->starts[op->me] * op->esize;
-        size_t nbytes = coll->counts[op->me] * op->esize;
-
-        if (!coll->in)
-            memset(mine, 0, nbytes);
-        else if (mine != coll->in && nbytes > 0)
-            memmove(mine, coll->in, nbytes);
         op->base = op->acc;
         return 0;
-    }
+    case RG_COLL_ALLGATHERV:
+        rg_put(op->acc + op->starts[op->me] * op->esize, coll->in,
+               coll->counts[op->me] * op->esize);
+        op->base = op->acc;
+        return 0;
     case RG_COLL_ALLTOALLV:
         if (!coll->in) {
             /* Behind what is received: never both in work, as out is dropped only together with
