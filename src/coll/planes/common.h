@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What several planes do in the same way: small facts about operations, memory that is kept, and
- * how long a plane that has lost another member waits before it says so.
+ * What several planes do in the same way: small facts about operations, operands that are not
+ * there, memory that is kept, and how long a plane that has lost another member waits before it
+ * says so.
  *
- * Thread rule: pure functions of their arguments.
+ * Thread rule: functions of their arguments alone. A store and a loss are a plane's, and changed
+ * under its thread rule.
  */
 #ifndef RG_COLL_PLANES_COMMON_H
 #define RG_COLL_PLANES_COMMON_H
