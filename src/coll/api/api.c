@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "coll/api/observed.h"
 #include "coll/boot/find/find.h"
 #include "coll/ground/report.h"
 #include "coll/planes/exec.h"
@@ -190,7 +189,7 @@ static char *describe(struct rg_runtime *rt)
     rg_buf_printf(&text, "boot: %s\n", rg_boot_name(rt->boot));
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
-    rg_exec_describe(rt->progress->exec, &text);
+    rg_scopes_describe(rg_exec_scopes(rt->progress->exec), &text);
     rg_buf_printf(&text, "waiting: %s\n",
                   rt->team->oversubscribed ? "more ranks than cores, by yielding" : "by spinning");
     pthread_mutex_lock(&rt->sets.lock);
@@ -228,7 +227,7 @@ int rg_api_describe(struct rg_runtime *rt)
     if (!text)
         return -ENOMEM;
     pthread_mutex_lock(&rt->sets.lock);
-    rt->mpi = (int) rg_exec_mpi(rt->progress->exec) |
+    rt->mpi = (int) rg_scopes_mpi(rg_exec_scopes(rt->progress->exec)) |
               (rg_boot_is_of_mpi(rt->boot) ? REIGEN_MPI_STARTED : 0);
     unused = replace(rt, text);
     r = unused == text ? -ENOMEM : 0;
@@ -240,17 +239,17 @@ int rg_api_describe(struct rg_runtime *rt)
 /* Once per job; ranks that all agree need not all say so. */
 static void remark_on_planes(const struct rg_runtime *rt)
 {
-    const char *why, *name;
+    const struct rg_scopes *scopes = rg_exec_scopes(rt->progress->exec);
+    const char *name = scopes->planes.table[scopes->remarked]->name;
+    bool insisted = scopes->planes.insisted >> scopes->remarked & 1;
     char shown[16] = "";
-    bool insisted;
 
-    name = rt->team->rank == 0 ? rg_exec_remark(rt->progress->exec, &why, &insisted) : NULL;
-    if (!name)
+    if (rt->team->rank != 0 || !scopes->remark.text[0])
         return;
     for (size_t i = 0; name[i] && i + 1 < sizeof(shown); i++)
         shown[i] = (char) toupper((unsigned char) name[i]);
     rg_report(insisted ? RG_LOG_WARN : RG_LOG_INFO,
-              "%s is asked for and not used to move data: %s", shown, why);
+              "%s is asked for and not used to move data: %s", shown, scopes->remark.text);
 }
 
 static int bring_up(struct rg_runtime *rt, const struct reigen_init_options *options,
@@ -492,7 +491,7 @@ REIGEN_API int reigen_planes(char **ret_text)
 
     if (!rt)
         return rg_api_uninitialised();
-    rg_exec_scores(rt->progress->exec, &text);
+    rg_scopes_print(rg_exec_scopes(rt->progress->exec), &text);
     copy = rg_buf_status(&text) < 0 ? NULL : strdup(rg_buf_text(&text));
     if (!copy)
         return rg_api_failf(ENOMEM, "out of memory");

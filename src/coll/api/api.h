@@ -55,6 +55,11 @@ int rg_api_describe(struct rg_runtime *rt);
 /* Remember err as this thread's last failure; returns -err->errnum. */
 int rg_api_fail(const struct rg_error *err);
 int rg_api_failf(int errnum, const char *fmt, ...) rg_printf(2, 3);
+/* What a done operation has ended with: 0 or more, or its failure, which is remembered. */
+static inline int rg_api_outcome(const struct rg_op *op)
+{
+    return op->status < 0 ? rg_api_failf(-op->status, "%s", rg_call_cause(op)) : op->status;
+}
 /* rg_api_failf for "not initialised"; -ENOTCONN. */
 int rg_api_uninitialised(void);
 /* The same for who asks whether an operation is done, when a shutdown that is under way is through:
@@ -63,5 +68,16 @@ int rg_api_uninitialised(void);
 int rg_api_over(uint64_t deadline_ns);
 /* When a wait of timeout_ms from now ends: 0 for 0, never for a negative one. */
 uint64_t rg_api_deadline(int timeout_ms);
+
+/* ---- who looks on while ranks work: the timeline and the observers of coll/observe
+ * (api_observe.c), or nobody where these are left out of the build (api_unobserved.c). Called by
+ * init and shutdown; rg_api_timeline_after_fork in a child. */
+/* For rg_progress_options.observe. */
+extern rg_observe_fn *const rg_api_observe;
+/* The timeline that the configuration asks for: a path that cannot be written is an error here, and
+ * not after a night of training. */
+int rg_api_timeline_open(const struct rg_config *config, int rank, struct rg_error *err);
+void rg_api_timeline_close(void);
+void rg_api_timeline_after_fork(void);
 
 #endif

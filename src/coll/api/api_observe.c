@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline and the diagnosis, as users see them. */
 #include "coll/api/api.h"
-#include "coll/api/observed.h"
 #include "coll/observe/observe.h"
 #include "coll/observe/timeline.h"
 

@@ -48,9 +48,7 @@ static int run(struct rg_call *call)
     rg_set_leave(call->set);
     if (r < 0)
         return rg_api_fail(&err);
-    r = op->status;
-    if (r < 0)
-        rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
+    r = rg_api_outcome(op);
     rg_op_unref(op);
     return r;
 }
@@ -68,6 +66,14 @@ static struct rg_call one(int kind, const char *const *name, const void *const *
                              .shapes = shape,
                              .ndims = ndim,
                              .options = options };
+}
+
+/* It has no name and no tensor. */
+static struct rg_call barrier(const struct reigen_options *options)
+{
+    static const int ndim = 0;
+
+    return one(REIGEN_BARRIER, NULL, NULL, NULL, REIGEN_UINT8, NULL, &ndim, options);
 }
 
 REIGEN_API int reigen_allreduce_async(const char *name, const void *in, void *out, int dtype,
@@ -146,11 +152,7 @@ REIGEN_API int reigen_grouped_async(int kind, int n, const char *const *names,
 REIGEN_API int reigen_barrier_async(const struct reigen_options *options,
                                     reigen_handle *ret_handle)
 {
-    const char *name = NULL;
-    const int64_t *shape = NULL;
-    int ndim = 0;
-    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim,
-                              options);
+    struct rg_call call = barrier(options);
 
     return submit(&call, ret_handle);
 }
@@ -159,7 +161,8 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
     struct rg_error err = RG_ERROR_INIT;
-    reigen_handle handle = 0;
+    struct rg_handles *handles;
+    reigen_handle handle;
     struct rg_op *op;
     int r;
 
@@ -167,6 +170,7 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
         return rg_api_uninitialised();
     if (!ret_handle)
         return rg_api_failf(EINVAL, "ret_handle is NULL");
+    handles = rt->progress->handles;
     op = calloc(1, sizeof(*op));
     if (!op)
         return rg_api_failf(ENOMEM, "out of memory");
@@ -175,20 +179,17 @@ REIGEN_API int reigen_join_async(reigen_handle *ret_handle)
     op->tensors = &op->one;
     op->sigs = &op->one_sig;
     atomic_store(&op->refs, 2);
-    pthread_mutex_lock(&rt->progress->handles->lock);
-    r = rg_handles_add(rt->progress->handles, op, 0, &handle);
-    pthread_mutex_unlock(&rt->progress->handles->lock);
-    if (r == 0)
-        r = rg_join_post(rt->progress, op, &err);
-    else
-        rg_error_set(&err, ENOMEM, "out of memory");
+    pthread_mutex_lock(&handles->lock);
+    r = rg_handles_add(handles, op, 0, &handle);
+    pthread_mutex_unlock(&handles->lock);
     if (r < 0) {
-        pthread_mutex_lock(&rt->progress->handles->lock);
-        struct rg_handle *entry = handle ? rg_handles_find(rt->progress->handles, handle) : NULL;
-
-        if (entry)
-            rg_handles_remove(rt->progress->handles, entry);
-        pthread_mutex_unlock(&rt->progress->handles->lock);
+        free(op);
+        return rg_api_failf(ENOMEM, "out of memory");
+    }
+    if (rg_join_post(rt->progress, op, &err) < 0) {
+        pthread_mutex_lock(&handles->lock);
+        rg_handles_remove(handles, rg_handles_find(handles, handle));
+        pthread_mutex_unlock(&handles->lock);
         free(op);
         return rg_api_fail(&err);
     }
@@ -216,10 +217,7 @@ REIGEN_API int reigen_broadcast(const char *name, const void *in, void *out, int
 
 REIGEN_API int reigen_barrier(void)
 {
-    const char *name = NULL;
-    const int64_t *shape = NULL;
-    int ndim = 0;
-    struct rg_call call = one(REIGEN_BARRIER, &name, NULL, NULL, REIGEN_UINT8, &shape, &ndim, NULL);
+    struct rg_call call = barrier(NULL);
 
     return run(&call);
 }
@@ -314,11 +312,8 @@ static int wait_until(struct rg_runtime *rt, reigen_handle handle, uint64_t dead
     if (!op)
         return unknown(handle);
     r = await(rt, op, deadline_ns);
-    if (r == 0) {
-        r = op->status;
-        if (r < 0)
-            rg_api_failf(-r, "%s", op->text ? op->text : "out of memory");
-    }
+    if (r == 0)
+        r = rg_api_outcome(op);
     rg_op_unref(op);
     return r;
 }
@@ -407,7 +402,7 @@ REIGEN_API int reigen_output(reigen_handle handle, const void **ret_data, size_t
     if (!rg_op_done(op)) {
         r = -EAGAIN;
     } else if (op->status < 0) {
-        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+        r = rg_api_outcome(op);
     } else if (!t->result) {
         r = rg_api_failf(EINVAL, "%s has no result of its own", rg_kind_name(op->kind));
     } else {
@@ -439,7 +434,7 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
     else if (!rg_op_done(op))
         r = -EAGAIN;
     else if (op->status < 0)
-        r = rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
+        r = rg_api_outcome(op);
     else
         memcpy(ret_splits, op->splits.received,
                (size_t) op->splits.nreceived * sizeof(*ret_splits));
@@ -450,16 +445,13 @@ REIGEN_API int reigen_received_splits(reigen_handle handle, int32_t *ret_splits,
 REIGEN_API const char *reigen_handle_error(reigen_handle handle)
 {
     rg_inside struct rg_runtime *rt = rg_api_enter();
-    struct rg_op *op = NULL;
-    const char *text = "";
     int tensor;
+    struct rg_op *op = rt ? hold(rt, handle, &tensor) : NULL;
+    const char *text;
 
-    if (rt)
-        op = hold(rt, handle, &tensor);
     if (!op)
         return "";
-    if (rg_op_done(op) && op->status < 0)
-        text = op->text ? op->text : "out of memory";
+    text = rg_op_done(op) && op->status < 0 ? rg_call_cause(op) : "";
     rg_op_unref(op);
     return text;
 }

@@ -193,9 +193,7 @@ static int await(struct rg_progress *progress, struct reigen_request *request, i
     if (r < 0)
         return r;
     seen(op);
-    if (op->status < 0)
-        rg_api_failf(-op->status, "%s", op->text ? op->text : "out of memory");
-    return op->status;
+    return rg_api_outcome(op);
 }
 
 REIGEN_API int reigen_request_test(struct reigen_request *request)
@@ -256,7 +254,7 @@ REIGEN_API const char *reigen_request_error(struct reigen_request *request)
 {
     const struct rg_op *op = request->op;
 
-    return rg_op_done(op) && op->status < 0 ? (op->text ? op->text : "out of memory") : "";
+    return rg_op_done(op) && op->status < 0 ? rg_call_cause(op) : "";
 }
 
 REIGEN_API void reigen_request_free(struct reigen_request *request)

@@ -2,17 +2,8 @@
 /*
  * Process sets, as users see them.
  */
-#include <string.h>
-
 #include "coll/api/api.h"
 #include "coll/ground/report.h"
-
-static int no_set(int kind, int id, struct rg_error *err)
-{
-    return rg_error_set(err, EINVAL,
-                        "%s: Process set provided does not exist, or has not been registered. "
-                        "(process set %d)", rg_kind_name(kind), id);
-}
 
 struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
                                 const struct reigen_options *options, struct rg_set **ret_set,
@@ -39,7 +30,9 @@ struct rg_progress *rg_api_progress(struct rg_runtime *rt, int kind,
                      "%s: Rank %d is not a member of the provided process set. (process set %d)",
                      rg_kind_name(kind), rt->team->rank, options->process_set);
     else
-        no_set(kind, options->process_set, err);
+        rg_error_set(err, EINVAL,
+                     "%s: Process set provided does not exist, or has not been registered. "
+                     "(process set %d)", rg_kind_name(kind), options->process_set);
     return progress;
 }
 
@@ -76,6 +69,7 @@ REIGEN_API int reigen_process_set_remove(int id)
 /* What is asked of a set. */
 enum question { RANK, SIZE, INCLUDED, RANKS };
 
+/* Of a set, or of all ranks: a set without a list. */
 static int answer(const struct rg_set *set, enum question what, int *ret_ranks, int max)
 {
     if (what == RANK)
@@ -83,19 +77,8 @@ static int answer(const struct rg_set *set, enum question what, int *ret_ranks, 
     if (what == INCLUDED)
         return set->me >= 0;
     for (int i = 0; what == RANKS && i < set->nranks && i < max; i++)
-        ret_ranks[i] = set->ranks[i];
+        ret_ranks[i] = set->ranks ? set->ranks[i] : i;
     return set->nranks;
-}
-
-static int answer_all(const struct rg_runtime *rt, enum question what, int *ret_ranks, int max)
-{
-    if (what == RANK)
-        return rt->team->rank;
-    if (what == INCLUDED)
-        return 1;
-    for (int i = 0; what == RANKS && i < rt->team->size && i < max; i++)
-        ret_ranks[i] = i;
-    return rt->team->size;
 }
 
 static int ask(int id, enum question what, int *ret_ranks, int max)
@@ -107,7 +90,8 @@ static int ask(int id, enum question what, int *ret_ranks, int max)
     if (!rt)
         return rg_api_uninitialised();
     if (id == 0)
-        return answer_all(rt, what, ret_ranks, max);
+        return answer(&(struct rg_set){ .nranks = rt->team->size, .me = rt->team->rank }, what,
+                      ret_ranks, max);
     pthread_mutex_lock(&rt->sets.lock);
     set = rg_sets_find(&rt->sets, id);
     if (set)

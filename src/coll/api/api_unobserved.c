@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "coll/api/api.h"
-#include "coll/api/observed.h"
 
 #define TEXT "this build of Reigen has no timeline and no diagnosis"
 

@@ -291,16 +291,14 @@ int rg_call_key(struct rg_progress *progress, const struct rg_call *call,
 {
     const char *kind = rg_kind_name(call->kind);
     const char *first = call->names ? call->names[0] : NULL;
+    unsigned long long number = first ? 0 : progress->table.unnamed[call->kind]++;
     int n;
 
     if (first)
         n = snprintf(ret_key, RG_KEY_MAX, "%s.%s", kind, first);
-    else if (call->kind == REIGEN_BARRIER)
-        n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) (progress->table.unnamed[call->kind]++ % BARRIERS));
     else
         n = snprintf(ret_key, RG_KEY_MAX, "%s.noname.%llu", kind,
-                     (unsigned long long) progress->table.unnamed[call->kind]++);
+                     call->kind == REIGEN_BARRIER ? number % BARRIERS : number);
     if (call->n > 1)
         n += snprintf(ret_key + n, RG_KEY_MAX - (size_t) n, "+%d:%llx", call->n - 1,
                       first ? (unsigned long long) hash_names(call) : 0ull);

@@ -42,5 +42,10 @@ int rg_call_record(struct rg_progress *progress, const struct rg_call *call, con
  * n. */
 int rg_call_submit(struct rg_progress *progress, const struct rg_call *call, reigen_handle *handles,
                    struct rg_op **ret_op, struct rg_error *err);
+/* Why an operation has failed. */
+static inline const char *rg_call_cause(const struct rg_op *op)
+{
+    return op->text ? op->text : "out of memory";
+}
 
 #endif

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks say in a round, as bytes of an allgather: they come from other processes. */
+/*
+ * What ranks say in a round, as bytes of an allgather, which come from other processes; and the
+ * boot whose fences rounds are. Its identity follows from the world's; deaths and notes are the
+ * world's.
+ */
 #include "coll/api/rounds.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -91,9 +96,102 @@ int rg_sets_round(struct rg_progress *world, const struct rg_set_word *mine,
     rg_progress_wait(world, op, RG_NEVER_NS);
     r = op->status;
     if (r < 0)
-        rg_error_set(err, -r, "%s", op->text ? op->text : "out of memory");
+        rg_error_set(err, -r, "%s", rg_call_cause(op));
     else if ((r = take_words(op, world->team->size, words, ret_memory)) < 0)
         rg_error_set(err, -r, r == -ENOMEM ? "out of memory" : "a rank said what cannot be read");
     rg_op_unref(op);
     return r;
+}
+
+/* ---- the boot of a process set */
+
+struct set_boot {
+    struct rg_progress *world;
+    const int *ranks;          /* of the world, n of them */
+    int n;
+    struct rg_set_word words[]; /* by rank of the world */
+};
+
+/* The members' blobs, in one allocation. */
+static int copy_blobs(const struct set_boot *boot, struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    for (int i = 0; i < boot->n; i++) {
+        const struct rg_set_word *word = &boot->words[boot->ranks[i]];
+
+        if (word->verb != RG_SET_FENCE)
+            return rg_error_set(err, word->status < 0 ? -word->status : EPROTO, "rank %d: %s",
+                                boot->ranks[i], word->status < 0 ? word->text : "is elsewhere");
+        ret_blobs[i] = (struct rg_blob){ (uint8_t *) (uintptr_t) word->data, word->nbytes };
+    }
+    return rg_blobs_gather(ret_blobs, boot->n) < 0 ? rg_error_set(err, ENOMEM, "out of memory")
+                                                       : 0;
+}
+
+static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                 struct rg_blob *ret_blobs, struct rg_error *err)
+{
+    struct set_boot *boot = state;
+    struct rg_set_word mine = { .verb = RG_SET_FENCE, .data = blob, .nbytes = nbytes };
+    void *memory = NULL;
+    int r = rg_sets_round(boot->world, &mine, boot->words, &memory, err);
+
+    (void) deadline_ns; /* a rank that does not come is reported as a stall, and may come yet */
+    if (r == 0)
+        r = copy_blobs(boot, ret_blobs, err);
+    free(memory);
+    return r;
+}
+
+/* Whoever waits for other members waits in vain once the world has failed or is left. */
+static int poll_start(void *state, int *ret_rank, struct rg_error *err)
+{
+    const struct set_boot *boot = state;
+    const char *text = NULL;
+    int r = rg_progress_abort_cause(boot->world, &text);
+
+    (void) ret_rank;
+    if (r == 0)
+        return 0;
+    rg_error_set(err, -r, "%s", text);
+    return -EHOSTDOWN;
+}
+
+static void close_set(void *state, bool goodbye)
+{
+    (void) goodbye;
+    free(state);
+}
+
+static const struct rg_boot_ops set_ops = {
+    .name = "set",
+    .fences_alone = true,
+    .fence = fence,
+    .poll_start = poll_start,
+    .close = close_set,
+};
+
+int rg_set_boot(struct rg_progress *world, int id, const int *ranks, int nranks, int me,
+                struct rg_boot **ret_boot, struct rg_error *err)
+{
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
+    size_t size = (size_t) world->team->size;
+    struct set_boot *boot = calloc(1, sizeof(*boot) + size * sizeof(boot->words[0]));
+    char purpose[64];
+
+    if (!boot)
+        return rg_error_set(err, ENOMEM, "out of memory");
+    boot->world = world;
+    boot->ranks = ranks;
+    boot->n = nranks;
+    identity.rank = me;
+    identity.size = nranks;
+    identity.has_key = true;
+    identity.world_ranks = ranks;
+    snprintf(purpose, sizeof(purpose), "reigen process set %d", id);
+    rg_key_derive(world->team->data_key, purpose, identity.key);
+    if (rg_boot_make(&set_ops, boot, &identity, ret_boot) < 0) {
+        free(boot);
+        return rg_error_set(err, ENOMEM, "out of memory");
+    }
+    return 0;
 }

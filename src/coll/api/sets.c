@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "coll/api/observed.h"
+#include "coll/api/api.h"
 #include "coll/api/rounds.h"
-#include "coll/api/set_boot.h"
-#include "coll/progress/progress.h"
 #include "coll/team/team.h"
 
 #define CONNECT_MS 60000
@@ -89,7 +87,6 @@ static void set_free(struct rg_set *set)
     if (!set)
         return;
     end_progress(set, 0);
-    free(set->ranks);
     free(set);
 }
 
@@ -212,32 +209,12 @@ static int compare_words(struct rg_set_word *words, int size, enum rg_set_verb v
     return 0;
 }
 
-/* All ranks say this and agree. own: the caller's failure, which the others hear of. */
-static int agree(struct rg_progress *world, const struct rg_set_word *mine, struct rg_error *err)
+/* All ranks say this and agree; a failure of the caller's own, in mine, has been said and is
+ * returned. until: rounds until the members of this set say the same too; NULL: one round. */
+static int agree(struct rg_progress *world, const struct rg_set_word *mine,
+                 const struct rg_set *until, struct rg_error *err)
 {
     struct rg_error theirs = RG_ERROR_INIT;
-    size_t size = (size_t) world->team->size;
-    rg_autofree struct rg_set_word *words = calloc(size, sizeof(*words));
-    void *memory = NULL;
-    int r;
-
-    if (!words)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    r = rg_sets_round(world, mine, words, &memory, &theirs);
-    if (r == 0)
-        r = compare_words(words, (int) size, mine->verb, &theirs);
-    free(memory);
-    if (mine->status < 0)
-        return mine->status; /* err has it */
-    return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
-}
-
-/* Until every member is done: 0, or the first failure. */
-static int finish(struct rg_progress *world, const struct rg_set *set, int status,
-                  struct rg_error *err)
-{
-    struct rg_error theirs = RG_ERROR_INIT;
-    struct rg_set_word mine = { .verb = RG_SET_DONE, .status = status, .text = err->text };
     size_t size = (size_t) world->team->size;
     rg_autofree struct rg_set_word *words = calloc(size, sizeof(*words));
     bool done = false;
@@ -246,16 +223,16 @@ static int finish(struct rg_progress *world, const struct rg_set *set, int statu
     while (r == 0 && !done) {
         void *memory = NULL;
 
-        r = rg_sets_round(world, &mine, words, &memory, &theirs);
+        r = rg_sets_round(world, mine, words, &memory, &theirs);
         done = true;
-        for (int i = 0; r == 0 && i < set->nranks; i++)
-            done = done && words[set->ranks[i]].verb == RG_SET_DONE;
+        for (int i = 0; r == 0 && until && i < until->nranks; i++)
+            done = done && words[until->ranks[i]].verb == mine->verb;
         if (r == 0 && done)
-            r = compare_words(words, (int) size, RG_SET_DONE, &theirs);
+            r = compare_words(words, (int) size, mine->verb, &theirs);
         free(memory);
     }
-    if (status < 0)
-        return status;
+    if (mine->status < 0)
+        return mine->status; /* err has it */
     return r < 0 ? rg_error_set(err, -r, "%s", theirs.text) : 0;
 }
 
@@ -263,7 +240,7 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
                    struct rg_error *err)
 {
     uint64_t deadline = rg_now_ns() + CONNECT_MS * RG_NS_PER_MS;
-    const struct rg_plane_choice *planes = rg_exec_planes(world->exec);
+    const struct rg_plane_choice *planes = &rg_exec_scopes(world->exec)->planes;
     struct rg_progress_options options = { .config = world->config, .planes = planes, .boot = boot,
                                          .process_set = set->id, .world = world,
                                          .handles = world->handles,
@@ -286,15 +263,11 @@ static int wire_up(struct rg_set *set, struct rg_progress *world, struct rg_boot
 
 static struct rg_set *new_set(int id, const int *ranks, int nranks, int rank)
 {
-    struct rg_set *set = calloc(1, sizeof(*set));
+    struct rg_set *set = calloc(1, sizeof(*set) + (size_t) nranks * sizeof(int));
 
     if (!set)
         return NULL;
-    set->ranks = malloc((size_t) nranks * sizeof(int));
-    if (!set->ranks) {
-        free(set);
-        return NULL;
-    }
+    set->ranks = (int *) (set + 1);
     memcpy(set->ranks, ranks, (size_t) nranks * sizeof(int));
     set->id = id;
     set->nranks = nranks;
@@ -336,7 +309,7 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
         r = rg_error_set(err, ENOMEM, "out of memory");
     mine.status = r;
     mine.nbytes = r < 0 ? 0 : (size_t) nranks * sizeof(int);
-    r = agree(world, &mine, err);
+    r = agree(world, &mine, NULL, err);
     if (r == 0)
         r = check_new(sets, ranks, nranks, size, err);
     if (r < 0) {
@@ -345,7 +318,9 @@ static int add(struct rg_sets *sets, struct rg_progress *world, struct rg_boot *
     }
     /* From here on every rank goes on to the last round. The number is used up in any case. */
     sets->last_id++;
-    r = finish(world, set, wire_up(set, world, boot, err), err);
+    mine = (struct rg_set_word){ .verb = RG_SET_DONE, .text = err->text };
+    mine.status = wire_up(set, world, boot, err);
+    r = agree(world, &mine, set, err);
     if (r < 0) {
         if (set->progress)
             atomic_store(&set->progress->leaving, true);
@@ -405,7 +380,7 @@ int rg_sets_remove(struct rg_sets *sets, struct rg_progress *world, int id, stru
     /* Before any rank begins to close its sockets: that is no death. */
     if (set && set->progress)
         atomic_store(&set->progress->leaving, true);
-    r = agree(world, &mine, err);
+    r = agree(world, &mine, NULL, err);
     if (r == 0 && !set)
         r = rg_error_set(err, ENOENT, id == 0 ? "process set %d, all ranks, cannot be removed"
                                              : "process set %d does not exist", id);

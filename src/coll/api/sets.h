@@ -2,13 +2,12 @@
 /*
  * Process sets: some of the ranks, with a team, a progress engine and a negotiation of their own.
  *
- * A set is made and removed by all ranks of the world together, its members or not, by rounds of
- * one allgather over the world's progress engine: in each, every rank says where it is (rounds.h)
- * and hands something over. So all ranks know all sets, a rank that fails tells the
- * others, and all come to the same outcome:
+ * A set is made and removed by all ranks of the world together, its members or not, by rounds
+ * (rounds.h). So all ranks know all sets, a rank that fails tells the others, and all come to the
+ * same outcome:
  *
  *      all ranks     ADD  their lists, which must be equal
- *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (set_boot.h)
+ *      members       FENCE ... FENCE, for rg_team_create, over a boot of its own (rounds.h)
  *      the others    DONE, as members who have finished or failed, until all are done
  *
  *      all ranks     REMOVE  the same id, after which nobody submits any more
@@ -42,7 +41,7 @@ struct rg_set {
     int id;       /* 1 or more */
     int nranks;
     int me;       /* this rank's place in it; -1: not a member */
-    int *ranks;   /* of the world, ascending; owned */
+    int *ranks;   /* of the world, ascending; behind the struct */
     struct rg_boot *boot;     /* members: owned, as the next two; NULL once removed */
     struct rg_team *team;
     struct rg_progress *progress;

@@ -11,8 +11,6 @@
 #ifndef RG_COLL_MPI_ABI_MPICH_H
 #define RG_COLL_MPI_ABI_MPICH_H
 
-#include <stddef.h>
-
 #define ABI_NAME "mpich"
 
 /* Numbers that the library looks up in its own tables. */

@@ -11,7 +11,6 @@
 #define RG_COLL_MPI_ABI_OMPI_H
 
 #include <dlfcn.h>
-#include <stddef.h>
 
 #define ABI_NAME "openmpi"
 

@@ -281,36 +281,23 @@ static int finish(const struct rg_mpi_shim_ops *ops, struct rg_mpi_request *requ
 /* All that MPI may write to or read from while a fence is under way: on the heap, and left there
  * when the time is over. */
 struct fence {
-    uint64_t mine, *sizes; /* of blobs, by rank */
+    uint64_t mine, *sizes; /* of blobs, by rank; behind the struct, as are the lists and blob */
     int *counts, *displs;
-    uint8_t *all, *blob;
+    uint8_t *blob, *all;   /* all: owned */
 };
-
-static void fence_free(struct fence *fence)
-{
-    free(fence->sizes);
-    free(fence->counts);
-    free(fence->displs);
-    free(fence->all);
-    free(fence->blob);
-    free(fence);
-}
 
 static struct fence *fence_make(int size, const void *blob, size_t nbytes)
 {
-    struct fence *fence = calloc(1, sizeof(*fence));
+    size_t n = (size_t) size, of_rank = sizeof(uint64_t) + 2 * sizeof(int);
+    struct fence *fence = calloc(1, sizeof(*fence) + n * of_rank + nbytes);
 
     if (!fence)
         return NULL;
     fence->mine = nbytes;
-    fence->sizes = calloc((size_t) size, sizeof(*fence->sizes));
-    fence->counts = calloc((size_t) size, sizeof(int));
-    fence->displs = calloc((size_t) size, sizeof(int));
-    fence->blob = malloc(nbytes + 1);
-    if (!fence->sizes || !fence->counts || !fence->displs || !fence->blob) {
-        fence_free(fence);
-        return NULL;
-    }
+    fence->sizes = (uint64_t *) (fence + 1);
+    fence->counts = (int *) (fence->sizes + n);
+    fence->displs = fence->counts + n;
+    fence->blob = (uint8_t *) (fence->displs + n);
     if (nbytes > 0)
         memcpy(fence->blob, blob, nbytes);
     return fence;
@@ -369,6 +356,7 @@ int rg_mpi_fence(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_comm *co
             ret_blobs[i] = (struct rg_blob){ fence->all + fence->displs[i], fence->sizes[i] };
         fence->all = NULL;
     }
-    fence_free(fence);
+    free(fence->all);
+    free(fence);
     return r;
 }

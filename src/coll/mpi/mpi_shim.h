@@ -34,7 +34,7 @@
 #include "base/error.h"
 #include "coll/ground/blob.h"
 
-#define RG_MPI_SHIM_VERSION 1        /* of this table; libreigen.so takes no other */
+#define RG_MPI_SHIM_VERSION 2        /* of this table; libreigen.so takes no other */
 #define RG_MPI_SHIM_SYMBOL "reigen_mpi_shim" /* const struct rg_mpi_shim_ops, in each shim */
 #define RG_MPI_VERSION_MAX 8192      /* MPICH's limit on its own description */
 #define RG_MPI_ERROR_MAX 1024        /* for describe */
@@ -73,7 +73,6 @@ struct rg_mpi_shim_ops {
      * so; after a failure it does not, as that would wait for ranks which are gone. */
     int (*init)(int *ret_level);
     int (*level)(int *ret_level);    /* RG_MPI_SINGLE ...; initialised only */
-    void (*abort)(int code);         /* MPI_Abort over the world: ends all its processes */
     /* Ends with a NUL within nbytes. */
     void (*describe)(int code, char *text, size_t nbytes);
 

@@ -32,7 +32,6 @@ typedef int (*delete_fn)(abi_comm comm, int keyval, void *value, void *extra);
     F(Init_thread, (int *argc, char ***argv, int wanted, int *given))                             \
     F(Query_thread, (int *given))                                                                 \
     F(Finalize, (void))                                                                           \
-    F(Abort, (abi_comm comm, int code))                                                           \
     F(Error_string, (int code, char *text, int *length))                                          \
     F(Comm_rank, (abi_comm comm, int *rank))                                                      \
     F(Comm_size, (abi_comm comm, int *size))                                                      \
@@ -99,18 +98,9 @@ static int bind_mpi(void *library, const char **ret_missing)
 
 /* ---- handles */
 
-static void put_handle(uintptr_t *word, const void *handle, size_t nbytes)
-{
-    *word = 0;
-    memcpy(word, handle, nbytes);
-}
-
 static abi_comm comm_of(const struct rg_mpi_comm *comm)
 {
-    abi_comm handle;
-
-    memcpy(&handle, &comm->handle, sizeof(handle));
-    return handle;
+    return (abi_comm) comm->handle;
 }
 
 /* Before every call but those of MPI's life. False: MPI is being finalised. */
@@ -138,7 +128,7 @@ static int made_request(int code, const abi_request *request, struct rg_mpi_requ
 {
     leave();
     if (code == 0)
-        put_handle(&ret_request->handle, request, sizeof(*request));
+        ret_request->handle = (uintptr_t) *request;
     return code;
 }
 
@@ -228,11 +218,6 @@ static int init(int *ret_level)
     return level(ret_level);
 }
 
-static void end_world(int code)
-{
-    mpi.Abort(handles.world, code);
-}
-
 static void describe(int code, char *text, size_t nbytes)
 {
     char whole[ABI_ERROR_STRING_MAX] = "";
@@ -258,11 +243,20 @@ static int adopt(abi_comm handle, bool ours, struct rg_mpi_comm *ret_comm)
     if (code == 0)
         code = mpi.Comm_size(handle, &comm.size);
     if (code == 0) {
-        put_handle(&comm.handle, &handle, sizeof(handle));
+        comm.handle = (uintptr_t) handle;
         *ret_comm = comm;
     } else if (ours) {
         mpi.Comm_free(&handle);
     }
+    return code;
+}
+
+/* After a call that made a communicator: adopts it, and leaves. */
+static int made_comm(int code, const abi_comm *handle, struct rg_mpi_comm *ret_comm)
+{
+    if (code == 0)
+        code = adopt(*handle, true, ret_comm);
+    leave();
     return code;
 }
 
@@ -284,10 +278,7 @@ static int dup_comm(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm
         return RG_MPI_CLOSED;
     int code = mpi.Comm_dup(comm_of(comm), &copy);
 
-    if (code == 0)
-        code = adopt(copy, true, ret_comm);
-    leave();
-    return code;
+    return made_comm(code, &copy, ret_comm);
 }
 
 static int subset(const struct rg_mpi_comm *comm, const int *ranks, int n, int tag,
@@ -308,10 +299,7 @@ static int subset(const struct rg_mpi_comm *comm, const int *ranks, int n, int t
         }
         mpi.Group_free(&all);
     }
-    if (code == 0)
-        code = adopt(made, true, ret_comm);
-    leave();
-    return code;
+    return made_comm(code, &made, ret_comm);
 }
 
 static int local(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm)
@@ -323,10 +311,7 @@ static int local(const struct rg_mpi_comm *comm, struct rg_mpi_comm *ret_comm)
     int code = mpi.Comm_split_type(comm_of(comm), ABI_COMM_TYPE_SHARED, comm->rank,
                                    handles.info_null, &made);
 
-    if (code == 0)
-        code = adopt(made, true, ret_comm);
-    leave();
-    return code;
+    return made_comm(code, &made, ret_comm);
 }
 
 static void free_comm(struct rg_mpi_comm *comm)
@@ -416,16 +401,15 @@ static void nudge(const struct rg_mpi_comm *comm)
 
 static int test(struct rg_mpi_request *request, bool *ret_done)
 {
-    abi_request handle;
+    abi_request handle = (abi_request) request->handle;
     int flag = 0;
 
-    memcpy(&handle, &request->handle, sizeof(handle));
     if (!enter())
         return RG_MPI_CLOSED;
     int code = mpi.Test(&handle, &flag, ABI_STATUS_IGNORE);
 
     leave();
-    put_handle(&request->handle, &handle, sizeof(handle));
+    request->handle = (uintptr_t) handle;
     if (code == 0)
         *ret_done = flag != 0;
     return code;
@@ -433,15 +417,14 @@ static int test(struct rg_mpi_request *request, bool *ret_done)
 
 static int cancel(struct rg_mpi_request *request)
 {
-    abi_request handle;
+    abi_request handle = (abi_request) request->handle;
 
-    memcpy(&handle, &request->handle, sizeof(handle));
     if (!enter())
         return RG_MPI_CLOSED;
     int code = mpi.Cancel(&handle);
 
     leave();
-    put_handle(&request->handle, &handle, sizeof(handle));
+    request->handle = (uintptr_t) handle;
     return code;
 }
 
@@ -454,7 +437,6 @@ __attribute__((visibility("default"))) const struct rg_mpi_shim_ops reigen_mpi_s
     .finalized = finalized,
     .init = init,
     .level = level,
-    .abort = end_world,
     .describe = describe,
     .world = world,
     .dup = dup_comm,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 
@@ -31,36 +32,26 @@ struct rg_adasum {
     int ntensors;
     struct rg_coll *colls;   /* the tensors, owned */
     size_t count;            /* elements of all tensors */
-    size_t *counts;          /* elements in each member's part; owned, as is all below */
-    size_t *mine;            /* by member: elements of my part */
+    size_t *counts;          /* elements in each member's part; owned, as is all below ... */
+    size_t *mine;            /* ... but this, behind it; by member: elements of my part */
     size_t part;             /* elements of my part */
     struct piece *pieces;
     int npieces;
-    /* Kept for the next operation: fresh memory costs more than what is done with it. */
-    struct store { char *at; size_t nbytes; } stores[3];
-    char *vectors;           /* my part of each member's vector */
-    char *acc;               /* the same in acc_dtype; may be vectors */
-    char *pack;              /* tensors end to end, or a result nobody wants; or NULL */
+    struct rg_store vectors; /* my part of each member's vector */
+    struct rg_store wide;    /* the same in acc_dtype, where that is another type ... */
+    char *acc;               /* ... which is there, or in vectors */
+    struct rg_store pack;    /* tensors end to end, or a result nobody wants */
     double *dots;            /* [pair][tensor][3] of a level */
     int level;               /* whose dot products are under way */
 };
 
 /* ---- the tree */
 
-static int largest_power(int n)
-{
-    int p = 1;
-
-    while (p * 2 <= n)
-        p *= 2;
-    return p;
-}
-
 /* Pair number i of a level: members *ret_a and *ret_b, into *ret_a. False beyond the last. The
  * level before the powers of two is level 0, also where it has no pair. */
 static bool pair_of(int n, int level, int i, int *ret_a, int *ret_b)
 {
-    int p = largest_power(n), distance = level ? 1 << (level - 1) : p;
+    int p = 1 << rg_floor_log2(n), distance = level ? 1 << (level - 1) : p;
 
     *ret_a = level ? 2 * distance * i : i;
     *ret_b = *ret_a + distance;
@@ -69,7 +60,7 @@ static bool pair_of(int n, int level, int i, int *ret_a, int *ret_b)
 
 static int npairs_of(int n, int level)
 {
-    int p = largest_power(n);
+    int p = 1 << rg_floor_log2(n);
 
     return level ? p >> level : n - p;
 }
@@ -81,7 +72,7 @@ static int first_level(int n)
 
 static bool is_level(int n, int level)
 {
-    return 1 << level <= largest_power(n);
+    return level <= rg_floor_log2(n);
 }
 
 /* ---- life */
@@ -103,19 +94,6 @@ static void clear(struct rg_adasum *adasum)
     adasum->phase = IDLE;
 }
 
-/* Room of this size, or NULL. */
-static char *room(struct store *store, size_t nbytes)
-{
-    if (nbytes >= store->nbytes) {
-        free(store->at);
-        store->nbytes = 0;
-        store->at = malloc(nbytes + 1);
-        if (store->at)
-            store->nbytes = nbytes + 1;
-    }
-    return store->at;
-}
-
 int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
                      struct rg_adasum **ret_adasum)
 {
@@ -125,12 +103,12 @@ int rg_adasum_create(struct rg_exec *exec, const struct rg_team *team,
         return -ENOMEM;
     adasum->exec = exec;
     adasum->team = team;
-    adasum->counts = calloc((size_t) team->size, sizeof(size_t));
-    adasum->mine = calloc((size_t) team->size, sizeof(size_t));
-    if (!adasum->counts || !adasum->mine) {
-        rg_adasum_destroy(adasum);
+    adasum->counts = calloc((size_t) team->size, 2 * sizeof(size_t));
+    if (!adasum->counts) {
+        free(adasum);
         return -ENOMEM;
     }
+    adasum->mine = adasum->counts + team->size;
     *ret_adasum = adasum;
     return 0;
 }
@@ -140,10 +118,10 @@ void rg_adasum_destroy(struct rg_adasum *adasum)
     if (!adasum)
         return;
     clear(adasum);
-    for (int i = 0; i < 3; i++)
-        free(adasum->stores[i].at);
+    free(adasum->vectors.at);
+    free(adasum->wide.at);
+    free(adasum->pack.at);
     free(adasum->counts);
-    free(adasum->mine);
     free(adasum);
 }
 
@@ -209,11 +187,12 @@ static int prepare(struct rg_adasum *adasum, const struct rg_coll *colls, int n)
         return -ENOMEM;
     memcpy(adasum->colls, colls, (size_t) n * sizeof(*colls));
     find_pieces(adasum, cut(adasum));
-    adasum->vectors = room(&adasum->stores[0], adasum->part * size * each);
-    adasum->acc = widened ? room(&adasum->stores[1], adasum->part * size * sizeof(float))
-                          : adasum->vectors;
-    adasum->pack = packs ? room(&adasum->stores[2], adasum->count * each) : NULL;
-    return adasum->vectors && adasum->acc && (adasum->pack || !packs) ? 0 : -ENOMEM;
+    if (rg_store_reserve(&adasum->vectors, adasum->part * size * each + 1) < 0 ||
+        (widened && rg_store_reserve(&adasum->wide, adasum->part * size * sizeof(float) + 1) < 0) ||
+        (packs && rg_store_reserve(&adasum->pack, adasum->count * each + 1) < 0))
+        return -ENOMEM;
+    adasum->acc = widened ? adasum->wide.at : adasum->vectors.at;
+    return 0;
 }
 
 /* ---- the exchanges */
@@ -231,20 +210,17 @@ static int post(struct rg_adasum *adasum, enum phase phase, struct rg_coll coll)
 
 static const char *packed(struct rg_adasum *adasum)
 {
-    char *to = adasum->pack;
+    char *to = adasum->pack.at;
 
     if (adasum->ntensors == 1 && adasum->colls[0].in)
         return adasum->colls[0].in;
     for (int t = 0; t < adasum->ntensors; t++) {
-        const struct rg_coll *coll = &adasum->colls[t];
+        size_t nbytes = nbytes_of(adasum, adasum->colls[t].count);
 
-        if (coll->in)
-            memcpy(to, coll->in, nbytes_of(adasum, coll->count));
-        else
-            memset(to, 0, nbytes_of(adasum, coll->count));
-        to += nbytes_of(adasum, coll->count);
+        rg_put(to, adasum->colls[t].in, nbytes);
+        to += nbytes;
     }
-    return adasum->pack;
+    return adasum->pack.at;
 }
 
 static int post_exchange(struct rg_adasum *adasum)
@@ -255,7 +231,7 @@ static int post_exchange(struct rg_adasum *adasum)
                             .recv_counts = adasum->mine,
                             .total = adasum->count * (size_t) adasum->team->size,
                             .in = packed(adasum),
-                            .out = adasum->vectors };
+                            .out = adasum->vectors.at };
 
     if (adasum->whole)
         coll.kind = RG_COLL_ALLGATHERV;
@@ -277,7 +253,7 @@ static int post_dots(struct rg_adasum *adasum)
 /* Where the tensors of the result go, end to end. */
 static char *result(const struct rg_adasum *adasum)
 {
-    return adasum->ntensors == 1 && adasum->colls[0].out ? adasum->colls[0].out : adasum->pack;
+    return adasum->ntensors == 1 && adasum->colls[0].out ? adasum->colls[0].out : adasum->pack.at;
 }
 
 static int post_collect(struct rg_adasum *adasum)
@@ -286,7 +262,7 @@ static int post_collect(struct rg_adasum *adasum)
                 (struct rg_coll){ .kind = RG_COLL_ALLGATHERV,
                                   .dtype = (uint8_t) adasum->dtype,
                                   .counts = adasum->counts,
-                                  .in = adasum->vectors,
+                                  .in = adasum->vectors.at,
                                   .out = result(adasum) });
 }
 
@@ -313,9 +289,9 @@ static char *vector(const struct rg_adasum *adasum, int member, size_t at)
            ((size_t) member * adasum->part + at) * rg_dtype_nbytes(adasum->acc_dtype);
 }
 
-static double *dots_of(const struct rg_adasum *adasum, int pair, int tensor)
+static double *dots_of(const struct rg_adasum *adasum, double *dots, int pair, int tensor)
 {
-    return adasum->dots + ((size_t) pair * (size_t) adasum->ntensors + (size_t) tensor) * 3;
+    return dots + ((size_t) pair * (size_t) adasum->ntensors + (size_t) tensor) * 3;
 }
 
 static double coefficient(double dot, double norm)
@@ -332,7 +308,7 @@ static void add_dots(const struct rg_adasum *adasum, int level, const struct pie
 
     for (int i = 0; pair_of(adasum->team->size, level, i, &a, &b); i++)
         rg_dots(adasum->acc_dtype, vector(adasum, a, at), vector(adasum, b, at), count,
-                dots + ((size_t) i * (size_t) adasum->ntensors + (size_t) piece->tensor) * 3);
+                dots_of(adasum, dots, i, piece->tensor));
 }
 
 static void blend(const struct rg_adasum *adasum, int level, const struct piece *piece, size_t at,
@@ -341,7 +317,7 @@ static void blend(const struct rg_adasum *adasum, int level, const struct piece 
     int a, b;
 
     for (int i = 0; pair_of(adasum->team->size, level, i, &a, &b); i++) {
-        const double *dots = dots_of(adasum, i, piece->tensor);
+        const double *dots = dots_of(adasum, adasum->dots, i, piece->tensor);
 
         rg_blend(adasum->acc_dtype, vector(adasum, a, at), vector(adasum, a, at),
                  vector(adasum, b, at), count, coefficient(dots[0], dots[1]),
@@ -351,11 +327,11 @@ static void blend(const struct rg_adasum *adasum, int level, const struct piece 
 
 static void widen(const struct rg_adasum *adasum, size_t at, size_t count)
 {
-    if (adasum->acc == adasum->vectors && adasum->scale.pre == 1.0)
+    if (adasum->acc == adasum->vectors.at && adasum->scale.pre == 1.0)
         return;
     for (int r = 0; r < adasum->team->size; r++)
         rg_widen(adasum->dtype, vector(adasum, r, at),
-                 adasum->vectors + nbytes_of(adasum, (size_t) r * adasum->part + at), count,
+                 adasum->vectors.at + nbytes_of(adasum, (size_t) r * adasum->part + at), count,
                  adasum->scale.pre);
 }
 
@@ -393,7 +369,7 @@ static int pass(struct rg_adasum *adasum, int level)
 /* The result, in member 0's place, scaled and as its type. */
 static void narrow(const struct rg_adasum *adasum, void *to)
 {
-    if (adasum->acc != adasum->vectors || adasum->scale.post != 1.0)
+    if (adasum->acc != adasum->vectors.at || adasum->scale.post != 1.0)
         rg_narrow(adasum->dtype, to, adasum->acc, adasum->part, adasum->scale.post);
     else if (to != (void *) adasum->acc)
         memcpy(to, adasum->acc, nbytes_of(adasum, adasum->part));
@@ -438,6 +414,6 @@ int rg_adasum_next(struct rg_adasum *adasum)
         return r;
     if (is_level(n, adasum->level))
         return post_dots(adasum);
-    narrow(adasum, adasum->vectors);
+    narrow(adasum, adasum->vectors.at);
     return post_collect(adasum);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What several planes do in the same way: small facts about operations, and how long a plane that
- * has lost another member waits before it says so.
+ * What several planes do in the same way: small facts about operations, operands that are not
+ * there, memory that is kept, and how long a plane that has lost another member waits before it
+ * says so.
  *
- * Thread rule: pure functions of their arguments.
+ * Thread rule: functions of their arguments alone. A store and a loss are a plane's, and changed
+ * under its thread rule.
  */
 #ifndef RG_COLL_PLANES_COMMON_H
 #define RG_COLL_PLANES_COMMON_H
@@ -11,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -46,6 +50,41 @@ static inline size_t rg_largest(const size_t *counts, int n)
     for (int i = 0; i < n; i++)
         most = counts[i] > most ? counts[i] : most;
     return most;
+}
+
+/* What an operand supplies: nbytes of src, or zeros where it is NULL. dst may be src. */
+static inline void rg_put(char *dst, const char *src, size_t nbytes)
+{
+    if (nbytes == 0 || dst == src)
+        return;
+    if (src)
+        memcpy(dst, src, nbytes);
+    else
+        memset(dst, 0, nbytes);
+}
+
+/* The greatest e with 1 << e <= n; n is positive. */
+static inline int rg_floor_log2(int n)
+{
+    return 31 - __builtin_clz((unsigned) n);
+}
+
+/* Memory that is kept for the next operation, as fresh memory costs more than what is done with
+ * it. Zeroed: an empty store, whose `at` is NULL. Owned: whoever has the store frees `at`. */
+struct rg_store {
+    char *at;      /* as malloc aligns; not initialised */
+    size_t nbytes; /* that there are */
+};
+
+/* Have at least nbytes; what was in it is lost where it grows. 0; -ENOMEM, and it is empty. */
+static inline int rg_store_reserve(struct rg_store *store, size_t nbytes)
+{
+    if (nbytes <= store->nbytes)
+        return 0;
+    free(store->at);
+    store->at = malloc(nbytes);
+    store->nbytes = store->at ? nbytes : 0;
+    return store->at ? 0 : -ENOMEM;
 }
 
 /* When a rank dies, its neighbours give up too, and must not be taken for the dead. So a loss is

@@ -9,13 +9,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/ground/config.h"
-#include "coll/planes/scopes.h"
+#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
 
@@ -33,15 +32,13 @@ struct rg_exec {
     const struct rg_team *team;
     const struct rg_config *config; /* NULL: none, in tests */
     struct rg_scopes scopes;
-    struct rg_plane_choice planes;
 
     struct step steps[NSTEPS_MAX];
     int nsteps, at;
     bool active, posted; /* posted: the step's plane has an operation of ours in progress */
     struct rg_coll *colls; /* of all steps, owned */
     size_t colls_capacity, ncolls;
-    char *staging;         /* owned; a fused allreduce's tensors end to end */
-    size_t staging_nbytes;
+    struct rg_store staging; /* a fused allreduce's tensors end to end */
     /* "REIGEN_SHM_ALLREDUCE"; the first is of local passes, the others by place in the table */
     char activities[1 + RG_NPLANES_MAX][NKINDS][ACTIVITY_MAX];
 };
@@ -70,15 +67,14 @@ int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret
         return rg_error_set(err, ENOMEM, "out of memory");
     exec->team = options->team;
     exec->config = options->config;
-    exec->planes = *options->planes;
     r = rg_scopes_open(&exec->scopes, options, err);
     if (r < 0) {
         rg_exec_destroy(exec, 0);
         return r;
     }
     name_activities(exec, 0, "local");
-    for (int i = 0; exec->scopes.table[i]; i++)
-        name_activities(exec, i + 1, exec->scopes.table[i]->name);
+    for (int i = 0; exec->scopes.planes.table[i]; i++)
+        name_activities(exec, i + 1, exec->scopes.planes.table[i]->name);
     *ret_exec = exec;
     return 0;
 }
@@ -97,7 +93,7 @@ void rg_exec_destroy(struct rg_exec *exec, int timeout_ms)
         return;
     rg_scopes_close(&exec->scopes, timeout_ms);
     free(exec->colls);
-    free(exec->staging);
+    free(exec->staging.at);
     free(exec);
 }
 
@@ -135,64 +131,25 @@ unsigned rg_exec_poll_us(struct rg_exec *exec)
     return least;
 }
 
-const char *rg_exec_remark(const struct rg_exec *exec, const char **ret_why, bool *ret_insisted)
+struct rg_scopes *rg_exec_scopes(struct rg_exec *exec)
 {
-    const struct rg_scopes *scopes = &exec->scopes;
-
-    if (!scopes->remark.text[0])
-        return NULL;
-    *ret_why = scopes->remark.text;
-    *ret_insisted = exec->planes.insisted >> scopes->remarked & 1;
-    return scopes->table[scopes->remarked]->name;
-}
-
-const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec)
-{
-    return &exec->planes;
-}
-
-unsigned rg_exec_mpi(const struct rg_exec *exec)
-{
-    return rg_scopes_mpi(&exec->scopes);
-}
-
-void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text)
-{
-    rg_scopes_describe(&exec->scopes, text);
-}
-
-void rg_exec_scores(struct rg_exec *exec, struct rg_buf *text)
-{
-    rg_scopes_print(&exec->scopes, text);
+    return &exec->scopes;
 }
 
 /* ------------------------------------------------------------ the choice */
 
-static size_t sum_of(const size_t *counts, int n)
-{
-    size_t sum = 0;
-
-    for (int i = 0; i < n; i++)
-        sum += counts[i];
-    return sum;
-}
-
 /* Elements of n operations of one kind over a group, as all members count them. */
 static size_t total_count(const struct rg_coll *colls, int n, const struct rg_group *group)
 {
+    bool by_counts = rg_coll_has_counts(colls->kind);
+    int nparts = by_counts ? group->nmembers : n;
     size_t count = 0;
 
-    switch (colls->kind) {
-    case RG_COLL_ALLGATHERV:
-    case RG_COLL_REDUCESCATTERV:
-        return sum_of(colls->counts, group->nmembers);
-    case RG_COLL_ALLTOALLV:
+    if (colls->kind == RG_COLL_ALLTOALLV)
         return colls->total;
-    default:
-        for (int i = 0; i < n; i++)
-            count += colls[i].count;
-        return count;
-    }
+    for (int i = 0; i < nparts; i++)
+        count += by_counts ? colls->counts[i] : colls[i].count;
+    return count;
 }
 
 static struct rg_plane_task task_of(const struct rg_coll *colls, int n,
@@ -242,22 +199,6 @@ static int reserve(struct rg_exec *exec, size_t n)
     return 0;
 }
 
-/* Memory for the tensors end to end; a buffer grown for one great operation is kept for the
- * next. */
-static int reserve_staging(struct rg_exec *exec, size_t nbytes)
-{
-    if (nbytes > exec->staging_nbytes) {
-        char *staging = malloc(nbytes);
-
-        if (!staging)
-            return -ENOMEM;
-        free(exec->staging);
-        exec->staging = staging;
-        exec->staging_nbytes = nbytes;
-    }
-    return 0;
-}
-
 /* A step of n copies of these; the caller changes them. */
 static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which, bool local,
                                 enum rg_coll_kind kind, const struct rg_coll *colls, int n)
@@ -283,11 +224,6 @@ static struct rg_coll *add_step(struct rg_exec *exec, enum rg_plane_scope which,
     return step->colls;
 }
 
-static size_t coll_nbytes(const struct rg_coll *coll)
-{
-    return coll->count * rg_dtype_nbytes(coll->dtype);
-}
-
 /* Where this rank has the data in between: its output where that will do, else the staging buffer.
  * Only leaders need any. */
 static int choose_target(struct rg_exec *exec, const struct rg_coll *colls, int n,
@@ -300,42 +236,30 @@ static int choose_target(struct rg_exec *exec, const struct rg_coll *colls, int 
         *ret_target = NULL;
     else if (n == 1 && colls->out)
         *ret_target = colls->out;
-    else if ((rc = reserve_staging(exec, nbytes)) == 0)
-        *ret_target = exec->staging;
+    else if ((rc = rg_store_reserve(&exec->staging, nbytes)) == 0)
+        *ret_target = exec->staging.at;
     return rc;
 }
 
-/* Before the leaders: into target, scaled. */
-static void allreduce_gather(struct rg_exec *exec, const struct rg_coll *colls, int n,
-                             char *target)
+/* Inside the node: before the leaders (a reduce) into target, scaled; after them (a broadcast) from
+ * target to where the caller wants it. */
+static void allreduce_inside(struct rg_exec *exec, enum rg_coll_kind kind,
+                             const struct rg_coll *colls, int n, char *target)
 {
     bool local = exec->team->node_size == 1;
-    struct rg_coll *step = add_step(exec, RG_SCOPE_NODE, local, RG_COLL_REDUCE, colls, n);
+    struct rg_coll *step = add_step(exec, RG_SCOPE_NODE, local, kind, colls, n);
 
     for (int i = 0; i < n; i++) {
         step[i].root = 0;
-        step[i].out = target;
         step[i].scale.post = 1.0;
         step[i].scale.divisor = 1;
-        target = target ? target + coll_nbytes(&colls[i]) : NULL;
-    }
-}
-
-/* After the leaders: from target to where the caller wants it. */
-static void allreduce_scatter(struct rg_exec *exec, const struct rg_coll *colls, int n,
-                              char *target)
-{
-    bool local = exec->team->node_size == 1;
-    struct rg_coll *step;
-
-    if (local && target == colls->out)
-        return;
-    step = add_step(exec, RG_SCOPE_NODE, local, RG_COLL_BROADCAST, colls, n);
-    for (int i = 0; i < n; i++) {
-        step[i].root = 0;
-        step[i].in = target;
-        step[i].scale = (struct rg_scale){ 1.0, 1.0, 1 };
-        target = target ? target + coll_nbytes(&colls[i]) : NULL;
+        if (kind == RG_COLL_REDUCE) {
+            step[i].out = target;
+        } else {
+            step[i].in = target;
+            step[i].scale.pre = 1.0;
+        }
+        target = target ? target + colls[i].count * rg_dtype_nbytes(colls[i].dtype) : NULL;
     }
 }
 
@@ -350,7 +274,7 @@ static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, 
     /* A factor before the reduction is always applied here, as nodes of one rank and of several
      * must agree. */
     if (n > 1 || team->node_size > 1 || colls->scale.pre != 1.0 || !colls->in)
-        allreduce_gather(exec, colls, n, target);
+        allreduce_inside(exec, RG_COLL_REDUCE, colls, n, target);
     if (team->node_rank == 0) {
         struct rg_coll whole = colls[0], *step;
 
@@ -360,7 +284,8 @@ static int compose_allreduce(struct rg_exec *exec, const struct rg_coll *colls, 
         step->out = target;
         step->scale.pre = 1.0;
     }
-    allreduce_scatter(exec, colls, n, target);
+    if (team->node_size > 1 || target != colls->out)
+        allreduce_inside(exec, RG_COLL_BROADCAST, colls, n, target);
     return 0;
 }
 
@@ -449,8 +374,7 @@ static int refuse(const struct rg_exec *exec, const struct step *step, struct rg
 {
     const struct rg_coll *coll = &step->colls[0];
     const char *names = exec->config ? exec->config->planes : "";
-    bool reduces = coll->kind == RG_COLL_ALLREDUCE || coll->kind == RG_COLL_REDUCE ||
-                   coll->kind == RG_COLL_REDUCESCATTERV;
+    bool reduces = rg_coll_reduces(coll->kind);
 
     return rg_error_set(err, ENOTSUP, "no plane between %d ranks can do this: %s%s%s%s of %s in %s "
                         "memory%s%s%s", step->group->nmembers, rg_coll_name(coll->kind),

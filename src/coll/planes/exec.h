@@ -12,14 +12,9 @@
 #ifndef RG_COLL_PLANES_EXEC_H
 #define RG_COLL_PLANES_EXEC_H
 
-#include <stdbool.h>
-
-#include "base/error.h"
-#include "coll/planes/plane.h"
-#include "coll/planes/planes.h"
+#include "coll/planes/scopes.h"
 
 struct rg_exec;
-struct rg_buf;
 
 int rg_exec_create(const struct rg_planes_options *options, struct rg_exec **ret_exec,
                    struct rg_error *err);
@@ -31,8 +26,8 @@ int rg_exec_post(struct rg_exec *exec, const struct rg_coll *coll);
 int rg_exec_post_fused(struct rg_exec *exec, const struct rg_coll *colls, int n);
 /* Whether an operation over the ranks of this team is the shortcut's, by score. */
 bool rg_exec_takes_shortcut(struct rg_exec *exec, const struct rg_coll *coll);
-/* What may be used, as it was created. */
-const struct rg_plane_choice *rg_exec_planes(const struct rg_exec *exec);
+/* Its planes: for what people are told, and for the process sets, which may use the same. */
+struct rg_scopes *rg_exec_scopes(struct rg_exec *exec);
 /* What it is doing, as "REIGEN_SHM_ALLREDUCE", for the timeline; lives as long as exec. */
 const char *rg_exec_activity(const struct rg_exec *exec);
 /* As a plane's progress, and what it says of "done". */
@@ -43,15 +38,5 @@ int rg_exec_wait_fds(struct rg_exec *exec, int *ret_fds, unsigned *ret_events, i
 void rg_exec_abort(struct rg_exec *exec);
 void rg_exec_destroy(struct rg_exec *exec, int timeout_ms); /* NULL is fine */
 void rg_exec_after_fork(struct rg_exec *exec);
-/* A plane that is asked for and cannot be used: its name and why; else NULL. *ret_insisted: so that
- * the user is to be told. */
-const char *rg_exec_remark(const struct rg_exec *exec, const char **ret_why, bool *ret_insisted);
-/* What the planes answer of reigen_mpi's bits. */
-unsigned rg_exec_mpi(const struct rg_exec *exec);
-/* "plane shm: 4 ranks" lines, appended. */
-void rg_exec_describe(const struct rg_exec *exec, struct rg_buf *text);
-/* The score table, for people: which plane does what, by group, operation, type, memory and
- * size. */
-void rg_exec_scores(struct rg_exec *exec, struct rg_buf *text);
 
 #endif

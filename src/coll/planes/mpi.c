@@ -2,13 +2,9 @@
 /* The mpi plane: its life and its progress; mpi.h tells how it works. */
 #include "coll/planes/mpi.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
-#include "coll/planes/mpi_world.h"
 #include "coll/reduce/reduce.h"
 
 #define SCORE 150 /* above tcp's: who has asked for this plane has reasons */
@@ -166,7 +162,7 @@ static int post_call(struct rg_mpi *mpi)
     struct rg_mpi_op *op = &mpi->op;
 
     if (op->way == RG_MPI_GATHER)
-        return mpi->ops->iallgather(&mpi->comm, op->in, mpi->staging, (int) op->total,
+        return mpi->ops->iallgather(&mpi->comm, op->in, mpi->staging.at, (int) op->total,
                                     &op->request);
     if (op->coll.kind == RG_COLL_BROADCAST)
         return post_broadcast(mpi);
@@ -202,16 +198,13 @@ static int step_calls(struct rg_mpi *mpi, bool *ret_moved)
 
 static void release(struct rg_mpi *mpi)
 {
-    for (int i = 0; i < RG_MPI_ROUNDS; i++) {
+    for (int i = 0; i < RG_MPI_ROUNDS; i++)
         free(mpi->rounds[i].requests);
-        free(mpi->rounds[i].counts);
-        free(mpi->rounds[i].displs);
-    }
     free(mpi->sources);
     free(mpi->starts);
-    free(mpi->staging);
-    free(mpi->zeros);
-    free(mpi->scratch);
+    free(mpi->staging.at);
+    free(mpi->zeros.at);
+    free(mpi->scratch.at);
     free(mpi);
 }
 
@@ -232,10 +225,10 @@ int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_com
     for (int i = 0; i < RG_MPI_ROUNDS; i++) {
         struct rg_mpi_round *round = &mpi->rounds[i];
 
-        round->requests = calloc(2 * n, sizeof(*round->requests));
-        round->counts = calloc(n, sizeof(int));
-        round->displs = calloc(n, sizeof(int));
-        complete = complete && round->requests && round->counts && round->displs;
+        round->requests = calloc(n, 2 * (sizeof(*round->requests) + sizeof(int)));
+        round->counts = (int *) (round->requests + 2 * n);
+        round->displs = round->counts + n;
+        complete = complete && round->requests;
     }
     if (!complete) {
         release(mpi);
@@ -288,8 +281,6 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (mpi->dead)
         return -ECONNRESET;
-    if (mpi->op.active)
-        return -EBUSY;
     if (mpi->ops->finalized())
         return -ESHUTDOWN;
     r = rg_mpi_op_begin(mpi, coll);

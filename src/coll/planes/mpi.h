@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside the mpi plane: what its files share. mpi.c owns life and progress, mpi_steps.c says what
- * goes where.
+ * goes where, mpi_world.c how the ranks come together.
  *
  * MPI moves bytes; Reigen's kernels reduce. A library's own reductions may add in another order
  * from rank to rank or from version to version; here each part of a result is computed once, in the
@@ -26,7 +26,12 @@
  * later than RG_MPI_LATE_MS. Between operations MPI is nudged now and then, as what it has accepted
  * may still wait to leave.
  *
- * Thread rule: a plane's.
+ * Whether the ranks of a team can reach each other by the user's MPI: each offers (plane.h) whether
+ * it may and can, and where it is in MPI_COMM_WORLD; all draw the same conclusion. They use it if
+ * every rank can, and all are different ranks of one world: N processes that an mpirun of another
+ * kind has started are N worlds of one rank each, and are found out here.
+ *
+ * Thread rule: a plane's; rg_mpi_world_spoil from any thread.
  */
 #ifndef RG_COLL_PLANES_MPI_H
 #define RG_COLL_PLANES_MPI_H
@@ -69,7 +74,7 @@ struct rg_mpi_part {
 };
 
 struct rg_mpi_round {
-    struct rg_mpi_request *requests; /* 2 n: receives, then sends */
+    struct rg_mpi_request *requests; /* 2 n: receives, then sends; owned, with the next two */
     int nrequests, ndone;
     int *counts, *displs;            /* n each, of the hand-over */
     struct rg_mpi_request handover;
@@ -101,12 +106,9 @@ struct rg_mpi {
     struct rg_mpi_round rounds[RG_MPI_ROUNDS];
     const void **sources;     /* n, for rg_reduce */
     size_t *starts;           /* 2 (n + 1) */
-    char *staging;            /* what comes in before it is reduced */
-    size_t staging_nbytes;
-    char *zeros;              /* stands for an operand that is not there; never written */
-    size_t zeros_nbytes;
-    char *scratch;            /* takes results that are dropped */
-    size_t scratch_nbytes;
+    struct rg_store staging;  /* what comes in before it is reduced */
+    struct rg_store zeros;    /* stands for an operand that is not there; never written */
+    struct rg_store scratch;  /* takes results that are dropped */
     uint64_t noperations;
     uint64_t moved_ns;        /* when something moved last; 0: never */
     unsigned nap_us;
@@ -138,5 +140,29 @@ static inline bool rg_mpi_hands_on(const struct rg_mpi_op *op)
 {
     return op->coll.kind == RG_COLL_ALLREDUCE || op->coll.kind == RG_COLL_REDUCE;
 }
+
+/* ---- mpi_world.c */
+/* Of the vtable. */
+int rg_mpi_world_asked(struct rg_error *err);
+/* Initialises MPI, where it is there but not initialised, if its launcher has started this process
+ * or the user insists. Blocks until all ranks of MPI have come, and with them rank 0, who may be
+ * the one that serves fences. */
+void rg_mpi_world_prepare(bool insisted);
+int rg_mpi_world_offer(const struct rg_config *config, int rank, int size, bool allowed,
+                       struct rg_buf *offer, struct rg_error *err);
+int rg_mpi_world_agree(const struct rg_plane_options *options, struct rg_error *err);
+/* "mpi: openmpi, MPI_THREAD_MULTIPLE" where this process has an MPI that is initialised. */
+void rg_mpi_world_describe(struct rg_buf *text);
+unsigned rg_mpi_world_mpi(bool opened);
+
+/* A communicator of the group's members, called by all of them and blocking until they have come;
+ * tag: of groups that are made at once. 0, -EBADMSG, -ENOMEM, -EIO. */
+int rg_mpi_world_comm(const struct rg_plane_options *options, int tag,
+                      const struct rg_mpi_shim_ops **ret_ops, struct rg_mpi_comm *ret_comm,
+                      struct rg_error *err);
+
+/* An operation was given up, and MPI may still be at it: teams that are made later in this process
+ * keep out of MPI. */
+void rg_mpi_world_spoil(void);
 
 #endif

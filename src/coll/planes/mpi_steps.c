@@ -12,22 +12,6 @@ static size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Grow a buffer that keeps nothing. */
-static int reserve(char **buffer, size_t *nbytes, size_t wanted, bool zeroed)
-{
-    char *grown;
-
-    if (wanted <= *nbytes)
-        return 0;
-    grown = zeroed ? calloc(wanted, 1) : malloc(wanted);
-    if (!grown)
-        return -ENOMEM;
-    free(*buffer);
-    *buffer = grown;
-    *nbytes = wanted;
-    return 0;
-}
-
 /* ---- parts of rounds */
 
 /* Elements of a member's part of a round that reduces, and where it starts in `in`. In an allreduce
@@ -79,7 +63,7 @@ struct rg_mpi_part rg_mpi_round_send(struct rg_mpi *mpi, size_t round, int to)
         return alltoall_part(mpi, in, op->starts[to], op->coll.counts[to], round);
     size_t count = round_part(mpi, round, to, &start);
 
-    return (struct rg_mpi_part){ op->coll.in ? in + start * op->esize : mpi->zeros,
+    return (struct rg_mpi_part){ op->coll.in ? in + start * op->esize : mpi->zeros.at,
                                  count * op->esize };
 }
 
@@ -88,7 +72,7 @@ static char *slot(const struct rg_mpi *mpi, size_t round, int member)
 {
     size_t stride = mpi->op.part * mpi->op.esize;
 
-    return mpi->staging + ((round % RG_MPI_ROUNDS) * (size_t) mpi->n + (size_t) member) * stride;
+    return mpi->staging.at + ((round % RG_MPI_ROUNDS) * (size_t) mpi->n + (size_t) member) * stride;
 }
 
 struct rg_mpi_part rg_mpi_round_recv(struct rg_mpi *mpi, size_t round, int from)
@@ -110,7 +94,7 @@ static char *chunk_at(const struct rg_mpi *mpi, size_t round)
     const struct rg_mpi_op *op = &mpi->op;
     size_t nbytes = op->chunk * op->esize;
 
-    return op->out ? op->out + round * nbytes : mpi->scratch + (round % RG_MPI_ROUNDS) * nbytes;
+    return op->out ? op->out + round * nbytes : mpi->scratch.at + (round % RG_MPI_ROUNDS) * nbytes;
 }
 
 void rg_mpi_round_reduce(struct rg_mpi *mpi, size_t round)
@@ -155,21 +139,12 @@ void rg_mpi_gather_reduce(struct rg_mpi *mpi)
     if (!op->out)
         return;
     for (int i = 0; i < mpi->n; i++)
-        mpi->sources[i] = mpi->staging + (size_t) i * op->total;
+        mpi->sources[i] = mpi->staging.at + (size_t) i * op->total;
     rg_reduce(op->coll.dtype, op->coll.op, op->out, mpi->sources, mpi->n, op->coll.count,
               &op->coll.scale);
 }
 
 /* ---- beginning */
-
-static size_t largest(const size_t *counts, int n)
-{
-    size_t most = 0;
-
-    for (int i = 0; i < n; i++)
-        most = counts[i] > most ? counts[i] : most;
-    return most;
-}
 
 /* Calls of MPI for an allgather: one, or one for each piece of each member. */
 static size_t allgather_calls(const struct rg_mpi *mpi)
@@ -211,15 +186,15 @@ static void choose(struct rg_mpi *mpi)
             op->way = RG_MPI_GATHER;
         break;
     case RG_COLL_REDUCESCATTERV:
-        most = largest(op->coll.counts, mpi->n);
+        most = rg_largest(op->coll.counts, mpi->n);
         divide(mpi, most * (size_t) mpi->n);
         op->nrounds = ceil_div(most, op->part);
         break;
     case RG_COLL_ALLTOALLV:
         /* Both ends of a pair know how much passes between them, which is all they need. */
-        most = largest(op->coll.counts, mpi->n);
-        if (largest(op->coll.recv_counts, mpi->n) > most)
-            most = largest(op->coll.recv_counts, mpi->n);
+        most = rg_largest(op->coll.counts, mpi->n);
+        if (rg_largest(op->coll.recv_counts, mpi->n) > most)
+            most = rg_largest(op->coll.recv_counts, mpi->n);
         op->nrounds = ceil_div(most * op->esize, mpi->limits.piece_nbytes);
         break;
     case RG_COLL_BROADCAST:
@@ -240,7 +215,6 @@ static int get_memory(struct rg_mpi *mpi)
     const struct rg_mpi_op *op = &mpi->op;
     size_t n = (size_t) mpi->n, part = op->part * op->esize;
     size_t staging = 0, zeros = 0, scratch = 0;
-    int r;
 
     if (op->way == RG_MPI_GATHER) {
         staging = n * op->total;
@@ -255,12 +229,15 @@ static int get_memory(struct rg_mpi *mpi)
     } else if (op->way == RG_MPI_ROUNDWISE) {
         scratch = op->out ? 0 : op->recv_starts[n] * op->esize;
     }
-    r = reserve(&mpi->staging, &mpi->staging_nbytes, staging, false);
-    if (r == 0)
-        r = reserve(&mpi->scratch, &mpi->scratch_nbytes, scratch, false);
-    if (r == 0)
-        r = reserve(&mpi->zeros, &mpi->zeros_nbytes, zeros, true);
-    return r;
+    if (rg_store_reserve(&mpi->staging, staging) < 0 ||
+        rg_store_reserve(&mpi->scratch, scratch) < 0)
+        return -ENOMEM;
+    if (zeros <= mpi->zeros.nbytes)
+        return 0;
+    if (rg_store_reserve(&mpi->zeros, zeros) < 0)
+        return -ENOMEM;
+    memset(mpi->zeros.at, 0, zeros);
+    return 0;
 }
 
 /* What MPI writes to and reads from, where the caller gave nothing. */
@@ -270,11 +247,11 @@ static void set_ends(struct rg_mpi *mpi)
     bool root = mpi->me == op->coll.root;
 
     if (!op->coll.in && op->way == RG_MPI_GATHER)
-        op->in = mpi->zeros;
+        op->in = mpi->zeros.at;
     if (op->coll.kind == RG_COLL_BROADCAST && root)
-        op->in = op->coll.in ? op->coll.in : mpi->zeros;
+        op->in = op->coll.in ? op->coll.in : mpi->zeros.at;
     if (!rg_coll_reduces(op->coll.kind) && !op->out)
-        op->out = mpi->scratch;
+        op->out = mpi->scratch.at;
 }
 
 int rg_mpi_op_begin(struct rg_mpi *mpi, const struct rg_coll *coll)
@@ -303,13 +280,12 @@ int rg_mpi_op_begin(struct rg_mpi *mpi, const struct rg_coll *coll)
 }
 
 /* What one great operation wanted is not kept. */
-static void trim(char **buffer, size_t *nbytes, size_t keep)
+static void trim(struct rg_store *store, size_t keep)
 {
-    if (*nbytes <= keep)
+    if (store->nbytes <= keep)
         return;
-    free(*buffer);
-    *buffer = NULL;
-    *nbytes = 0;
+    free(store->at);
+    *store = (struct rg_store){ NULL, 0 };
 }
 
 void rg_mpi_op_end(struct rg_mpi *mpi)
@@ -324,6 +300,6 @@ void rg_mpi_op_end(struct rg_mpi *mpi)
     if (op->coll.kind == RG_COLL_ALLTOALLV && op->coll.counts[mpi->me] > 0)
         memcpy(op->out + op->recv_starts[mpi->me] * op->esize,
                op->in + op->starts[mpi->me] * op->esize, op->coll.counts[mpi->me] * op->esize);
-    trim(&mpi->scratch, &mpi->scratch_nbytes, keep);
-    trim(&mpi->zeros, &mpi->zeros_nbytes, keep);
+    trim(&mpi->scratch, keep);
+    trim(&mpi->zeros, keep);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the mpi plane is wired up: what ranks say of their MPI, and what they make of it together. */
-#include "coll/planes/mpi_world.h"
+#include "coll/planes/mpi.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

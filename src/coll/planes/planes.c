@@ -2,11 +2,10 @@
 /* The table of planes, and what is done with all of them before the ranks know each other. */
 #include "coll/planes/planes.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "coll/boot/boot.h"
+#include "coll/ground/blob.h"
 
 /* One line for each plane: rg_plane_<name>. */
 #define PLANES(line) \

@@ -52,7 +52,6 @@ int rg_planes_offer(const struct rg_plane_choice *choice, const struct rg_config
  * when this is no offer. */
 int rg_planes_find_offer(const struct rg_blob *offer, const char *name, struct rg_blob *ret_part);
 
-
 /* Where the parts of a node's shared memory begin. */
 #define RG_REGION_ALIGN 4096
 size_t rg_plane_region_nbytes(const struct rg_plane_ops *ops, int node_size);

@@ -14,24 +14,19 @@
 
 /* ------------------------------------------------------------ life */
 
-/* The group of a scope, as this rank sees it. */
-static void find_group(struct rg_scope *scope, enum rg_plane_scope which,
-                       const struct rg_team *team)
+/* The groups, as this rank sees them. */
+static void find_groups(struct rg_scope *scopes, const struct rg_team *team)
 {
-    switch (which) {
-    case RG_SCOPE_NODE:
-        scope->group = (struct rg_group){ team->node_ranks, team->node_size, team->node_rank,
-                                          which };
-        scope->member = team->node_size > 1 || team->nnodes == 1;
-        break;
-    case RG_SCOPE_LEADERS:
-        scope->group = (struct rg_group){ team->leaders, team->nnodes, team->node, which };
-        scope->member = team->nnodes > 1 && team->node_rank == 0;
-        break;
-    default:
-        scope->group = (struct rg_group){ NULL, team->size, team->rank, which };
-        scope->member = team->nnodes > 1;
-    }
+    bool several = team->nnodes > 1;
+
+    scopes[RG_SCOPE_NODE] = (struct rg_scope){
+        .group = { team->node_ranks, team->node_size, team->node_rank, RG_SCOPE_NODE },
+        .member = team->node_size > 1 || !several };
+    scopes[RG_SCOPE_LEADERS] = (struct rg_scope){
+        .group = { team->leaders, team->nnodes, team->node, RG_SCOPE_LEADERS },
+        .member = several && team->node_rank == 0 };
+    scopes[RG_SCOPE_ALL] = (struct rg_scope){
+        .group = { NULL, team->size, team->rank, RG_SCOPE_ALL }, .member = several };
 }
 
 /* One plane over one group. 0, also where it is not for these members; -errno. */
@@ -56,9 +51,10 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
     struct rg_plane_options mine = { .team = options->team, .config = options->config,
                                      .group = scope->group, .offers = options->team->offers };
     char *region = which == RG_SCOPE_NODE ? options->region : NULL;
+    bool remarked = scopes->remark.text[0];
 
-    for (int i = 0; scopes->table[i] && scope->member; i++) {
-        const struct rg_plane_ops *ops = scopes->table[i];
+    for (int i = 0; scopes->planes.table[i] && scope->member; i++) {
+        const struct rg_plane_ops *ops = scopes->planes.table[i];
         size_t nbytes;
         int r;
 
@@ -78,9 +74,9 @@ static int open_scope(struct rg_scopes *scopes, enum rg_plane_scope which, unsig
     return rg_error_set(err, EINVAL, "REIGEN_PLANES allows no plane between %d %s%s%s%s%s",
                         scope->group.nmembers,
                         which == RG_SCOPE_NODE ? "ranks of one host" : "hosts",
-                        scopes->remark.text[0] ? "; " : "",
-                        scopes->remark.text[0] ? scopes->table[scopes->remarked]->name : "",
-                        scopes->remark.text[0] ? " cannot be used: " : "", scopes->remark.text);
+                        remarked ? "; " : "",
+                        remarked ? scopes->planes.table[scopes->remarked]->name : "",
+                        remarked ? " cannot be used: " : "", scopes->remark.text);
 }
 
 /* Whether the ranks agree to use a plane. 1, 0 or -errno. */
@@ -92,7 +88,8 @@ static int ask(struct rg_scopes *scopes, int number, const struct rg_planes_opti
                                     .group = { NULL, team->size, team->rank, RG_SCOPE_ALL },
                                     .offers = team->offers };
     struct rg_error why = RG_ERROR_INIT;
-    int r = scopes->table[number]->agree ? scopes->table[number]->agree(&all, &why) : 0;
+    const struct rg_plane_ops *ops = scopes->planes.table[number];
+    int r = ops->agree ? ops->agree(&all, &why) : 0;
 
     if (r < 0 && r != -ENOTSUP) {
         if (err)
@@ -112,18 +109,17 @@ int rg_scopes_open(struct rg_scopes *scopes, const struct rg_planes_options *opt
     unsigned usable = 0;
     int r = 0;
 
-    scopes->table = options->planes->table;
+    scopes->planes = *options->planes;
     scopes->shortcut = options->shortcut;
-    for (int i = 0; scopes->table[i] && r >= 0; i++) {
+    for (int i = 0; scopes->planes.table[i] && r >= 0; i++) {
         if (i == RG_NPLANES_MAX)
             return rg_error_set(err, EINVAL, "more than %d planes", RG_NPLANES_MAX);
         r = ask(scopes, i, options, err);
-        usable |= r > 0 ? options->planes->allowed & 1u << i : 0;
+        usable |= r > 0 ? scopes->planes.allowed & 1u << i : 0;
     }
-    for (int which = 0; which < RG_NSCOPES && r >= 0; which++) {
-        find_group(&scopes->scopes[which], (enum rg_plane_scope) which, options->team);
+    find_groups(scopes->scopes, options->team);
+    for (int which = 0; which < RG_NSCOPES && r >= 0; which++)
         r = open_scope(scopes, (enum rg_plane_scope) which, usable, options, err);
-    }
     return r < 0 ? r : 0;
 }
 
@@ -190,9 +186,9 @@ void rg_scopes_describe(const struct rg_scopes *scopes, struct rg_buf *text)
                           scope->group.nmembers, members[which]);
     }
     rg_buf_printf(text, "reduction: %s\n", rg_reduce_variant());
-    for (int i = 0; scopes->table[i]; i++)
-        if (scopes->table[i]->describe)
-            scopes->table[i]->describe(text);
+    for (int i = 0; scopes->planes.table[i]; i++)
+        if (scopes->planes.table[i]->describe)
+            scopes->planes.table[i]->describe(text);
 }
 
 static bool is_open(const struct rg_scopes *scopes, const struct rg_plane_ops *ops)
@@ -208,9 +204,9 @@ unsigned rg_scopes_mpi(const struct rg_scopes *scopes)
 {
     unsigned bits = 0;
 
-    for (int i = 0; scopes->table[i]; i++)
-        if (scopes->table[i]->mpi)
-            bits |= scopes->table[i]->mpi(is_open(scopes, scopes->table[i]));
+    for (int i = 0; scopes->planes.table[i]; i++)
+        if (scopes->planes.table[i]->mpi)
+            bits |= scopes->planes.table[i]->mpi(is_open(scopes, scopes->planes.table[i]));
     return bits;
 }
 
@@ -252,24 +248,23 @@ static const size_t sizes[] = { 4, 4u << 10, 64u << 10, 1u << 20, 64u << 20 };
 static void print_rows(const struct rg_scopes *scopes, const char *group,
                        struct rg_plane_task *task, int type, struct rg_buf *text)
 {
-    char scores[SCORES_MAX], last[SCORES_MAX] = "", first[SCORES_MAX], bytes[24];
+    char scores[rg_array_len(sizes)][SCORES_MAX], bytes[24] = "any";
     bool alike = true;
 
     task->dtype = (uint8_t) (type < 0 ? 0 : type);
     for (size_t s = 0; s < rg_array_len(sizes); s++) {
         task->nbytes = sizes[s];
-        format_scores(scopes, task, s == 0 ? first : scores);
-        alike = s == 0 || (alike && strcmp(first, scores) == 0);
+        format_scores(scopes, task, scores[s]);
+        alike = alike && strcmp(scores[0], scores[s]) == 0;
     }
-    for (size_t s = 0; s < (alike ? 1 : rg_array_len(sizes)); s++) {
-        task->nbytes = sizes[s];
-        format_scores(scopes, task, scores);
-        snprintf(bytes, sizeof(bytes), "%zu", sizes[s]);
-        if (strcmp(last, scores) != 0)
-            rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, rg_coll_name(task->kind),
-                          type < 0 ? "any" : rg_dtype_name(type), rg_memory_name(task->memory),
-                          alike ? "any" : bytes, scores);
-        strcpy(last, scores);
+    for (size_t s = 0; s < rg_array_len(sizes); s++) {
+        if (s > 0 && strcmp(scores[s - 1], scores[s]) == 0)
+            continue;
+        if (!alike)
+            snprintf(bytes, sizeof(bytes), "%zu", sizes[s]);
+        rg_buf_printf(text, "%-20s %-14s %-9s %-7s %8s  %s\n", group, rg_coll_name(task->kind),
+                      type < 0 ? "any" : rg_dtype_name(type), rg_memory_name(task->memory), bytes,
+                      scores[s]);
     }
 }
 

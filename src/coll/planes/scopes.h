@@ -25,10 +25,10 @@ struct rg_scope {
 };
 
 struct rg_scopes {
-    const struct rg_plane_ops *const *table;
+    struct rg_plane_choice planes; /* what may be used */
     const struct rg_shortcut *shortcut; /* NULL: none */
     struct rg_scope scopes[RG_NSCOPES];
-    /* Why a plane that was asked for cannot be used, "": it can; and the plane's place. */
+    /* Why a plane that was asked for cannot be used, "": it can; and its place in the table. */
     struct rg_error remark;
     int remarked;
 };

@@ -2,9 +2,7 @@
 /* The shm plane: its life, and the pipeline that shm.h describes. */
 #include "coll/planes/shm.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "coll/reduce/reduce.h"
 #include "coll/team/team.h"
@@ -29,7 +27,6 @@ static void shm_free(struct rg_shm *shm)
     if (shm->pieces != &shm->one)
         free(shm->pieces);
     free(shm->in_starts);
-    free(shm->out_starts);
     free(shm);
 }
 
@@ -46,9 +43,9 @@ static int shm_open(const struct rg_plane_options *options, void **ret_state, st
     if (!shm)
         return rg_error_set(err, ENOMEM, "out of memory");
     shm->pieces = &shm->one;
-    shm->in_starts = calloc(n + 1, sizeof(size_t));
-    shm->out_starts = calloc(n + 1, sizeof(size_t));
-    if (!shm->in_starts || !shm->out_starts) {
+    shm->in_starts = calloc(2 * (n + 1), sizeof(size_t));
+    shm->out_starts = shm->in_starts + n + 1;
+    if (!shm->in_starts) {
         shm_free(shm);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
@@ -72,18 +69,18 @@ static int shm_score(const void *state, const struct rg_plane_task *task)
 static void begin(struct rg_shm *shm)
 {
     shm->element = rg_dtype_nbytes(shm->coll.dtype);
+    shm->active = true;
+    shm->in_next = shm->reduce_next = shm->out_next = 0;
     if (shm->n == 1) {
         rg_shm_alone(shm);
         shm->nchunks = 0;
-    } else {
-        rg_shm_plan(shm);
+        return;
     }
-    shm->in_next = shm->reduce_next = shm->out_next = 0;
-    if (shm->n > 1 && !shm->steps->produces(shm))
+    rg_shm_plan(shm);
+    if (shm->source == RG_SHM_FROM_ROOT && shm->me != shm->coll.root)
         shm->in_next = UINT64_MAX;
-    if (shm->n > 1 && !shm->steps->reduce)
+    if (!shm->steps->reduce)
         shm->reduce_next = UINT64_MAX;
-    shm->active = true;
 }
 
 static int shm_post_fused(void *state, const struct rg_coll *colls, int n)

@@ -60,13 +60,12 @@ struct rg_shm_piece {
 struct rg_shm;
 
 struct rg_shm_steps {
-    bool (*produces)(const struct rg_shm *shm); /* whether this member has a step in */
     void (*in)(struct rg_shm *shm, uint64_t chunk);
     void (*reduce)(struct rg_shm *shm, uint64_t chunk); /* NULL: no such step */
     void (*out)(struct rg_shm *shm, uint64_t chunk);
 };
 
-/* Whom the step out waits for. */
+/* Whom the step out waits for; where that is the root, only it has a step in. */
 enum rg_shm_source { RG_SHM_FROM_ALL, RG_SHM_FROM_ROOT, RG_SHM_FROM_ME };
 
 struct rg_shm {
@@ -83,7 +82,8 @@ struct rg_shm {
     size_t element;                   /* bytes */
     struct rg_shm_piece one, *pieces; /* allreduce and reduce; pieces is &one or owned */
     size_t npieces;
-    size_t *in_starts, *out_starts;   /* by member, elements: prefix sums of counts; owned */
+    size_t *in_starts, *out_starts;   /* by member, elements: prefix sums of counts; the first is
+                                       * owned, the other lies behind it */
     size_t chunk;                     /* elements per chunk, of a slot or of a share of one */
 
     uint64_t first;                   /* number of this operation's first chunk */
@@ -99,7 +99,8 @@ static inline char *rg_shm_slot(const struct rg_shm *shm, int member, uint64_t c
     return shm->slots + slot * RG_SHM_SLOT_NBYTES;
 }
 
-/* Choose steps, chunk and number of chunks for shm->coll, whose pieces are set where it has any. */
+/* Choose steps, source, chunk and number of chunks for shm->coll, whose pieces are set where it has
+ * any. */
 void rg_shm_plan(struct rg_shm *shm);
 /* The whole operation where this member is the only one. */
 void rg_shm_alone(struct rg_shm *shm);

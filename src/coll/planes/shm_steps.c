@@ -41,22 +41,12 @@ static struct span span_at(const struct rg_shm *shm, size_t lo, size_t hi)
                           min_size(hi, p->start + p->count) - lo };
 }
 
-static void put(char *dst, const char *src, size_t nbytes)
-{
-    if (nbytes == 0)
-        return;
-    if (src)
-        memcpy(dst, src, nbytes);
-    else
-        memset(dst, 0, nbytes);
-}
-
 static void gather(const struct rg_shm *shm, char *dst, size_t lo, size_t hi)
 {
     while (lo < hi) {
         struct span span = span_at(shm, lo, hi);
 
-        put(dst, span.in, span.count * shm->element);
+        rg_put(dst, span.in, span.count * shm->element);
         dst += span.count * shm->element;
         lo += span.count;
     }
@@ -136,12 +126,6 @@ static struct range part_range(const struct rg_shm *shm, uint64_t chunk, int mem
                            min_size(all.lo + part * (size_t) (member + 1), all.hi) };
 }
 
-static bool produces_always(const struct rg_shm *shm)
-{
-    (void) shm;
-    return true;
-}
-
 static void oneshot_in(struct rg_shm *shm, uint64_t chunk)
 {
     struct range all = chunk_range(shm, chunk);
@@ -158,7 +142,7 @@ static void oneshot_out(struct rg_shm *shm, uint64_t chunk)
         reduce_range(shm, chunk, all.lo, all.lo, all.hi, NULL);
 }
 
-static const struct rg_shm_steps oneshot = { produces_always, oneshot_in, NULL, oneshot_out };
+static const struct rg_shm_steps oneshot = { oneshot_in, NULL, oneshot_out };
 
 static void twoshot_in(struct rg_shm *shm, uint64_t chunk)
 {
@@ -191,15 +175,9 @@ static void twoshot_out(struct rg_shm *shm, uint64_t chunk)
     }
 }
 
-static const struct rg_shm_steps twoshot = { produces_always, twoshot_in, twoshot_reduce,
-                                             twoshot_out };
+static const struct rg_shm_steps twoshot = { twoshot_in, twoshot_reduce, twoshot_out };
 
 /* ------------------------------------------------------------ broadcast */
-
-static bool produces_as_root(const struct rg_shm *shm)
-{
-    return shm->me == shm->coll.root;
-}
 
 static void broadcast_in(struct rg_shm *shm, uint64_t chunk)
 {
@@ -212,12 +190,11 @@ static void broadcast_out(struct rg_shm *shm, uint64_t chunk)
 {
     struct range all = chunk_range(shm, chunk);
 
-    if (!produces_as_root(shm) || shm->coll.out != shm->coll.in)
+    if (shm->me != shm->coll.root || shm->coll.out != shm->coll.in)
         scatter(shm, rg_shm_slot(shm, shm->coll.root, chunk), all.lo, all.hi);
 }
 
-static const struct rg_shm_steps broadcast = { produces_as_root, broadcast_in, NULL,
-                                               broadcast_out };
+static const struct rg_shm_steps broadcast = { broadcast_in, NULL, broadcast_out };
 
 /* ------------------------------------------------------------ kinds with counts
  * A chunk takes up to shm->chunk elements of every member's (or pair's) data. */
@@ -250,8 +227,8 @@ static void allgather_in(struct rg_shm *shm, uint64_t chunk)
 {
     struct range r = counts_range(shm, chunk, shm->coll.counts[shm->me]);
 
-    put(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
-        range_nbytes(shm, r));
+    rg_put(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
+           range_nbytes(shm, r));
 }
 
 static void allgather_out(struct rg_shm *shm, uint64_t chunk)
@@ -266,8 +243,7 @@ static void allgather_out(struct rg_shm *shm, uint64_t chunk)
     }
 }
 
-static const struct rg_shm_steps allgather = { produces_always, allgather_in, NULL,
-                                               allgather_out };
+static const struct rg_shm_steps allgather = { allgather_in, NULL, allgather_out };
 
 /* Copies this member's data for every other into their shares of its slot. */
 static void shares_in(struct rg_shm *shm, uint64_t slot_chunk, uint64_t chunk)
@@ -276,8 +252,8 @@ static void shares_in(struct rg_shm *shm, uint64_t slot_chunk, uint64_t chunk)
         struct range r = counts_range(shm, chunk, shm->coll.counts[i]);
 
         if (i != shm->me)
-            put(share(shm, shm->me, slot_chunk, i),
-                at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo), range_nbytes(shm, r));
+            rg_put(share(shm, shm->me, slot_chunk, i),
+                   at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo), range_nbytes(shm, r));
     }
 }
 
@@ -302,8 +278,7 @@ static void reducescatter_out(struct rg_shm *shm, uint64_t chunk)
                   &shm->coll.scale);
 }
 
-static const struct rg_shm_steps reducescatter = { produces_always, reducescatter_in, NULL,
-                                                   reducescatter_out };
+static const struct rg_shm_steps reducescatter = { reducescatter_in, NULL, reducescatter_out };
 
 /* A member knows only its own row of an alltoall, hence chunk 0 carries how many chunks each needs;
  * the greatest number holds for all. */
@@ -336,22 +311,22 @@ static void alltoall_out(struct rg_shm *shm, uint64_t chunk)
                                ? at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo)
                                : share(shm, i, chunk, shm->me);
 
-        put((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
-            range_nbytes(shm, r));
+        rg_put((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
+               range_nbytes(shm, r));
     }
 }
 
-static const struct rg_shm_steps alltoall = { produces_always, alltoall_in, NULL, alltoall_out };
+static const struct rg_shm_steps alltoall = { alltoall_in, NULL, alltoall_out };
 
 /* ------------------------------------------------------------ plans */
 
 /* Enough chunks that the steps overlap, few enough that their fixed cost does not show. */
-static void plan_whole(struct rg_shm *shm, size_t chunk_nbytes_max)
+static void plan_whole(struct rg_shm *shm)
 {
     size_t nbytes = shm->coll.count * shm->element, unit = 64 / shm->element;
     size_t chunk = nbytes / 4;
 
-    chunk = chunk < RG_SHM_CHUNK_MIN ? RG_SHM_CHUNK_MIN : min_size(chunk, chunk_nbytes_max);
+    chunk = chunk < RG_SHM_CHUNK_MIN ? RG_SHM_CHUNK_MIN : min_size(chunk, RG_SHM_SLOT_NBYTES);
     shm->chunk = chunk / shm->element / unit * unit;
     shm->nchunks = (shm->coll.count + shm->chunk - 1) / shm->chunk;
 }
@@ -364,17 +339,6 @@ static void plan_counts(struct rg_shm *shm, bool shares, size_t most)
     shm->nchunks = (most + shm->chunk - 1) / shm->chunk;
 }
 
-static void plan_reduction(struct rg_shm *shm)
-{
-    bool root_only = shm->coll.kind == RG_COLL_REDUCE;
-    bool small = shm->coll.count * shm->element <= RG_SHM_ONESHOT_NBYTES;
-
-    shm->steps = small ? &oneshot : &twoshot;
-    if (root_only && shm->coll.root != shm->me)
-        shm->source = RG_SHM_FROM_ME;
-    plan_whole(shm, RG_SHM_SLOT_NBYTES);
-}
-
 void rg_shm_plan(struct rg_shm *shm)
 {
     const struct rg_coll *coll = &shm->coll;
@@ -384,12 +348,15 @@ void rg_shm_plan(struct rg_shm *shm)
     switch (coll->kind) {
     case RG_COLL_ALLREDUCE:
     case RG_COLL_REDUCE:
-        plan_reduction(shm);
+        shm->steps = coll->count * shm->element <= RG_SHM_ONESHOT_NBYTES ? &oneshot : &twoshot;
+        if (coll->kind == RG_COLL_REDUCE && coll->root != shm->me)
+            shm->source = RG_SHM_FROM_ME;
+        plan_whole(shm);
         break;
     case RG_COLL_BROADCAST:
         shm->steps = &broadcast;
         shm->source = RG_SHM_FROM_ROOT;
-        plan_whole(shm, RG_SHM_SLOT_NBYTES);
+        plan_whole(shm);
         break;
     case RG_COLL_ALLGATHERV:
         shm->steps = &allgather;
@@ -413,12 +380,6 @@ void rg_shm_plan(struct rg_shm *shm)
     }
 }
 
-static void move(void *dst, const void *src, size_t nbytes)
-{
-    if (dst && dst != src)
-        put(dst, src, nbytes);
-}
-
 void rg_shm_alone(struct rg_shm *shm)
 {
     const struct rg_coll *coll = &shm->coll;
@@ -440,11 +401,13 @@ void rg_shm_alone(struct rg_shm *shm)
             rg_reduce(coll->dtype, coll->op, coll->out, &in, 1, coll->counts[0], &coll->scale);
         break;
     case RG_COLL_BROADCAST:
-        move(coll->out, in, coll->count * shm->element);
+        if (coll->out)
+            rg_put(coll->out, in, coll->count * shm->element);
         break;
     case RG_COLL_ALLGATHERV:
     case RG_COLL_ALLTOALLV:
-        move(coll->out, in, coll->counts[0] * shm->element);
+        if (coll->out)
+            rg_put(coll->out, in, coll->counts[0] * shm->element);
         break;
     }
 }

@@ -1,26 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The tcp plane: its life, and the working off of transfers. tcp_link.c has the sockets,
- * tcp_steps.c the algorithms.
- *
- * An operation is two lists of transfers: what this member sends and what it receives, each in a
- * fixed order that matches the lists of the others. Both lists run at once, each from its front. A
- * transfer may wait for the other list ("needs"): data that is passed on must have come, a buffer
- * that is added to must have been sent. A receive may end in a reduction. The lists are not stored:
- * step functions compute transfer i when it is its turn.
- *
- *      sends     0 1 2 3 ...      send i starts when `needs` receives are complete
- *      receives  0 1 2 3 ...      receive i ends in its reduction when `needs` sends are complete
- *
- * Nothing can deadlock: among all members the transfer with the lowest number in the common order
- * never waits for a later one.
- *
- * On each socket, an operation's first bytes in each direction are a header of 16 bytes: u32
- * operation number, u8 kind, u8 dtype, u16 zero, u64 bytes of the whole operation; little-endian.
- * Members that have lost step fail at once with -EPROTO instead of mixing tensors.
- *
- * Thread rule: a plane's.
- */
+/* The tcp plane: its life, and the working off of transfers; tcp.h tells how it works. */
+#include "coll/planes/tcp.h"
+
+#include <endian.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +12,20 @@
 
 #include "base/time.h"
 #include "coll/net/listener.h"
-#include "coll/planes/common.h"
-#include "coll/planes/tcp_link.h"
-#include "coll/planes/tcp_steps.h"
 #include "coll/team/team.h"
 
 #define PURPOSE_ALL 0x6c6c6174u     /* "tall" */
 #define PURPOSE_SOME 0x656d6f73u    /* "some" */
 #define TURNS_MAX 64                /* of both lists in one progress call */
 #define SCORE 100
-#define HEADER_NBYTES 16
+
+/* Little-endian. */
+struct header {
+    uint32_t number; /* of the operation */
+    uint8_t kind, dtype;
+    uint16_t zero;
+    uint64_t nbytes; /* of the whole operation */
+};
 
 struct sending {
     size_t ndone;
@@ -54,7 +40,7 @@ struct receiving {
     struct rg_tcp_recv now;
     bool complete;           /* its bytes are here, its reduction may be to come */
     size_t nbytes;
-    uint8_t header[HEADER_NBYTES];
+    struct header header;
 };
 
 struct tcp {
@@ -68,46 +54,28 @@ struct tcp {
 
 /* ------------------------------------------------------------ headers */
 
-static void put_header(const struct tcp *tcp, int from, int to, uint8_t *header)
+static struct header header_of(const struct rg_tcp_op *op, int from, int to)
 {
-    const struct rg_tcp_op *op = &tcp->op;
-    uint64_t nbytes = rg_tcp_op_nbytes(op, from, to);
-    uint32_t number = (uint32_t) op->number;
-
-    memset(header, 0, HEADER_NBYTES);
-    for (int i = 0; i < 4; i++)
-        header[i] = (uint8_t) (number >> (8 * i));
-    header[4] = (uint8_t) op->coll.kind;
-    header[5] = op->coll.dtype;
-    for (int i = 0; i < 8; i++)
-        header[8 + i] = (uint8_t) (nbytes >> (8 * i));
-}
-
-static uint64_t get_number(const uint8_t *bytes, int nbytes)
-{
-    uint64_t value = 0;
-
-    for (int i = 0; i < nbytes; i++)
-        value |= (uint64_t) bytes[i] << (8 * i);
-    return value;
+    return (struct header){ .number = htole32((uint32_t) op->number),
+                            .kind = (uint8_t) op->coll.kind,
+                            .dtype = op->coll.dtype,
+                            .nbytes = htole64(rg_tcp_op_nbytes(op, from, to)) };
 }
 
 static int check_header(struct tcp *tcp, int from, struct rg_error *err)
 {
-    const uint8_t *came = tcp->receiving.header;
-    uint8_t expected[HEADER_NBYTES];
+    const struct header *came = &tcp->receiving.header;
+    const struct header mine = header_of(&tcp->op, from, tcp->links.group.me);
 
-    put_header(tcp, from, tcp->links.group.me, expected);
-    if (memcmp(came, expected, sizeof(expected)) == 0)
+    if (memcmp(came, &mine, sizeof(mine)) == 0)
         return 0;
-    return rg_error_set(err, EPROTO, "rank %d sent operation %llu (%s of %llu bytes of type %d) "
-                        "where this rank is at operation %llu (%s of %llu bytes of type %d)",
+    return rg_error_set(err, EPROTO, "rank %d sent operation %u (%s of %llu bytes of type %d) "
+                        "where this rank is at operation %u (%s of %llu bytes of type %d)",
                         rg_team_world_rank(tcp->links.team, rg_group_rank(&tcp->links.group, from)),
-                        (unsigned long long) get_number(came, 4),
-                        rg_coll_name(came[4]), (unsigned long long) get_number(came + 8, 8),
-                        came[5], (unsigned long long) get_number(expected, 4),
-                        rg_coll_name(expected[4]),
-                        (unsigned long long) get_number(expected + 8, 8), expected[5]);
+                        le32toh(came->number), rg_coll_name(came->kind),
+                        (unsigned long long) le64toh(came->nbytes), came->dtype,
+                        le32toh(mine.number), rg_coll_name(mine.kind),
+                        (unsigned long long) le64toh(mine.nbytes), mine.dtype);
 }
 
 /* ------------------------------------------------------------ moving bytes */
@@ -132,15 +100,12 @@ static int send_bytes(struct tcp *tcp, struct rg_error *err)
     const struct rg_tcp_op *op = &tcp->op;
     struct sending *sending = &tcp->sending;
     struct rg_tcp_link *link = &tcp->links.links[sending->now.peer];
-    size_t head_nbytes = link->sent_op == op->number ? 0 : HEADER_NBYTES;
-    uint8_t header[HEADER_NBYTES];
+    struct header header = header_of(op, op->me, sending->now.peer);
+    size_t head_nbytes = link->sent_op == op->number ? 0 : sizeof(header);
     struct iovec iov[2];
-
-    if (head_nbytes > 0)
-        put_header(tcp, tcp->links.group.me, sending->now.peer, header);
     struct msghdr message = { .msg_iov = iov };
 
-    message.msg_iovlen = (size_t) cut(iov, header, head_nbytes,
+    message.msg_iovlen = (size_t) cut(iov, &header, head_nbytes,
                                       (void *) (uintptr_t) sending->now.from,
                                       sending->now.nbytes, sending->nbytes);
     ssize_t n = sendmsg(link->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -184,11 +149,11 @@ static int recv_bytes(struct tcp *tcp, struct rg_error *err)
     const struct rg_tcp_op *op = &tcp->op;
     struct receiving *receiving = &tcp->receiving;
     struct rg_tcp_link *link = &tcp->links.links[receiving->now.peer];
-    size_t head_nbytes = link->received_op == op->number ? 0 : HEADER_NBYTES;
+    size_t head_nbytes = link->received_op == op->number ? 0 : sizeof(struct header);
     struct iovec iov[2];
     struct msghdr message = { .msg_iov = iov };
 
-    message.msg_iovlen = (size_t) cut(iov, receiving->header, head_nbytes, receiving->now.to,
+    message.msg_iovlen = (size_t) cut(iov, &receiving->header, head_nbytes, receiving->now.to,
                                       receiving->now.nbytes, receiving->nbytes);
     ssize_t n = recvmsg(link->fd, &message, MSG_DONTWAIT);
 
@@ -268,8 +233,6 @@ static int post(void *state, const struct rg_coll *coll)
 
     if (tcp->dead)
         return -ECONNRESET;
-    if (tcp->active)
-        return -EBUSY;
     r = rg_tcp_op_begin(&tcp->op, coll, tcp->links.group.nmembers, tcp->links.group.me);
     tcp->active = r == 0;
     tcp->sending = (struct sending){ 0 };

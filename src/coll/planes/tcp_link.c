@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens, loses and closes the sockets of a tcp plane. */
-#include "coll/planes/tcp_link.h"
+#include "coll/planes/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +37,19 @@ int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_e
                         r == -EPIPE ? "it was closed" : strerror(-r));
 }
 
-static void disconnect(struct rg_tcp_link *link)
+static void end_handshake(struct rg_tcp_link *link)
 {
     if (link->handshake)
         rg_handshake_fini(link->handshake);
     free(link->handshake);
+    link->handshake = NULL;
+}
+
+static void disconnect(struct rg_tcp_link *link)
+{
+    end_handshake(link);
     if (link->fd >= 0)
         close(link->fd);
-    link->handshake = NULL;
     link->fd = -1;
     link->state = RG_TCP_NONE;
 }
@@ -88,9 +93,7 @@ static int go_on_dialling(struct rg_tcp_links *links, int member, bool *ret_move
         disconnect(link);
         return again ? 0 : rg_tcp_lost(links, member, r, err);
     }
-    rg_handshake_fini(link->handshake);
-    free(link->handshake);
-    link->handshake = NULL;
+    end_handshake(link);
     link->state = RG_TCP_OPEN;
     return 1;
 }

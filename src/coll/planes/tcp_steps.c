@@ -13,23 +13,17 @@
  * (2005). All members end with the same bits: a part is either computed once and passed on, or
  * (recursive doubling) computed by all from the same two operands in the same order.
  */
-#include "coll/planes/tcp_steps.h"
+#include "coll/planes/tcp.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/planes/common.h"
 #include "coll/reduce/reduce.h"
 
 static int wrap(int member, int n)
 {
     return ((member % n) + n) % n;
-}
-
-static bool has_scale_after(const struct rg_scale *scale)
-{
-    return scale->post != 1.0 || scale->divisor != 1;
 }
 
 /* Chunk j of member b's block: its first element and how many. */
@@ -49,10 +43,10 @@ static size_t chunk_of(const struct rg_tcp_op *op, int b, size_t j, size_t *ret_
 
 /* In step s every member sends block me + shift - s to its right and gets block me + shift - s - 1
  * from its left, in nsub chunks each; a chunk is sent on once it has come. */
-static void ring_send(const struct rg_tcp_op *op, size_t i, int shift, struct rg_tcp_send *send)
+static void ring_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
     int s = (int) (i / op->nsub);
-    size_t count, from = chunk_of(op, wrap(op->me + shift - s, op->n), i % op->nsub, &count);
+    size_t count, from = chunk_of(op, wrap(op->me + op->shift - s, op->n), i % op->nsub, &count);
     const char *source = s == 0 ? op->base : op->acc;
 
     *send = (struct rg_tcp_send) { .peer = wrap(op->me + 1, op->n),
@@ -61,121 +55,64 @@ static void ring_send(const struct rg_tcp_op *op, size_t i, int shift, struct rg
                                    .needs = s == 0 ? 0 : i - op->nsub + 1 };
 }
 
-static char *ring_recv(const struct rg_tcp_op *op, size_t i, int shift, struct rg_tcp_recv *recv,
-                       size_t *ret_from)
+/* The first n - 1 steps of a reduction add what comes to this member's own part. */
+static void ring_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
-    int s = (int) (i / op->nsub);
-    size_t count, from = chunk_of(op, wrap(op->me + shift - s - 1, op->n), i % op->nsub, &count);
-    char *to = op->acc + from * op->esize;
+    int s = (int) (i / op->nsub), last = op->n - 2;
+    size_t count;
+    size_t from = chunk_of(op, wrap(op->me + op->shift - s - 1, op->n), i % op->nsub, &count);
 
-    *recv = (struct rg_tcp_recv) { .peer = wrap(op->me - 1, op->n), .to = to,
+    *recv = (struct rg_tcp_recv) { .peer = wrap(op->me - 1, op->n),
+                                   .to = op->acc + from * op->esize,
                                    .nbytes = count * op->esize };
-    *ret_from = from;
-    return to;
-}
-
-/* Make it a receive that is added to this member's own part. */
-static void add_own(const struct rg_tcp_op *op, struct rg_tcp_recv *recv, char *to, size_t from)
-{
-    recv->to = op->scratch;
-    recv->reduce_to = to;
-    recv->with = op->base + from * op->esize;
-}
-
-static void allreduce_ring_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
-{
-    ring_send(op, i, 0, send);
-}
-
-static void allreduce_ring_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
-{
-    size_t from, step = i / op->nsub, last = (size_t) op->n - 2;
-    char *to = ring_recv(op, i, 0, recv, &from);
-
-    if (step > last)
+    if (!rg_coll_reduces(op->coll.kind) || s > last)
         return;
-    add_own(op, recv, to, from);
-    recv->last = step == last;
-}
-
-static void reducescatter_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
-{
-    ring_send(op, i, -1, send);
-}
-
-static void reducescatter_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
-{
-    size_t from, step = i / op->nsub, last = (size_t) op->n - 2;
-    char *to = ring_recv(op, i, -1, recv, &from);
-
-    if (step == last && op->coll.out)
-        to = (char *) op->coll.out + (from - op->starts[op->me]) * op->esize;
-    add_own(op, recv, to, from);
-    recv->last = step == last;
-}
-
-static void allgather_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
-{
-    ring_send(op, i, 0, send);
-}
-
-static void allgather_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
-{
-    size_t from;
-
-    ring_recv(op, i, 0, recv, &from);
+    recv->reduce_to = recv->to;
+    if (op->coll.kind == RG_COLL_REDUCESCATTERV && s == last && op->coll.out)
+        recv->reduce_to = (char *) op->coll.out + (from - op->starts[op->me]) * op->esize;
+    recv->to = op->scratch.at;
+    recv->with = op->base + from * op->esize;
+    recv->last = s == last;
 }
 
 /* ------------------------------------------------------------ recursive doubling */
 
-/* Members that take part in the doubling, and how many of the first ones are folded in pairs. */
-static int power_below(int n)
+/* The doubling is among as many members as the greatest power of two; of the first ones so many
+ * are folded, in pairs, that no more take part. */
+static int levels(const struct rg_tcp_op *op)
 {
-    int p = 1;
-
-    while (p * 2 <= n)
-        p *= 2;
-    return p;
+    return rg_floor_log2(op->n);
 }
 
-static bool is_folded(const struct rg_tcp_op *op, int member)
+static int npairs(const struct rg_tcp_op *op)
 {
-    int rest = op->n - power_below(op->n);
-
-    return member < 2 * rest && member % 2 == 1;
+    return op->n - (1 << levels(op));
 }
 
-static bool has_folded(const struct rg_tcp_op *op, int member)
+static bool is_folded(const struct rg_tcp_op *op)
 {
-    int rest = op->n - power_below(op->n);
+    return op->me < 2 * npairs(op) && op->me % 2 == 1;
+}
 
-    return member < 2 * rest && member % 2 == 0;
+static bool has_folded(const struct rg_tcp_op *op)
+{
+    return op->me < 2 * npairs(op) && op->me % 2 == 0;
 }
 
 static int doubling_partner(const struct rg_tcp_op *op, int level)
 {
-    int rest = op->n - power_below(op->n);
-    int number = op->me < 2 * rest ? op->me / 2 : op->me - rest;
+    int pairs = npairs(op), number = op->me < 2 * pairs ? op->me / 2 : op->me - pairs;
     int partner = number ^ (1 << level);
 
-    return partner < rest ? partner * 2 : partner + rest;
-}
-
-static int levels(const struct rg_tcp_op *op)
-{
-    int count = 0;
-
-    while (1 << (count + 1) <= op->n)
-        count++;
-    return count;
+    return partner < pairs ? partner * 2 : partner + pairs;
 }
 
 static void doubling_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
-    size_t folded = has_folded(op, op->me);
+    size_t folded = has_folded(op);
 
     *send = (struct rg_tcp_send) { .from = op->acc, .nbytes = op->total };
-    if (is_folded(op, op->me)) {
+    if (is_folded(op)) {
         send->peer = op->me - 1;
     } else if ((int) i < levels(op)) {
         send->peer = doubling_partner(op, (int) i);
@@ -188,11 +125,11 @@ static void doubling_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_se
 
 static void doubling_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
-    size_t folded = has_folded(op, op->me);
+    size_t folded = has_folded(op);
 
-    *recv = (struct rg_tcp_recv) { .to = op->scratch, .nbytes = op->total, .reduce_to = op->acc,
+    *recv = (struct rg_tcp_recv) { .to = op->scratch.at, .nbytes = op->total, .reduce_to = op->acc,
                                    .with = op->acc };
-    if (is_folded(op, op->me)) {
+    if (is_folded(op)) {
         *recv = (struct rg_tcp_recv) { .peer = op->me - 1, .to = op->acc, .nbytes = op->total,
                                        .needs = 1 };
     } else if (folded && i == 0) {
@@ -210,11 +147,11 @@ static void set_doubling(struct rg_tcp_op *op)
     op->send_step = doubling_send;
     op->recv_step = doubling_recv;
     op->scale_at_end = true;
-    if (is_folded(op, op->me)) {
+    if (is_folded(op)) {
         op->nsends = op->nrecvs = 1;
         return;
     }
-    op->nsends = (size_t) levels(op) + has_folded(op, op->me);
+    op->nsends = (size_t) levels(op) + has_folded(op);
     op->nrecvs = op->nsends;
 }
 
@@ -249,35 +186,37 @@ static int parent(const struct rg_tcp_op *op)
     return from_root(op, d & (d - 1));
 }
 
-/* The farthest child first: it has most to do. */
-static void tree_down_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
+static bool goes_down(const struct rg_tcp_op *op)
 {
-    int bit = 1 << (nchildren(op) - 1 - (int) i);
-
-    *send = (struct rg_tcp_send) { .peer = from_root(op, my_distance(op) + bit), .from = op->base,
-                                   .nbytes = op->total, .needs = op->nrecvs };
+    return op->coll.kind == RG_COLL_BROADCAST;
 }
 
-static void tree_down_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
+/* What is passed on has come, but for the member with which it begins. */
+static const char *passed_on(const struct rg_tcp_op *op)
 {
-    (void) i;
+    return op->nrecvs ? op->acc : op->base;
+}
+
+/* Down, the farthest child first: it has most to do. */
+static void tree_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
+{
+    *send = (struct rg_tcp_send) { .peer = parent(op), .from = passed_on(op),
+                                   .nbytes = op->total, .needs = op->nrecvs };
+    if (goes_down(op))
+        send->peer = from_root(op, my_distance(op) + (1 << (nchildren(op) - 1 - (int) i)));
+}
+
+static void tree_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
+{
     *recv = (struct rg_tcp_recv) { .peer = parent(op), .to = op->acc, .nbytes = op->total };
-}
-
-static void tree_up_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
-{
-    (void) i;
-    *send = (struct rg_tcp_send) { .peer = parent(op), .from = op->nrecvs ? op->acc : op->base,
-                                   .nbytes = op->total, .needs = op->nrecvs };
-}
-
-static void tree_up_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
-{
-    *recv = (struct rg_tcp_recv) { .peer = from_root(op, my_distance(op) + (1 << i)),
-                                   .to = op->scratch, .nbytes = op->total,
-                                   .reduce_to = op->acc, .with = i == 0 ? op->base : op->acc,
-                                   .with_first = true,
-                                   .last = my_distance(op) == 0 && i + 1 == op->nrecvs };
+    if (goes_down(op))
+        return;
+    recv->peer = from_root(op, my_distance(op) + (1 << i));
+    recv->to = op->scratch.at;
+    recv->reduce_to = op->acc;
+    recv->with = i == 0 ? op->base : op->acc;
+    recv->with_first = true;
+    recv->last = my_distance(op) == 0 && i + 1 == op->nrecvs;
 }
 
 /* A chain has one block, that of everybody: chunk i of it. */
@@ -289,58 +228,46 @@ static size_t chain_chunk(const struct rg_tcp_op *op, size_t i, size_t *ret_nbyt
     return from * op->esize;
 }
 
-static void chain_down_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
+/* The member so many places on in the direction of the data. */
+static int along_chain(const struct rg_tcp_op *op, int places)
 {
-    size_t nbytes, from = chain_chunk(op, i, &nbytes);
-
-    *send = (struct rg_tcp_send) { .peer = from_root(op, my_distance(op) + 1),
-                                   .from = op->base + from, .nbytes = nbytes,
-                                   .needs = op->nrecvs ? i + 1 : 0 };
+    return from_root(op, my_distance(op) + (goes_down(op) ? places : -places));
 }
 
-static void chain_down_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
+static void chain_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
 {
     size_t nbytes, from = chain_chunk(op, i, &nbytes);
 
-    *recv = (struct rg_tcp_recv) { .peer = from_root(op, my_distance(op) - 1),
-                                   .to = op->acc + from, .nbytes = nbytes };
-}
-
-static void chain_up_send(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *send)
-{
-    size_t nbytes, from = chain_chunk(op, i, &nbytes);
-
-    *send = (struct rg_tcp_send) { .peer = from_root(op, my_distance(op) - 1),
-                                   .from = (op->nrecvs ? op->acc : op->base) + from,
+    *send = (struct rg_tcp_send) { .peer = along_chain(op, 1), .from = passed_on(op) + from,
                                    .nbytes = nbytes, .needs = op->nrecvs ? i + 1 : 0 };
 }
 
-static void chain_up_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
+static void chain_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *recv)
 {
     size_t nbytes, from = chain_chunk(op, i, &nbytes);
 
-    *recv = (struct rg_tcp_recv) { .peer = from_root(op, my_distance(op) + 1), .to = op->scratch,
-                                   .nbytes = nbytes, .reduce_to = op->acc + from,
-                                   .with = op->base + from, .with_first = true,
-                                   .last = my_distance(op) == 0 };
+    *recv = (struct rg_tcp_recv) { .peer = along_chain(op, -1), .to = op->acc + from,
+                                   .nbytes = nbytes };
+    if (goes_down(op))
+        return;
+    recv->reduce_to = recv->to;
+    recv->to = op->scratch.at;
+    recv->with = op->base + from;
+    recv->with_first = true;
+    recv->last = my_distance(op) == 0;
 }
 
-static void set_rooted(struct rg_tcp_op *op, bool down, bool small)
+static void set_rooted(struct rg_tcp_op *op, bool small)
 {
     size_t nchunks = (op->coll.count + op->chunk - 1) / op->chunk;
     bool root = op->me == op->coll.root, end = my_distance(op) == op->n - 1;
-    size_t tree = (size_t) nchildren(op), towards_root = root ? 0 : small ? 1 : nchunks;
-    size_t away = small ? tree : end ? 0 : nchunks;
+    size_t towards_root = root ? 0 : small ? 1 : nchunks;
+    size_t away = small ? (size_t) nchildren(op) : end ? 0 : nchunks;
 
-    op->nsends = down ? away : towards_root;
-    op->nrecvs = down ? towards_root : away;
-    if (down) {
-        op->send_step = small ? tree_down_send : chain_down_send;
-        op->recv_step = small ? tree_down_recv : chain_down_recv;
-    } else {
-        op->send_step = small ? tree_up_send : chain_up_send;
-        op->recv_step = small ? tree_up_recv : chain_up_recv;
-    }
+    op->nsends = goes_down(op) ? away : towards_root;
+    op->nrecvs = goes_down(op) ? towards_root : away;
+    op->send_step = small ? tree_send : chain_send;
+    op->recv_step = small ? tree_recv : chain_recv;
 }
 
 /* ------------------------------------------------------------ pairwise */
@@ -364,41 +291,12 @@ static void pairwise_recv(const struct rg_tcp_op *op, size_t i, struct rg_tcp_re
 
 /* ------------------------------------------------------------ begin and end */
 
-static size_t *prefix_sums(const size_t *counts, int n)
+static void even_blocks(struct rg_tcp_op *op)
 {
-    size_t *starts = calloc((size_t) n + 1, sizeof(*starts));
+    size_t n = (size_t) op->n, each = op->coll.count / n, rest = op->coll.count % n;
 
-    if (starts)
-        rg_prefix_sums(counts, n, starts);
-    return starts;
-}
-
-static size_t *even_blocks(size_t count, int n)
-{
-    size_t *starts = calloc((size_t) n + 1, sizeof(*starts));
-
-    for (int i = 0; starts && i <= n; i++)
-        starts[i] = count / (size_t) n * (size_t) i +
-                    ((size_t) i < count % (size_t) n ? (size_t) i : count % (size_t) n);
-    return starts;
-}
-
-static int grow(char **memory, size_t *have, size_t nbytes)
-{
-    if (*have >= nbytes)
-        return 0;
-    char *bigger = realloc(*memory, nbytes);
-
-    if (!bigger)
-        return -ENOMEM;
-    *memory = bigger;
-    *have = nbytes;
-    return 0;
-}
-
-static size_t elements(const struct rg_tcp_op *op)
-{
-    return rg_coll_has_counts(op->coll.kind) ? op->starts[op->n] : op->coll.count;
+    for (size_t i = 0; i <= n; i++)
+        op->starts[i] = each * i + (i < rest ? i : rest);
 }
 
 static void set_chunks(struct rg_tcp_op *op)
@@ -414,13 +312,11 @@ static void set_chunks(struct rg_tcp_op *op)
     op->nsub = (largest + op->chunk - 1) / op->chunk;
 }
 
-static void set_ring(struct rg_tcp_op *op,
-                     void (*send)(const struct rg_tcp_op *, size_t, struct rg_tcp_send *),
-                     void (*recv)(const struct rg_tcp_op *, size_t, struct rg_tcp_recv *),
-                     int nsteps)
+static void set_ring(struct rg_tcp_op *op, int shift, int nsteps)
 {
-    op->send_step = send;
-    op->recv_step = recv;
+    op->send_step = ring_send;
+    op->recv_step = ring_recv;
+    op->shift = shift;
     op->nsends = op->nrecvs = (size_t) nsteps * op->nsub;
 }
 
@@ -436,19 +332,17 @@ static void choose(struct rg_tcp_op *op)
         if (small)
             set_doubling(op);
         else
-            set_ring(op, allreduce_ring_send, allreduce_ring_recv, 2 * (op->n - 1));
+            set_ring(op, 0, 2 * (op->n - 1));
         break;
     case RG_COLL_REDUCE:
-        set_rooted(op, false, small);
-        break;
     case RG_COLL_BROADCAST:
-        set_rooted(op, true, small);
+        set_rooted(op, small);
         break;
     case RG_COLL_ALLGATHERV:
-        set_ring(op, allgather_send, allgather_recv, op->n - 1);
+        set_ring(op, 0, op->n - 1);
         break;
     case RG_COLL_REDUCESCATTERV:
-        set_ring(op, reducescatter_send, reducescatter_recv, op->n - 1);
+        set_ring(op, -1, op->n - 1);
         break;
     case RG_COLL_ALLTOALLV:
         op->send_step = pairwise_send;
@@ -469,12 +363,25 @@ static int set_acc(struct rg_tcp_op *op)
 
     if (coll->kind == RG_COLL_ALLTOALLV)
         nbytes = op->recv_starts[op->n] * op->esize;
-    if (own && grow(&op->work, &op->work_nbytes, nbytes + 1) < 0)
+    if (own && rg_store_reserve(&op->work, nbytes + 1) < 0)
         return -ENOMEM;
-    op->acc = own ? op->work : coll->out;
+    op->acc = own ? op->work.at : coll->out;
     size_t scratch = op->total <= RG_TCP_SMALL_NBYTES ? RG_TCP_SMALL_NBYTES : RG_TCP_CHUNK_NBYTES;
 
-    return rg_coll_reduces(coll->kind) ? grow(&op->scratch, &op->scratch_nbytes, scratch) : 0;
+    return rg_coll_reduces(coll->kind) ? rg_store_reserve(&op->scratch, scratch) : 0;
+}
+
+/* All of `from`, scaled, to `to`. */
+static void apply(const struct rg_tcp_op *op, const struct rg_scale *scale, const void *from,
+                  char *to)
+{
+    rg_reduce(op->coll.dtype, op->coll.op, to, &from, 1, op->starts[op->n], scale);
+}
+
+/* What is applied where a reduction ends. */
+static struct rg_scale scale_after(const struct rg_tcp_op *op)
+{
+    return (struct rg_scale){ 1.0, op->coll.scale.post, op->coll.scale.divisor };
 }
 
 /* This member's contribution: in itself, or a copy in acc where it must be scaled, zero, or is to
@@ -487,24 +394,17 @@ static int set_base(struct rg_tcp_op *op)
     op->base = coll->in;
     switch (coll->kind) {
     case RG_COLL_BROADCAST:
-        if (op->me != coll->root)
-            op->base = op->acc;
-        else if (!coll->in) {
+        if (op->me == coll->root && coll->in)
+            return 0;
+        if (op->me == coll->root)
             memset(op->acc, 0, op->total);
-            op->base = op->acc;
-        }
-        return 0;
-    case RG_COLL_ALLGATHERV: {
-        char *mine = op->acc + op->starts[op->me] * op->esize;
-        size_t nbytes = coll->counts[op->me] * op->esize;
-
-        if (!coll->in)
-            memset(mine, 0, nbytes);
-        else if (mine != coll->in && nbytes > 0)
-            memmove(mine, coll->in, nbytes);
         op->base = op->acc;
         return 0;
-    }
+    case RG_COLL_ALLGATHERV:
+        rg_put(op->acc + op->starts[op->me] * op->esize, coll->in,
+               coll->counts[op->me] * op->esize);
+        op->base = op->acc;
+        return 0;
     case RG_COLL_ALLTOALLV:
         if (!coll->in) {
             /* Behind what is received: never both in work, as out is dropped only together with
@@ -516,8 +416,7 @@ static int set_base(struct rg_tcp_op *op)
     default:
         if (coll->in && coll->scale.pre == 1.0 && op->send_step != doubling_send)
             return 0;
-        rg_reduce(coll->dtype, coll->op, op->acc, (const void *const[]) { coll->in }, 1,
-                  coll->count ? coll->count : op->total / op->esize, &before);
+        apply(op, &before, coll->in, op->acc);
         op->base = op->acc;
         return 0;
     }
@@ -529,19 +428,18 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
     op->n = n;
     op->me = me;
     op->esize = rg_dtype_nbytes(coll->dtype);
-    free(op->starts);
-    free(op->recv_starts);
-    op->starts = op->recv_starts = NULL;
-    bool by_counts = rg_coll_has_counts(coll->kind);
-
-    op->starts = by_counts ? prefix_sums(coll->counts, n) : even_blocks(coll->count, n);
-    if (coll->kind == RG_COLL_ALLTOALLV)
-        op->recv_starts = prefix_sums(coll->recv_counts, n);
-    if (!op->starts || (coll->kind == RG_COLL_ALLTOALLV && !op->recv_starts))
+    if (!op->starts)
+        op->starts = calloc(2 * ((size_t) n + 1), sizeof(*op->starts));
+    if (!op->starts)
         return -ENOMEM;
-    if (by_counts)
-        op->coll.count = 0;
-    op->total = elements(op) * op->esize;
+    op->recv_starts = op->starts + n + 1;
+    if (rg_coll_has_counts(coll->kind))
+        rg_prefix_sums(coll->counts, n, op->starts);
+    else
+        even_blocks(op);
+    if (coll->kind == RG_COLL_ALLTOALLV)
+        rg_prefix_sums(coll->recv_counts, n, op->recv_starts);
+    op->total = op->starts[n] * op->esize;
     op->scale_at_end = false;
     op->send_step = NULL;
     op->recv_step = NULL;
@@ -560,7 +458,7 @@ int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int
 void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv)
 {
     const struct rg_scale plain = { 1.0, 1.0, 1 };
-    struct rg_scale after = { 1.0, op->coll.scale.post, op->coll.scale.divisor };
+    const struct rg_scale after = scale_after(op);
     const void *sources[2] = { recv->to, recv->with };
 
     if (!recv->reduce_to || recv->nbytes == 0)
@@ -573,33 +471,16 @@ void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv)
               recv->last ? &after : &plain);
 }
 
-/* The parts of the result that no transfer brings. */
-static void finish_alone(struct rg_tcp_op *op)
-{
-    const struct rg_coll *coll = &op->coll;
-
-    if (coll->out && op->n == 1 && coll->kind != RG_COLL_ALLTOALLV) {
-        const struct rg_scale after = { 1.0, coll->scale.post, coll->scale.divisor };
-
-        if (rg_coll_reduces(coll->kind))
-            rg_reduce(coll->dtype, coll->op, coll->out, (const void *const[]) { op->base }, 1,
-                      op->total / op->esize, &after);
-        else if (coll->out != op->base)
-            memmove(coll->out, op->base, op->total);
-    }
-}
-
 void rg_tcp_op_end(struct rg_tcp_op *op)
 {
     const struct rg_coll *coll = &op->coll;
-    const struct rg_scale after = { 1.0, coll->scale.post, coll->scale.divisor };
+    const struct rg_scale after = scale_after(op);
 
-    if (op->n == 1)
-        finish_alone(op);
-    if (op->scale_at_end && has_scale_after(&coll->scale))
-        rg_reduce(coll->dtype, coll->op, op->acc, (const void *const[]) { op->acc }, 1,
-                  coll->count, &after);
-    if (coll->kind == RG_COLL_BROADCAST && op->n > 1 && op->me == coll->root && coll->out &&
+    if (op->n == 1 && coll->out && rg_coll_reduces(coll->kind))
+        apply(op, &after, op->base, coll->out);
+    if (op->scale_at_end && (after.post != 1.0 || after.divisor != 1))
+        apply(op, &after, op->acc, op->acc);
+    if (coll->kind == RG_COLL_BROADCAST && op->me == coll->root && coll->out &&
         coll->out != op->base)
         memmove(coll->out, op->base, op->total);
     if (coll->kind == RG_COLL_ALLTOALLV && coll->counts[op->me] > 0)
@@ -619,9 +500,8 @@ uint64_t rg_tcp_op_nbytes(const struct rg_tcp_op *op, int from, int to)
 void rg_tcp_op_fini(struct rg_tcp_op *op)
 {
     free(op->starts);
-    free(op->recv_starts);
-    free(op->work);
-    free(op->scratch);
+    free(op->work.at);
+    free(op->scratch.at);
     free(op->zeros);
     *op = (struct rg_tcp_op) { 0 };
 }

@@ -26,70 +26,47 @@ typedef int64_t i64 RG_ANY;
 typedef float f32 RG_ANY;
 typedef double f64 RG_ANY;
 
+/* The name of a function for type T. */
+#define FN(x) NAME(T, x)
+#define NAME(type, x) PASTED(type, x)
+#define PASTED(type, x) type##_##x
+
 #define T u8
 #define V uint32_t
-#define FN(x) u8_##x
-#define FLOATING 0
-#define LOWEST 0.0
-#define HIGHEST 255.0
 #define LIMIT UINT8_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T i8
 #define V uint32_t
-#define FN(x) i8_##x
-#define FLOATING 0
-#define LOWEST -128.0
-#define HIGHEST 127.0
 #define LIMIT INT8_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T u16
 #define V uint32_t
-#define FN(x) u16_##x
-#define FLOATING 0
-#define LOWEST 0.0
-#define HIGHEST 65535.0
 #define LIMIT UINT16_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T i16
 #define V uint32_t
-#define FN(x) i16_##x
-#define FLOATING 0
-#define LOWEST -32768.0
-#define HIGHEST 32767.0
 #define LIMIT INT16_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T i32
 #define V uint32_t
-#define FN(x) i32_##x
-#define FLOATING 0
-#define LOWEST -2147483648.0
-#define HIGHEST 2147483647.0
 #define LIMIT INT32_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T i64
 #define V uint64_t
-#define FN(x) i64_##x
-#define FLOATING 0
-#define LOWEST -9223372036854775808.0
-#define HIGHEST 9223372036854775808.0
 #define LIMIT INT64_MAX
 #include "coll/reduce/kernels_type.inc"
 
 #define T f32
 #define V float
-#define FN(x) f32_##x
-#define FLOATING 1
 #include "coll/reduce/kernels_type.inc"
 
 #define T f64
 #define V double
-#define FN(x) f64_##x
-#define FLOATING 1
 #include "coll/reduce/kernels_type.inc"
 
 /* bool: any byte but 0 is true; results are 0 and 1. Factors and divisors mean nothing here. */

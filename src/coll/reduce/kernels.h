@@ -2,7 +2,7 @@
 /*
  * The inner loops of reduction. kernels.c is compiled once per CPU variant, with that CPU's
  * compiler options, and fills one table; reduce.c chooses among the tables and cuts work into
- * blocks. Only reduce.c includes this.
+ * blocks. Only these two include this.
  *
  * Every element type has an accumulator type: itself, but float32 for float16 and bfloat16. All
  * pointers may have any alignment; dst may equal a source exactly, else nothing overlaps.
@@ -10,6 +10,7 @@
 #ifndef RG_COLL_REDUCE_KERNELS_H
 #define RG_COLL_REDUCE_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,5 +43,24 @@ struct rg_kernels {
 extern const struct rg_kernels rg_kernels_scalar;
 extern const struct rg_kernels rg_kernels_avx2;   /* x86-64 only */
 extern const struct rg_kernels rg_kernels_avx512;
+
+/* ---- reduce.c: which of them this process may use, asked of the processor itself. The compilers'
+ * own question (__builtin_cpu_supports) is answered by their support library, and that of zig,
+ * which links the wheels, answers "none" to all of it. The bits are those of Intel's "Architectures
+ * Software Developer's Manual", volume 2, CPUID, and volume 1, chapter 13, XCR0.
+ *
+ * What was read. All 0 on a processor of another kind than x86-64. */
+struct rg_isa {
+    uint32_t leaf1_ecx; /* CPUID 1, ECX */
+    uint32_t leaf7_ebx; /* CPUID 7, subleaf 0, EBX; 0 where there is no such leaf */
+    uint32_t xcr0;      /* registers that the kernel saves; 0 where it has not said */
+};
+
+/* Ask this processor. Any thread; does not block. */
+struct rg_isa rg_isa_read(void);
+
+/* Whether kernels compiled for "avx2" (AVX2, F16C) or "avx512" (F, BW, DQ and VL besides) can run:
+ * the processor has the instructions, and the kernel saves their registers. Other names: false. */
+bool rg_isa_can(const struct rg_isa *cpu, const char *variant);
 
 #endif

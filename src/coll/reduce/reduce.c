@@ -2,16 +2,76 @@
 /* Chooses the kernels for this processor, and cuts work into pieces that stay in its cache. */
 #include "coll/reduce/reduce.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "coll/reduce/isa.h"
 #include "coll/reduce/kernels.h"
 
 /* Work that passes through an accumulator is cut into blocks that stay in the first-level cache. */
 enum { BLOCK_COUNT = 1024, ACC_NBYTES_MAX = 8 };
+
+/* ---- the choice */
+
+#define BIT(n) (UINT32_C(1) << (n))
+
+enum {
+    LEAF1_OSXSAVE = 27, LEAF1_AVX = 28, LEAF1_F16C = 29,
+    LEAF7_AVX2 = 5, LEAF7_AVX512F = 16, LEAF7_AVX512DQ = 17, LEAF7_AVX512BW = 30,
+    LEAF7_AVX512VL = 31,
+};
+
+/* The halves of ymm; with the masks and both parts of zmm. */
+#define XCR0_YMM (BIT(1) | BIT(2))
+#define XCR0_ZMM (XCR0_YMM | BIT(5) | BIT(6) | BIT(7))
+
+struct rg_isa rg_isa_read(void)
+{
+    struct rg_isa cpu = { 0 };
+#if defined(__x86_64__)
+    unsigned eax, ebx, ecx, edx;
+
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx))
+        cpu.leaf1_ecx = ecx;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        cpu.leaf7_ebx = ebx;
+    /* The instruction exists only where the kernel has allowed it. */
+    if (cpu.leaf1_ecx & BIT(LEAF1_OSXSAVE)) {
+        __asm__ volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+        cpu.xcr0 = eax;
+    }
+#endif
+    return cpu;
+}
+
+static bool all(uint32_t word, uint32_t bits)
+{
+    return (word & bits) == bits;
+}
+
+static bool can_avx2(const struct rg_isa *cpu)
+{
+    return all(cpu->leaf1_ecx, BIT(LEAF1_OSXSAVE) | BIT(LEAF1_AVX) | BIT(LEAF1_F16C)) &&
+           all(cpu->leaf7_ebx, BIT(LEAF7_AVX2)) && all(cpu->xcr0, XCR0_YMM);
+}
+
+static bool can_avx512(const struct rg_isa *cpu)
+{
+    return can_avx2(cpu) && all(cpu->xcr0, XCR0_ZMM) &&
+           all(cpu->leaf7_ebx, BIT(LEAF7_AVX512F) | BIT(LEAF7_AVX512DQ) | BIT(LEAF7_AVX512BW) |
+                                   BIT(LEAF7_AVX512VL));
+}
+
+bool rg_isa_can(const struct rg_isa *cpu, const char *variant)
+{
+    if (!strcmp(variant, "avx512"))
+        return can_avx512(cpu);
+    return !strcmp(variant, "avx2") && can_avx2(cpu);
+}
 
 static const struct variant {
     const char *name;
@@ -24,16 +84,10 @@ static const struct variant {
     { "scalar", &rg_kernels_scalar },
 };
 
-static bool supported(const char *name)
-{
-    const struct rg_isa cpu = rg_isa_read();
-
-    return !strcmp(name, "scalar") || rg_isa_can(&cpu, name);
-}
-
 /* The best that this CPU has, or the best up to the one that REIGEN_CPU names. */
 static const struct variant *choose(void)
 {
+    const struct rg_isa cpu = rg_isa_read();
     const char *wanted = getenv("REIGEN_CPU");
     size_t first = 0;
 
@@ -42,7 +96,7 @@ static const struct variant *choose(void)
             first = i;
     }
     for (size_t i = first; i < rg_array_len(variants); i++) {
-        if (supported(variants[i].name))
+        if (rg_isa_can(&cpu, variants[i].name))
             return &variants[i];
     }
     return &variants[rg_array_len(variants) - 1];
@@ -66,19 +120,14 @@ const char *rg_reduce_variant(void)
     return current()->name;
 }
 
-static int kernel_op(int op)
-{
-    switch (op) {
-    case REIGEN_MIN:
-        return RG_KERNEL_MIN;
-    case REIGEN_MAX:
-        return RG_KERNEL_MAX;
-    case REIGEN_PRODUCT:
-        return RG_KERNEL_PRODUCT;
-    default:
-        return RG_KERNEL_SUM;
-    }
-}
+/* ---- the work */
+
+/* An average is a sum that is scaled. */
+static const uint8_t kernel_ops[REIGEN_PRODUCT + 1] = {
+    [REIGEN_MIN] = RG_KERNEL_MIN,
+    [REIGEN_MAX] = RG_KERNEL_MAX,
+    [REIGEN_PRODUCT] = RG_KERNEL_PRODUCT,
+};
 
 struct job {
     const struct rg_kernels *kernels;
@@ -152,7 +201,7 @@ void rg_reduce(int dtype, int op, void *dst, const void *const *srcs, int nsrcs,
     const struct job job = {
         .kernels = kernels,
         .dtype = dtype,
-        .combine = kernels->combine[dtype][kernel_op(op)],
+        .combine = kernels->combine[dtype][kernel_ops[op]],
         .nbytes = rg_dtype_nbytes(dtype),
         .scale = scale,
         .widened = dtype == REIGEN_FLOAT16 || dtype == REIGEN_BFLOAT16,

@@ -266,7 +266,7 @@ static int member_describes(struct member *member)
     struct rank rank;
     int result = rank_open(&rank, member);
 
-    rg_exec_describe(rank.exec, &text);
+    rg_scopes_describe(rg_exec_scopes(rank.exec), &text);
     result = result || !strstr(rg_buf_text(&text), "plane shm: 2 ranks of this host\n") ||
              strstr(rg_buf_text(&text), "between") || !strstr(rg_buf_text(&text), "reduction: ");
     rg_exec_destroy(rank.exec, 0);

@@ -6,7 +6,6 @@
 #include "base/time.h"
 #include "base/buf.h"
 #include "coll/planes/mpi.h"
-#include "coll/planes/mpi_world.h"
 #include "coll/planes/planes.h"
 #include "coll/team/team.h"
 #include "coll/planes/fake_mpi.h"

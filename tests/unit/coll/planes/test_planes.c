@@ -111,8 +111,8 @@ static int check_carries(struct rank *rank)
 
     if (bad)
         return bad;
-    rg_exec_describe(ranks.progress->exec, &text);
-    rg_exec_scores(ranks.progress->exec, &text);
+    rg_scopes_describe(rg_exec_scopes(ranks.progress->exec), &text);
+    rg_scopes_print(rg_exec_scopes(ranks.progress->exec), &text);
     bad |= ranks_check(rank, strstr(rg_buf_text(&text), "plane dummy: ") != NULL);
     bad |= ranks_check(rank, strstr(rg_buf_text(&text), "4  dummy 1000") != NULL);
     for (int i = 0; i < 20 && !bad; i++)

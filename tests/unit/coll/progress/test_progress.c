@@ -7,8 +7,7 @@
 
 #include "base/time.h"
 #include "coll/api/api.h"
-#include "coll/api/observed.h"
-#include "coll/api/set_boot.h"
+#include "coll/api/rounds.h"
 #include "coll/members.h"
 #include "coll/planes/shm.h"
 #include "coll/team/liveness.h"

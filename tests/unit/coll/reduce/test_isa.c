@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "coll/reduce/isa.h"
+#include "coll/reduce/kernels.h"
 #include "coll/reduce/reduce.h"
 
 /* Registers as a server of 2017 answers them. */

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the tcp plane: what its files share. tcp.c works transfers off, tcp_steps.c has the
+ * algorithms, tcp_link.c the sockets.
+ *
+ * An operation is two lists of transfers: what this member sends and what it receives, each in a
+ * fixed order that matches the lists of the others. Both lists run at once, each from its front. A
+ * transfer may wait for the other list ("needs"): data that is passed on must have come, a buffer
+ * that is added to must have been sent. A receive may end in a reduction. The lists are not stored:
+ * step functions compute transfer i when it is its turn.
+ *
+ *      sends     0 1 2 3 ...      send i starts when `needs` receives are complete
+ *      receives  0 1 2 3 ...      receive i ends in its reduction when `needs` sends are complete
+ *
+ * Nothing can deadlock: among all members the transfer with the lowest number in the common order
+ * never waits for a later one.
+ *
+ * On each socket, an operation's first bytes in each direction are a header of 16 bytes: u32
+ * operation number, u8 kind, u8 dtype, u16 zero, u64 bytes of the whole operation; little-endian.
+ * Members that have lost step fail at once with -EPROTO instead of mixing tensors.
+ *
+ * Sockets are opened when they are first needed: the lower rank dials, the higher one finds the
+ * connection in the team's listener.
+ *
+ * Thread rule: a plane's.
+ */
+#ifndef RG_COLL_PLANES_TCP_H
+#define RG_COLL_PLANES_TCP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/net/handshake.h"
+#include "coll/planes/common.h"
+#include "coll/planes/plane.h"
+
+/* ---- tcp_steps.c */
+enum {
+    RG_TCP_CHUNK_NBYTES = 256 * 1024,  /* what is passed on at a time in rings and chains */
+    RG_TCP_SMALL_NBYTES = 32 * 1024,   /* up to here: trees and recursive doubling */
+};
+
+struct rg_tcp_send {
+    int peer;
+    const char *from;
+    size_t nbytes;
+    size_t needs; /* receives complete before */
+};
+
+struct rg_tcp_recv {
+    int peer;
+    char *to;
+    size_t nbytes;
+    size_t needs;     /* sends complete before the reduction */
+    char *reduce_to;  /* NULL: the bytes are where they belong */
+    const char *with; /* reduce_to = (lower, higher) of `with` and what came */
+    bool with_first;  /* `with` is the first operand */
+    bool last;        /* scale's post and divisor apply */
+};
+
+/* One operation as its algorithm sees it. */
+struct rg_tcp_op {
+    uint64_t number;        /* 1, 2, ... */
+    struct rg_coll coll;
+    int n, me;
+    size_t esize, total;    /* bytes of an element, of the operation */
+    size_t *starts;         /* n + 1 of them: first element of each member's block; owned */
+    size_t *recv_starts;    /* alltoallv; behind starts */
+    size_t chunk, nsub;     /* elements at a time; chunks of the largest block */
+    const char *base;       /* this member's contribution */
+    char *acc;              /* where results grow: out, or work */
+    struct rg_store work, scratch;
+    char *zeros;            /* owned; what an alltoallv without in sends */
+    void (*send_step)(const struct rg_tcp_op *op, size_t i, struct rg_tcp_send *ret_send);
+    void (*recv_step)(const struct rg_tcp_op *op, size_t i, struct rg_tcp_recv *ret_recv);
+    size_t nsends, nrecvs;
+    int shift;              /* of a ring */
+    bool scale_at_end;      /* post and divisor are applied to acc when all is done */
+};
+
+/* Choose the algorithm and prepare buffers. 0, -EINVAL, -ENOMEM. Does local work (scaling,
+ * copies). */
+int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int me);
+/* What remains when all transfers are done. */
+void rg_tcp_op_end(struct rg_tcp_op *op);
+/* Reduce what came, as the receive says. */
+void rg_tcp_op_reduce(struct rg_tcp_op *op, const struct rg_tcp_recv *recv);
+/* Bytes that the header of a transfer between two members carries. */
+uint64_t rg_tcp_op_nbytes(const struct rg_tcp_op *op, int from, int to);
+void rg_tcp_op_fini(struct rg_tcp_op *op);
+
+/* ---- tcp_link.c */
+enum rg_tcp_link_state { RG_TCP_NONE, RG_TCP_DIALLING, RG_TCP_OPEN };
+
+struct rg_tcp_link {
+    enum rg_tcp_link_state state;
+    int fd; /* -1: none */
+    int ndials;
+    struct rg_handshake *handshake;  /* while dialling */
+    uint64_t sent_op, received_op;   /* the last operation whose header went or came; 0: none */
+};
+
+struct rg_tcp_links {
+    const struct rg_team *team;
+    struct rg_group group;
+    uint32_t purpose;          /* of the handshake: tells planes of one rank apart */
+    bool waits_for_listener;   /* since the caller has set it to false */
+    struct rg_tcp_link *links; /* by member; owned */
+};
+
+/* 0 or -ENOMEM; to be closed in both cases. */
+int rg_tcp_links_open(struct rg_tcp_links *links, const struct rg_plane_options *options);
+/* Have a socket to this member. 1 open, 0 not yet, -errno with the rank named. */
+int rg_tcp_connect(struct rg_tcp_links *links, int member, bool *ret_moved, struct rg_error *err);
+/* "rank 3 on host b: <what>", -ECONNRESET for all ways of losing a socket. */
+int rg_tcp_lost(const struct rg_tcp_links *links, int member, int r, struct rg_error *err);
+/* Until all that was written has been acknowledged, or the deadline. */
+void rg_tcp_drain(struct rg_tcp_links *links, uint64_t deadline_ns);
+void rg_tcp_disconnect(struct rg_tcp_links *links);
+void rg_tcp_links_close(struct rg_tcp_links *links);
+/* In a child; async-signal-safe. */
+void rg_tcp_links_after_fork(struct rg_tcp_links *links);
+
+#endif
