@@ -46,7 +46,7 @@ struct rg_config {
     /* REIGEN_THREAD_AFFINITY, HOROVOD_THREAD_AFFINITY: cores by local rank, or one for all */
     int affinity[RG_AFFINITY_MAX];
     int naffinity;               /* 0: not set */
-    uint16_t master_port;        /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */
+    int master_port;             /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */
     struct rg_ports ports;       /* REIGEN_PORT_RANGE: where ranks listen; first 0: anywhere */
     char key_file[4096];         /* REIGEN_KEY_FILE or "" */
     char boot[16];               /* REIGEN_BOOT: the boot to take, or "" */
