@@ -118,20 +118,6 @@ int rg_http_parse(const char *bytes, size_t nbytes, bool ended, struct rg_http_a
     return r > 0 || ended || nbytes >= RG_HTTP_ANSWER_MAX ? -EBADMSG : 0;
 }
 
-static int connect_server(const struct rg_sockaddr *server, uint64_t deadline_ns, int *ret_fd)
-{
-    rg_autoclose int fd = -1;
-    int r = rg_sock_connect_tcp(server, &fd);
-
-    if (r == 0)
-        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
-    if (r == 0)
-        r = rg_sock_error(fd);
-    if (r == 0)
-        *ret_fd = rg_steal_fd(&fd);
-    return r;
-}
-
 static int read_answer(int fd, uint64_t deadline_ns, struct rg_buf *input,
                        struct rg_http_answer *ret_answer)
 {
@@ -172,7 +158,7 @@ int rg_http_exchange(const struct rg_sockaddr *server, const char *path, const c
                   body ? "PUT" : "GET", path, name, body ? strlen(body) : 0, body ? body : "");
     r = rg_buf_status(&request);
     if (r == 0)
-        r = connect_server(server, deadline_ns, &fd);
+        r = rg_sock_reach_tcp(server, deadline_ns, &fd);
     if (r == 0)
         r = rg_sock_write(fd, rg_buf_bytes(&request), rg_buf_nbytes(&request), deadline_ns);
     if (r == 0)

@@ -283,6 +283,20 @@ int rg_sock_error(int fd)
     return -errnum;
 }
 
+int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, int *ret_fd)
+{
+    rg_autoclose int fd = -1;
+    int r = rg_sock_connect_tcp(address, &fd);
+
+    if (r == 0)
+        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
+    if (r == 0)
+        r = rg_sock_error(fd);
+    if (r == 0)
+        *ret_fd = rg_steal_fd(&fd);
+    return r;
+}
+
 void rg_sock_tune_tcp(int fd)
 {
     int on = 1;
@@ -340,14 +354,10 @@ static int split(const char *text, char host[RG_SOCK_ADDRESS_MAX], unsigned *ret
     return 0;
 }
 
-int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
+int rg_sock_parse_host(const char *host, struct rg_sockaddr *ret_address)
 {
-    char host[RG_SOCK_ADDRESS_MAX];
     struct rg_sockaddr address = { .nbytes = sizeof(address.in) };
-    unsigned port;
 
-    if (split(text, host, &port) < 0)
-        return -EINVAL;
     if (inet_pton(AF_INET, host, &address.in.sin_addr) == 1) {
         address.in.sin_family = AF_INET;
     } else if (inet_pton(AF_INET6, host, &address.in6.sin6_addr) == 1) {
@@ -356,20 +366,39 @@ int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
     } else {
         return -EINVAL;
     }
-    rg_sock_set_port(&address, (uint16_t) port);
     *ret_address = address;
     return 0;
 }
 
-void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX])
+int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
 {
-    char host[INET6_ADDRSTRLEN] = "?";
+    char host[RG_SOCK_ADDRESS_MAX];
+    unsigned port;
+
+    if (split(text, host, &port) < 0 || rg_sock_parse_host(host, ret_address) < 0)
+        return -EINVAL;
+    rg_sock_set_port(ret_address, (uint16_t) port);
+    return 0;
+}
+
+void rg_sock_format_host(const struct rg_sockaddr *address, char ret_host[RG_SOCK_ADDRESS_MAX])
+{
     bool six = address->sa.sa_family == AF_INET6;
 
-    inet_ntop(address->sa.sa_family,
-              six ? (const void *) &address->in6.sin6_addr : (const void *) &address->in.sin_addr,
-              host, sizeof(host));
-    snprintf(ret_text, RG_SOCK_ADDRESS_MAX, six ? "[%s]:%u" : "%s:%u", host,
+    if (!inet_ntop(address->sa.sa_family,
+                   six ? (const void *) &address->in6.sin6_addr
+                       : (const void *) &address->in.sin_addr,
+                   ret_host, RG_SOCK_ADDRESS_MAX))
+        strcpy(ret_host, "?");
+}
+
+void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX])
+{
+    char host[RG_SOCK_ADDRESS_MAX];
+
+    rg_sock_format_host(address, host);
+    snprintf(ret_text, RG_SOCK_ADDRESS_MAX,
+             address->sa.sa_family == AF_INET6 ? "[%.*s]:%u" : "%.*s:%u", INET6_ADDRSTRLEN, host,
              port_of(address));
 }
 
@@ -404,4 +433,18 @@ bool rg_sock_is_local(const struct rg_sockaddr *address)
         found = same_host(address, i->ifa_addr);
     freeifaddrs(all);
     return found;
+}
+
+int rg_sock_route(const struct rg_sockaddr *target, struct rg_sockaddr *ret_source)
+{
+    struct rg_sockaddr to = *target, source = { .nbytes = sizeof(source.in6) };
+    rg_autoclose int fd = socket(target->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    /* A datagram socket is connected by its route alone. */
+    rg_sock_set_port(&to, 9);
+    if (fd < 0 || connect(fd, &to.sa, to.nbytes) < 0 ||
+        getsockname(fd, &source.sa, &source.nbytes) < 0)
+        return -errno;
+    *ret_source = source;
+    return 0;
 }

@@ -184,9 +184,8 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
     if (r < 0)
         return fail_with(team, 0, r, err);
     if (segment.nbytes != nbytes)
-        return rg_error_set(err, EINVAL, "rank %d wants %zu bytes of shared memory, its leader "
-                            "rank %d has %llu: they run different builds or settings",
-                            rg_team_world_rank(team, team->rank), nbytes,
+        return rg_error_set(err, EINVAL, "%zu bytes of shared memory are wanted, and the leader, "
+                            "rank %d, has %llu: they run different builds or settings", nbytes,
                             rg_team_world_rank(team, team->node_ranks[0]),
                             (unsigned long long) segment.nbytes);
     r = map(team, memfd, nbytes, err);
