@@ -34,14 +34,9 @@ int rg_boot_make(const struct rg_boot_ops *ops, void *state,
     return 0;
 }
 
-const char *rg_boot_name(const struct rg_boot *boot)
+const struct rg_boot_ops *rg_boot_way(const struct rg_boot *boot)
 {
-    return boot->ops->name;
-}
-
-bool rg_boot_is_of_mpi(const struct rg_boot *boot)
-{
-    return boot->ops->of_mpi;
+    return boot->ops;
 }
 
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot)
@@ -107,16 +102,6 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_lock(&boot->lock);
     boot->ops->cut_off(boot->state, rank);
     pthread_mutex_unlock(&boot->lock);
-}
-
-bool rg_boot_hears_cut_off(const struct rg_boot *boot)
-{
-    return boot->ops->cut_off;
-}
-
-bool rg_boot_shows_notes(const struct rg_boot *boot)
-{
-    return boot->ops->shows_notes;
 }
 
 void rg_boot_close(struct rg_boot *boot, bool goodbye)

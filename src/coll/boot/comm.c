@@ -253,11 +253,10 @@ static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint
         return NULL;
     comm->boot = boot;
     comm->ops = comm_ops;
-    comm->ops.name = rg_boot_name(boot);
-    comm->ops.of_mpi = rg_boot_is_of_mpi(boot);
-    comm->ops.shows_notes = rg_boot_shows_notes(boot);
-    if (!rg_boot_hears_cut_off(boot))
-        comm->ops.cut_off = NULL;
+    comm->ops.name = rg_boot_way(boot)->name;
+    comm->ops.of_mpi = rg_boot_way(boot)->of_mpi;
+    comm->ops.shows_notes = rg_boot_way(boot)->shows_notes;
+    comm->ops.judges = rg_boot_way(boot)->judges;
     comm->size = rg_boot_identity(boot)->size;
     comm->n = n;
     comm->deadline_ns = deadline_ns;

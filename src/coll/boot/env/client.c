@@ -182,9 +182,10 @@ int rg_client_hello(struct rg_client *client, int take_fd,
     return wait_for(client, &client->welcomed, RG_CLIENT_DEATHS_MAX, deadline_ns, err);
 }
 
-int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
-                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err)
+int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_blob *ret_blobs, struct rg_error *err)
 {
+    struct rg_client *client = state;
     uint64_t now_ns = rg_now_ns();
     uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS : 0;
     struct rg_rankmsg_fence fence = { client->generation + 1,
@@ -217,8 +218,16 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
     return r;
 }
 
-int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err)
+int rg_client_poll_fd(void *state)
 {
+    struct rg_client *client = state;
+
+    return client->conn.fd;
+}
+
+int rg_client_poll(void *state, int *ret_rank, struct rg_error *err)
+{
+    struct rg_client *client = state;
     struct rg_error cause = RG_ERROR_INIT;
     int r = rg_conn_alive(&client->conn) ? rg_conn_pump(&client->conn, &cause) : -EPIPE;
 
@@ -236,20 +245,34 @@ int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err
                         cause.text[0] ? cause.text : "the connection was closed");
 }
 
-void rg_client_note(struct rg_client *client, int level, const char *text)
+/* Send a frame, or drop it where the connection is gone. */
+static void say(struct rg_client *client, uint16_t type, const struct rg_field *fields,
+                const void *object)
 {
-    struct rg_rankmsg_note note = { (uint32_t) level, (char *) (uintptr_t) text };
-
-    if (rg_conn_send(&client->conn, RG_RANKMSG_NOTE, rg_rankmsg_note_fields, &note) == 0)
+    if (rg_conn_alive(&client->conn) && rg_conn_send(&client->conn, type, fields, object) == 0)
         rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
 }
 
-void rg_client_cut_off(struct rg_client *client, int rank)
+void rg_client_note(void *state, int level, const char *text)
+{
+    struct rg_rankmsg_note note = { (uint32_t) level, (char *) (uintptr_t) text };
+
+    say(state, RG_RANKMSG_NOTE, rg_rankmsg_note_fields, &note);
+}
+
+void rg_client_cut_off(void *state, int rank)
 {
     struct rg_rankmsg_cut_off cut_off = { (uint32_t) rank };
 
-    if (rg_conn_send(&client->conn, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off) == 0)
-        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+    say(state, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off);
+}
+
+void rg_client_after_fork(void *state)
+{
+    struct rg_client *client = state;
+
+    if (rg_conn_alive(&client->conn))
+        close(client->conn.fd);
 }
 
 void rg_client_fini(struct rg_client *client, bool goodbye)

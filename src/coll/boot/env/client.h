@@ -44,13 +44,15 @@ int rg_client_hello(struct rg_client *client, int take_fd,
                     const struct rg_link_options *link_options, const char *server, int rank,
                     int size, const void *token, size_t nbytes, uint64_t deadline_ns,
                     struct rg_error *err);
-/* As rg_boot_ops.fence. -ECONNRESET: a rank died, or the server went away. */
-int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
-                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err);
-/* As rg_boot_ops.poll. */
-int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err);
-void rg_client_note(struct rg_client *client, int level, const char *text);
-void rg_client_cut_off(struct rg_client *client, int rank);
+/* As in rg_boot_ops; state is a struct rg_client. A fence also ends with -ECONNRESET: a rank died,
+ * or the server went away. */
+int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_blob *ret_blobs, struct rg_error *err);
+int rg_client_poll_fd(void *state);
+int rg_client_poll(void *state, int *ret_rank, struct rg_error *err);
+void rg_client_note(void *state, int level, const char *text);
+void rg_client_cut_off(void *state, int rank);
+void rg_client_after_fork(void *state);
 /* goodbye: tell the server first (at most a second). */
 void rg_client_fini(struct rg_client *client, bool goodbye);
 

@@ -7,7 +7,6 @@
  */
 #include "coll/boot/env/rendezvous.h"
 
-#include <netdb.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 #include "base/time.h"
 #include "coll/boot/env/env.h"
 #include "coll/boot/env/env_job.h"
+#include "coll/boot/launchers.h"
 #include "coll/net/http.h"
-#include "coll/boot/vars.h"
 
 #define ADDRESS "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 #define PORT "HOROVOD_GLOO_RENDEZVOUS_PORT"
@@ -37,7 +36,7 @@ int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_p
 {
     struct rg_endpoint place = { .port = 0 };
     struct rg_sockaddr address;
-    char line[RG_ENDPOINT_MAX], word[RG_ENDPOINT_MAX], full[RG_SOCK_ADDRESS_MAX + 8];
+    char line[RG_ENDPOINT_MAX], word[RG_ENDPOINT_MAX];
     char host[RG_ENDPOINT_MAX], port[RG_ENDPOINT_MAX], nonce[RG_ENDPOINT_MAX], rest;
     int64_t number;
 
@@ -48,10 +47,8 @@ int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_p
     if (sscanf(line, "%255s %255s %255s %255s %c", word, host, port, nonce, &rest) != 4 ||
         strcmp(word, WORD) != 0 || strlen(host) >= sizeof(place.address) ||
         strlen(nonce) != RG_ENDPOINT_NONCE_MAX - 1 || !is_hex(nonce) ||
-        rg_parse_int("port", port, 1, 65535, &number, NULL) < 0)
-        return -EBADMSG;
-    snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
-    if (rg_sock_parse(full, &address) < 0)
+        rg_parse_int("port", port, 1, 65535, &number, NULL) < 0 ||
+        rg_sock_parse_host(host, &address) < 0)
         return -EBADMSG;
     strcpy(place.address, host);
     strcpy(place.nonce, nonce);
@@ -80,62 +77,28 @@ static int detect(const struct rg_config *config, struct rg_error *err)
     return rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &rank, &size, err);
 }
 
-static int read_numbers(struct rg_env_job *job, struct rg_error *err)
-{
-    int r = rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &job->rank, &job->size, err);
-
-    if (r < 0)
-        return r;
-    r = rg_var_optional("HOROVOD_LOCAL_SIZE", 1, job->size, &job->local_size, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_LOCAL_RANK", 0, job->size - 1, &job->local_rank, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_CROSS_SIZE", 1, job->size, &job->cross_size, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_CROSS_RANK", 0, job->size - 1, &job->cross_rank, err);
-    return r;
-}
-
 static int find_store(struct rg_sockaddr *ret_store, struct rg_error *err)
 {
-    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-    struct addrinfo *list = NULL;
-    const char *name = rg_var(ADDRESS);
+    struct rg_env_job there = { .master_name = ADDRESS };
     int64_t port = 0;
     int r = rg_var_int(PORT, 1, 65535, &port, err);
 
     if (r < 0)
         return r;
-    r = getaddrinfo(name, NULL, &hints, &list);
-    if (r != 0)
-        return rg_error_set(err, EHOSTUNREACH, ADDRESS "=%s: %s", name, gai_strerror(r));
-    memset(ret_store, 0, sizeof(*ret_store));
-    memcpy(&ret_store->sa, list->ai_addr, list->ai_addrlen);
-    ret_store->nbytes = list->ai_addrlen;
-    freeaddrinfo(list);
+    snprintf(there.master, sizeof(there.master), "%s", rg_var(ADDRESS));
+    r = rg_env_resolve(&there, err);
+    if (r < 0)
+        return r;
+    *ret_store = there.addresses[0];
     rg_sock_set_port(ret_store, (uint16_t) port);
     return 0;
-}
-
-/* This host's address on the way to the store, by which the other ranks can come too. */
-static int own_address(const struct rg_sockaddr *store, char ret_text[RG_SOCK_ADDRESS_MAX])
-{
-    struct rg_sockaddr mine = { .nbytes = sizeof(mine.in6) };
-    rg_autoclose int fd = socket(store->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    /* A datagram socket is connected by its route alone; nothing is sent. */
-    if (fd < 0 || connect(fd, &store->sa, store->nbytes) < 0 ||
-        getsockname(fd, &mine.sa, &mine.nbytes) < 0)
-        return -errno;
-    return getnameinfo(&mine.sa, mine.nbytes, ret_text, RG_SOCK_ADDRESS_MAX, NULL, 0,
-                       NI_NUMERICHOST) == 0 ? 0 : -EADDRNOTAVAIL;
 }
 
 static void fill_job(const struct rg_config *config, struct rg_env_job *job,
                      const struct rg_endpoint *place)
 {
     char facts[RG_ENDPOINT_NONCE_MAX + 16];
-    int n = snprintf(facts, sizeof(facts), "%d %s", job->size, place->nonce);
+    int n = snprintf(facts, sizeof(facts), "%d %s", job->me.size, place->nonce);
 
     snprintf(job->master, sizeof(job->master), "%s", place->address);
     job->first_port = place->port;
@@ -150,11 +113,14 @@ static int make_place(const struct rg_config *config, const struct rg_sockaddr *
 {
     struct rg_env_job tried = { .nports = RG_ENV_PORTS };
     uint8_t random[(RG_ENDPOINT_NONCE_MAX - 1) / 2];
-    int r = own_address(store, place->address);
+    struct rg_sockaddr mine;
+    int r = rg_sock_route(store, &mine);
 
     if (r < 0)
         return rg_error_set(err, -r, "no route to " ADDRESS "=%s: %s", rg_var(ADDRESS),
                             strerror(-r));
+    /* By which the other ranks can come, too. */
+    rg_sock_format_host(&mine, place->address);
     randombytes_buf(random, sizeof(random));
     sodium_bin2hex(place->nonce, sizeof(place->nonce), random, sizeof(random));
     tried.first_port = FIRST_PORT +
@@ -214,30 +180,28 @@ static int open_rendezvous(const struct rg_config *config, void **kept, uint64_t
                            void **ret_state, struct rg_boot_identity *ret_identity,
                            struct rg_error *err)
 {
-    struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                              .cross_size = -1, .master_name = "rank 0's address" };
+    struct rg_env_job job = { .me = RG_BOOT_IDENTITY_INIT, .master_name = "rank 0's address" };
     struct rg_endpoint place;
     struct rg_sockaddr store;
     unsigned *inits = rg_boot_keep(kept, sizeof(*inits));
     char path[PATH_ROOM];
     int r = sodium_init() < 0 ? rg_error_set(err, ENOSYS, "libsodium cannot start")
             : !inits          ? rg_error_set(err, ENOMEM, "out of memory")
-                              : read_numbers(&job, err);
+                              : rg_var_identity("HOROVOD", &job.me, err);
 
     if (r < 0)
         return r;
     /* Every init of the process has a place of its own. */
     snprintf(path, sizeof(path), "/reigen/place.%u", (*inits)++);
-    if (job.size > 1)
-        r = find_store(&store, err);
-    if (r == 0 && job.size > 1)
-        r = job.rank == 0 ? make_place(config, &store, &place, err)
-                          : look_up(&store, path, deadline_ns, &place, err);
-    if (r == 0 && job.size > 1)
+    r = job.me.size > 1 ? find_store(&store, err) : 0;
+    if (r == 0 && job.me.size > 1)
+        r = job.me.rank == 0 ? make_place(config, &store, &place, err)
+                             : look_up(&store, path, deadline_ns, &place, err);
+    if (r == 0 && job.me.size > 1)
         fill_job(config, &job, &place);
     if (r == 0)
         r = rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
-    if (r == 0 && job.size > 1 && job.rank == 0) {
+    if (r == 0 && job.me.size > 1 && job.me.rank == 0) {
         /* It listens already: whoever reads this finds it. */
         r = publish(&store, path, &place, deadline_ns, err);
         if (r < 0)
@@ -254,6 +218,7 @@ const struct rg_boot_ops rg_boot_rendezvous = {
     .fence = rg_env_fence,
     .poll_start = rg_env_poll_start,
     .note = rg_env_note,
+    .cut_off = rg_env_cut_off,
     .close = rg_env_close,
     .after_fork = rg_env_after_fork,
 };

@@ -9,11 +9,38 @@
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pm.h"
 
+/* ---- no launcher at all: a job of one rank, when no launcher claims to have started several */
+
+static int detect_single(const struct rg_config *config, struct rg_error *err)
+{
+    (void) config;
+    return rg_claim_check_alone(err) < 0 ? -EPROTO : 1;
+}
+
+static int open_single(const struct rg_config *config, void **kept, uint64_t deadline_ns,
+                       void **ret_state, struct rg_boot_identity *ret_identity,
+                       struct rg_error *err)
+{
+    (void) config;
+    (void) kept;
+    (void) deadline_ns;
+    (void) ret_state;
+    (void) err;
+    *ret_identity = (struct rg_boot_identity) { .size = 1, .local_size = 1, .cross_size = 1,
+                                                .one_host = true };
+    return 0;
+}
+
+static const struct rg_boot_ops single = { .name = "single", .detect = detect_single,
+                                           .open = open_single };
+
+/* ---- the table */
+
 /* The innermost launcher comes first: each of these may have been started by one further down. */
 static const struct rg_boot_ops *const table[] = { &rg_boot_agent, &rg_boot_rendezvous,
                                                    &rg_boot_mpi,   &rg_boot_pmix,
                                                    &rg_boot_pmi,   &rg_boot_env,
-                                                   &rg_boot_single };
+                                                   &single };
 
 _Static_assert(rg_array_len(table) <= RG_BOOTS_MAX, "room for what each boot keeps");
 
@@ -62,7 +89,7 @@ int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_
                  struct rg_boot **ret_boot, struct rg_error *err)
 {
     struct rg_error unheard = RG_ERROR_INIT;
-    struct rg_boot_identity identity = { 0 };
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     void *state = NULL;
     int i, r;
 

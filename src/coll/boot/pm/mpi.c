@@ -17,7 +17,6 @@
 #include "coll/boot/pm/mpi.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/vars.h"
 #include "coll/mpi/mpi_shim.h"
 
 #define PAL_OF_4 "libopen-pal.so.40" /* a part of Open MPI 4 */
@@ -194,7 +193,6 @@ static int share_key(struct kept *kept, struct rg_boot_identity *identity, uint6
 static int open_mpi(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
                     void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
     int r = kept ? start_mpi(kept, err) : rg_error_set(err, ENOMEM, "out of memory");
 
@@ -202,12 +200,11 @@ static int open_mpi(const struct rg_config *config, void **kept_by, uint64_t dea
     if (r == 0)
         r = make_comm(kept, err);
     if (r == 0)
-        read_places(kept, &identity);
-    if (r == 0 && identity.size > 1)
-        r = share_key(kept, &identity, deadline_ns, err);
+        read_places(kept, ret_identity);
+    if (r == 0 && ret_identity->size > 1)
+        r = share_key(kept, ret_identity, deadline_ns, err);
     if (r < 0)
         return r;
-    *ret_identity = identity;
     *ret_state = kept;
     return 0;
 }

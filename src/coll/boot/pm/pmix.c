@@ -22,7 +22,6 @@
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/vars.h"
 #include "reigen/reigen.h"
 
 #define VALUE_NBYTES (16u << 10)
@@ -339,7 +338,6 @@ static int read_identity(const struct kept *kept, struct rg_boot_identity *ident
 static int open_pmix(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
                      void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
     int r = kept ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 
@@ -347,17 +345,16 @@ static int open_pmix(const struct rg_config *config, void **kept_by, uint64_t de
     if (r == 0 && kept->owner != getpid())
         r = connect_server(kept, err);
     if (r == 0)
-        r = read_identity(kept, &identity, err);
+        r = read_identity(kept, ret_identity, err);
     if (r == 0 && !kept->kvs.ops)
-        kept->kvs = (struct rg_kvs) { .ops = &store, .state = kept, .rank = identity.rank,
-                                      .size = identity.size, .value_max = VALUE_NBYTES };
-    if (r == 0 && identity.size == 1)
+        kept->kvs = (struct rg_kvs) { .ops = &store, .state = kept, .rank = ret_identity->rank,
+                                      .size = ret_identity->size, .value_max = VALUE_NBYTES };
+    if (r == 0 && ret_identity->size == 1)
         r = rg_claim_check_world_of_one("PMIx in this process", err);
     if (r == 0)
-        r = rg_kvs_meet(&kept->kvs, &identity, deadline_ns, err);
+        r = rg_kvs_meet(&kept->kvs, ret_identity, deadline_ns, err);
     if (r < 0)
         return r;
-    *ret_identity = identity;
     *ret_state = &kept->kvs;
     return 0;
 }

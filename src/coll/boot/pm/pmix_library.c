@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/boot/vars.h"
+#include "coll/boot/launchers.h"
 
 static struct rg_pmix_library the_library;
 static bool loaded;
