@@ -11,25 +11,6 @@
 
 #define GOODBYE_MS 1000
 
-int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs)
-{
-    struct rg_reader reader = rg_reader_make(bytes, nbytes);
-    rg_autofree struct rg_blob *found = calloc((size_t) size, sizeof(*found));
-
-    if (!found)
-        return -ENOMEM;
-    for (int i = 0; i < size; i++)
-        found[i].data = (uint8_t *) (uintptr_t) rg_reader_span(&reader, RG_RANKMSG_BLOB_MAX,
-                                                               &found[i].nbytes);
-    if (rg_reader_done(&reader) < 0)
-        return -EBADMSG;
-    int r = rg_blobs_gather(found, size);
-
-    if (r == 0)
-        memcpy(ret_blobs, found, (size_t) size * sizeof(*found));
-    return r;
-}
-
 static int on_welcome(struct rg_client *client, const uint8_t *payload, size_t nbytes)
 {
     struct rg_rankmsg_welcome welcome = { 0 };
@@ -210,7 +191,7 @@ int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadl
     if (r == 0) {
         client->generation++;
         r = rg_blobs_split(rg_buf_bytes(&client->blobs), rg_buf_nbytes(&client->blobs),
-                           client->size, ret_blobs);
+                           client->size, RG_RANKMSG_BLOB_MAX, ret_blobs);
         if (r < 0)
             rg_error_set(err, -r, "%s sent a broken fence: %s", client->server, strerror(-r));
     }

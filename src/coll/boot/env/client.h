@@ -56,8 +56,4 @@ void rg_client_after_fork(void *state);
 /* goodbye: tell the server first (at most a second). */
 void rg_client_fini(struct rg_client *client, bool goodbye);
 
-/* Cut FENCE_DONE's bytes (for each rank u32 length, bytes) into size blobs that lie in one
- * allocation, the caller's: ret_blobs[0].data. 0, -EBADMSG or -ENOMEM. */
-int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs);
-
 #endif

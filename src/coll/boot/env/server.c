@@ -515,7 +515,7 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
         forget_blob(guest);
     }
     return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs), server->job.me.size,
-                                      ret_blobs);
+                                      RG_RANKMSG_BLOB_MAX, ret_blobs);
 }
 
 static bool all_came(const struct rg_server *server)
