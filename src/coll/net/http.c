@@ -8,89 +8,64 @@
 
 #include "base/fd.h"
 
-#define LENGTH_DIGITS_MAX 6 /* of Content-Length: more is beyond RG_HTTP_ANSWER_MAX */
 #define READ_NBYTES 4096
 
-static int status_of(const char *line, size_t nbytes)
+/* "HTTP/1.1 200 OK": the status, or -EBADMSG. */
+static int status_of(char *line)
 {
-    /* HTTP/1.1 200 OK */
-    static const char begin[] = "HTTP/1.";
+    int64_t status;
 
-    if (nbytes < 12 || memcmp(line, begin, 7) != 0 || line[8] != ' ' || line[9] < '1' ||
-        line[9] > '5')
+    if (strlen(line) < 12 || strncmp(line, "HTTP/1.", 7) != 0 || line[8] != ' ' ||
+        (line[12] != ' ' && line[12] != '\0'))
         return -EBADMSG;
-    for (int i = 9; i < 12; i++)
-        if (line[i] < '0' || line[i] > '9')
-            return -EBADMSG;
-    if (nbytes > 12 && line[12] != ' ')
-        return -EBADMSG;
-    return (line[9] - '0') * 100 + (line[10] - '0') * 10 + line[11] - '0';
-}
-
-static int read_length(const char *text, size_t nbytes, size_t *ret_length)
-{
-    size_t length = 0, digits = 0;
-
-    while (nbytes > 0 && (*text == ' ' || *text == '\t')) {
-        text++;
-        nbytes--;
-    }
-    while (nbytes > 0 && (text[nbytes - 1] == ' ' || text[nbytes - 1] == '\t'))
-        nbytes--;
-    for (; digits < nbytes; digits++) {
-        if (text[digits] < '0' || text[digits] > '9' || digits == LENGTH_DIGITS_MAX)
-            return -EBADMSG;
-        length = length * 10 + (size_t) (text[digits] - '0');
-    }
-    if (digits == 0)
-        return -EBADMSG;
-    *ret_length = length;
-    return 0;
+    line[12] = '\0';
+    return rg_parse_int("status", line + 9, 100, 599, &status, NULL) < 0 ? -EBADMSG : (int) status;
 }
 
 /* One header. *has_length and *ret_length: what Content-Length says. */
-static int read_header(const char *line, size_t nbytes, bool *has_length, size_t *ret_length)
+static int read_header(char *line, bool *has_length, size_t *ret_length)
 {
-    const char *colon = memchr(line, ':', nbytes);
-    size_t name = colon ? (size_t) (colon - line) : 0;
+    char *colon = strchr(line, ':'), word[16];
+    int64_t length;
 
-    if (name == 0)
+    if (!colon || colon == line)
         return -EBADMSG;
-    if (name == 17 && strncasecmp(line, "Transfer-Encoding", 17) == 0)
+    *colon = '\0';
+    if (strcasecmp(line, "Transfer-Encoding") == 0)
         return -EBADMSG;
-    if (name != 14 || strncasecmp(line, "Content-Length", 14) != 0)
+    if (strcasecmp(line, "Content-Length") != 0)
         return 0;
-    if (*has_length)
+    const char *rest = rg_str_word(colon + 1, word, sizeof(word));
+
+    if (*has_length || rest[strspn(rest, " \t")] != '\0' ||
+        rg_parse_int("length", word, 0, RG_HTTP_ANSWER_MAX, &length, NULL) < 0)
         return -EBADMSG;
     *has_length = true;
-    return read_length(colon + 1, nbytes - name - 1, ret_length);
+    *ret_length = (size_t) length;
+    return 0;
 }
 
 /* The lines up to the empty one. 1 and where the body begins, 0 when it is not there yet. */
 static int read_head(const char *bytes, size_t nbytes, struct rg_http_answer *answer,
                      bool *ret_has_length)
 {
-    size_t at = 0;
-    const char *end;
-    int r = 0;
+    rg_autofree char *head = strndup(bytes, nbytes);
+    int r = head ? 0 : -ENOMEM;
 
-    for (int line = 0; (end = memchr(bytes + at, '\n', nbytes - at)) != NULL; line++) {
-        size_t length = (size_t) (end - (bytes + at)), next = at + length + 1;
-
-        if (length > 0 && end[-1] == '\r')
-            length--;
-        if (line == 0)
-            r = answer->status = status_of(bytes + at, length);
-        else if (length == 0) {
-            answer->body = next;
+    for (char *line = head, *end; r >= 0 && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        if (end > line && end[-1] == '\r')
+            end[-1] = '\0';
+        if (line == head) {
+            r = answer->status = status_of(line);
+        } else if (*line) {
+            r = read_header(line, ret_has_length, &answer->body_nbytes);
+        } else {
+            answer->body = (size_t) (end + 1 - head);
             return 1;
-        } else
-            r = read_header(bytes + at, length, ret_has_length, &answer->body_nbytes);
-        if (r < 0)
-            return r;
-        at = next;
+        }
     }
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 int rg_http_parse(const char *bytes, size_t nbytes, bool ended, struct rg_http_answer *ret_answer)

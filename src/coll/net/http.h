@@ -23,7 +23,7 @@ struct rg_http_answer {
 };
 
 /* Look at what has been received. ended: the server has closed the connection. 1: a whole answer;
- * 0: more is needed; -EBADMSG: it is none, its body has a coding that we do not know, it ended too
+ * 0: more is needed; -ENOMEM; -EBADMSG: it is none, its body has a coding that we do not know, it ended too
  * early, or is longer than RG_HTTP_ANSWER_MAX. */
 int rg_http_parse(const char *bytes, size_t nbytes, bool ended, struct rg_http_answer *ret_answer);
 

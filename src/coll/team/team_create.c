@@ -3,6 +3,7 @@
 #include "coll/team/team.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
@@ -342,12 +343,29 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     return 0;
 }
 
+static void close_fds(struct rg_team *team, bool events)
+{
+    for (int i = 0; team->bells.event_fd && i < team->node_size; i++) {
+        struct rg_team_peer *peer = &team->peers[team->node_ranks[i]];
+
+        rg_cleanup_close(&peer->pidfd);
+        peer->pidfd = -1;
+        if (!events)
+            continue;
+        rg_cleanup_close(&team->bells.event_fd[i]);
+        team->bells.event_fd[i] = -1;
+    }
+}
+
 void rg_team_destroy(struct rg_team *team)
 {
     if (!team)
         return;
     rg_listener_destroy(team->listener);
-    rg_segment_release(team);
+    close_fds(team, true);
+    free(team->bells.event_fd);
+    if (team->segment)
+        munmap(team->segment, team->segment_nbytes);
     forget_addresses(team);
     free(team->peers);
     free(team->node_ranks);
@@ -361,24 +379,12 @@ void rg_team_destroy(struct rg_team *team)
 
 void rg_team_close_fds(struct rg_team *team)
 {
-    for (int i = 0; i < team->node_size; i++) {
-        rg_cleanup_close(&team->peers[team->node_ranks[i]].pidfd);
-        team->peers[team->node_ranks[i]].pidfd = -1;
-        if (team->nnodes > 1)
-            continue;
-        rg_cleanup_close(&team->bells.event_fd[i]);
-        team->bells.event_fd[i] = -1;
-    }
+    close_fds(team, team->nnodes == 1);
 }
 
 void rg_team_after_fork(struct rg_team *team)
 {
-    for (int i = 0; i < team->node_size; i++) {
-        if (team->bells.event_fd[i] >= 0)
-            close(team->bells.event_fd[i]);
-        if (team->peers[team->node_ranks[i]].pidfd >= 0)
-            close(team->peers[team->node_ranks[i]].pidfd);
-    }
+    close_fds(team, true);
     if (team->listener)
         rg_listener_after_fork(team->listener);
 }

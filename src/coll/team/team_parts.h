@@ -65,6 +65,5 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
  * the other end has gone, and knows better why. */
 int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress_nbytes,
                      int *unix_fd, int leader_fd, uint64_t deadline_ns, struct rg_error *err);
-void rg_segment_release(struct rg_team *team);
 
 #endif

@@ -350,18 +350,3 @@ int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress
         return join_leader(team, leader_fd, nbytes, deadline_ns, err);
     return lead(team, boot, nbytes, rg_steal_fd(unix_fd), deadline_ns, err);
 }
-
-void rg_segment_release(struct rg_team *team)
-{
-    for (int i = 0; team->bells.event_fd && i < team->node_size; i++) {
-        int pidfd = team->peers[team->node_ranks[i]].pidfd;
-
-        if (team->bells.event_fd[i] >= 0)
-            close(team->bells.event_fd[i]);
-        if (pidfd >= 0)
-            close(pidfd);
-    }
-    free(team->bells.event_fd);
-    if (team->segment)
-        munmap(team->segment, team->segment_nbytes);
-}
