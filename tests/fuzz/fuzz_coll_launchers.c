@@ -3,8 +3,8 @@
  * into Horovod's rendezvous. The first byte says which. */
 #include "fuzz.h"
 #include "coll/net/http.h"
-#include "coll/boot/pm/pmi_wire.h"
-#include "coll/boot/env/rendezvous.h"
+#include "coll/boot/pm/pmi.h"
+#include "coll/boot/env/env_job.h"
 
 static void pmi(enum rg_pmi_version version, const char *bytes, size_t nbytes)
 {

@@ -37,8 +37,8 @@ struct rg_boot_identity {
 #define RG_BOOT_IDENTITY_INIT \
     { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
 
-/* A way of being started. Of the functions only open is always there, for boots that are found, and
- * fence, for those of several ranks; NULL is nothing to do, never, or as it says. */
+/* A way of being started. Of the functions only fence is always there, for those of several ranks;
+ * NULL is nothing to do, never, or as it says. */
 struct rg_boot_ops {
     const char *name; /* "agent" */
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
@@ -50,7 +50,7 @@ struct rg_boot_ops {
     bool shows_notes;  /* the launcher shows notes of level 1 and 2 to its user */
     bool judges;       /* the launcher says who failed first, and goes by cut_off */
     /* 1: these variables are for me, 0: not, -errno: for me, but broken. */
-    int (*detect)(const struct rg_config *config, struct rg_error *err);
+    int (*detect)(struct rg_error *err);
     /* kept: what outlives a boot until the process ends, as connections that are made once; of this
      * way only, over all its boots in the process, NULL at first (rg_boot_keep). *ret_identity is
      * RG_BOOT_IDENTITY_INIT at first, and dropped on failure. */

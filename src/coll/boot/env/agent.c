@@ -32,9 +32,8 @@ static bool belongs_to_nested_launcher(void)
     return rank != inner_rank || size != inner_size;
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
-    (void) config;
     (void) err;
     /* What an engine or a user's script has started finds the agent's socket too, but is no rank of
      * the agent's. */

@@ -41,12 +41,11 @@ struct env {
     int cut_by;                /* the rank for which this one fails, or -1 */
 };
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int rank, size;
     int r = rg_var_rank_size("RANK", "WORLD_SIZE", &rank, &size, err);
 
-    (void) config;
     if (r == 0)
         r = rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &rank, &size, err);
     return r;

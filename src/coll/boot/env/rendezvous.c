@@ -5,7 +5,7 @@
  * place where rank 0 waits; the ranks meet there by the rules of boot by RANK (env.c): one user on
  * one host, or a REIGEN_KEY_FILE.
  */
-#include "coll/boot/env/rendezvous.h"
+#include "coll/boot/env/env_job.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/env/env.h"
-#include "coll/boot/env/env_job.h"
 #include "coll/boot/launchers.h"
 #include "coll/net/http.h"
 
@@ -63,12 +62,11 @@ void rg_endpoint_format(const struct rg_endpoint *place, char ret_text[RG_ENDPOI
              place->nonce);
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     const char *elastic = rg_var("HOROVOD_ELASTIC");
     int rank, size;
 
-    (void) config;
     if (!rg_var(ADDRESS) || !rg_var(PORT))
         return 0;
     if (elastic && strcmp(elastic, "0") != 0)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/boot/pm/mpi.h"
+#include "coll/boot/pm/pm.h"
 #include "wire/rankmsg.h"
 
 #define HEAD_NBYTES 4

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "coll/boot/launchers.h"
-#include "coll/boot/pm/mpi.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
 #include "coll/mpi/mpi_shim.h"
@@ -81,12 +80,11 @@ void rg_mpi_beside_check(struct rg_boot_identity *identity)
              "does with MPI is done by each rank alone", identity->size);
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     const struct rg_mpi_shim_ops *found;
     bool launched = rg_launched_by_mpi();
 
-    (void) config;
     if (!rg_mpi_present() || rg_mpi_shim_load(&found, NULL) < 0)
         return 0;
     if (found->finalized())

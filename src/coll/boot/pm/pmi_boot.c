@@ -27,11 +27,10 @@ struct kept {
     ino_t inode;        /* it may have been closed and its number used again */
 };
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int rank, size;
 
-    (void) config;
     if (!rg_var("PMI_FD"))
         return 0;
     return rg_var_rank_size("PMI_RANK", "PMI_SIZE", &rank, &size, err);

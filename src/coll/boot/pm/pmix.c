@@ -41,11 +41,10 @@ struct kept {
 static char own_nspace[sizeof(((struct rg_pmix_proc *) 0)->nspace)];
 static atomic_bool server_gone;
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int64_t rank;
 
-    (void) config;
     if (!rg_var("PMIX_NAMESPACE"))
         return 0;
     return rg_var_int("PMIX_RANK", 0, REIGEN_SIZE_MAX - 1, &rank, err);

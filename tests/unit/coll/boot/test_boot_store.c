@@ -6,7 +6,7 @@
 #include "coll/net/http.h"
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/env/rendezvous.h"
+#include "coll/boot/env/env_job.h"
 
 #ifdef RG_HAVE_PMIX_H
 #include <pmix.h>
