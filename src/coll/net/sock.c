@@ -21,30 +21,6 @@ static bool is_transient(int errnum)
     return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
 }
 
-static int read_all(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
-{
-    uint8_t *to = data;
-
-    while (nbytes > 0) {
-        ssize_t n = recv(fd, to, nbytes, MSG_DONTWAIT);
-        int r = 0;
-
-        if (n == 0)
-            return -EPIPE;
-        if (n < 0 && !is_transient(errno))
-            return -errno;
-        if (n < 0)
-            r = rg_fd_wait(fd, POLLIN, deadline_ns);
-        if (r < 0)
-            return r;
-        if (n > 0) {
-            to += n;
-            nbytes -= (size_t) n;
-        }
-    }
-    return 0;
-}
-
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns)
 {
     const uint8_t *from = data;
@@ -75,11 +51,11 @@ union control {
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns)
 {
-    struct iovec iov = { (void *) (uintptr_t) data, 1 };
+    struct iovec iov = { (void *) (uintptr_t) data, nbytes };
     union control control = { .bytes = "" };
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1)
+    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1 || nbytes > RG_SOCK_MESSAGE_MAX)
         return -EINVAL;
     if (nfds > 0) {
         message.msg_control = control.bytes;
@@ -91,13 +67,16 @@ int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, in
         cmsg->cmsg_len = CMSG_LEN((size_t) nfds * sizeof(int));
         memcpy(CMSG_DATA(cmsg), fds, (size_t) nfds * sizeof(int));
     }
-    while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    for (;;) {
+        ssize_t n = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n >= 0)
+            return (size_t) n == nbytes ? 0 : -EPROTO;
         int r = is_transient(errno) ? rg_fd_wait(fd, POLLOUT, deadline_ns) : -errno;
 
         if (r < 0)
             return r;
     }
-    return rg_sock_write(fd, (const uint8_t *) data + 1, nbytes - 1, deadline_ns);
 }
 
 /* Keep up to room descriptors of a message and close the rest; returns how many came. */
@@ -127,13 +106,13 @@ static int take_fds(struct msghdr *message, int *ret_fds, int room)
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
                      uint64_t deadline_ns)
 {
-    struct iovec iov = { data, 1 };
+    struct iovec iov = { data, nbytes };
     union control control;
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
     int fds[RG_SOCK_FDS_MAX];
     ssize_t n;
 
-    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1)
+    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1 || nbytes > RG_SOCK_MESSAGE_MAX)
         return -EINVAL;
     for (;;) {
         message.msg_control = control.bytes;
@@ -147,10 +126,9 @@ int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
             return r;
     }
     int came = take_fds(&message, fds, nfds);
-    int r = n == 0 ? -EPIPE : came != nfds || (message.msg_flags & MSG_CTRUNC) ? -EPROTO : 0;
+    bool whole = (size_t) n == nbytes && came == nfds && !(message.msg_flags & MSG_CTRUNC);
+    int r = n == 0 ? -EPIPE : whole ? 0 : -EPROTO;
 
-    if (r == 0)
-        r = read_all(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
     for (int i = 0; i < came && i < nfds; i++) {
         if (r < 0)
             close(fds[i]);

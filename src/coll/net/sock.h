@@ -24,6 +24,7 @@
 
 #define RG_SOCK_ADDRESS_MAX 128 /* bytes of an address as text, NUL included */
 #define RG_SOCK_FDS_MAX 8       /* descriptors in one message */
+#define RG_SOCK_MESSAGE_MAX 1024
 
 struct rg_sockaddr {
     union {
@@ -38,10 +39,10 @@ struct rg_sockaddr {
  * SIGPIPE. */
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
-/* Write or read exactly nbytes, with at most RG_SOCK_FDS_MAX descriptors on the first byte,
- * over a unix socket. nbytes >= 1. As rg_sock_write; -EPIPE at an early end. Received descriptors
- * are close-on-exec and the caller's; more or fewer than nfds is -EPROTO, and all that came are
- * closed. */
+/* Send or receive a message of 1 to RG_SOCK_MESSAGE_MAX bytes, which the kernel keeps in one piece,
+ * with at most RG_SOCK_FDS_MAX descriptors, over a unix socket. As rg_sock_write; -EPIPE at the end.
+ * Received descriptors are close-on-exec and the caller's; -EPROTO: it has other than nbytes or nfds,
+ * and all descriptors that came are closed. */
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns);
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,

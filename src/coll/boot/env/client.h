@@ -36,6 +36,16 @@ struct rg_client {
     char *dead_text[RG_CLIENT_DEATHS_MAX];
 };
 
+/* What is done with frames, by type; fields NULL: none are expected. message is the decoded frame: on
+ * takes out of it what it keeps, the rest is freed. */
+struct rg_rank_handler {
+    const struct rg_field *fields;
+    int (*on)(void *arg, void *message);
+};
+/* 0 or what on returned; -EBADMSG: no frame that is expected; -ENOMEM. */
+int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, void *arg,
+                     uint16_t type, const uint8_t *payload, size_t nbytes);
+
 /* Take fd and say HELLO with token (nbytes of it); wait for WELCOME. link_options: NULL for a plain
  * socket. 0;
  * -ETIMEDOUT; -ECONNREFUSED (the server says why not, or hung up); -EPERM; -EBADMSG; -ENOMEM. The

@@ -130,31 +130,25 @@ static int send_death(struct guest *guest, int rank, const char *text)
     return rg_conn_send(&guest->conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
 }
 
-static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_hello(void *arg, void *message)
 {
+    struct guest *guest = arg;
     struct rg_server *server = guest->server;
+    const struct rg_rankmsg_hello *hello = message;
     struct rg_rankmsg_welcome welcome = { .size = (uint32_t) server->job.me.size };
-    struct rg_rankmsg_hello hello = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_hello_fields, payload, nbytes, &hello);
 
-    if (r < 0)
-        return r;
-    bool same = hello.token.nbytes == sizeof(server->job.facts) &&
-                memcmp(hello.token.data, server->job.facts, hello.token.nbytes) == 0;
-    uint32_t version = hello.version, rank = hello.rank;
-
-    rg_codec_clear(rg_rankmsg_hello_fields, &hello);
     if (guest->rank >= 0)
         return -EBADMSG;
-    if (version != RG_PROTOCOL_VERSION)
+    if (hello->version != RG_PROTOCOL_VERSION)
         return refuse(guest, EPROTO, "rank 0 runs another version of Reigen");
-    if (!same)
+    if (hello->token.nbytes != sizeof(server->job.facts) ||
+        memcmp(hello->token.data, server->job.facts, hello->token.nbytes) != 0)
         return refuse(guest, EXDEV, "another job listens there");
-    if (rank < 1 || rank >= (uint32_t) server->job.me.size)
+    if (hello->rank < 1 || hello->rank >= (uint32_t) server->job.me.size)
         return refuse(guest, EINVAL, "there is no such rank in the job of that rank 0");
-    if (server->ranks[rank])
+    if (server->ranks[hello->rank])
         return refuse(guest, EEXIST, "this rank has already come");
-    guest->rank = (int) rank;
+    guest->rank = (int) hello->rank;
     server->ranks[guest->rank] = guest;
     server->came[guest->rank] = true;
     server->npending--;
@@ -166,80 +160,65 @@ static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
                                                            server->lost_text);
 }
 
-static int on_fence(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_fence(void *arg, void *message)
 {
+    struct guest *guest = arg;
     struct rg_server *server = guest->server;
-    struct rg_rankmsg_fence fence = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_fence_fields, payload, nbytes, &fence);
+    struct rg_rankmsg_fence *fence = message;
 
-    if (r < 0)
-        return r;
-    if (guest->rank < 0 || guest->arrived || fence.generation != server->generation + 1 ||
-        fence.blob.nbytes > RG_RANKMSG_BLOB_MAX) {
-        rg_codec_clear(rg_rankmsg_fence_fields, &fence);
+    if (guest->rank < 0 || guest->arrived || fence->generation != server->generation + 1 ||
+        fence->blob.nbytes > RG_RANKMSG_BLOB_MAX)
         return -EBADMSG;
-    }
-    uint64_t theirs_ns = rg_now_ns() + fence.timeout_ms * RG_NS_PER_MS;
+    uint64_t theirs_ns = rg_now_ns() + fence->timeout_ms * RG_NS_PER_MS;
 
     if (theirs_ns < server->deadline_ns)
         server->deadline_ns = theirs_ns;
-    server->overfull = server->kept_nbytes + span_nbytes(fence.blob.nbytes) > KEPT_NBYTES_MAX;
-    if (server->overfull) {
-        rg_codec_clear(rg_rankmsg_fence_fields, &fence);
+    if (server->kept_nbytes + span_nbytes(fence->blob.nbytes) > KEPT_NBYTES_MAX) {
+        server->overfull = true;
         return 0;
     }
     guest->arrived = true;
-    guest->blob = fence.blob;
+    guest->blob = fence->blob;
+    fence->blob = (struct rg_span) { 0 };
     server->kept_nbytes += span_nbytes(guest->blob.nbytes);
     return 0;
 }
 
 /* The first one is the cause. */
-static int on_note(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_note(void *arg, void *message)
 {
-    struct rg_rankmsg_note note = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_note_fields, payload, nbytes, &note);
+    struct guest *guest = arg;
+    struct rg_rankmsg_note *note = message;
 
-    if (r < 0)
-        return r;
-    if (note.level == 0 && !guest->note)
-        guest->note = rg_steal_ptr(&note.text);
-    rg_codec_clear(rg_rankmsg_note_fields, &note);
+    if (note->level == 0 && !guest->note)
+        guest->note = rg_steal_ptr(&note->text);
     return 0;
 }
 
-static int on_cut_off(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_cut_off(void *arg, void *message)
 {
-    struct rg_rankmsg_cut_off cut_off = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_cut_off_fields, payload, nbytes, &cut_off);
+    struct guest *guest = arg;
+    const struct rg_rankmsg_cut_off *cut_off = message;
 
-    if (r < 0 || cut_off.rank >= (uint32_t) guest->server->job.me.size)
-        return -EBADMSG;
     guest->cut_off = true;
-    return 0;
+    return cut_off->rank < (uint32_t) guest->server->job.me.size ? 0 : -EBADMSG;
 }
 
 static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
 {
+    static const struct rg_rank_handler handlers[] = {
+        [RG_RANKMSG_HELLO] = { rg_rankmsg_hello_fields, on_hello },
+        [RG_RANKMSG_FENCE] = { rg_rankmsg_fence_fields, on_fence },
+        [RG_RANKMSG_NOTE] = { rg_rankmsg_note_fields, on_note },
+        [RG_RANKMSG_CUT_OFF] = { rg_rankmsg_cut_off_fields, on_cut_off },
+    };
     struct guest *guest = arg;
 
     if (guest->leaving)
         return 0;
-    switch (type) {
-    case RG_RANKMSG_HELLO:
-        return on_hello(guest, payload, nbytes);
-    case RG_RANKMSG_FENCE:
-        return on_fence(guest, payload, nbytes);
-    case RG_RANKMSG_NOTE:
-        return on_note(guest, payload, nbytes);
-    case RG_RANKMSG_CUT_OFF:
-        return on_cut_off(guest, payload, nbytes);
-    case RG_RANKMSG_GOODBYE:
-        guest->goodbye = true;
-        return 0;
-    default:
-        return -EBADMSG;
-    }
+    guest->goodbye |= type == RG_RANKMSG_GOODBYE;
+    return type == RG_RANKMSG_GOODBYE
+               ? 0 : rg_rank_dispatch(handlers, rg_array_len(handlers), guest, type, payload, nbytes);
 }
 
 static size_t frame_max(void *arg, uint16_t type)
@@ -445,6 +424,13 @@ static void fail_all(struct rg_server *server, int errnum, const char *text)
     }
 }
 
+/* This fence has failed, and all hear why. */
+static int give_up(struct rg_server *server, int errnum, const char *text, struct rg_error *err)
+{
+    fail_all(server, errnum, text);
+    return rg_error_set_exit(err, errnum, errnum == ETIMEDOUT ? 124 : 0, "%s", text);
+}
+
 static int fail_missing(struct rg_server *server, struct rg_error *err)
 {
     static const char *const hints[] = {
@@ -464,8 +450,7 @@ static int fail_missing(struct rg_server *server, struct rg_error *err)
     rg_buf_printf(&text, " did not come within %.*f s", waited_ms < 10000,
                   (double) waited_ms / 1000);
     rg_buf_printf(&text, "%s", server->generation == 0 ? hints[server->job.trust] : "");
-    fail_all(server, ETIMEDOUT, rg_buf_text(&text));
-    return rg_error_set_exit(err, ETIMEDOUT, 124, "%s", rg_buf_text(&text));
+    return give_up(server, ETIMEDOUT, rg_buf_text(&text), err);
 }
 
 static int fail_overfull(struct rg_server *server, struct rg_error *err)
@@ -474,8 +459,7 @@ static int fail_overfull(struct rg_server *server, struct rg_error *err)
 
     snprintf(text, sizeof(text), "the ranks have more to tell in one fence than the %u bytes that "
              "fit", RG_FENCE_NBYTES_MAX);
-    fail_all(server, EMSGSIZE, text);
-    return rg_error_set(err, EMSGSIZE, "%s", text);
+    return give_up(server, EMSGSIZE, text, err);
 }
 
 static int send_blobs(struct guest *guest, uint32_t generation, const struct rg_buf *blobs)
