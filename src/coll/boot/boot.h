@@ -83,9 +83,9 @@ void *rg_boot_keep(void **kept, size_t nbytes);
 int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
                  struct rg_error *err);
 
-/* A boot of something that has been opened, or (_over) stands over another one, whose way, notes and
- * descriptor are its own: state becomes the boot's, closed by ops->close. 0, or -ENOMEM with state as
- * it was. */
+/* A boot of something that has been opened, or (_over) one that stands over another, whose way,
+ * notes and descriptor are its own: state becomes the boot's, closed by ops->close. 0, or -ENOMEM
+ * with state as it was. */
 int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
 int rg_boot_make_over(struct rg_boot *below, const struct rg_boot_ops *ops, void *state,

@@ -40,9 +40,9 @@ struct rg_sockaddr {
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
 /* Send or receive a message of 1 to RG_SOCK_MESSAGE_MAX bytes, which the kernel keeps in one piece,
- * with at most RG_SOCK_FDS_MAX descriptors, over a unix socket. As rg_sock_write; -EPIPE at the end.
- * Received descriptors are close-on-exec and the caller's; -EPROTO: it has other than nbytes or nfds,
- * and all descriptors that came are closed. */
+ * with at most RG_SOCK_FDS_MAX descriptors, over a unix socket. As rg_sock_write; -EPIPE at the
+ * end. Received descriptors are close-on-exec and the caller's; -EPROTO: it has other than nbytes
+ * or nfds, and all descriptors that came are closed. */
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns);
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,

@@ -36,8 +36,8 @@ struct rg_client {
     char *dead_text[RG_CLIENT_DEATHS_MAX];
 };
 
-/* What is done with frames, by type; fields NULL: none are expected. message is the decoded frame: on
- * takes out of it what it keeps, the rest is freed. */
+/* What is done with frames, by type; fields NULL: none are expected. message is the decoded frame:
+ * on takes out of it what it keeps, the rest is freed. */
 struct rg_rank_handler {
     const struct rg_field *fields;
     int (*on)(void *arg, void *message);

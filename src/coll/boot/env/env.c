@@ -188,8 +188,8 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
         close(fd);
         return r;
     }
-    r = rg_client_hello(&env->client, fd, address ? &link : NULL, "rank 0", job->me.rank, job->me.size,
-                        job->facts, sizeof(job->facts), deadline_ns, cause);
+    r = rg_client_hello(&env->client, fd, address ? &link : NULL, "rank 0", job->me.rank,
+                        job->me.size, job->facts, sizeof(job->facts), deadline_ns, cause);
     if (r == 0 && !address && !env->client.has_key)
         r = rg_error_set(cause, EBADMSG, "rank 0 sent no key");
     /* Rank 0 must not take an attempt that was given up for a death. */

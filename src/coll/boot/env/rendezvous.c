@@ -5,17 +5,21 @@
  * place where rank 0 waits; the ranks meet there by the rules of boot by RANK (env.c): one user on
  * one host, or a REIGEN_KEY_FILE.
  */
-#include "coll/boot/env/env_job.h"
+#include "coll/boot/env/rendezvous.h"
 
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/buf.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/env/env.h"
+#include "coll/boot/env/env_job.h"
 #include "coll/boot/launchers.h"
-#include "coll/net/http.h"
 
 #define ADDRESS "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 #define PORT "HOROVOD_GLOO_RENDEZVOUS_PORT"
@@ -25,6 +29,150 @@
 #define PAUSE_MS 50
 #define ATTEMPT_MS 5000
 #define PATH_ROOM 64
+#define READ_NBYTES 4096
+
+/* ---- its store, over HTTP */
+
+/* "HTTP/1.1 200 OK": the status, or -EBADMSG. */
+static int status_of(char *line)
+{
+    int64_t status;
+
+    if (strlen(line) < 12 || strncmp(line, "HTTP/1.", 7) != 0 || line[8] != ' ' ||
+        (line[12] != ' ' && line[12] != '\0'))
+        return -EBADMSG;
+    line[12] = '\0';
+    return rg_parse_int("status", line + 9, 100, 599, &status, NULL) < 0 ? -EBADMSG : (int) status;
+}
+
+/* One header. *has_length and *ret_length: what Content-Length says. */
+static int read_header(char *line, bool *has_length, size_t *ret_length)
+{
+    char *colon = strchr(line, ':'), word[16];
+    int64_t length;
+
+    if (!colon || colon == line)
+        return -EBADMSG;
+    *colon = '\0';
+    if (strcasecmp(line, "Transfer-Encoding") == 0)
+        return -EBADMSG;
+    if (strcasecmp(line, "Content-Length") != 0)
+        return 0;
+    const char *rest = rg_str_word(colon + 1, word, sizeof(word));
+
+    if (*has_length || rest[strspn(rest, " \t")] != '\0' ||
+        rg_parse_int("length", word, 0, RG_HTTP_ANSWER_MAX, &length, NULL) < 0)
+        return -EBADMSG;
+    *has_length = true;
+    *ret_length = (size_t) length;
+    return 0;
+}
+
+/* The lines up to the empty one. 1 and where the body begins, 0 when it is not there yet. */
+static int read_head(const char *bytes, size_t nbytes, struct rg_http_answer *answer,
+                     bool *ret_has_length)
+{
+    rg_autofree char *head = strndup(bytes, nbytes);
+    int r = head ? 0 : -ENOMEM;
+
+    for (char *line = head, *end; r >= 0 && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        if (end > line && end[-1] == '\r')
+            end[-1] = '\0';
+        if (line == head) {
+            r = answer->status = status_of(line);
+        } else if (*line) {
+            r = read_header(line, ret_has_length, &answer->body_nbytes);
+        } else {
+            answer->body = (size_t) (end + 1 - head);
+            return 1;
+        }
+    }
+    return r < 0 ? r : 0;
+}
+
+int rg_http_parse(const char *bytes, size_t nbytes, bool ended, struct rg_http_answer *ret_answer)
+{
+    struct rg_http_answer answer = { 0 };
+    bool has_length = false;
+    int r = nbytes == 0 ? 0 : read_head(bytes, nbytes, &answer, &has_length);
+
+    if (r < 0)
+        return r;
+    if (r > 0) {
+        size_t there = nbytes - answer.body;
+
+        if (!has_length) {
+            answer.body_nbytes = there;
+            r = ended;
+        } else {
+            r = there >= answer.body_nbytes;
+        }
+    }
+    if (r > 0 && answer.body + answer.body_nbytes <= RG_HTTP_ANSWER_MAX) {
+        *ret_answer = answer;
+        return 1;
+    }
+    return r > 0 || ended || nbytes >= RG_HTTP_ANSWER_MAX ? -EBADMSG : 0;
+}
+
+static int read_answer(int fd, uint64_t deadline_ns, struct rg_buf *input,
+                       struct rg_http_answer *ret_answer)
+{
+    bool ended = false;
+    int r;
+
+    while ((r = rg_http_parse((const char *) rg_buf_bytes(input), rg_buf_nbytes(input), ended,
+                              ret_answer)) == 0) {
+        uint8_t *to = rg_buf_reserve(input, READ_NBYTES);
+        ssize_t n;
+
+        if (!to)
+            return -ENOMEM;
+        r = rg_fd_wait(fd, POLLIN, deadline_ns);
+        if (r < 0)
+            return r;
+        n = recv(fd, to, READ_NBYTES, MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -errno;
+        ended = n == 0;
+        rg_buf_commit(input, n > 0 ? (size_t) n : 0);
+    }
+    return r;
+}
+
+/* Ask server for path (GET; PUT with a body where body is given). 0, the status, and the answer's
+ * body appended to ret_body; or -errno. */
+static int exchange(const struct rg_sockaddr *server, const char *path, const char *body,
+                    uint64_t deadline_ns, int *ret_status, struct rg_buf *ret_body,
+                    struct rg_error *err)
+{
+    rg_autobuf struct rg_buf request = RG_BUF_INIT, input = RG_BUF_INIT;
+    struct rg_http_answer answer;
+    char name[RG_SOCK_ADDRESS_MAX];
+    rg_autoclose int fd = -1;
+    int r;
+
+    rg_sock_format(server, name);
+    rg_buf_printf(&request, "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                  body ? "PUT" : "GET", path, name, body ? strlen(body) : 0, body ? body : "");
+    r = rg_buf_status(&request);
+    if (r == 0)
+        r = rg_sock_reach_tcp(server, deadline_ns, &fd);
+    if (r == 0)
+        r = rg_sock_write(fd, rg_buf_bytes(&request), rg_buf_nbytes(&request), deadline_ns);
+    if (r == 0)
+        r = read_answer(fd, deadline_ns, &input, &answer);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", name,
+                            r == -EBADMSG ? "its answer is not that of an HTTP key-value server"
+                                          : strerror(-r));
+    rg_buf_put(ret_body, rg_buf_bytes(&input) + answer.body, answer.body_nbytes);
+    *ret_status = answer.status;
+    return rg_buf_status(ret_body) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
+/* ---- the place where rank 0 waits */
 
 static bool is_hex(const char *text)
 {
@@ -136,7 +284,7 @@ static int publish(const struct rg_sockaddr *store, const char *path,
     int status = 0, r;
 
     rg_endpoint_format(place, text);
-    r = rg_http_exchange(store, path, text, deadline_ns, &status, &body, err);
+    r = exchange(store, path, text, deadline_ns, &status, &body, err);
     if (r == 0 && status / 100 != 2)
         r = rg_error_set(err, EPROTO, "the answer was %d", status);
     return r < 0 ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS "=%s)",
@@ -153,7 +301,7 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
         rg_autobuf struct rg_buf body = RG_BUF_INIT;
         uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
         int status = 0;
-        int r = rg_http_exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
+        int r = exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
                                  &status, &body, err);
 
         if (r == 0 && status == 200)

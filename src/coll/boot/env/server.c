@@ -214,11 +214,10 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nby
     };
     struct guest *guest = arg;
 
-    if (guest->leaving)
-        return 0;
     guest->goodbye |= type == RG_RANKMSG_GOODBYE;
-    return type == RG_RANKMSG_GOODBYE
-               ? 0 : rg_rank_dispatch(handlers, rg_array_len(handlers), guest, type, payload, nbytes);
+    if (guest->leaving || type == RG_RANKMSG_GOODBYE)
+        return 0;
+    return rg_rank_dispatch(handlers, rg_array_len(handlers), guest, type, payload, nbytes);
 }
 
 static size_t frame_max(void *arg, uint16_t type)
@@ -498,8 +497,8 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
             rg_conn_drain(&guest->conn, server->deadline_ns);
         forget_blob(guest);
     }
-    return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs), server->job.me.size,
-                                      RG_RANKMSG_BLOB_MAX, ret_blobs);
+    return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs),
+                                      server->job.me.size, RG_RANKMSG_BLOB_MAX, ret_blobs);
 }
 
 static bool all_came(const struct rg_server *server)

@@ -22,8 +22,8 @@
 
 struct rg_server;
 
-/* Rank 0 of job serves at listen_fd, which is taken. It keeps a copy of job, whose keys it wipes when
- * all ranks are there. 0 or -ENOMEM. */
+/* Rank 0 of job serves at listen_fd, which is taken. It keeps a copy of job, whose keys it wipes
+ * when all ranks are there. 0 or -ENOMEM. */
 int rg_server_create(const struct rg_env_job *job, int take_listen_fd,
                      struct rg_server **ret_server);
 /* As rg_boot_ops.fence, for rank 0. The earliest deadline of all ranks that came is kept, so that

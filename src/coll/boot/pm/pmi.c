@@ -206,7 +206,8 @@ static int refused(const struct rg_pmi_message *reply, enum verb verb,
     if (!message)
         message = rg_pmi_value(reply, "errmsg");
     return rg_error_set(err, EPROTO, "the process manager refused PMI's %s (it answered %s%s%s)",
-                        verbs[verb].name, reply->pairs[0].value, message ? ": " : "", message ? message : "");
+                        verbs[verb].name, reply->pairs[0].value, message ? ": " : "",
+                        message ? message : "");
 }
 
 /* Send a request, of which format gives all but PMI-2's length, and receive its answer. */

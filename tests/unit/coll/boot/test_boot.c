@@ -213,8 +213,8 @@ struct last_words {
     const char *note, *heard;
 };
 
-/* All meet once; then the victim says why it fails, and the others hear of it in the fence that they
- * are in. */
+/* All meet once; then the victim says why it fails, and the others hear of it in the fence that
+ * they are in. */
 static int fail_with_a_note(struct rank *rank)
 {
     const struct last_words *words = rank->arg;

@@ -3,10 +3,9 @@
  * PMIx's layouts. */
 #include "unit.h"
 
-#include "coll/net/http.h"
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/env/env_job.h"
+#include "coll/boot/env/rendezvous.h"
 
 #ifdef RG_HAVE_PMIX_H
 #include <pmix.h>
