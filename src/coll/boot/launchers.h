@@ -2,9 +2,9 @@
 /*
  * The variables of launchers. They are read strictly: a broken value is an error that names the
  * variable. And it is known what those of other launchers claim, so that a process which is one of
- * many never runs as one alone. Launchers nest (torchrun under srun, horovodrun in a Slurm step, mpirun in a job of
- * Reigen's), and their variables are inherited; which of them is the innermost follows from who can
- * start whom.
+ * many never runs as one alone. Launchers nest (torchrun under srun, horovodrun in a Slurm step,
+ * mpirun in a job of Reigen's), and their variables are inherited; which of them is the innermost
+ * follows from who can start whom.
  *
  * Thread rule: as getenv: while no thread changes the environment.
  */
