@@ -762,7 +762,6 @@ int main(void)
         cmocka_unit_test(without_rank_zero_the_place_is_named),
         cmocka_unit_test(a_rank_that_dies_ends_the_fence_of_the_others),
         cmocka_unit_test(a_note_names_the_rank_that_failed),
-        cmocka_unit_test(blobs_that_are_too_many_bytes_are_not_kept),
         cmocka_unit_test(with_a_key_ranks_meet_over_tcp),
         cmocka_unit_test(a_wrong_key_keeps_a_rank_out),
         cmocka_unit_test(key_files_that_others_can_read_are_refused),
@@ -775,6 +774,7 @@ int main(void)
         cmocka_unit_test(another_service_on_the_first_port_is_passed_over),
         cmocka_unit_test(a_name_held_by_another_user_is_passed_over),
         cmocka_unit_test(a_communicator_has_the_traits_of_its_job),
+        cmocka_unit_test(blobs_that_are_too_many_bytes_are_not_kept),
     };
 
     ranks_clearenv();
