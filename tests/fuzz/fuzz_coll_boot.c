@@ -2,7 +2,7 @@
 /* What a rank reads while it meets the others: rank messages, the blobs of a fence, the facts of a
  * rank. The first byte says which. */
 #include "fuzz.h"
-#include "coll/boot/env/client.h"
+#include "coll/ground/blob.h"
 #include "coll/team/team_parts.h"
 #include "wire/rankmsg.h"
 
@@ -32,7 +32,7 @@ static void blobs(const uint8_t *data, size_t nbytes)
     struct rg_blob found[NRANKS] = { 0 };
     size_t total = 0;
 
-    if (rg_blobs_split(data, nbytes, NRANKS, found) < 0) {
+    if (rg_blobs_split(data, nbytes, NRANKS, RG_RANKMSG_BLOB_MAX, found) < 0) {
         must(found[0].data == NULL);
         return;
     }

@@ -2,8 +2,7 @@
 /* What other launchers' servers answer: PMI's messages, HTTP, and the place that rank 0 has written
  * into Horovod's rendezvous. The first byte says which. */
 #include "fuzz.h"
-#include "coll/net/http.h"
-#include "coll/boot/pm/pmi_wire.h"
+#include "coll/boot/pm/pmi.h"
 #include "coll/boot/env/rendezvous.h"
 
 static void pmi(enum rg_pmi_version version, const char *bytes, size_t nbytes)

@@ -186,7 +186,7 @@ static char *describe(struct rg_runtime *rt)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
-    rg_buf_printf(&text, "boot: %s\n", rg_boot_name(rt->boot));
+    rg_buf_printf(&text, "boot: %s\n", rg_boot_way(rt->boot)->name);
     rg_buf_printf(&text, "ranks: %d on %d node%s\n", rt->team->size, rt->team->nnodes,
                   rt->team->nnodes == 1 ? "" : "s");
     rg_scopes_describe(rg_exec_scopes(rt->progress->exec), &text);
@@ -228,7 +228,7 @@ int rg_api_describe(struct rg_runtime *rt)
         return -ENOMEM;
     pthread_mutex_lock(&rt->sets.lock);
     rt->mpi = (int) rg_scopes_mpi(rg_exec_scopes(rt->progress->exec)) |
-              (rg_boot_is_of_mpi(rt->boot) ? REIGEN_MPI_STARTED : 0);
+              (rg_boot_way(rt->boot)->of_mpi ? REIGEN_MPI_STARTED : 0);
     unused = replace(rt, text);
     r = unused == text ? -ENOMEM : 0;
     pthread_mutex_unlock(&rt->sets.lock);

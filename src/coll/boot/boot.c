@@ -7,6 +7,7 @@
 
 struct rg_boot {
     const struct rg_boot_ops *ops;
+    struct rg_boot *below; /* or NULL */
     void *state;
     struct rg_boot_identity identity;
     pthread_mutex_t lock; /* a note may come from any thread while another polls */
@@ -19,14 +20,15 @@ void *rg_boot_keep(void **kept, size_t nbytes)
     return *kept;
 }
 
-int rg_boot_make(const struct rg_boot_ops *ops, void *state,
-                 const struct rg_boot_identity *identity, struct rg_boot **ret_boot)
+int rg_boot_make_over(struct rg_boot *below, const struct rg_boot_ops *ops, void *state,
+                      const struct rg_boot_identity *identity, struct rg_boot **ret_boot)
 {
     struct rg_boot *boot = calloc(1, sizeof(*boot));
 
     if (!boot)
         return -ENOMEM;
     boot->ops = ops;
+    boot->below = below;
     boot->state = state;
     boot->identity = *identity;
     pthread_mutex_init(&boot->lock, NULL);
@@ -34,14 +36,15 @@ int rg_boot_make(const struct rg_boot_ops *ops, void *state,
     return 0;
 }
 
-const char *rg_boot_name(const struct rg_boot *boot)
+int rg_boot_make(const struct rg_boot_ops *ops, void *state,
+                 const struct rg_boot_identity *identity, struct rg_boot **ret_boot)
 {
-    return boot->ops->name;
+    return rg_boot_make_over(NULL, ops, state, identity, ret_boot);
 }
 
-bool rg_boot_is_of_mpi(const struct rg_boot *boot)
+const struct rg_boot_ops *rg_boot_way(const struct rg_boot *boot)
 {
-    return boot->ops->of_mpi;
+    return boot->below ? rg_boot_way(boot->below) : boot->ops;
 }
 
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot)
@@ -65,6 +68,8 @@ int rg_boot_fence(struct rg_boot *boot, const void *blob, size_t nbytes, uint64_
 
 int rg_boot_poll_fd(struct rg_boot *boot)
 {
+    if (boot->below)
+        return rg_boot_poll_fd(boot->below);
     return boot->ops->poll_fd ? boot->ops->poll_fd(boot->state) : -1;
 }
 
@@ -93,6 +98,8 @@ int rg_boot_poll_start(struct rg_boot *boot, int *ret_rank, struct rg_error *err
 
 void rg_boot_note(struct rg_boot *boot, int level, const char *text)
 {
+    if (boot->below)
+        rg_boot_note(boot->below, level, text);
     if (!boot->ops->note)
         return;
     pthread_mutex_lock(&boot->lock);
@@ -109,16 +116,6 @@ void rg_boot_cut_off(struct rg_boot *boot, int rank)
     pthread_mutex_unlock(&boot->lock);
 }
 
-bool rg_boot_hears_cut_off(const struct rg_boot *boot)
-{
-    return boot->ops->cut_off;
-}
-
-bool rg_boot_shows_notes(const struct rg_boot *boot)
-{
-    return boot->ops->shows_notes;
-}
-
 void rg_boot_close(struct rg_boot *boot, bool goodbye)
 {
     if (!boot)
@@ -132,6 +129,8 @@ void rg_boot_close(struct rg_boot *boot, bool goodbye)
 
 void rg_boot_after_fork(struct rg_boot *boot)
 {
+    if (boot->below)
+        rg_boot_after_fork(boot->below);
     if (boot->ops->after_fork)
         boot->ops->after_fork(boot->state);
 }

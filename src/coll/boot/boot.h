@@ -37,8 +37,8 @@ struct rg_boot_identity {
 #define RG_BOOT_IDENTITY_INIT \
     { .local_rank = -1, .local_size = -1, .cross_rank = -1, .cross_size = -1 }
 
-/* A way of being started. Of the functions only open is always there, for boots that are found, and
- * fence, for those of several ranks; NULL is nothing to do, never, or as it says. */
+/* A way of being started. Of the functions only fence is always there, for those of several ranks;
+ * NULL is nothing to do, never, or as it says. */
 struct rg_boot_ops {
     const char *name; /* "agent" */
     /* What detect looks for, for people; NULL: it finds out otherwise, and REIGEN_BOOT decides
@@ -48,10 +48,12 @@ struct rg_boot_ops {
                         * where there is one, is younger */
     bool fences_alone; /* others see a fence of one rank; else one rank needs nobody for it */
     bool shows_notes;  /* the launcher shows notes of level 1 and 2 to its user */
+    bool judges;       /* the launcher says who failed first, and goes by cut_off */
     /* 1: these variables are for me, 0: not, -errno: for me, but broken. */
-    int (*detect)(const struct rg_config *config, struct rg_error *err);
+    int (*detect)(struct rg_error *err);
     /* kept: what outlives a boot until the process ends, as connections that are made once; of this
-     * way only, over all its boots in the process, NULL at first (rg_boot_keep). */
+     * way only, over all its boots in the process, NULL at first (rg_boot_keep). *ret_identity is
+     * RG_BOOT_IDENTITY_INIT at first, and dropped on failure. */
     int (*open)(const struct rg_config *config, void **kept, uint64_t deadline_ns,
                 void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err);
     /* All ranks' blobs in order of rank; ret_blobs has room for size. The caller frees
@@ -66,14 +68,11 @@ struct rg_boot_ops {
      * -EHOSTDOWN: err's errnum is why there is no job any more. NULL: as poll. */
     int (*poll_start)(void *state, int *ret_rank, struct rg_error *err);
     void (*note)(void *state, int level, const char *text);
-    void (*cut_off)(void *state, int rank); /* NULL: nobody there asks who failed first */
+    void (*cut_off)(void *state, int rank);
     void (*close)(void *state, bool goodbye);
     void (*after_fork)(void *state);
     void (*leave)(void *kept); /* the process ends */
 };
-
-/* No launcher at all: a job of one rank. */
-extern const struct rg_boot_ops rg_boot_single;
 
 /* *kept, which is nbytes of zeros at first; NULL: there is no memory. */
 void *rg_boot_keep(void **kept, size_t nbytes);
@@ -84,12 +83,15 @@ void *rg_boot_keep(void **kept, size_t nbytes);
 int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadline_ns,
                  struct rg_error *err);
 
-/* A boot of something that has been opened, or stands over another one: state becomes the boot's,
- * closed by ops->close. 0, or -ENOMEM with state as it was. */
+/* A boot of something that has been opened, or (_over) one that stands over another, whose way,
+ * notes and descriptor are its own: state becomes the boot's, closed by ops->close. 0, or -ENOMEM
+ * with state as it was. */
 int rg_boot_make(const struct rg_boot_ops *ops, void *state,
                  const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
-const char *rg_boot_name(const struct rg_boot *boot);
-bool rg_boot_is_of_mpi(const struct rg_boot *boot);
+int rg_boot_make_over(struct rg_boot *below, const struct rg_boot_ops *ops, void *state,
+                      const struct rg_boot_identity *identity, struct rg_boot **ret_boot);
+/* The way of being started, for its name and traits. */
+const struct rg_boot_ops *rg_boot_way(const struct rg_boot *boot);
 const struct rg_boot_identity *rg_boot_identity(const struct rg_boot *boot);
 /* Wipe identity's key: who needs it has it. has_key stays. */
 void rg_boot_forget_key(struct rg_boot *boot);
@@ -107,9 +109,6 @@ void rg_boot_note(struct rg_boot *boot, int level, const char *text);
  * comes first. To be called before the operation's caller hears of its end. Never blocks for long;
  * any thread. */
 void rg_boot_cut_off(struct rg_boot *boot, int rank);
-/* Whether anybody listens to that; whether notes are shown to the launcher's user. */
-bool rg_boot_hears_cut_off(const struct rg_boot *boot);
-bool rg_boot_shows_notes(const struct rg_boot *boot);
 void rg_boot_close(struct rg_boot *boot, bool goodbye);
 void rg_boot_after_fork(struct rg_boot *boot);
 

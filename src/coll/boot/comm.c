@@ -17,7 +17,6 @@
 
 struct comm {
     struct rg_boot *boot;  /* of the job; owned once the communicator is made */
-    struct rg_boot_ops ops;
     int *ranks;            /* of the job, by rank of this world */
     int n, size;           /* of this world, of the job */
     struct rg_blob *blobs; /* of all ranks of the job */
@@ -50,13 +49,6 @@ static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
     return r;
 }
 
-static int poll_fd(void *state)
-{
-    struct comm *comm = state;
-
-    return rg_boot_poll_fd(comm->boot);
-}
-
 static int poll_by(struct comm *comm, int (*poll_boot)(struct rg_boot *, int *, struct rg_error *),
                    int *ret_rank, struct rg_error *err)
 {
@@ -79,13 +71,6 @@ static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
 static int poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
     return poll_by(state, rg_boot_poll_start, ret_rank, err);
-}
-
-static void note(void *state, int level, const char *text)
-{
-    struct comm *comm = state;
-
-    rg_boot_note(comm->boot, level, text);
 }
 
 static void cut_off(void *state, int rank)
@@ -121,24 +106,13 @@ static void close_comm(void *state, bool goodbye)
     comm_free(comm);
 }
 
-static void after_fork(void *state)
-{
-    struct comm *comm = state;
-
-    rg_boot_after_fork(comm->boot);
-}
-
 static const struct rg_boot_ops comm_ops = {
-    .name = "comm",
     .fences_alone = true,
     .fence = fence,
-    .poll_fd = poll_fd,
     .poll = poll_deaths,
     .poll_start = poll_start,
-    .note = note,
     .cut_off = cut_off,
     .close = close_comm,
-    .after_fork = after_fork,
 };
 
 /* ---- making one */
@@ -252,12 +226,6 @@ static struct comm *new_comm(struct rg_boot *boot, const int *ranks, int n, uint
     if (!comm)
         return NULL;
     comm->boot = boot;
-    comm->ops = comm_ops;
-    comm->ops.name = rg_boot_name(boot);
-    comm->ops.of_mpi = rg_boot_is_of_mpi(boot);
-    comm->ops.shows_notes = rg_boot_shows_notes(boot);
-    if (!rg_boot_hears_cut_off(boot))
-        comm->ops.cut_off = NULL;
     comm->size = rg_boot_identity(boot)->size;
     comm->n = n;
     comm->deadline_ns = deadline_ns;
@@ -294,7 +262,7 @@ int rg_boot_comm(struct rg_boot **boot, const int *ranks, int n, uint64_t deadli
     rg_key_derive(job->key, purpose, identity.key);
     rg_boot_forget_key(*boot);
     memcpy(identity.warning, job->warning, sizeof(identity.warning));
-    if (r == 0 && rg_boot_make(&comm->ops, comm, &identity, boot) < 0)
+    if (r == 0 && rg_boot_make_over(*boot, &comm_ops, comm, &identity, boot) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
     if (r < 0)
         comm_free(comm);

@@ -19,5 +19,9 @@ struct rg_blob {
 /* Bring n blobs, which lie anywhere, together into one allocation, in this order. 0; -ENOMEM: they
  * are as they were. */
 int rg_blobs_gather(struct rg_blob *blobs, int n);
+/* Cut bytes (n times u32 length, bytes; each at most max) into n blobs in one allocation. 0,
+ * -EBADMSG or -ENOMEM. */
+int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int n, size_t max,
+                   struct rg_blob *ret_blobs);
 
 #endif

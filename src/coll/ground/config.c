@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define FUSION_DEFAULT (128u << 20)
-#define CACHE_DEFAULT 4096
 #define CACHE_MAX 8192
 #define SPIN_MAX_US 1000000
 
@@ -27,32 +25,89 @@ static const char *get(const char *reigen, const char *horovod, const char **ret
     return value && value[0] ? value : NULL;
 }
 
-static int get_ms(const char *reigen, const char *horovod, uint64_t *value, struct rg_error *err)
-{
-    const char *name, *text = get(reigen, horovod, &name);
+enum kind { SWITCH, INT, NBYTES, MS, TEXT };
 
-    return text ? rg_parse_duration_ms(name, text, value, err) : 0;
+/* What is read: the result, and what only changes a part of it. */
+struct reading {
+    struct rg_config config;
+    bool stall_disabled, hide_time;
+};
+
+#define AT(member) offsetof(struct reading, member)
+#define ROOM(member) sizeof(((struct rg_config *) 0)->member)
+
+/* A later one wins where two go to the same place. */
+static const struct knob {
+    const char *reigen, *horovod; /* the first that is set counts; horovod may be NULL */
+    enum kind kind;               /* bool, int, size_t, uint64_t or an array of char */
+    size_t at;
+    int64_t min, max; /* of a number; of a text max is the room that it has */
+} knobs[] = {
+    { "HOROVOD_GLOO_TIMEOUT_SECONDS", NULL, MS, AT(config.start_timeout_ms), 0, 0 },
+    { "REIGEN_START_TIMEOUT", "HOROVOD_START_TIMEOUT", MS, AT(config.start_timeout_ms), 0, 0 },
+    { "REIGEN_STALL_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", MS, AT(config.stall_ms), 0, 0 },
+    { "REIGEN_STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", MS,
+      AT(config.stall_shutdown_ms), 0, 0 },
+    { "REIGEN_SILENCE_SECONDS", NULL, MS, AT(config.silence_ms), 0, 0 },
+    { "HOROVOD_STALL_CHECK_DISABLE", NULL, SWITCH, AT(stall_disabled), 0, 0 },
+    { "REIGEN_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", NBYTES, AT(config.fusion_nbytes), 0,
+      INT64_C(1) << 40 },
+    { "REIGEN_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", INT, AT(config.cache_capacity), 0,
+      CACHE_MAX },
+    { "REIGEN_SPIN_US", NULL, INT, AT(config.spin_us), -1, SPIN_MAX_US },
+    { "REIGEN_MASTER_PORT", NULL, INT, AT(config.master_port), 0, 65535 },
+    { "REIGEN_PLANES", NULL, TEXT, AT(config.planes), 0, ROOM(planes) },
+    { "REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", SWITCH, AT(config.log_time), 0, 0 },
+    { "HOROVOD_LOG_HIDE_TIME", NULL, SWITCH, AT(hide_time), 0, 0 },
+    { "REIGEN_TIMELINE", "HOROVOD_TIMELINE", TEXT, AT(config.timeline), 0, ROOM(timeline) },
+    { "REIGEN_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES", SWITCH,
+      AT(config.timeline_marks_cycles), 0, 0 },
+    { "REIGEN_TIMELINE_ALL_RANKS", "HOROVOD_TIMELINE_ALL_RANKS", SWITCH,
+      AT(config.timeline_all_ranks), 0, 0 },
+    { "HOROVOD_AUTOTUNE", NULL, SWITCH, AT(config.autotune_ignored), 0, 0 },
+    { "REIGEN_INSECURE", NULL, SWITCH, AT(config.insecure), 0, 0 },
+    { "REIGEN_KEY_FILE", NULL, TEXT, AT(config.key_file), 0, ROOM(key_file) },
+    { "REIGEN_BOOT", NULL, TEXT, AT(config.boot), 0, ROOM(boot) },
+    { "REIGEN_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", TEXT, AT(config.interface), 0,
+      ROOM(interface) },
+};
+
+static int read_number(const struct knob *knob, const char *name, const char *text, void *to,
+                       struct rg_error *err)
+{
+    int64_t n;
+    int r = rg_parse_int(name, text, knob->min, knob->max, &n, err);
+
+    if (r == 0 && knob->kind == INT)
+        *(int *) to = (int) n;
+    else if (r == 0)
+        *(size_t *) to = (size_t) n;
+    return r;
 }
 
-static int get_int(const char *reigen, const char *horovod, int64_t min, int64_t max,
-                   int64_t *value, struct rg_error *err)
+static int read_knob(const struct knob *knob, void *to, struct rg_error *err)
 {
-    const char *name, *text = get(reigen, horovod, &name);
+    const char *name, *text = get(knob->reigen, knob->horovod, &name);
 
-    return text ? rg_parse_int(name, text, min, max, value, err) : 0;
-}
-
-static int get_text(const char *reigen, const char *horovod, char *ret_text, size_t room,
-                    struct rg_error *err)
-{
-    const char *name, *value = get(reigen, horovod, &name);
-
-    if (!value)
+    if (!text)
         return 0;
-    if (strlen(value) >= room)
-        return rg_error_set(err, EINVAL, "%s: longer than %zu bytes", name, room - 1);
-    strcpy(ret_text, value);
-    return 0;
+    switch (knob->kind) {
+    case SWITCH:
+        if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+            return rg_error_set(err, EINVAL, "%s=%s: give 0 or 1", name, text);
+        *(bool *) to = text[0] == '1';
+        return 0;
+    case MS:
+        return rg_parse_duration_ms(name, text, to, err);
+    case TEXT:
+        if (strlen(text) >= (size_t) knob->max)
+            return rg_error_set(err, EINVAL, "%s: longer than %d bytes", name,
+                                (int) knob->max - 1);
+        strcpy(to, text);
+        return 0;
+    default:
+        return read_number(knob, name, text, to, err);
+    }
 }
 
 static int get_level(int *level, struct rg_error *err)
@@ -77,107 +132,6 @@ static int get_level(int *level, struct rg_error *err)
                         name, text);
 }
 
-static int get_switch(const char *reigen, const char *horovod, bool *on, struct rg_error *err)
-{
-    const char *name, *text = get(reigen, horovod, &name);
-
-    if (!text)
-        return 0;
-    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return rg_error_set(err, EINVAL, "%s=%s: give 0 or 1", name, text);
-    *on = text[0] == '1';
-    return 0;
-}
-
-static int get_numbers(struct rg_config *config, struct rg_error *err)
-{
-    int64_t fusion = FUSION_DEFAULT, cache = CACHE_DEFAULT, spin = -1, port = 0;
-    int r;
-
-    r = get_int("REIGEN_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", 0, INT64_C(1) << 40, &fusion,
-                err);
-    if (r == 0)
-        r = get_int("REIGEN_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", 0, CACHE_MAX, &cache, err);
-    if (r == 0)
-        r = get_int("REIGEN_SPIN_US", NULL, -1, SPIN_MAX_US, &spin, err);
-    if (r == 0)
-        r = get_int("REIGEN_MASTER_PORT", NULL, 0, 65535, &port, err);
-    config->fusion_nbytes = (size_t) fusion;
-    config->cache_capacity = (int) cache;
-    config->spin_us = (int) spin;
-    config->master_port = (uint16_t) port;
-    return r;
-}
-
-static int get_silence(struct rg_config *config, struct rg_error *err)
-{
-    int r = get_ms("REIGEN_SILENCE_SECONDS", NULL, &config->silence_ms, err);
-
-    if (r == 0 && config->silence_ms < RG_SILENCE_MIN_MS)
-        r = rg_error_set(err, EINVAL, "REIGEN_SILENCE_SECONDS=%s: heartbeats come every second; "
-                         "give at least %d", getenv("REIGEN_SILENCE_SECONDS"),
-                         RG_SILENCE_MIN_MS / 1000);
-    return r;
-}
-
-static int get_durations(struct rg_config *config, struct rg_error *err)
-{
-    bool disabled = false;
-    int r;
-
-    r = get_ms("HOROVOD_GLOO_TIMEOUT_SECONDS", NULL, &config->start_timeout_ms, err);
-    if (r == 0)
-        r = get_ms("REIGEN_START_TIMEOUT", "HOROVOD_START_TIMEOUT", &config->start_timeout_ms, err);
-    if (r == 0)
-        r = get_ms("REIGEN_STALL_SECONDS", "HOROVOD_STALL_CHECK_TIME_SECONDS", &config->stall_ms,
-                   err);
-    if (r == 0)
-        r = get_ms("REIGEN_STALL_SHUTDOWN_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
-                   &config->stall_shutdown_ms, err);
-    if (r == 0)
-        r = get_silence(config, err);
-    if (r == 0)
-        r = get_switch("HOROVOD_STALL_CHECK_DISABLE", NULL, &disabled, err);
-    if (disabled)
-        config->stall_ms = 0;
-    config->stall_shutdown_ignored = config->stall_shutdown_ms > 0 && config->stall_ms > 0 &&
-                                     config->stall_shutdown_ms < config->stall_ms;
-    if (config->stall_shutdown_ignored)
-        config->stall_shutdown_ms = 0;
-    return r;
-}
-
-/* Horovod's HIDE_TIME is the wrong way round, and unset means hidden here. */
-static int get_log(struct rg_config *config, struct rg_error *err)
-{
-    bool hide = true;
-    int r = get_level(&config->log_level, err);
-
-    if (r == 0)
-        r = get_switch("REIGEN_LOG_TIMESTAMP", "HOROVOD_LOG_TIMESTAMP", &config->log_time, err);
-    if (r == 0)
-        r = get_switch("HOROVOD_LOG_HIDE_TIME", NULL, &hide, err);
-    config->log_time = config->log_time || !hide;
-    return r;
-}
-
-static int get_timeline(struct rg_config *config, struct rg_error *err)
-{
-    int r = get_text("REIGEN_TIMELINE", "HOROVOD_TIMELINE", config->timeline,
-                     sizeof(config->timeline), err);
-
-    /* Horovod wants this before it allows start_timeline, which is always allowed here. */
-    if (strcmp(config->timeline, "DYNAMIC") == 0)
-        config->timeline[0] = '\0';
-    if (r == 0)
-        r = get_switch("REIGEN_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE_MARK_CYCLES",
-                       &config->timeline_marks_cycles, err);
-    if (r == 0)
-        r = get_switch("REIGEN_TIMELINE_ALL_RANKS", "HOROVOD_TIMELINE_ALL_RANKS",
-                       &config->timeline_all_ranks, err);
-    return r;
-}
-
 static int get_affinity(struct rg_config *config, struct rg_error *err)
 {
     const char *name, *value = get("REIGEN_THREAD_AFFINITY", "HOROVOD_THREAD_AFFINITY", &name);
@@ -199,41 +153,51 @@ static int get_affinity(struct rg_config *config, struct rg_error *err)
     return 0;
 }
 
+/* What several variables say together. */
+static int settle(struct reading *reading, struct rg_error *err)
+{
+    struct rg_config *config = &reading->config;
+
+    if (config->silence_ms < RG_SILENCE_MIN_MS)
+        return rg_error_set(err, EINVAL, "REIGEN_SILENCE_SECONDS=%s: heartbeats come every second; "
+                            "give at least %d", getenv("REIGEN_SILENCE_SECONDS"),
+                            RG_SILENCE_MIN_MS / 1000);
+    if (reading->stall_disabled)
+        config->stall_ms = 0;
+    config->stall_shutdown_ignored = config->stall_shutdown_ms > 0 && config->stall_ms > 0 &&
+                                     config->stall_shutdown_ms < config->stall_ms;
+    if (config->stall_shutdown_ignored)
+        config->stall_shutdown_ms = 0;
+    /* Horovod's HIDE_TIME is the wrong way round, and unset means hidden here. */
+    config->log_time = config->log_time || !reading->hide_time;
+    /* Horovod wants this before it allows start_timeline, which is always allowed here. */
+    if (strcmp(config->timeline, "DYNAMIC") == 0)
+        config->timeline[0] = '\0';
+    return 0;
+}
+
 int rg_config_read(struct rg_config *ret_config, struct rg_error *err)
 {
-    struct rg_config config = {
-        .start_timeout_ms = 300000,
-        .stall_ms = 10000,
-        .silence_ms = 30000,
-        .log_level = RG_LOG_WARN,
+    struct reading reading = {
+        .config = { .start_timeout_ms = 300000, .stall_ms = 10000, .silence_ms = 30000,
+                    .fusion_nbytes = 128u << 20, .cache_capacity = 4096, .spin_us = -1,
+                    .log_level = RG_LOG_WARN },
+        .hide_time = true,
     };
-    const char *ports;
-    int r = get_durations(&config, err);
+    const char *ports = getenv("REIGEN_PORT_RANGE");
+    int r = 0;
 
+    for (size_t i = 0; i < rg_array_len(knobs) && r == 0; i++)
+        r = read_knob(&knobs[i], (char *) &reading + knobs[i].at, err);
     if (r == 0)
-        r = get_numbers(&config, err);
+        r = get_level(&reading.config.log_level, err);
     if (r == 0)
-        r = get_text("REIGEN_PLANES", NULL, config.planes, sizeof(config.planes), err);
+        r = get_affinity(&reading.config, err);
+    if (r == 0 && ports && *ports)
+        r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &reading.config.ports, err);
     if (r == 0)
-        r = get_log(&config, err);
+        r = settle(&reading, err);
     if (r == 0)
-        r = get_timeline(&config, err);
-    if (r == 0)
-        r = get_switch("HOROVOD_AUTOTUNE", NULL, &config.autotune_ignored, err);
-    if (r == 0)
-        r = get_affinity(&config, err);
-    if (r == 0)
-        r = get_switch("REIGEN_INSECURE", NULL, &config.insecure, err);
-    if (r == 0 && (ports = getenv("REIGEN_PORT_RANGE")) && *ports)
-        r = rg_parse_ports("REIGEN_PORT_RANGE:", ports, &config.ports, err);
-    if (r == 0)
-        r = get_text("REIGEN_KEY_FILE", NULL, config.key_file, sizeof(config.key_file), err);
-    if (r == 0)
-        r = get_text("REIGEN_BOOT", NULL, config.boot, sizeof(config.boot), err);
-    if (r == 0)
-        r = get_text("REIGEN_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", config.interface,
-                     sizeof(config.interface), err);
-    if (r == 0)
-        *ret_config = config;
+        *ret_config = reading.config;
     return r < 0 ? -EINVAL : 0;
 }

@@ -17,40 +17,31 @@
 #define RG_AFFINITY_MAX 256 /* ranks of a host in a list of cores */
 #define RG_SILENCE_MIN_MS 3000 /* heartbeats come every second */
 
+/* Which variables they are, the table in config.c says. */
 struct rg_config {
-    uint64_t start_timeout_ms;   /* REIGEN_START_TIMEOUT, HOROVOD_START_TIMEOUT, else
-    * HOROVOD_GLOO_TIMEOUT_SECONDS (s): 300 s */
-    /* REIGEN_STALL_SECONDS, HOROVOD_STALL_CHECK_TIME_SECONDS: 10 s; 0: no check */
-    uint64_t stall_ms;
-    /* REIGEN_STALL_SHUTDOWN_SECONDS, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS: 0, never */
-    uint64_t stall_shutdown_ms;
+    uint64_t start_timeout_ms;   /* 300 s */
+    uint64_t stall_ms;           /* 10 s; 0: no check */
+    uint64_t stall_shutdown_ms;  /* 0: never */
     bool stall_shutdown_ignored; /* it was given, and less than stall_ms */
-    /* REIGEN_SILENCE_SECONDS: 30 s; a leader of another host that says nothing for so long is
-     * dead */
-    uint64_t silence_ms;
-    size_t fusion_nbytes;        /* REIGEN_FUSION_THRESHOLD, HOROVOD_FUSION_THRESHOLD: 128 MiB */
-    /* REIGEN_CACHE_CAPACITY, HOROVOD_CACHE_CAPACITY: 4096 ids kept when idle */
-    int cache_capacity;
-    bool autotune_ignored;       /* HOROVOD_AUTOTUNE is 1: nothing is tuned while a job runs */
-    char planes[64];             /* REIGEN_PLANES: names of planes, with commas; "": not set */
-    /* REIGEN_SPIN_US: how long a waiter stays awake; -1: chosen by cores and ranks */
-    int spin_us;
-    int log_level;               /* REIGEN_LOG_LEVEL, HOROVOD_LOG_LEVEL: enum rg_log_level */
-    /* HOROVOD_LOG_HIDE_TIME=0 or HOROVOD_LOG_TIMESTAMP=1: the time of day in front of records */
-    bool log_time;
-    bool insecure;               /* REIGEN_INSECURE=1 */
-    /* REIGEN_TIMELINE, HOROVOD_TIMELINE: a path; "" when unset or "DYNAMIC" */
-    char timeline[4096];
-    bool timeline_marks_cycles;  /* REIGEN_TIMELINE_MARK_CYCLES, HOROVOD_TIMELINE_MARK_CYCLES */
-    bool timeline_all_ranks;     /* REIGEN_TIMELINE_ALL_RANKS, HOROVOD_TIMELINE_ALL_RANKS */
-    /* REIGEN_THREAD_AFFINITY, HOROVOD_THREAD_AFFINITY: cores by local rank, or one for all */
-    int affinity[RG_AFFINITY_MAX];
+    uint64_t silence_ms;         /* 30 s: a leader of another host that says nothing is dead */
+    size_t fusion_nbytes;        /* 128 MiB */
+    int cache_capacity;          /* 4096 ids kept when idle */
+    bool autotune_ignored;       /* it is asked for: nothing is tuned while a job runs */
+    char planes[64];             /* names of planes, with commas; "": not set */
+    int spin_us;                 /* how long a waiter stays awake; -1: chosen by cores and ranks */
+    int log_level;               /* enum rg_log_level */
+    bool log_time;               /* the time of day in front of records */
+    bool insecure;
+    char timeline[4096];         /* a path; "" when unset or "DYNAMIC" */
+    bool timeline_marks_cycles;
+    bool timeline_all_ranks;
+    int affinity[RG_AFFINITY_MAX]; /* cores by local rank, or one for all */
     int naffinity;               /* 0: not set */
-    uint16_t master_port;        /* REIGEN_MASTER_PORT; 0: by MASTER_PORT + 1 ... + 16 */
-    struct rg_ports ports;       /* REIGEN_PORT_RANGE: where ranks listen; first 0: anywhere */
-    char key_file[4096];         /* REIGEN_KEY_FILE or "" */
-    char boot[16];               /* REIGEN_BOOT: the boot to take, or "" */
-    char interface[64];          /* REIGEN_NETWORK_INTERFACE, HOROVOD_GLOO_IFACE (name or CIDR) */
+    int master_port;             /* 0: by MASTER_PORT + 1 ... + 16 */
+    struct rg_ports ports;       /* where ranks listen; first 0: anywhere */
+    char key_file[4096];         /* or "" */
+    char boot[16];               /* the boot to take, or "" */
+    char interface[64];          /* name or CIDR */
 };
 
 /* 0, or -EINVAL with the variable, its value and what is allowed. */

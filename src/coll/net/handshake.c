@@ -2,28 +2,18 @@
 /* Both ends of a new data socket prove that they are of this job before a byte passes. */
 #include "coll/net/handshake.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "reigen/reigen.h"
 
 #define TAKEN '!'
-
-static void put_u32(uint8_t *to, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (uint8_t) (value >> (8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *from)
-{
-    return (uint32_t) from[0] | (uint32_t) from[1] << 8 | (uint32_t) from[2] << 16 |
-           (uint32_t) from[3] << 24;
-}
 
 static void make_label(const struct rg_handshake *handshake, char label[RG_AUTH_LABEL_MAX])
 {
@@ -34,16 +24,16 @@ static void make_label(const struct rg_handshake *handshake, char label[RG_AUTH_
 int rg_handshake_dial(struct rg_handshake *handshake, int fd, const uint8_t *key, uint32_t purpose,
                       int from, int to)
 {
+    const uint32_t head[] = { htole32(RG_HANDSHAKE_MAGIC), htole32(purpose),
+                              htole32((uint32_t) from), htole32((uint32_t) to) };
     char label[RG_AUTH_LABEL_MAX];
     size_t nbytes;
 
+    _Static_assert(sizeof(head) == RG_HANDSHAKE_HEAD_NBYTES, "as the header says");
     *handshake = (struct rg_handshake) { .fd = fd, .dialler = true, .connecting = true, .key = key,
                                  .purpose = purpose, .from = from, .to = to,
                                  .in_want = RG_AUTH_ANSWER_NBYTES };
-    put_u32(handshake->out, RG_HANDSHAKE_MAGIC);
-    put_u32(handshake->out + 4, purpose);
-    put_u32(handshake->out + 8, (uint32_t) from);
-    put_u32(handshake->out + 12, (uint32_t) to);
+    memcpy(handshake->out, head, sizeof(head));
     make_label(handshake, label);
     int r = rg_auth_start(&handshake->auth, true, key, label,
                           handshake->out + RG_HANDSHAKE_HEAD_NBYTES, &nbytes);
@@ -68,14 +58,15 @@ void rg_handshake_fini(struct rg_handshake *handshake)
 /* The listener has the head: who is it, and does it mean us? */
 static int read_head(struct rg_handshake *handshake)
 {
-    uint32_t from = get_u32(handshake->in + 8);
+    struct rg_reader head = rg_reader_make(handshake->in, RG_HANDSHAKE_HEAD_NBYTES);
+    uint32_t magic = rg_reader_u32(&head), purpose = rg_reader_u32(&head);
+    uint32_t from = rg_reader_u32(&head), to = rg_reader_u32(&head);
     char label[RG_AUTH_LABEL_MAX];
     size_t none;
 
-    if (get_u32(handshake->in) != RG_HANDSHAKE_MAGIC || from >= REIGEN_SIZE_MAX ||
-        get_u32(handshake->in + 12) != (uint32_t) handshake->to)
+    if (magic != RG_HANDSHAKE_MAGIC || from >= REIGEN_SIZE_MAX || to != (uint32_t) handshake->to)
         return -EPROTO;
-    handshake->purpose = get_u32(handshake->in + 4);
+    handshake->purpose = purpose;
     handshake->from = (int) from;
     make_label(handshake, label);
     int r = rg_auth_start(&handshake->auth, false, handshake->key, label, handshake->out, &none);

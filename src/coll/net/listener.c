@@ -170,29 +170,24 @@ bool rg_listener_progress(struct rg_listener *listener)
     return came;
 }
 
-int rg_listener_claim_any(struct rg_listener *listener, uint32_t purpose, int *ret_rank)
-{
-    struct conn *conn = find(listener, purpose, -1, NULL);
-
-    if (!conn)
-        return -1;
-    int fd = conn->fd;
-
-    *ret_rank = conn->handshake.from;
-    let_go(listener, conn, true);
-    return fd;
-}
-
 int rg_listener_claim(struct rg_listener *listener, uint32_t purpose, int rank)
 {
     struct conn *conn = find(listener, purpose, rank, NULL);
+    int fd = conn ? conn->fd : -1;
+
+    if (conn)
+        let_go(listener, conn, true);
+    return fd;
+}
+
+int rg_listener_claim_any(struct rg_listener *listener, uint32_t purpose, int *ret_rank)
+{
+    const struct conn *conn = find(listener, purpose, -1, NULL);
 
     if (!conn)
         return -1;
-    int fd = conn->fd;
-
-    let_go(listener, conn, true);
-    return fd;
+    *ret_rank = conn->handshake.from;
+    return rg_listener_claim(listener, purpose, *ret_rank);
 }
 
 int rg_listener_wait_fds(struct rg_listener *listener, int *ret_fds, unsigned *ret_events, int max)

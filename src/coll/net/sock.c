@@ -21,30 +21,6 @@ static bool is_transient(int errnum)
     return errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == EINTR;
 }
 
-static int read_all(int fd, void *data, size_t nbytes, uint64_t deadline_ns)
-{
-    uint8_t *to = data;
-
-    while (nbytes > 0) {
-        ssize_t n = recv(fd, to, nbytes, MSG_DONTWAIT);
-        int r = 0;
-
-        if (n == 0)
-            return -EPIPE;
-        if (n < 0 && !is_transient(errno))
-            return -errno;
-        if (n < 0)
-            r = rg_fd_wait(fd, POLLIN, deadline_ns);
-        if (r < 0)
-            return r;
-        if (n > 0) {
-            to += n;
-            nbytes -= (size_t) n;
-        }
-    }
-    return 0;
-}
-
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns)
 {
     const uint8_t *from = data;
@@ -75,11 +51,11 @@ union control {
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns)
 {
-    struct iovec iov = { (void *) (uintptr_t) data, 1 };
+    struct iovec iov = { (void *) (uintptr_t) data, nbytes };
     union control control = { .bytes = "" };
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1)
+    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1 || nbytes > RG_SOCK_MESSAGE_MAX)
         return -EINVAL;
     if (nfds > 0) {
         message.msg_control = control.bytes;
@@ -91,13 +67,16 @@ int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, in
         cmsg->cmsg_len = CMSG_LEN((size_t) nfds * sizeof(int));
         memcpy(CMSG_DATA(cmsg), fds, (size_t) nfds * sizeof(int));
     }
-    while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    for (;;) {
+        ssize_t n = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n >= 0)
+            return (size_t) n == nbytes ? 0 : -EPROTO;
         int r = is_transient(errno) ? rg_fd_wait(fd, POLLOUT, deadline_ns) : -errno;
 
         if (r < 0)
             return r;
     }
-    return rg_sock_write(fd, (const uint8_t *) data + 1, nbytes - 1, deadline_ns);
 }
 
 /* Keep up to room descriptors of a message and close the rest; returns how many came. */
@@ -127,13 +106,13 @@ static int take_fds(struct msghdr *message, int *ret_fds, int room)
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
                      uint64_t deadline_ns)
 {
-    struct iovec iov = { data, 1 };
+    struct iovec iov = { data, nbytes };
     union control control;
     struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
     int fds[RG_SOCK_FDS_MAX];
     ssize_t n;
 
-    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1)
+    if (nfds < 0 || nfds > RG_SOCK_FDS_MAX || nbytes < 1 || nbytes > RG_SOCK_MESSAGE_MAX)
         return -EINVAL;
     for (;;) {
         message.msg_control = control.bytes;
@@ -147,10 +126,9 @@ int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
             return r;
     }
     int came = take_fds(&message, fds, nfds);
-    int r = n == 0 ? -EPIPE : came != nfds || (message.msg_flags & MSG_CTRUNC) ? -EPROTO : 0;
+    bool whole = (size_t) n == nbytes && came == nfds && !(message.msg_flags & MSG_CTRUNC);
+    int r = n == 0 ? -EPIPE : whole ? 0 : -EPROTO;
 
-    if (r == 0)
-        r = read_all(fd, (uint8_t *) data + 1, nbytes - 1, deadline_ns);
     for (int i = 0; i < came && i < nfds; i++) {
         if (r < 0)
             close(fds[i]);
@@ -283,6 +261,20 @@ int rg_sock_error(int fd)
     return -errnum;
 }
 
+int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, int *ret_fd)
+{
+    rg_autoclose int fd = -1;
+    int r = rg_sock_connect_tcp(address, &fd);
+
+    if (r == 0)
+        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
+    if (r == 0)
+        r = rg_sock_error(fd);
+    if (r == 0)
+        *ret_fd = rg_steal_fd(&fd);
+    return r;
+}
+
 void rg_sock_tune_tcp(int fd)
 {
     int on = 1;
@@ -340,14 +332,10 @@ static int split(const char *text, char host[RG_SOCK_ADDRESS_MAX], unsigned *ret
     return 0;
 }
 
-int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
+int rg_sock_parse_host(const char *host, struct rg_sockaddr *ret_address)
 {
-    char host[RG_SOCK_ADDRESS_MAX];
     struct rg_sockaddr address = { .nbytes = sizeof(address.in) };
-    unsigned port;
 
-    if (split(text, host, &port) < 0)
-        return -EINVAL;
     if (inet_pton(AF_INET, host, &address.in.sin_addr) == 1) {
         address.in.sin_family = AF_INET;
     } else if (inet_pton(AF_INET6, host, &address.in6.sin6_addr) == 1) {
@@ -356,20 +344,39 @@ int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
     } else {
         return -EINVAL;
     }
-    rg_sock_set_port(&address, (uint16_t) port);
     *ret_address = address;
     return 0;
 }
 
-void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX])
+int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address)
 {
-    char host[INET6_ADDRSTRLEN] = "?";
+    char host[RG_SOCK_ADDRESS_MAX];
+    unsigned port;
+
+    if (split(text, host, &port) < 0 || rg_sock_parse_host(host, ret_address) < 0)
+        return -EINVAL;
+    rg_sock_set_port(ret_address, (uint16_t) port);
+    return 0;
+}
+
+void rg_sock_format_host(const struct rg_sockaddr *address, char ret_host[RG_SOCK_ADDRESS_MAX])
+{
     bool six = address->sa.sa_family == AF_INET6;
 
-    inet_ntop(address->sa.sa_family,
-              six ? (const void *) &address->in6.sin6_addr : (const void *) &address->in.sin_addr,
-              host, sizeof(host));
-    snprintf(ret_text, RG_SOCK_ADDRESS_MAX, six ? "[%s]:%u" : "%s:%u", host,
+    if (!inet_ntop(address->sa.sa_family,
+                   six ? (const void *) &address->in6.sin6_addr
+                       : (const void *) &address->in.sin_addr,
+                   ret_host, RG_SOCK_ADDRESS_MAX))
+        strcpy(ret_host, "?");
+}
+
+void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX])
+{
+    char host[RG_SOCK_ADDRESS_MAX];
+
+    rg_sock_format_host(address, host);
+    snprintf(ret_text, RG_SOCK_ADDRESS_MAX,
+             address->sa.sa_family == AF_INET6 ? "[%.*s]:%u" : "%.*s:%u", INET6_ADDRSTRLEN, host,
              port_of(address));
 }
 
@@ -404,4 +411,18 @@ bool rg_sock_is_local(const struct rg_sockaddr *address)
         found = same_host(address, i->ifa_addr);
     freeifaddrs(all);
     return found;
+}
+
+int rg_sock_route(const struct rg_sockaddr *target, struct rg_sockaddr *ret_source)
+{
+    struct rg_sockaddr to = *target, source = { .nbytes = sizeof(source.in6) };
+    rg_autoclose int fd = socket(target->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    /* A datagram socket is connected by its route alone. */
+    rg_sock_set_port(&to, 9);
+    if (fd < 0 || connect(fd, &to.sa, to.nbytes) < 0 ||
+        getsockname(fd, &source.sa, &source.nbytes) < 0)
+        return -errno;
+    *ret_source = source;
+    return 0;
 }

@@ -24,6 +24,7 @@
 
 #define RG_SOCK_ADDRESS_MAX 128 /* bytes of an address as text, NUL included */
 #define RG_SOCK_FDS_MAX 8       /* descriptors in one message */
+#define RG_SOCK_MESSAGE_MAX 1024
 
 struct rg_sockaddr {
     union {
@@ -38,10 +39,10 @@ struct rg_sockaddr {
  * SIGPIPE. */
 int rg_sock_write(int fd, const void *data, size_t nbytes, uint64_t deadline_ns);
 
-/* Write or read exactly nbytes, with at most RG_SOCK_FDS_MAX descriptors on the first byte,
- * over a unix socket. nbytes >= 1. As rg_sock_write; -EPIPE at an early end. Received descriptors
- * are close-on-exec and the caller's; more or fewer than nfds is -EPROTO, and all that came are
- * closed. */
+/* Send or receive a message of 1 to RG_SOCK_MESSAGE_MAX bytes, which the kernel keeps in one piece,
+ * with at most RG_SOCK_FDS_MAX descriptors, over a unix socket. As rg_sock_write; -EPIPE at the
+ * end. Received descriptors are close-on-exec and the caller's; -EPROTO: it has other than nbytes
+ * or nfds, and all descriptors that came are closed. */
 int rg_sock_send_fds(int fd, const void *data, size_t nbytes, const int *fds, int nfds,
                      uint64_t deadline_ns);
 int rg_sock_recv_fds(int fd, void *data, size_t nbytes, int *ret_fds, int nfds,
@@ -65,6 +66,8 @@ int rg_sock_listen_ports(struct rg_sockaddr address, const struct rg_ports *port
 int rg_sock_connect_tcp(const struct rg_sockaddr *address, int *ret_fd);
 /* What a non-blocking connect came to: 0 or -errno. */
 int rg_sock_error(int fd);
+/* Connect, and wait until it is decided. 0, -ETIMEDOUT or -errno. Blocks. */
+int rg_sock_reach_tcp(const struct rg_sockaddr *address, uint64_t deadline_ns, int *ret_fd);
 /* TCP_NODELAY, dead peers noticed below the level of heartbeats, and patience with lost packets.
  * Failures are harmless and ignored. */
 void rg_sock_tune_tcp(int fd);
@@ -73,12 +76,17 @@ void rg_sock_tune_tcp(int fd);
  * deadline. */
 void rg_sock_drain(int fd, uint64_t deadline_ns);
 
-/* Text to address and back. 0 or -EINVAL. */
+/* Text to address and back, with the port and (_host) without it, and without brackets. 0 or
+ * -EINVAL. */
 int rg_sock_parse(const char *text, struct rg_sockaddr *ret_address);
+int rg_sock_parse_host(const char *host, struct rg_sockaddr *ret_address);
 void rg_sock_format(const struct rg_sockaddr *address, char ret_text[RG_SOCK_ADDRESS_MAX]);
+void rg_sock_format_host(const struct rg_sockaddr *address, char ret_host[RG_SOCK_ADDRESS_MAX]);
 void rg_sock_set_port(struct rg_sockaddr *address, uint16_t port);
 bool rg_sock_is_loopback(const struct rg_sockaddr *address);
 /* True when one of this network name space's interfaces has it; the whole of 127.0.0.0/8 is. */
 bool rg_sock_is_local(const struct rg_sockaddr *address);
+/* The address from which this host's routes lead to target. 0 or -errno; no packet is sent. */
+int rg_sock_route(const struct rg_sockaddr *target, struct rg_sockaddr *ret_source);
 
 #endif

@@ -3,7 +3,6 @@
 #include "coll/node/signature.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,22 +31,7 @@ static const char *shape_text(const struct rg_signature *sig, char *text, size_t
     return text;
 }
 
-static int fail(const char *name, struct rg_error *err, const char *fmt, ...) rg_printf(3, 4);
-
-static int fail(const char *name, struct rg_error *err, const char *fmt, ...)
-{
-    char text[RG_ERROR_TEXT_MAX];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    if (name && name[0])
-        return rg_error_set(err, EINVAL, "%s: %s", name, text);
-    return rg_error_set(err, EINVAL, "%s", text);
-}
-
-static int compare_shape(const char *name, const struct rg_signature *a, int rank_a,
+static int compare_shape(const struct rg_signature *a, int rank_a,
                          const struct rg_signature *b, int rank_b, struct rg_error *err)
 {
     bool first_is_free = a->kind == REIGEN_ALLGATHER || a->kind == REIGEN_ALLTOALL;
@@ -55,14 +39,14 @@ static int compare_shape(const char *name, const struct rg_signature *a, int ran
     char shape_a[SHAPE_TEXT_MAX], shape_b[SHAPE_TEXT_MAX];
 
     if (first_is_free && a->ndim != b->ndim)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched %s tensor shapes: One rank sent a tensor of rank %d, but another "
                     "rank sent a tensor of rank %d. (rank %d: %s, rank %d: %s)",
                     op, a->ndim, b->ndim, rank_a, shape_text(a, shape_a, sizeof(shape_a)),
                     rank_b, shape_text(b, shape_b, sizeof(shape_b)));
     for (int i = 1; first_is_free && i < a->ndim; i++)
         if (a->shape[i] != b->shape[i])
-            return fail(name, err,
+            return rg_error_set(err, EINVAL,
                         "Mismatched %s tensor shapes: One rank sent a tensor with dimension %d "
                         "equal to %" PRId64 ", but another rank sent a tensor with dimension %d "
                         "equal to %" PRId64 ". (rank %d: %s, rank %d: %s)",
@@ -74,19 +58,19 @@ static int compare_shape(const char *name, const struct rg_signature *a, int ran
         return 0;
     shape_text(a, shape_a, sizeof(shape_a));
     shape_text(b, shape_b, sizeof(shape_b));
-    return fail(name, err,
+    return rg_error_set(err, EINVAL,
                 "Mismatched %s tensor shapes: One rank sent a tensor of shape %s, but another rank "
                 "sent a tensor of shape %s. (rank %d: %s, rank %d: %s)",
                 op, shape_a, shape_b, rank_a, shape_a, rank_b, shape_b);
 }
 
-static int compare_factors(const char *name, const struct rg_signature *a, int rank_a,
+static int compare_factors(const struct rg_signature *a, int rank_a,
                            const struct rg_signature *b, int rank_b, struct rg_error *err)
 {
     if (memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) == 0 &&
         memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) == 0)
         return 0;
-    return fail(name, err,
+    return rg_error_set(err, EINVAL,
                 "Mismatched prescale and/or postscale factors: One rank sent factors (%g, %g), but "
                 "another rank sent factors (%g, %g). (rank %d: (%.17g, %.17g), rank %d: (%.17g, "
                 "%.17g))",
@@ -94,72 +78,80 @@ static int compare_factors(const char *name, const struct rg_signature *a, int r
                 a->postscale, rank_b, b->prescale, b->postscale);
 }
 
-static int compare_sets(const char *name, const struct rg_signature *a, int rank_a,
+static int compare_sets(const struct rg_signature *a, int rank_a,
                         const struct rg_signature *b, int rank_b, struct rg_error *err)
 {
     if (a->process_set != b->process_set)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched process sets: One rank used process set %d, but another rank used "
                     "process set %d. (rank %d: %d, rank %d: %d)",
                     a->process_set, b->process_set, rank_a, a->process_set, rank_b,
                     b->process_set);
     if (a->group_size != b->group_size)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched groups: One rank sent a group of %d, but another rank sent a group "
                     "of %d. (rank %d: %d, rank %d: %d)",
                     a->group_size, b->group_size, rank_a, a->group_size, rank_b, b->group_size);
     return 0;
 }
 
-int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
-                         const struct rg_signature *b, int rank_b, struct rg_error *err)
+static int compare(const struct rg_signature *a, int rank_a, const struct rg_signature *b,
+                   int rank_b, struct rg_error *err)
 {
     int r;
 
     if (a->kind != b->kind)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched operations: One rank did an %s, but another rank did an %s. (rank "
                     "%d: %s, rank %d: %s)",
                     request_name(a->kind), request_name(b->kind), rank_a, request_name(a->kind),
                     rank_b, request_name(b->kind));
     if (a->kind == REIGEN_BARRIER || a->kind == REIGEN_JOIN)
-        return compare_sets(name, a, rank_a, b, rank_b, err);
+        return compare_sets(a, rank_a, b, rank_b, err);
     if (a->dtype != b->dtype)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched data types: One rank had type %s, but another rank had type %s. "
                     "(rank %d: %s, rank %d: %s)",
                     rg_dtype_name(a->dtype), rg_dtype_name(b->dtype), rank_a,
                     rg_dtype_name(a->dtype), rank_b, rg_dtype_name(b->dtype));
     if (a->memory != b->memory)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched %s CPU/GPU device selection: One rank had a tensor in %s memory, "
                     "but another rank had one in %s memory. (rank %d: %s, rank %d: %s)",
                     request_name(a->kind), rg_memory_name(a->memory), rg_memory_name(b->memory),
                     rank_a, rg_memory_name(a->memory), rank_b, rg_memory_name(b->memory));
     if (a->op != b->op)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched reduction operation: One rank sent reduction op %d, but another "
                     "rank sent reduction op %d. (rank %d: %s, rank %d: %s)",
                     a->op, b->op, rank_a, rg_op_name(a->op), rank_b, rg_op_name(b->op));
-    r = compare_factors(name, a, rank_a, b, rank_b, err);
+    r = compare_factors(a, rank_a, b, rank_b, err);
     if (r < 0)
         return r;
     if (a->root != b->root)
-        return fail(name, err,
+        return rg_error_set(err, EINVAL,
                     "Mismatched %s root ranks: One rank specified root rank %d, but another rank "
                     "specified root rank %d. (rank %d: %d, rank %d: %d)",
                     request_name(a->kind), a->root, b->root, rank_a, a->root, rank_b, b->root);
-    r = compare_sets(name, a, rank_a, b, rank_b, err);
+    r = compare_sets(a, rank_a, b, rank_b, err);
     if (r == 0)
-        r = compare_shape(name, a, rank_a, b, rank_b, err);
+        r = compare_shape(a, rank_a, b, rank_b, err);
     if (r == 0 && a->group_digest != b->group_digest)
-        r = fail(name, err,
+        r = rg_error_set(err, EINVAL,
                  "Mismatched %s tensor shapes: One rank sent a group of %lld elements, but another "
                  "rank sent a group of %lld elements, or in other shapes. (rank %d: %lld, rank %d: "
                  "%lld)",
                  request_name(a->kind), (long long) a->group_count, (long long) b->group_count,
                  rank_a, (long long) a->group_count, rank_b, (long long) b->group_count);
     return r;
+}
+
+int rg_signature_compare(const char *name, const struct rg_signature *a, int rank_a,
+                         const struct rg_signature *b, int rank_b, struct rg_error *err)
+{
+    int r = compare(a, rank_a, b, rank_b, err);
+
+    return r < 0 && name && name[0] ? rg_error_prepend(err, "%s", name) : r;
 }
 
 const char *rg_key_name(const char *key)

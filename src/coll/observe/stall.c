@@ -257,7 +257,7 @@ static const char *name_set(const struct rg_progress *progress, char *text, size
 
 static bool has_launcher(const struct rg_progress *progress)
 {
-    return progress->boot && rg_boot_shows_notes(progress->boot);
+    return progress->boot && rg_boot_way(progress->boot)->shows_notes;
 }
 
 /* How the wait may end; once in a job. */

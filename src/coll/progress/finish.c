@@ -173,7 +173,7 @@ void rg_progress_let_leave(struct rg_progress *progress)
     int pidfd = rank < 0 ? -1 : progress->team->peers[rank].pidfd;
     uint64_t deadline_ns = rg_now_ns() + LEAVE_WAIT_MS * RG_NS_PER_MS;
 
-    if (pidfd < 0 || !progress->boot || rg_boot_hears_cut_off(progress->boot))
+    if (pidfd < 0 || !progress->boot || rg_boot_way(progress->boot)->judges)
         return;
     /* Until its parent has taken note of its end: no signal finds it then, not even as a zombie. */
     while (rg_now_ns() < deadline_ns && is_there(pidfd))

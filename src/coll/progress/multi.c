@@ -238,8 +238,12 @@ int rg_multi_create(struct rg_progress *progress, uint64_t deadline_ns, struct r
     progress->multi = calloc(1, sizeof(*progress->multi));
     if (!progress->multi)
         return rg_error_set(err, ENOMEM, "out of memory");
-    return rg_order_create(progress->team, progress->config, &events, deadline_ns,
-                           &progress->multi->order, err);
+    int r = rg_order_create(progress->team, progress->config, &events, deadline_ns,
+                            &progress->multi->order, err);
+
+    if (r < 0)
+        rg_progress_cut_off(progress, r);
+    return r;
 }
 
 static int offer(struct rg_progress *progress, const struct rg_run_item *item)

@@ -35,13 +35,17 @@ int rg_liveness_check(const struct rg_team *team, struct rg_boot *boot, struct r
     struct rg_error cause = RG_ERROR_INIT;
     int r = rg_boot_poll_start(boot, &rank, &cause);
 
-    if (r == 1 || r == -EHOSTDOWN) {
-        *err = cause;
-        return -cause.errnum;
-    }
-    for (int i = 0; i < team->size; i++)
-        if (i != team->rank && rg_process_ended(team->peers[i].pid))
-            return rg_error_set(err, ECONNRESET, "rank %d on %s died while the job started",
-                                rg_team_world_rank(team, i), team->peers[i].host);
-    return 0;
+    for (int i = 0; r != 1 && r != -EHOSTDOWN && i < team->size; i++)
+        if (i != team->rank && rg_process_ended(team->peers[i].pid)) {
+            r = 1;
+            rank = i;
+            rg_error_set(&cause, ECONNRESET, "rank %d on %s died while the job started",
+                         rg_team_world_rank(team, i), team->peers[i].host);
+        }
+    if (r != 1 && r != -EHOSTDOWN)
+        return 0;
+    if (r == 1)
+        rg_boot_cut_off(boot, rank);
+    *err = cause;
+    return -cause.errnum;
 }

@@ -3,11 +3,12 @@
 #include "coll/team/team.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "coll/net/listener.h"
 #include "coll/team/team_parts.h"
 
-#define FENCE_MAGIC 0x33544752u /* "RGT3": another build's blobs are no puzzle */
+#define FENCE_MAGIC 0x34544752u /* "RGT4": another build's blobs are no puzzle */
 
 /* What is alive only while the team is being made. */
 struct making {
@@ -70,6 +71,7 @@ static int find_cause(struct making *making, uint32_t number, int s, const struc
         int r = i == making->team->rank ? 0 : read_payload(making, number, i, &reader, &cause);
 
         if (r < 0 && r != -EPIPE && r != -EPROTO) {
+            rg_boot_cut_off(making->boot, i);
             *err = cause;
             return r;
         }
@@ -106,6 +108,31 @@ static int fence(struct making *making, uint32_t number, int r, struct rg_buf *p
     return r < 0 ? r : s;
 }
 
+/* A fence, of which take gets what each rank says (NULL: they have nothing to say). 0 or -errno, as
+ * fence. */
+static int exchange(struct making *making, uint32_t number, int r, struct rg_buf *payload,
+                    int (*take)(struct making *making, int rank, struct rg_reader *reader),
+                    struct rg_error *err)
+{
+    r = fence(making, number, r, payload, err);
+    for (int i = 0; i < making->team->size && r == 0; i++) {
+        struct rg_reader reader;
+
+        r = read_payload(making, number, i, &reader, err);
+        if (r < 0)
+            rg_boot_cut_off(making->boot, i);
+        else if (take && take(making, i, &reader) < 0)
+            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
+                             rg_team_world_rank(making->team, i));
+    }
+    return r;
+}
+
+static int take_facts(struct making *making, int rank, struct rg_reader *reader)
+{
+    return rg_rank_info_get(reader, &making->facts[rank]);
+}
+
 static int exchange_facts(struct making *making, const struct rg_config *config,
                           const struct rg_team_needs *needs, struct rg_error *err)
 {
@@ -123,22 +150,15 @@ static int exchange_facts(struct making *making, const struct rg_config *config,
     }
     if (r == 0)
         rg_rank_info_put(&mine, &payload);
-    r = fence(making, 1, r, &payload, err);
+    r = exchange(making, 1, r, &payload, take_facts, err);
     rg_rank_info_fini(&mine);
-    for (int i = 0; i < team->size && r == 0; i++) {
-        struct rg_reader reader;
-
-        r = read_payload(making, 1, i, &reader, err);
-        if (r == 0 && rg_rank_info_get(&reader, &making->facts[i]) < 0)
-            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
-                             rg_team_world_rank(team, i));
-    }
     if (r < 0)
         return r;
     rg_rank_info_fill(making->facts, team);
     for (int i = 0; i < team->size; i++) {
-        team->offers[i] = making->facts[i].offer;
-        making->facts[i].offer = (struct rg_blob){ NULL, 0 };
+        team->offers[i] = (struct rg_blob){ making->facts[i].offer.data,
+                                            making->facts[i].offer.nbytes };
+        making->facts[i].offer = (struct rg_span){ NULL, 0 };
     }
     return 0;
 }
@@ -187,16 +207,7 @@ static int exchange_leaders(struct making *making, const struct rg_config *confi
                           &config->ports, &making->listen_fd, &team->address, err);
     rg_buf_put_u32(&payload, (uint32_t) find_leader(making));
     rg_buf_put_str(&payload, team->address ? team->address : "");
-    r = fence(making, 2, r, &payload, err);
-    for (int i = 0; i < team->size && r == 0; i++) {
-        struct rg_reader reader;
-
-        r = read_payload(making, 2, i, &reader, err);
-        if (r == 0 && take_addresses(making, i, &reader) < 0)
-            r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
-                             rg_team_world_rank(team, i));
-    }
-    return r;
+    return exchange(making, 2, r, &payload, take_addresses, err);
 }
 
 /* Number the nodes by their leaders. 0, or -EPROTO when a leader follows another. */
@@ -254,16 +265,6 @@ static void forget_addresses(struct rg_team *team)
     team->address = NULL;
 }
 
-static int finish(struct making *making, int r, struct rg_error *err)
-{
-    struct rg_reader reader;
-
-    r = fence(making, 3, r, NULL, err);
-    for (int i = 0; i < making->team->size && r == 0; i++)
-        r = read_payload(making, 3, i, &reader, err);
-    return r;
-}
-
 static int allocate(struct making *making)
 {
     struct rg_team *team = making->team;
@@ -305,7 +306,7 @@ static int make(struct making *making, const struct rg_config *config,
                          &making->unix_fd, making->leader_fd, making->deadline_ns, err);
     if (r == 0)
         r = make_listener(making, err);
-    r = finish(making, r, err);
+    r = exchange(making, 3, r, NULL, NULL, err);
     if (r == 0 && team->nnodes == 1)
         forget_addresses(team);
     return r;
@@ -342,12 +343,29 @@ int rg_team_create(struct rg_boot *boot, const struct rg_config *config,
     return 0;
 }
 
+static void close_fds(struct rg_team *team, bool events)
+{
+    for (int i = 0; team->bells.event_fd && i < team->node_size; i++) {
+        struct rg_team_peer *peer = &team->peers[team->node_ranks[i]];
+
+        rg_cleanup_close(&peer->pidfd);
+        peer->pidfd = -1;
+        if (!events)
+            continue;
+        rg_cleanup_close(&team->bells.event_fd[i]);
+        team->bells.event_fd[i] = -1;
+    }
+}
+
 void rg_team_destroy(struct rg_team *team)
 {
     if (!team)
         return;
     rg_listener_destroy(team->listener);
-    rg_segment_release(team);
+    close_fds(team, true);
+    free(team->bells.event_fd);
+    if (team->segment)
+        munmap(team->segment, team->segment_nbytes);
     forget_addresses(team);
     free(team->peers);
     free(team->node_ranks);
@@ -361,24 +379,12 @@ void rg_team_destroy(struct rg_team *team)
 
 void rg_team_close_fds(struct rg_team *team)
 {
-    for (int i = 0; i < team->node_size; i++) {
-        rg_cleanup_close(&team->peers[team->node_ranks[i]].pidfd);
-        team->peers[team->node_ranks[i]].pidfd = -1;
-        if (team->nnodes > 1)
-            continue;
-        rg_cleanup_close(&team->bells.event_fd[i]);
-        team->bells.event_fd[i] = -1;
-    }
+    close_fds(team, team->nnodes == 1);
 }
 
 void rg_team_after_fork(struct rg_team *team)
 {
-    for (int i = 0; i < team->node_size; i++) {
-        if (team->bells.event_fd[i] >= 0)
-            close(team->bells.event_fd[i]);
-        if (team->peers[team->node_ranks[i]].pidfd >= 0)
-            close(team->peers[team->node_ranks[i]].pidfd);
-    }
+    close_fds(team, true);
     if (team->listener)
         rg_listener_after_fork(team->listener);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hosts have many addresses: which one do the other ranks reach? */
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "coll/team/team_parts.h"
-
-#define ANY_TEXT_MAX (RG_SOCK_ADDRESS_MAX + 8)
 
 /* An address with the length of its network's prefix. */
 struct net {
@@ -40,7 +37,7 @@ static bool in_net(const struct rg_sockaddr *address, const struct net *net)
 /* "10.0.0.1/24" or "fd00::1/64"; without a prefix the whole address. 0 or -EINVAL. */
 static int parse_net(const char *text, struct net *ret_net)
 {
-    char host[ANY_TEXT_MAX], full[ANY_TEXT_MAX + 8];
+    char host[RG_SOCK_ADDRESS_MAX];
     struct net net = { .prefix = -1 };
     size_t length = strcspn(text, "/");
     int nbits;
@@ -48,8 +45,7 @@ static int parse_net(const char *text, struct net *ret_net)
     if (length >= RG_SOCK_ADDRESS_MAX)
         return -EINVAL;
     snprintf(host, sizeof(host), "%.*s", (int) length, text);
-    snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
-    if (rg_sock_parse(full, &net.address) < 0)
+    if (rg_sock_parse_host(host, &net.address) < 0)
         return -EINVAL;
     address_bytes(&net.address, &nbits);
     net.prefix = nbits;
@@ -111,12 +107,11 @@ static bool is_wanted(const struct ifaddrs *interface, const struct rg_sockaddr 
 static int add_candidate(const struct ifaddrs *interface, const struct rg_sockaddr *address,
                          struct rg_strv *addresses)
 {
-    char text[INET6_ADDRSTRLEN] = "";
-    int nbits;
+    char text[RG_SOCK_ADDRESS_MAX];
 
     if (addresses->count >= RG_TEAM_ADDRESSES_MAX)
         return 0;
-    inet_ntop(address->sa.sa_family, address_bytes(address, &nbits), text, sizeof(text));
+    rg_sock_format_host(address, text);
     return rg_strv_addf(addresses, "%s/%d", text, prefix_of(interface->ifa_netmask));
 }
 
@@ -163,7 +158,7 @@ static int add_advised(const struct ifaddrs *all, const char *networks, struct r
     int r = 0;
 
     for (const char *p = networks; *p && r == 0; p += strcspn(p, ",")) {
-        char text[ANY_TEXT_MAX];
+        char text[RG_SOCK_ADDRESS_MAX + 8];
 
         p += *p == ',';
         snprintf(text, sizeof(text), "%.*s", (int) strcspn(p, ","), p);
@@ -200,20 +195,6 @@ int rg_net_candidates(const char *interface, struct rg_strv *ret_addresses, stru
     return r;
 }
 
-/* The address from which this host's routes lead to target. 0 or -errno; no packet is sent. */
-static int route_source(const struct rg_sockaddr *target, struct rg_sockaddr *ret_source)
-{
-    struct rg_sockaddr to = *target, source = { .nbytes = sizeof(source.in6) };
-    rg_autoclose int fd = socket(target->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    rg_sock_set_port(&to, 9);
-    if (fd < 0 || connect(fd, &to.sa, to.nbytes) < 0 ||
-        getsockname(fd, &source.sa, &source.nbytes) < 0)
-        return -errno;
-    *ret_source = source;
-    return 0;
-}
-
 static bool is_candidate(const struct rg_rank_info *facts, const struct rg_sockaddr *address)
 {
     struct net net;
@@ -240,7 +221,7 @@ static bool choose_towards(const struct rg_rank_info *mine, const struct rg_rank
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < other->addresses.count; i++) {
             if (parse_net(other->addresses.v[i], &net) < 0 ||
-                route_source(&net.address, &source) < 0 || !is_candidate(mine, &source))
+                rg_sock_route(&net.address, &source) < 0 || !is_candidate(mine, &source))
                 continue;
             if (pass == 0 && !in_net(&source, &net))
                 continue;

@@ -18,24 +18,23 @@
 #include "base/str.h"
 #include "coll/net/sock.h"
 #include "coll/team/team.h"
+#include "wire/codec.h"
 
 #define RG_TEAM_HOST_MAX 255
 #define RG_TEAM_ADDRESSES_MAX 64
-#define RG_TEAM_SOCKET_NAME_MAX 64
 
-/* What fence 1 tells of a rank. */
+/* What fence 1 tells of a rank. Everything in it is owned. */
 struct rg_rank_info {
-    char boot_id[64];     /* of the running kernel: the host */
-    char host[RG_TEAM_HOST_MAX + 1];
+    char *boot_id;         /* of the running kernel: the host */
+    char *host;
     uint64_t netns, pidns; /* inode numbers: equal means the same, within one host */
-    uint32_t uid;
-    pid_t pid;
-    bool shm;             /* may share memory */
-    char socket_name[RG_TEAM_SOCKET_NAME_MAX]; /* abstract; where the ranks of its node find it */
-    int local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
-    cpu_set_t cpus;
+    uint32_t uid, pid;
+    uint8_t shm;           /* may share memory */
+    char *socket_name;     /* abstract; where the ranks of its node find it */
+    int32_t local_rank, local_size, cross_rank, cross_size; /* as the boot says, or -1 */
+    struct rg_span cpus;   /* a cpu_set_t */
     struct rg_strv addresses; /* "10.0.0.1/24", best first */
-    struct rg_blob offer;     /* of its planes; owned */
+    struct rg_span offer;  /* of its planes */
 };
 
 /* This process's facts (rank_info.c). 0 or -errno. */
@@ -44,8 +43,8 @@ int rg_rank_info_read(const struct rg_boot_identity *identity, const struct rg_c
                       struct rg_error *err);
 void rg_rank_info_fini(struct rg_rank_info *facts);
 void rg_rank_info_put(const struct rg_rank_info *facts, struct rg_buf *buf);
-/* 0 or -EBADMSG. */
-int rg_rank_info_get(struct rg_reader *reader, struct rg_rank_info *ret_facts);
+/* All that is left in reader. 0 or -EBADMSG. */
+int rg_rank_info_get(const struct rg_reader *reader, struct rg_rank_info *ret_facts);
 /* They should be able to share memory; meeting over the socket proves it. */
 bool rg_rank_info_same_node(const struct rg_rank_info *a, const struct rg_rank_info *b);
 /* Numbers as users see them, cores, oversubscription, peers' hosts and pids. */
@@ -66,6 +65,5 @@ int rg_net_listen(const struct rg_rank_info *all, int size, int me, bool chosen,
  * the other end has gone, and knows better why. */
 int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress_nbytes,
                      int *unix_fd, int leader_fd, uint64_t deadline_ns, struct rg_error *err);
-void rg_segment_release(struct rg_team *team);
 
 #endif

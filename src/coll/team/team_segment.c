@@ -26,22 +26,17 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* From a member to the leader: its event descriptor and its pidfd, and whether the second is one
- * (else it is the event descriptor again). */
-struct self_message {
-    uint8_t has_pidfd;
-};
-
 /* From the leader to a member, with the memfd. */
 struct segment_message {
     uint64_t nbytes;
     uint8_t nonce[NONCE_NBYTES];
 };
 
-/* From the leader to a member, of each other member, with descriptors as in self_message. */
+/* From a member to the leader of itself, and from the leader of each other one: with its event
+ * descriptor and its pidfd. */
 struct peer_message {
     uint32_t node_rank;
-    uint8_t has_pidfd;
+    uint8_t has_pidfd; /* else the second descriptor is the first again */
 };
 
 static size_t round_up(size_t n)
@@ -133,20 +128,42 @@ static pid_t pid_of(int pidfd)
     return pid > 0 ? (pid_t) pid : 0;
 }
 
-static void adopt_peer(struct rg_team *team, int node_rank, const int fds[2], bool has_pidfd)
+/* Tell of a member over fd. 0 or -errno. */
+static int introduce(const struct rg_team *team, int fd, int who, int pidfd, uint64_t deadline_ns)
 {
-    struct rg_team_peer *peer = &team->peers[team->node_ranks[node_rank]];
+    int event = team->bells.event_fd[who];
+    int fds[2] = { event, pidfd >= 0 ? pidfd : event };
+    struct peer_message peer = { .node_rank = (uint32_t) who, .has_pidfd = pidfd >= 0 };
 
-    team->bells.event_fd[node_rank] = fds[0];
-    if (has_pidfd) {
-        pid_t pid = pid_of(fds[1]);
+    return rg_sock_send_fds(fd, &peer, sizeof(peer), fds, 2, deadline_ns);
+}
 
-        peer->pidfd = fds[1];
-        if (pid > 0)
-            peer->pid = pid;
-    } else {
-        close(fds[1]);
+/* Hear of the member expected, or of any with -1. 0 or -errno; -EBADMSG: it is known already, or
+ * another. */
+static int get_to_know(struct rg_team *team, int fd, int expected, uint64_t deadline_ns)
+{
+    struct peer_message message;
+    rg_autoclose int event = -1, pidfd = -1;
+    int fds[2], r = rg_sock_recv_fds(fd, &message, sizeof(message), fds, 2, deadline_ns);
+
+    if (r < 0)
+        return r;
+    event = fds[0];
+    pidfd = fds[1];
+    if (message.node_rank >= (uint32_t) team->node_size ||
+        team->bells.event_fd[message.node_rank] >= 0 ||
+        (expected >= 0 && message.node_rank != (uint32_t) expected))
+        return -EBADMSG;
+    struct rg_team_peer *peer = &team->peers[team->node_ranks[message.node_rank]];
+
+    team->bells.event_fd[message.node_rank] = rg_steal_fd(&event);
+    if (message.has_pidfd) {
+        pid_t pid = pid_of(pidfd);
+
+        peer->pid = pid > 0 ? pid : peer->pid;
+        peer->pidfd = rg_steal_fd(&pidfd);
     }
+    return 0;
 }
 
 static int fail_with(struct rg_team *team, int peer, int r, struct rg_error *err)
@@ -166,9 +183,6 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
                        struct rg_error *err)
 {
     rg_autoclose int own_pidfd = rg_pidfd_open(getpid()), memfd = -1;
-    int own_event = team->bells.event_fd[team->node_rank];
-    int fds[2] = { own_event, own_pidfd >= 0 ? own_pidfd : own_event };
-    struct self_message self = { own_pidfd >= 0 };
     struct segment_message segment;
     struct rg_handshake handshake;
     int r = rg_handshake_dial(&handshake, fd, team->data_key, PURPOSE_NODE, team->rank,
@@ -178,15 +192,14 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
         r = rg_handshake_finish(&handshake, deadline_ns);
     rg_handshake_fini(&handshake);
     if (r == 0)
-        r = rg_sock_send_fds(fd, &self, sizeof(self), fds, 2, deadline_ns);
+        r = introduce(team, fd, team->node_rank, own_pidfd, deadline_ns);
     if (r == 0)
         r = rg_sock_recv_fds(fd, &segment, sizeof(segment), &memfd, 1, deadline_ns);
     if (r < 0)
         return fail_with(team, 0, r, err);
     if (segment.nbytes != nbytes)
-        return rg_error_set(err, EINVAL, "rank %d wants %zu bytes of shared memory, its leader "
-                            "rank %d has %llu: they run different builds or settings",
-                            rg_team_world_rank(team, team->rank), nbytes,
+        return rg_error_set(err, EINVAL, "%zu bytes of shared memory are wanted, and the leader, "
+                            "rank %d, has %llu: they run different builds or settings", nbytes,
                             rg_team_world_rank(team, team->node_ranks[0]),
                             (unsigned long long) segment.nbytes);
     r = map(team, memfd, nbytes, err);
@@ -196,21 +209,9 @@ static int join_leader(struct rg_team *team, int fd, size_t nbytes, uint64_t dea
                NONCE_NBYTES) != 0)
         return rg_error_set(err, ENOTSUP, "the memory received from rank %d is not shared: set "
                             "REIGEN_PLANES=tcp", rg_team_world_rank(team, team->node_ranks[0]));
-    for (int i = 0; i < team->node_size - 1; i++) {
-        struct peer_message peer;
-
-        r = rg_sock_recv_fds(fd, &peer, sizeof(peer), fds, 2, deadline_ns);
-        if (r < 0)
-            return fail_with(team, 0, r, err);
-        if (peer.node_rank >= (uint32_t) team->node_size ||
-            (int) peer.node_rank == team->node_rank || team->bells.event_fd[peer.node_rank] >= 0) {
-            close(fds[0]);
-            close(fds[1]);
-            return fail_with(team, 0, -EBADMSG, err);
-        }
-        adopt_peer(team, (int) peer.node_rank, fds, peer.has_pidfd);
-    }
-    return 0;
+    for (int i = 0; i < team->node_size - 1 && r == 0; i++)
+        r = get_to_know(team, fd, -1, deadline_ns);
+    return r < 0 ? fail_with(team, 0, r, err) : 0;
 }
 
 /* Wait a moment for a member to come, unless one never will. 0, -ETIMEDOUT at the deadline, or
@@ -256,17 +257,6 @@ static int gather(struct rg_team *team, struct rg_boot *boot, struct rg_listener
     return 0;
 }
 
-static int introduce(struct rg_team *team, const int *sockets, int to, int who, int own_pidfd,
-                     uint64_t deadline_ns)
-{
-    int event = team->bells.event_fd[who];
-    int pidfd = who == 0 ? own_pidfd : team->peers[team->node_ranks[who]].pidfd;
-    int fds[2] = { event, pidfd >= 0 ? pidfd : event };
-    struct peer_message peer = { .node_rank = (uint32_t) who, .has_pidfd = pidfd >= 0 };
-
-    return rg_sock_send_fds(sockets[to], &peer, sizeof(peer), fds, 2, deadline_ns);
-}
-
 static int serve_members(struct rg_team *team, const int *sockets, int memfd,
                          const struct segment_message *segment, uint64_t deadline_ns,
                          struct rg_error *err)
@@ -274,20 +264,17 @@ static int serve_members(struct rg_team *team, const int *sockets, int memfd,
     rg_autoclose int own_pidfd = rg_pidfd_open(getpid());
 
     for (int i = 1; i < team->node_size; i++) {
-        struct self_message self;
-        int fds[2];
-        int r = rg_sock_recv_fds(sockets[i], &self, sizeof(self), fds, 2, deadline_ns);
+        int r = get_to_know(team, sockets[i], i, deadline_ns);
 
-        if (r < 0)
-            return fail_with(team, i, r, err);
-        adopt_peer(team, i, fds, self.has_pidfd);
-        r = rg_sock_send_fds(sockets[i], segment, sizeof(*segment), &memfd, 1, deadline_ns);
+        if (r == 0)
+            r = rg_sock_send_fds(sockets[i], segment, sizeof(*segment), &memfd, 1, deadline_ns);
         if (r < 0)
             return fail_with(team, i, r, err);
     }
     for (int to = 1; to < team->node_size; to++)
         for (int who = 0; who < team->node_size; who++) {
-            int r = who == to ? 0 : introduce(team, sockets, to, who, own_pidfd, deadline_ns);
+            int pidfd = who == 0 ? own_pidfd : team->peers[team->node_ranks[who]].pidfd;
+            int r = who == to ? 0 : introduce(team, sockets[to], who, pidfd, deadline_ns);
 
             if (r < 0)
                 return fail_with(team, to, r, err);
@@ -350,19 +337,4 @@ int rg_segment_share(struct rg_team *team, struct rg_boot *boot, size_t progress
     if (team->node_rank > 0)
         return join_leader(team, leader_fd, nbytes, deadline_ns, err);
     return lead(team, boot, nbytes, rg_steal_fd(unix_fd), deadline_ns, err);
-}
-
-void rg_segment_release(struct rg_team *team)
-{
-    for (int i = 0; team->bells.event_fd && i < team->node_size; i++) {
-        int pidfd = team->peers[team->node_ranks[i]].pidfd;
-
-        if (team->bells.event_fd[i] >= 0)
-            close(team->bells.event_fd[i]);
-        if (pidfd >= 0)
-            close(pidfd);
-    }
-    free(team->bells.event_fd);
-    if (team->segment)
-        munmap(team->segment, team->segment_nbytes);
 }

@@ -6,13 +6,12 @@
 #include "coll/boot/env/client.h"
 #include "coll/boot/env/env.h"
 #include "coll/boot/launchers.h"
-#include "coll/boot/vars.h"
 #include "coll/net/sock.h"
 
 #define RETRY_MS 20
 
 struct agent {
-    struct rg_client client;
+    struct rg_client client; /* its address is the boot's state */
     uint32_t *generation; /* kept: fences of this rank's life are counted over every init */
 };
 
@@ -33,9 +32,8 @@ static bool belongs_to_nested_launcher(void)
     return rank != inner_rank || size != inner_size;
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
-    (void) config;
     (void) err;
     /* What an engine or a user's script has started finds the agent's socket too, but is no rank of
      * the agent's. */
@@ -50,28 +48,6 @@ static int read_token(uint8_t token[RG_RANK_TOKEN_NBYTES], struct rg_error *err)
                             "environment was changed after the agent made it",
                             2 * RG_RANK_TOKEN_NBYTES);
     return 0;
-}
-
-static int read_identity(struct rg_boot_identity *identity, struct rg_error *err)
-{
-    int r = rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &identity->rank, &identity->size, err);
-
-    if (r == 0)
-        return rg_error_set(err, EINVAL,
-                            "REIGEN_AGENT_SOCKET is set, but REIGEN_RANK and REIGEN_SIZE are not");
-    identity->local_rank = identity->local_size = -1;
-    identity->cross_rank = identity->cross_size = -1;
-    if (r > 0)
-        r = rg_var_optional("REIGEN_LOCAL_SIZE", 1, identity->size, &identity->local_size, err);
-    if (r == 0)
-        r = rg_var_optional("REIGEN_LOCAL_RANK", 0, identity->size - 1, &identity->local_rank,
-                            err);
-    if (r == 0)
-        r = rg_var_optional("REIGEN_CROSS_SIZE", 1, identity->size, &identity->cross_size, err);
-    if (r == 0)
-        r = rg_var_optional("REIGEN_CROSS_RANK", 0, identity->size - 1, &identity->cross_rank,
-                            err);
-    return r;
 }
 
 /* The agent listens before it starts ranks; only a full backlog makes a rank wait. */
@@ -132,10 +108,13 @@ static int open_agent(const struct rg_config *config, void **kept, uint64_t dead
 {
     uint32_t *generation = rg_boot_keep(kept, sizeof(*generation));
     uint8_t token[RG_RANK_TOKEN_NBYTES];
-    int fd = -1, r = read_identity(ret_identity, err);
+    int fd = -1, r = rg_var_identity("REIGEN", ret_identity, err);
 
     (void) config;
     if (r == 0)
+        return rg_error_set(err, EINVAL,
+                            "REIGEN_AGENT_SOCKET is set, but REIGEN_RANK and REIGEN_SIZE are not");
+    if (r > 0)
         r = read_token(token, err);
     if (r == 0)
         r = connect_agent(rg_var("REIGEN_AGENT_SOCKET"), deadline_ns, &fd, err);
@@ -153,52 +132,8 @@ static int open_agent(const struct rg_config *config, void **kept, uint64_t dead
     if (r < 0)
         close_agent(agent, false);
     else
-        *ret_state = agent;
+        *ret_state = &agent->client;
     return r;
-}
-
-static int fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
-                 struct rg_blob *ret_blobs, struct rg_error *err)
-{
-    struct agent *agent = state;
-
-    return rg_client_fence(&agent->client, blob, nbytes, deadline_ns, ret_blobs, err);
-}
-
-static int poll_fd(void *state)
-{
-    struct agent *agent = state;
-
-    return agent->client.conn.fd;
-}
-
-static int poll_deaths(void *state, int *ret_rank, struct rg_error *err)
-{
-    struct agent *agent = state;
-
-    return rg_client_poll(&agent->client, ret_rank, err);
-}
-
-static void note(void *state, int level, const char *text)
-{
-    struct agent *agent = state;
-
-    rg_client_note(&agent->client, level, text);
-}
-
-static void cut_off(void *state, int rank)
-{
-    struct agent *agent = state;
-
-    rg_client_cut_off(&agent->client, rank);
-}
-
-static void after_fork(void *state)
-{
-    struct agent *agent = state;
-
-    if (rg_conn_alive(&agent->client.conn))
-        close(agent->client.conn.fd);
 }
 
 const struct rg_boot_ops rg_boot_agent = {
@@ -206,13 +141,14 @@ const struct rg_boot_ops rg_boot_agent = {
     .variables = "REIGEN_AGENT_SOCKET, REIGEN_RANK and REIGEN_SIZE are",
     .fences_alone = true,
     .shows_notes = true,
+    .judges = true,
     .detect = detect,
     .open = open_agent,
-    .fence = fence,
-    .poll_fd = poll_fd,
-    .poll = poll_deaths,
-    .note = note,
-    .cut_off = cut_off,
+    .fence = rg_client_fence,
+    .poll_fd = rg_client_poll_fd,
+    .poll = rg_client_poll,
+    .note = rg_client_note,
+    .cut_off = rg_client_cut_off,
     .close = close_agent,
-    .after_fork = after_fork,
+    .after_fork = rg_client_after_fork,
 };

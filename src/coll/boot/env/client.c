@@ -11,118 +11,106 @@
 
 #define GOODBYE_MS 1000
 
-int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs)
+int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, void *arg,
+                     uint16_t type, const uint8_t *payload, size_t nbytes)
 {
-    struct rg_reader reader = rg_reader_make(bytes, nbytes);
-    rg_autofree struct rg_blob *found = calloc((size_t) size, sizeof(*found));
+    union {
+        struct rg_rankmsg_hello hello;
+        struct rg_rankmsg_welcome welcome;
+        struct rg_rankmsg_fence fence;
+        struct rg_rankmsg_fence_done done;
+        struct rg_rankmsg_fence_failed failed;
+        struct rg_rankmsg_peer_died died;
+        struct rg_rankmsg_note note;
+        struct rg_rankmsg_cut_off cut_off;
+    } message;
 
-    if (!found)
-        return -ENOMEM;
-    for (int i = 0; i < size; i++)
-        found[i].data = (uint8_t *) (uintptr_t) rg_reader_span(&reader, RG_RANKMSG_BLOB_MAX,
-                                                               &found[i].nbytes);
-    if (rg_reader_done(&reader) < 0)
+    if (type >= nhandlers || !handlers[type].fields)
         return -EBADMSG;
-    int r = rg_blobs_gather(found, size);
+    memset(&message, 0, sizeof(message));
+    int r = rg_codec_decode(handlers[type].fields, payload, nbytes, &message);
 
     if (r == 0)
-        memcpy(ret_blobs, found, (size_t) size * sizeof(*found));
+        r = handlers[type].on(arg, &message);
+    rg_codec_clear(handlers[type].fields, &message);
     return r;
 }
 
-static int on_welcome(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+static int on_welcome(void *arg, void *message)
 {
-    struct rg_rankmsg_welcome welcome = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_welcome_fields, payload, nbytes, &welcome);
+    struct rg_client *client = arg;
+    struct rg_rankmsg_welcome *welcome = message;
+    struct rg_span *key = &welcome->key;
 
-    if (r < 0)
-        return r;
-    if (welcome.key.nbytes != 0 && welcome.key.nbytes != RG_KEY_NBYTES)
-        r = -EBADMSG;
-    if (r == 0 && welcome.size != (uint32_t) client->size) {
+    if (key->nbytes != 0 && key->nbytes != RG_KEY_NBYTES)
+        return -EBADMSG;
+    if (welcome->size != (uint32_t) client->size) {
         rg_error_set(&client->failure, EINVAL, "this rank believes that the job has %d ranks, %s "
-                     "says %u", client->size, client->server, welcome.size);
+                     "says %u", client->size, client->server, welcome->size);
         client->failed = true;
     }
-    if (r == 0 && welcome.key.nbytes > 0)
-        memcpy(client->key, welcome.key.data, RG_KEY_NBYTES);
-    client->has_key = r == 0 && welcome.key.nbytes > 0;
-    client->local_size = (int) welcome.local_size;
-    client->welcomed = r == 0;
-    explicit_bzero(welcome.key.data ? welcome.key.data : client->key,
-                   welcome.key.data ? welcome.key.nbytes : 0);
-    rg_codec_clear(rg_rankmsg_welcome_fields, &welcome);
-    return r;
-}
-
-static int on_done(struct rg_client *client, const uint8_t *payload, size_t nbytes)
-{
-    struct rg_rankmsg_fence_done done = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_fence_done_fields, payload, nbytes, &done);
-
-    if (r < 0)
-        return r;
-    if (done.generation == client->generation + 1 && !client->done) {
-        rg_buf_put(&client->blobs, done.blobs.data, done.blobs.nbytes);
-        if (rg_buf_nbytes(&client->blobs) + done.left > RG_FENCE_NBYTES_MAX)
-            r = -EBADMSG;
-        client->done = done.left == 0;
+    client->has_key = key->nbytes > 0;
+    if (client->has_key) {
+        memcpy(client->key, key->data, RG_KEY_NBYTES);
+        explicit_bzero(key->data, key->nbytes);
     }
-    rg_codec_clear(rg_rankmsg_fence_done_fields, &done);
-    return r < 0 ? r : rg_buf_status(&client->blobs);
-}
-
-static int on_failed(struct rg_client *client, const uint8_t *payload, size_t nbytes)
-{
-    struct rg_rankmsg_fence_failed failed = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_fence_failed_fields, payload, nbytes, &failed);
-
-    if (r < 0)
-        return r;
-    if (!client->failed)
-        rg_error_set(&client->failure, failed.errnum > 0 && failed.errnum < 4096
-                                           ? (int) failed.errnum : ECONNRESET,
-                     "%s", failed.text);
-    client->failed = true;
-    rg_codec_clear(rg_rankmsg_fence_failed_fields, &failed);
+    client->local_size = (int) welcome->local_size;
+    client->welcomed = true;
     return 0;
 }
 
-static int on_died(struct rg_client *client, const uint8_t *payload, size_t nbytes)
+static int on_done(void *arg, void *message)
 {
-    struct rg_rankmsg_peer_died died = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_peer_died_fields, payload, nbytes, &died);
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_fence_done *done = message;
 
-    if (r < 0)
-        return r;
-    if (died.rank >= (uint32_t) client->size)
-        r = -EBADMSG;
-    else if (client->ndeaths < RG_CLIENT_DEATHS_MAX) {
-        char text[RG_ERROR_TEXT_MAX];
+    if (done->generation != client->generation + 1 || client->done)
+        return 0;
+    rg_buf_put(&client->blobs, done->blobs.data, done->blobs.nbytes);
+    if (rg_buf_nbytes(&client->blobs) + done->left > RG_FENCE_NBYTES_MAX)
+        return -EBADMSG;
+    client->done = done->left == 0;
+    return rg_buf_status(&client->blobs);
+}
 
-        client->dead_rank[client->ndeaths] = (int) died.rank;
-        client->dead_text[client->ndeaths++] = strdup(rg_death_text(&died, text, sizeof(text)));
-    }
-    rg_codec_clear(rg_rankmsg_peer_died_fields, &died);
-    return r;
+static int on_failed(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_fence_failed *failed = message;
+
+    if (!client->failed)
+        rg_error_set(&client->failure, failed->errnum > 0 && failed->errnum < 4096
+                                           ? (int) failed->errnum : ECONNRESET,
+                     "%s", failed->text);
+    client->failed = true;
+    return 0;
+}
+
+static int on_died(void *arg, void *message)
+{
+    struct rg_client *client = arg;
+    const struct rg_rankmsg_peer_died *died = message;
+    char text[RG_ERROR_TEXT_MAX];
+
+    if (died->rank >= (uint32_t) client->size)
+        return -EBADMSG;
+    if (client->ndeaths == RG_CLIENT_DEATHS_MAX)
+        return 0;
+    client->dead_rank[client->ndeaths] = (int) died->rank;
+    client->dead_text[client->ndeaths++] = strdup(rg_death_text(died, text, sizeof(text)));
+    return 0;
 }
 
 static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
 {
-    struct rg_client *client = arg;
+    static const struct rg_rank_handler handlers[] = {
+        [RG_RANKMSG_WELCOME] = { rg_rankmsg_welcome_fields, on_welcome },
+        [RG_RANKMSG_FENCE_DONE] = { rg_rankmsg_fence_done_fields, on_done },
+        [RG_RANKMSG_FENCE_FAILED] = { rg_rankmsg_fence_failed_fields, on_failed },
+        [RG_RANKMSG_PEER_DIED] = { rg_rankmsg_peer_died_fields, on_died },
+    };
 
-    switch (type) {
-    case RG_RANKMSG_WELCOME:
-        return on_welcome(client, payload, nbytes);
-    case RG_RANKMSG_FENCE_DONE:
-        return on_done(client, payload, nbytes);
-    case RG_RANKMSG_FENCE_FAILED:
-        return on_failed(client, payload, nbytes);
-    case RG_RANKMSG_PEER_DIED:
-        return on_died(client, payload, nbytes);
-    default:
-        return -EBADMSG;
-    }
+    return rg_rank_dispatch(handlers, rg_array_len(handlers), arg, type, payload, nbytes);
 }
 
 static size_t frame_max(void *arg, uint16_t type)
@@ -182,9 +170,10 @@ int rg_client_hello(struct rg_client *client, int take_fd,
     return wait_for(client, &client->welcomed, RG_CLIENT_DEATHS_MAX, deadline_ns, err);
 }
 
-int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
-                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err)
+int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_blob *ret_blobs, struct rg_error *err)
 {
+    struct rg_client *client = state;
     uint64_t now_ns = rg_now_ns();
     uint64_t left_ms = deadline_ns > now_ns ? (deadline_ns - now_ns) / RG_NS_PER_MS : 0;
     struct rg_rankmsg_fence fence = { client->generation + 1,
@@ -209,7 +198,7 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
     if (r == 0) {
         client->generation++;
         r = rg_blobs_split(rg_buf_bytes(&client->blobs), rg_buf_nbytes(&client->blobs),
-                           client->size, ret_blobs);
+                           client->size, RG_RANKMSG_BLOB_MAX, ret_blobs);
         if (r < 0)
             rg_error_set(err, -r, "%s sent a broken fence: %s", client->server, strerror(-r));
     }
@@ -217,8 +206,16 @@ int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
     return r;
 }
 
-int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err)
+int rg_client_poll_fd(void *state)
 {
+    struct rg_client *client = state;
+
+    return client->conn.fd;
+}
+
+int rg_client_poll(void *state, int *ret_rank, struct rg_error *err)
+{
+    struct rg_client *client = state;
     struct rg_error cause = RG_ERROR_INIT;
     int r = rg_conn_alive(&client->conn) ? rg_conn_pump(&client->conn, &cause) : -EPIPE;
 
@@ -236,20 +233,34 @@ int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err
                         cause.text[0] ? cause.text : "the connection was closed");
 }
 
-void rg_client_note(struct rg_client *client, int level, const char *text)
+/* Send a frame, or drop it where the connection is gone. */
+static void say(struct rg_client *client, uint16_t type, const struct rg_field *fields,
+                const void *object)
 {
-    struct rg_rankmsg_note note = { (uint32_t) level, (char *) (uintptr_t) text };
-
-    if (rg_conn_send(&client->conn, RG_RANKMSG_NOTE, rg_rankmsg_note_fields, &note) == 0)
+    if (rg_conn_alive(&client->conn) && rg_conn_send(&client->conn, type, fields, object) == 0)
         rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
 }
 
-void rg_client_cut_off(struct rg_client *client, int rank)
+void rg_client_note(void *state, int level, const char *text)
+{
+    struct rg_rankmsg_note note = { (uint32_t) level, (char *) (uintptr_t) text };
+
+    say(state, RG_RANKMSG_NOTE, rg_rankmsg_note_fields, &note);
+}
+
+void rg_client_cut_off(void *state, int rank)
 {
     struct rg_rankmsg_cut_off cut_off = { (uint32_t) rank };
 
-    if (rg_conn_send(&client->conn, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off) == 0)
-        rg_conn_drain(&client->conn, rg_now_ns() + GOODBYE_MS * RG_NS_PER_MS);
+    say(state, RG_RANKMSG_CUT_OFF, rg_rankmsg_cut_off_fields, &cut_off);
+}
+
+void rg_client_after_fork(void *state)
+{
+    struct rg_client *client = state;
+
+    if (rg_conn_alive(&client->conn))
+        close(client->conn.fd);
 }
 
 void rg_client_fini(struct rg_client *client, bool goodbye)

@@ -36,6 +36,16 @@ struct rg_client {
     char *dead_text[RG_CLIENT_DEATHS_MAX];
 };
 
+/* What is done with frames, by type; fields NULL: none are expected. message is the decoded frame:
+ * on takes out of it what it keeps, the rest is freed. */
+struct rg_rank_handler {
+    const struct rg_field *fields;
+    int (*on)(void *arg, void *message);
+};
+/* 0 or what on returned; -EBADMSG: no frame that is expected; -ENOMEM. */
+int rg_rank_dispatch(const struct rg_rank_handler *handlers, size_t nhandlers, void *arg,
+                     uint16_t type, const uint8_t *payload, size_t nbytes);
+
 /* Take fd and say HELLO with token (nbytes of it); wait for WELCOME. link_options: NULL for a plain
  * socket. 0;
  * -ETIMEDOUT; -ECONNREFUSED (the server says why not, or hung up); -EPERM; -EBADMSG; -ENOMEM. The
@@ -44,18 +54,16 @@ int rg_client_hello(struct rg_client *client, int take_fd,
                     const struct rg_link_options *link_options, const char *server, int rank,
                     int size, const void *token, size_t nbytes, uint64_t deadline_ns,
                     struct rg_error *err);
-/* As rg_boot_ops.fence. -ECONNRESET: a rank died, or the server went away. */
-int rg_client_fence(struct rg_client *client, const void *blob, size_t nbytes,
-                    uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err);
-/* As rg_boot_ops.poll. */
-int rg_client_poll(struct rg_client *client, int *ret_rank, struct rg_error *err);
-void rg_client_note(struct rg_client *client, int level, const char *text);
-void rg_client_cut_off(struct rg_client *client, int rank);
+/* As in rg_boot_ops; state is a struct rg_client. A fence also ends with -ECONNRESET: a rank died,
+ * or the server went away. */
+int rg_client_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
+                    struct rg_blob *ret_blobs, struct rg_error *err);
+int rg_client_poll_fd(void *state);
+int rg_client_poll(void *state, int *ret_rank, struct rg_error *err);
+void rg_client_note(void *state, int level, const char *text);
+void rg_client_cut_off(void *state, int rank);
+void rg_client_after_fork(void *state);
 /* goodbye: tell the server first (at most a second). */
 void rg_client_fini(struct rg_client *client, bool goodbye);
-
-/* Cut FENCE_DONE's bytes (for each rank u32 length, bytes) into size blobs that lie in one
- * allocation, the caller's: ret_blobs[0].data. 0, -EBADMSG or -ENOMEM. */
-int rg_blobs_split(const uint8_t *bytes, size_t nbytes, int size, struct rg_blob *ret_blobs);
 
 #endif

@@ -12,7 +12,6 @@
  */
 #include "coll/boot/env/env.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,9 +20,9 @@
 #include "base/time.h"
 #include "coll/boot/env/client.h"
 #include "coll/boot/env/env_job.h"
+#include "coll/boot/launchers.h"
 #include "coll/net/peer.h"
 #include "coll/boot/env/server.h"
-#include "coll/boot/vars.h"
 #include "coll/ground/report.h"
 
 #define ATTEMPT_MS 1000
@@ -39,14 +38,14 @@ struct env {
     uint64_t silence_ms;
     uint64_t lost_ns;          /* when rank 0, or who was in its place, hung up last */
     bool refusal_told;
+    int cut_by;                /* the rank for which this one fails, or -1 */
 };
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int rank, size;
     int r = rg_var_rank_size("RANK", "WORLD_SIZE", &rank, &size, err);
 
-    (void) config;
     if (r == 0)
         r = rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &rank, &size, err);
     return r;
@@ -93,7 +92,7 @@ static int choose_trust(const struct rg_config *config, struct rg_env_job *job,
     if (job->trust == RG_TRUST_NONE)
         memcpy(key, job->facts, RG_KEY_NBYTES);
     rg_key_derive(key, "boot", job->link_key);
-    rg_key_derive(key, "data", job->data_key);
+    rg_key_derive(key, "data", job->me.key);
     explicit_bzero(key, sizeof(key));
     return 0;
 }
@@ -148,28 +147,12 @@ static int serve(struct env *env, struct rg_error *err)
         r = listen_at(job, (uint16_t) (job->first_port + i), &fd);
     if (r < 0)
         return no_place(job, r, err);
-    if (job->trust == RG_TRUST_USER) {
-        r = rg_key_generate(job->data_key);
-        if (r < 0) {
-            close(fd);
-            return rg_error_set(err, -r, "no randomness for a key: %s", strerror(-r));
-        }
+    r = job->trust == RG_TRUST_USER ? rg_key_generate(job->me.key) : 0;
+    if (r < 0) {
+        close(fd);
+        return rg_error_set(err, -r, "no randomness for a key: %s", strerror(-r));
     }
-    struct rg_server_options options = {
-        .listen_fd = fd,
-        .check_peer = job->trust == RG_TRUST_USER,
-        .link_key = job->trust == RG_TRUST_USER ? NULL : job->link_key,
-        .job_id = RG_ENV_LINK_JOB,
-        .size = job->size,
-        .facts = job->facts,
-        .facts_nbytes = sizeof(job->facts),
-        .data_key = job->trust == RG_TRUST_USER ? job->data_key : NULL,
-        .hint = job->trust == RG_TRUST_USER
-                    ? "if they are on other hosts, give all ranks a REIGEN_KEY_FILE"
-                    : job->trust == RG_TRUST_KEY
-                          ? "do they have the same REIGEN_KEY_FILE?" : "",
-    };
-    r = rg_server_create(&options, &env->server);
+    r = rg_server_create(job, fd, &env->server);
     return r < 0 ? rg_error_set(err, -r, "%s", strerror(-r)) : 0;
 }
 
@@ -198,24 +181,15 @@ static int try_place(struct env *env, const struct rg_sockaddr *address, const c
                                     .role = "rank", .initiator = true };
     int fd, r;
 
-    r = address ? rg_sock_connect_tcp(address, &fd) : rg_sock_connect_unix(name, &fd);
+    r = address ? rg_sock_reach_tcp(address, deadline_ns, &fd) : rg_sock_connect_unix(name, &fd);
     if (r < 0)
         return rg_error_set(cause, -r, "%s", strerror(-r));
     if (!address && (r = check_holder(env, fd, name, cause)) < 0) {
         close(fd);
         return r;
     }
-    if (address) {
-        r = rg_fd_wait(fd, POLLOUT, deadline_ns);
-        if (r == 0)
-            r = rg_sock_error(fd);
-        if (r < 0) {
-            close(fd);
-            return rg_error_set(cause, -r, "%s", strerror(-r));
-        }
-    }
-    r = rg_client_hello(&env->client, fd, address ? &link : NULL, "rank 0", job->rank, job->size,
-                        job->facts, sizeof(job->facts), deadline_ns, cause);
+    r = rg_client_hello(&env->client, fd, address ? &link : NULL, "rank 0", job->me.rank,
+                        job->me.size, job->facts, sizeof(job->facts), deadline_ns, cause);
     if (r == 0 && !address && !env->client.has_key)
         r = rg_error_set(cause, EBADMSG, "rank 0 sent no key");
     /* Rank 0 must not take an attempt that was given up for a death. */
@@ -295,7 +269,7 @@ static int find_server(struct env *env, uint64_t deadline_ns, struct rg_error *e
     uint64_t waited_ms = (rg_now_ns() - began_ns) / RG_NS_PER_MS;
 
     return rg_error_set_exit(err, ETIMEDOUT, 124, "rank %d: rank 0 did not answer at %s=%s, "
-                             "ports %d-%d, within %.*f s (%s)", job->rank, job->master_name,
+                             "ports %d-%d, within %.*f s (%s)", job->me.rank, job->master_name,
                              job->master, job->first_port, job->first_port + job->nports - 1,
                              waited_ms < 10000, (double) waited_ms / 1000, worst.text);
 }
@@ -310,17 +284,12 @@ void rg_env_close(void *state, bool goodbye)
     free(env);
 }
 
-static void tell_identity(const struct env *env, struct rg_boot_identity *identity)
+static void tell_identity(const struct rg_env_job *job, struct rg_boot_identity *identity)
 {
-    const struct rg_env_job *job = &env->job;
-
-    *identity = (struct rg_boot_identity) {
-        .rank = job->rank, .size = job->size, .local_rank = job->local_rank,
-        .local_size = job->local_size, .cross_rank = job->cross_rank,
-        .cross_size = job->cross_size, .has_key = job->size > 1,
-        .one_host = job->size == 1 || job->trust == RG_TRUST_USER };
-    memcpy(identity->key, job->data_key, sizeof(identity->key));
-    if (job->trust == RG_TRUST_NONE && job->rank == 0 && job->size > 1)
+    *identity = job->me;
+    identity->has_key = job->me.size > 1;
+    identity->one_host = job->me.size == 1 || job->trust == RG_TRUST_USER;
+    if (job->trust == RG_TRUST_NONE && job->me.rank == 0 && job->me.size > 1)
         snprintf(identity->warning, sizeof(identity->warning), "REIGEN_INSECURE=1: whoever can "
                  "reach this network can join the job and read or change its data; a "
                  "REIGEN_KEY_FILE prevents it");
@@ -334,23 +303,23 @@ int rg_env_meet(const struct rg_config *config, const struct rg_env_job *job, ui
 
     if (!env)
         return rg_error_set(err, ENOMEM, "out of memory");
-    env->client.conn.fd = -1;
+    env->client.conn.fd = env->cut_by = -1;
     env->job = *job;
     env->silence_ms = config->silence_ms;
-    if (env->job.size > 1)
+    if (env->job.me.size > 1)
         r = choose_trust(config, &env->job, err);
-    if (r == 0 && env->job.size > 1)
-        r = env->job.rank == 0 ? serve(env, err) : find_server(env, deadline_ns, err);
+    if (r == 0 && env->job.me.size > 1)
+        r = env->job.me.rank == 0 ? serve(env, err) : find_server(env, deadline_ns, err);
     if (r < 0) {
         rg_env_close(env, false);
         return r;
     }
-    if (env->job.rank > 0 && env->client.has_key)
-        memcpy(env->job.data_key, env->client.key, RG_KEY_NBYTES);
-    tell_identity(env, ret_identity);
+    if (env->client.has_key)
+        memcpy(env->job.me.key, env->client.key, RG_KEY_NBYTES);
+    tell_identity(&env->job, ret_identity);
     explicit_bzero(env->client.key, sizeof(env->client.key));
     explicit_bzero(env->job.link_key, sizeof(env->job.link_key));
-    explicit_bzero(env->job.data_key, sizeof(env->job.data_key));
+    explicit_bzero(env->job.me.key, sizeof(env->job.me.key));
     *ret_state = env;
     return 0;
 }
@@ -384,7 +353,7 @@ int rg_env_poll_start(void *state, int *ret_rank, struct rg_error *err)
 {
     struct env *env = state;
 
-    if (env->job.size == 1)
+    if (env->job.me.size == 1)
         return 0;
     if (env->server)
         return rg_server_poll(env->server, ret_rank, err);
@@ -405,17 +374,24 @@ int rg_env_poll_start(void *state, int *ret_rank, struct rg_error *err)
 void rg_env_note(void *state, int level, const char *text)
 {
     struct env *env = state;
-    char told[RG_ERROR_TEXT_MAX + 16];
+    bool of_other = env->cut_by >= 0;
 
-    if (level != 0 || env->job.size == 1)
+    if (level != 0 || env->job.me.size == 1)
         return;
-    if (!env->server) {
-        if (rg_conn_alive(&env->client.conn))
-            rg_client_note(&env->client, level, text);
+    if (env->server) {
+        rg_server_tell(env->server, of_other, text);
         return;
     }
-    snprintf(told, sizeof(told), "%s%s", strncmp(text, "rank", 4) == 0 ? "" : "rank 0: ", text);
-    rg_server_tell(env->server, 0, told);
+    if (of_other)
+        rg_client_cut_off(&env->client, env->cut_by);
+    rg_client_note(&env->client, level, text);
+}
+
+void rg_env_cut_off(void *state, int rank)
+{
+    struct env *env = state;
+
+    env->cut_by = rank;
 }
 
 void rg_env_after_fork(void *state)
@@ -424,8 +400,7 @@ void rg_env_after_fork(void *state)
 
     if (env->server)
         rg_server_after_fork(env->server);
-    if (env->client.conn.fd >= 0)
-        close(env->client.conn.fd);
+    rg_client_after_fork(&env->client);
 }
 
 const struct rg_boot_ops rg_boot_env = {
@@ -436,6 +411,7 @@ const struct rg_boot_ops rg_boot_env = {
     .fence = rg_env_fence,
     .poll_start = rg_env_poll_start,
     .note = rg_env_note,
+    .cut_off = rg_env_cut_off,
     .close = rg_env_close,
     .after_fork = rg_env_after_fork,
 };

@@ -27,6 +27,7 @@ int rg_env_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
                  struct rg_blob *ret_blobs, struct rg_error *err);
 int rg_env_poll_start(void *state, int *ret_rank, struct rg_error *err);
 void rg_env_note(void *state, int level, const char *text);
+void rg_env_cut_off(void *state, int rank);
 void rg_env_close(void *state, bool goodbye);
 void rg_env_after_fork(void *state);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/boot/vars.h"
+#include "coll/boot/launchers.h"
 
 #define PORT_MAX 65535
 
@@ -20,7 +20,7 @@ static void hash_facts(struct rg_env_job *job)
     crypto_generichash_state state;
     char size[16];
 
-    snprintf(size, sizeof(size), "%d", job->size);
+    snprintf(size, sizeof(size), "%d", job->me.size);
     crypto_generichash_init(&state, NULL, 0, sizeof(job->facts));
     crypto_generichash_update(&state, (const uint8_t *) size, strlen(size) + 1);
     for (size_t i = 0; i < rg_array_len(job_facts); i++) {
@@ -32,22 +32,21 @@ static void hash_facts(struct rg_env_job *job)
     crypto_generichash_final(&state, job->facts, sizeof(job->facts));
 }
 
-static int read_places(struct rg_env_job *job, bool torch, struct rg_error *err)
+static int read_identity(struct rg_boot_identity *me, bool *ret_torch, struct rg_error *err)
 {
-    int r = rg_var_optional(torch ? "LOCAL_WORLD_SIZE" : "REIGEN_LOCAL_SIZE", 1, job->size,
-                            &job->local_size, err);
+    int r = rg_var_rank_size("RANK", "WORLD_SIZE", &me->rank, &me->size, err);
 
+    *ret_torch = r == 1;
     if (r == 0)
-        r = rg_var_optional(torch ? "LOCAL_RANK" : "REIGEN_LOCAL_RANK", 0, job->size - 1,
-                            &job->local_rank, err);
-    if (r == 0 && !torch)
-        r = rg_var_optional("REIGEN_CROSS_SIZE", 1, job->size, &job->cross_size, err);
-    if (r == 0 && !torch)
-        r = rg_var_optional("REIGEN_CROSS_RANK", 0, job->size - 1, &job->cross_rank, err);
-    if (r == 0 && job->local_size > 0 && job->local_rank >= job->local_size)
+        r = rg_var_identity("REIGEN", me, err);
+    if (r >= 0 && *ret_torch)
+        r = rg_var_optional("LOCAL_WORLD_SIZE", 1, me->size, &me->local_size, err);
+    if (r >= 0 && *ret_torch)
+        r = rg_var_optional("LOCAL_RANK", 0, me->size - 1, &me->local_rank, err);
+    if (r >= 0 && me->local_size > 0 && me->local_rank >= me->local_size)
         r = rg_error_set(err, EINVAL, "LOCAL_RANK=%d: with LOCAL_WORLD_SIZE=%d local ranks are 0 "
-                         "to %d", job->local_rank, job->local_size, job->local_size - 1);
-    return r;
+                         "to %d", me->local_rank, me->local_size, me->local_size - 1);
+    return r < 0 ? r : 0;
 }
 
 /* Every rank comes to the same ports, since each knows MASTER_PORT and the range. */
@@ -87,23 +86,18 @@ static int read_ports(const struct rg_config *config, struct rg_env_job *job, st
 int rg_env_read_job(const struct rg_config *config, struct rg_env_job *ret_job,
                     struct rg_error *err)
 {
-    struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                              .cross_size = -1, .master_name = "MASTER_ADDR" };
+    struct rg_env_job job = { .me = RG_BOOT_IDENTITY_INIT, .master_name = "MASTER_ADDR" };
     const char *master = rg_var("MASTER_ADDR");
-    int r = rg_var_rank_size("RANK", "WORLD_SIZE", &job.rank, &job.size, err);
-    bool torch = r == 1;
+    bool torch;
+    int r = read_identity(&job.me, &torch, err);
 
-    if (r == 0)
-        r = rg_var_rank_size("REIGEN_RANK", "REIGEN_SIZE", &job.rank, &job.size, err);
-    if (r < 0)
-        return r;
-    r = read_places(&job, torch, err);
-    if (r == 0 && job.size > 1 && !master)
+    if (r == 0 && job.me.size > 1 && !master)
         r = rg_error_set(err, EINVAL, "there are %d ranks (%s), but MASTER_ADDR is not set: ranks "
-                         "cannot find each other", job.size, torch ? "WORLD_SIZE" : "REIGEN_SIZE");
+                         "cannot find each other", job.me.size,
+                         torch ? "WORLD_SIZE" : "REIGEN_SIZE");
     if (r == 0 && master && strlen(master) >= sizeof(job.master))
         r = rg_error_set(err, EINVAL, "MASTER_ADDR is longer than a host name can be");
-    if (r == 0 && job.size > 1)
+    if (r == 0 && job.me.size > 1)
         r = read_ports(config, &job, err);
     if (r < 0)
         return r;
@@ -156,9 +150,10 @@ int rg_env_check_one_host(struct rg_env_job *job, struct rg_error *err)
     const char *remedy = "give all ranks one key (a file of 64 hexadecimal digits, mode 600, named "
                          "by REIGEN_KEY_FILE), or set REIGEN_INSECURE=1 on all to do without";
 
-    if (job->local_size > 0 && job->local_size < job->size)
+    if (job->me.local_size > 0 && job->me.local_size < job->me.size)
         return rg_error_set_exit(err, EPERM, 77, "the job has several hosts (%d of %d ranks are "
-                                 "on this one) and no key: %s", job->local_size, job->size, remedy);
+                                 "on this one) and no key: %s", job->me.local_size, job->me.size,
+                                 remedy);
     int r = rg_env_resolve(job, err);
 
     if (r < 0)

@@ -8,9 +8,8 @@
 #ifndef RG_COLL_BOOT_ENV_ENV_JOB_H
 #define RG_COLL_BOOT_ENV_ENV_JOB_H
 
-#include "coll/ground/config.h"
+#include "coll/boot/boot.h"
 #include "coll/net/sock.h"
-#include "wire/link.h"
 
 #define RG_ENV_PORTS 16          /* tried in turn: MASTER_PORT + 1 and those that follow */
 #define RG_ENV_ADDRESSES_MAX 4   /* of MASTER_ADDR */
@@ -25,7 +24,7 @@ enum rg_trust {
 };
 
 struct rg_env_job {
-    int rank, size, local_rank, local_size, cross_rank, cross_size; /* -1: not said */
+    struct rg_boot_identity me;  /* its key: of the data, once it is known */
     char master[256];            /* MASTER_ADDR */
     const char *master_name;     /* "MASTER_ADDR": who said so */
     int first_port, nports;
@@ -35,7 +34,7 @@ struct rg_env_job {
     /* BLAKE2b over what all ranks of one job must have in common: size, MASTER_ADDR, ports, job
      * ids. Jobs that meet on a port tell each other apart by it. */
     uint8_t facts[RG_ENV_FACTS_NBYTES];
-    uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
+    uint8_t link_key[RG_KEY_NBYTES];
 };
 
 /* 0 or -EINVAL naming the variable. MASTER_ADDR and a port are needed from two ranks on. */

@@ -7,17 +7,19 @@
  */
 #include "coll/boot/env/rendezvous.h"
 
-#include <netdb.h>
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/buf.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/env/env.h"
 #include "coll/boot/env/env_job.h"
-#include "coll/net/http.h"
-#include "coll/boot/vars.h"
+#include "coll/boot/launchers.h"
 
 #define ADDRESS "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 #define PORT "HOROVOD_GLOO_RENDEZVOUS_PORT"
@@ -27,6 +29,150 @@
 #define PAUSE_MS 50
 #define ATTEMPT_MS 5000
 #define PATH_ROOM 64
+#define READ_NBYTES 4096
+
+/* ---- its store, over HTTP */
+
+/* "HTTP/1.1 200 OK": the status, or -EBADMSG. */
+static int status_of(char *line)
+{
+    int64_t status;
+
+    if (strlen(line) < 12 || strncmp(line, "HTTP/1.", 7) != 0 || line[8] != ' ' ||
+        (line[12] != ' ' && line[12] != '\0'))
+        return -EBADMSG;
+    line[12] = '\0';
+    return rg_parse_int("status", line + 9, 100, 599, &status, NULL) < 0 ? -EBADMSG : (int) status;
+}
+
+/* One header. *has_length and *ret_length: what Content-Length says. */
+static int read_header(char *line, bool *has_length, size_t *ret_length)
+{
+    char *colon = strchr(line, ':'), word[16];
+    int64_t length;
+
+    if (!colon || colon == line)
+        return -EBADMSG;
+    *colon = '\0';
+    if (strcasecmp(line, "Transfer-Encoding") == 0)
+        return -EBADMSG;
+    if (strcasecmp(line, "Content-Length") != 0)
+        return 0;
+    const char *rest = rg_str_word(colon + 1, word, sizeof(word));
+
+    if (*has_length || rest[strspn(rest, " \t")] != '\0' ||
+        rg_parse_int("length", word, 0, RG_HTTP_ANSWER_MAX, &length, NULL) < 0)
+        return -EBADMSG;
+    *has_length = true;
+    *ret_length = (size_t) length;
+    return 0;
+}
+
+/* The lines up to the empty one. 1 and where the body begins, 0 when it is not there yet. */
+static int read_head(const char *bytes, size_t nbytes, struct rg_http_answer *answer,
+                     bool *ret_has_length)
+{
+    rg_autofree char *head = strndup(bytes, nbytes);
+    int r = head ? 0 : -ENOMEM;
+
+    for (char *line = head, *end; r >= 0 && (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        if (end > line && end[-1] == '\r')
+            end[-1] = '\0';
+        if (line == head) {
+            r = answer->status = status_of(line);
+        } else if (*line) {
+            r = read_header(line, ret_has_length, &answer->body_nbytes);
+        } else {
+            answer->body = (size_t) (end + 1 - head);
+            return 1;
+        }
+    }
+    return r < 0 ? r : 0;
+}
+
+int rg_http_parse(const char *bytes, size_t nbytes, bool ended, struct rg_http_answer *ret_answer)
+{
+    struct rg_http_answer answer = { 0 };
+    bool has_length = false;
+    int r = nbytes == 0 ? 0 : read_head(bytes, nbytes, &answer, &has_length);
+
+    if (r < 0)
+        return r;
+    if (r > 0) {
+        size_t there = nbytes - answer.body;
+
+        if (!has_length) {
+            answer.body_nbytes = there;
+            r = ended;
+        } else {
+            r = there >= answer.body_nbytes;
+        }
+    }
+    if (r > 0 && answer.body + answer.body_nbytes <= RG_HTTP_ANSWER_MAX) {
+        *ret_answer = answer;
+        return 1;
+    }
+    return r > 0 || ended || nbytes >= RG_HTTP_ANSWER_MAX ? -EBADMSG : 0;
+}
+
+static int read_answer(int fd, uint64_t deadline_ns, struct rg_buf *input,
+                       struct rg_http_answer *ret_answer)
+{
+    bool ended = false;
+    int r;
+
+    while ((r = rg_http_parse((const char *) rg_buf_bytes(input), rg_buf_nbytes(input), ended,
+                              ret_answer)) == 0) {
+        uint8_t *to = rg_buf_reserve(input, READ_NBYTES);
+        ssize_t n;
+
+        if (!to)
+            return -ENOMEM;
+        r = rg_fd_wait(fd, POLLIN, deadline_ns);
+        if (r < 0)
+            return r;
+        n = recv(fd, to, READ_NBYTES, MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return -errno;
+        ended = n == 0;
+        rg_buf_commit(input, n > 0 ? (size_t) n : 0);
+    }
+    return r;
+}
+
+/* Ask server for path (GET; PUT with a body where body is given). 0, the status, and the answer's
+ * body appended to ret_body; or -errno. */
+static int exchange(const struct rg_sockaddr *server, const char *path, const char *body,
+                    uint64_t deadline_ns, int *ret_status, struct rg_buf *ret_body,
+                    struct rg_error *err)
+{
+    rg_autobuf struct rg_buf request = RG_BUF_INIT, input = RG_BUF_INIT;
+    struct rg_http_answer answer;
+    char name[RG_SOCK_ADDRESS_MAX];
+    rg_autoclose int fd = -1;
+    int r;
+
+    rg_sock_format(server, name);
+    rg_buf_printf(&request, "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                  body ? "PUT" : "GET", path, name, body ? strlen(body) : 0, body ? body : "");
+    r = rg_buf_status(&request);
+    if (r == 0)
+        r = rg_sock_reach_tcp(server, deadline_ns, &fd);
+    if (r == 0)
+        r = rg_sock_write(fd, rg_buf_bytes(&request), rg_buf_nbytes(&request), deadline_ns);
+    if (r == 0)
+        r = read_answer(fd, deadline_ns, &input, &answer);
+    if (r < 0)
+        return rg_error_set(err, -r, "%s: %s", name,
+                            r == -EBADMSG ? "its answer is not that of an HTTP key-value server"
+                                          : strerror(-r));
+    rg_buf_put(ret_body, rg_buf_bytes(&input) + answer.body, answer.body_nbytes);
+    *ret_status = answer.status;
+    return rg_buf_status(ret_body) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+}
+
+/* ---- the place where rank 0 waits */
 
 static bool is_hex(const char *text)
 {
@@ -37,7 +183,7 @@ int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_p
 {
     struct rg_endpoint place = { .port = 0 };
     struct rg_sockaddr address;
-    char line[RG_ENDPOINT_MAX], word[RG_ENDPOINT_MAX], full[RG_SOCK_ADDRESS_MAX + 8];
+    char line[RG_ENDPOINT_MAX], word[RG_ENDPOINT_MAX];
     char host[RG_ENDPOINT_MAX], port[RG_ENDPOINT_MAX], nonce[RG_ENDPOINT_MAX], rest;
     int64_t number;
 
@@ -48,10 +194,8 @@ int rg_endpoint_parse(const char *text, size_t nbytes, struct rg_endpoint *ret_p
     if (sscanf(line, "%255s %255s %255s %255s %c", word, host, port, nonce, &rest) != 4 ||
         strcmp(word, WORD) != 0 || strlen(host) >= sizeof(place.address) ||
         strlen(nonce) != RG_ENDPOINT_NONCE_MAX - 1 || !is_hex(nonce) ||
-        rg_parse_int("port", port, 1, 65535, &number, NULL) < 0)
-        return -EBADMSG;
-    snprintf(full, sizeof(full), strchr(host, ':') ? "[%s]:0" : "%s:0", host);
-    if (rg_sock_parse(full, &address) < 0)
+        rg_parse_int("port", port, 1, 65535, &number, NULL) < 0 ||
+        rg_sock_parse_host(host, &address) < 0)
         return -EBADMSG;
     strcpy(place.address, host);
     strcpy(place.nonce, nonce);
@@ -66,12 +210,11 @@ void rg_endpoint_format(const struct rg_endpoint *place, char ret_text[RG_ENDPOI
              place->nonce);
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     const char *elastic = rg_var("HOROVOD_ELASTIC");
     int rank, size;
 
-    (void) config;
     if (!rg_var(ADDRESS) || !rg_var(PORT))
         return 0;
     if (elastic && strcmp(elastic, "0") != 0)
@@ -80,62 +223,28 @@ static int detect(const struct rg_config *config, struct rg_error *err)
     return rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &rank, &size, err);
 }
 
-static int read_numbers(struct rg_env_job *job, struct rg_error *err)
-{
-    int r = rg_var_rank_size("HOROVOD_RANK", "HOROVOD_SIZE", &job->rank, &job->size, err);
-
-    if (r < 0)
-        return r;
-    r = rg_var_optional("HOROVOD_LOCAL_SIZE", 1, job->size, &job->local_size, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_LOCAL_RANK", 0, job->size - 1, &job->local_rank, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_CROSS_SIZE", 1, job->size, &job->cross_size, err);
-    if (r == 0)
-        r = rg_var_optional("HOROVOD_CROSS_RANK", 0, job->size - 1, &job->cross_rank, err);
-    return r;
-}
-
 static int find_store(struct rg_sockaddr *ret_store, struct rg_error *err)
 {
-    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-    struct addrinfo *list = NULL;
-    const char *name = rg_var(ADDRESS);
+    struct rg_env_job there = { .master_name = ADDRESS };
     int64_t port = 0;
     int r = rg_var_int(PORT, 1, 65535, &port, err);
 
     if (r < 0)
         return r;
-    r = getaddrinfo(name, NULL, &hints, &list);
-    if (r != 0)
-        return rg_error_set(err, EHOSTUNREACH, ADDRESS "=%s: %s", name, gai_strerror(r));
-    memset(ret_store, 0, sizeof(*ret_store));
-    memcpy(&ret_store->sa, list->ai_addr, list->ai_addrlen);
-    ret_store->nbytes = list->ai_addrlen;
-    freeaddrinfo(list);
+    snprintf(there.master, sizeof(there.master), "%s", rg_var(ADDRESS));
+    r = rg_env_resolve(&there, err);
+    if (r < 0)
+        return r;
+    *ret_store = there.addresses[0];
     rg_sock_set_port(ret_store, (uint16_t) port);
     return 0;
-}
-
-/* This host's address on the way to the store, by which the other ranks can come too. */
-static int own_address(const struct rg_sockaddr *store, char ret_text[RG_SOCK_ADDRESS_MAX])
-{
-    struct rg_sockaddr mine = { .nbytes = sizeof(mine.in6) };
-    rg_autoclose int fd = socket(store->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    /* A datagram socket is connected by its route alone; nothing is sent. */
-    if (fd < 0 || connect(fd, &store->sa, store->nbytes) < 0 ||
-        getsockname(fd, &mine.sa, &mine.nbytes) < 0)
-        return -errno;
-    return getnameinfo(&mine.sa, mine.nbytes, ret_text, RG_SOCK_ADDRESS_MAX, NULL, 0,
-                       NI_NUMERICHOST) == 0 ? 0 : -EADDRNOTAVAIL;
 }
 
 static void fill_job(const struct rg_config *config, struct rg_env_job *job,
                      const struct rg_endpoint *place)
 {
     char facts[RG_ENDPOINT_NONCE_MAX + 16];
-    int n = snprintf(facts, sizeof(facts), "%d %s", job->size, place->nonce);
+    int n = snprintf(facts, sizeof(facts), "%d %s", job->me.size, place->nonce);
 
     snprintf(job->master, sizeof(job->master), "%s", place->address);
     job->first_port = place->port;
@@ -150,11 +259,14 @@ static int make_place(const struct rg_config *config, const struct rg_sockaddr *
 {
     struct rg_env_job tried = { .nports = RG_ENV_PORTS };
     uint8_t random[(RG_ENDPOINT_NONCE_MAX - 1) / 2];
-    int r = own_address(store, place->address);
+    struct rg_sockaddr mine;
+    int r = rg_sock_route(store, &mine);
 
     if (r < 0)
         return rg_error_set(err, -r, "no route to " ADDRESS "=%s: %s", rg_var(ADDRESS),
                             strerror(-r));
+    /* By which the other ranks can come, too. */
+    rg_sock_format_host(&mine, place->address);
     randombytes_buf(random, sizeof(random));
     sodium_bin2hex(place->nonce, sizeof(place->nonce), random, sizeof(random));
     tried.first_port = FIRST_PORT +
@@ -172,7 +284,7 @@ static int publish(const struct rg_sockaddr *store, const char *path,
     int status = 0, r;
 
     rg_endpoint_format(place, text);
-    r = rg_http_exchange(store, path, text, deadline_ns, &status, &body, err);
+    r = exchange(store, path, text, deadline_ns, &status, &body, err);
     if (r == 0 && status / 100 != 2)
         r = rg_error_set(err, EPROTO, "the answer was %d", status);
     return r < 0 ? rg_error_prepend(err, "the rendezvous of Horovod's launcher (" ADDRESS "=%s)",
@@ -189,7 +301,7 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
         rg_autobuf struct rg_buf body = RG_BUF_INIT;
         uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
         int status = 0;
-        int r = rg_http_exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
+        int r = exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
                                  &status, &body, err);
 
         if (r == 0 && status == 200)
@@ -214,30 +326,28 @@ static int open_rendezvous(const struct rg_config *config, void **kept, uint64_t
                            void **ret_state, struct rg_boot_identity *ret_identity,
                            struct rg_error *err)
 {
-    struct rg_env_job job = { .local_rank = -1, .local_size = -1, .cross_rank = -1,
-                              .cross_size = -1, .master_name = "rank 0's address" };
+    struct rg_env_job job = { .me = RG_BOOT_IDENTITY_INIT, .master_name = "rank 0's address" };
     struct rg_endpoint place;
     struct rg_sockaddr store;
     unsigned *inits = rg_boot_keep(kept, sizeof(*inits));
     char path[PATH_ROOM];
     int r = sodium_init() < 0 ? rg_error_set(err, ENOSYS, "libsodium cannot start")
             : !inits          ? rg_error_set(err, ENOMEM, "out of memory")
-                              : read_numbers(&job, err);
+                              : rg_var_identity("HOROVOD", &job.me, err);
 
     if (r < 0)
         return r;
     /* Every init of the process has a place of its own. */
     snprintf(path, sizeof(path), "/reigen/place.%u", (*inits)++);
-    if (job.size > 1)
-        r = find_store(&store, err);
-    if (r == 0 && job.size > 1)
-        r = job.rank == 0 ? make_place(config, &store, &place, err)
-                          : look_up(&store, path, deadline_ns, &place, err);
-    if (r == 0 && job.size > 1)
+    r = job.me.size > 1 ? find_store(&store, err) : 0;
+    if (r == 0 && job.me.size > 1)
+        r = job.me.rank == 0 ? make_place(config, &store, &place, err)
+                             : look_up(&store, path, deadline_ns, &place, err);
+    if (r == 0 && job.me.size > 1)
         fill_job(config, &job, &place);
     if (r == 0)
         r = rg_env_meet(config, &job, deadline_ns, ret_state, ret_identity, err);
-    if (r == 0 && job.size > 1 && job.rank == 0) {
+    if (r == 0 && job.me.size > 1 && job.me.rank == 0) {
         /* It listens already: whoever reads this finds it. */
         r = publish(&store, path, &place, deadline_ns, err);
         if (r < 0)
@@ -254,6 +364,7 @@ const struct rg_boot_ops rg_boot_rendezvous = {
     .fence = rg_env_fence,
     .poll_start = rg_env_poll_start,
     .note = rg_env_note,
+    .cut_off = rg_env_cut_off,
     .close = rg_env_close,
     .after_fork = rg_env_after_fork,
 };

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/fd.h"
 #include "base/time.h"
@@ -17,6 +16,8 @@
 
 #define RUNS_MAX 8
 #define CLOSE_MS 500
+/* What the other ranks' blobs may have together: there is room for rank 0's own beside them. */
+#define KEPT_NBYTES_MAX (RG_FENCE_NBYTES_MAX - RG_RANKMSG_BLOB_MAX - sizeof(uint32_t))
 /* So long the ranks that are still to come find rank 0, and hear from it who has died. */
 #define LINGER_MS 5000
 
@@ -30,19 +31,16 @@ struct guest {
     bool goodbye;
     bool arrived;          /* its part of the fence is here */
     char *note;            /* why it is about to fail, or NULL */
+    bool cut_off;          /* it said that this is another rank's doing, whom note names */
     struct rg_span blob;
     struct guest *next;
 };
 
 struct rg_server {
-    int listen_fd, size, npending;
+    struct rg_env_job job;
+    int listen_fd, npending;
     struct rg_acceptor acceptor;
-    bool check_peer, refusal_told, use_link, has_data_key;
-    uint8_t link_key[RG_KEY_NBYTES], data_key[RG_KEY_NBYTES];
-    char job_id[RG_JOB_ID_MAX + 1];
-    uint8_t facts[64];
-    size_t facts_nbytes;
-    const char *hint;
+    bool refusal_told;
     struct guest *guests;
     struct guest **ranks;   /* by rank; [0] is always NULL */
     bool *came;             /* by rank: it was here once */
@@ -52,7 +50,9 @@ struct rg_server {
     int lost_rank;          /* the first rank that was lost, or -1, and how */
     char lost_text[RG_ERROR_TEXT_MAX];
     uint64_t lost_ns;
-    bool told;              /* to the others */
+    bool told;              /* to the others: why this start fails */
+    size_t kept_nbytes;     /* of all guests' blobs, as they lie in an answer */
+    bool overfull;          /* there was one for which that left no room */
     int left_rank;          /* one that has shut down after the first fence, or -1 */
 };
 
@@ -78,6 +78,21 @@ void rg_ranks_format(const bool *missing, int size, struct rg_buf *text)
         rg_buf_printf(text, " and %d more", total - told);
 }
 
+/* Of a blob in an answer. */
+static size_t span_nbytes(size_t nbytes)
+{
+    return sizeof(uint32_t) + nbytes;
+}
+
+static void forget_blob(struct guest *guest)
+{
+    if (guest->arrived)
+        guest->server->kept_nbytes -= span_nbytes(guest->blob.nbytes);
+    free(guest->blob.data);
+    guest->blob = (struct rg_span) { 0 };
+    guest->arrived = false;
+}
+
 static void guest_free(struct guest *guest)
 {
     struct rg_server *server = guest->server;
@@ -92,7 +107,7 @@ static void guest_free(struct guest *guest)
     if (guest->rank < 0)
         server->npending--;
     rg_conn_fini(&guest->conn);
-    free(guest->blob.data);
+    forget_blob(guest);
     free(guest->note);
     free(guest);
 }
@@ -114,97 +129,94 @@ static int send_death(struct guest *guest, int rank, const char *text)
     return rg_conn_send(&guest->conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, &died);
 }
 
-static int on_hello(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_hello(void *arg, void *message)
 {
+    struct guest *guest = arg;
     struct rg_server *server = guest->server;
-    struct rg_rankmsg_welcome welcome = { .size = (uint32_t) server->size };
-    struct rg_rankmsg_hello hello = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_hello_fields, payload, nbytes, &hello);
+    const struct rg_rankmsg_hello *hello = message;
+    struct rg_rankmsg_welcome welcome = { .size = (uint32_t) server->job.me.size };
 
-    if (r < 0)
-        return r;
-    bool same = hello.token.nbytes == server->facts_nbytes &&
-                memcmp(hello.token.data, server->facts, server->facts_nbytes) == 0;
-    uint32_t version = hello.version, rank = hello.rank;
-
-    rg_codec_clear(rg_rankmsg_hello_fields, &hello);
     if (guest->rank >= 0)
         return -EBADMSG;
-    if (version != RG_PROTOCOL_VERSION)
+    if (hello->version != RG_PROTOCOL_VERSION)
         return refuse(guest, EPROTO, "rank 0 runs another version of Reigen");
-    if (!same)
+    if (hello->token.nbytes != sizeof(server->job.facts) ||
+        memcmp(hello->token.data, server->job.facts, hello->token.nbytes) != 0)
         return refuse(guest, EXDEV, "another job listens there");
-    if (rank < 1 || rank >= (uint32_t) server->size)
+    if (hello->rank < 1 || hello->rank >= (uint32_t) server->job.me.size)
         return refuse(guest, EINVAL, "there is no such rank in the job of that rank 0");
-    if (server->ranks[rank])
+    if (server->ranks[hello->rank])
         return refuse(guest, EEXIST, "this rank has already come");
-    guest->rank = (int) rank;
+    guest->rank = (int) hello->rank;
     server->ranks[guest->rank] = guest;
     server->came[guest->rank] = true;
     server->npending--;
-    if (server->has_data_key)
-        welcome.key = (struct rg_span) { server->data_key, RG_KEY_NBYTES };
+    if (server->job.trust == RG_TRUST_USER) /* else they have it */
+        welcome.key = (struct rg_span) { server->job.me.key, RG_KEY_NBYTES };
     int s = rg_conn_send(&guest->conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &welcome);
 
     return s < 0 || server->lost_rank < 0 ? s : send_death(guest, server->lost_rank,
                                                            server->lost_text);
 }
 
-static int on_fence(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_fence(void *arg, void *message)
 {
+    struct guest *guest = arg;
     struct rg_server *server = guest->server;
-    struct rg_rankmsg_fence fence = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_fence_fields, payload, nbytes, &fence);
+    struct rg_rankmsg_fence *fence = message;
 
-    if (r < 0)
-        return r;
-    if (guest->rank < 0 || guest->arrived || fence.generation != server->generation + 1 ||
-        fence.blob.nbytes > RG_RANKMSG_BLOB_MAX) {
-        rg_codec_clear(rg_rankmsg_fence_fields, &fence);
+    if (guest->rank < 0 || guest->arrived || fence->generation != server->generation + 1 ||
+        fence->blob.nbytes > RG_RANKMSG_BLOB_MAX)
         return -EBADMSG;
-    }
-    uint64_t theirs_ns = rg_now_ns() + fence.timeout_ms * RG_NS_PER_MS;
+    uint64_t theirs_ns = rg_now_ns() + fence->timeout_ms * RG_NS_PER_MS;
 
     if (theirs_ns < server->deadline_ns)
         server->deadline_ns = theirs_ns;
+    if (server->kept_nbytes + span_nbytes(fence->blob.nbytes) > KEPT_NBYTES_MAX) {
+        server->overfull = true;
+        return 0;
+    }
     guest->arrived = true;
-    guest->blob = fence.blob;
+    guest->blob = fence->blob;
+    fence->blob = (struct rg_span) { 0 };
+    server->kept_nbytes += span_nbytes(guest->blob.nbytes);
     return 0;
 }
 
 /* The first one is the cause. */
-static int on_note(struct guest *guest, const uint8_t *payload, size_t nbytes)
+static int on_note(void *arg, void *message)
 {
-    struct rg_rankmsg_note note = { 0 };
-    int r = rg_codec_decode(rg_rankmsg_note_fields, payload, nbytes, &note);
+    struct guest *guest = arg;
+    struct rg_rankmsg_note *note = message;
 
-    if (r < 0)
-        return r;
-    if (note.level == 0 && !guest->note)
-        guest->note = rg_steal_ptr(&note.text);
-    rg_codec_clear(rg_rankmsg_note_fields, &note);
+    if (note->level == 0 && !guest->note)
+        guest->note = rg_steal_ptr(&note->text);
     return 0;
+}
+
+static int on_cut_off(void *arg, void *message)
+{
+    struct guest *guest = arg;
+    const struct rg_rankmsg_cut_off *cut_off = message;
+
+    guest->cut_off = true;
+    return cut_off->rank < (uint32_t) guest->server->job.me.size ? 0 : -EBADMSG;
 }
 
 static int on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
 {
+    static const struct rg_rank_handler handlers[] = {
+        [RG_RANKMSG_HELLO] = { rg_rankmsg_hello_fields, on_hello },
+        [RG_RANKMSG_FENCE] = { rg_rankmsg_fence_fields, on_fence },
+        [RG_RANKMSG_NOTE] = { rg_rankmsg_note_fields, on_note },
+        [RG_RANKMSG_CUT_OFF] = { rg_rankmsg_cut_off_fields, on_cut_off },
+    };
     struct guest *guest = arg;
 
-    if (guest->leaving)
+    guest->goodbye |= type == RG_RANKMSG_GOODBYE;
+    if (guest->leaving || type == RG_RANKMSG_GOODBYE)
         return 0;
-    switch (type) {
-    case RG_RANKMSG_HELLO:
-        return on_hello(guest, payload, nbytes);
-    case RG_RANKMSG_FENCE:
-        return on_fence(guest, payload, nbytes);
-    case RG_RANKMSG_NOTE:
-        return on_note(guest, payload, nbytes);
-    case RG_RANKMSG_GOODBYE:
-        guest->goodbye = true;
-        return 0;
-    default:
-        return -EBADMSG;
-    }
+    return rg_rank_dispatch(handlers, rg_array_len(handlers), guest, type, payload, nbytes);
 }
 
 static size_t frame_max(void *arg, uint16_t type)
@@ -216,32 +228,22 @@ static size_t frame_max(void *arg, uint16_t type)
 
 static const struct rg_conn_ops conn_ops = { on_frame, frame_max, .secret = true };
 
-int rg_server_create(const struct rg_server_options *options, struct rg_server **ret_server)
+int rg_server_create(const struct rg_env_job *job, int take_listen_fd,
+                     struct rg_server **ret_server)
 {
     struct rg_server *server = calloc(1, sizeof(*server));
-    struct guest **ranks = calloc((size_t) options->size, sizeof(struct guest *));
-    bool *came = calloc((size_t) options->size, sizeof(bool));
+    struct guest **ranks = calloc((size_t) job->me.size, sizeof(struct guest *));
+    bool *came = calloc((size_t) job->me.size, sizeof(bool));
 
-    if (!server || !ranks || !came || options->facts_nbytes > sizeof(server->facts)) {
+    if (!server || !ranks || !came) {
         free(server);
         free(ranks);
         free(came);
-        close(options->listen_fd);
+        close(take_listen_fd);
         return -ENOMEM;
     }
-    server->listen_fd = options->listen_fd;
-    server->size = options->size;
-    server->check_peer = options->check_peer;
-    server->use_link = options->link_key != NULL;
-    server->has_data_key = options->data_key != NULL;
-    if (options->link_key)
-        memcpy(server->link_key, options->link_key, RG_KEY_NBYTES);
-    if (options->data_key)
-        memcpy(server->data_key, options->data_key, RG_KEY_NBYTES);
-    strncpy(server->job_id, options->job_id ? options->job_id : "", RG_JOB_ID_MAX);
-    memcpy(server->facts, options->facts, options->facts_nbytes);
-    server->facts_nbytes = options->facts_nbytes;
-    server->hint = options->hint;
+    server->listen_fd = take_listen_fd;
+    server->job = *job;
     server->ranks = ranks;
     server->came = came;
     server->lost_rank = server->left_rank = -1;
@@ -262,9 +264,9 @@ static void drop_oldest_pending(struct rg_server *server)
 
 static void add_guest(struct rg_server *server, int take_fd)
 {
-    struct rg_link_options options = { .key = server->link_key, .job_id = server->job_id,
+    struct rg_link_options options = { .key = server->job.link_key, .job_id = RG_ENV_LINK_JOB,
                                        .role = "rank", .initiator = false };
-    const struct rg_link_options *link = server->use_link ? &options : NULL;
+    bool plain = server->job.trust == RG_TRUST_USER;
     struct guest *guest = calloc(1, sizeof(*guest));
 
     if (!guest) {
@@ -274,7 +276,7 @@ static void add_guest(struct rg_server *server, int take_fd)
     guest->server = server;
     guest->rank = -1;
     guest->give_up_ns = rg_now_ns() + RG_SERVER_HALF_OPEN_MS * RG_NS_PER_MS;
-    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, link) < 0) {
+    if (rg_conn_init(&guest->conn, take_fd, &conn_ops, guest, plain ? NULL : &options) < 0) {
         free(guest);
         return;
     }
@@ -288,7 +290,7 @@ static bool is_welcome(struct rg_server *server, int fd)
 {
     struct rg_error err = RG_ERROR_INIT;
 
-    if (!server->check_peer || rg_peer_check(fd, &err) == 0)
+    if (server->job.trust != RG_TRUST_USER || rg_peer_check(fd, &err) == 0)
         return true;
     if (!server->refusal_told && err.errnum != ESRCH)
         rg_report(RG_LOG_WARN, "%s came to the place where the ranks meet and was sent away; if it "
@@ -311,28 +313,32 @@ static void accept_all(struct rg_server *server)
             close(fd);
             continue;
         }
-        if (!server->check_peer)
+        if (server->job.trust != RG_TRUST_USER)
             rg_sock_tune_tcp(fd);
         add_guest(server, fd);
     }
 }
 
-/* A rank is lost without which the job cannot start, or at which it fails. What it said of another
- * rank is passed on as it is. */
+/* Why rank fails, into ret_text: a note of another rank names that one itself. */
+static void tell_cause(int rank, bool of_other, const char *note, char ret_text[RG_ERROR_TEXT_MAX])
+{
+    if (of_other)
+        snprintf(ret_text, RG_ERROR_TEXT_MAX, "%s", note);
+    else
+        snprintf(ret_text, RG_ERROR_TEXT_MAX, "rank %d: %s", rank, note);
+}
+
+/* A rank is lost without which the job cannot start, or at which it fails. */
 static void lose(struct rg_server *server, const struct guest *guest)
 {
-    char *text = server->lost_text;
-
     if (server->lost_rank >= 0)
         return;
     server->lost_rank = guest->rank;
     server->lost_ns = rg_now_ns();
-    if (guest->note && strncmp(guest->note, "rank ", 5) == 0)
-        snprintf(text, RG_ERROR_TEXT_MAX, "%s", guest->note);
-    else if (guest->note)
-        snprintf(text, RG_ERROR_TEXT_MAX, "rank %d: %s", guest->rank, guest->note);
+    if (guest->note)
+        tell_cause(guest->rank, guest->cut_off, guest->note, server->lost_text);
     else
-        snprintf(text, RG_ERROR_TEXT_MAX, RG_BOOT_DIED_TEXT, guest->rank);
+        snprintf(server->lost_text, RG_ERROR_TEXT_MAX, RG_BOOT_DIED_TEXT, guest->rank);
 }
 
 /* Move what can be moved; free whoever is over. */
@@ -367,7 +373,7 @@ static void serve(struct rg_server *server)
 
 static int wait_for_work(struct rg_server *server)
 {
-    int nfds = 0, room = server->size + RG_SERVER_PENDING_MAX + 8;
+    int nfds = 0, room = server->job.me.size + RG_SERVER_PENDING_MAX + 8;
     uint64_t now_ns = rg_now_ns();
     rg_autofree struct pollfd *fds = calloc((size_t) room, sizeof(*fds));
 
@@ -395,7 +401,7 @@ static int wait_for_work(struct rg_server *server)
 
 static bool all_arrived(const struct rg_server *server)
 {
-    for (int r = 1; r < server->size; r++)
+    for (int r = 1; r < server->job.me.size; r++)
         if (!server->ranks[r] || !server->ranks[r]->arrived)
             return false;
     return true;
@@ -406,7 +412,8 @@ static void fail_all(struct rg_server *server, int errnum, const char *text)
     struct rg_rankmsg_fence_failed failed = { server->generation + 1, (uint32_t) errnum,
                                               (char *) (uintptr_t) text };
 
-    for (int r = 1; r < server->size; r++) {
+    server->told = true;
+    for (int r = 1; r < server->job.me.size; r++) {
         struct guest *guest = server->ranks[r];
 
         if (guest && rg_conn_send(&guest->conn, RG_RANKMSG_FENCE_FAILED,
@@ -415,23 +422,42 @@ static void fail_all(struct rg_server *server, int errnum, const char *text)
     }
 }
 
+/* This fence has failed, and all hear why. */
+static int give_up(struct rg_server *server, int errnum, const char *text, struct rg_error *err)
+{
+    fail_all(server, errnum, text);
+    return rg_error_set_exit(err, errnum, errnum == ETIMEDOUT ? 124 : 0, "%s", text);
+}
+
 static int fail_missing(struct rg_server *server, struct rg_error *err)
 {
+    static const char *const hints[] = {
+        [RG_TRUST_USER] = "; if they are on other hosts, give all ranks a REIGEN_KEY_FILE",
+        [RG_TRUST_KEY] = "; do they have the same REIGEN_KEY_FILE?",
+        [RG_TRUST_NONE] = "",
+    };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
-    rg_autofree bool *missing = calloc((size_t) server->size, sizeof(bool));
+    rg_autofree bool *missing = calloc((size_t) server->job.me.size, sizeof(bool));
     uint64_t waited_ms = (rg_now_ns() - server->began_ns) / RG_NS_PER_MS;
 
     if (!missing)
         return -ENOMEM;
-    for (int r = 1; r < server->size; r++)
+    for (int r = 1; r < server->job.me.size; r++)
         missing[r] = !server->ranks[r] || !server->ranks[r]->arrived;
-    rg_ranks_format(missing, server->size, &text);
+    rg_ranks_format(missing, server->job.me.size, &text);
     rg_buf_printf(&text, " did not come within %.*f s", waited_ms < 10000,
                   (double) waited_ms / 1000);
-    if (server->generation == 0 && server->hint[0])
-        rg_buf_printf(&text, "; %s", server->hint);
-    fail_all(server, ETIMEDOUT, rg_buf_text(&text));
-    return rg_error_set_exit(err, ETIMEDOUT, 124, "%s", rg_buf_text(&text));
+    rg_buf_printf(&text, "%s", server->generation == 0 ? hints[server->job.trust] : "");
+    return give_up(server, ETIMEDOUT, rg_buf_text(&text), err);
+}
+
+static int fail_overfull(struct rg_server *server, struct rg_error *err)
+{
+    char text[RG_ERROR_TEXT_MAX];
+
+    snprintf(text, sizeof(text), "the ranks have more to tell in one fence than the %u bytes that "
+             "fit", RG_FENCE_NBYTES_MAX);
+    return give_up(server, EMSGSIZE, text, err);
 }
 
 static int send_blobs(struct guest *guest, uint32_t generation, const struct rg_buf *blobs)
@@ -457,28 +483,26 @@ static int answer(struct rg_server *server, const void *blob, size_t nbytes,
     rg_autobuf struct rg_buf blobs = RG_BUF_INIT;
 
     rg_buf_put_span(&blobs, blob, nbytes);
-    for (int r = 1; r < server->size; r++)
+    for (int r = 1; r < server->job.me.size; r++)
         rg_buf_put_span(&blobs, server->ranks[r]->blob.data, server->ranks[r]->blob.nbytes);
     int r = rg_buf_status(&blobs);
 
-    for (int i = 1; i < server->size && r == 0; i++) {
+    for (int i = 1; i < server->job.me.size && r == 0; i++) {
         struct guest *guest = server->ranks[i];
 
         /* One at a time: all ranks' answers together are the square of one rank's part. */
         r = send_blobs(guest, server->generation + 1, &blobs);
         if (r == 0)
             rg_conn_drain(&guest->conn, server->deadline_ns);
-        free(guest->blob.data);
-        guest->blob = (struct rg_span) { 0 };
-        guest->arrived = false;
+        forget_blob(guest);
     }
-    return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs), server->size,
-                                      ret_blobs);
+    return r < 0 ? r : rg_blobs_split(rg_buf_bytes(&blobs), rg_buf_nbytes(&blobs),
+                                      server->job.me.size, RG_RANKMSG_BLOB_MAX, ret_blobs);
 }
 
 static bool all_came(const struct rg_server *server)
 {
-    for (int r = 1; r < server->size; r++)
+    for (int r = 1; r < server->job.me.size; r++)
         if (!server->came[r])
             return false;
     return true;
@@ -495,6 +519,12 @@ static void linger(struct rg_server *server)
         serve(server);
     for (struct guest *g = server->guests; g; g = g->next)
         rg_conn_drain(&g->conn, rg_now_ns() + CLOSE_MS * RG_NS_PER_MS);
+}
+
+static void wipe_keys(struct rg_server *server)
+{
+    explicit_bzero(server->job.link_key, sizeof(server->job.link_key));
+    explicit_bzero(server->job.me.key, sizeof(server->job.me.key));
 }
 
 int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
@@ -518,6 +548,8 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
             linger(server);
             return rg_error_set(err, ECONNRESET, "%s", server->lost_text);
         }
+        if (server->overfull)
+            return fail_overfull(server, err);
         if (all_arrived(server))
             break;
         if (rg_now_ns() >= server->deadline_ns)
@@ -535,17 +567,17 @@ int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     server->listen_fd = -1;
-    explicit_bzero(server->link_key, sizeof(server->link_key));
-    explicit_bzero(server->data_key, sizeof(server->data_key));
+    wipe_keys(server);
     return 0;
 }
 
-void rg_server_tell(struct rg_server *server, int rank, const char *text)
+/* By PEER_DIED, where no fence waits. */
+static void tell_all(struct rg_server *server, int rank, const char *text)
 {
     if (server->told)
         return;
     server->told = true;
-    for (int r = 1; r < server->size; r++) {
+    for (int r = 1; r < server->job.me.size; r++) {
         struct guest *guest = server->ranks[r];
 
         if (guest && send_death(guest, rank, text) == 0)
@@ -553,12 +585,20 @@ void rg_server_tell(struct rg_server *server, int rank, const char *text)
     }
 }
 
+void rg_server_tell(struct rg_server *server, bool of_other, const char *text)
+{
+    char cause[RG_ERROR_TEXT_MAX];
+
+    tell_cause(0, of_other, text, cause);
+    tell_all(server, 0, cause);
+}
+
 int rg_server_poll(struct rg_server *server, int *ret_rank, struct rg_error *err)
 {
     serve(server);
     if (server->lost_rank < 0)
         return 0;
-    rg_server_tell(server, server->lost_rank, server->lost_text);
+    tell_all(server, server->lost_rank, server->lost_text);
     *ret_rank = server->lost_rank;
     rg_error_set(err, ECONNRESET, "%s", server->lost_text);
     return 1;
@@ -572,8 +612,7 @@ void rg_server_destroy(struct rg_server *server)
         guest_free(server->guests);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
-    explicit_bzero(server->link_key, sizeof(server->link_key));
-    explicit_bzero(server->data_key, sizeof(server->data_key));
+    wipe_keys(server);
     free(server->ranks);
     free(server->came);
     free(server);

@@ -13,8 +13,8 @@
 #ifndef RG_COLL_BOOT_ENV_SERVER_H
 #define RG_COLL_BOOT_ENV_SERVER_H
 
-#include "coll/boot/boot.h"
 #include "coll/boot/env/client.h"
+#include "coll/boot/env/env_job.h"
 
 #define RG_SERVER_HALF_OPEN_MS 10000
 /* Connections that have not said HELLO; beyond it the oldest goes. */
@@ -22,28 +22,19 @@
 
 struct rg_server;
 
-struct rg_server_options {
-    int listen_fd;          /* taken */
-    bool check_peer;        /* a unix socket: the peer must be one of ours, as peer.h says */
-    const uint8_t *link_key;/* Noise inside, with this key; NULL: plain */
-    const char *job_id;     /* of the link */
-    int size;
-    const uint8_t *facts;   /* what a HELLO's token must be: the same job's */
-    size_t facts_nbytes;
-    const uint8_t *data_key;/* told in WELCOME; NULL: the ranks have it */
-    const char *hint;       /* appended when ranks are missing; borrowed; may be "" */
-};
-
-/* 0 or -ENOMEM; listen_fd is closed on failure. */
-int rg_server_create(const struct rg_server_options *options, struct rg_server **ret_server);
+/* Rank 0 of job serves at listen_fd, which is taken. It keeps a copy of job, whose keys it wipes
+ * when all ranks are there. 0 or -ENOMEM. */
+int rg_server_create(const struct rg_env_job *job, int take_listen_fd,
+                     struct rg_server **ret_server);
 /* As rg_boot_ops.fence, for rank 0. The earliest deadline of all ranks that came is kept, so that
- * all of them learn who is missing: "ranks 2, 5-7 did not come within 300 s". */
+ * all of them learn who is missing: "ranks 2, 5-7 did not come within 300 s". All parts together
+ * have RG_FENCE_NBYTES_MAX bytes at most; more are not kept and end it with -EMSGSIZE. */
 int rg_server_fence(struct rg_server *server, const void *blob, size_t nbytes,
                     uint64_t deadline_ns, struct rg_blob *ret_blobs, struct rg_error *err);
 /* As rg_boot_ops.poll_start, for rank 0; the other ranks are told, too. */
 int rg_server_poll(struct rg_server *server, int *ret_rank, struct rg_error *err);
-/* Tell the other ranks why rank 0 gives up. */
-void rg_server_tell(struct rg_server *server, int rank, const char *text);
+/* Tell the other ranks why rank 0 gives up; of_other: text names the rank that it is for. */
+void rg_server_tell(struct rg_server *server, bool of_other, const char *text);
 void rg_server_destroy(struct rg_server *server); /* NULL is fine */
 void rg_server_after_fork(struct rg_server *server);
 

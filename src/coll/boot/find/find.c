@@ -9,21 +9,34 @@
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pm.h"
 
+/* ---- no launcher at all: a job of one rank, when no launcher claims to have started several */
+
+static int detect_single(struct rg_error *err)
+{
+    return rg_claim_check_alone(err) < 0 ? -EPROTO : 1;
+}
+
+static const struct rg_boot_identity alone = { .size = 1, .local_size = 1, .cross_size = 1,
+                                               .one_host = true };
+static const struct rg_boot_ops single = { .name = "single", .detect = detect_single };
+
+/* ---- the table */
+
 /* The innermost launcher comes first: each of these may have been started by one further down. */
 static const struct rg_boot_ops *const table[] = { &rg_boot_agent, &rg_boot_rendezvous,
                                                    &rg_boot_mpi,   &rg_boot_pmix,
                                                    &rg_boot_pmi,   &rg_boot_env,
-                                                   &rg_boot_single };
+                                                   &single };
 
 _Static_assert(rg_array_len(table) <= RG_BOOTS_MAX, "room for what each boot keeps");
 
 /* An index of the table, or -errno. */
-static int find(const struct rg_config *config, struct rg_error *err)
+static int find(struct rg_error *err)
 {
     bool torchrun = rg_launched_by_torchrun();
 
     for (int i = 0; i < (int) rg_array_len(table); i++) {
-        int r = torchrun && table[i]->of_mpi ? 0 : table[i]->detect(config, err);
+        int r = torchrun && table[i]->of_mpi ? 0 : table[i]->detect(err);
 
         if (r != 0)
             return r < 0 ? r : i;
@@ -48,7 +61,7 @@ static int find_named(const struct rg_config *config, struct rg_error *err)
 
         if (strcmp(config->boot, ops->name) != 0)
             continue;
-        int r = ops->variables ? ops->detect(config, err) : 1;
+        int r = ops->variables ? ops->detect(err) : 1;
 
         if (r == 0)
             return rg_error_set(err, EINVAL, "REIGEN_BOOT=%s: this process was not started so: %s "
@@ -62,15 +75,18 @@ int rg_boot_open(struct rg_boots *boots, const struct rg_config *config, uint64_
                  struct rg_boot **ret_boot, struct rg_error *err)
 {
     struct rg_error unheard = RG_ERROR_INIT;
-    struct rg_boot_identity identity = { 0 };
+    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     void *state = NULL;
-    int i, r;
+    int i, r = 0;
 
     err = err ? err : &unheard;
-    i = config->boot[0] ? find_named(config, err) : find(config, err);
+    i = config->boot[0] ? find_named(config, err) : find(err);
     if (i < 0)
         return i;
-    r = table[i]->open(config, &boots->kept[i], deadline_ns, &state, &identity, err);
+    if (table[i]->open)
+        r = table[i]->open(config, &boots->kept[i], deadline_ns, &state, &identity, err);
+    else
+        identity = alone;
     if (r == 0 && rg_boot_make(table[i], state, &identity, ret_boot) < 0) {
         if (table[i]->close)
             table[i]->close(state, false);

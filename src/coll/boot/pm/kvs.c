@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/boot/pm/mpi.h"
+#include "coll/boot/pm/pm.h"
 #include "wire/rankmsg.h"
 
 #define HEAD_NBYTES 4
@@ -38,33 +38,30 @@ static int put_blob(struct rg_kvs *kvs, const void *blob, size_t nbytes, uint64_
     return r;
 }
 
-/* Append a rank's blob to `to`; its length into *ret_nbytes. */
+/* Append a rank's blob to `to`, behind its length. */
 static int get_blob(struct rg_kvs *kvs, int rank, uint64_t deadline_ns, struct rg_buf *to,
-                    size_t *ret_nbytes, struct rg_error *err)
+                    struct rg_error *err)
 {
-    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    size_t begin = rg_buf_nbytes(to), got = 0, wanted = HEAD_NBYTES;
     char key[RG_KVS_KEY_MAX];
-    size_t wanted = HEAD_NBYTES;
 
-    for (unsigned part = 0; rg_buf_nbytes(&bytes) < wanted; part++) {
-        size_t before = rg_buf_nbytes(&bytes);
+    for (unsigned part = 0; got < wanted; part++) {
+        size_t before = got;
 
         make_key(kvs, rank, part, key);
-        int r = kvs->ops->get(kvs->state, rank, key, deadline_ns, &bytes, err);
+        int r = kvs->ops->get(kvs->state, rank, key, deadline_ns, to, err);
 
         if (r < 0)
             return r;
-        struct rg_reader head = rg_reader_make(rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes));
+        got = rg_buf_nbytes(to) - begin;
+        struct rg_reader head = rg_reader_make(rg_buf_bytes(to) + begin, got);
 
         wanted = HEAD_NBYTES + (size_t) rg_reader_u32(&head);
-        if (head.bad || wanted > HEAD_NBYTES + RG_RANKMSG_BLOB_MAX ||
-            rg_buf_nbytes(&bytes) > wanted || rg_buf_nbytes(&bytes) == before)
+        if (head.bad || wanted > HEAD_NBYTES + RG_RANKMSG_BLOB_MAX || got > wanted || got == before)
             return rg_error_set(err, EBADMSG, "rank %d: what it put under %s cannot be read", rank,
                                 key);
     }
-    *ret_nbytes = wanted - HEAD_NBYTES;
-    rg_buf_put(to, rg_buf_bytes(&bytes) + HEAD_NBYTES, *ret_nbytes);
-    return rg_buf_status(to) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return 0;
 }
 
 static int begin(struct rg_kvs *kvs, struct rg_error *err)
@@ -80,24 +77,16 @@ static int begin(struct rg_kvs *kvs, struct rg_error *err)
 static int gather(struct rg_kvs *kvs, uint64_t deadline_ns, struct rg_blob *ret_blobs,
                   struct rg_error *err)
 {
-    rg_autofree size_t *lengths = calloc((size_t) kvs->size, sizeof(*lengths));
     rg_autobuf struct rg_buf all = RG_BUF_INIT;
-    int r = lengths ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    int r = 0;
 
     for (int rank = 0; rank < kvs->size && r == 0; rank++)
-        r = get_blob(kvs, rank, deadline_ns, &all, &lengths[rank], err);
+        r = get_blob(kvs, rank, deadline_ns, &all, err);
     if (r < 0)
         return r;
-    rg_buf_put_u8(&all, 0); /* something to own, even if all are empty */
-    if (rg_buf_status(&all) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    uint8_t *at = rg_steal_ptr(&all.data);
-
-    for (int rank = 0; rank < kvs->size; rank++) {
-        ret_blobs[rank] = (struct rg_blob){ at, lengths[rank] };
-        at += lengths[rank];
-    }
-    return 0;
+    r = rg_blobs_split(rg_buf_bytes(&all), rg_buf_nbytes(&all), kvs->size, RG_RANKMSG_BLOB_MAX,
+                       ret_blobs);
+    return r < 0 ? rg_error_set(err, -r, "the ranks' blobs: %s", strerror(-r)) : 0;
 }
 
 int rg_kvs_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
@@ -124,9 +113,8 @@ int rg_kvs_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline
 static int share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_t deadline_ns,
                      struct rg_error *err)
 {
-    rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+    struct rg_buf bytes = RG_BUF_INIT;
     uint8_t key[RG_KEY_NBYTES];
-    size_t nbytes = 0;
     int r = begin(kvs, err);
 
     if (r == 0 && kvs->rank == 0) {
@@ -139,14 +127,13 @@ static int share_key(struct rg_kvs *kvs, uint8_t ret_key[RG_KEY_NBYTES], uint64_
     if (r == 0)
         r = kvs->ops->sync(kvs->state, deadline_ns, err);
     if (r == 0)
-        r = get_blob(kvs, 0, deadline_ns, &bytes, &nbytes, err);
-    if (r == 0 && nbytes != RG_KEY_NBYTES)
+        r = get_blob(kvs, 0, deadline_ns, &bytes, err);
+    if (r == 0 && rg_buf_nbytes(&bytes) != HEAD_NBYTES + RG_KEY_NBYTES)
         r = rg_error_set(err, EBADMSG, "rank 0 gave no key");
-    if (r == 0) {
-        memcpy(ret_key, rg_buf_bytes(&bytes), RG_KEY_NBYTES);
-        explicit_bzero(bytes.data, bytes.end);
-        kvs->broken = false;
-    }
+    if (r == 0)
+        memcpy(ret_key, rg_buf_bytes(&bytes) + HEAD_NBYTES, RG_KEY_NBYTES);
+    rg_buf_wipe(&bytes);
+    kvs->broken = r < 0;
     return r;
 }
 

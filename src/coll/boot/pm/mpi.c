@@ -14,10 +14,8 @@
 #include <string.h>
 
 #include "coll/boot/launchers.h"
-#include "coll/boot/pm/mpi.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/vars.h"
 #include "coll/mpi/mpi_shim.h"
 
 #define PAL_OF_4 "libopen-pal.so.40" /* a part of Open MPI 4 */
@@ -82,12 +80,11 @@ void rg_mpi_beside_check(struct rg_boot_identity *identity)
              "does with MPI is done by each rank alone", identity->size);
 }
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     const struct rg_mpi_shim_ops *found;
     bool launched = rg_launched_by_mpi();
 
-    (void) config;
     if (!rg_mpi_present() || rg_mpi_shim_load(&found, NULL) < 0)
         return 0;
     if (found->finalized())
@@ -194,7 +191,6 @@ static int share_key(struct kept *kept, struct rg_boot_identity *identity, uint6
 static int open_mpi(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
                     void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
     int r = kept ? start_mpi(kept, err) : rg_error_set(err, ENOMEM, "out of memory");
 
@@ -202,12 +198,11 @@ static int open_mpi(const struct rg_config *config, void **kept_by, uint64_t dea
     if (r == 0)
         r = make_comm(kept, err);
     if (r == 0)
-        read_places(kept, &identity);
-    if (r == 0 && identity.size > 1)
-        r = share_key(kept, &identity, deadline_ns, err);
+        read_places(kept, ret_identity);
+    if (r == 0 && ret_identity->size > 1)
+        r = share_key(kept, ret_identity, deadline_ns, err);
     if (r < 0)
         return r;
-    *ret_identity = identity;
     *ret_state = kept;
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/str.h"
 #include "base/fd.h"
@@ -17,14 +18,148 @@
 #define VALUE_LIMIT_MAX (1 << 20)
 #define BASE64 sodium_base64_VARIANT_URLSAFE_NO_PADDING /* no "=", no blank, no ";" */
 
+/* ---- the two languages, as text, where a test can speak them */
+
+static int scan_line(const char *bytes, size_t nbytes, size_t *ret_begin, size_t *ret_total)
+{
+    const char *end = memchr(bytes, '\n', nbytes);
+
+    if (!end)
+        return nbytes > RG_PMI_MESSAGE_MAX ? -EBADMSG : 0;
+    if (end - bytes >= RG_PMI_MESSAGE_MAX)
+        return -EBADMSG;
+    *ret_begin = 0;
+    *ret_total = (size_t) (end - bytes) + 1;
+    return 1;
+}
+
+/* The number may stand at either end of its six characters. */
+static int scan_length(const char *bytes, size_t nbytes, size_t *ret_begin, size_t *ret_total)
+{
+    size_t i = 0, length = 0;
+
+    if (nbytes < RG_PMI_LENGTH_NBYTES)
+        return 0;
+    while (i < RG_PMI_LENGTH_NBYTES && bytes[i] == ' ')
+        i++;
+    if (i == RG_PMI_LENGTH_NBYTES)
+        return -EBADMSG;
+    while (i < RG_PMI_LENGTH_NBYTES && bytes[i] >= '0' && bytes[i] <= '9')
+        length = length * 10 + (size_t) (bytes[i++] - '0');
+    while (i < RG_PMI_LENGTH_NBYTES && bytes[i] == ' ')
+        i++;
+    if (i < RG_PMI_LENGTH_NBYTES || length == 0 || length > RG_PMI_MESSAGE_MAX)
+        return -EBADMSG;
+    if (nbytes - RG_PMI_LENGTH_NBYTES < length)
+        return 0;
+    *ret_begin = RG_PMI_LENGTH_NBYTES;
+    *ret_total = RG_PMI_LENGTH_NBYTES + length;
+    return 1;
+}
+
+int rg_pmi_scan(enum rg_pmi_version version, const char *bytes, size_t nbytes, size_t *ret_begin,
+                size_t *ret_total)
+{
+    if (nbytes == 0)
+        return 0;
+    return version == RG_PMI_2 ? scan_length(bytes, nbytes, ret_begin, ret_total)
+                               : scan_line(bytes, nbytes, ret_begin, ret_total);
+}
+
+/* End the word that begins at text, and return where the next one begins. In PMI-2 a doubled
+ * separator stands for itself. */
+static char *end_word(enum rg_pmi_version version, char *text)
+{
+    char *to = text;
+
+    for (;; text++) {
+        if (version == RG_PMI_2 && text[0] == ';' && text[1] == ';')
+            text++;
+        else if (*text == '\0' || *text == (version == RG_PMI_2 ? ';' : ' '))
+            break;
+        *to++ = *text;
+    }
+    char *next = *text ? text + 1 : text;
+
+    *to = '\0';
+    return next;
+}
+
+int rg_pmi_parse(enum rg_pmi_version version, char *text, size_t nbytes,
+                 struct rg_pmi_message *ret_message)
+{
+    struct rg_pmi_message message;
+    char *end = text + nbytes;
+
+    message.npairs = 0;
+    if (memchr(text, '\0', nbytes))
+        return -EBADMSG;
+    if (version == RG_PMI_1 && nbytes > 0 && end[-1] == '\n')
+        end--;
+    *end = '\0';
+    while (*text) {
+        char *word = text, *equals;
+
+        text = end_word(version, word);
+        if (!*word)
+            continue; /* two blanks, or one at the end */
+        equals = strchr(word, '=');
+        if (!equals || message.npairs == RG_PMI_PAIRS_MAX)
+            return -EBADMSG;
+        *equals = '\0';
+        message.pairs[message.npairs].key = word;
+        message.pairs[message.npairs++].value = equals + 1;
+    }
+    if (message.npairs == 0 || strcmp(message.pairs[0].key, "cmd") != 0)
+        return -EBADMSG;
+    *ret_message = message;
+    return 0;
+}
+
+const char *rg_pmi_value(const struct rg_pmi_message *message, const char *key)
+{
+    for (int i = 0; i < message->npairs; i++)
+        if (strcmp(message->pairs[i].key, key) == 0)
+            return message->pairs[i].value;
+    return NULL;
+}
+
+bool rg_pmi_succeeded(const struct rg_pmi_message *message, const char *command)
+{
+    const char *rc = rg_pmi_value(message, "rc"), *found = rg_pmi_value(message, "found");
+
+    return strcmp(message->pairs[0].value, command) == 0 && (!rc || strcmp(rc, "0") == 0) &&
+           (!found || strcasecmp(found, "TRUE") == 0);
+}
+
+/* ---- a conversation */
+
+enum verb { INIT, LIMITS, SPACE, FULL_INIT, JOB, PUT, BARRIER, GET, FINALIZE };
+
+/* What a request is called in messages, and the answer to it by version. NULL: none is wanted, or
+ * the caller looks at it. */
+static const struct {
+    const char *name, *answers[3];
+} verbs[] = {
+    [INIT] = { "init", { NULL } },
+    [LIMITS] = { "get_maxes", { [RG_PMI_1] = "maxes" } },
+    [SPACE] = { "get_my_kvsname", { [RG_PMI_1] = "my_kvsname" } },
+    [FULL_INIT] = { "fullinit", { [RG_PMI_2] = "fullinit-response" } },
+    [JOB] = { "job-getid", { [RG_PMI_2] = "job-getid-response" } },
+    [PUT] = { "put", { [RG_PMI_1] = "put_result", [RG_PMI_2] = "kvs-put-response" } },
+    [BARRIER] = { "barrier", { [RG_PMI_1] = "barrier_out", [RG_PMI_2] = "kvs-fence-response" } },
+    [GET] = { "get", { [RG_PMI_1] = "get_result", [RG_PMI_2] = "kvs-get-response" } },
+    [FINALIZE] = { "finalize", { NULL } },
+};
+
 /* Read until a whole message is there. */
-static int read_message(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadline_ns,
+static int read_message(struct rg_pmi *pmi, uint64_t deadline_ns,
                         size_t *ret_begin, size_t *ret_total, struct rg_error *err)
 {
     struct rg_buf *input = &pmi->input;
     int r;
 
-    while ((r = rg_pmi_scan(version, (const char *) rg_buf_bytes(input), rg_buf_nbytes(input),
+    while ((r = rg_pmi_scan(pmi->version, (const char *) rg_buf_bytes(input), rg_buf_nbytes(input),
                             ret_begin, ret_total)) == 0) {
         uint8_t *to = rg_buf_reserve(input, READ_NBYTES);
         ssize_t n;
@@ -45,34 +180,47 @@ static int read_message(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_
     return r;
 }
 
-static int receive(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadline_ns,
-                   struct rg_pmi_message *ret_message, struct rg_error *err)
+static int receive(struct rg_pmi *pmi, uint64_t deadline_ns, struct rg_pmi_message *ret_message,
+                   struct rg_error *err)
 {
     size_t begin = 0, total = 0;
-    int r = read_message(pmi, version, deadline_ns, &begin, &total, err);
+    int r = read_message(pmi, deadline_ns, &begin, &total, err);
 
     if (r < 0 && r != -EBADMSG)
         return r;
     if (r > 0) {
         memcpy(pmi->reply, rg_buf_bytes(&pmi->input) + begin, total - begin);
         rg_buf_consume(&pmi->input, total);
-        r = rg_pmi_parse(version, pmi->reply, total - begin, ret_message);
+        r = rg_pmi_parse(pmi->version, pmi->reply, total - begin, ret_message);
     }
     return r < 0 ? rg_error_set(err, EPROTO, "the process manager (PMI_FD=%d) sent what is no PMI "
                                 "message", pmi->fd)
                  : 0;
 }
 
+static int refused(const struct rg_pmi_message *reply, enum verb verb,
+                   struct rg_error *err)
+{
+    const char *message = rg_pmi_value(reply, "msg");
+
+    if (!message)
+        message = rg_pmi_value(reply, "errmsg");
+    return rg_error_set(err, EPROTO, "the process manager refused PMI's %s (it answered %s%s%s)",
+                        verbs[verb].name, reply->pairs[0].value, message ? ": " : "",
+                        message ? message : "");
+}
+
 /* Send a request, of which format gives all but PMI-2's length, and receive its answer. */
-static int ask(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadline_ns,
+static int ask(struct rg_pmi *pmi, enum verb verb, uint64_t deadline_ns,
                struct rg_pmi_message *ret_reply, struct rg_error *err, const char *format, ...)
     rg_printf(6, 7);
 
-static int ask(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadline_ns,
+static int ask(struct rg_pmi *pmi, enum verb verb, uint64_t deadline_ns,
                struct rg_pmi_message *ret_reply, struct rg_error *err, const char *format, ...)
 {
+    const char *answer = verbs[verb].answers[pmi->version];
     char text[REQUEST_MAX + 1];
-    size_t head = version == RG_PMI_2 ? RG_PMI_LENGTH_NBYTES : 0;
+    size_t head = pmi->version == RG_PMI_2 ? RG_PMI_LENGTH_NBYTES : 0;
     va_list arguments;
 
     va_start(arguments, format);
@@ -93,17 +241,9 @@ static int ask(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadlin
     if (r < 0)
         return rg_error_set(err, r == -EPIPE ? ECONNRESET : -r, "the process manager (PMI_FD=%d) "
                             "cannot be written to: %s", pmi->fd, strerror(-r));
-    return receive(pmi, version, deadline_ns, ret_reply, err);
-}
-
-static int refused(const struct rg_pmi_message *reply, const char *what, struct rg_error *err)
-{
-    const char *message = rg_pmi_value(reply, "msg");
-
-    if (!message)
-        message = rg_pmi_value(reply, "errmsg");
-    return rg_error_set(err, EPROTO, "the process manager refused PMI's %s (it answered %s%s%s)",
-                        what, reply->pairs[0].value, message ? ": " : "", message ? message : "");
+    r = receive(pmi, deadline_ns, ret_reply, err);
+    return r < 0 || !answer || rg_pmi_succeeded(ret_reply, answer) ? r
+                                                                   : refused(ret_reply, verb, err);
 }
 
 /* The first line is PMI-1's in either version. 1: agreed; 0: it wants another version. */
@@ -111,14 +251,15 @@ static int greet(struct rg_pmi *pmi, enum rg_pmi_version version, uint64_t deadl
                  struct rg_error *err)
 {
     struct rg_pmi_message reply;
-    int subversion = version == RG_PMI_1;
-    int r = ask(pmi, RG_PMI_1, deadline_ns, &reply, err,
-                "cmd=init pmi_version=%d pmi_subversion=%d\n", version, subversion);
+
+    pmi->version = RG_PMI_1;
+    int r = ask(pmi, INIT, deadline_ns, &reply, err,
+                "cmd=init pmi_version=%d pmi_subversion=%d\n", version, version == RG_PMI_1);
 
     if (r < 0)
         return r;
     if (strcmp(reply.pairs[0].value, "response_to_init") != 0)
-        return refused(&reply, "init", err);
+        return refused(&reply, INIT, err);
     pmi->version = version;
     return rg_pmi_succeeded(&reply, "response_to_init");
 }
@@ -137,44 +278,32 @@ static int begin_1(struct rg_pmi *pmi, uint64_t deadline_ns, struct rg_error *er
     struct rg_pmi_message reply;
     const char *limit;
     int64_t n = 0;
-    int r = ask(pmi, RG_PMI_1, deadline_ns, &reply, err, "cmd=get_maxes\n");
+    int r = ask(pmi, LIMITS, deadline_ns, &reply, err, "cmd=get_maxes\n");
 
     if (r < 0)
         return r;
     limit = rg_pmi_value(&reply, "vallen_max");
-    if (!rg_pmi_succeeded(&reply, "maxes") || !limit)
-        return refused(&reply, "get_maxes", err);
-    r = rg_parse_int("vallen_max of the process manager", limit, RG_PMI_VALUE_CHARS_MIN,
-                     VALUE_LIMIT_MAX, &n, err);
+    r = limit ? rg_parse_int("vallen_max of the process manager", limit, RG_PMI_VALUE_CHARS_MIN,
+                             VALUE_LIMIT_MAX, &n, err)
+              : refused(&reply, LIMITS, err);
     if (r < 0)
         return r;
     pmi->value_chars = n - 1 < RG_PMI_VALUE_CHARS_MAX ? (size_t) n - 1 : RG_PMI_VALUE_CHARS_MAX;
-    r = ask(pmi, RG_PMI_1, deadline_ns, &reply, err, "cmd=get_my_kvsname\n");
-    if (r < 0)
-        return r;
-    if (!rg_pmi_succeeded(&reply, "my_kvsname"))
-        return refused(&reply, "get_my_kvsname", err);
-    return keep_name(pmi, rg_pmi_value(&reply, "kvsname"), err);
+    r = ask(pmi, SPACE, deadline_ns, &reply, err, "cmd=get_my_kvsname\n");
+    return r < 0 ? r : keep_name(pmi, rg_pmi_value(&reply, "kvsname"), err);
 }
 
 static int begin_2(struct rg_pmi *pmi, int rank, uint64_t deadline_ns, struct rg_error *err)
 {
     struct rg_pmi_message reply;
     const char *job = getenv("PMI_JOBID");
-    int r = ask(pmi, RG_PMI_2, deadline_ns, &reply, err,
+    int r = ask(pmi, FULL_INIT, deadline_ns, &reply, err,
                 "cmd=fullinit;pmijobid=%s;pmirank=%d;threaded=FALSE;", job ? job : "", rank);
 
-    if (r < 0)
-        return r;
-    if (!rg_pmi_succeeded(&reply, "fullinit-response"))
-        return refused(&reply, "fullinit", err);
     pmi->value_chars = RG_PMI_VALUE_CHARS_MAX;
-    r = ask(pmi, RG_PMI_2, deadline_ns, &reply, err, "cmd=job-getid;");
-    if (r < 0)
-        return r;
-    if (!rg_pmi_succeeded(&reply, "job-getid-response"))
-        return refused(&reply, "job-getid", err);
-    return keep_name(pmi, rg_pmi_value(&reply, "jobid"), err);
+    if (r == 0)
+        r = ask(pmi, JOB, deadline_ns, &reply, err, "cmd=job-getid;");
+    return r < 0 ? r : keep_name(pmi, rg_pmi_value(&reply, "jobid"), err);
 }
 
 int rg_pmi_open(struct rg_pmi *pmi, int fd, int rank, uint64_t deadline_ns, struct rg_error *err)
@@ -201,7 +330,7 @@ void rg_pmi_finalize(struct rg_pmi *pmi, uint64_t deadline_ns)
 {
     struct rg_pmi_message reply;
 
-    ask(pmi, pmi->version, deadline_ns, &reply, NULL,
+    ask(pmi, FINALIZE, deadline_ns, &reply, NULL,
         pmi->version == RG_PMI_1 ? "cmd=finalize\n" : "cmd=finalize;");
 }
 
@@ -230,30 +359,21 @@ static int put(void *state, const char *key, const void *data, size_t nbytes, ui
         return rg_error_set(err, EMSGSIZE, "%zu bytes do not fit into a value of PMI", nbytes);
     sodium_bin2base64(value, sizeof(value), data, nbytes, BASE64);
     if (pmi->version == RG_PMI_1)
-        r = ask(pmi, RG_PMI_1, deadline_ns, &reply, err, "cmd=put kvsname=%s key=%s value=%s\n",
+        r = ask(pmi, PUT, deadline_ns, &reply, err, "cmd=put kvsname=%s key=%s value=%s\n",
                 pmi->name, key, value);
     else
-        r = ask(pmi, RG_PMI_2, deadline_ns, &reply, err, "cmd=kvs-put;key=%s;value=%s;", key,
-                value);
+        r = ask(pmi, PUT, deadline_ns, &reply, err, "cmd=kvs-put;key=%s;value=%s;", key, value);
     explicit_bzero(value, sizeof(value));
-    if (r < 0)
-        return r;
-    return rg_pmi_succeeded(&reply, pmi->version == RG_PMI_1 ? "put_result" : "kvs-put-response")
-               ? 0 : refused(&reply, "put", err);
+    return r;
 }
 
 static int synchronise(void *state, uint64_t deadline_ns, struct rg_error *err)
 {
     struct rg_pmi *pmi = state;
     struct rg_pmi_message reply;
-    bool one = pmi->version == RG_PMI_1;
-    int r = ask(pmi, pmi->version, deadline_ns, &reply, err,
-                one ? "cmd=barrier_in\n" : "cmd=kvs-fence;");
 
-    if (r < 0)
-        return r;
-    return rg_pmi_succeeded(&reply, one ? "barrier_out" : "kvs-fence-response")
-               ? 0 : refused(&reply, "barrier", err);
+    return ask(pmi, BARRIER, deadline_ns, &reply, err,
+               pmi->version == RG_PMI_1 ? "cmd=barrier_in\n" : "cmd=kvs-fence;");
 }
 
 static int get(void *state, int rank, const char *key, uint64_t deadline_ns,
@@ -261,23 +381,21 @@ static int get(void *state, int rank, const char *key, uint64_t deadline_ns,
 {
     struct rg_pmi *pmi = state;
     struct rg_pmi_message reply;
-    bool one = pmi->version == RG_PMI_1;
     uint8_t bytes[RG_PMI_MESSAGE_MAX];
     size_t nbytes = 0;
     int r;
 
-    if (one)
-        r = ask(pmi, RG_PMI_1, deadline_ns, &reply, err, "cmd=get kvsname=%s key=%s\n", pmi->name,
-                key);
+    if (pmi->version == RG_PMI_1)
+        r = ask(pmi, GET, deadline_ns, &reply, err, "cmd=get kvsname=%s key=%s\n", pmi->name, key);
     else
-        r = ask(pmi, RG_PMI_2, deadline_ns, &reply, err, "cmd=kvs-get;jobid=%s;srcid=-1;key=%s;",
+        r = ask(pmi, GET, deadline_ns, &reply, err, "cmd=kvs-get;jobid=%s;srcid=-1;key=%s;",
                 pmi->name, key);
     if (r < 0)
         return r;
     const char *value = rg_pmi_value(&reply, "value");
 
-    if (!rg_pmi_succeeded(&reply, one ? "get_result" : "kvs-get-response") || !value)
-        return refused(&reply, "get", err);
+    if (!value)
+        return refused(&reply, GET, err);
     if (sodium_base642bin(bytes, sizeof(bytes), value, strlen(value), NULL, &nbytes, NULL,
                           BASE64) < 0)
         return rg_error_set(err, EBADMSG, "rank %d: what it put under %s is not base64", rank, key);

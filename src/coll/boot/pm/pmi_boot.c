@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 #include "base/time.h"
+#include "coll/boot/launchers.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmi.h"
-#include "coll/boot/vars.h"
 
 #define FD_MAX (1 << 20)
 
@@ -27,11 +27,10 @@ struct kept {
     ino_t inode;        /* it may have been closed and its number used again */
 };
 
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int rank, size;
 
-    (void) config;
     if (!rg_var("PMI_FD"))
         return 0;
     return rg_var_rank_size("PMI_RANK", "PMI_SIZE", &rank, &size, err);
@@ -103,25 +102,24 @@ static int connect_manager(struct kept *kept, int rank, int size, uint64_t deadl
 static int open_pmi(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
                     void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
-    int r = rg_var_rank_size("PMI_RANK", "PMI_SIZE", &identity.rank, &identity.size, err);
+    struct rg_boot_identity *me = ret_identity;
+    int r = rg_var_rank_size("PMI_RANK", "PMI_SIZE", &me->rank, &me->size, err);
 
     (void) config;
     if (!kept)
         return rg_error_set(err, ENOMEM, "out of memory");
     /* Hydra's; Slurm's ranks count themselves. */
     if (r > 0)
-        r = rg_var_optional("MPI_LOCALRANKID", 0, identity.size - 1, &identity.local_rank, err);
+        r = rg_var_optional("MPI_LOCALRANKID", 0, me->size - 1, &me->local_rank, err);
     if (r == 0)
-        r = rg_var_optional("MPI_LOCALNRANKS", 1, identity.size, &identity.local_size, err);
-    if (r == 0 && identity.size > 1 && !is_open(kept))
-        r = connect_manager(kept, identity.rank, identity.size, deadline_ns, err);
+        r = rg_var_optional("MPI_LOCALNRANKS", 1, me->size, &me->local_size, err);
+    if (r == 0 && me->size > 1 && !is_open(kept))
+        r = connect_manager(kept, me->rank, me->size, deadline_ns, err);
     if (r == 0)
-        r = rg_kvs_meet(&kept->kvs, &identity, deadline_ns, err);
+        r = rg_kvs_meet(&kept->kvs, me, deadline_ns, err);
     if (r < 0)
-        return rg_error_prepend(err, "rank %d", identity.rank);
-    *ret_identity = identity;
+        return rg_error_prepend(err, "rank %d", me->rank);
     *ret_state = &kept->kvs;
     return 0;
 }

@@ -10,19 +10,19 @@
  * tolerance or without: the team's own watch is all there is. But the library tells of the server's
  * own end, after which nobody would end the ranks: they are to end by themselves.
  */
-#include <pthread.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+#include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/str.h"
 #include "base/time.h"
 #include "coll/boot/pm/kvs.h"
 #include "coll/boot/launchers.h"
 #include "coll/boot/pm/pm.h"
 #include "coll/boot/pm/pmix_library.h"
-#include "coll/boot/vars.h"
 #include "reigen/reigen.h"
 
 #define VALUE_NBYTES (16u << 10)
@@ -41,20 +41,10 @@ struct kept {
 static char own_nspace[sizeof(((struct rg_pmix_proc *) 0)->nspace)];
 static atomic_bool server_gone;
 
-/* A fence under way. The library may end it after we have given up: it belongs to whoever comes
- * last. */
-struct wait {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done, abandoned;
-    int status;
-};
-
-static int detect(const struct rg_config *config, struct rg_error *err)
+static int detect(struct rg_error *err)
 {
     int64_t rank;
 
-    (void) config;
     if (!rg_var("PMIX_NAMESPACE"))
         return 0;
     return rg_var_int("PMIX_RANK", 0, REIGEN_SIZE_MAX - 1, &rank, err);
@@ -111,63 +101,13 @@ static int put(void *state, const char *key, const void *data, size_t nbytes, ui
     return status == RG_PMIX_SUCCESS ? 0 : failed(kept, "PMIx_Put", status, err);
 }
 
-static void wait_free(struct wait *wait)
-{
-    pthread_cond_destroy(&wait->changed);
-    pthread_mutex_destroy(&wait->lock);
-    free(wait);
-}
-
-/* On the library's thread. */
+/* On the library's thread, perhaps when nobody waits any more: this end of the pair is its own. */
 static void on_fence(int status, void *arg)
 {
-    struct wait *wait = arg;
+    int fd = (int) (intptr_t) arg;
 
-    pthread_mutex_lock(&wait->lock);
-    bool mine = wait->abandoned;
-
-    wait->status = status;
-    wait->done = true;
-    pthread_cond_signal(&wait->changed);
-    pthread_mutex_unlock(&wait->lock);
-    if (mine)
-        wait_free(wait);
-}
-
-static struct wait *wait_make(void)
-{
-    struct wait *wait = calloc(1, sizeof(*wait));
-    pthread_condattr_t attributes;
-
-    if (!wait)
-        return NULL;
-    pthread_mutex_init(&wait->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&wait->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return wait;
-}
-
-/* True when it came; *ret_status is the fence's then. Frees wait, now or when it comes. */
-static bool wait_until(struct wait *wait, uint64_t deadline_ns, int *ret_status)
-{
-    struct timespec until = { .tv_sec = (time_t) (deadline_ns / RG_NS_PER_S),
-                              .tv_nsec = (long) (deadline_ns % RG_NS_PER_S) };
-    int r = 0;
-
-    pthread_mutex_lock(&wait->lock);
-    while (!wait->done && r == 0)
-        r = pthread_cond_timedwait(&wait->changed, &wait->lock, &until);
-    bool done = wait->done;
-
-    wait->abandoned = !done;
-    if (done)
-        *ret_status = wait->status;
-    pthread_mutex_unlock(&wait->lock);
-    if (done)
-        wait_free(wait);
-    return done;
+    send(fd, &status, sizeof(status), MSG_NOSIGNAL);
+    close(fd);
 }
 
 static int synchronise(void *state, uint64_t deadline_ns, struct rg_error *err)
@@ -178,21 +118,24 @@ static int synchronise(void *state, uint64_t deadline_ns, struct rg_error *err)
         info_of(RG_PMIX_TIMEOUT, RG_PMIX_INT, seconds_left(deadline_ns, INT32_MAX - SECONDS_SPARE)),
     };
     struct rg_pmix_proc all = kept->proc;
-    struct wait *wait;
-    int status = kept->pmix->Commit();
+    int ends[2], status = kept->pmix->Commit();
 
     if (status != RG_PMIX_SUCCESS)
         return failed(kept, "PMIx_Commit", status, err);
-    wait = wait_make();
-    if (!wait)
-        return rg_error_set(err, ENOMEM, "out of memory");
+    int r = rg_socketpair(ends);
+
+    if (r < 0)
+        return rg_error_set(err, -r, "a fence of PMIx: %s", strerror(-r));
+    rg_autoclose int mine = ends[0];
+
     all.rank = RG_PMIX_RANK_WILDCARD;
-    status = kept->pmix->Fence_nb(&all, 1, info, 2, on_fence, wait);
+    status = kept->pmix->Fence_nb(&all, 1, info, 2, on_fence, (void *) (intptr_t) ends[1]);
     if (status != RG_PMIX_SUCCESS) {
-        wait_free(wait);
+        close(ends[1]);
         return failed(kept, "PMIx_Fence", status, err);
     }
-    if (!wait_until(wait, deadline_ns, &status))
+    if (rg_fd_wait(mine, POLLIN, deadline_ns) < 0 ||
+        recv(mine, &status, sizeof(status), 0) != sizeof(status))
         return rg_error_set_exit(err, ETIMEDOUT, 124, "not all ranks came to init in time");
     return status == RG_PMIX_SUCCESS ? 0 : failed(kept, "PMIx_Fence", status, err);
 }
@@ -339,7 +282,6 @@ static int read_identity(const struct kept *kept, struct rg_boot_identity *ident
 static int open_pmix(const struct rg_config *config, void **kept_by, uint64_t deadline_ns,
                      void **ret_state, struct rg_boot_identity *ret_identity, struct rg_error *err)
 {
-    struct rg_boot_identity identity = RG_BOOT_IDENTITY_INIT;
     struct kept *kept = rg_boot_keep(kept_by, sizeof(*kept));
     int r = kept ? 0 : rg_error_set(err, ENOMEM, "out of memory");
 
@@ -347,17 +289,16 @@ static int open_pmix(const struct rg_config *config, void **kept_by, uint64_t de
     if (r == 0 && kept->owner != getpid())
         r = connect_server(kept, err);
     if (r == 0)
-        r = read_identity(kept, &identity, err);
+        r = read_identity(kept, ret_identity, err);
     if (r == 0 && !kept->kvs.ops)
-        kept->kvs = (struct rg_kvs) { .ops = &store, .state = kept, .rank = identity.rank,
-                                      .size = identity.size, .value_max = VALUE_NBYTES };
-    if (r == 0 && identity.size == 1)
+        kept->kvs = (struct rg_kvs) { .ops = &store, .state = kept, .rank = ret_identity->rank,
+                                      .size = ret_identity->size, .value_max = VALUE_NBYTES };
+    if (r == 0 && ret_identity->size == 1)
         r = rg_claim_check_world_of_one("PMIx in this process", err);
     if (r == 0)
-        r = rg_kvs_meet(&kept->kvs, &identity, deadline_ns, err);
+        r = rg_kvs_meet(&kept->kvs, ret_identity, deadline_ns, err);
     if (r < 0)
         return r;
-    *ret_identity = identity;
     *ret_state = &kept->kvs;
     return 0;
 }

@@ -7,20 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll/boot/vars.h"
+#include "coll/boot/launchers.h"
 
 static struct rg_pmix_library the_library;
 static bool loaded;
-
-static int look_up(void *handle, const char *name, void *ret_function, struct rg_error *err)
-{
-    void *function = dlsym(handle, name);
-
-    if (!function)
-        return rg_error_set(err, ENOTSUP, RG_PMIX_SONAME " has no function %s", name);
-    memcpy(ret_function, &function, sizeof(function));
-    return 0;
-}
 
 /* "OpenPMIx 4.2.2, repo rev ..." or "PMIx 3.1.5": the first number counts. */
 static int check_version(const char *text, struct rg_error *err)
@@ -47,12 +37,17 @@ static int bind_library(void *handle, struct rg_pmix_library *ret_library, struc
         { "PMIx_Error_string", &library.Error_string },
         { "PMIx_Register_event_handler", &library.Register_event_handler },
     };
-    int r = 0;
 
-    for (size_t i = 0; i < rg_array_len(functions) && r == 0; i++)
-        r = look_up(handle, functions[i].name, functions[i].to, err);
-    if (r == 0)
-        r = check_version(library.Get_version(), err);
+    for (size_t i = 0; i < rg_array_len(functions); i++) {
+        void *function = dlsym(handle, functions[i].name);
+
+        if (!function)
+            return rg_error_set(err, ENOTSUP, RG_PMIX_SONAME " has no function %s",
+                                functions[i].name);
+        memcpy(functions[i].to, &function, sizeof(function));
+    }
+    int r = check_version(library.Get_version(), err);
+
     if (r == 0)
         *ret_library = library;
     return r;

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "coll/boot/pm/pmi_wire.h"
+#include "coll/boot/pm/pmi.h"
 
 #define MANAGER_CLIENTS_MAX 8
 #define MANAGER_KEYS_MAX 512

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -74,7 +75,7 @@ static int meet(struct rank *rank)
         return bad;
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
 
-    bad |= ranks_check(rank, strcmp(rg_boot_name(boot), "env") == 0);
+    bad |= ranks_check(rank, strcmp(rg_boot_way(boot)->name, "env") == 0);
     bad |= ranks_check(rank, identity->rank == rank->me && identity->size == rank->n);
     bad |= ranks_check(rank, identity->has_key == (rank->n > 1));
     bad |= check_fences(rank, boot, 3);
@@ -205,6 +206,153 @@ static void a_rank_that_dies_ends_the_fence_of_the_others(void **state)
     (void) state;
     for (int victim = 0; victim < 3; victim += 2)
         assert_int_equal(ranks_run(3, ranks_port(), die_between_fences, &victim), 0);
+}
+
+struct last_words {
+    int victim, cut_by;
+    const char *note, *heard;
+};
+
+/* All meet once; then the victim says why it fails, and the others hear of it in the fence that
+ * they are in. */
+static int fail_with_a_note(struct rank *rank)
+{
+    const struct last_words *words = rank->arg;
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_blob blobs[RANKS_MAX];
+    struct rg_boot *boot;
+    bool victim = rank->me == words->victim;
+    int bad = ranks_check(rank, open_boot(rank, ranks_deadline(), &boot, &err) == 0), r = 0;
+
+    if (bad)
+        return bad;
+    for (int i = 0; r == 0 && i < (victim ? 1 : 2); i++) {
+        r = rg_boot_fence(boot, "", 0, ranks_deadline(), blobs, &err);
+        if (r == 0)
+            free(blobs[0].data);
+    }
+    if (victim) {
+        bad |= ranks_check(rank, r == 0);
+        if (words->cut_by >= 0)
+            rg_boot_cut_off(boot, words->cut_by);
+        rg_boot_note(boot, 0, words->note);
+    } else {
+        bad |= ranks_check(rank, r == -ECONNRESET);
+        if (strcmp(err.text, words->heard) != 0)
+            bad |= ranks_fail(rank, __LINE__, err.text);
+    }
+    rg_boot_close(boot, false);
+    return bad;
+}
+
+/* Whom a note is about is a field, whatever its words are. */
+static void a_note_names_the_rank_that_failed(void **state)
+{
+    static const struct last_words cases[] = {
+        { 1, -1, "no memory", "rank 1: no memory" },
+        { 1, -1, "rank and file are gone", "rank 1: rank and file are gone" },
+        { 1, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory" },
+        { 0, -1, "rank and file are gone", "rank 0: rank and file are gone" },
+        { 0, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < rg_array_len(cases); i++)
+        assert_int_equal(ranks_run(3, ranks_port(), fail_with_a_note,
+                                   (void *) (uintptr_t) &cases[i]), 0);
+}
+
+/* ------------------------------------------------------------ more than fits */
+
+/* So many ranks of the largest blobs are too many beside rank 0, and one more does not come. */
+enum { CROWD = RG_FENCE_NBYTES_MAX / RG_RANKMSG_BLOB_MAX + 1 };
+
+struct crowd {
+    char name[64];
+    struct rg_env_job job;
+    struct rg_conn conns[CROWD]; /* by rank */
+    uint32_t errnum;             /* of the FENCE_FAILED that rank 1 got */
+};
+
+static int on_answer(void *arg, uint16_t type, const uint8_t *payload, size_t nbytes)
+{
+    struct rg_rankmsg_fence_failed failed = { 0 };
+
+    if (type != RG_RANKMSG_FENCE_FAILED)
+        return 0;
+    if (rg_codec_decode(rg_rankmsg_fence_failed_fields, payload, nbytes, &failed) == 0)
+        *(uint32_t *) arg = failed.errnum;
+    rg_codec_clear(rg_rankmsg_fence_failed_fields, &failed);
+    return 0;
+}
+
+static size_t answer_max(void *arg, uint16_t type)
+{
+    (void) arg;
+    (void) type;
+    return RG_RANKMSG_PAYLOAD_MAX;
+}
+
+static const struct rg_conn_ops answer_ops = { on_answer, answer_max, .secret = false };
+
+/* All but the last rank come, in groups that the server takes in at a time. */
+static void *be_a_crowd(void *arg)
+{
+    static uint8_t blob[RG_RANKMSG_BLOB_MAX];
+    struct crowd *crowd = arg;
+    struct rg_rankmsg_fence fence = { 1, 60000, { blob, sizeof(blob) } };
+
+    for (int rank = 1; rank < CROWD - 1; rank++) {
+        struct rg_rankmsg_hello hello = { RG_PROTOCOL_VERSION, (uint32_t) rank, 1,
+                                          { crowd->job.facts, sizeof(crowd->job.facts) } };
+        struct rg_conn *conn = &crowd->conns[rank];
+        int fd;
+
+        while (rg_sock_connect_unix(crowd->name, &fd) < 0)
+            rg_sleep_ms(1);
+        rg_conn_init(conn, fd, &answer_ops, &crowd->errnum, NULL);
+        rg_conn_send(conn, RG_RANKMSG_HELLO, rg_rankmsg_hello_fields, &hello);
+        rg_conn_send(conn, RG_RANKMSG_FENCE, rg_rankmsg_fence_fields, &fence);
+        rg_conn_drain(conn, ranks_deadline());
+        if (rank % (RG_SERVER_PENDING_MAX / 2) == 0)
+            rg_fd_wait(fd, POLLIN, ranks_deadline());
+    }
+    rg_fd_wait(crowd->conns[1].fd, POLLIN, ranks_deadline());
+    return NULL;
+}
+
+static void blobs_that_are_too_many_bytes_are_not_kept(void **state)
+{
+    struct rlimit limit, wanted = { 3 * CROWD, 3 * CROWD };
+    struct crowd *crowd = calloc(1, sizeof(*crowd));
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_server *server;
+    struct rg_blob *blobs = calloc(CROWD, sizeof(*blobs));
+    pthread_t thread;
+    int fd;
+
+    (void) state;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    wanted.rlim_max = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &wanted) < 0)
+        skip();
+    snprintf(crowd->name, sizeof(crowd->name), "@reigen-test-crowd-%d", (int) getpid());
+    crowd->job = (struct rg_env_job) { .me = { .size = CROWD }, .trust = RG_TRUST_USER };
+    assert_int_equal(rg_sock_listen_unix(crowd->name, &fd), 0);
+    assert_int_equal(rg_server_create(&crowd->job, fd, &server), 0);
+    assert_int_equal(pthread_create(&thread, NULL, be_a_crowd, crowd), 0);
+    assert_int_equal(rg_server_fence(server, "", 0, ranks_deadline(), blobs, &err), -EMSGSIZE);
+    assert_contains(err.text, "134217728 bytes");
+    pthread_join(thread, NULL);
+    while (rg_conn_pump(&crowd->conns[1], NULL) == 0 && crowd->errnum == 0)
+        rg_fd_wait(crowd->conns[1].fd, POLLIN, ranks_deadline());
+    assert_int_equal(crowd->errnum, EMSGSIZE);
+    for (int rank = 1; rank < CROWD - 1; rank++)
+        rg_conn_fini(&crowd->conns[rank]);
+    rg_server_destroy(server);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    free(blobs);
+    free(crowd);
 }
 
 /* ------------------------------------------------------------ keys */
@@ -394,7 +542,7 @@ static void without_variables_a_rank_is_alone(void **state)
 
     (void) state;
     assert_int_equal(rg_boot_open(&boots, &config, RG_NEVER_NS, &boot, &err), 0);
-    assert_string_equal(rg_boot_name(boot), "single");
+    assert_string_equal(rg_boot_way(boot)->name, "single");
     assert_int_equal(rg_boot_identity(boot)->size, 1);
     assert_int_equal(rg_boot_fence(boot, "abc", 3, RG_NEVER_NS, &blob, &err), 0);
     assert_int_equal(blob.nbytes, 3);
@@ -595,9 +743,9 @@ static void a_communicator_has_the_traits_of_its_job(void **state)
 
         assert_int_equal(rg_boot_make(ways[i], NULL, &identity, &boot), 0);
         assert_int_equal(rg_boot_comm(&boot, (int[]){ 0 }, 1, ranks_deadline(), NULL), 0);
-        assert_string_equal(rg_boot_name(boot), ways[i]->name);
-        assert_int_equal(rg_boot_is_of_mpi(boot), ways[i]->of_mpi);
-        assert_int_equal(rg_boot_shows_notes(boot), ways[i]->shows_notes);
+        assert_string_equal(rg_boot_way(boot)->name, ways[i]->name);
+        assert_int_equal(rg_boot_way(boot)->of_mpi, ways[i]->of_mpi);
+        assert_int_equal(rg_boot_way(boot)->shows_notes, ways[i]->shows_notes);
         rg_boot_close(boot, true);
     }
 }
@@ -613,6 +761,7 @@ int main(void)
         cmocka_unit_test(missing_ranks_are_named_to_all),
         cmocka_unit_test(without_rank_zero_the_place_is_named),
         cmocka_unit_test(a_rank_that_dies_ends_the_fence_of_the_others),
+        cmocka_unit_test(a_note_names_the_rank_that_failed),
         cmocka_unit_test(with_a_key_ranks_meet_over_tcp),
         cmocka_unit_test(a_wrong_key_keeps_a_rank_out),
         cmocka_unit_test(key_files_that_others_can_read_are_refused),
@@ -625,6 +774,7 @@ int main(void)
         cmocka_unit_test(another_service_on_the_first_port_is_passed_over),
         cmocka_unit_test(a_name_held_by_another_user_is_passed_over),
         cmocka_unit_test(a_communicator_has_the_traits_of_its_job),
+        cmocka_unit_test(blobs_that_are_too_many_bytes_are_not_kept),
     };
 
     ranks_clearenv();

@@ -151,7 +151,7 @@ static void an_agent_serves_fences_and_numbers_go_on_after_a_new_start(void **st
     start_agent(&agent, &thread);
     for (int start = 0; start < 2; start++) {
         assert_int_equal(rg_boot_open(&boots, &config, ranks_deadline(), &boot, &err), 0);
-        assert_string_equal(rg_boot_name(boot), "agent");
+        assert_string_equal(rg_boot_way(boot)->name, "agent");
         assert_int_equal(rg_boot_identity(boot)->rank, 1);
         assert_int_equal(rg_boot_identity(boot)->local_rank, 1);
         assert_int_equal(rg_boot_identity(boot)->local_size, 2);

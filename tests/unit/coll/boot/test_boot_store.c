@@ -3,9 +3,8 @@
  * PMIx's layouts. */
 #include "unit.h"
 
-#include "coll/net/http.h"
 #include "coll/boot/launchers.h"
-#include "coll/boot/pm/pmix_abi.h"
+#include "coll/boot/pm/pmix_library.h"
 #include "coll/boot/env/rendezvous.h"
 
 #ifdef RG_HAVE_PMIX_H
