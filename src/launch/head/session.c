@@ -13,17 +13,9 @@
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_input.h"
 #include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_remote.h"
-#include "launch/head/remote/session_versions.h"
-#include "launch/head/session_agent.h"
-#include "launch/head/session_fence.h"
-#include "launch/head/session_rank.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_network.h"
-#include "launch/head/start/session_setup.h"
-#include "launch/head/start/session_starting.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
+#include "launch/head/start/start.h"
 
 #define NAMED_HOSTS_MAX 8
 #define LATE_SAID_MAX 200 /* bytes that a host said last, in a message */
@@ -214,9 +206,7 @@ static const struct {
     { session_output_create, session_output_destroy },
     { session_input_create, session_input_destroy },
     { session_end_create, session_end_destroy },
-    { session_bundle_create, session_bundle_destroy },
     { session_starting_create, session_starting_destroy },
-    { session_examination_create, session_examination_destroy },
     { session_network_create, session_network_destroy },
     { session_engine_create, session_engine_destroy },
     { session_remotes_create, session_remotes_destroy },

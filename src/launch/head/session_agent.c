@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One host's agent: its link and what it says, and how its two halves end, the link and the
  * process. */
-#include "launch/head/session_agent.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -10,13 +8,9 @@
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_input.h"
 #include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_remote.h"
-#include "launch/head/session_fence.h"
-#include "launch/head/session_rank.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_network.h"
-#include "launch/head/start/session_starting.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
+#include "launch/head/start/start.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
 #define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answer to a fence is as large as the job. So it is made once, and each agent gets it in
  * parts, as fast as its link takes them: what waits here is one answer and each link's backlog. */
-#include "launch/head/session_fence.h"
-
 #include "base/time.h"
 #include "launch/head/fence.h"
+#include "launch/head/session_internal.h"
 #include "wire/rankmsg.h"
 
 struct session_fences {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What agents say of their ranks becomes the facts that the verdict judges, and the other hosts
  * hear of deaths. */
-#include "launch/head/session_rank.h"
-
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +8,8 @@
 
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_versions.h"
-#include "launch/head/session_fence.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
 #include "spec/job/hostlist.h"
 #include "wire/rankmsg.h"
 

@@ -5,8 +5,8 @@
  *
  *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c,
  *                 session_fence.c (where ranks meet)
- *   head/start/   from the last HELLO to START: network, examination, set-up, bundle; hosts that
- *                 cannot be started
+ *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts; hosts
+ *                 that cannot be started
  *   head/remote/  remote commands, and the engines that use them
  *   head/core/    this; how a session ends; output and input
  *
@@ -80,14 +80,12 @@ struct rg_session {
     struct rg_fact *facts; /* by rank */
     int nended;            /* ranks */
 
-    /* The parts, each with a header of its own. */
+    /* The parts, each in a file of its own. */
     struct session_end *end;
     struct session_output *output;
     struct session_input *input;
     struct session_setup *setup;
-    struct session_bundle *bundle;
     struct session_network *network;
-    struct session_examination *examination;
     struct session_starting *starting;
     struct session_engine *engine;
     struct session_remotes *remotes;

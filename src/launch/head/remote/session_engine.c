@@ -2,8 +2,6 @@
 /* What an engine (spec/job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
  * when one of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands,
  * so we see each of them end. */
-#include "launch/head/remote/session_engine.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/head/core/session_end.h"
+#include "launch/head/remote/remote.h"
 #include "spec/job/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine fails in ways that nobody understands when hosts have different versions of it. So when
  * it has failed, all hosts are asked for theirs before they are let go. */
-#include "launch/head/remote/session_versions.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_remote.h"
+#include "launch/head/remote/remote.h"
 #include "spec/job/engine.h"
 
 #define ASK_MS 1500 /* for all hosts to say which engine they have */
 
 struct version {
-    char text[160];
+    char said[160]; /* by the engine's program */
     size_t nbytes;
+    char text[160]; /* the version in it; "": not known */
 };
 
 struct session_versions {
@@ -42,7 +40,7 @@ void session_versions_destroy(struct rg_session *session)
     free(session->versions);
 }
 
-/* A host whose engine is another than the first host's; NULL: none, as far as is known. */
+/* A host whose engine is another than the first host's; -1: none, as far as is known. */
 static int find_other(const struct rg_session *session)
 {
     const struct version *hosts = session->versions->hosts;
@@ -82,27 +80,13 @@ static void all_answered(void *arg)
     release(session);
 }
 
-/* What people may read, blanks as one, no control characters. */
 static void on_answer(struct session_host *host, const uint8_t *text, size_t nbytes)
 {
     struct version *v = &host->session->versions->hosts[host->index];
+    size_t room = sizeof(v->said) - 1 - v->nbytes, n = nbytes < room ? nbytes : room;
 
-    for (size_t i = 0; i < nbytes && v->nbytes + 1 < sizeof(v->text); i++) {
-        bool blank = text[i] <= ' ' || text[i] > '~';
-        if (blank && (!v->nbytes || v->text[v->nbytes - 1] == ' '))
-            continue;
-        v->text[v->nbytes++] = blank ? ' ' : (char) text[i];
-    }
-}
-
-/* "HYDRA build details: Version: 4.0.2" is HYDRA 4.0.2. */
-static void drop_heading(char *version)
-{
-    static const char heading[] = " build details: Version:";
-    char *at = strstr(version, heading);
-
-    if (at)
-        memmove(at, at + strlen(heading), strlen(at + strlen(heading)) + 1);
+    memcpy(v->said + v->nbytes, text, n);
+    v->nbytes += n;
 }
 
 static void on_answered(struct session_host *host)
@@ -110,9 +94,9 @@ static void on_answered(struct session_host *host)
     struct session_versions *versions = host->session->versions;
     struct version *v = &versions->hosts[host->index];
 
-    while (v->nbytes && v->text[v->nbytes - 1] == ' ')
-        v->text[--v->nbytes] = '\0';
-    drop_heading(v->text);
+    rg_version_line(v->said, v->text, sizeof(v->text));
+    for (char *c = v->text; *c; c++)
+        *c = *c < ' ' || *c > '~' ? ' ' : *c; /* people read it */
     if (versions->nasked > 0 && --versions->nasked == 0)
         all_answered(host->session);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks on several hosts need a network that connects all of them, and only the hosts can tell
  * which one does: they try each other before SETUP. */
-#include "launch/head/start/session_network.h"
-
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_setup.h"
+#include "launch/head/start/start.h"
 #include "launch/net/network.h"
 
 #define PROBE_LIMIT_MS 8000    /* SYN is sent again after 1, 3 and 7 s */
@@ -151,10 +147,7 @@ static void decided(struct rg_session *session)
         refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
-    session_bundle_begin(session);
-    for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
-        session_send_setup(&session->hosts[i], rg_network_cidr(net->network),
-                           rg_network_interface(net->network, i));
+    session_send_setup(session, net->network);
     session_set_up(session);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment of the ranks is made here, where the user's is, and sent to each host with
- * whatever else its ranks need. */
-#include "launch/head/start/session_setup.h"
-
+ * whatever else its ranks need: also the bundle (container/bundle.h), where a host is used without
+ * an image and lacks it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +9,25 @@
 #include "base/exitcode.h"
 #include "base/spawn.h"
 #include "launch/head/core/session_end.h"
+#include "launch/head/start/start.h"
+#include "launch/net/network.h"
 #include "launch/plan/place.h"
 #include "spec/job/engine.h"
 
 extern char **environ;
 
+struct bundle_host {
+    bool wanted; /* it has not said yet that it needs no more */
+    size_t sent; /* bytes of it */
+};
+
 struct session_setup {
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
     struct rg_strv hosts;           /* NAME:RANKS of each; empty before the first was sent it */
     int rows, columns;              /* of rank 0's terminal */
+    struct rg_buf archive;          /* the bundle; empty before the first host wanted it */
+    int nwanted;                    /* hosts that it is not known of whether they need more */
+    struct bundle_host bundle[];
 };
 
 static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char *option,
@@ -45,7 +54,9 @@ static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char
 
 int session_setup_create(struct rg_session *session, struct rg_error *err)
 {
-    struct session_setup *setup = session->setup = calloc(1, sizeof(*setup));
+    size_t nhosts = (size_t) session->o.plan->nhosts;
+    struct session_setup *setup = session->setup =
+        calloc(1, sizeof(*setup) + nhosts * sizeof(setup->bundle[0]));
 
     if (!setup)
         return rg_error_set(err, ENOMEM, "no memory for the environment");
@@ -65,6 +76,7 @@ void session_setup_destroy(struct rg_session *session)
     rg_strv_fini(&setup->env);
     rg_strv_fini(&setup->secret_env);
     rg_strv_fini(&setup->hosts);
+    rg_buf_fini(&setup->archive);
     free(setup);
 }
 
@@ -75,6 +87,8 @@ void session_resize(struct rg_session *session, int rows, int columns)
     session_broadcast(session, RG_MSG_RESIZE,
                       &(struct rg_msg_resize){ (uint32_t) rows, (uint32_t) columns });
 }
+
+/* --- SETUP and RANK --------------------------------------------------------------------------- */
 
 /* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
 static bool inherits(const struct rg_session *session)
@@ -190,7 +204,7 @@ static int make_base_env(struct rg_session *session, struct rg_strv *env)
     return r;
 }
 
-void session_send_setup(struct session_host *host, const char *network, const char *interface)
+static void send_to_host(struct session_host *host, const char *network, const char *interface)
 {
     struct rg_session *session = host->session;
     const struct rg_plan_host *planned = &session->o.plan->hosts[host->index];
@@ -209,4 +223,87 @@ void session_send_setup(struct session_host *host, const char *network, const ch
                           planned->name, strerror(-r));
         session_begin_end(session);
     }
+}
+
+void session_send_setup(struct rg_session *session, const struct rg_network *network)
+{
+    struct session_setup *setup = session->setup;
+    int nhosts = session->o.plan->nhosts;
+
+    setup->nwanted = rg_place_sends_bundle(session->o.job) ? nhosts : 0;
+    for (int i = 0; i < setup->nwanted; i++)
+        setup->bundle[i].wanted = true;
+    for (int i = 0; i < nhosts && session->state == STATE_STARTING; i++)
+        send_to_host(&session->hosts[i], rg_network_cidr(network),
+                     rg_network_interface(network, i));
+}
+
+/* --- the bundle ------------------------------------------------------------------------------- */
+
+bool session_bundle_is_done(const struct rg_session *session)
+{
+    return session->setup->nwanted == 0;
+}
+
+bool session_bundle_is_wanted(const struct session_host *host)
+{
+    return host->session->setup->bundle[host->index].wanted;
+}
+
+/* Packed once, for the first host that lacks it. Without it the job goes on: the ranks that would
+ * need it say why it is not there. */
+static bool pack(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+    struct rg_buf *archive = &session->setup->archive;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_buf_nbytes(archive) == 0 &&
+        rg_place_pack_bundle(&session->o.job->container.place, archive, &err) < 0) {
+        rg_buf_fini(archive);
+        session_remark(session, -1, err.text);
+        return false;
+    }
+    return true;
+}
+
+static void send_up_to(struct session_host *host, size_t nbytes)
+{
+    const struct rg_buf *archive = &host->session->setup->archive;
+    size_t *sent = &host->session->setup->bundle[host->index].sent;
+
+    while (*sent < nbytes) {
+        size_t n = nbytes - *sent;
+        struct rg_msg_data msg = { { (uint8_t *) rg_buf_bytes(archive) + *sent,
+                                     n < RG_MSG_CHUNK_MAX ? n : RG_MSG_CHUNK_MAX } };
+        if (session_send(host, RG_MSG_BUNDLE, &msg) < 0)
+            return; /* its link tells */
+        *sent += msg.data.nbytes;
+    }
+}
+
+int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes)
+{
+    struct rg_session *session = host->session;
+    struct session_setup *setup = session->setup;
+
+    if (!session_bundle_is_wanted(host))
+        return -EBADMSG;
+    if (nbytes > 0) {
+        snprintf(host->reason, sizeof(host->reason), "Reigen's Python packages are being sent");
+        if (session->state != STATE_STARTING)
+            return 0;
+        if (!pack(host)) {
+            session_send(host, RG_MSG_BUNDLE, &(struct rg_msg_data){ { NULL, 0 } });
+            return 0;
+        }
+        size_t all = rg_buf_nbytes(&setup->archive);
+        send_up_to(host, nbytes < all ? (size_t) nbytes : all);
+        return 0;
+    }
+    setup->bundle[host->index].wanted = false;
+    *host->reason = '\0';
+    if (--setup->nwanted == 0)
+        rg_buf_fini(&setup->archive);
+    return 0;
 }

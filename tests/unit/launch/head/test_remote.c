@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the session routes remote commands: which host is meant, and what agents may say of them. */
 #include "base/fd.h"
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_names.h"
-#include "launch/head/remote/session_remote.h"
+#include "launch/head/remote/remote.h"
 #include "unit.h"
 
 #define NHOSTS 4
