@@ -15,26 +15,21 @@ struct session_fences {
     size_t sent[];        /* bytes of it, to each host */
 };
 
-int session_fences_create(struct rg_session *session)
+static int init(struct rg_session *session)
 {
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-    struct session_fences *fences = session->fences =
-        calloc(1, sizeof(*fences) + nhosts * sizeof(fences->sent[0]));
-
-    return fences ? rg_fence_create(session->o.plan->nranks, &fences->fence) : -ENOMEM;
+    return rg_fence_create(session->o.plan->nranks, &session->fences->fence);
 }
 
-void session_fences_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    struct session_fences *fences = session->fences;
-
-    if (!fences)
-        return;
-    rg_timer_stop(&fences->timer);
-    rg_fence_destroy(fences->fence);
-    rg_buf_fini(&fences->answer);
-    free(fences);
+    rg_timer_stop(&session->fences->timer);
+    rg_fence_destroy(session->fences->fence);
+    rg_buf_fini(&session->fences->answer);
 }
+
+const struct session_part session_fences_part = {
+    SESSION_PART(fences), .nbytes_per_host = sizeof(size_t), .init = init, .fini = fini,
+};
 
 /* --- failures --------------------------------------------------------------------------------- */
 

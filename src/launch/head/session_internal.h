@@ -19,8 +19,7 @@ uint64_t session_tick_ms(const struct rg_job *job);
 
 /* --- the ranks' starts and ends, as their agents tell of them: session_rank.c ----------------- */
 
-int session_ranks_create(struct rg_session *session); /* 0 or -ENOMEM; also the facts */
-void session_ranks_destroy(struct rg_session *session);
+extern const struct session_part session_ranks_part; /* also the facts */
 
 void session_on_started(struct session_host *host, const struct rg_msg_started *msg);
 void session_on_not_started(struct session_host *host, const struct rg_msg_not_started *msg);
@@ -36,8 +35,7 @@ bool session_all_started_on(const struct session_host *host);
 
 /* --- where the ranks of all hosts meet, by way of their agents: session_fence.c --------------- */
 
-int session_fences_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_fences_destroy(struct rg_session *session);
+extern const struct session_part session_fences_part;
 
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
 /* A rank has ended, and how: whoever waits for it in a fence is told so. */

@@ -26,36 +26,35 @@ struct session_ranks {
     struct rank ranks[];
 };
 
-int session_ranks_create(struct rg_session *session)
+static int init(struct rg_session *session)
 {
     const struct rg_plan *plan = session->o.plan;
-    struct session_ranks *ranks = session->ranks =
-        calloc(1, sizeof(*ranks) + (size_t) plan->nranks * sizeof(ranks->ranks[0]));
 
-    session->facts = calloc((size_t) plan->nranks + 1, sizeof(*session->facts));
+    session->facts = calloc((size_t) plan->nranks, sizeof(*session->facts));
     for (int i = 0; session->facts && i < plan->nranks; i++)
         session->facts[i].end = (struct rg_rank_end){
             .rank = i, .host = plan->hosts[plan->ranks[i].host].name, .note = "",
             .engine = plan->engine,
         };
-    return ranks && session->facts ? 0 : -ENOMEM;
+    return session->facts ? 0 : -ENOMEM;
 }
 
-void session_ranks_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    struct session_ranks *ranks = session->ranks;
+    const struct session_ranks *ranks = session->ranks;
 
-    free(session->facts);
-    if (!ranks)
-        return;
     for (int i = 0; i < session->o.plan->nranks; i++) {
         free(ranks->ranks[i].note);
         free(ranks->ranks[i].text);
         free(ranks->ranks[i].memory);
         free(ranks->ranks[i].sshd);
     }
-    free(ranks);
+    free(session->facts);
 }
+
+const struct session_part session_ranks_part = {
+    SESSION_PART(ranks), .nbytes_per_rank = sizeof(struct rank), .init = init, .fini = fini,
+};
 
 /* --- starts ----------------------------------------------------------------------------------- */
 

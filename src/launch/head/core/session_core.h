@@ -95,6 +95,24 @@ struct rg_session {
     struct session_limits *limits;
 };
 
+/* A part's own state: a struct, with an array behind it of which each host, or each rank, has an
+ * element. All of it begins zeroed. */
+struct session_part {
+    size_t at;                                /* of the pointer to it in struct rg_session */
+    size_t nbytes;                            /* of the struct, */
+    size_t nbytes_per_host, nbytes_per_rank;  /* and of an element */
+    int (*init)(struct rg_session *session);  /* 0 or -ENOMEM; NULL: zeroes will do */
+    void (*fini)(struct rg_session *session); /* also if init has failed; NULL: it holds nothing */
+};
+
+#define SESSION_PART(name) \
+    .at = offsetof(struct rg_session, name), .nbytes = sizeof(struct session_##name)
+
+/* 0 or -ENOMEM; destroy it in either case. */
+int session_part_create(struct rg_session *session, const struct session_part *part);
+/* One that was never created is fine. */
+void session_part_destroy(struct rg_session *session, const struct session_part *part);
+
 /* It may be sent messages. */
 bool session_host_listens(const struct session_host *host);
 /* The same, and its link and agent stand, as far as is known; else its loss is told soon. */

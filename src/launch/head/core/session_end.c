@@ -29,33 +29,21 @@ struct session_end {
     char output_lost[RG_CAUSE_MAX];
     struct rg_timer grace_timer, hard_timer, end_timer;
 
-    struct rg_rank_end *ends; /* the verdict's, with the rest of it */
-    char text[RG_CAUSE_MAX];
+    char text[RG_CAUSE_MAX];  /* the verdict's, with the rest of it */
     const char *last_lines[RG_TAIL_LINES];
+    struct rg_rank_end ends[];
 };
 
-int session_end_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    struct session_end *e = session->end = calloc(1, sizeof(*e));
-
-    if (!e)
-        return -ENOMEM;
-    e->ends = calloc((size_t) session->o.plan->nranks + 1, sizeof(*e->ends));
-    return e->ends ? 0 : -ENOMEM;
+    rg_timer_stop(&session->end->grace_timer);
+    rg_timer_stop(&session->end->hard_timer);
+    rg_timer_stop(&session->end->end_timer);
 }
 
-void session_end_destroy(struct rg_session *session)
-{
-    struct session_end *e = session->end;
-
-    if (!e)
-        return;
-    rg_timer_stop(&e->grace_timer);
-    rg_timer_stop(&e->hard_timer);
-    rg_timer_stop(&e->end_timer);
-    free(e->ends);
-    free(e);
-}
+const struct session_part session_end_part = {
+    SESSION_PART(end), .nbytes_per_rank = sizeof(struct rg_rank_end), .fini = fini,
+};
 
 /* --- the cause -------------------------------------------------------------------------------- */
 

@@ -10,8 +10,7 @@
 
 #include "launch/head/core/session_core.h"
 
-int session_end_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_end_destroy(struct rg_session *session);
+extern const struct session_part session_end_part;
 
 /* Keep the cause, unless there is one; exit_code belongs to it. Whether it is kept. */
 bool session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)

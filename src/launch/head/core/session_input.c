@@ -24,29 +24,24 @@ static uint64_t window_of(int n)
     return share < RG_MSG_INPUT_WINDOW ? share : RG_MSG_INPUT_WINDOW;
 }
 
-int session_input_create(struct rg_session *session)
+static int init(struct rg_session *session)
 {
     const struct rg_job *job = session->o.job;
     const struct rg_plan *plan = session->o.plan;
     bool all = job->stdin_mode == RG_STDIN_ALL;
-    struct session_input *input =
-        calloc(1, sizeof(*input) + (size_t) plan->nhosts * sizeof(input->hosts[0]));
 
-    if (!input)
-        return -ENOMEM;
     for (int i = 0; i < plan->nhosts; i++)
-        input->hosts[i] = (struct input_host){ .takes = all,
-                                               .credit = window_of(all ? plan->nhosts : 1) };
+        session->input->hosts[i] = (struct input_host){
+            .takes = all, .credit = window_of(all ? plan->nhosts : 1),
+        };
     if (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= 0 && job->stdin_rank < plan->nranks)
-        input->hosts[plan->ranks[job->stdin_rank].host].takes = true;
-    session->input = input;
+        session->input->hosts[plan->ranks[job->stdin_rank].host].takes = true;
     return 0;
 }
 
-void session_input_destroy(struct rg_session *session)
-{
-    free(session->input);
-}
+const struct session_part session_input_part = {
+    SESSION_PART(input), .nbytes_per_host = sizeof(struct input_host), .init = init,
+};
 
 /* As far as is known, some rank there still reads. */
 static bool reads(const struct rg_session *session, int host)

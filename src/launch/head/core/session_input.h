@@ -10,8 +10,7 @@
 
 #include "launch/head/core/session_core.h"
 
-int session_input_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_input_destroy(struct rg_session *session);
+extern const struct session_part session_input_part;
 
 /* All hosts together hold at most RG_INPUT_MEMORY of it here and on the way, or RG_INPUT_LEAST each
  * where that is more. */

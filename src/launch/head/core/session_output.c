@@ -31,24 +31,20 @@ struct output_rank {
 
 struct session_output {
     struct output_host *hosts;
-    struct output_rank *ranks;
     struct chunk *chunks, **chunks_end;
     bool paused;     /* by the owner */
     bool delivering; /* what was kept: the owner is being called */
     bool discarding; /* what comes is let go */
+    struct output_rank ranks[];
 };
 
-int session_output_create(struct rg_session *session)
+static int init(struct rg_session *session)
 {
-    const struct rg_plan *plan = session->o.plan;
-    struct session_output *output = session->output = calloc(1, sizeof(*output));
+    struct session_output *output = session->output;
 
-    if (!output)
-        return -ENOMEM;
     output->chunks_end = &output->chunks;
-    output->hosts = calloc((size_t) plan->nhosts + 1, sizeof(*output->hosts));
-    output->ranks = calloc((size_t) plan->nranks + 1, sizeof(*output->ranks));
-    return output->hosts && output->ranks ? 0 : -ENOMEM;
+    output->hosts = calloc((size_t) session->o.plan->nhosts, sizeof(*output->hosts));
+    return output->hosts ? 0 : -ENOMEM;
 }
 
 static void acknowledge(struct session_host *host, size_t nbytes)
@@ -188,19 +184,19 @@ size_t session_output_last_lines(const struct rg_session *session, int rank, con
     return rg_tail_lines(&session->output->ranks[rank].tail, ret_lines);
 }
 
-void session_output_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
     struct session_output *output = session->output;
 
-    if (!output)
-        return;
     while (output->chunks)
         free_chunk(take_first(output));
-    for (int i = 0; output->ranks && i < session->o.plan->nranks; i++) {
+    for (int i = 0; i < session->o.plan->nranks; i++) {
         rg_tail_fini(&output->ranks[i].tail);
         rg_tail_fini(&output->ranks[i].errors);
     }
     free(output->hosts);
-    free(output->ranks);
-    free(output);
 }
+
+const struct session_part session_output_part = {
+    SESSION_PART(output), .nbytes_per_rank = sizeof(struct output_rank), .init = init, .fini = fini,
+};

@@ -10,8 +10,7 @@
 
 #include "launch/head/core/session_core.h"
 
-int session_output_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_output_destroy(struct rg_session *session);
+extern const struct session_part session_output_part;
 
 /* Output came: deliver or keep. Takes the data. 0; -EBADMSG: after the stream's end, or more than
  * the window; -ENOMEM. */

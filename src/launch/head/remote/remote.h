@@ -20,8 +20,7 @@ struct session_question {
     void (*on_end)(struct session_host *host);
 };
 
-int session_remotes_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_remotes_destroy(struct rg_session *session);
+extern const struct session_part session_remotes_part;
 
 /* A REMOTE_* message of an agent. 0, or -EBADMSG: it broke the rules. */
 int session_on_remote(struct session_host *host, uint16_t type, const union rg_msg *msg);
@@ -40,8 +39,7 @@ struct session_host *session_find_host(struct session_host *from, const char *na
 /* A remote command's exit code when there was no command: unknown host, lost host. */
 #define RG_ENGINE_LOST 255
 
-int session_engine_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_engine_destroy(struct rg_session *session);
+extern const struct session_part session_engine_part;
 
 /* The name of the engine's daemon that this command starts, constant; NULL: it starts none. */
 const char *session_engine_daemon(const char *command);
@@ -61,8 +59,7 @@ bool session_engine_is_released(const struct rg_session *session);
 
 /* --- an engine that has failed: session_versions.c -------------------------------------------- */
 
-int session_versions_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_versions_destroy(struct rg_session *session);
+extern const struct session_part session_versions_part;
 
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go; when the engine
  * has failed, once all have said which one they have, or ASK_MS later. */

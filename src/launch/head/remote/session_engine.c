@@ -24,18 +24,14 @@ struct session_engine {
     uint64_t released_ns;       /* when RELEASE was sent; 0: it was not */
 };
 
-int session_engine_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    session->engine = calloc(1, sizeof(*session->engine));
-    return session->engine ? 0 : -ENOMEM;
+    rg_timer_stop(&session->engine->timer);
 }
 
-void session_engine_destroy(struct rg_session *session)
-{
-    if (session->engine)
-        rg_timer_stop(&session->engine->timer);
-    free(session->engine);
-}
+const struct session_part session_engine_part = {
+    SESSION_PART(engine), .fini = fini,
+};
 
 static bool is_of_word(char c)
 {

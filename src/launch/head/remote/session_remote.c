@@ -32,15 +32,6 @@ struct session_remotes {
     struct table clients[]; /* those that were asked for on each host */
 };
 
-int session_remotes_create(struct rg_session *session)
-{
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->remotes = calloc(1, sizeof(*session->remotes) +
-                                 nhosts * sizeof(session->remotes->clients[0]));
-    return session->remotes ? 0 : -ENOMEM;
-}
-
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* Room for this number, up to RG_MSG_REMOTES_MAX. */
@@ -397,16 +388,17 @@ void session_remote_host_gone(struct session_host *host)
     }
 }
 
-void session_remotes_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
     struct session_remotes *remotes = session->remotes;
 
-    if (!remotes)
-        return;
     for (uint32_t i = 0; i < remotes->all.nslots; i++)
         free(remotes->all.slots[i]);
     free(remotes->all.slots);
     for (int i = 0; i < session->o.plan->nhosts; i++)
         free(remotes->clients[i].slots);
-    free(remotes);
 }
+
+const struct session_part session_remotes_part = {
+    SESSION_PART(remotes), .nbytes_per_host = sizeof(struct table), .fini = fini,
+};

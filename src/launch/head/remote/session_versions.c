@@ -24,21 +24,14 @@ struct session_versions {
     struct version hosts[];
 };
 
-int session_versions_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->versions = calloc(1, sizeof(*session->versions) +
-                                  nhosts * sizeof(session->versions->hosts[0]));
-    return session->versions ? 0 : -ENOMEM;
+    rg_timer_stop(&session->versions->timer);
 }
 
-void session_versions_destroy(struct rg_session *session)
-{
-    if (session->versions)
-        rg_timer_stop(&session->versions->timer);
-    free(session->versions);
-}
+const struct session_part session_versions_part = {
+    SESSION_PART(versions), .nbytes_per_host = sizeof(struct version), .fini = fini,
+};
 
 /* A host whose engine is another than the first host's; -1: none, as far as is known. */
 static int find_other(const struct rg_session *session)

@@ -32,27 +32,19 @@ struct session_network {
     struct network_host hosts[];
 };
 
-int session_network_create(struct rg_session *session)
-{
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->network = calloc(1, sizeof(*session->network) +
-                                 nhosts * sizeof(session->network->hosts[0]));
-    return session->network ? 0 : -ENOMEM;
-}
-
-void session_network_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
     struct session_network *net = session->network;
 
-    if (!net)
-        return;
     rg_timer_stop(&net->timer);
     rg_network_destroy(net->network);
     for (int i = 0; i < session->o.plan->nhosts; i++)
         free(net->hosts[i].boot_id);
-    free(net);
 }
+
+const struct session_part session_network_part = {
+    SESSION_PART(network), .nbytes_per_host = sizeof(struct network_host), .fini = fini,
+};
 
 void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {

@@ -52,33 +52,29 @@ static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char
     return 0;
 }
 
-int session_setup_create(struct rg_session *session, struct rg_error *err)
+int session_collect_env(struct rg_session *session, struct rg_error *err)
 {
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-    struct session_setup *setup = session->setup =
-        calloc(1, sizeof(*setup) + nhosts * sizeof(setup->bundle[0]));
-
-    if (!setup)
-        return rg_error_set(err, ENOMEM, "no memory for the environment");
+    struct session_setup *setup = session->setup;
     int r = add_env(&setup->env, &session->o.job->env, "--env", err);
 
     return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
 }
 
-void session_setup_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
     struct session_setup *setup = session->setup;
 
-    if (!setup)
-        return;
     for (size_t i = 0; i < setup->secret_env.count; i++)
         explicit_bzero(setup->secret_env.v[i], strlen(setup->secret_env.v[i]));
     rg_strv_fini(&setup->env);
     rg_strv_fini(&setup->secret_env);
     rg_strv_fini(&setup->hosts);
     rg_buf_fini(&setup->archive);
-    free(setup);
 }
+
+const struct session_part session_setup_part = {
+    SESSION_PART(setup), .nbytes_per_host = sizeof(struct bundle_host), .fini = fini,
+};
 
 void session_resize(struct rg_session *session, int rows, int columns)
 {

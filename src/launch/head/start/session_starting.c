@@ -32,26 +32,16 @@ struct session_starting {
     struct examined hosts[];
 };
 
-int session_starting_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->starting = calloc(1, sizeof(*session->starting) +
-                                  nhosts * sizeof(session->starting->hosts[0]));
-    return session->starting ? 0 : -ENOMEM;
-}
-
-void session_starting_destroy(struct rg_session *session)
-{
-    struct session_starting *starting = session->starting;
-
-    if (!starting)
-        return;
-    rg_timer_stop(&starting->others_timer);
+    rg_timer_stop(&session->starting->others_timer);
     for (int i = 0; i < session->o.plan->nhosts; i++)
-        free(starting->hosts[i].facts);
-    free(starting);
+        free(session->starting->hosts[i].facts);
 }
+
+const struct session_part session_starting_part = {
+    SESSION_PART(starting), .nbytes_per_host = sizeof(struct examined), .fini = fini,
+};
 
 /* --- the message ------------------------------------------------------------------------------ */
 

@@ -14,8 +14,7 @@ struct rg_network;
 
 /* --- which network connects the hosts, from the last HELLO to SETUP: session_network.c -------- */
 
-int session_network_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_network_destroy(struct rg_session *session);
+extern const struct session_part session_network_part;
 
 /* Keep what is needed of a HELLO. */
 void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello);
@@ -35,10 +34,11 @@ bool session_network_is_done(const struct rg_session *session);
 
 /* --- what a host's agent and ranks are to be, and the bundle: session_setup.c ----------------- */
 
-/* 0; or -errno with err: -EINVAL when --env or --share-env name a variable that is not there. */
-int session_setup_create(struct rg_session *session, struct rg_error *err);
-void session_setup_destroy(struct rg_session *session);
+extern const struct session_part session_setup_part;
 
+/* What --env and --share-env say, from our environment. 0; -EINVAL with err when a variable is not
+ * there; -ENOMEM. */
+int session_collect_env(struct rg_session *session, struct rg_error *err);
 /* SETUP and RANKs for all hosts, which have said HELLO; from here on they are waited for where they
  * may want the bundle. The network that all reach each other by is decided. */
 void session_send_setup(struct rg_session *session, const struct rg_network *network);
@@ -52,8 +52,7 @@ bool session_bundle_is_wanted(const struct session_host *host);
 
 /* --- the last look, and hosts that cannot be started: session_starting.c ---------------------- */
 
-int session_starting_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_starting_destroy(struct rg_session *session);
+extern const struct session_part session_starting_part;
 
 /* All hosts have SETUP: look at them where that is wanted; then the ranks are started, or the job
  * ends with the reason. What connects the hosts, or why nothing does, is borrowed until destroy. */

@@ -57,8 +57,8 @@ static int set_up(void **state)
     w->session.o.job = &w->job;
     w->session.hosts = w->hosts;
     w->session.state = STATE_RUNNING;
-    assert_int_equal(session_engine_create(&w->session), 0);
-    assert_int_equal(session_remotes_create(&w->session), 0);
+    assert_int_equal(session_part_create(&w->session, &session_engine_part), 0);
+    assert_int_equal(session_part_create(&w->session, &session_remotes_part), 0);
     for (int i = 0; i < NHOSTS; i++) {
         struct session_host *host = &w->hosts[i];
         w->planned[i].name = (char *) names[i];
@@ -79,8 +79,8 @@ static int tear_down(void **state)
 {
     struct world *w = *state;
 
-    session_remotes_destroy(&w->session);
-    session_engine_destroy(&w->session);
+    session_part_destroy(&w->session, &session_remotes_part);
+    session_part_destroy(&w->session, &session_engine_part);
     for (int i = 0; i < NHOSTS; i++) {
         rg_channel_destroy(w->hosts[i].channel);
         rg_strv_fini(&w->hosts[i].addresses);
@@ -302,8 +302,8 @@ static void a_daemon_is_known_by_its_name_and_other_words_are_not(void **state)
             continue;
         assert_non_null(found);
         assert_string_equal(found, cases[i].daemon);
-        session_engine_destroy(&w->session); /* it forgets where the last one was */
-        assert_int_equal(session_engine_create(&w->session), 0);
+        session_part_destroy(&w->session, &session_engine_part); /* it forgets where the last one was */
+        assert_int_equal(session_part_create(&w->session, &session_engine_part), 0);
         session_engine_started(&w->session, cases[i].command, found);
         assert_string_equal(session_engine_program(&w->session), cases[i].engine);
     }
