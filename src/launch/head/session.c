@@ -92,10 +92,9 @@ static void end_by_user(struct rg_session *session, int signo, const char *by)
     else
         snprintf(cause, sizeof(cause), "told to stop by signal %d (%s)", signo, strsignal(signo));
     /* An mpirun that was told to end may say 0, whatever became of its ranks. */
-    if (!session->o.plan->engine || session_is_script(session))
-        session_set_signalled(session, signo, "%s", cause);
-    else
-        session_set_cause(session, RG_EXIT_SIGNAL + signo, "%s", cause);
+    if (session_set_cause(session, RG_EXIT_SIGNAL + signo, "%s", cause) &&
+        (!session->o.plan->engine || session_is_script(session)))
+        session_cause_is_signal(session);
     session_end_by_user(session, signo);
 }
 
@@ -107,7 +106,8 @@ bool rg_session_evict(struct rg_session *session)
 
     if (!why || session->state == STATE_ENDED)
         return false;
-    session_set_stopped(session, SIGTERM, why, "the job was told to stop");
+    if (session_set_cause(session, RG_EXIT_PREEMPTED, "the job was told to stop"))
+        session_cause_is_stop(session, SIGTERM, why);
     return true;
 }
 

@@ -144,15 +144,13 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 
 /* --- what agents say -------------------------------------------------------------------------- */
 
-static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
+static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {
     if (host->state != HOST_AWAITED)
         return -EBADMSG;
     host->state = HOST_READY;
-    host->hostname = rg_steal_ptr(&hello->hostname);
-    host->addresses = hello->addresses;
-    hello->addresses = (struct rg_strv) RG_STRV_INIT;
-    session_keep_hello(host, hello);
+    host->hello = *take_hello;
+    *take_hello = (struct rg_msg_hello){ 0 };
     if (host->session->state != STATE_STARTING) {
         session_send(host, RG_MSG_KILL, NULL);
         return 0;
@@ -167,11 +165,12 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
 {
     struct rg_session *session = host->session;
     const struct rg_driver_ops *driver = session->o.driver;
+    const char *why = driver->stopping ? driver->stopping(session->driver_state, false) : NULL;
 
-    session_set_stopped(session, (int) msg->signo,
-                        driver->stopping ? driver->stopping(session->driver_state, false) : NULL,
-                        "host %s: its agent was told to stop: signal %u", session_host_name(host),
-                        msg->signo);
+    if (session_set_cause(session, RG_EXIT_PREEMPTED,
+                          "host %s: its agent was told to stop: signal %u", session_host_name(host),
+                          msg->signo))
+        session_cause_is_stop(session, (int) msg->signo, why);
     session_begin_end(session);
 }
 
@@ -350,8 +349,7 @@ void session_tick(void *arg)
 
 void session_host_fini(struct session_host *host)
 {
-    rg_strv_fini(&host->addresses);
-    free(host->hostname);
+    rg_codec_clear(rg_msg_find(RG_MSG_HELLO)->fields, &host->hello);
     free(host->unstarted);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_output.h"
 #include "launch/head/remote/remote.h"
@@ -178,8 +179,10 @@ static void check_forwarded(struct rg_session *session, const struct rg_fact *fa
     if (session->state != STATE_RUNNING || fact->end.end != RG_END_SIGNAL ||
         fact->signalled != (uint32_t) signo || signo == SIGKILL)
         return;
-    session_set_signalled(session, signo, "reigen was sent signal %d (%s) and handed it on",
-                          signo, strsignal(signo));
+    if (session_set_cause(session, RG_EXIT_SIGNAL + signo,
+                          "reigen was sent signal %d (%s) and handed it on", signo,
+                          strsignal(signo)))
+        session_cause_is_signal(session);
 }
 
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg)

@@ -65,8 +65,7 @@ struct session_host {
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
     char *unstarted;              /* why it could not be started; else NULL */
-    char *hostname;               /* of its HELLO */
-    struct rg_strv addresses;     /* of its HELLO: "ADDRESS/PREFIX INTERFACE" */
+    struct rg_msg_hello hello;    /* zeroed before it came */
 };
 
 struct rg_session {

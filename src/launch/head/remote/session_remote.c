@@ -106,8 +106,8 @@ static bool has_address(const struct session_host *host, const char *name)
 {
     size_t length = strcspn(name, "%");
 
-    for (size_t i = 0; i < host->addresses.count; i++) {
-        const char *address = host->addresses.v[i];
+    for (size_t i = 0; i < host->hello.addresses.count; i++) {
+        const char *address = host->hello.addresses.v[i];
         if (strcspn(address, "/ %") == length && strncasecmp(address, name, length) == 0)
             return true;
     }
@@ -121,8 +121,8 @@ static bool is_plan_name(const struct session_host *host, const char *name)
 
 static bool is_host_name(const struct session_host *host, const char *name)
 {
-    return host->hostname && (strcasecmp(host->hostname, name) == 0 ||
-                              short_names_match(host->hostname, name));
+    return host->hello.hostname && (strcasecmp(host->hello.hostname, name) == 0 ||
+                              short_names_match(host->hello.hostname, name));
 }
 
 static bool is_short_plan_name(const struct session_host *host, const char *name)

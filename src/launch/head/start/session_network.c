@@ -12,9 +12,6 @@
 #define HURRY_MS 2000          /* then a network that is sure beats a better one that may come */
 
 struct network_host {
-    char *boot_id;                /* these of its HELLO */
-    uint64_t netns, instance;
-    uint32_t free_port;
     bool listening;               /* LISTENING came, with this port */
     uint32_t probe_port;
     uint64_t npings, npongs;      /* sent, and answered */
@@ -34,33 +31,13 @@ struct session_network {
 
 static void fini(struct rg_session *session)
 {
-    struct session_network *net = session->network;
-
-    rg_timer_stop(&net->timer);
-    rg_network_destroy(net->network);
-    for (int i = 0; i < session->o.plan->nhosts; i++)
-        free(net->hosts[i].boot_id);
+    rg_timer_stop(&session->network->timer);
+    rg_network_destroy(session->network->network);
 }
 
 const struct session_part session_network_part = {
     SESSION_PART(network), .nbytes_per_host = sizeof(struct network_host), .fini = fini,
 };
-
-void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello)
-{
-    struct network_host *h = &host->session->network->hosts[host->index];
-
-    h->boot_id = rg_steal_ptr(&take_hello->boot_id);
-    h->netns = take_hello->netns;
-    h->instance = take_hello->instance;
-    h->free_port = take_hello->free_port;
-}
-
-static void refuse(struct rg_session *session, const struct rg_error *err)
-{
-    session_set_cause(session, err->exit_code ? err->exit_code : RG_EXIT_INTERNAL, "%s", err->text);
-    session_begin_end(session);
-}
 
 /* The plan's port was free on this computer; the first host may be another. The one where its agent
  * answered probes is free again when ranks start, and in the range. */
@@ -68,7 +45,7 @@ static int keep_addresses(struct rg_session *session)
 {
     const struct session_network *net = session->network;
     uint32_t port = session->o.job->ports.first ? net->hosts[0].probe_port
-                                                : net->hosts[0].free_port;
+                                                : session->hosts[0].hello.free_port;
 
     if (port && port <= UINT16_MAX && !session->o.driver->platform.here)
         session->o.plan->master_port = (int) port;
@@ -125,7 +102,7 @@ void session_on_pong(struct session_host *host)
         if (net->hosts[i].npongs < net->hosts[i].proof)
             return;
     }
-    refuse(session, &net->err);
+    session_end_by_error(session, &net->err);
 }
 
 static void decided(struct rg_session *session)
@@ -136,7 +113,7 @@ static void decided(struct rg_session *session)
     rg_timer_stop(&net->timer);
     net->done = true;
     if (keep_addresses(session) < 0) {
-        refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
     session_send_setup(session, net->network);
@@ -225,9 +202,10 @@ static void probe(struct rg_session *session)
     rg_autofree struct rg_network_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
 
     for (int i = 0; hosts && i < plan->nhosts; i++) {
-        const struct network_host *h = &net->hosts[i];
-        hosts[i] = (struct rg_network_host){ plan->hosts[i].name, h->boot_id, h->netns, h->instance,
-                                             h->probe_port, &session->hosts[i].addresses };
+        const struct rg_msg_hello *hello = &session->hosts[i].hello;
+        hosts[i] = (struct rg_network_host){ plan->hosts[i].name, hello->boot_id, hello->netns,
+                                             hello->instance, net->hosts[i].probe_port,
+                                             &hello->addresses };
     }
     int r = hosts ? rg_network_create(hosts, plan->nhosts, &session->o.job->network_interfaces,
                                       session->o.doctor, &net->network, &net->err)
@@ -240,7 +218,7 @@ static void probe(struct rg_session *session)
                               "asking agents for their network: %s", strerror(-r));
     }
     if (r < 0) {
-        refuse(session, &net->err);
+        session_end_by_error(session, &net->err);
         return;
     }
     rg_timer_start(&net->timer, session->o.loop, HURRY_MS, 0, hurry_due, session);

@@ -202,12 +202,6 @@ static void start_ranks(struct rg_session *session)
         o->ops->on_running(o->arg);
 }
 
-static void refuse(struct rg_session *session, const struct rg_error *err)
-{
-    session_set_cause(session, err->exit_code ? err->exit_code : RG_EXIT_INTERNAL, "%s", err->text);
-    session_begin_end(session);
-}
-
 static void judge(struct rg_session *session)
 {
     const struct session_starting *starting = session->starting;
@@ -221,14 +215,14 @@ static void judge(struct rg_session *session)
                                      .required = &session->o.job->require };
 
     if (!hosts) {
-        refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
     for (int i = 0; i < plan->nhosts; i++) {
         const struct examined *host = &starting->hosts[i];
         hosts[i] = (struct rg_doctor_host){
             .name = plan->hosts[i].name, .facts = host->facts,
-            .addresses = &session->hosts[i].addresses,
+            .addresses = &session->hosts[i].hello.addresses,
             .nranks = plan->hosts[i].nplanned, .clock_ns = host->clock_ns,
             .clock_bound_ns = host->clock_bound_ns,
         };
@@ -238,7 +232,7 @@ static void judge(struct rg_session *session)
         session_set_cause(session, RG_EXIT_OK, "examined");
         session_begin_end(session);
     } else if (rg_doctor_require(&input, &session->o.job->require, &err) < 0) {
-        refuse(session, &err);
+        session_end_by_error(session, &err);
     } else {
         start_ranks(session);
     }

@@ -16,8 +16,6 @@ struct rg_network;
 
 extern const struct session_part session_network_part;
 
-/* Keep what is needed of a HELLO. */
-void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello);
 /* When all hosts have said HELLO: let them find out which network connects them, send SETUP, and go
  * on as session_set_up; or end the job with the reason. One host needs no round trip for it. */
 void session_find_network(struct rg_session *session);

@@ -65,10 +65,10 @@ static int set_up(void **state)
         host->session = &w->session;
         host->index = i;
         host->state = HOST_READY;
-        host->hostname = strdup(hostnames[i]);
-        rg_strv_addf(&host->addresses, "10.0.0.%d/24 eth0", i + 1);
-        rg_strv_addf(&host->addresses, "fe80::%d/64 eth0", i + 1);
-        rg_strv_add(&host->addresses, "172.17.0.1/16 docker0");
+        host->hello.hostname = strdup(hostnames[i]);
+        rg_strv_addf(&host->hello.addresses, "10.0.0.%d/24 eth0", i + 1);
+        rg_strv_addf(&host->hello.addresses, "fe80::%d/64 eth0", i + 1);
+        rg_strv_add(&host->hello.addresses, "172.17.0.1/16 docker0");
         connect_host(w, i);
     }
     *state = w;
@@ -83,8 +83,8 @@ static int tear_down(void **state)
     session_part_destroy(&w->session, &session_engine_part);
     for (int i = 0; i < NHOSTS; i++) {
         rg_channel_destroy(w->hosts[i].channel);
-        rg_strv_fini(&w->hosts[i].addresses);
-        free(w->hosts[i].hostname);
+        rg_strv_fini(&w->hosts[i].hello.addresses);
+        free(w->hosts[i].hello.hostname);
         close(w->peers[i]);
     }
     rg_loop_destroy(w->loop);
@@ -143,8 +143,8 @@ static void an_address_of_several_others_leads_nowhere(void **state)
 {
     struct world *w = *state;
 
-    free(rg_steal_ptr(&w->hosts[0].addresses.v[2]));
-    w->hosts[0].addresses.count = 2;
+    free(rg_steal_ptr(&w->hosts[0].hello.addresses.v[2]));
+    w->hosts[0].hello.addresses.count = 2;
     assert_null(session_find_host(&w->hosts[0], "172.17.0.1"));
 }
 
