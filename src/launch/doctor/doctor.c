@@ -489,25 +489,6 @@ static void judge_host(struct judge *j, int host)
 
 /* --- the hosts together ----------------------------------------------------------------------- */
 
-/* Differences that make jobs fail in odd ways: another MPI, another framework. */
-static void judge_alike(struct judge *j, const char *check, const char *fact)
-{
-    char first[RG_FACT_MAX] = "none", other[RG_FACT_MAX];
-
-    rg_fact_find(j->input->hosts[0].facts, fact, 0, first);
-    for (int h = 1; h < j->input->nhosts; h++) {
-        strcpy(other, "none");
-        rg_fact_find(j->input->hosts[h].facts, fact, 0, other);
-        if (strcmp(first, other) == 0 || !rg_fact_has(j->input->hosts[0].facts, "end") ||
-            !rg_fact_has(j->input->hosts[h].facts, "end"))
-            continue;
-        add(j, check, RG_FINDING_WARN, "use the same image, or the same installation, on all hosts",
-            "hosts differ: %s has %s; %s has %s", j->input->hosts[0].name, first,
-            j->input->hosts[h].name, other);
-        return;
-    }
-}
-
 /* The length of a version's first numbers: so many, with dots between. */
 static size_t begin_of(const char *version, int nparts)
 {
@@ -518,13 +499,6 @@ static size_t begin_of(const char *version, int nparts)
     return n;
 }
 
-static bool same_version(const char *a, const char *b, int nparts)
-{
-    size_t n = begin_of(a, nparts);
-
-    return n == begin_of(b, nparts) && strncmp(a, b, n) == 0;
-}
-
 /* The last word of PATH VERSION. */
 static const char *version_of(const char *python)
 {
@@ -533,15 +507,27 @@ static const char *version_of(const char *python)
     return blank ? blank + 1 : python;
 }
 
-/* The first host whose package, or whose Python (package: NULL), is not like the first host's. */
-static void judge_versions(struct judge *j, const char *package, int nparts)
+/* Their versions have the same first numbers, so many; 0: both are the same in all. */
+static bool is_alike(const char *a, const char *b, int nparts)
+{
+    if (!nparts)
+        return strcmp(a, b) == 0;
+    a = version_of(a);
+    b = version_of(b);
+    size_t n = begin_of(a, nparts);
+    return n == begin_of(b, nparts) && strncmp(a, b, n) == 0;
+}
+
+/* The first host whose package, or whose fact (package: NULL), is not like the first host's: that
+ * makes jobs fail in odd ways. */
+static void judge_alike(struct judge *j, const char *fact, const char *package, int nparts)
 {
     char first[RG_FACT_MAX], other[RG_FACT_MAX];
 
     for (int h = 0; h < j->input->nhosts; h++) {
         const struct rg_doctor_host *host = &j->input->hosts[h];
         char *value = h ? other : first;
-        if (!rg_fact_has(host->facts, "end") || (package && !rg_fact_has(host->facts, "python"))) {
+        if (!rg_fact_has(host->facts, "end") || (package && !rg_fact_has(host->facts, fact))) {
             if (h)
                 continue;
             return;
@@ -550,11 +536,11 @@ static void judge_versions(struct judge *j, const char *package, int nparts)
         if (package)
             rg_fact_package(host->facts, package, value);
         else
-            rg_fact_find(host->facts, "python", 0, value);
+            rg_fact_find(host->facts, fact, 0, value);
         bool unknown = package && (*first == '?' || *value == '?');
-        if (unknown || same_version(version_of(first), version_of(value), nparts))
+        if (unknown || is_alike(first, value, nparts))
             continue;
-        add(j, "python", RG_FINDING_WARN, "use the same image, or the same installation, on all "
+        add(j, fact, RG_FINDING_WARN, "use the same image, or the same installation, on all "
             "hosts", "hosts differ: %s has %s%s%s; %s has %s%s%s", j->input->hosts[0].name,
             package ? package : "", package ? " " : "", first, host->name,
             package ? package : "", package ? " " : "", value);
@@ -562,15 +548,16 @@ static void judge_versions(struct judge *j, const char *package, int nparts)
     }
 }
 
-/* Paths may differ, as those of a virtual environment and of the system do, and releases that
- * understand each other. NumPy's pickled arrays do not pass from 2 to 1. */
-static void judge_pythons(struct judge *j)
+/* Of Pythons paths may differ, as those of a virtual environment and of the system do, and releases
+ * that understand each other. NumPy's pickled arrays do not pass from 2 to 1. */
+static void judge_software_alike(struct judge *j)
 {
-    judge_versions(j, NULL, 2);
-    judge_versions(j, "torch", 2);
-    judge_versions(j, "tensorflow", 2);
-    judge_versions(j, "jax", 2);
-    judge_versions(j, "numpy", 1);
+    judge_alike(j, "mpi", NULL, 0);
+    judge_alike(j, "python", NULL, 2);
+    judge_alike(j, "python", "torch", 2);
+    judge_alike(j, "python", "tensorflow", 2);
+    judge_alike(j, "python", "jax", 2);
+    judge_alike(j, "python", "numpy", 1);
 }
 
 #define REACH_REMEDY                                                                             \
@@ -707,8 +694,7 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
     }
     j.host = -1;
     judge_network(&j);
-    judge_alike(&j, "mpi", "mpi");
-    judge_pythons(&j);
+    judge_software_alike(&j);
     if (j.failed) {
         rg_findings_fini(&j.findings);
         return -ENOMEM;

@@ -64,22 +64,20 @@ const char *rg_doctor_remedy(const char *check, bool contained)
 static uint64_t measure(const struct rg_doctor_host *host, const char *name,
                         char value[RG_FACT_MAX])
 {
-    static const char *const sizes[] = { "shm", "memlock", "memory" };
+    static const struct {
+        const char *fact;
+        int at; /* which of its numbers */
+    } sizes[] = { { "shm", 0 }, { "memlock", 0 }, { "memory", 0 }, { "disk", 1 } };
     const char *facts = host->facts ? host->facts : "";
     uint64_t n[4] = { 0 };
 
     strcpy(value, "none");
     for (size_t i = 0; i < rg_array_len(sizes); i++) {
-        if (strcmp(name, sizes[i]) != 0)
+        if (strcmp(name, sizes[i].fact) != 0)
             continue;
-        rg_fact_numbers(facts, name, 1, n);
-        rg_size_text(n[0], value, RG_FACT_MAX);
-        return n[0];
-    }
-    if (strcmp(name, "disk") == 0) {
-        rg_fact_numbers(facts, name, 2, n);
-        rg_size_text(n[1], value, RG_FACT_MAX);
-        return n[1];
+        rg_fact_numbers(facts, name, sizes[i].at + 1, n);
+        rg_size_text(n[sizes[i].at], value, RG_FACT_MAX);
+        return n[sizes[i].at];
     }
     if (strcmp(name, "cma") == 0) {
         bool known = rg_fact_numbers(facts, name, 4, n);
