@@ -2,7 +2,6 @@
 /* A job that requires something of its hosts fails before it starts, and with all that is missing.
  * */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/time.h"

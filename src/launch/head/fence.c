@@ -3,7 +3,6 @@
 #include "launch/head/fence.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"

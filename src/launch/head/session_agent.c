@@ -6,8 +6,7 @@
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_input.h"
-#include "launch/head/core/session_output.h"
+#include "launch/head/core/session_stream.h"
 #include "launch/head/remote/remote.h"
 #include "launch/head/session_internal.h"
 #include "launch/head/start/start.h"

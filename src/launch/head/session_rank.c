@@ -2,13 +2,12 @@
 /* What agents say of their ranks becomes the facts that the verdict judges, and the other hosts
  * hear of deaths. */
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_output.h"
+#include "launch/head/core/session_stream.h"
 #include "launch/head/remote/remote.h"
 #include "launch/head/session_internal.h"
 #include "spec/job/hostlist.h"

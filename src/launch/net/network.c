@@ -3,7 +3,6 @@
  * a test can play any cluster. */
 #include "launch/net/network.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs written for other launchers find here the variables that they look for. */
-#include <stdio.h>
 #include <string.h>
 
 #include "launch/plan/plan.h"

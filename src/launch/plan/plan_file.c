@@ -3,7 +3,6 @@
 #include "launch/plan/plan_file.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -5,8 +5,8 @@
  *
  *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c,
  *                 session_fence.c (where ranks meet)
- *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts; hosts
- *                 that cannot be started
+ *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts;
+ *                 hosts that cannot be started
  *   head/remote/  remote commands, and the engines that use them
  *   head/core/    this; how a session ends; output and input
  *

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "launch/head/core/session_output.h"
+#include "launch/head/core/session_stream.h"
 #include "launch/verdict/tail.h"
 
 #define HARD_MS 5000   /* after KILL, for an agent to report its ranks' ends */

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/loop.h"
 #include "launch/host/driver.h"
 #include "launch/plan/plan.h"

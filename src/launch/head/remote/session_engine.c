@@ -11,7 +11,6 @@
 #include "base/time.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/remote/remote.h"
-#include "spec/job/engine.h"
 
 #define GRACE_MS 3000 /* for an engine that has lost a daemon to end by itself */
 #define SIGNAL_MAX 64 /* a shell's exit code for a signal is 128 more */

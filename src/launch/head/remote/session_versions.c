@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/remote/remote.h"
 #include "spec/job/engine.h"

@@ -2,14 +2,13 @@
 /* A job that would fail an hour later fails now: before START, hosts are looked at where the user
  * requires something of them, or asks the doctor. And of hosts that cannot be started, who repairs
  * them wants to read of all at once, and which of the others are well. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "base/time.h"
 #include "launch/doctor/doctor.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_input.h"
+#include "launch/head/core/session_stream.h"
 #include "launch/head/start/start.h"
 
 #define INSPECT_LIMIT_MS 30000 /* python and nvidia-smi from a slow file system */

@@ -302,7 +302,8 @@ static void a_daemon_is_known_by_its_name_and_other_words_are_not(void **state)
             continue;
         assert_non_null(found);
         assert_string_equal(found, cases[i].daemon);
-        session_part_destroy(&w->session, &session_engine_part); /* it forgets where the last one was */
+        /* It forgets where the last one was. */
+        session_part_destroy(&w->session, &session_engine_part);
         assert_int_equal(session_part_create(&w->session, &session_engine_part), 0);
         session_engine_started(&w->session, cases[i].command, found);
         assert_string_equal(session_engine_program(&w->session), cases[i].engine);
