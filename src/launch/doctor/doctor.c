@@ -53,6 +53,8 @@ struct judge {
     const struct rg_doctor_host *h;
     const char *facts;
     int reach_errnum;        /* of the pairs that do not reach each other: EMSGSIZE, or the last */
+    int nfailed, nclosed;    /* such pairs; networks that are closed though another one is open */
+    uint32_t least_us, most_us; /* of the tries that reached a host */
     bool failed;             /* out of memory */
 };
 
@@ -598,7 +600,7 @@ static void judge_closed(struct judge *j, const struct rg_network_probe *probe)
 
 /* Tries of one pair stand together. Returns where the next pair begins. */
 static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, size_t count,
-                         size_t first, uint32_t *least, uint32_t *most, int *nfailed, int *nclosed)
+                         size_t first)
 {
     rg_autobuf struct rg_buf tried = RG_BUF_INIT;
     bool reached = false;
@@ -608,8 +610,8 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     for (; i < count && all[i].from == all[first].from && all[i].to == all[first].to; i++) {
         if (all[i].state == RG_PROBE_REACHED) {
             reached = true;
-            *least = all[i].rtt_us < *least ? all[i].rtt_us : *least;
-            *most = all[i].rtt_us > *most ? all[i].rtt_us : *most;
+            j->least_us = all[i].rtt_us < j->least_us ? all[i].rtt_us : j->least_us;
+            j->most_us = all[i].rtt_us > j->most_us ? all[i].rtt_us : j->most_us;
             continue;
         }
         if (errnum != EMSGSIZE)
@@ -619,33 +621,30 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     }
     if (!reached && j->reach_errnum != EMSGSIZE)
         j->reach_errnum = errnum;
-    if (!reached && (*nfailed)++ < PAIRS_MAX)
+    if (!reached && j->nfailed++ < PAIRS_MAX)
         add(j, "reach", RG_FINDING_FAIL, reach_remedy(errnum), "%s cannot reach %s: %s",
             j->input->hosts[all[first].from].name, j->input->hosts[all[first].to].name,
             rg_buf_text(&tried));
     for (size_t k = first; reached && k < i; k++)
-        if (all[k].state == RG_PROBE_FAILED && (*nclosed)++ < PAIRS_MAX)
+        if (all[k].state == RG_PROBE_FAILED && j->nclosed++ < PAIRS_MAX)
             judge_closed(j, &all[k]);
     return i;
 }
 
-/* Returns how many pairs have no way. */
-static int judge_reach(struct judge *j)
+static void judge_reach(struct judge *j)
 {
-    uint32_t least = UINT32_MAX, most = 0;
-    int nfailed = 0, nclosed = 0, npairs = 0;
     size_t count = 0;
+    int npairs = 0;
     const struct rg_network_probe *all =
         j->input->network ? rg_network_all(j->input->network, &count) : NULL;
 
     for (size_t i = 0; i < count; npairs++)
-        i = judge_pair(j, all, count, i, &least, &most, &nfailed, &nclosed);
-    if (nfailed > PAIRS_MAX)
-        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", nfailed - PAIRS_MAX);
-    if (npairs && !nfailed)
+        i = judge_pair(j, all, count, i);
+    if (j->nfailed > PAIRS_MAX)
+        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", j->nfailed - PAIRS_MAX);
+    if (npairs && !j->nfailed)
         add(j, "reach", RG_FINDING_OK, "", "all %d pairs reach each other, in %.3f to %.3f ms",
-            npairs, least / 1e3, most / 1e3);
-    return nfailed;
+            npairs, j->least_us / 1e3, j->most_us / 1e3);
 }
 
 /* Two names that lead to one machine: it gets the ranks of both, and the other one none. */
@@ -665,15 +664,15 @@ static void judge_places(struct judge *j)
 static void judge_network(struct judge *j)
 {
     const struct rg_network *network = j->input->network;
-    int nfailed = judge_reach(j);
 
+    judge_reach(j);
     if (j->input->nhosts == 1 || !network)
         return;
     if (!rg_network_is_one_place(network))
         judge_places(j);
     if (j->input->network_err && j->input->network_err->errnum)
         add(j, "network", RG_FINDING_FAIL, reach_remedy(j->reach_errnum), "%s",
-            nfailed ? "none connects all hosts" : j->input->network_err->text);
+            j->nfailed ? "none connects all hosts" : j->input->network_err->text);
     else if (rg_network_is_one_place(network))
         add(j, "network", RG_FINDING_OK, "", "all hosts are this one machine");
     else
@@ -683,7 +682,7 @@ static void judge_network(struct judge *j)
 
 int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret_findings)
 {
-    struct judge j = { .input = input };
+    struct judge j = { .input = input, .least_us = UINT32_MAX };
 
     for (int i = 0; i < input->nhosts; i++)
         judge_host(&j, i);

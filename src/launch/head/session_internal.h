@@ -33,16 +33,12 @@ void session_end_streams(struct session_host *host);
 bool session_all_started(const struct rg_session *session);
 bool session_all_started_on(const struct session_host *host);
 
-/* --- where the ranks of all hosts meet, by way of their agents: session_fence.c --------------- */
+/* --- where the ranks of all hosts meet, by way of their agents: the same --------------------- */
 
 extern const struct session_part session_fences_part;
 
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
-/* A rank has ended, and how: whoever waits for it in a fence is told so. */
-void session_fence_rank_ended(struct rg_session *session, int rank, const char *how);
 /* The host's link takes more of the answer again. */
 void session_fence_go_on(struct session_host *host);
-/* The ranks have met: their runtimes hear of deaths. */
-bool session_have_met(const struct rg_session *session);
 
 #endif

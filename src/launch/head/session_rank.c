@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What agents say of their ranks becomes the facts that the verdict judges, and the other hosts
- * hear of deaths. */
+ * hear of deaths. Here the ranks of all hosts meet, too. The answer to a fence is as large as the
+ * job: so it is made once, and each agent gets it in parts, as fast as its link takes them. What
+ * waits is one answer and each link's backlog. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "base/exitcode.h"
+#include "base/time.h"
 #include "launch/head/core/session_end.h"
 #include "launch/head/core/session_stream.h"
+#include "launch/head/fence.h"
 #include "launch/head/remote/remote.h"
 #include "launch/head/session_internal.h"
 #include "spec/job/hostlist.h"
@@ -113,13 +117,158 @@ void session_on_started(struct session_host *host, const struct rg_msg_started *
         session->o.ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid, cpus);
 }
 
-/* --- ends ------------------------------------------------------------------------------------- */
+/* --- fences ----------------------------------------------------------------------------------- */
 
-static struct rg_facts facts_of(struct rg_session *session)
+struct session_fences {
+    struct rg_fence *fence;
+    struct rg_timer timer;
+    bool met;
+    uint32_t generation;  /* of the answer */
+    struct rg_buf answer; /* the blobs; empty once all hosts have it, or it is void */
+    size_t sent[];        /* bytes of it, to each host */
+};
+
+static int init_fences(struct rg_session *session)
 {
-    return (struct rg_facts){ .ranks = session->facts, .nranks = session->o.plan->nranks,
-                              .own_cause = "", .output_lost = "" };
+    return rg_fence_create(session->o.plan->nranks, &session->fences->fence);
 }
+
+static void fini_fences(struct rg_session *session)
+{
+    rg_timer_stop(&session->fences->timer);
+    rg_fence_destroy(session->fences->fence);
+    rg_buf_fini(&session->fences->answer);
+}
+
+const struct session_part session_fences_part = {
+    SESSION_PART(fences), .nbytes_per_host = sizeof(size_t), .init = init_fences,
+    .fini = fini_fences,
+};
+
+/* Who has not all of an answer hears that there is none. */
+static void fail_fence(struct rg_session *session, uint32_t generation, struct rg_error *err)
+{
+    struct rg_msg_fence_failed msg = { generation, (uint32_t) err->errnum, err->text };
+
+    rg_buf_fini(&session->fences->answer);
+    session_broadcast(session, RG_MSG_FENCE_FAILED, &msg);
+    rg_timer_stop(&session->fences->timer);
+}
+
+static void fence_due(void *arg);
+
+static void watch_fence(struct rg_session *session)
+{
+    struct session_fences *fences = session->fences;
+    uint64_t deadline_ns = rg_fence_deadline_ns(fences->fence);
+    uint64_t now = rg_now_ns();
+
+    if (deadline_ns == RG_NEVER_NS)
+        rg_timer_stop(&fences->timer);
+    else
+        rg_timer_start(&fences->timer, session->o.loop,
+                       deadline_ns > now ? (deadline_ns - now) / RG_NS_PER_MS + 1 : 0, 0, fence_due,
+                       session);
+}
+
+static void fence_due(void *arg)
+{
+    struct rg_session *session = arg;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_fence_deadline_ns(session->fences->fence) > rg_now_ns())
+        watch_fence(session);
+    else if (rg_fence_expire(session->fences->fence, &err) < 0)
+        fail_fence(session, 0, &err);
+}
+
+/* A rank has ended, and how: whoever waits for it in a fence is told so. */
+static void tell_fence(struct rg_session *session, int rank, const char *how)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_fence_rank_ended(session->fences->fence, rank, how, &err) < 0)
+        fail_fence(session, 0, &err);
+}
+
+static bool all_have_it(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (session_host_listens(&session->hosts[i]) &&
+            session->fences->sent[i] < rg_buf_nbytes(&session->fences->answer))
+            return false;
+    }
+    return true;
+}
+
+static void send_parts(struct session_host *host)
+{
+    struct session_fences *fences = host->session->fences;
+    size_t all = rg_buf_nbytes(&fences->answer), *sent = &fences->sent[host->index];
+
+    while (*sent < all && session_host_listens(host) && !rg_channel_congested(host->channel)) {
+        size_t n = all - *sent < RG_FENCE_PART_MAX ? all - *sent : RG_FENCE_PART_MAX;
+        struct rg_msg_fence_done part = {
+            fences->generation, (uint32_t) (all - *sent - n),
+            { (uint8_t *) rg_buf_bytes(&fences->answer) + *sent, n }
+        };
+        *sent += n;
+        if (session_send(host, RG_MSG_FENCE_DONE, &part) < 0)
+            return; /* its link tells */
+    }
+}
+
+void session_fence_go_on(struct session_host *host)
+{
+    struct session_fences *fences = host->session->fences;
+
+    if (!rg_buf_nbytes(&fences->answer))
+        return;
+    send_parts(host);
+    if (all_have_it(host->session))
+        rg_buf_fini(&fences->answer);
+}
+
+static void answer_fence(struct rg_session *session)
+{
+    struct session_fences *fences = session->fences;
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_buf_fini(&fences->answer);
+    fences->generation = rg_fence_take(fences->fence, &fences->answer);
+    rg_timer_stop(&fences->timer);
+    if (rg_buf_status(&fences->answer) < 0) {
+        rg_error_set(&err, ENOMEM, "no memory for the ranks' meeting");
+        fail_fence(session, fences->generation, &err);
+        return;
+    }
+    fences->met = true;
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        fences->sent[i] = 0;
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        send_parts(&session->hosts[i]);
+    if (all_have_it(session))
+        rg_buf_fini(&fences->answer);
+}
+
+void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
+{
+    struct rg_session *session = host->session;
+    struct rg_error err = RG_ERROR_INIT;
+    uint64_t deadline_ns = msg->timeout_ms ? rg_now_ns() + msg->timeout_ms * RG_NS_PER_MS
+                                           : RG_NEVER_NS;
+    int r = rg_fence_arrive(session->fences->fence, (int) msg->rank, msg->generation, deadline_ns,
+                            msg->blob.data, msg->blob.nbytes, &err);
+
+    if (r < 0)
+        fail_fence(session, msg->generation, &err);
+    else if (r == 0)
+        watch_fence(session);
+    else
+        answer_fence(session);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
 
 /* The ranks on other hosts hear of a death through us; those on its own host have heard. */
 static void tell_others(struct session_host *host, const struct rg_rank_end *end)
@@ -143,7 +292,7 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
 {
     struct rg_session *session = host->session;
     struct rg_fact *fact = &session->facts[rank];
-    struct rg_facts facts = facts_of(session);
+    struct rg_facts facts = { .ranks = session->facts, .nranks = session->o.plan->nranks };
     const char *note = session->ranks->ranks[rank].note;
     char how[RG_CAUSE_MAX];
 
@@ -155,13 +304,13 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     rg_verdict_describe_end(fact, how, sizeof(how));
     if (abnormal)
         tell_others(host, &fact->end);
-    session_fence_rank_ended(session, rank, how);
+    tell_fence(session, rank, how);
     if (session->o.ops->on_rank_ended)
         session->o.ops->on_rank_ended(session->o.arg, &fact->end);
     if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
         if (fact->cut_by)
             session_await(session, fact->cut_by - 1);
-        session_end_after_failure(session, session_have_met(session));
+        session_end_after_failure(session, session->fences->met);
     }
     if (fact->awaited)
         session_awaited_ended(session);

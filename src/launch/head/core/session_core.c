@@ -31,11 +31,6 @@ bool session_host_listens(const struct session_host *host)
     return host->state == HOST_READY && host->channel;
 }
 
-bool session_host_is_linked(const struct session_host *host)
-{
-    return session_host_listens(host) && !host->gone && rg_channel_open(host->channel);
-}
-
 bool session_host_has_rank(const struct session_host *host, uint32_t rank)
 {
     const struct rg_plan *plan = host->session->o.plan;

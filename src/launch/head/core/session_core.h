@@ -3,8 +3,8 @@
  * What all parts of the session share: its state, its hosts and its ranks. Each part keeps what is
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
- *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c,
- *                 session_fence.c (where ranks meet)
+ *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c (the
+ *                 ranks' ends, and where ranks meet)
  *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts;
  *                 hosts that cannot be started
  *   head/remote/  remote commands, and the engines that use them
@@ -114,8 +114,6 @@ void session_part_destroy(struct rg_session *session, const struct session_part 
 
 /* It may be sent messages. */
 bool session_host_listens(const struct session_host *host);
-/* The same, and its link and agent stand, as far as is known; else its loss is told soon. */
-bool session_host_is_linked(const struct session_host *host);
 /* Is rank one of this host's? Everything an agent says of a rank is checked by it. */
 bool session_host_has_rank(const struct session_host *host, uint32_t rank);
 /* Its name in the plan. */

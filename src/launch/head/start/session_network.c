@@ -64,7 +64,8 @@ static int keep_addresses(struct rg_session *session)
 static bool all_linked(const struct rg_session *session)
 {
     for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!session_host_is_linked(&session->hosts[i]))
+        const struct session_host *host = &session->hosts[i];
+        if (!session_host_listens(host) || host->gone || !rg_channel_open(host->channel))
             return false;
     }
     return true;

@@ -86,12 +86,6 @@ void session_resize(struct rg_session *session, int rows, int columns)
 
 /* --- SETUP and RANK --------------------------------------------------------------------------- */
 
-/* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
-static bool inherits(const struct rg_session *session)
-{
-    return session->o.driver->platform.here;
-}
-
 /* NAME:RANKS of each host. */
 static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
 {
@@ -187,11 +181,13 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
 static int make_base_env(struct rg_session *session, struct rg_strv *env)
 {
     const struct session_setup *setup = session->setup;
-    int r = inherits(session) ? rg_strv_add_all(env, environ) : 0;
+    /* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
+    bool inherits = session->o.driver->platform.here;
+    int r = inherits ? rg_strv_add_all(env, environ) : 0;
 
     rg_env_forget_launchers(env);
     /* Elsewhere only the agent knows whether it is set, and how many cores there are. */
-    if (r == 0 && !inherits(session))
+    if (r == 0 && !inherits)
         r = rg_strv_add(env, "OMP_NUM_THREADS=");
     if (r == 0 && setup->env.count)
         r = rg_strv_add_all(env, setup->env.v);
