@@ -88,7 +88,6 @@ struct rg_session {
     struct session_starting *starting;
     struct session_engine *engine;
     struct session_remotes *remotes;
-    struct session_versions *versions;
     struct session_ranks *ranks;
     struct session_fences *fences;
     struct session_limits *limits;

@@ -34,7 +34,7 @@ int session_remote_ask(struct session_host *target, const char *command,
  * a host's own name, or an address of it; loopback is from. NULL when there is none. */
 struct session_host *session_find_host(struct session_host *from, const char *name);
 
-/* --- an engine's daemons: session_engine.c ---------------------------------------------------- */
+/* --- an engine, its daemons and its end: session_engine.c ------------------------------------- */
 
 /* A remote command's exit code when there was no command: unknown host, lost host. */
 #define RG_ENGINE_LOST 255
@@ -53,14 +53,6 @@ const char *session_engine_program(const struct rg_session *session);
 void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
 /* The engine's process on client asked for a host that the job does not have. */
 void session_engine_refused(struct session_host *client, const char *name, const char *command);
-/* Agents that stay without ranks (SETUP's resident) may go; whether they were told so. */
-void session_engine_release(struct rg_session *session);
-bool session_engine_is_released(const struct rg_session *session);
-
-/* --- an engine that has failed: session_versions.c -------------------------------------------- */
-
-extern const struct session_part session_versions_part;
-
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go; when the engine
  * has failed, once all have said which one they have, or ASK_MS later. */
 void session_release(struct rg_session *session);

@@ -22,6 +22,7 @@ struct session_network {
     struct rg_network *network; /* NULL before all have said HELLO */
     struct rg_error err;        /* why none connects the hosts */
     struct rg_timer timer;
+    int nlistening;             /* hosts that have said so */
     size_t nprobes;             /* tries whose outcome is not known */
     bool hurry;                 /* a network that is sure is good enough */
     bool refusing;              /* none connects the hosts, if all of them still live */
@@ -268,11 +269,7 @@ int session_on_listening(struct session_host *host, const struct rg_msg_listenin
         refuse_ports(host);
         return 0;
     }
-    for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!net->hosts[i].listening)
-            return 0;
-    }
-    if (session->state == STATE_STARTING)
+    if (++net->nlistening == session->o.plan->nhosts && session->state == STATE_STARTING)
         probe(session);
     return 0;
 }

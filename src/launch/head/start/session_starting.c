@@ -28,6 +28,7 @@ struct session_starting {
     struct rg_timer others_timer;
     const struct rg_network *network; /* borrowed; NULL: none connects the hosts */
     const struct rg_error *network_err;
+    int nexamined; /* hosts that have said what they are like */
     struct examined hosts[];
 };
 
@@ -272,18 +273,15 @@ void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg)
 int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg)
 {
     struct rg_session *session = host->session;
-    struct examined *hosts = session->starting->hosts, *examined = &hosts[host->index];
+    struct session_starting *starting = session->starting;
+    struct examined *examined = &starting->hosts[host->index];
 
     if (!examined->asked_ns || examined->facts)
         return -EBADMSG;
     examined->facts = take_msg->text ? rg_steal_ptr(&take_msg->text) : strdup("");
     if (!examined->facts)
         return -ENOMEM;
-    for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!hosts[i].facts)
-            return 0;
-    }
-    if (session->state == STATE_STARTING)
+    if (++starting->nexamined == session->o.plan->nhosts && session->state == STATE_STARTING)
         judge(session);
     return 0;
 }
