@@ -25,12 +25,6 @@ static void stop_agent(void *arg)
         host->session->o.driver->stop(host->session->driver_state, host->index);
 }
 
-static void wait_for_gone(struct session_host *host)
-{
-    if (!host->gone)
-        rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, stop_agent, host);
-}
-
 static void finish(struct session_host *host)
 {
     rg_channel_destroy(rg_steal_ptr(&host->channel));
@@ -38,26 +32,16 @@ static void finish(struct session_host *host)
     session_end_streams(host);
     if (host->state == HOST_DONE)
         session_host_set_phase(host, RG_PHASE_ENDED, "");
-    wait_for_gone(host);
+    if (!host->gone)
+        rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, stop_agent, host);
     session_check_end(host->session);
-}
-
-static void fail_start(struct session_host *host, int exit_code, const char *how)
-{
-    struct rg_session *session = host->session;
-
-    session_host_unstarted(host, exit_code, how);
-    session_host_set_phase(host, RG_PHASE_LOST, how);
-    session_lose_ranks(host);
-    finish(host);
-    session_settle_start(session);
 }
 
 static void set_lost(struct session_host *host, const char *how)
 {
     struct rg_session *session = host->session;
-    bool awaited = host->state == HOST_AWAITED;
     bool before = session->state == STATE_STARTING;
+    bool unstarted = before && host->state == HOST_AWAITED;
     int exit_code = before ? RG_EXIT_UNAVAILABLE : RG_EXIT_HOST_LOST;
 
     if (host->state > HOST_READY)
@@ -66,15 +50,17 @@ static void set_lost(struct session_host *host, const char *how)
     session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
-    if (before && awaited) {
-        fail_start(host, exit_code, how);
-        return;
-    }
-    session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
+    if (unstarted)
+        session_host_unstarted(host, exit_code, how);
+    else
+        session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
     session_host_set_phase(host, RG_PHASE_LOST, how);
     session_lose_ranks(host);
     finish(host);
-    session_begin_end(session);
+    if (unstarted)
+        session_settle_start(session);
+    else
+        session_begin_end(session);
 }
 
 /* The driver has seen the agent's end. What it wrote before is still in the link, so the link's end
@@ -259,11 +245,6 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 
 /* --- the driver ------------------------------------------------------------------------------- */
 
-static void on_drain(void *arg)
-{
-    session_fence_go_on(arg);
-}
-
 static void on_connected(void *arg, int index, int take_read_fd, int take_write_fd)
 {
     struct rg_session *session = arg;
@@ -281,7 +262,7 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
             .arg = host,
         },
         .on_close = on_close,
-        .on_drain = on_drain,
+        .on_drain = session_fence_go_on,
     };
 
     session_host_set_phase(host, RG_PHASE_CONNECTING, "");

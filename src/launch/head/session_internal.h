@@ -39,6 +39,6 @@ extern const struct session_part session_fences_part;
 
 void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg);
 /* The host's link takes more of the answer again. */
-void session_fence_go_on(struct session_host *host);
+void session_fence_go_on(void *host);
 
 #endif

@@ -19,9 +19,6 @@
 
 struct rank {
     char *note;   /* the runtime's last; end.note points here */
-    char *text;   /* why it could not be started */
-    char *memory; /* end.memory */
-    char *sshd;   /* end.sshd_host */
     bool started; /* STARTED or NOT_STARTED came */
 };
 
@@ -45,13 +42,11 @@ static int init(struct rg_session *session)
 
 static void fini(struct rg_session *session)
 {
-    const struct session_ranks *ranks = session->ranks;
-
-    for (int i = 0; i < session->o.plan->nranks; i++) {
-        free(ranks->ranks[i].note);
-        free(ranks->ranks[i].text);
-        free(ranks->ranks[i].memory);
-        free(ranks->ranks[i].sshd);
+    for (int i = 0; session->facts && i < session->o.plan->nranks; i++) {
+        free(session->ranks->ranks[i].note);
+        free(session->facts[i].text);
+        free(session->facts[i].end.memory);
+        free(session->facts[i].end.sshd_host);
     }
     free(session->facts);
 }
@@ -218,8 +213,9 @@ static void send_parts(struct session_host *host)
     }
 }
 
-void session_fence_go_on(struct session_host *host)
+void session_fence_go_on(void *arg)
 {
+    struct session_host *host = arg;
     struct session_fences *fences = host->session->fences;
 
     if (!rg_buf_nbytes(&fences->answer))
@@ -338,7 +334,6 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     struct rg_session *session = host->session;
     int rank = (int) msg->rank, status = (int) msg->status;
     struct rg_fact *fact = &session->facts[rank];
-    struct rank *r = &session->ranks->ranks[rank];
 
     if (fact->ended)
         return;
@@ -346,9 +341,9 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     fact->end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     fact->end.oom = msg->oom;
     if (msg->oom && msg->memory)
-        fact->end.memory = r->memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
+        fact->end.memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
     if (msg->sshd_host && *msg->sshd_host)
-        fact->end.sshd_host = r->sshd = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
+        fact->end.sshd_host = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
     fact->end.sshd_port = (int) msg->sshd_port;
     fact->end.in_runtime = msg->in_runtime;
     if (msg->cut_by < (uint32_t) session->o.plan->nranks)
@@ -367,8 +362,7 @@ void session_on_not_started(struct session_host *host, const struct rg_msg_not_s
     if (fact->ended)
         return;
     count_started(session, rank);
-    fact->text = session->ranks->ranks[rank].text =
-        strndup(msg->text ? msg->text : "", RG_MSG_TEXT_MAX);
+    fact->text = strndup(msg->text ? msg->text : "", RG_MSG_TEXT_MAX);
     fact->end.end = RG_END_NOT_STARTED;
     fact->end.value = (int) msg->errnum;
     fact->exit_code = (int) msg->exit_code;

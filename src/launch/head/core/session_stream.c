@@ -9,6 +9,10 @@
 /* Acknowledging each chunk would double the messages; a quarter of the window keeps the agent
  * busy. */
 #define CREDIT_STEP (RG_MSG_OUTPUT_WINDOW / 4)
+/* All hosts together hold at most so much input here and on the way, or INPUT_LEAST each where that
+ * is more. */
+#define INPUT_MEMORY (64u << 20)
+#define INPUT_LEAST (256u << 10)
 
 /* --- output ----------------------------------------------------------------------------------- */
 
@@ -219,10 +223,10 @@ struct session_input {
 /* What may be under way to each of n hosts. */
 static uint64_t window_of(int n)
 {
-    uint64_t share = RG_INPUT_MEMORY / (uint64_t) (n > 0 ? n : 1);
+    uint64_t share = INPUT_MEMORY / (uint64_t) (n > 0 ? n : 1);
 
-    if (share < RG_INPUT_LEAST)
-        share = RG_INPUT_LEAST;
+    if (share < INPUT_LEAST)
+        share = INPUT_LEAST;
     return share < RG_MSG_INPUT_WINDOW ? share : RG_MSG_INPUT_WINDOW;
 }
 

@@ -32,11 +32,6 @@ void session_output_hash(struct rg_session *session);
 size_t session_output_last_lines(const struct rg_session *session, int rank,
                                  const char **ret_lines);
 
-/* All hosts together hold at most RG_INPUT_MEMORY of it here and on the way, or RG_INPUT_LEAST each
- * where that is more. */
-#define RG_INPUT_MEMORY (64u << 20)
-#define RG_INPUT_LEAST (256u << 10)
-
 /* As rg_session_input. */
 int session_input_put(struct rg_session *session, const void *data, size_t nbytes);
 /* The ranks have been told to start. */

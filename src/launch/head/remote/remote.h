@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Remote commands (reigen rsh): a client on one host, the command on another. And what depends on
- * them: engines, whose daemons they are, and the session's own questions to hosts.
+ * them: engines, whose daemons they are.
  *
  * Thread rule: the loop's thread.
  */
@@ -12,24 +12,15 @@
 
 /* --- commands: session_remote.c --------------------------------------------------------------- */
 
-/* Who hears of the answer to a command of the session's own. */
-struct session_question {
-    /* Some of its output, borrowed for the call. */
-    void (*on_answer)(struct session_host *host, const uint8_t *text, size_t nbytes);
-    /* It has ended, or is lost with its host. */
-    void (*on_end)(struct session_host *host);
-};
-
 extern const struct session_part session_remotes_part;
 
 /* A REMOTE_* message of an agent. 0, or -EBADMSG: it broke the rules. */
 int session_on_remote(struct session_host *host, uint16_t type, const union rg_msg *msg);
 /* It said BYE or is lost: its commands end for their clients, its clients' commands are hung up. */
 void session_remote_host_gone(struct session_host *host);
-/* Have a command run on a host; the question is borrowed. 0; -EHOSTUNREACH: it is not there, and
- * nothing will come. */
-int session_remote_ask(struct session_host *target, const char *command,
-                       const struct session_question *question);
+/* Have a command of the session's own run on a host, for session_engine_answered. 0;
+ * -EHOSTUNREACH: it is not there, and nothing will come. */
+int session_remote_ask(struct session_host *target, const char *command);
 /* The host that somebody on host `from` means by name: a name of the plan, its short or full form,
  * a host's own name, or an address of it; loopback is from. NULL when there is none. */
 struct session_host *session_find_host(struct session_host *from, const char *name);
@@ -53,6 +44,9 @@ const char *session_engine_program(const struct rg_session *session);
 void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
 /* The engine's process on client asked for a host that the job does not have. */
 void session_engine_refused(struct session_host *client, const char *name, const char *command);
+/* Some output of a command that the session has asked a host to run, borrowed for the call; nbytes 0:
+ * the command has ended, or is lost with its host. */
+void session_engine_answered(struct session_host *host, const uint8_t *text, size_t nbytes);
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go; when the engine
  * has failed, once all have said which one they have, or ASK_MS later. */
 void session_release(struct rg_session *session);

@@ -221,20 +221,17 @@ static void all_answered(void *arg)
     release(session);
 }
 
-static void on_answer(struct session_host *host, const uint8_t *text, size_t nbytes)
-{
-    struct version *v = &host->session->engine->versions[host->index];
-    size_t room = sizeof(v->said) - 1 - v->nbytes, n = nbytes < room ? nbytes : room;
-
-    memcpy(v->said + v->nbytes, text, n);
-    v->nbytes += n;
-}
-
-static void on_answered(struct session_host *host)
+void session_engine_answered(struct session_host *host, const uint8_t *text, size_t nbytes)
 {
     struct session_engine *engine = host->session->engine;
     struct version *v = &engine->versions[host->index];
+    size_t room = sizeof(v->said) - 1 - v->nbytes, n = nbytes < room ? nbytes : room;
 
+    if (nbytes) {
+        memcpy(v->said + v->nbytes, text, n);
+        v->nbytes += n;
+        return;
+    }
     rg_version_line(v->said, v->text, sizeof(v->text));
     for (char *c = v->text; *c; c++)
         *c = *c < ' ' || *c > '~' ? ' ' : *c; /* people read it */
@@ -245,7 +242,6 @@ static void on_answered(struct session_host *host)
 /* False: there is nothing to ask. */
 static bool ask(struct rg_session *session)
 {
-    static const struct session_question question = { on_answer, on_answered };
     const struct rg_plan *plan = session->o.plan;
     const struct rg_rank_end *end = &session->facts[0].end;
     struct session_engine *engine = session->engine;
@@ -259,7 +255,7 @@ static bool ask(struct rg_session *session)
     snprintf(command, sizeof(command), "%s --version </dev/null 2>/dev/null | head -n 2",
              session_engine_program(session));
     for (int i = 0; i < plan->nhosts; i++)
-        engine->nasked += session_remote_ask(&session->hosts[i], command, &question) == 0;
+        engine->nasked += session_remote_ask(&session->hosts[i], command) == 0;
     if (engine->nasked)
         rg_timer_start(&engine->ask_timer, session->o.loop, ASK_MS, 0, all_answered, session);
     return engine->nasked > 0;

@@ -18,7 +18,7 @@ struct remote {
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
     const char *daemon;          /* of the engine; NULL: the user's own command */
-    const struct session_question *question; /* the session's own, without a client; or NULL */
+    bool asked;                  /* by the session itself, without a client */
 };
 
 /* Commands by their number; NULL: free. */
@@ -72,14 +72,6 @@ static struct remote *by_target(const struct session_host *host, uint32_t id)
     struct remote *remote = id < all->nslots ? all->slots[id] : NULL;
 
     return remote && remote->target == host ? remote : NULL;
-}
-
-static void forget(struct remote *remote)
-{
-    if (remote->client)
-        table_of(remote->client)->slots[remote->client_id] = NULL;
-    remote->target->session->remotes->all.slots[remote->id] = NULL;
-    free(remote);
 }
 
 static void tell_client(struct session_host *client, uint32_t client_id, int status,
@@ -222,14 +214,13 @@ static struct remote *add(struct session_host *client, struct session_host *targ
     return remote;
 }
 
-int session_remote_ask(struct session_host *target, const char *command,
-                       const struct session_question *question)
+int session_remote_ask(struct session_host *target, const char *command)
 {
     struct remote *remote = session_host_listens(target) ? make(target) : NULL;
 
     if (!remote)
         return -EHOSTUNREACH;
-    remote->question = question;
+    remote->asked = true;
     session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
     return 0;
@@ -286,8 +277,8 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
         session_send(remote->target, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->client)
         session_send(remote->client, RG_MSG_REMOTE_PUT, &relay);
-    else if (remote->question)
-        remote->question->on_answer(host, msg->data.data, msg->data.nbytes);
+    else if (remote->asked && msg->data.nbytes)
+        session_engine_answered(host, msg->data.data, msg->data.nbytes);
     return 0;
 }
 
@@ -336,12 +327,15 @@ static int on_close(struct session_host *host, const struct rg_msg_remote_id *ms
 
 static void end(struct remote *remote)
 {
-    const struct session_question *question = remote->question;
     struct session_host *host = remote->target;
+    bool asked = remote->asked;
 
-    forget(remote);
-    if (question)
-        question->on_end(host);
+    if (remote->client)
+        table_of(remote->client)->slots[remote->client_id] = NULL;
+    host->session->remotes->all.slots[remote->id] = NULL;
+    free(remote);
+    if (asked)
+        session_engine_answered(host, NULL, 0);
 }
 
 static int on_exit_message(struct session_host *host, const struct rg_msg_remote_exit *msg)
