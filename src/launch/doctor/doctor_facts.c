@@ -246,12 +246,11 @@ static int require_one(const struct rg_doctor_input *input, const char *word, st
     return r;
 }
 
-int rg_doctor_require(const struct rg_doctor_input *input, const struct rg_strv *required,
-                      struct rg_error *err)
+int rg_doctor_require(const struct rg_doctor_input *input, struct rg_error *err)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < required->count; i++)
-        r = require_one(input, required->v[i], err);
+    for (size_t i = 0; r == 0 && input->required && i < input->required->count; i++)
+        r = require_one(input, input->required->v[i], err);
     return r;
 }

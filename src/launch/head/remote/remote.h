@@ -44,8 +44,8 @@ const char *session_engine_program(const struct rg_session *session);
 void session_engine_daemon_ended(struct session_host *host, const char *daemon, int status);
 /* The engine's process on client asked for a host that the job does not have. */
 void session_engine_refused(struct session_host *client, const char *name, const char *command);
-/* Some output of a command that the session has asked a host to run, borrowed for the call; nbytes 0:
- * the command has ended, or is lost with its host. */
+/* Some output of a command of the session's own, borrowed for the call; nbytes 0: the command has
+ * ended, or is lost with its host. */
 void session_engine_answered(struct session_host *host, const uint8_t *text, size_t nbytes);
 /* All ranks have ended: agents that stay without ranks (SETUP's resident) may go; when the engine
  * has failed, once all have said which one they have, or ASK_MS later. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine (spec/job/engine.h) says of its own end is not enough: Open MPI 5 ends with 0
  * when one of its daemons is killed, and Hydra waits for ever. Its daemons are remote commands,
- * so we see each of them end. And it fails in ways that nobody understands when hosts have different
- * versions of it: so when it has failed, all are asked for theirs before they are let go. */
+ * so we see each of them end. And it fails in ways that nobody understands when hosts have
+ * different versions of it: so when it has failed, all are asked for theirs before they may go. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

@@ -23,7 +23,7 @@ struct bundle_host {
 
 struct session_setup {
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
-    struct rg_strv hosts;           /* NAME:RANKS of each; empty before the first was sent it */
+    struct rg_strv hosts;           /* NAME:RANKS of each */
     int rows, columns;              /* of rank 0's terminal */
     struct rg_buf archive;          /* the bundle; empty before the first host wanted it */
     int nwanted;                    /* hosts that it is not known of whether they need more */
@@ -60,6 +60,18 @@ int session_collect_env(struct rg_session *session, struct rg_error *err)
     return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
 }
 
+/* Once for all hosts: it would take a sixth of a second longer for a thousand of them. */
+static int init(struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+    int r = 0;
+
+    for (int i = 0; r == 0 && i < plan->nhosts; i++)
+        r = rg_strv_addf(&session->setup->hosts, "%s:%d", plan->hosts[i].name,
+                         plan->hosts[i].nplanned);
+    return r;
+}
+
 static void fini(struct rg_session *session)
 {
     struct session_setup *setup = session->setup;
@@ -73,7 +85,7 @@ static void fini(struct rg_session *session)
 }
 
 const struct session_part session_setup_part = {
-    SESSION_PART(setup), .nbytes_per_host = sizeof(struct bundle_host), .fini = fini,
+    SESSION_PART(setup), .nbytes_per_host = sizeof(struct bundle_host), .init = init, .fini = fini,
 };
 
 void session_resize(struct rg_session *session, int rows, int columns)
@@ -85,16 +97,6 @@ void session_resize(struct rg_session *session, int rows, int columns)
 }
 
 /* --- SETUP and RANK --------------------------------------------------------------------------- */
-
-/* NAME:RANKS of each host. */
-static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
-{
-    int r = 0;
-
-    for (int i = 0; r == 0 && i < plan->nhosts; i++)
-        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nplanned);
-    return r;
-}
 
 /* An engine's part goes to all hosts, for what it starts there; what the user sets comes last. */
 static int list_env(struct rg_session *session, const struct rg_strv *base, struct rg_strv *env)
@@ -116,14 +118,10 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
     struct session_setup *setup = session->setup;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv env = RG_STRV_INIT, options = RG_STRV_INIT;
-    /* Once for all: a thousand hosts would take a sixth of a second longer. */
-    int r = setup->hosts.count ? 0 : list_hosts(session->o.plan, &setup->hosts);
+    int r = list_env(session, base, &env);
 
-    if (r == 0)
-        r = list_env(session, base, &env);
     if (r == 0)
         r = rg_job_engine_options(job, &options);
-
     if (r < 0)
         return r;
     struct rg_msg_setup msg = {

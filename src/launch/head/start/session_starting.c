@@ -231,7 +231,7 @@ static void judge(struct rg_session *session)
         session->o.ops->on_examined(session->o.arg, &input);
         session_set_cause(session, RG_EXIT_OK, "examined");
         session_begin_end(session);
-    } else if (rg_doctor_require(&input, &session->o.job->require, &err) < 0) {
+    } else if (rg_doctor_require(&input, &err) < 0) {
         session_end_by_error(session, &err);
     } else {
         start_ranks(session);
