@@ -53,6 +53,8 @@ struct judge {
     const struct rg_doctor_host *h;
     const char *facts;
     int reach_errnum;        /* of the pairs that do not reach each other: EMSGSIZE, or the last */
+    int nfailed, nclosed;    /* such pairs; networks that are closed though another one is open */
+    uint32_t least_us, most_us; /* of the tries that reached a host */
     bool failed;             /* out of memory */
 };
 
@@ -489,25 +491,6 @@ static void judge_host(struct judge *j, int host)
 
 /* --- the hosts together ----------------------------------------------------------------------- */
 
-/* Differences that make jobs fail in odd ways: another MPI, another framework. */
-static void judge_alike(struct judge *j, const char *check, const char *fact)
-{
-    char first[RG_FACT_MAX] = "none", other[RG_FACT_MAX];
-
-    rg_fact_find(j->input->hosts[0].facts, fact, 0, first);
-    for (int h = 1; h < j->input->nhosts; h++) {
-        strcpy(other, "none");
-        rg_fact_find(j->input->hosts[h].facts, fact, 0, other);
-        if (strcmp(first, other) == 0 || !rg_fact_has(j->input->hosts[0].facts, "end") ||
-            !rg_fact_has(j->input->hosts[h].facts, "end"))
-            continue;
-        add(j, check, RG_FINDING_WARN, "use the same image, or the same installation, on all hosts",
-            "hosts differ: %s has %s; %s has %s", j->input->hosts[0].name, first,
-            j->input->hosts[h].name, other);
-        return;
-    }
-}
-
 /* The length of a version's first numbers: so many, with dots between. */
 static size_t begin_of(const char *version, int nparts)
 {
@@ -518,13 +501,6 @@ static size_t begin_of(const char *version, int nparts)
     return n;
 }
 
-static bool same_version(const char *a, const char *b, int nparts)
-{
-    size_t n = begin_of(a, nparts);
-
-    return n == begin_of(b, nparts) && strncmp(a, b, n) == 0;
-}
-
 /* The last word of PATH VERSION. */
 static const char *version_of(const char *python)
 {
@@ -533,15 +509,27 @@ static const char *version_of(const char *python)
     return blank ? blank + 1 : python;
 }
 
-/* The first host whose package, or whose Python (package: NULL), is not like the first host's. */
-static void judge_versions(struct judge *j, const char *package, int nparts)
+/* Their versions have the same first numbers, so many; 0: both are the same in all. */
+static bool is_alike(const char *a, const char *b, int nparts)
+{
+    if (!nparts)
+        return strcmp(a, b) == 0;
+    a = version_of(a);
+    b = version_of(b);
+    size_t n = begin_of(a, nparts);
+    return n == begin_of(b, nparts) && strncmp(a, b, n) == 0;
+}
+
+/* The first host whose package, or whose fact (package: NULL), is not like the first host's: that
+ * makes jobs fail in odd ways. */
+static void judge_alike(struct judge *j, const char *fact, const char *package, int nparts)
 {
     char first[RG_FACT_MAX], other[RG_FACT_MAX];
 
     for (int h = 0; h < j->input->nhosts; h++) {
         const struct rg_doctor_host *host = &j->input->hosts[h];
         char *value = h ? other : first;
-        if (!rg_fact_has(host->facts, "end") || (package && !rg_fact_has(host->facts, "python"))) {
+        if (!rg_fact_has(host->facts, "end") || (package && !rg_fact_has(host->facts, fact))) {
             if (h)
                 continue;
             return;
@@ -550,11 +538,11 @@ static void judge_versions(struct judge *j, const char *package, int nparts)
         if (package)
             rg_fact_package(host->facts, package, value);
         else
-            rg_fact_find(host->facts, "python", 0, value);
+            rg_fact_find(host->facts, fact, 0, value);
         bool unknown = package && (*first == '?' || *value == '?');
-        if (unknown || same_version(version_of(first), version_of(value), nparts))
+        if (unknown || is_alike(first, value, nparts))
             continue;
-        add(j, "python", RG_FINDING_WARN, "use the same image, or the same installation, on all "
+        add(j, fact, RG_FINDING_WARN, "use the same image, or the same installation, on all "
             "hosts", "hosts differ: %s has %s%s%s; %s has %s%s%s", j->input->hosts[0].name,
             package ? package : "", package ? " " : "", first, host->name,
             package ? package : "", package ? " " : "", value);
@@ -562,15 +550,16 @@ static void judge_versions(struct judge *j, const char *package, int nparts)
     }
 }
 
-/* Paths may differ, as those of a virtual environment and of the system do, and releases that
- * understand each other. NumPy's pickled arrays do not pass from 2 to 1. */
-static void judge_pythons(struct judge *j)
+/* Of Pythons paths may differ, as those of a virtual environment and of the system do, and releases
+ * that understand each other. NumPy's pickled arrays do not pass from 2 to 1. */
+static void judge_software_alike(struct judge *j)
 {
-    judge_versions(j, NULL, 2);
-    judge_versions(j, "torch", 2);
-    judge_versions(j, "tensorflow", 2);
-    judge_versions(j, "jax", 2);
-    judge_versions(j, "numpy", 1);
+    judge_alike(j, "mpi", NULL, 0);
+    judge_alike(j, "python", NULL, 2);
+    judge_alike(j, "python", "torch", 2);
+    judge_alike(j, "python", "tensorflow", 2);
+    judge_alike(j, "python", "jax", 2);
+    judge_alike(j, "python", "numpy", 1);
 }
 
 #define REACH_REMEDY                                                                             \
@@ -611,7 +600,7 @@ static void judge_closed(struct judge *j, const struct rg_network_probe *probe)
 
 /* Tries of one pair stand together. Returns where the next pair begins. */
 static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, size_t count,
-                         size_t first, uint32_t *least, uint32_t *most, int *nfailed, int *nclosed)
+                         size_t first)
 {
     rg_autobuf struct rg_buf tried = RG_BUF_INIT;
     bool reached = false;
@@ -621,8 +610,8 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     for (; i < count && all[i].from == all[first].from && all[i].to == all[first].to; i++) {
         if (all[i].state == RG_PROBE_REACHED) {
             reached = true;
-            *least = all[i].rtt_us < *least ? all[i].rtt_us : *least;
-            *most = all[i].rtt_us > *most ? all[i].rtt_us : *most;
+            j->least_us = all[i].rtt_us < j->least_us ? all[i].rtt_us : j->least_us;
+            j->most_us = all[i].rtt_us > j->most_us ? all[i].rtt_us : j->most_us;
             continue;
         }
         if (errnum != EMSGSIZE)
@@ -632,33 +621,30 @@ static size_t judge_pair(struct judge *j, const struct rg_network_probe *all, si
     }
     if (!reached && j->reach_errnum != EMSGSIZE)
         j->reach_errnum = errnum;
-    if (!reached && (*nfailed)++ < PAIRS_MAX)
+    if (!reached && j->nfailed++ < PAIRS_MAX)
         add(j, "reach", RG_FINDING_FAIL, reach_remedy(errnum), "%s cannot reach %s: %s",
             j->input->hosts[all[first].from].name, j->input->hosts[all[first].to].name,
             rg_buf_text(&tried));
     for (size_t k = first; reached && k < i; k++)
-        if (all[k].state == RG_PROBE_FAILED && (*nclosed)++ < PAIRS_MAX)
+        if (all[k].state == RG_PROBE_FAILED && j->nclosed++ < PAIRS_MAX)
             judge_closed(j, &all[k]);
     return i;
 }
 
-/* Returns how many pairs have no way. */
-static int judge_reach(struct judge *j)
+static void judge_reach(struct judge *j)
 {
-    uint32_t least = UINT32_MAX, most = 0;
-    int nfailed = 0, nclosed = 0, npairs = 0;
     size_t count = 0;
+    int npairs = 0;
     const struct rg_network_probe *all =
         j->input->network ? rg_network_all(j->input->network, &count) : NULL;
 
     for (size_t i = 0; i < count; npairs++)
-        i = judge_pair(j, all, count, i, &least, &most, &nfailed, &nclosed);
-    if (nfailed > PAIRS_MAX)
-        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", nfailed - PAIRS_MAX);
-    if (npairs && !nfailed)
+        i = judge_pair(j, all, count, i);
+    if (j->nfailed > PAIRS_MAX)
+        add(j, "reach", RG_FINDING_FAIL, REACH_REMEDY, "and %d pairs more", j->nfailed - PAIRS_MAX);
+    if (npairs && !j->nfailed)
         add(j, "reach", RG_FINDING_OK, "", "all %d pairs reach each other, in %.3f to %.3f ms",
-            npairs, least / 1e3, most / 1e3);
-    return nfailed;
+            npairs, j->least_us / 1e3, j->most_us / 1e3);
 }
 
 /* Two names that lead to one machine: it gets the ranks of both, and the other one none. */
@@ -678,15 +664,15 @@ static void judge_places(struct judge *j)
 static void judge_network(struct judge *j)
 {
     const struct rg_network *network = j->input->network;
-    int nfailed = judge_reach(j);
 
+    judge_reach(j);
     if (j->input->nhosts == 1 || !network)
         return;
     if (!rg_network_is_one_place(network))
         judge_places(j);
     if (j->input->network_err && j->input->network_err->errnum)
         add(j, "network", RG_FINDING_FAIL, reach_remedy(j->reach_errnum), "%s",
-            nfailed ? "none connects all hosts" : j->input->network_err->text);
+            j->nfailed ? "none connects all hosts" : j->input->network_err->text);
     else if (rg_network_is_one_place(network))
         add(j, "network", RG_FINDING_OK, "", "all hosts are this one machine");
     else
@@ -696,7 +682,7 @@ static void judge_network(struct judge *j)
 
 int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret_findings)
 {
-    struct judge j = { .input = input };
+    struct judge j = { .input = input, .least_us = UINT32_MAX };
 
     for (int i = 0; i < input->nhosts; i++)
         judge_host(&j, i);
@@ -707,8 +693,7 @@ int rg_doctor_judge(const struct rg_doctor_input *input, struct rg_findings *ret
     }
     j.host = -1;
     judge_network(&j);
-    judge_alike(&j, "mpi", "mpi");
-    judge_pythons(&j);
+    judge_software_alike(&j);
     if (j.failed) {
         rg_findings_fini(&j.findings);
         return -ENOMEM;

@@ -68,8 +68,7 @@ void rg_findings_fini(struct rg_findings *findings);
 
 /* Whether every host has what is required (words as spec/job/require.h takes them). 0; or
  * -EOPNOTSUPP, err names the first host that has not, what it has, and the remedy; exit code 69. */
-int rg_doctor_require(const struct rg_doctor_input *input, const struct rg_strv *required,
-                      struct rg_error *err);
+int rg_doctor_require(const struct rg_doctor_input *input, struct rg_error *err);
 
 /* "ok", "warn", "fail". */
 const char *rg_finding_level_name(enum rg_finding_level level);

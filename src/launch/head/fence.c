@@ -3,7 +3,6 @@
 #include "launch/head/fence.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -15,8 +14,7 @@
 struct guest {
     bool waits, ended;
     uint64_t deadline_ns;
-    uint8_t *blob;
-    size_t nbytes;
+    struct rg_buf blob;
     char *how; /* it ended */
 };
 
@@ -43,11 +41,9 @@ static void leave(struct rg_fence *fence, struct guest *guest)
 {
     if (!guest->waits)
         return;
-    fence->total -= guest->nbytes + 4;
+    fence->total -= rg_buf_nbytes(&guest->blob) + 4;
     fence->nwaiting--;
-    free(guest->blob);
-    guest->blob = NULL;
-    guest->nbytes = 0;
+    rg_buf_fini(&guest->blob);
     guest->waits = false;
 }
 
@@ -67,45 +63,22 @@ void rg_fence_destroy(struct rg_fence *fence)
     free(fence);
 }
 
-static int fail(struct rg_fence *fence, int errnum)
+static int fail(struct rg_fence *fence, int r)
 {
     empty(fence);
-    return -errnum;
+    return r;
 }
 
 static int fail_ended(struct rg_fence *fence, struct rg_error *err)
 {
-    for (int i = 0; i < fence->nranks; i++) {
-        const struct guest *guest = &fence->guests[i];
-        if (guest->ended) {
-            rg_error_set(err, ECONNRESET,
-                         "rank %d has ended (%s) before it came to reigen_init, where the others "
-                         "wait for it",
-                         i, guest->how ? guest->how : "no cause known");
-            break;
-        }
-    }
-    return fail(fence, ECONNRESET);
-}
+    const struct guest *guest = fence->guests;
 
-static int come(struct rg_fence *fence, int rank, uint64_t deadline_ns, const void *blob,
-                size_t nbytes)
-{
-    struct guest *guest = &fence->guests[rank];
-    uint8_t *copy = malloc(nbytes ? nbytes : 1);
-
-    if (!copy)
-        return -ENOMEM;
-    if (nbytes)
-        memcpy(copy, blob, nbytes);
-    leave(fence, guest);
-    guest->blob = copy;
-    guest->nbytes = nbytes;
-    guest->deadline_ns = deadline_ns;
-    guest->waits = true;
-    fence->nwaiting++;
-    fence->total += nbytes + 4;
-    return 0;
+    while (!guest->ended)
+        guest++;
+    return fail(fence, rg_error_set(err, ECONNRESET,
+                                    "rank %d has ended (%s) before it came to reigen_init, where "
+                                    "the others wait for it", (int) (guest - fence->guests),
+                                    guest->how ? guest->how : "no cause known"));
 }
 
 int rg_fence_arrive(struct rg_fence *fence, int rank, uint32_t generation, uint64_t deadline_ns,
@@ -113,36 +86,36 @@ int rg_fence_arrive(struct rg_fence *fence, int rank, uint32_t generation, uint6
 {
     if (rank < 0 || rank >= fence->nranks)
         return rg_error_set(err, EINVAL, "there is no rank %d", rank);
-    leave(fence, &fence->guests[rank]);
-    if (fence->nwaiting && generation != fence->generation) {
-        rg_error_set(err, ECANCELED,
-                     "rank %d starts the runtime for the %u. time while others wait for the %u. "
-                     "time; all ranks must call reigen_init equally often",
-                     rank, generation, fence->generation);
-        return fail(fence, ECANCELED);
-    }
+    struct guest *guest = &fence->guests[rank];
+    leave(fence, guest);
+    if (fence->nwaiting && generation != fence->generation)
+        return fail(fence, rg_error_set(err, ECANCELED,
+                                        "rank %d starts the runtime for the %u. time while others "
+                                        "wait for the %u. time; all ranks must call reigen_init "
+                                        "equally often", rank, generation, fence->generation));
     fence->generation = generation;
-    int r = come(fence, rank, deadline_ns, blob, nbytes);
-    if (r < 0) {
-        rg_error_set(err, -r, "no memory for the ranks' meeting");
-        return fail(fence, -r);
-    }
+    rg_buf_put(&guest->blob, blob, nbytes);
+    guest->deadline_ns = deadline_ns;
+    guest->waits = true;
+    fence->nwaiting++;
+    fence->total += rg_buf_nbytes(&guest->blob) + 4;
+    if (rg_buf_status(&guest->blob) < 0)
+        return fail(fence, rg_error_set(err, ENOMEM, "no memory for the ranks' meeting"));
     if (fence->nended)
         return fail_ended(fence, err);
     if (fence->nwaiting < fence->nranks)
         return 0;
-    if (fence->total > RG_FENCE_NBYTES_MAX) {
-        rg_error_set(err, EMSGSIZE, "%zu bytes of all ranks in one fence; at most %u fit",
-                     fence->total, RG_FENCE_NBYTES_MAX);
-        return fail(fence, EMSGSIZE);
-    }
+    if (fence->total > RG_FENCE_NBYTES_MAX)
+        return fail(fence, rg_error_set(err, EMSGSIZE, "%zu bytes of all ranks in one fence; at "
+                                        "most %u fit", fence->total, RG_FENCE_NBYTES_MAX));
     return 1;
 }
 
 uint32_t rg_fence_take(struct rg_fence *fence, struct rg_buf *buf)
 {
     for (int i = 0; i < fence->nranks; i++)
-        rg_buf_put_span(buf, fence->guests[i].blob, fence->guests[i].nbytes);
+        rg_buf_put_span(buf, rg_buf_bytes(&fence->guests[i].blob),
+                        rg_buf_nbytes(&fence->guests[i].blob));
     empty(fence);
     return fence->generation;
 }
@@ -182,9 +155,8 @@ int rg_fence_expire(struct rg_fence *fence, struct rg_error *err)
         if (!fence->guests[i].waits)
             rg_buf_printf(&names, "%s%d", nnamed++ ? ", " : "", i);
     }
-    rg_error_set(err, ETIMEDOUT,
-                 "%d of %d ranks did not come to reigen_init in time: rank%s %s%s", nmissing,
-                 fence->nranks, nmissing > 1 ? "s" : "", rg_buf_text(&names),
-                 nmissing > nnamed ? ", ..." : "");
-    return fail(fence, ETIMEDOUT);
+    return fail(fence, rg_error_set(err, ETIMEDOUT, "%d of %d ranks did not come to reigen_init in "
+                                    "time: rank%s %s%s", nmissing, fence->nranks,
+                                    nmissing > 1 ? "s" : "", rg_buf_text(&names),
+                                    nmissing > nnamed ? ", ..." : ""));
 }

@@ -11,19 +11,10 @@
 #include "base/exitcode.h"
 #include "base/time.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_input.h"
-#include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_remote.h"
-#include "launch/head/remote/session_versions.h"
-#include "launch/head/session_agent.h"
-#include "launch/head/session_fence.h"
-#include "launch/head/session_rank.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_network.h"
-#include "launch/head/start/session_setup.h"
-#include "launch/head/start/session_starting.h"
+#include "launch/head/core/session_stream.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
+#include "launch/head/start/start.h"
 
 #define NAMED_HOSTS_MAX 8
 #define LATE_SAID_MAX 200 /* bytes that a host said last, in a message */
@@ -100,10 +91,9 @@ static void end_by_user(struct rg_session *session, int signo, const char *by)
     else
         snprintf(cause, sizeof(cause), "told to stop by signal %d (%s)", signo, strsignal(signo));
     /* An mpirun that was told to end may say 0, whatever became of its ranks. */
-    if (!session->o.plan->engine || session_is_script(session))
-        session_set_signalled(session, signo, "%s", cause);
-    else
-        session_set_cause(session, RG_EXIT_SIGNAL + signo, "%s", cause);
+    if (session_set_cause(session, RG_EXIT_SIGNAL + signo, "%s", cause) &&
+        (!session->o.plan->engine || session_is_script(session)))
+        session_cause_is_signal(session);
     session_end_by_user(session, signo);
 }
 
@@ -115,7 +105,8 @@ bool rg_session_evict(struct rg_session *session)
 
     if (!why || session->state == STATE_ENDED)
         return false;
-    session_set_stopped(session, SIGTERM, why, "the job was told to stop");
+    if (session_set_cause(session, RG_EXIT_PREEMPTED, "the job was told to stop"))
+        session_cause_is_stop(session, SIGTERM, why);
     return true;
 }
 
@@ -177,14 +168,12 @@ const char *rg_session_unstarted(const struct rg_session *session, int host)
 
 /* --- creation --------------------------------------------------------------------------------- */
 
-static int limits_create(struct rg_session *session)
+static int init_limits(struct rg_session *session)
 {
     const struct rg_job *job = session->o.job;
-    struct session_limits *limits = session->limits = calloc(1, sizeof(*limits));
+    struct session_limits *limits = session->limits;
     uint64_t tick_ms = session_tick_ms(job);
 
-    if (!limits)
-        return -ENOMEM;
     rg_timer_start(&limits->tick, session->o.loop, tick_ms, tick_ms, session_tick, session);
     if (job->start_timeout_ms)
         rg_timer_start(&limits->start, session->o.loop, job->start_timeout_ms, 0, start_due,
@@ -194,53 +183,41 @@ static int limits_create(struct rg_session *session)
     return 0;
 }
 
-static void limits_destroy(struct rg_session *session)
+static void fini_limits(struct rg_session *session)
 {
-    if (!session->limits)
-        return;
     rg_timer_stop(&session->limits->tick);
     rg_timer_stop(&session->limits->start);
     rg_timer_stop(&session->limits->job);
-    free(session->limits);
 }
 
-/* The parts, in the order in which they are made; all may be destroyed when some are missing. */
-static const struct {
-    int (*create)(struct rg_session *session);
-    void (*destroy)(struct rg_session *session);
-} parts[] = {
-    { session_ranks_create, session_ranks_destroy },
-    { session_fences_create, session_fences_destroy },
-    { session_output_create, session_output_destroy },
-    { session_input_create, session_input_destroy },
-    { session_end_create, session_end_destroy },
-    { session_bundle_create, session_bundle_destroy },
-    { session_starting_create, session_starting_destroy },
-    { session_examination_create, session_examination_destroy },
-    { session_network_create, session_network_destroy },
-    { session_engine_create, session_engine_destroy },
-    { session_remotes_create, session_remotes_destroy },
-    { session_versions_create, session_versions_destroy },
-    { limits_create, limits_destroy },
+static const struct session_part limits_part = {
+    SESSION_PART(limits), .init = init_limits, .fini = fini_limits,
+};
+
+/* In the order in which they are made; all may be destroyed when some are missing. */
+static const struct session_part *const parts[] = {
+    &session_ranks_part, &session_fences_part, &session_output_part, &session_input_part,
+    &session_end_part, &session_setup_part, &session_network_part, &session_starting_part,
+    &session_engine_part, &session_remotes_part, &limits_part,
 };
 
 static int prepare(struct rg_session *session, struct rg_error *err)
 {
     const struct rg_plan *plan = session->o.plan;
-    int r = session_setup_create(session, err);
+    int r = 0;
 
-    if (r < 0)
-        return r;
-    session->hosts = calloc((size_t) plan->nhosts + 1, sizeof(*session->hosts));
+    session->hosts = calloc((size_t) plan->nhosts, sizeof(*session->hosts));
     for (int i = 0; session->hosts && i < plan->nhosts; i++) {
         session->hosts[i].session = session;
         session->hosts[i].index = i;
     }
-    r = session->hosts ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < rg_array_len(parts); i++)
-        r = parts[i].create(session);
+        r = session_part_create(session, parts[i]);
+    if (r < 0 || !session->hosts)
+        return rg_error_set(err, ENOMEM, "no memory for %d ranks", plan->nranks);
+    r = session_collect_env(session, err);
     if (r < 0)
-        return rg_error_set(err, -r, "no memory for %d ranks", plan->nranks);
+        return r;
     session->key = rg_key_hold(NULL);
     if (!session->key || rg_key_generate(session->key) < 0)
         return rg_error_set_exit(err, ENOSYS, RG_EXIT_INTERNAL,
@@ -287,8 +264,7 @@ void rg_session_destroy(struct rg_session *session)
     if (session->driver_state)
         session->o.driver->destroy(session->driver_state);
     for (size_t i = rg_array_len(parts); i-- > 0;)
-        parts[i].destroy(session);
-    session_setup_destroy(session);
+        session_part_destroy(session, parts[i]);
     free(session->hosts);
     rg_key_drop(session->key);
     free(session);

@@ -4,8 +4,6 @@
  * waits until all are ready, has the ranks started, carries input and output, notices every death,
  * and ends everything.
  *
- *      STARTING (agents, until all are fit) -> RUNNING -> ENDING -> STOPPING -> KILLING -> ENDED
- *
  * core/session_core.h draws the machine. Any failure before RUNNING leads to ENDING with its cause.
  * When a host cannot be started, the others have 12 s to come or to fail, so that one cause names
  * all that fail (the doctor waits until it is known of all). A rank that ends with a code other

@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One host's agent: its link and what it says, and how its two halves end, the link and the
  * process. */
-#include "launch/head/session_agent.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_input.h"
-#include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_remote.h"
-#include "launch/head/session_fence.h"
-#include "launch/head/session_rank.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_network.h"
-#include "launch/head/start/session_starting.h"
+#include "launch/head/core/session_stream.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
+#include "launch/head/start/start.h"
 
 #define PATIENCE_MS 1000 /* between one half of an agent's end and the other */
 #define CAUSE_MS 3000    /* for the driver to tell how an agent died whose link is closed */
@@ -32,12 +25,6 @@ static void stop_agent(void *arg)
         host->session->o.driver->stop(host->session->driver_state, host->index);
 }
 
-static void wait_for_gone(struct session_host *host)
-{
-    if (!host->gone)
-        rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, stop_agent, host);
-}
-
 static void finish(struct session_host *host)
 {
     rg_channel_destroy(rg_steal_ptr(&host->channel));
@@ -45,26 +32,16 @@ static void finish(struct session_host *host)
     session_end_streams(host);
     if (host->state == HOST_DONE)
         session_host_set_phase(host, RG_PHASE_ENDED, "");
-    wait_for_gone(host);
+    if (!host->gone)
+        rg_timer_start(&host->patience, host->session->o.loop, PATIENCE_MS, 0, stop_agent, host);
     session_check_end(host->session);
-}
-
-static void fail_start(struct session_host *host, int exit_code, const char *how)
-{
-    struct rg_session *session = host->session;
-
-    session_host_unstarted(host, exit_code, how);
-    session_host_set_phase(host, RG_PHASE_LOST, how);
-    session_lose_ranks(host);
-    finish(host);
-    session_settle_start(session);
 }
 
 static void set_lost(struct session_host *host, const char *how)
 {
     struct rg_session *session = host->session;
-    bool awaited = host->state == HOST_AWAITED;
     bool before = session->state == STATE_STARTING;
+    bool unstarted = before && host->state == HOST_AWAITED;
     int exit_code = before ? RG_EXIT_UNAVAILABLE : RG_EXIT_HOST_LOST;
 
     if (host->state > HOST_READY)
@@ -73,15 +50,17 @@ static void set_lost(struct session_host *host, const char *how)
     session_input_go_on(session);
     if (host->gone_err.exit_code && (before || host->gone_err.exit_code == RG_EXIT_PREEMPTED))
         exit_code = host->gone_err.exit_code;
-    if (before && awaited) {
-        fail_start(host, exit_code, how);
-        return;
-    }
-    session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
+    if (unstarted)
+        session_host_unstarted(host, exit_code, how);
+    else
+        session_set_cause(session, exit_code, "host %s: %s", session_host_name(host), how);
     session_host_set_phase(host, RG_PHASE_LOST, how);
     session_lose_ranks(host);
     finish(host);
-    session_begin_end(session);
+    if (unstarted)
+        session_settle_start(session);
+    else
+        session_begin_end(session);
 }
 
 /* The driver has seen the agent's end. What it wrote before is still in the link, so the link's end
@@ -150,15 +129,13 @@ static void on_bye(struct session_host *host, const struct rg_msg_bye *msg)
 
 /* --- what agents say -------------------------------------------------------------------------- */
 
-static int on_hello(struct session_host *host, struct rg_msg_hello *hello)
+static int on_hello(struct session_host *host, struct rg_msg_hello *take_hello)
 {
     if (host->state != HOST_AWAITED)
         return -EBADMSG;
     host->state = HOST_READY;
-    host->hostname = rg_steal_ptr(&hello->hostname);
-    host->addresses = hello->addresses;
-    hello->addresses = (struct rg_strv) RG_STRV_INIT;
-    session_keep_hello(host, hello);
+    host->hello = *take_hello;
+    *take_hello = (struct rg_msg_hello){ 0 };
     if (host->session->state != STATE_STARTING) {
         session_send(host, RG_MSG_KILL, NULL);
         return 0;
@@ -173,11 +150,12 @@ static void on_stopping(struct session_host *host, const struct rg_msg_signal *m
 {
     struct rg_session *session = host->session;
     const struct rg_driver_ops *driver = session->o.driver;
+    const char *why = driver->stopping ? driver->stopping(session->driver_state, false) : NULL;
 
-    session_set_stopped(session, (int) msg->signo,
-                        driver->stopping ? driver->stopping(session->driver_state, false) : NULL,
-                        "host %s: its agent was told to stop: signal %u", session_host_name(host),
-                        msg->signo);
+    if (session_set_cause(session, RG_EXIT_PREEMPTED,
+                          "host %s: its agent was told to stop: signal %u", session_host_name(host),
+                          msg->signo))
+        session_cause_is_stop(session, (int) msg->signo, why);
     session_begin_end(session);
 }
 
@@ -267,11 +245,6 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 
 /* --- the driver ------------------------------------------------------------------------------- */
 
-static void on_drain(void *arg)
-{
-    session_fence_go_on(arg);
-}
-
 static void on_connected(void *arg, int index, int take_read_fd, int take_write_fd)
 {
     struct rg_session *session = arg;
@@ -289,7 +262,7 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
             .arg = host,
         },
         .on_close = on_close,
-        .on_drain = on_drain,
+        .on_drain = session_fence_go_on,
     };
 
     session_host_set_phase(host, RG_PHASE_CONNECTING, "");
@@ -356,8 +329,7 @@ void session_tick(void *arg)
 
 void session_host_fini(struct session_host *host)
 {
-    rg_strv_fini(&host->addresses);
-    free(host->hostname);
+    rg_codec_clear(rg_msg_find(RG_MSG_HELLO)->fields, &host->hello);
     free(host->unstarted);
     rg_timer_stop(&host->patience);
     rg_channel_destroy(rg_steal_ptr(&host->channel));

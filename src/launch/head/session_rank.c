@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What agents say of their ranks becomes the facts that the verdict judges, and the other hosts
- * hear of deaths. */
-#include "launch/head/session_rank.h"
-
+ * hear of deaths. Here the ranks of all hosts meet, too. The answer to a fence is as large as the
+ * job: so it is made once, and each agent gets it in parts, as fast as its link takes them. What
+ * waits is one answer and each link's backlog. */
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/exitcode.h"
+#include "base/time.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_output.h"
-#include "launch/head/remote/session_versions.h"
-#include "launch/head/session_fence.h"
+#include "launch/head/core/session_stream.h"
+#include "launch/head/fence.h"
+#include "launch/head/remote/remote.h"
+#include "launch/head/session_internal.h"
 #include "spec/job/hostlist.h"
 #include "wire/rankmsg.h"
 
 struct rank {
     char *note;   /* the runtime's last; end.note points here */
-    char *text;   /* why it could not be started */
-    char *memory; /* end.memory */
-    char *sshd;   /* end.sshd_host */
     bool started; /* STARTED or NOT_STARTED came */
 };
 
@@ -28,36 +27,33 @@ struct session_ranks {
     struct rank ranks[];
 };
 
-int session_ranks_create(struct rg_session *session)
+static int init(struct rg_session *session)
 {
     const struct rg_plan *plan = session->o.plan;
-    struct session_ranks *ranks = session->ranks =
-        calloc(1, sizeof(*ranks) + (size_t) plan->nranks * sizeof(ranks->ranks[0]));
 
-    session->facts = calloc((size_t) plan->nranks + 1, sizeof(*session->facts));
+    session->facts = calloc((size_t) plan->nranks, sizeof(*session->facts));
     for (int i = 0; session->facts && i < plan->nranks; i++)
         session->facts[i].end = (struct rg_rank_end){
             .rank = i, .host = plan->hosts[plan->ranks[i].host].name, .note = "",
             .engine = plan->engine,
         };
-    return ranks && session->facts ? 0 : -ENOMEM;
+    return session->facts ? 0 : -ENOMEM;
 }
 
-void session_ranks_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    struct session_ranks *ranks = session->ranks;
-
-    free(session->facts);
-    if (!ranks)
-        return;
-    for (int i = 0; i < session->o.plan->nranks; i++) {
-        free(ranks->ranks[i].note);
-        free(ranks->ranks[i].text);
-        free(ranks->ranks[i].memory);
-        free(ranks->ranks[i].sshd);
+    for (int i = 0; session->facts && i < session->o.plan->nranks; i++) {
+        free(session->ranks->ranks[i].note);
+        free(session->facts[i].text);
+        free(session->facts[i].end.memory);
+        free(session->facts[i].end.sshd_host);
     }
-    free(ranks);
+    free(session->facts);
 }
+
+const struct session_part session_ranks_part = {
+    SESSION_PART(ranks), .nbytes_per_rank = sizeof(struct rank), .init = init, .fini = fini,
+};
 
 /* --- starts ----------------------------------------------------------------------------------- */
 
@@ -116,13 +112,159 @@ void session_on_started(struct session_host *host, const struct rg_msg_started *
         session->o.ops->on_rank_started(session->o.arg, (int) msg->rank, (int) msg->pid, cpus);
 }
 
-/* --- ends ------------------------------------------------------------------------------------- */
+/* --- fences ----------------------------------------------------------------------------------- */
 
-static struct rg_facts facts_of(struct rg_session *session)
+struct session_fences {
+    struct rg_fence *fence;
+    struct rg_timer timer;
+    bool met;
+    uint32_t generation;  /* of the answer */
+    struct rg_buf answer; /* the blobs; empty once all hosts have it, or it is void */
+    size_t sent[];        /* bytes of it, to each host */
+};
+
+static int init_fences(struct rg_session *session)
 {
-    return (struct rg_facts){ .ranks = session->facts, .nranks = session->o.plan->nranks,
-                              .own_cause = "", .output_lost = "" };
+    return rg_fence_create(session->o.plan->nranks, &session->fences->fence);
 }
+
+static void fini_fences(struct rg_session *session)
+{
+    rg_timer_stop(&session->fences->timer);
+    rg_fence_destroy(session->fences->fence);
+    rg_buf_fini(&session->fences->answer);
+}
+
+const struct session_part session_fences_part = {
+    SESSION_PART(fences), .nbytes_per_host = sizeof(size_t), .init = init_fences,
+    .fini = fini_fences,
+};
+
+/* Who has not all of an answer hears that there is none. */
+static void fail_fence(struct rg_session *session, uint32_t generation, struct rg_error *err)
+{
+    struct rg_msg_fence_failed msg = { generation, (uint32_t) err->errnum, err->text };
+
+    rg_buf_fini(&session->fences->answer);
+    session_broadcast(session, RG_MSG_FENCE_FAILED, &msg);
+    rg_timer_stop(&session->fences->timer);
+}
+
+static void fence_due(void *arg);
+
+static void watch_fence(struct rg_session *session)
+{
+    struct session_fences *fences = session->fences;
+    uint64_t deadline_ns = rg_fence_deadline_ns(fences->fence);
+    uint64_t now = rg_now_ns();
+
+    if (deadline_ns == RG_NEVER_NS)
+        rg_timer_stop(&fences->timer);
+    else
+        rg_timer_start(&fences->timer, session->o.loop,
+                       deadline_ns > now ? (deadline_ns - now) / RG_NS_PER_MS + 1 : 0, 0, fence_due,
+                       session);
+}
+
+static void fence_due(void *arg)
+{
+    struct rg_session *session = arg;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_fence_deadline_ns(session->fences->fence) > rg_now_ns())
+        watch_fence(session);
+    else if (rg_fence_expire(session->fences->fence, &err) < 0)
+        fail_fence(session, 0, &err);
+}
+
+/* A rank has ended, and how: whoever waits for it in a fence is told so. */
+static void tell_fence(struct rg_session *session, int rank, const char *how)
+{
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_fence_rank_ended(session->fences->fence, rank, how, &err) < 0)
+        fail_fence(session, 0, &err);
+}
+
+static bool all_have_it(const struct rg_session *session)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (session_host_listens(&session->hosts[i]) &&
+            session->fences->sent[i] < rg_buf_nbytes(&session->fences->answer))
+            return false;
+    }
+    return true;
+}
+
+static void send_parts(struct session_host *host)
+{
+    struct session_fences *fences = host->session->fences;
+    size_t all = rg_buf_nbytes(&fences->answer), *sent = &fences->sent[host->index];
+
+    while (*sent < all && session_host_listens(host) && !rg_channel_congested(host->channel)) {
+        size_t n = all - *sent < RG_FENCE_PART_MAX ? all - *sent : RG_FENCE_PART_MAX;
+        struct rg_msg_fence_done part = {
+            fences->generation, (uint32_t) (all - *sent - n),
+            { (uint8_t *) rg_buf_bytes(&fences->answer) + *sent, n }
+        };
+        *sent += n;
+        if (session_send(host, RG_MSG_FENCE_DONE, &part) < 0)
+            return; /* its link tells */
+    }
+}
+
+void session_fence_go_on(void *arg)
+{
+    struct session_host *host = arg;
+    struct session_fences *fences = host->session->fences;
+
+    if (!rg_buf_nbytes(&fences->answer))
+        return;
+    send_parts(host);
+    if (all_have_it(host->session))
+        rg_buf_fini(&fences->answer);
+}
+
+static void answer_fence(struct rg_session *session)
+{
+    struct session_fences *fences = session->fences;
+    struct rg_error err = RG_ERROR_INIT;
+
+    rg_buf_fini(&fences->answer);
+    fences->generation = rg_fence_take(fences->fence, &fences->answer);
+    rg_timer_stop(&fences->timer);
+    if (rg_buf_status(&fences->answer) < 0) {
+        rg_error_set(&err, ENOMEM, "no memory for the ranks' meeting");
+        fail_fence(session, fences->generation, &err);
+        return;
+    }
+    fences->met = true;
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        fences->sent[i] = 0;
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        send_parts(&session->hosts[i]);
+    if (all_have_it(session))
+        rg_buf_fini(&fences->answer);
+}
+
+void session_on_fence(struct session_host *host, const struct rg_msg_fence *msg)
+{
+    struct rg_session *session = host->session;
+    struct rg_error err = RG_ERROR_INIT;
+    uint64_t deadline_ns = msg->timeout_ms ? rg_now_ns() + msg->timeout_ms * RG_NS_PER_MS
+                                           : RG_NEVER_NS;
+    int r = rg_fence_arrive(session->fences->fence, (int) msg->rank, msg->generation, deadline_ns,
+                            msg->blob.data, msg->blob.nbytes, &err);
+
+    if (r < 0)
+        fail_fence(session, msg->generation, &err);
+    else if (r == 0)
+        watch_fence(session);
+    else
+        answer_fence(session);
+}
+
+/* --- ends ------------------------------------------------------------------------------------- */
 
 /* The ranks on other hosts hear of a death through us; those on its own host have heard. */
 static void tell_others(struct session_host *host, const struct rg_rank_end *end)
@@ -146,7 +288,7 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
 {
     struct rg_session *session = host->session;
     struct rg_fact *fact = &session->facts[rank];
-    struct rg_facts facts = facts_of(session);
+    struct rg_facts facts = { .ranks = session->facts, .nranks = session->o.plan->nranks };
     const char *note = session->ranks->ranks[rank].note;
     char how[RG_CAUSE_MAX];
 
@@ -158,13 +300,13 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
     rg_verdict_describe_end(fact, how, sizeof(how));
     if (abnormal)
         tell_others(host, &fact->end);
-    session_fence_rank_ended(session, rank, how);
+    tell_fence(session, rank, how);
     if (session->o.ops->on_rank_ended)
         session->o.ops->on_rank_ended(session->o.arg, &fact->end);
     if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
         if (fact->cut_by)
             session_await(session, fact->cut_by - 1);
-        session_end_after_failure(session, session_have_met(session));
+        session_end_after_failure(session, session->fences->met);
     }
     if (fact->awaited)
         session_awaited_ended(session);
@@ -181,8 +323,10 @@ static void check_forwarded(struct rg_session *session, const struct rg_fact *fa
     if (session->state != STATE_RUNNING || fact->end.end != RG_END_SIGNAL ||
         fact->signalled != (uint32_t) signo || signo == SIGKILL)
         return;
-    session_set_signalled(session, signo, "reigen was sent signal %d (%s) and handed it on",
-                          signo, strsignal(signo));
+    if (session_set_cause(session, RG_EXIT_SIGNAL + signo,
+                          "reigen was sent signal %d (%s) and handed it on", signo,
+                          strsignal(signo)))
+        session_cause_is_signal(session);
 }
 
 void session_on_exited(struct session_host *host, const struct rg_msg_exited *msg)
@@ -190,7 +334,6 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     struct rg_session *session = host->session;
     int rank = (int) msg->rank, status = (int) msg->status;
     struct rg_fact *fact = &session->facts[rank];
-    struct rank *r = &session->ranks->ranks[rank];
 
     if (fact->ended)
         return;
@@ -198,9 +341,9 @@ void session_on_exited(struct session_host *host, const struct rg_msg_exited *ms
     fact->end.value = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     fact->end.oom = msg->oom;
     if (msg->oom && msg->memory)
-        fact->end.memory = r->memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
+        fact->end.memory = strndup(msg->memory, RG_MSG_TEXT_MAX);
     if (msg->sshd_host && *msg->sshd_host)
-        fact->end.sshd_host = r->sshd = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
+        fact->end.sshd_host = strndup(msg->sshd_host, RG_HOST_NAME_MAX);
     fact->end.sshd_port = (int) msg->sshd_port;
     fact->end.in_runtime = msg->in_runtime;
     if (msg->cut_by < (uint32_t) session->o.plan->nranks)
@@ -219,8 +362,7 @@ void session_on_not_started(struct session_host *host, const struct rg_msg_not_s
     if (fact->ended)
         return;
     count_started(session, rank);
-    fact->text = session->ranks->ranks[rank].text =
-        strndup(msg->text ? msg->text : "", RG_MSG_TEXT_MAX);
+    fact->text = strndup(msg->text ? msg->text : "", RG_MSG_TEXT_MAX);
     fact->end.end = RG_END_NOT_STARTED;
     fact->end.value = (int) msg->errnum;
     fact->exit_code = (int) msg->exit_code;

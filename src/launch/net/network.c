@@ -3,7 +3,6 @@
  * a test can play any cluster. */
 #include "launch/net/network.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,29 +45,23 @@ struct rg_network {
 
 /* --- what the user wants ---------------------------------------------------------------------- */
 
-/* The part of an entry behind HOST=, when it is of this host; the whole, when it is of all; else
- * NULL. */
-static const char *entry_for(const char *entry, const char *host, bool *ret_own)
+/* What is said of this host, as HOST=NAME or HOST=CIDR, else of all of them: NAME or CIDR each.
+ * 0 or -ENOMEM. */
+static int list_wanted(const struct rg_strv *interfaces, const char *host, struct rg_strv *wanted)
 {
-    const char *equals = strchr(entry, '=');
+    size_t length = strlen(host);
+    int r = 0;
 
-    *ret_own = equals != NULL;
-    if (!equals)
-        return entry;
-    bool own = strlen(host) == (size_t) (equals - entry) &&
-               strncmp(entry, host, (size_t) (equals - entry)) == 0;
-    return own ? equals + 1 : NULL;
-}
-
-static bool has_own(const struct rg_strv *wanted, const char *host)
-{
-    bool own;
-
-    for (size_t i = 0; i < wanted->count; i++) {
-        if (entry_for(wanted->v[i], host, &own) && own)
-            return true;
+    for (size_t i = 0; r == 0 && i < interfaces->count; i++) {
+        const char *entry = interfaces->v[i];
+        if (strncmp(entry, host, length) == 0 && entry[length] == '=')
+            r = rg_strv_add(wanted, entry + length + 1);
     }
-    return false;
+    for (size_t i = 0, own = wanted->count; r == 0 && !own && i < interfaces->count; i++) {
+        if (!strchr(interfaces->v[i], '='))
+            r = rg_strv_add(wanted, interfaces->v[i]);
+    }
+    return r;
 }
 
 static bool matches(const char *entry, const struct rg_net_address *address)
@@ -80,38 +73,24 @@ static bool matches(const char *entry, const struct rg_net_address *address)
     return strcmp(entry, address->interface) == 0;
 }
 
-/* Whether host is to use the address; *ret_asked: somebody said something about this host. */
-static bool is_wanted(const struct rg_strv *wanted, const char *host,
-                      const struct rg_net_address *address, bool *ret_asked)
+static bool is_wanted(const struct rg_strv *wanted, const struct rg_net_address *address)
 {
-    bool own_only = has_own(wanted, host), hit = false;
+    bool hit = wanted->count == 0;
 
-    *ret_asked = false;
-    for (size_t i = 0; i < wanted->count; i++) {
-        bool own;
-        const char *entry = entry_for(wanted->v[i], host, &own);
-        if (!entry || own != own_only)
-            continue;
-        *ret_asked = true;
-        hit = hit || matches(entry, address);
-    }
-    return hit || !*ret_asked;
+    for (size_t i = 0; !hit && i < wanted->count; i++)
+        hit = matches(wanted->v[i], address);
+    return hit;
 }
 
 static int no_such_interface(const struct rg_network_host *from, const struct rg_strv *wanted,
                              struct rg_error *err)
 {
     rg_autobuf struct rg_buf has = RG_BUF_INIT, asked = RG_BUF_INIT;
-    bool own_only = has_own(wanted, from->name);
 
     for (size_t i = 0; i < from->addresses->count && i < 16; i++)
         rg_buf_printf(&has, "%s%s", i ? ", " : "", from->addresses->v[i]);
-    for (size_t i = 0; i < wanted->count; i++) {
-        bool own;
-        const char *entry = entry_for(wanted->v[i], from->name, &own);
-        if (entry && own == own_only)
-            rg_buf_printf(&asked, "%s%s", rg_buf_nbytes(&asked) ? "," : "", entry);
-    }
+    for (size_t i = 0; i < wanted->count; i++)
+        rg_buf_printf(&asked, "%s%s", i ? "," : "", wanted->v[i]);
     return rg_error_set_exit(err, ENODEV, RG_EXIT_UNAVAILABLE,
                              "host %s: --network-interface %.200s: no interface that is up has "
                              "this name or an address in this network; it has: %.500s; for one "
@@ -196,11 +175,11 @@ static void find_places(const struct rg_network_host *from, struct rg_network *n
     }
 }
 
-static int fill_host(const struct rg_network_host *from, const struct rg_strv *wanted,
+static int fill_host(const struct rg_network_host *from, const struct rg_strv *interfaces,
                      const struct rg_network *network, struct place_host *host,
                      struct rg_error *err)
 {
-    bool asked = has_own(wanted, from->name);
+    rg_autostrv struct rg_strv wanted = RG_STRV_INIT;
     int nmatched = 0;
 
     host->name = strdup(from->name);
@@ -208,22 +187,19 @@ static int fill_host(const struct rg_network_host *from, const struct rg_strv *w
     host->instance = from->instance;
     host->port = from->probe_port;
     host->chosen = -1;
-    if (!host->name || !host->addresses)
+    if (!host->name || !host->addresses || list_wanted(interfaces, from->name, &wanted) < 0)
         return rg_error_set(err, ENOMEM, "no memory for the hosts' addresses");
-    for (size_t i = 0; i < wanted->count; i++)
-        asked = asked || !strchr(wanted->v[i], '=');
     for (size_t i = 0; i < from->addresses->count; i++) {
         struct rg_net_address *address = &host->addresses[host->naddresses];
-        bool any;
         if (rg_net_address_parse(from->addresses->v[i], address) < 0 ||
-            !is_wanted(wanted, from->name, address, &any))
+            !is_wanted(&wanted, address))
             continue;
         address->place = host->place;
         nmatched++;
         host->naddresses += !address->local;
     }
-    if (asked && nmatched == 0 && !network->one_place)
-        return no_such_interface(from, wanted, err);
+    if (wanted.count && nmatched == 0 && !network->one_place)
+        return no_such_interface(from, &wanted, err);
     sort_addresses(host);
     return 0;
 }

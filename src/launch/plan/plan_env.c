@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs written for other launchers find here the variables that they look for. */
-#include <stdio.h>
 #include <string.h>
 
 #include "launch/plan/plan.h"
@@ -43,10 +42,9 @@ static int add_coordinates(const struct rg_plan *plan, const struct rg_plan_rank
     }
     const char *host = plan->hosts[r->host].name;
 
-    if (rg_strv_addf(env, "REIGEN_JOB_ID=%s", plan->job_id) < 0 ||
-        rg_strv_addf(env, "REIGEN_HOSTNAME=%s", host) < 0)
-        return -ENOMEM;
-    return rg_strv_addf(env, "HOROVOD_HOSTNAME=%s", host);
+    return rg_strv_addf(env, "REIGEN_JOB_ID=%s", plan->job_id) < 0 ||
+           rg_strv_addf(env, "REIGEN_HOSTNAME=%s", host) < 0 ||
+           rg_strv_addf(env, "HOROVOD_HOSTNAME=%s", host) < 0 ? -ENOMEM : 0;
 }
 
 /* The cluster as tf.distribute reads it: all ranks are workers. */
@@ -108,10 +106,9 @@ int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int r
     const struct rg_plan_rank *r = &plan->ranks[rank];
 
     if (rg_job_has_engine(job))
-        return add_engine(plan, job, base_env, env) < 0 ? -ENOMEM : 0;
-    if (add_coordinates(plan, r, env) < 0)
-        return -ENOMEM;
-    return add_defaults(plan, job, r, base_env, env) < 0 ? -ENOMEM : 0;
+        return add_engine(plan, job, base_env, env);
+    int rc = add_coordinates(plan, r, env);
+    return rc < 0 ? rc : add_defaults(plan, job, r, base_env, env);
 }
 
 static void print_set(struct rg_buf *text, const int *v, int count)

@@ -3,7 +3,6 @@
 #include "launch/plan/plan_file.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -205,119 +204,215 @@ static size_t count_of(const struct entry *e, const char *object)
                                               : *(const size_t *) (object + e->count);
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* --- one pass over the fields, either way ----------------------------------------------------- */
 
-static int refuse(const struct entry *e, const char *why, struct rg_error *err)
+/* The fields are appended to buf; or, where that is NULL, taken from reader. */
+struct pass {
+    struct rg_buf *buf;
+    struct rg_reader reader;
+    size_t nbytes; /* of the file that is read */
+    struct rg_error *err;
+};
+
+static int no_memory(struct pass *pass)
 {
-    return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "a plan cannot be written: %s %s", e->name,
-                             why);
+    return rg_error_set(pass->err, ENOMEM, "out of memory");
 }
 
-static void put_text(const char *text, struct rg_buf *buf)
+/* left: where the field begins, in bytes that were left to read. */
+static int refuse(struct pass *pass, const char *name, size_t left, const char *why)
 {
-    size_t nbytes = text ? strlen(text) : 0;
-
-    rg_buf_put_u32(buf, text ? (uint32_t) nbytes + 1 : 0);
-    rg_buf_put(buf, text, nbytes);
+    if (pass->buf)
+        return rg_error_set_exit(pass->err, E2BIG, RG_EXIT_USAGE,
+                                 "a plan cannot be written: %s %s", name, why);
+    return rg_error_set_exit(pass->err, EBADMSG, RG_EXIT_USAGE,
+                             "the plan is damaged at byte %zu: %s %s", pass->nbytes - left, name,
+                             pass->reader.bad ? "is cut short" : why);
 }
 
-static int put_words(const struct entry *e, const struct rg_strv *words, struct rg_buf *buf,
-                     struct rg_error *err)
+/* Write the value and return it, or return the one that is read. */
+static uint32_t pass_u32(struct pass *pass, uint32_t value)
 {
-    if (words->count > e->max)
-        return refuse(e, "has too many items", err);
-    rg_buf_put_u32(buf, (uint32_t) words->count);
-    for (size_t i = 0; i < words->count; i++) {
-        if (strlen(words->v[i]) > TEXT_MAX)
-            return refuse(e, "is too long", err);
-        put_text(words->v[i], buf);
+    if (!pass->buf)
+        return rg_reader_u32(&pass->reader);
+    rg_buf_put_u32(pass->buf, value);
+    return value;
+}
+
+static int pass_number(struct pass *pass, const struct entry *e, int *value)
+{
+    size_t left = pass->reader.nbytes;
+    uint32_t n = pass_u32(pass, (uint32_t) *value);
+
+    if (pass->reader.bad || n > e->max || (int) n < e->min)
+        return refuse(pass, e->name, left, "is beyond its limits");
+    if (!pass->buf)
+        *value = (int) n;
+    return 0;
+}
+
+/* How many elements follow. */
+static int pass_count(struct pass *pass, const struct entry *e, size_t *count)
+{
+    size_t left = pass->reader.nbytes;
+    uint32_t n = pass_u32(pass, (uint32_t) *count);
+
+    if (pass->reader.bad || *count > e->max || n > e->max)
+        return refuse(pass, e->name, left, "has too many items");
+    *count = n;
+    return 0;
+}
+
+static int pass_text(struct pass *pass, const struct entry *e, char **text)
+{
+    size_t left = pass->reader.nbytes, nbytes = pass->buf && *text ? strlen(*text) : 0;
+    uint32_t max = e->kind == STRV ? TEXT_MAX : e->max;
+    uint32_t length = pass_u32(pass, *text ? (uint32_t) nbytes + 1 : 0);
+
+    if (!pass->reader.bad && length == 0 && e->kind == TEXT && !e->min)
+        return 0;
+    if (pass->reader.bad || length == 0 || nbytes > max || length - 1 > max)
+        return refuse(pass, e->name, left, length ? "is too long" : "is missing");
+    if (pass->buf) {
+        rg_buf_put(pass->buf, *text, nbytes);
+        return 0;
     }
-    return 0;
+    const uint8_t *bytes = rg_reader_bytes(&pass->reader, length - 1);
+    if (!bytes || memchr(bytes, 0, length - 1))
+        return refuse(pass, e->name, left, "holds a NUL");
+    *text = strndup((const char *) bytes, length - 1);
+    return *text ? 0 : no_memory(pass);
 }
 
-static int put_number(const struct entry *e, int value, struct rg_buf *buf, struct rg_error *err)
+static int pass_chars(struct pass *pass, const struct entry *e, char *chars)
 {
-    if (value < e->min || (uint32_t) value > e->max)
-        return refuse(e, "is beyond its limits", err);
-    rg_buf_put_u32(buf, (uint32_t) value);
-    return 0;
-}
+    struct entry shorter = *e;
+    char *text = pass->buf ? chars : NULL;
 
-static void put_ints(const int *ints, size_t count, struct rg_buf *buf)
-{
-    rg_buf_put_u32(buf, ints ? (uint32_t) count : 0);
-    for (size_t i = 0; ints && i < count; i++)
-        rg_buf_put_u32(buf, (uint32_t) ints[i]);
-}
-
-static int put_entries(const struct entry *entries, const char *object, struct rg_buf *buf,
-                       struct rg_error *err);
-
-static int put_array(const struct entry *e, const char *object, struct rg_buf *buf,
-                     struct rg_error *err)
-{
-    const char *elements = *(char *const *) (object + e->offset);
-    size_t count = count_of(e, object);
-    int r = 0;
-
-    if (count > e->max)
-        return refuse(e, "has too many items", err);
-    rg_buf_put_u32(buf, (uint32_t) count);
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = put_entries(parts[e->part].entries, elements + i * parts[e->part].nbytes, buf, err);
+    shorter.max--;
+    int r = pass_text(pass, &shorter, &text);
+    if (r == 0 && !pass->buf) {
+        strcpy(chars, text);
+        free(text);
+    }
     return r;
 }
 
-static int put_entry(const struct entry *e, const char *object, struct rg_buf *buf,
-                     struct rg_error *err)
+static int pass_words(struct pass *pass, const struct entry *e, struct rg_strv *words)
 {
-    const void *p = object + e->offset;
-    const char *text = e->kind == TEXT ? *(char *const *) p : p;
+    size_t count = words->count;
+    int r = pass_count(pass, e, &count);
+
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        char *text = pass->buf ? words->v[i] : NULL;
+        r = pass_text(pass, e, &text);
+        if (r == 0 && !pass->buf && rg_strv_take(words, text) < 0)
+            r = no_memory(pass);
+    }
+    return r;
+}
+
+/* The same, and room for those that are read: each is some bytes, which must be there. */
+static int pass_room(struct pass *pass, const struct entry *e, size_t nbytes, void **array,
+                     size_t *count)
+{
+    size_t left = pass->reader.nbytes;
+    int r = pass_count(pass, e, count);
+
+    if (r < 0 || pass->buf)
+        return r;
+    if (*count > pass->reader.nbytes)
+        return refuse(pass, e->name, left, "has too many items");
+    *array = *count ? calloc(*count, nbytes) : NULL;
+    return *count && !*array ? no_memory(pass) : 0;
+}
+
+static int pass_entries(struct pass *pass, const struct entry *entries, char *object);
+
+static int pass_array(struct pass *pass, const struct entry *e, char *object)
+{
+    size_t count = count_of(e, object), nbytes = parts[e->part].nbytes;
+    void **array = (void **) (object + e->offset);
+    int r = pass_room(pass, e, nbytes, array, &count);
+
+    if (r < 0)
+        return r;
+    if (!pass->buf && e->count_is_int)
+        *(int *) (object + e->count) = (int) count;
+    else if (!pass->buf)
+        *(size_t *) (object + e->count) = count;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = pass_entries(pass, parts[e->part].entries, (char *) *array + i * nbytes);
+    return r;
+}
+
+static int pass_ints(struct pass *pass, const struct entry *e, char *object)
+{
+    const struct entry element = { .name = "a number for each rank", .max = e->max };
+    void **array = (void **) (object + e->offset);
+    size_t left = pass->reader.nbytes, count = *array ? count_of(e, object) : 0;
+    int r = pass_room(pass, e, sizeof(int), array, &count);
+
+    if (r == 0 && count != count_of(e, object) && (count || e->min))
+        r = refuse(pass, e->name, left, "is not one for each rank");
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = pass_number(pass, &element, (int *) *array + i);
+    return r;
+}
+
+static int pass_entry(struct pass *pass, const struct entry *e, char *object)
+{
+    size_t left = pass->reader.nbytes;
+    void *p = object + e->offset;
+    int flag, r;
 
     switch ((enum kind) e->kind) {
     case NUMBER:
-        return put_number(e, *(const int *) p, buf, err);
+        return pass_number(pass, e, p);
     case BOOL:
-        rg_buf_put_u32(buf, *(const bool *) p);
-        return 0;
+        flag = *(bool *) p;
+        r = pass_number(pass, &(struct entry){ .name = "a flag", .max = 1 }, &flag);
+        if (!pass->buf)
+            *(bool *) p = flag;
+        return r;
     case U64:
-        rg_buf_put_u64(buf, *(const uint64_t *) p);
-        return 0;
+        if (pass->buf)
+            rg_buf_put_u64(pass->buf, *(uint64_t *) p);
+        else
+            *(uint64_t *) p = rg_reader_u64(&pass->reader);
+        return pass->reader.bad ? refuse(pass, e->name, left, "") : 0;
     case TEXT:
-        if (text ? strlen(text) > e->max : e->min > 0)
-            return refuse(e, text ? "is too long" : "is missing", err);
-        put_text(text, buf);
-        return 0;
+        return pass_text(pass, e, p);
     case CHARS:
-        put_text(text, buf);
-        return 0;
+        return pass_chars(pass, e, p);
     case STRV:
-        return put_words(e, p, buf, err);
+        return pass_words(pass, e, p);
     case ARRAY:
-        return put_array(e, object, buf, err);
+        return pass_array(pass, e, object);
     case INTS:
-        put_ints(*(int *const *) p, count_of(e, object), buf);
-        return 0;
+        return pass_ints(pass, e, object);
     case END:
         break;
     }
     return 0;
 }
 
-static int put_entries(const struct entry *entries, const char *object, struct rg_buf *buf,
-                       struct rg_error *err)
+static int pass_entries(struct pass *pass, const struct entry *entries, char *object)
 {
     int r = 0;
 
     for (const struct entry *e = entries; r == 0 && e->kind != END; e++)
-        r = put_entry(e, object, buf, err);
+        r = pass_entry(pass, e, object);
     return r;
 }
+
+/* --- writing ---------------------------------------------------------------------------------- */
 
 int rg_planned_encode(const struct rg_planned *planned, struct rg_buf *buf, struct rg_error *err)
 {
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
-    int r = put_entries(planned_entries, (const char *) planned, &body, err);
+    struct pass pass = { .buf = &body, .err = err };
+    int r = pass_entries(&pass, planned_entries, (char *) planned); /* which is only read */
 
     if (r == 0 && rg_buf_nbytes(&body) > RG_PLAN_FILE_MAX - HEAD_NBYTES)
         return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "a plan cannot be written: it has more "
@@ -327,182 +422,11 @@ int rg_planned_encode(const struct rg_planned *planned, struct rg_buf *buf, stru
     rg_buf_put_u32(buf, (uint32_t) rg_buf_nbytes(&body));
     rg_buf_put(buf, rg_buf_bytes(&body), rg_buf_nbytes(&body));
     if (r == 0 && (rg_buf_status(&body) < 0 || rg_buf_status(buf) < 0))
-        r = rg_error_set(err, ENOMEM, "out of memory");
+        r = no_memory(&pass);
     return r;
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
-
-struct source {
-    struct rg_reader reader;
-    size_t nbytes; /* of the file */
-    struct rg_error *err;
-};
-
-static int no_memory(struct source *source)
-{
-    return rg_error_set(source->err, ENOMEM, "out of memory");
-}
-
-/* before: where the field begins, in bytes that were left. */
-static int damaged(struct source *source, const char *name, size_t before, const char *how)
-{
-    return rg_error_set_exit(source->err, EBADMSG, RG_EXIT_USAGE,
-                             "the plan is damaged at byte %zu: %s %s", source->nbytes - before,
-                             name, source->reader.bad ? "is cut short" : how);
-}
-
-/* 0, -EBADMSG, -ENOMEM. */
-static int take_text(struct source *source, const struct entry *e, char **ret_text)
-{
-    size_t before = source->reader.nbytes;
-    uint32_t length = rg_reader_u32(&source->reader);
-    uint32_t max = e->kind == STRV ? TEXT_MAX : e->max;
-
-    if (!source->reader.bad && length == 0 && e->kind == TEXT && !e->min)
-        return 0;
-    if (source->reader.bad || length == 0 || length - 1 > max)
-        return damaged(source, e->name, before, length ? "is too long" : "is missing");
-    const uint8_t *bytes = rg_reader_bytes(&source->reader, length - 1);
-    if (!bytes || memchr(bytes, 0, length - 1))
-        return damaged(source, e->name, before, "holds a NUL");
-    *ret_text = malloc(length);
-    if (!*ret_text)
-        return no_memory(source);
-    memcpy(*ret_text, bytes, length - 1);
-    (*ret_text)[length - 1] = '\0';
-    return 0;
-}
-
-static int take_words(struct source *source, const struct entry *e, struct rg_strv *words)
-{
-    size_t before = source->reader.nbytes;
-    uint32_t count = rg_reader_u32(&source->reader);
-    int r = 0;
-
-    if (source->reader.bad || count > e->max)
-        return damaged(source, e->name, before, "has too many items");
-    for (uint32_t i = 0; r == 0 && i < count; i++) {
-        char *text = NULL;
-        r = take_text(source, e, &text);
-        if (r == 0 && rg_strv_take(words, text) < 0)
-            r = no_memory(source);
-    }
-    return r;
-}
-
-static int take_number(struct source *source, const struct entry *e, int *ret_value)
-{
-    size_t before = source->reader.nbytes;
-    uint32_t value = rg_reader_u32(&source->reader);
-
-    if (source->reader.bad || value > e->max || (int) value < e->min)
-        return damaged(source, e->name, before, "is beyond its limits");
-    *ret_value = (int) value;
-    return 0;
-}
-
-static int take_chars(struct source *source, const struct entry *e, char *chars)
-{
-    rg_autofree char *text = NULL;
-    struct entry shorter = *e;
-
-    shorter.max--;
-    int r = take_text(source, &shorter, &text);
-    if (r == 0)
-        memcpy(chars, text, strlen(text) + 1);
-    return r;
-}
-
-/* Room for count elements, each of which is some bytes that must be there. */
-static int take_count(struct source *source, const struct entry *e, size_t nbytes, void **ret_room,
-                      size_t *ret_count)
-{
-    size_t before = source->reader.nbytes;
-    uint32_t count = rg_reader_u32(&source->reader);
-
-    if (source->reader.bad || count > e->max || count > source->reader.nbytes)
-        return damaged(source, e->name, before, "has too many items");
-    *ret_room = count ? calloc(count, nbytes) : NULL;
-    if (count && !*ret_room)
-        return no_memory(source);
-    *ret_count = count;
-    return 0;
-}
-
-static int take_entries(struct source *source, const struct entry *entries, char *object);
-
-static int take_array(struct source *source, const struct entry *e, char *object)
-{
-    size_t count = 0, nbytes = parts[e->part].nbytes;
-    void *room = NULL;
-    int r = take_count(source, e, nbytes, &room, &count);
-
-    *(void **) (object + e->offset) = room;
-    if (e->count_is_int)
-        *(int *) (object + e->count) = (int) count;
-    else
-        *(size_t *) (object + e->count) = count;
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = take_entries(source, parts[e->part].entries, (char *) room + i * nbytes);
-    return r;
-}
-
-static int take_ints(struct source *source, const struct entry *e, char *object)
-{
-    size_t count = 0, before = source->reader.nbytes;
-    void *room = NULL;
-    int r = take_count(source, e, sizeof(int), &room, &count);
-
-    *(void **) (object + e->offset) = room;
-    if (r == 0 && count != count_of(e, object) && (count || e->min))
-        r = damaged(source, e->name, before, "is not one for each rank");
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = take_number(source, &(struct entry){ .name = "a number for each rank", .max = e->max },
-                        (int *) room + i);
-    return r;
-}
-
-static int take_entry(struct source *source, const struct entry *e, char *object)
-{
-    size_t before = source->reader.nbytes;
-    void *p = object + e->offset;
-    int flag = 0, r;
-
-    switch ((enum kind) e->kind) {
-    case NUMBER:
-        return take_number(source, e, p);
-    case BOOL:
-        r = take_number(source, &(struct entry){ .name = "a flag", .max = 1 }, &flag);
-        *(bool *) p = flag;
-        return r;
-    case U64:
-        *(uint64_t *) p = rg_reader_u64(&source->reader);
-        return source->reader.bad ? damaged(source, e->name, before, "") : 0;
-    case TEXT:
-        return take_text(source, e, p);
-    case CHARS:
-        return take_chars(source, e, p);
-    case STRV:
-        return take_words(source, e, p);
-    case ARRAY:
-        return take_array(source, e, object);
-    case INTS:
-        return take_ints(source, e, object);
-    case END:
-        break;
-    }
-    return 0;
-}
-
-static int take_entries(struct source *source, const struct entry *entries, char *object)
-{
-    int r = 0;
-
-    for (const struct entry *e = entries; r == 0 && e->kind != END; e++)
-        r = take_entry(source, e, object);
-    return r;
-}
 
 /* by_host[next] is rank number local of this host. */
 static bool fits_rank(const struct rg_plan *plan, int h, int next, int local)
@@ -537,38 +461,38 @@ static bool fits_together(const struct rg_plan *plan)
     return next == plan->nranks;
 }
 
-static int take_head(struct source *source)
+static int take_head(struct pass *pass)
 {
-    const uint8_t *magic = rg_reader_bytes(&source->reader, MAGIC_NBYTES);
+    const uint8_t *magic = rg_reader_bytes(&pass->reader, MAGIC_NBYTES);
 
     if (!magic || memcmp(magic, MAGIC, MAGIC_NBYTES) != 0)
-        return rg_error_set_exit(source->err, EBADMSG, RG_EXIT_USAGE, "it is no plan of Reigen's");
-    uint32_t version = rg_reader_u32(&source->reader), length = rg_reader_u32(&source->reader);
-    if (!source->reader.bad && version != RG_PLAN_FILE_VERSION)
-        return rg_error_set_exit(source->err, EPROTONOSUPPORT, RG_EXIT_USAGE,
+        return rg_error_set_exit(pass->err, EBADMSG, RG_EXIT_USAGE, "it is no plan of Reigen's");
+    uint32_t version = rg_reader_u32(&pass->reader), length = rg_reader_u32(&pass->reader);
+    if (!pass->reader.bad && version != RG_PLAN_FILE_VERSION)
+        return rg_error_set_exit(pass->err, EPROTONOSUPPORT, RG_EXIT_USAGE,
                                  "another version of Reigen has written the plan (its version is "
                                  "%u, here it is %d); write and run it by one version", version,
                                  RG_PLAN_FILE_VERSION);
-    if (source->reader.bad || length != source->reader.nbytes)
-        return rg_error_set_exit(source->err, EBADMSG, RG_EXIT_USAGE,
+    if (pass->reader.bad || length != pass->reader.nbytes)
+        return rg_error_set_exit(pass->err, EBADMSG, RG_EXIT_USAGE,
                                  "the plan is %s: it has %zu bytes of %zu",
-                                 source->reader.bad || length > source->reader.nbytes
+                                 pass->reader.bad || length > pass->reader.nbytes
                                      ? "cut short" : "damaged",
-                                 source->nbytes, (size_t) length + HEAD_NBYTES);
+                                 pass->nbytes, (size_t) length + HEAD_NBYTES);
     return 0;
 }
 
 int rg_planned_decode(const void *bytes, size_t nbytes, struct rg_planned *ret_planned,
                       struct rg_error *err)
 {
-    struct source source = { rg_reader_make(bytes, nbytes), nbytes, err };
+    struct pass pass = { NULL, rg_reader_make(bytes, nbytes), nbytes, err };
     struct rg_planned planned = { 0 };
-    int r = take_head(&source);
+    int r = take_head(&pass);
 
     if (r == 0)
-        r = take_entries(&source, planned_entries, (char *) &planned);
-    if (r == 0 && source.reader.nbytes)
-        r = damaged(&source, "the end", source.reader.nbytes, "does not come");
+        r = pass_entries(&pass, planned_entries, (char *) &planned);
+    if (r == 0 && pass.reader.nbytes)
+        r = refuse(&pass, "the end", pass.reader.nbytes, "does not come");
     if (r == 0 && !fits_together(&planned.plan))
         r = rg_error_set_exit(err, EBADMSG, RG_EXIT_USAGE,
                               "the plan is damaged: its ranks and hosts do not fit together");

@@ -11,16 +11,7 @@
 
 #define IN_A_FILE "put them into a file, and let the program read that"
 
-static int check_count(const char *what, size_t count, struct rg_error *err)
-{
-    if (count <= RG_CODEC_STRV_MAX)
-        return 0;
-    return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "%s: %zu are too many, at most %u can be "
-                             "carried to the hosts; " IN_A_FILE,
-                             what, count, RG_CODEC_STRV_MAX);
-}
-
-/* number: of a word; 0: name says which it is. */
+/* name: NULL, or whose it is, to the first "="; then number tells. */
 static int check_length(const char *what, size_t number, const char *name, size_t nbytes,
                         struct rg_error *err)
 {
@@ -28,41 +19,31 @@ static int check_length(const char *what, size_t number, const char *name, size_
 
     if (nbytes <= RG_SIZES_WORD_MAX)
         return 0;
-    if (number)
-        snprintf(which, sizeof(which), "number %zu", number);
-    else
+    if (name)
         snprintf(which, sizeof(which), "%.*s", (int) strcspn(name, "="), name);
+    else
+        snprintf(which, sizeof(which), "number %zu", number);
     return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "%s: %s has %zu bytes; a program can be "
                              "given at most %u in one piece", what, which, nbytes,
                              RG_SIZES_WORD_MAX);
 }
 
-static int check_words(const char *what, const struct rg_strv *words, size_t *total,
-                       struct rg_error *err)
+/* Words, or variables: of these NAME alone takes its value from the environment. */
+static int check_list(const char *what, const struct rg_strv *list, bool variables, size_t *total,
+                      struct rg_error *err)
 {
-    int r = check_count(what, words->count, err);
+    int r = 0;
 
-    for (size_t i = 0; r == 0 && i < words->count; i++) {
-        size_t nbytes = strlen(words->v[i]);
+    if (list->count > RG_CODEC_STRV_MAX)
+        return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "%s: %zu are too many, at most %u can "
+                                 "be carried to the hosts; " IN_A_FILE,
+                                 what, list->count, RG_CODEC_STRV_MAX);
+    for (size_t i = 0; r == 0 && i < list->count; i++) {
+        const char *text = list->v[i];
+        const char *value = variables && !strchr(text, '=') ? getenv(text) : NULL;
+        size_t nbytes = strlen(text) + (value ? 1 + strlen(value) : 0);
 
-        r = check_length(what, i + 1, NULL, nbytes, err);
-        *total += nbytes + 1;
-    }
-    return r;
-}
-
-/* NAME takes its value from the environment. */
-static int check_variables(const char *what, const struct rg_strv *variables, size_t *total,
-                           struct rg_error *err)
-{
-    int r = check_count(what, variables->count, err);
-
-    for (size_t i = 0; r == 0 && i < variables->count; i++) {
-        const char *name = variables->v[i];
-        const char *value = strchr(name, '=') ? NULL : getenv(name);
-        size_t nbytes = strlen(name) + (value ? 1 + strlen(value) : 0);
-
-        r = check_length(what, 0, name, nbytes, err);
+        r = check_length(what, i + 1, variables ? text : NULL, nbytes, err);
         *total += nbytes + 1;
     }
     return r;
@@ -71,14 +52,14 @@ static int check_variables(const char *what, const struct rg_strv *variables, si
 int rg_sizes_check(const struct rg_job *job, struct rg_error *err)
 {
     size_t total = 0;
-    int r = check_words("the command's words", &job->command, &total, err);
+    int r = check_list("the command's words", &job->command, false, &total, err);
 
     if (r == 0)
-        r = check_words("the options of the engine", &job->engine_options, &total, err);
+        r = check_list("the options of the engine", &job->engine_options, false, &total, err);
     if (r == 0)
-        r = check_variables("--env", &job->env, &total, err);
+        r = check_list("--env", &job->env, true, &total, err);
     if (r == 0)
-        r = check_variables("--share-env", &job->share_env, &total, err);
+        r = check_list("--share-env", &job->share_env, true, &total, err);
     if (r < 0 || total <= RG_SIZES_ALL_MAX)
         return r;
     return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "the command and the variables have %zu "

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-
 void rg_tail_fini(struct rg_tail *tail)
 {
     for (size_t i = 0; i < RG_TAIL_LINES; i++)

@@ -5,10 +5,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "base/time.h"
 #include "base/exitcode.h"
 

@@ -41,8 +41,8 @@ struct rg_rank_end {
     enum rg_end end;
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
-    const char *memory;   /* ... and which limit that was; "" or NULL: not known */
-    const char *sshd_host;/* a script that could not begin, as its sshd failed there; NULL: none */
+    char *memory;         /* ... and which limit that was; "" or NULL: not known */
+    char *sshd_host;      /* a script that could not begin, as its sshd failed there; NULL: none */
     int sshd_port;
     bool consequence;     /* it died because of another rank or of us (stopped by the session) */
     bool same;            /* in a verdict: it had the first's error by itself, or is that first */
@@ -79,7 +79,7 @@ struct rg_fact {
     bool awaited;           /* one that it cut off has failed: its end is waited for */
     uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */
     int exit_code;          /* NOT_STARTED: of its table */
-    const char *text;       /* NOT_STARTED: why; else NULL */
+    char *text;             /* NOT_STARTED: why; else NULL */
 };
 
 struct rg_facts {

@@ -6,14 +6,29 @@
 
 #include "base/time.h"
 
+int session_part_create(struct rg_session *session, const struct session_part *part)
+{
+    void **state = (void **) ((char *) session + part->at);
+
+    *state = calloc(1, part->nbytes + (size_t) session->o.plan->nhosts * part->nbytes_per_host +
+                       (size_t) session->o.plan->nranks * part->nbytes_per_rank);
+    if (!*state)
+        return -ENOMEM;
+    return part->init ? part->init(session) : 0;
+}
+
+void session_part_destroy(struct rg_session *session, const struct session_part *part)
+{
+    void **state = (void **) ((char *) session + part->at);
+
+    if (*state && part->fini)
+        part->fini(session);
+    free(rg_steal_ptr(state));
+}
+
 bool session_host_listens(const struct session_host *host)
 {
     return host->state == HOST_READY && host->channel;
-}
-
-bool session_host_is_linked(const struct session_host *host)
-{
-    return session_host_listens(host) && !host->gone && rg_channel_open(host->channel);
 }
 
 bool session_host_has_rank(const struct session_host *host, uint32_t rank)

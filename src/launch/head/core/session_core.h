@@ -3,10 +3,10 @@
  * What all parts of the session share: its state, its hosts and its ranks. Each part keeps what is
  * its own in a private struct, behind one of the pointers at the end of struct rg_session.
  *
- *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c,
- *                 session_fence.c (where ranks meet)
- *   head/start/   from the last HELLO to START: network, examination, set-up, bundle; hosts that
- *                 cannot be started
+ *   head/         session.c (limits, orders), session_agent.c (a host's link), session_rank.c (the
+ *                 ranks' ends, and where ranks meet)
+ *   head/start/   from the first HELLO to START: network, set-up, bundle, a look at the hosts;
+ *                 hosts that cannot be started
  *   head/remote/  remote commands, and the engines that use them
  *   head/core/    this; how a session ends; output and input
  *
@@ -65,8 +65,7 @@ struct session_host {
     struct rg_timer patience;     /* for the rest of the link's end or the agent's */
     uint64_t silent_ms;
     char *unstarted;              /* why it could not be started; else NULL */
-    char *hostname;               /* of its HELLO */
-    struct rg_strv addresses;     /* of its HELLO: "ADDRESS/PREFIX INTERFACE" */
+    struct rg_msg_hello hello;    /* zeroed before it came */
 };
 
 struct rg_session {
@@ -80,27 +79,40 @@ struct rg_session {
     struct rg_fact *facts; /* by rank */
     int nended;            /* ranks */
 
-    /* The parts, each with a header of its own. */
+    /* The parts, each in a file of its own. */
     struct session_end *end;
     struct session_output *output;
     struct session_input *input;
     struct session_setup *setup;
-    struct session_bundle *bundle;
     struct session_network *network;
-    struct session_examination *examination;
     struct session_starting *starting;
     struct session_engine *engine;
     struct session_remotes *remotes;
-    struct session_versions *versions;
     struct session_ranks *ranks;
     struct session_fences *fences;
     struct session_limits *limits;
 };
 
+/* A part's own state: a struct, with an array behind it of which each host, or each rank, has an
+ * element. All of it begins zeroed. */
+struct session_part {
+    size_t at;                                /* of the pointer to it in struct rg_session */
+    size_t nbytes;                            /* of the struct, */
+    size_t nbytes_per_host, nbytes_per_rank;  /* and of an element */
+    int (*init)(struct rg_session *session);  /* 0 or -ENOMEM; NULL: zeroes will do */
+    void (*fini)(struct rg_session *session); /* also if init has failed; NULL: it holds nothing */
+};
+
+#define SESSION_PART(name) \
+    .at = offsetof(struct rg_session, name), .nbytes = sizeof(struct session_##name)
+
+/* 0 or -ENOMEM; destroy it in either case. */
+int session_part_create(struct rg_session *session, const struct session_part *part);
+/* One that was never created is fine. */
+void session_part_destroy(struct rg_session *session, const struct session_part *part);
+
 /* It may be sent messages. */
 bool session_host_listens(const struct session_host *host);
-/* The same, and its link and agent stand, as far as is known; else its loss is told soon. */
-bool session_host_is_linked(const struct session_host *host);
 /* Is rank one of this host's? Everything an agent says of a rank is checked by it. */
 bool session_host_has_rank(const struct session_host *host, uint32_t rank);
 /* Its name in the plan. */

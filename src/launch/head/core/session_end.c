@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "launch/head/core/session_output.h"
+#include "launch/head/core/session_stream.h"
 #include "launch/verdict/tail.h"
 
 #define HARD_MS 5000   /* after KILL, for an agent to report its ranks' ends */
@@ -29,33 +29,21 @@ struct session_end {
     char output_lost[RG_CAUSE_MAX];
     struct rg_timer grace_timer, hard_timer, end_timer;
 
-    struct rg_rank_end *ends; /* the verdict's, with the rest of it */
-    char text[RG_CAUSE_MAX];
+    char text[RG_CAUSE_MAX];  /* the verdict's, with the rest of it */
     const char *last_lines[RG_TAIL_LINES];
+    struct rg_rank_end ends[];
 };
 
-int session_end_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    struct session_end *e = session->end = calloc(1, sizeof(*e));
-
-    if (!e)
-        return -ENOMEM;
-    e->ends = calloc((size_t) session->o.plan->nranks + 1, sizeof(*e->ends));
-    return e->ends ? 0 : -ENOMEM;
+    rg_timer_stop(&session->end->grace_timer);
+    rg_timer_stop(&session->end->hard_timer);
+    rg_timer_stop(&session->end->end_timer);
 }
 
-void session_end_destroy(struct rg_session *session)
-{
-    struct session_end *e = session->end;
-
-    if (!e)
-        return;
-    rg_timer_stop(&e->grace_timer);
-    rg_timer_stop(&e->hard_timer);
-    rg_timer_stop(&e->end_timer);
-    free(e->ends);
-    free(e);
-}
+const struct session_part session_end_part = {
+    SESSION_PART(end), .nbytes_per_rank = sizeof(struct rg_rank_end), .fini = fini,
+};
 
 /* --- the cause -------------------------------------------------------------------------------- */
 
@@ -64,27 +52,20 @@ bool session_has_cause(const struct rg_session *session)
     return *session->end->cause != '\0';
 }
 
-static bool set_cause(struct rg_session *session, int exit_code, const char *fmt, va_list args)
+bool session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
 {
     struct session_end *e = session->end;
+    va_list args;
 
     if (*e->cause)
         return false;
+    va_start(args, fmt);
     vsnprintf(e->cause, sizeof(e->cause), fmt, args);
+    va_end(args);
     e->exit_code = exit_code;
     /* An engine that has lost a part of itself often ends before we hear of that. */
     e->first = !e->some_failed || (session->o.plan->engine && exit_code < RG_EXIT_SIGNAL);
     return true;
-}
-
-bool session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    bool kept = set_cause(session, exit_code, fmt, args);
-    va_end(args);
-    return kept;
 }
 
 /* Whoever stops an agent, or us, often signals all processes of the host: whether ranks that failed
@@ -100,34 +81,19 @@ static bool failed_by(const struct rg_session *session, int signo)
     return true;
 }
 
-bool session_set_stopped(struct rg_session *session, int signo, const char *why, const char *fmt,
-                         ...)
+void session_cause_is_stop(struct rg_session *session, int signo, const char *why)
 {
     struct session_end *e = session->end;
-    va_list args;
 
-    va_start(args, fmt);
-    bool kept = set_cause(session, RG_EXIT_PREEMPTED, fmt, args);
-    va_end(args);
-    if (!kept)
-        return false;
     e->stopped = why != NULL;
     snprintf(e->why, sizeof(e->why), "%s", why ? why : "");
     e->first = e->first || failed_by(session, signo);
     e->is_signal = session_is_script(session);
-    return true;
 }
 
-bool session_set_signalled(struct rg_session *session, int signo, const char *fmt, ...)
+void session_cause_is_signal(struct rg_session *session)
 {
-    struct session_end *e = session->end;
-    va_list args;
-
-    va_start(args, fmt);
-    bool kept = set_cause(session, RG_EXIT_SIGNAL + signo, fmt, args);
-    va_end(args);
-    e->is_signal |= kept && !e->some_failed;
-    return kept;
+    session->end->is_signal |= !session->end->some_failed;
 }
 
 void session_cause_was_first(struct rg_session *session)
@@ -250,6 +216,12 @@ static void end_by(struct rg_session *session, int signo, uint64_t tell_ms)
             stop_ranks(session, signo);
     }
     session_check_end(session);
+}
+
+void session_end_by_error(struct rg_session *session, const struct rg_error *err)
+{
+    session_set_cause(session, err->exit_code ? err->exit_code : RG_EXIT_INTERNAL, "%s", err->text);
+    session_begin_end(session);
 }
 
 void session_begin_end(struct rg_session *session)

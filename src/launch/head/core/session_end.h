@@ -10,25 +10,24 @@
 
 #include "launch/head/core/session_core.h"
 
-int session_end_create(struct rg_session *session); /* 0 or -ENOMEM */
-void session_end_destroy(struct rg_session *session);
+extern const struct session_part session_end_part;
 
 /* Keep the cause, unless there is one; exit_code belongs to it. Whether it is kept. */
 bool session_set_cause(struct rg_session *session, int exit_code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with the exit code RG_EXIT_PREEMPTED: somebody has sent the signal to an agent, or to
- * us. why: the platform's words, which the end may better; NULL: it has none. */
-bool session_set_stopped(struct rg_session *session, int signo, const char *why, const char *fmt,
-                         ...) __attribute__((format(printf, 4, 5)));
-/* The same with a signal that reigen got, or handed on: after it a good end of all ranks is one. */
-bool session_set_signalled(struct rg_session *session, int signo, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-bool session_has_cause(const struct rg_session *session);
-/* The cause came before any rank failed, though we hear of it later. */
+/* Of a cause that was just kept: somebody has sent the signal to an agent, or to us
+ * (RG_EXIT_PREEMPTED). why: the platform's words, which the end may better; NULL: it has none. */
+void session_cause_is_stop(struct rg_session *session, int signo, const char *why);
+/* It is a signal that reigen got, or handed on: after it a good end of all ranks is one. */
+void session_cause_is_signal(struct rg_session *session);
+/* It came before any rank failed, though we hear of it later. */
 void session_cause_was_first(struct rg_session *session);
+bool session_has_cause(const struct rg_session *session);
 
 /* Begin the end, whose cause was set: ranks get SIGTERM, then KILL after the grace time. */
 void session_begin_end(struct rg_session *session);
+/* The same, for this cause unless there is one. */
+void session_end_by_error(struct rg_session *session, const struct rg_error *err);
 /* The same by this signal that the user has sent; a later one is handed on. */
 void session_end_by_user(struct rg_session *session, int signo);
 /* The user has sent one that ends jobs. */

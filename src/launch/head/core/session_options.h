@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/loop.h"
 #include "launch/host/driver.h"
 #include "launch/plan/plan.h"
@@ -27,9 +26,8 @@ struct rg_session_ops {
     void (*on_running)(void *arg);
     /* cpus: which it is bound to, "0-3,8"; "": not bound. */
     void (*on_rank_started)(void *arg, int rank, int pid, const char *cpus);
-    /* Output of a rank as it came; stream 1 or 2; nbytes 0: that stream's end. Return how many
-     * bytes more the consumer can take now is not asked: a slow consumer calls
-     * rg_session_pause_output. */
+    /* Output of a rank as it came; stream 1 or 2; nbytes 0: that stream's end. A slow consumer
+     * calls rg_session_pause_output. */
     void (*on_output)(void *arg, int rank, int stream, const uint8_t *data, size_t nbytes);
     /* After rg_session_input took less than it was given: now it takes more, or says -EPIPE. It may
      * be called from here. */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command for another host goes by way of the launcher, as only it has links to all agents: it
  * routes each command's messages between two of them, under other numbers on either side. */
-#include "launch/head/remote/session_remote.h"
-
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_names.h"
+#include "launch/head/remote/remote.h"
 
 #define STATUS_LOST (RG_ENGINE_LOST << 8)
 #define NAMED_HOSTS_MAX 8
@@ -19,7 +18,7 @@ struct remote {
     struct session_host *target;
     uint32_t room[3];            /* what the sender of each stream may still send */
     const char *daemon;          /* of the engine; NULL: the user's own command */
-    const struct session_question *question; /* the session's own, without a client; or NULL */
+    bool asked;                  /* by the session itself, without a client */
 };
 
 /* Commands by their number; NULL: free. */
@@ -32,15 +31,6 @@ struct session_remotes {
     struct table all;
     struct table clients[]; /* those that were asked for on each host */
 };
-
-int session_remotes_create(struct rg_session *session)
-{
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->remotes = calloc(1, sizeof(*session->remotes) +
-                                 nhosts * sizeof(session->remotes->clients[0]));
-    return session->remotes ? 0 : -ENOMEM;
-}
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -84,20 +74,95 @@ static struct remote *by_target(const struct session_host *host, uint32_t id)
     return remote && remote->target == host ? remote : NULL;
 }
 
-static void forget(struct remote *remote)
-{
-    if (remote->client)
-        table_of(remote->client)->slots[remote->client_id] = NULL;
-    remote->target->session->remotes->all.slots[remote->id] = NULL;
-    free(remote);
-}
-
 static void tell_client(struct session_host *client, uint32_t client_id, int status,
                         const char *text)
 {
     struct rg_msg_remote_exit msg = { client_id, status, (char *) text };
 
     session_send(client, RG_MSG_REMOTE_ENDED, &msg);
+}
+
+/* --- which host is meant: engines use names that they have learnt from each other, too -------- */
+
+/* "a" and "a.example.org" may be one host; two full names are one when they are equal. */
+static bool short_names_match(const char *a, const char *b)
+{
+    size_t na = strcspn(a, "."), nb = strcspn(b, ".");
+
+    return na && na == nb && strncasecmp(a, b, na) == 0 && (!a[na] || !b[nb]) &&
+           strspn(a, "0123456789") != na;
+}
+
+/* Of "ADDRESS/PREFIX INTERFACE". A zone ("%eth0") in what was asked for says nothing to others. */
+static bool has_address(const struct session_host *host, const char *name)
+{
+    size_t length = strcspn(name, "%");
+
+    for (size_t i = 0; i < host->hello.addresses.count; i++) {
+        const char *address = host->hello.addresses.v[i];
+        if (strcspn(address, "/ %") == length && strncasecmp(address, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_plan_name(const struct session_host *host, const char *name)
+{
+    return strcasecmp(session_host_name(host), name) == 0;
+}
+
+static bool is_host_name(const struct session_host *host, const char *name)
+{
+    return host->hello.hostname && (strcasecmp(host->hello.hostname, name) == 0 ||
+                              short_names_match(host->hello.hostname, name));
+}
+
+static bool is_short_plan_name(const struct session_host *host, const char *name)
+{
+    return short_names_match(session_host_name(host), name);
+}
+
+static bool is_alias(const struct session_host *host, const char *name)
+{
+    char alias[sizeof(RG_MSG_HOST_ALIAS) + 12];
+
+    snprintf(alias, sizeof(alias), RG_MSG_HOST_ALIAS "%d", host->index);
+    return strcasecmp(alias, name) == 0;
+}
+
+static bool is_loopback(const char *name)
+{
+    return strcasecmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
+           strcmp(name, "::1") == 0;
+}
+
+struct session_host *session_find_host(struct session_host *from, const char *name)
+{
+    struct rg_session *session = from->session;
+    bool (*const rules[])(const struct session_host *, const char *) = {
+        is_plan_name, is_alias, is_short_plan_name, is_host_name, has_address,
+    };
+
+    for (size_t r = 0; r < rg_array_len(rules); r++) {
+        struct session_host *found = NULL;
+        int nfound = 0;
+        for (int i = 0; i < session->o.plan->nhosts; i++) {
+            if (!rules[r](&session->hosts[i], name))
+                continue;
+            nfound++;
+            if (!found || &session->hosts[i] == from)
+                found = &session->hosts[i];
+        }
+        /* Of several, the caller means itself. An address that several others have, as docker0
+         * has one, leads nowhere. */
+        if (nfound == 1 || found == from)
+            return found;
+        if (nfound > 1 && rules[r] != has_address)
+            return found;
+        if (r == 1 && is_loopback(name))
+            return from;
+    }
+    return NULL;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -149,14 +214,13 @@ static struct remote *add(struct session_host *client, struct session_host *targ
     return remote;
 }
 
-int session_remote_ask(struct session_host *target, const char *command,
-                       const struct session_question *question)
+int session_remote_ask(struct session_host *target, const char *command)
 {
     struct remote *remote = session_host_listens(target) ? make(target) : NULL;
 
     if (!remote)
         return -EHOSTUNREACH;
-    remote->question = question;
+    remote->asked = true;
     session_send(target, RG_MSG_REMOTE_START,
          &(struct rg_msg_remote_open){ remote->id, NULL, (char *) command });
     return 0;
@@ -213,8 +277,8 @@ static int on_data(struct session_host *host, const struct rg_msg_remote_data *m
         session_send(remote->target, RG_MSG_REMOTE_PUT, &relay);
     else if (remote->client)
         session_send(remote->client, RG_MSG_REMOTE_PUT, &relay);
-    else if (remote->question)
-        remote->question->on_answer(host, msg->data.data, msg->data.nbytes);
+    else if (remote->asked && msg->data.nbytes)
+        session_engine_answered(host, msg->data.data, msg->data.nbytes);
     return 0;
 }
 
@@ -263,12 +327,15 @@ static int on_close(struct session_host *host, const struct rg_msg_remote_id *ms
 
 static void end(struct remote *remote)
 {
-    const struct session_question *question = remote->question;
     struct session_host *host = remote->target;
+    bool asked = remote->asked;
 
-    forget(remote);
-    if (question)
-        question->on_end(host);
+    if (remote->client)
+        table_of(remote->client)->slots[remote->client_id] = NULL;
+    host->session->remotes->all.slots[remote->id] = NULL;
+    free(remote);
+    if (asked)
+        session_engine_answered(host, NULL, 0);
 }
 
 static int on_exit_message(struct session_host *host, const struct rg_msg_remote_exit *msg)
@@ -315,16 +382,17 @@ void session_remote_host_gone(struct session_host *host)
     }
 }
 
-void session_remotes_destroy(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
     struct session_remotes *remotes = session->remotes;
 
-    if (!remotes)
-        return;
     for (uint32_t i = 0; i < remotes->all.nslots; i++)
         free(remotes->all.slots[i]);
     free(remotes->all.slots);
     for (int i = 0; i < session->o.plan->nhosts; i++)
         free(remotes->clients[i].slots);
-    free(remotes);
 }
+
+const struct session_part session_remotes_part = {
+    SESSION_PART(remotes), .nbytes_per_host = sizeof(struct table), .fini = fini,
+};

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks on several hosts need a network that connects all of them, and only the hosts can tell
  * which one does: they try each other before SETUP. */
-#include "launch/head/start/session_network.h"
-
 #include <string.h>
 
 #include "base/exitcode.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/start/session_bundle.h"
-#include "launch/head/start/session_examination.h"
-#include "launch/head/start/session_setup.h"
+#include "launch/head/start/start.h"
 #include "launch/net/network.h"
 
 #define PROBE_LIMIT_MS 8000    /* SYN is sent again after 1, 3 and 7 s */
 #define HURRY_MS 2000          /* then a network that is sure beats a better one that may come */
 
 struct network_host {
-    char *boot_id;                /* these of its HELLO */
-    uint64_t netns, instance;
-    uint32_t free_port;
     bool listening;               /* LISTENING came, with this port */
     uint32_t probe_port;
     uint64_t npings, npongs;      /* sent, and answered */
@@ -29,6 +22,7 @@ struct session_network {
     struct rg_network *network; /* NULL before all have said HELLO */
     struct rg_error err;        /* why none connects the hosts */
     struct rg_timer timer;
+    int nlistening;             /* hosts that have said so */
     size_t nprobes;             /* tries whose outcome is not known */
     bool hurry;                 /* a network that is sure is good enough */
     bool refusing;              /* none connects the hosts, if all of them still live */
@@ -36,43 +30,15 @@ struct session_network {
     struct network_host hosts[];
 };
 
-int session_network_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    size_t nhosts = (size_t) session->o.plan->nhosts;
-
-    session->network = calloc(1, sizeof(*session->network) +
-                                 nhosts * sizeof(session->network->hosts[0]));
-    return session->network ? 0 : -ENOMEM;
+    rg_timer_stop(&session->network->timer);
+    rg_network_destroy(session->network->network);
 }
 
-void session_network_destroy(struct rg_session *session)
-{
-    struct session_network *net = session->network;
-
-    if (!net)
-        return;
-    rg_timer_stop(&net->timer);
-    rg_network_destroy(net->network);
-    for (int i = 0; i < session->o.plan->nhosts; i++)
-        free(net->hosts[i].boot_id);
-    free(net);
-}
-
-void session_keep_hello(struct session_host *host, struct rg_msg_hello *take_hello)
-{
-    struct network_host *h = &host->session->network->hosts[host->index];
-
-    h->boot_id = rg_steal_ptr(&take_hello->boot_id);
-    h->netns = take_hello->netns;
-    h->instance = take_hello->instance;
-    h->free_port = take_hello->free_port;
-}
-
-static void refuse(struct rg_session *session, const struct rg_error *err)
-{
-    session_set_cause(session, err->exit_code ? err->exit_code : RG_EXIT_INTERNAL, "%s", err->text);
-    session_begin_end(session);
-}
+const struct session_part session_network_part = {
+    SESSION_PART(network), .nbytes_per_host = sizeof(struct network_host), .fini = fini,
+};
 
 /* The plan's port was free on this computer; the first host may be another. The one where its agent
  * answered probes is free again when ranks start, and in the range. */
@@ -80,7 +46,7 @@ static int keep_addresses(struct rg_session *session)
 {
     const struct session_network *net = session->network;
     uint32_t port = session->o.job->ports.first ? net->hosts[0].probe_port
-                                                : net->hosts[0].free_port;
+                                                : session->hosts[0].hello.free_port;
 
     if (port && port <= UINT16_MAX && !session->o.driver->platform.here)
         session->o.plan->master_port = (int) port;
@@ -99,7 +65,8 @@ static int keep_addresses(struct rg_session *session)
 static bool all_linked(const struct rg_session *session)
 {
     for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!session_host_is_linked(&session->hosts[i]))
+        const struct session_host *host = &session->hosts[i];
+        if (!session_host_listens(host) || host->gone || !rg_channel_open(host->channel))
             return false;
     }
     return true;
@@ -137,7 +104,7 @@ void session_on_pong(struct session_host *host)
         if (net->hosts[i].npongs < net->hosts[i].proof)
             return;
     }
-    refuse(session, &net->err);
+    session_end_by_error(session, &net->err);
 }
 
 static void decided(struct rg_session *session)
@@ -148,13 +115,10 @@ static void decided(struct rg_session *session)
     rg_timer_stop(&net->timer);
     net->done = true;
     if (keep_addresses(session) < 0) {
-        refuse(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
         return;
     }
-    session_bundle_begin(session);
-    for (int i = 0; i < session->o.plan->nhosts && session->state == STATE_STARTING; i++)
-        session_send_setup(&session->hosts[i], rg_network_cidr(net->network),
-                           rg_network_interface(net->network, i));
+    session_send_setup(session, net->network);
     session_set_up(session);
 }
 
@@ -240,9 +204,10 @@ static void probe(struct rg_session *session)
     rg_autofree struct rg_network_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
 
     for (int i = 0; hosts && i < plan->nhosts; i++) {
-        const struct network_host *h = &net->hosts[i];
-        hosts[i] = (struct rg_network_host){ plan->hosts[i].name, h->boot_id, h->netns, h->instance,
-                                             h->probe_port, &session->hosts[i].addresses };
+        const struct rg_msg_hello *hello = &session->hosts[i].hello;
+        hosts[i] = (struct rg_network_host){ plan->hosts[i].name, hello->boot_id, hello->netns,
+                                             hello->instance, net->hosts[i].probe_port,
+                                             &hello->addresses };
     }
     int r = hosts ? rg_network_create(hosts, plan->nhosts, &session->o.job->network_interfaces,
                                       session->o.doctor, &net->network, &net->err)
@@ -255,7 +220,7 @@ static void probe(struct rg_session *session)
                               "asking agents for their network: %s", strerror(-r));
     }
     if (r < 0) {
-        refuse(session, &net->err);
+        session_end_by_error(session, &net->err);
         return;
     }
     rg_timer_start(&net->timer, session->o.loop, HURRY_MS, 0, hurry_due, session);
@@ -304,11 +269,7 @@ int session_on_listening(struct session_host *host, const struct rg_msg_listenin
         refuse_ports(host);
         return 0;
     }
-    for (int i = 0; i < session->o.plan->nhosts; i++) {
-        if (!net->hosts[i].listening)
-            return 0;
-    }
-    if (session->state == STATE_STARTING)
+    if (++net->nlistening == session->o.plan->nhosts && session->state == STATE_STARTING)
         probe(session);
     return 0;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment of the ranks is made here, where the user's is, and sent to each host with
- * whatever else its ranks need. */
-#include "launch/head/start/session_setup.h"
-
+ * whatever else its ranks need: also the bundle (container/bundle.h), where a host is used without
+ * an image and lacks it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +9,25 @@
 #include "base/exitcode.h"
 #include "base/spawn.h"
 #include "launch/head/core/session_end.h"
+#include "launch/head/start/start.h"
+#include "launch/net/network.h"
 #include "launch/plan/place.h"
 #include "spec/job/engine.h"
 
 extern char **environ;
 
+struct bundle_host {
+    bool wanted; /* it has not said yet that it needs no more */
+    size_t sent; /* bytes of it */
+};
+
 struct session_setup {
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
-    struct rg_strv hosts;           /* NAME:RANKS of each; empty before the first was sent it */
+    struct rg_strv hosts;           /* NAME:RANKS of each */
     int rows, columns;              /* of rank 0's terminal */
+    struct rg_buf archive;          /* the bundle; empty before the first host wanted it */
+    int nwanted;                    /* hosts that it is not known of whether they need more */
+    struct bundle_host bundle[];
 };
 
 static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char *option,
@@ -43,30 +52,41 @@ static int add_env(struct rg_strv *env, const struct rg_strv *wanted, const char
     return 0;
 }
 
-int session_setup_create(struct rg_session *session, struct rg_error *err)
+int session_collect_env(struct rg_session *session, struct rg_error *err)
 {
-    struct session_setup *setup = session->setup = calloc(1, sizeof(*setup));
-
-    if (!setup)
-        return rg_error_set(err, ENOMEM, "no memory for the environment");
+    struct session_setup *setup = session->setup;
     int r = add_env(&setup->env, &session->o.job->env, "--env", err);
 
     return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
 }
 
-void session_setup_destroy(struct rg_session *session)
+/* Once for all hosts: it would take a sixth of a second longer for a thousand of them. */
+static int init(struct rg_session *session)
+{
+    const struct rg_plan *plan = session->o.plan;
+    int r = 0;
+
+    for (int i = 0; r == 0 && i < plan->nhosts; i++)
+        r = rg_strv_addf(&session->setup->hosts, "%s:%d", plan->hosts[i].name,
+                         plan->hosts[i].nplanned);
+    return r;
+}
+
+static void fini(struct rg_session *session)
 {
     struct session_setup *setup = session->setup;
 
-    if (!setup)
-        return;
     for (size_t i = 0; i < setup->secret_env.count; i++)
         explicit_bzero(setup->secret_env.v[i], strlen(setup->secret_env.v[i]));
     rg_strv_fini(&setup->env);
     rg_strv_fini(&setup->secret_env);
     rg_strv_fini(&setup->hosts);
-    free(setup);
+    rg_buf_fini(&setup->archive);
 }
+
+const struct session_part session_setup_part = {
+    SESSION_PART(setup), .nbytes_per_host = sizeof(struct bundle_host), .init = init, .fini = fini,
+};
 
 void session_resize(struct rg_session *session, int rows, int columns)
 {
@@ -76,21 +96,7 @@ void session_resize(struct rg_session *session, int rows, int columns)
                       &(struct rg_msg_resize){ (uint32_t) rows, (uint32_t) columns });
 }
 
-/* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
-static bool inherits(const struct rg_session *session)
-{
-    return session->o.driver->platform.here;
-}
-
-/* NAME:RANKS of each host. */
-static int list_hosts(const struct rg_plan *plan, struct rg_strv *hosts)
-{
-    int r = 0;
-
-    for (int i = 0; r == 0 && i < plan->nhosts; i++)
-        r = rg_strv_addf(hosts, "%s:%d", plan->hosts[i].name, plan->hosts[i].nplanned);
-    return r;
-}
+/* --- SETUP and RANK --------------------------------------------------------------------------- */
 
 /* An engine's part goes to all hosts, for what it starts there; what the user sets comes last. */
 static int list_env(struct rg_session *session, const struct rg_strv *base, struct rg_strv *env)
@@ -112,14 +118,10 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
     struct session_setup *setup = session->setup;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv env = RG_STRV_INIT, options = RG_STRV_INIT;
-    /* Once for all: a thousand hosts would take a sixth of a second longer. */
-    int r = setup->hosts.count ? 0 : list_hosts(session->o.plan, &setup->hosts);
+    int r = list_env(session, base, &env);
 
-    if (r == 0)
-        r = list_env(session, base, &env);
     if (r == 0)
         r = rg_job_engine_options(job, &options);
-
     if (r < 0)
         return r;
     struct rg_msg_setup msg = {
@@ -177,11 +179,13 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
 static int make_base_env(struct rg_session *session, struct rg_strv *env)
 {
     const struct session_setup *setup = session->setup;
-    int r = inherits(session) ? rg_strv_add_all(env, environ) : 0;
+    /* Ranks inherit their agent's environment: a local agent's is ours, another's is its host's. */
+    bool inherits = session->o.driver->platform.here;
+    int r = inherits ? rg_strv_add_all(env, environ) : 0;
 
     rg_env_forget_launchers(env);
     /* Elsewhere only the agent knows whether it is set, and how many cores there are. */
-    if (r == 0 && !inherits(session))
+    if (r == 0 && !inherits)
         r = rg_strv_add(env, "OMP_NUM_THREADS=");
     if (r == 0 && setup->env.count)
         r = rg_strv_add_all(env, setup->env.v);
@@ -190,7 +194,7 @@ static int make_base_env(struct rg_session *session, struct rg_strv *env)
     return r;
 }
 
-void session_send_setup(struct session_host *host, const char *network, const char *interface)
+static void send_to_host(struct session_host *host, const char *network, const char *interface)
 {
     struct rg_session *session = host->session;
     const struct rg_plan_host *planned = &session->o.plan->hosts[host->index];
@@ -209,4 +213,87 @@ void session_send_setup(struct session_host *host, const char *network, const ch
                           planned->name, strerror(-r));
         session_begin_end(session);
     }
+}
+
+void session_send_setup(struct rg_session *session, const struct rg_network *network)
+{
+    struct session_setup *setup = session->setup;
+    int nhosts = session->o.plan->nhosts;
+
+    setup->nwanted = rg_place_sends_bundle(session->o.job) ? nhosts : 0;
+    for (int i = 0; i < setup->nwanted; i++)
+        setup->bundle[i].wanted = true;
+    for (int i = 0; i < nhosts && session->state == STATE_STARTING; i++)
+        send_to_host(&session->hosts[i], rg_network_cidr(network),
+                     rg_network_interface(network, i));
+}
+
+/* --- the bundle ------------------------------------------------------------------------------- */
+
+bool session_bundle_is_done(const struct rg_session *session)
+{
+    return session->setup->nwanted == 0;
+}
+
+bool session_bundle_is_wanted(const struct session_host *host)
+{
+    return host->session->setup->bundle[host->index].wanted;
+}
+
+/* Packed once, for the first host that lacks it. Without it the job goes on: the ranks that would
+ * need it say why it is not there. */
+static bool pack(struct session_host *host)
+{
+    struct rg_session *session = host->session;
+    struct rg_buf *archive = &session->setup->archive;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (rg_buf_nbytes(archive) == 0 &&
+        rg_place_pack_bundle(&session->o.job->container.place, archive, &err) < 0) {
+        rg_buf_fini(archive);
+        session_remark(session, -1, err.text);
+        return false;
+    }
+    return true;
+}
+
+static void send_up_to(struct session_host *host, size_t nbytes)
+{
+    const struct rg_buf *archive = &host->session->setup->archive;
+    size_t *sent = &host->session->setup->bundle[host->index].sent;
+
+    while (*sent < nbytes) {
+        size_t n = nbytes - *sent;
+        struct rg_msg_data msg = { { (uint8_t *) rg_buf_bytes(archive) + *sent,
+                                     n < RG_MSG_CHUNK_MAX ? n : RG_MSG_CHUNK_MAX } };
+        if (session_send(host, RG_MSG_BUNDLE, &msg) < 0)
+            return; /* its link tells */
+        *sent += msg.data.nbytes;
+    }
+}
+
+int session_on_bundle_wanted(struct session_host *host, uint64_t nbytes)
+{
+    struct rg_session *session = host->session;
+    struct session_setup *setup = session->setup;
+
+    if (!session_bundle_is_wanted(host))
+        return -EBADMSG;
+    if (nbytes > 0) {
+        snprintf(host->reason, sizeof(host->reason), "Reigen's Python packages are being sent");
+        if (session->state != STATE_STARTING)
+            return 0;
+        if (!pack(host)) {
+            session_send(host, RG_MSG_BUNDLE, &(struct rg_msg_data){ { NULL, 0 } });
+            return 0;
+        }
+        size_t all = rg_buf_nbytes(&setup->archive);
+        send_up_to(host, nbytes < all ? (size_t) nbytes : all);
+        return 0;
+    }
+    setup->bundle[host->index].wanted = false;
+    *host->reason = '\0';
+    if (--setup->nwanted == 0)
+        rg_buf_fini(&setup->archive);
+    return 0;
 }

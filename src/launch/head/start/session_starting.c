@@ -1,35 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts that cannot be started: who repairs them wants to read of all of them at once, and which of
- * the others are well. */
-#include "launch/head/start/session_starting.h"
-
-#include <stdio.h>
+/* A job that would fail an hour later fails now: before START, hosts are looked at where the user
+ * requires something of them, or asks the doctor. And of hosts that cannot be started, who repairs
+ * them wants to read of all at once, and which of the others are well. */
 #include <string.h>
 
+#include "base/exitcode.h"
+#include "base/time.h"
+#include "launch/doctor/doctor.h"
 #include "launch/head/core/session_end.h"
-#include "launch/head/core/session_input.h"
+#include "launch/head/core/session_stream.h"
+#include "launch/head/start/start.h"
 
+#define INSPECT_LIMIT_MS 30000 /* python and nvidia-smi from a slow file system */
 #define OTHERS_MS 12000 /* for the other hosts to come or fail, when one cannot be started */
 #define NAMED_MAX 16 /* hosts of a kind whose names are told */
 #define TOLD_MAX 8   /* causes that are told */
 
+struct examined {
+    uint64_t asked_ns, asked_realtime_ns; /* when INSPECT was sent; 0: it was not */
+    char *facts;                          /* of INSPECTED; NULL before it came */
+    int64_t clock_ns;                     /* its clock minus ours, plus or minus the bound */
+    uint64_t clock_bound_ns;
+};
+
 struct session_starting {
     int exit_code; /* of the first host that could not be started; 0: none */
     struct rg_timer others_timer;
+    const struct rg_network *network; /* borrowed; NULL: none connects the hosts */
+    const struct rg_error *network_err;
+    int nexamined; /* hosts that have said what they are like */
+    struct examined hosts[];
 };
 
-int session_starting_create(struct rg_session *session)
+static void fini(struct rg_session *session)
 {
-    session->starting = calloc(1, sizeof(*session->starting));
-    return session->starting ? 0 : -ENOMEM;
+    rg_timer_stop(&session->starting->others_timer);
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        free(session->starting->hosts[i].facts);
 }
 
-void session_starting_destroy(struct rg_session *session)
-{
-    if (session->starting)
-        rg_timer_stop(&session->starting->others_timer);
-    free(session->starting);
-}
+const struct session_part session_starting_part = {
+    SESSION_PART(starting), .nbytes_per_host = sizeof(struct examined), .fini = fini,
+};
 
 /* --- the message ------------------------------------------------------------------------------ */
 
@@ -172,7 +184,10 @@ void session_host_unstarted(struct session_host *host, int exit_code, const char
         starting->exit_code = exit_code;
 }
 
-void session_start_ranks(struct rg_session *session)
+/* --- the last look, and START -----------------------------------------------------------------*/
+
+/* All agents are ready and fit. */
+static void start_ranks(struct rg_session *session)
 {
     const struct rg_session_options *o = &session->o;
 
@@ -185,4 +200,88 @@ void session_start_ranks(struct rg_session *session)
     session_input_start(session);
     if (o->ops->on_running)
         o->ops->on_running(o->arg);
+}
+
+static void judge(struct rg_session *session)
+{
+    const struct session_starting *starting = session->starting;
+    const struct rg_plan *plan = session->o.plan;
+    rg_autofree struct rg_doctor_host *hosts = calloc((size_t) plan->nhosts, sizeof(*hosts));
+    struct rg_error err = RG_ERROR_INIT;
+    struct rg_doctor_input input = { .hosts = hosts, .nhosts = plan->nhosts,
+                                     .contained = session->o.job->container.image != NULL,
+                                     .network = starting->network,
+                                     .network_err = starting->network_err,
+                                     .required = &session->o.job->require };
+
+    if (!hosts) {
+        session_end_by_error(session, &(struct rg_error){ ENOMEM, 0, "out of memory" });
+        return;
+    }
+    for (int i = 0; i < plan->nhosts; i++) {
+        const struct examined *host = &starting->hosts[i];
+        hosts[i] = (struct rg_doctor_host){
+            .name = plan->hosts[i].name, .facts = host->facts,
+            .addresses = &session->hosts[i].hello.addresses,
+            .nranks = plan->hosts[i].nplanned, .clock_ns = host->clock_ns,
+            .clock_bound_ns = host->clock_bound_ns,
+        };
+    }
+    if (session->o.doctor) {
+        session->o.ops->on_examined(session->o.arg, &input);
+        session_set_cause(session, RG_EXIT_OK, "examined");
+        session_begin_end(session);
+    } else if (rg_doctor_require(&input, &err) < 0) {
+        session_end_by_error(session, &err);
+    } else {
+        start_ranks(session);
+    }
+}
+
+void session_examine(struct rg_session *session, const struct rg_network *network,
+                     const struct rg_error *network_err)
+{
+    struct session_starting *starting = session->starting;
+
+    if (!session->o.doctor && !session->o.job->require.count) {
+        start_ranks(session);
+        return;
+    }
+    starting->network = network;
+    starting->network_err = network_err;
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        starting->hosts[i].asked_ns = rg_now_ns();
+        starting->hosts[i].asked_realtime_ns = rg_wall_ns();
+        session_send(&session->hosts[i], RG_MSG_INSPECT,
+                    &(struct rg_msg_inspect){ INSPECT_LIMIT_MS });
+    }
+}
+
+/* Its clock was read somewhere between our question and its answer. */
+void session_on_clock(struct session_host *host, const struct rg_msg_clock *msg)
+{
+    struct examined *examined = &host->session->starting->hosts[host->index];
+    uint64_t took_ns = rg_now_ns() - examined->asked_ns;
+
+    if (!examined->asked_ns || examined->facts)
+        return;
+    examined->clock_bound_ns = took_ns / 2;
+    examined->clock_ns =
+        (int64_t) (msg->realtime_ns - examined->asked_realtime_ns - took_ns / 2);
+}
+
+int session_on_inspected(struct session_host *host, struct rg_msg_inspected *take_msg)
+{
+    struct rg_session *session = host->session;
+    struct session_starting *starting = session->starting;
+    struct examined *examined = &starting->hosts[host->index];
+
+    if (!examined->asked_ns || examined->facts)
+        return -EBADMSG;
+    examined->facts = take_msg->text ? rg_steal_ptr(&take_msg->text) : strdup("");
+    if (!examined->facts)
+        return -ENOMEM;
+    if (++starting->nexamined == session->o.plan->nhosts && session->state == STATE_STARTING)
+        judge(session);
+    return 0;
 }

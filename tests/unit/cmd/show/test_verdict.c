@@ -145,7 +145,7 @@ static const char *print_script(const char *last_line, int code, const char *ssh
 
     ends[0] = ended(0, RG_END_EXIT, code, false);
     ends[0].engine = "job.sh";
-    ends[0].sshd_host = sshd_host;
+    ends[0].sshd_host = (char *) sshd_host;
     ends[0].sshd_port = 12345;
     rg_buf_fini(text);
     rg_verdict_print(&v, &alone, &style, text);

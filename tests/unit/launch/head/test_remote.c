@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the session routes remote commands: which host is meant, and what agents may say of them. */
 #include "base/fd.h"
-#include "launch/head/remote/session_engine.h"
-#include "launch/head/remote/session_names.h"
-#include "launch/head/remote/session_remote.h"
+#include "launch/head/remote/remote.h"
 #include "unit.h"
 
 #define NHOSTS 4
@@ -59,18 +57,18 @@ static int set_up(void **state)
     w->session.o.job = &w->job;
     w->session.hosts = w->hosts;
     w->session.state = STATE_RUNNING;
-    assert_int_equal(session_engine_create(&w->session), 0);
-    assert_int_equal(session_remotes_create(&w->session), 0);
+    assert_int_equal(session_part_create(&w->session, &session_engine_part), 0);
+    assert_int_equal(session_part_create(&w->session, &session_remotes_part), 0);
     for (int i = 0; i < NHOSTS; i++) {
         struct session_host *host = &w->hosts[i];
         w->planned[i].name = (char *) names[i];
         host->session = &w->session;
         host->index = i;
         host->state = HOST_READY;
-        host->hostname = strdup(hostnames[i]);
-        rg_strv_addf(&host->addresses, "10.0.0.%d/24 eth0", i + 1);
-        rg_strv_addf(&host->addresses, "fe80::%d/64 eth0", i + 1);
-        rg_strv_add(&host->addresses, "172.17.0.1/16 docker0");
+        host->hello.hostname = strdup(hostnames[i]);
+        rg_strv_addf(&host->hello.addresses, "10.0.0.%d/24 eth0", i + 1);
+        rg_strv_addf(&host->hello.addresses, "fe80::%d/64 eth0", i + 1);
+        rg_strv_add(&host->hello.addresses, "172.17.0.1/16 docker0");
         connect_host(w, i);
     }
     *state = w;
@@ -81,12 +79,12 @@ static int tear_down(void **state)
 {
     struct world *w = *state;
 
-    session_remotes_destroy(&w->session);
-    session_engine_destroy(&w->session);
+    session_part_destroy(&w->session, &session_remotes_part);
+    session_part_destroy(&w->session, &session_engine_part);
     for (int i = 0; i < NHOSTS; i++) {
         rg_channel_destroy(w->hosts[i].channel);
-        rg_strv_fini(&w->hosts[i].addresses);
-        free(w->hosts[i].hostname);
+        rg_strv_fini(&w->hosts[i].hello.addresses);
+        free(w->hosts[i].hello.hostname);
         close(w->peers[i]);
     }
     rg_loop_destroy(w->loop);
@@ -145,8 +143,8 @@ static void an_address_of_several_others_leads_nowhere(void **state)
 {
     struct world *w = *state;
 
-    free(rg_steal_ptr(&w->hosts[0].addresses.v[2]));
-    w->hosts[0].addresses.count = 2;
+    free(rg_steal_ptr(&w->hosts[0].hello.addresses.v[2]));
+    w->hosts[0].hello.addresses.count = 2;
     assert_null(session_find_host(&w->hosts[0], "172.17.0.1"));
 }
 
@@ -304,8 +302,9 @@ static void a_daemon_is_known_by_its_name_and_other_words_are_not(void **state)
             continue;
         assert_non_null(found);
         assert_string_equal(found, cases[i].daemon);
-        session_engine_destroy(&w->session); /* it forgets where the last one was */
-        assert_int_equal(session_engine_create(&w->session), 0);
+        /* It forgets where the last one was. */
+        session_part_destroy(&w->session, &session_engine_part);
+        assert_int_equal(session_part_create(&w->session, &session_engine_part), 0);
         session_engine_started(&w->session, cases[i].command, found);
         assert_string_equal(session_engine_program(&w->session), cases[i].engine);
     }

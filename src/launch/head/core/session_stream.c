@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A slow owner must delay neither the ranks' ends nor each other's output without bound: what it
- * does not take waits here, and its senders run out of credit. */
-#include "launch/head/core/session_output.h"
-
-#include <string.h>
+ * does not take waits here, and its senders run out of credit. Standard input waits where the
+ * slowest reader sets the pace. */
+#include "launch/head/core/session_stream.h"
 
 #include "launch/verdict/tail.h"
 
 /* Acknowledging each chunk would double the messages; a quarter of the window keeps the agent
  * busy. */
 #define CREDIT_STEP (RG_MSG_OUTPUT_WINDOW / 4)
+/* All hosts together hold at most so much input here and on the way, or INPUT_LEAST each where that
+ * is more. */
+#define INPUT_MEMORY (64u << 20)
+#define INPUT_LEAST (256u << 10)
+
+/* --- output ----------------------------------------------------------------------------------- */
 
 /* Output that came while the owner wanted none. At most the hosts' windows. */
 struct chunk {
@@ -31,24 +36,20 @@ struct output_rank {
 
 struct session_output {
     struct output_host *hosts;
-    struct output_rank *ranks;
     struct chunk *chunks, **chunks_end;
     bool paused;     /* by the owner */
     bool delivering; /* what was kept: the owner is being called */
     bool discarding; /* what comes is let go */
+    struct output_rank ranks[];
 };
 
-int session_output_create(struct rg_session *session)
+static int init_output(struct rg_session *session)
 {
-    const struct rg_plan *plan = session->o.plan;
-    struct session_output *output = session->output = calloc(1, sizeof(*output));
+    struct session_output *output = session->output;
 
-    if (!output)
-        return -ENOMEM;
     output->chunks_end = &output->chunks;
-    output->hosts = calloc((size_t) plan->nhosts + 1, sizeof(*output->hosts));
-    output->ranks = calloc((size_t) plan->nranks + 1, sizeof(*output->ranks));
-    return output->hosts && output->ranks ? 0 : -ENOMEM;
+    output->hosts = calloc((size_t) session->o.plan->nhosts, sizeof(*output->hosts));
+    return output->hosts ? 0 : -ENOMEM;
 }
 
 static void acknowledge(struct session_host *host, size_t nbytes)
@@ -188,19 +189,156 @@ size_t session_output_last_lines(const struct rg_session *session, int rank, con
     return rg_tail_lines(&session->output->ranks[rank].tail, ret_lines);
 }
 
-void session_output_destroy(struct rg_session *session)
+static void fini_output(struct rg_session *session)
 {
     struct session_output *output = session->output;
 
-    if (!output)
-        return;
     while (output->chunks)
         free_chunk(take_first(output));
-    for (int i = 0; output->ranks && i < session->o.plan->nranks; i++) {
+    for (int i = 0; i < session->o.plan->nranks; i++) {
         rg_tail_fini(&output->ranks[i].tail);
         rg_tail_fini(&output->ranks[i].errors);
     }
     free(output->hosts);
-    free(output->ranks);
-    free(output);
+}
+
+const struct session_part session_output_part = {
+    SESSION_PART(output), .nbytes_per_rank = sizeof(struct output_rank), .init = init_output,
+    .fini = fini_output,
+};
+
+/* --- input ------------------------------------------------------------------------------------ */
+
+struct input_host {
+    bool takes, closed;
+    uint64_t credit;
+};
+
+struct session_input {
+    bool eof;
+    bool waits; /* the owner had more bytes than there was room for */
+    struct input_host hosts[];
+};
+
+/* What may be under way to each of n hosts. */
+static uint64_t window_of(int n)
+{
+    uint64_t share = INPUT_MEMORY / (uint64_t) (n > 0 ? n : 1);
+
+    if (share < INPUT_LEAST)
+        share = INPUT_LEAST;
+    return share < RG_MSG_INPUT_WINDOW ? share : RG_MSG_INPUT_WINDOW;
+}
+
+static int init_input(struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+    const struct rg_plan *plan = session->o.plan;
+    bool all = job->stdin_mode == RG_STDIN_ALL;
+
+    for (int i = 0; i < plan->nhosts; i++)
+        session->input->hosts[i] = (struct input_host){
+            .takes = all, .credit = window_of(all ? plan->nhosts : 1),
+        };
+    if (job->stdin_mode == RG_STDIN_RANK && job->stdin_rank >= 0 && job->stdin_rank < plan->nranks)
+        session->input->hosts[plan->ranks[job->stdin_rank].host].takes = true;
+    return 0;
+}
+
+const struct session_part session_input_part = {
+    SESSION_PART(input), .nbytes_per_host = sizeof(struct input_host), .init = init_input,
+};
+
+/* As far as is known, some rank there still reads. */
+static bool reads(const struct rg_session *session, int host)
+{
+    const struct input_host *input = &session->input->hosts[host];
+
+    return input->takes && !input->closed && session->hosts[host].state <= HOST_READY;
+}
+
+/* nbytes: of their credit. */
+static void send_to_readers(struct rg_session *session, enum rg_msg_type type, const void *msg,
+                            size_t nbytes)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        if (!reads(session, i) || !session->hosts[i].channel)
+            continue;
+        session->input->hosts[i].credit -= nbytes;
+        session_send(&session->hosts[i], type, msg);
+    }
+}
+
+/* What the slowest host can take; -EPIPE when none reads. */
+static int64_t room(const struct rg_session *session)
+{
+    int64_t least = -EPIPE;
+
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        int64_t credit = (int64_t) session->input->hosts[i].credit;
+        if (reads(session, i) && (least < 0 || credit < least))
+            least = credit;
+    }
+    return least;
+}
+
+void session_input_go_on(struct rg_session *session)
+{
+    if (!session->input->waits || room(session) == 0)
+        return;
+    session->input->waits = false;
+    if (session->o.ops->on_input_ready)
+        session->o.ops->on_input_ready(session->o.arg);
+}
+
+void session_input_start(struct rg_session *session)
+{
+    if (session->input->eof)
+        send_to_readers(session, RG_MSG_INPUT_EOF, NULL, 0);
+    session_input_go_on(session);
+}
+
+int session_on_input_credit(struct session_host *host, uint64_t nbytes)
+{
+    uint64_t *credit = &host->session->input->hosts[host->index].credit;
+
+    if (nbytes > RG_MSG_INPUT_WINDOW || *credit + nbytes > RG_MSG_INPUT_WINDOW)
+        return -EBADMSG;
+    *credit += nbytes;
+    session_input_go_on(host->session);
+    return 0;
+}
+
+void session_on_input_closed(struct session_host *host)
+{
+    host->session->input->hosts[host->index].closed = true;
+    session_input_go_on(host->session);
+}
+
+int session_input_put(struct rg_session *session, const void *data, size_t nbytes)
+{
+    struct session_input *input = session->input;
+    int64_t can = room(session);
+    size_t sent = 0;
+
+    if (can < 0 || input->eof || session->state == STATE_ENDED)
+        return -EPIPE;
+    if (!nbytes) {
+        input->eof = true;
+        if (session->state != STATE_STARTING)
+            send_to_readers(session, RG_MSG_INPUT_EOF, NULL, 0);
+        return 0;
+    }
+    input->waits = session->state == STATE_STARTING || (uint64_t) can < nbytes;
+    if (session->state == STATE_STARTING)
+        return 0;
+    if ((uint64_t) can < nbytes)
+        nbytes = (size_t) can;
+    while (sent < nbytes) {
+        size_t chunk = nbytes - sent < RG_MSG_CHUNK_MAX ? nbytes - sent : RG_MSG_CHUNK_MAX;
+        struct rg_msg_data msg = { { (uint8_t *) data + sent, chunk } };
+        send_to_readers(session, RG_MSG_INPUT, &msg, chunk);
+        sent += chunk;
+    }
+    return (int) nbytes;
 }
