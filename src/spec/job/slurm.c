@@ -15,7 +15,7 @@
 
 struct rg_strv rg_slurm_environment(void)
 {
-    struct rg_strv env = { environ, 0 };
+    struct rg_strv env = { .v = environ };
 
     while (environ && environ[env.count])
         env.count++;
