@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole argument lists, joined by blanks: what a user would read in `ps`. */
 #include "base/buf.h"
-#include "container/runtimes.h"
+#include "container/runtime.h"
 #include "unit.h"
 
 static const gid_t groups[] = { 27, 999 };
