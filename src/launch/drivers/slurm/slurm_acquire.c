@@ -385,30 +385,34 @@ static void granted(struct slurm_held *held)
     be_there(held);
 }
 
-static void on_said(void *arg, int events)
+/* Take what salloc and its shell say. True: nothing more is waited for, and held may be gone. */
+static bool read_said(struct slurm_held *held)
 {
-    struct slurm_held *held = arg;
     char bytes[16384];
+    ssize_t n;
 
-    (void) events;
-    while (!held->is_granted) {
-        ssize_t n = read(held->out_fd, bytes, sizeof(bytes));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0 || (n < 0 && errno != EAGAIN)) /* its end will tell */
-            rg_io_stop(&held->reader);
-        if (n <= 0)
-            return;
-        if (take_said(held, bytes, (size_t) n)) {
+    while ((n = read(held->out_fd, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0 && take_said(held, bytes, (size_t) n)) {
             granted(held);
-        } else if (rg_buf_nbytes(&held->said) > SAID_MAX || rg_buf_status(&held->said) < 0) {
+            return true;
+        }
+        if (rg_buf_nbytes(&held->said) > SAID_MAX || rg_buf_status(&held->said) < 0) {
             struct rg_error err = RG_ERROR_INIT;
             rg_error_set_exit(&err, E2BIG, RG_EXIT_UNAVAILABLE, "salloc says more than %u MiB",
                               SAID_MAX >> 20);
             tell_done(held, &err);
-            return;
+            return true;
         }
     }
+    if (n == 0 || errno != EAGAIN) /* its end will tell */
+        rg_io_stop(&held->reader);
+    return false;
+}
+
+static void on_said(void *arg, int events)
+{
+    (void) events;
+    read_said(arg);
 }
 
 static void salloc_ended(void *arg, pid_t pid, int status)
@@ -419,12 +423,10 @@ static void salloc_ended(void *arg, pid_t pid, int status)
 
     (void) pid;
     held->pid = 0;
-    held->lost = WIFSIGNALED(status);
-    on_said(held, RG_IO_READ);
-    if (held->is_granted) {
-        held->lost = true;
+    held->lost = true;
+    if (read_said(held))
         return;
-    }
+    held->lost = WIFSIGNALED(status);
     slurm_complaint(rg_buf_text(&held->said), line, sizeof(line));
     const char *remedy = slurm_remedy(line);
     rg_error_set_exit(&err, EAGAIN, RG_EXIT_UNAVAILABLE,
