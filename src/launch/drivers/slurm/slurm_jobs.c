@@ -15,19 +15,12 @@
 
 /* --- the queue -------------------------------------------------------------------------------- */
 
-/* Some versions of squeue show ended jobs for a while, with --states=all all do. */
-static bool is_end(const char *word)
-{
-    static const char *const ends[] = { "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL",
-                                        "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
-                                        "REVOKED" };
-
-    for (size_t i = 0; i < rg_array_len(ends); i++) {
-        if (strcmp(word, ends[i]) == 0)
-            return true;
-    }
-    return false;
-}
+/* What squeue calls a job that is over, which some versions of it show for a while, all of them with
+ * --states=all; and one that waits, the latter perhaps for another run of it. */
+#define ENDED                                                                               \
+    "COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY " \
+    "REVOKED"
+#define WAITS "PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT"
 
 static void set_text(char **text, const char *value)
 {
@@ -47,9 +40,11 @@ static void take_answer(struct rg_submitted_job *jobs, size_t count, char *text)
             struct rg_submitted_job *job = &jobs[i];
             if (strcmp(job->id, field[0]) != 0)
                 continue;
-            job->state = is_end(field[1])                   ? RG_SUBMITTED_ENDED
-                         : strcmp(field[1], "PENDING") == 0 ? RG_SUBMITTED_WAITS
+            job->state = rg_str_has_word(ENDED, field[1])   ? RG_SUBMITTED_ENDED
+                         : rg_str_has_word(WAITS, field[1]) ? RG_SUBMITTED_WAITS
                                                             : RG_SUBMITTED_RUNS;
+            if (job->state == RG_SUBMITTED_WAITS)
+                job->exit_code = -1; /* which was that of another run */
             set_text(&job->word, field[1]);
             set_text(&job->reason, strcmp(field[2], "None") == 0 ? "" : field[2]);
             set_text(&job->elapsed, field[3]);
