@@ -43,7 +43,7 @@ static int spawn_asked(char *const *argv, int *ret_fd, pid_t *ret_pid)
     return r;
 }
 
-static void take_answer(int fd, char *ret_text, size_t nbytes)
+void slurm_take_answer(int fd, char *ret_text, size_t nbytes)
 {
     ssize_t n = pread(fd, ret_text, nbytes - 1, 0);
 
@@ -68,7 +68,7 @@ int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t 
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
-    take_answer(fd, ret_text, nbytes);
+    slurm_take_answer(fd, ret_text, nbytes);
     return ended == 0 ? -ETIMEDOUT : ended < 0 ? -ECHILD : rg_status_code(status);
 }
 
@@ -97,7 +97,7 @@ static void answered(void *arg, pid_t pid, int status)
     (void) pid;
     question->pid = 0;
     if (text)
-        take_answer(question->fd, text, SLURM_ANSWER_MAX);
+        slurm_take_answer(question->fd, text, SLURM_ANSWER_MAX);
     void (*on_answer)(void *, char *) = question->on_answer;
     void *owner = question->arg;
     slurm_question_stop(question);

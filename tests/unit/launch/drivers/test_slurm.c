@@ -411,7 +411,7 @@ static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **stat
 
         slurm_ending_said(&slurm, cases[i].said);
         slurm_ending_noted(&slurm, cases[i].noted);
-        const char *why = slurm_ending(&slurm, &code);
+        const char *why = rg_driver_slurm.ending(&slurm, &code);
 
         assert_int_equal(code, cases[i].code);
         if (*cases[i].why)
