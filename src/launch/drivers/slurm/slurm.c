@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 
 #define CONF_MAX (1u << 20)
@@ -189,7 +187,7 @@ static const char *stopping(void *state, bool by_root)
                : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
 }
 
-/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it -------------------- */
+/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it --------------------- */
 
 static const struct {
     const char *said;   /* by slurmstepd, behind "CANCELLED AT ..." */
@@ -339,13 +337,13 @@ static void find_ports(struct rg_listener_options *options)
     const char *said = getenv(PORTS);
 
     if (said && *said) {
-        rg_slurm_ports(said, &options->first, &options->last);
+        rg_parse_ports(PORTS, said, &options->ports, NULL);
         return;
     }
     for (size_t i = 0; i < rg_array_len(files); i++) {
         rg_autofree char *text = NULL;
         if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0) {
-            rg_slurm_conf_ports(text, &options->first, &options->last);
+            rg_slurm_conf_ports(text, &options->ports);
             return;
         }
     }
@@ -355,9 +353,8 @@ int slurm_listen(struct slurm *slurm, struct rg_error *err)
 {
     const struct rg_ports *ports = &slurm->shared.o.job->ports;
     struct rg_listener_options options = { .loop = slurm->shared.o.loop, .key = slurm->shared.o.key,
-                                           .first = ports->first, .last = ports->last,
-                                           .only = ports->first, .on_linked = slurm_linked,
-                                           .arg = slurm };
+                                           .ports = *ports, .only = ports->first,
+                                           .on_linked = slurm_linked, .arg = slurm };
 
     if (!ports->first)
         find_ports(&options);
