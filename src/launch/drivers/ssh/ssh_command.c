@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ssh is told, and what a login shell of any kind is told by it: the agent must come to a host
  * that has nothing of ours, over one connection. */
-#include <stdio.h>
 #include <string.h>
 
 #include "launch/drivers/ssh/ssh_internal.h"

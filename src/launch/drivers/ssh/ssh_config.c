@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <glob.h>
 #include <pwd.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

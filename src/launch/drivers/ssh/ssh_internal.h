@@ -48,10 +48,9 @@ void ssh_advance(struct ssh *ssh);
 struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct);
 /* If it is queued, start its process: it then takes part in the window. */
 void ssh_host_start(struct ssh_host *host);
-/* What ssh and the host said last, while an agent is waited for; into buf, which is returned. */
-const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes);
-/* End it, by force; on_gone follows. */
-void ssh_host_stop(struct ssh_host *host);
+/* driver.h; state: struct ssh. */
+const char *ssh_said(void *state, int host, char *buf, size_t nbytes);
+void ssh_stop(void *state, int host);
 /* Let go of everything; a process that still runs is ended. No event follows. True where an agent
  * on this computer was ended so, and may have left processes to us. NULL is fine. */
 bool ssh_host_destroy(struct ssh_host *host);
