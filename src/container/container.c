@@ -3,7 +3,6 @@
  * list. */
 #include "container/container.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

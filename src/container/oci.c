@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Docker's command line, as far as Podman understands the same. */
-#include <stdio.h>
 #include <string.h>
 
 #include "container/runtime.h"

@@ -16,7 +16,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/drivers/slurm/slurm.h"

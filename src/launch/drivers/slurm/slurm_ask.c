@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/drivers/slurm/slurm.h"

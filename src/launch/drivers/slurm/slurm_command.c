@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What srun is told, and what the tasks of a step are told by it: the agent must come to nodes that
  * have nothing of ours, over a standard input that all of them share. */
-#include <stdio.h>
 #include <string.h>
 
 #include "launch/drivers/slurm/slurm_internal.h"
