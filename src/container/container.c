@@ -11,11 +11,6 @@ bool rg_container_by_slurm(const struct rg_container *container)
     return container->runtime && strcmp(container->runtime, "pyxis") == 0;
 }
 
-void rg_container_init(struct rg_container *container)
-{
-    *container = (struct rg_container){ .pull = RG_PULL_MISSING, .inject = RG_INJECT_AUTO };
-}
-
 /* --- the fields ------------------------------------------------------------------------------- */
 
 enum kind { TEXT, LIST, BOOL, NUMBER, ENUM, INDEX };
@@ -60,7 +55,7 @@ void rg_container_fini(struct rg_container *container)
             rg_strv_fini(member);
     }
     free(container->place.bundle_error);
-    rg_container_init(container);
+    *container = (struct rg_container){ .image = NULL };
 }
 
 static void put_value(struct rg_buf *buf, const char *name, const char *value)

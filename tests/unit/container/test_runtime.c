@@ -60,7 +60,7 @@ static int make_container(void **state)
 {
     static struct rg_container container;
 
-    rg_container_init(&container);
+    container = (struct rg_container){ 0 };
     container.image = strdup("image:1");
     container.place.launcher = strdup("h:1:2");
     *state = &container;

@@ -12,7 +12,7 @@
 #define SHARED "/var/tmp/*|/tmp/*"
 
 /* Ours come last: of an option that is given twice, ssh takes the first. */
-static int add_options(const struct ssh *ssh, const char *user, struct rg_strv *argv)
+static void add_options(const struct ssh *ssh, const char *user, struct rg_strv *argv)
 {
     static const char *const always[] = {
         "BatchMode=yes",              /* there is nobody to ask */
@@ -21,26 +21,22 @@ static int add_options(const struct ssh *ssh, const char *user, struct rg_strv *
         "ForwardX11=no",
     };
     const struct rg_job *job = ssh->shared.o.job;
-    int r = rg_strv_add(argv, "-T");
 
-    for (size_t i = 0; r == 0 && i < job->ssh_options.count; i++) {
-        const char *option = job->ssh_options.v[i];
-        if (option[0] != '-')
-            r = rg_strv_add(argv, "-o");
-        if (r == 0)
-            r = rg_strv_add(argv, option);
+    for (size_t i = 0; i < job->ssh_options.count; i++) {
+        if (job->ssh_options.v[i][0] != '-')
+            rg_strv_add(argv, "-o");
+        rg_strv_add(argv, job->ssh_options.v[i]);
     }
-    if (r == 0 && job->ssh_port)
-        r = rg_strv_addf(argv, "-p%d", job->ssh_port);
-    if (r == 0 && job->ssh_identity)
-        r = rg_strv_addf(argv, "-i%s", job->ssh_identity);
-    if (r == 0 && user)
-        r = rg_strv_addf(argv, "-l%s", user);
-    for (size_t i = 0; r == 0 && i < rg_array_len(always); i++)
-        r = rg_strv_addf(argv, "-o%s", always[i]);
-    if (r == 0 && ssh->connect_s)
-        r = rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
-    return r;
+    if (job->ssh_port)
+        rg_strv_addf(argv, "-p%d", job->ssh_port);
+    if (job->ssh_identity)
+        rg_strv_addf(argv, "-i%s", job->ssh_identity);
+    if (user)
+        rg_strv_addf(argv, "-l%s", user);
+    for (size_t i = 0; i < rg_array_len(always); i++)
+        rg_strv_addf(argv, "-o%s", always[i]);
+    if (ssh->connect_s)
+        rg_strv_addf(argv, "-oConnectTimeout=%d", ssh->connect_s);
 }
 
 int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv)
@@ -48,18 +44,15 @@ int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv)
     const struct rg_plan_host *there = &ssh->shared.o.plan->hosts[host];
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
     const char *program = getenv("REIGEN_SSH");
-    int r = rg_strv_add(argv, program && *program ? program : "ssh");
 
-    if (r == 0)
-        r = add_options(ssh, there->user, argv);
+    rg_strv_add(argv, program && *program ? program : "ssh");
+    rg_strv_add(argv, "-T");
+    add_options(ssh, there->user, argv);
+    rg_strv_add(argv, "--");
+    rg_strv_add(argv, there->name);
     ssh_command_bootstrap(ssh, &script);
-    if (r == 0)
-        r = rg_buf_status(&script);
-    if (r == 0)
-        r = rg_strv_add(argv, "--");
-    if (r == 0)
-        r = rg_strv_add(argv, there->name);
-    return r < 0 ? r : rg_strv_add(argv, rg_buf_text(&script));
+    rg_strv_add(argv, rg_buf_text(&script));
+    return rg_buf_status(&script) < 0 ? -ENOMEM : rg_strv_status(argv);
 }
 
 /* What we start there. */
