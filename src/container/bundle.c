@@ -38,7 +38,7 @@ static bool is_wanted(const char *name)
 static int list_below(const char *dir, const char *name, int depth, struct rg_bundle_files *files)
 {
     rg_autofree char *path = rg_strf("%s/%s", dir, name);
-    struct dirent **entries;
+    struct dirent **entries = NULL;
     struct stat st;
 
     if (!path)
@@ -58,8 +58,7 @@ static int list_below(const char *dir, const char *name, int depth, struct rg_bu
             r = child ? list_below(dir, child, depth + 1, files) : -ENOMEM;
         free(entries[i]);
     }
-    if (count >= 0 && depth < DEPTH_MAX)
-        free(entries);
+    free(entries);
     return r;
 }
 

@@ -72,17 +72,19 @@ static void keep(struct rg_preamble *preamble, const char *line, size_t length)
 /* Lines that end with a newline each, or not; behind the n bytes that buf holds. */
 static size_t join(const char *lines, size_t length, char *buf, size_t n, size_t nbytes)
 {
-    if (n && length && n + 3 < nbytes) {
-        buf[n++] = ';';
-        buf[n++] = ' ';
-    }
+    bool due = n > 0; /* what parts them */
+
     for (size_t i = 0; i < length && n + 3 < nbytes; i++) {
-        if (lines[i] != '\n') {
-            buf[n++] = lines[i];
-        } else if (i + 1 < length) {
+        if (lines[i] == '\n') {
+            due = true;
+            continue;
+        }
+        if (due) {
             buf[n++] = ';';
             buf[n++] = ' ';
         }
+        due = false;
+        buf[n++] = lines[i];
     }
     buf[n] = '\0';
     return n;

@@ -187,7 +187,7 @@ static const char *stopping(void *state, bool by_root)
                : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
 }
 
-/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it --------------------- */
+/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it ------------------- */
 
 static const struct {
     const char *said;   /* by slurmstepd, behind "CANCELLED AT ..." */

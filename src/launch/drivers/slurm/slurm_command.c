@@ -145,19 +145,6 @@ void slurm_put_quoted(struct rg_buf *text, const char *word)
     rg_buf_printf(text, "'");
 }
 
-/* $m, $n, $k: the kind of machine, its agent's size and name. */
-static void put_machines(const struct slurm *slurm, struct rg_buf *text)
-{
-    rg_buf_printf(text, "m=$(uname -m); case $m in ");
-    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
-        const struct rg_agent_file *agent = &slurm->shared.agents[i];
-        if (agent->data)
-            rg_buf_printf(text, "%s) k=%s;; ", agent->machine, agent->name);
-    }
-    rg_buf_printf(text, "*) say error 69 it is a machine of the kind $m, for which this "
-                        "installation of Reigen has no agent; exit 69;; esac; ");
-}
-
 /* `take MACHINE NBYTES` comes to all: whoever needs no agent lets it pass. What was read cannot be
  * read again, so a directory must be known to have room first. The file is named by the node:
  * components of a heterogeneous job share a home, and numbers of tasks. */
@@ -193,7 +180,7 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
     rg_buf_printf(text, "u=$(id -u); o=$(umask); umask 077; IFS=:; "
                         "C=$HOME/.cache/reigen:${XDG_RUNTIME_DIR:-/dev/null}/reigen:"
                         "/var/tmp/reigen-$u:/tmp/reigen-$u; ");
-    put_machines(slurm, text);
+    rg_dialogue_put_machines(&slurm->shared, text);
     put_installer(slurm, text);
     rg_buf_printf(text,
                   "for d in $C; do g=$d/$k/reigen-agent; "

@@ -5,8 +5,8 @@
  *
  *   ssh.c          the driver: hosts, the queue, stopping
  *   ssh_host.c     one host, from its process to its link, and that one's end
- *   ssh_command.c  ssh's command line, and the scripts that run on hosts
- *   ssh_config.c   what the user's ssh configuration speaks of
+ *   ssh_command.c  ssh's command line, what the user's configuration says beside it, and the
+ *                  scripts that run on hosts
  *   ssh_explain.c  what ssh's messages mean, and what to do about them
  *
  * Thread rule: the loop's thread.
@@ -64,8 +64,6 @@ int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv);
 void ssh_command_bootstrap(const struct ssh *ssh, struct rg_buf *text);
 /* The answer to `need agent`: a line of script that takes the agent's bytes, which follow. */
 void ssh_command_installer(const struct ssh *ssh, int host, struct rg_buf *text);
-
-/* --- ssh_config.c ----------------------------------------------------------------------------- */
 
 /* Whether these options for ssh, or else its configuration files (the user's and the system's, or
  * that of an option -F), set this keyword for any host. Blocks: reads the files. */
