@@ -38,7 +38,6 @@ PLACES = {
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-guard: "'): 'the same, by way of ssh',
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-agent: "'): "the agent's log",
     ('src/launch/head/remote/session_versions.c', 'heading'): "Hydra's version",
-    ('src/launch/host/preamble.c', '"need bundle"'): 'a line of the protocol',
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 

@@ -3,14 +3,6 @@
  * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm includes it,
  * but tests.
  *
- *   slurm.c          the driver: hosts, stopping, why Slurm ended the job
- *   slurm_step.c     one step: its srun, from the start to the end, and what it says
- *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
- *   slurm_acquire.c  asking for an allocation, and giving it back
- *   slurm_options.c  options of --on slurm
- *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
- *   slurm_queue.c    jobs for sbatch, and what becomes of them
- *
  * Thread rule: the loop's thread.
  */
 #ifndef RG_LAUNCH_DRIVERS_SLURM_SLURM_INTERNAL_H

@@ -3,12 +3,6 @@
  * What the files of the ssh driver share. Nothing outside src/launch/drivers/ssh includes it, but
  * tests.
  *
- *   ssh.c          the driver: hosts, the queue, stopping
- *   ssh_host.c     one host, from its process to its link, and that one's end
- *   ssh_command.c  ssh's command line, what the user's configuration says beside it, and the
- *                  scripts that run on hosts
- *   ssh_explain.c  what ssh's messages mean, and what to do about them
- *
  * Thread rule: the loop's thread.
  */
 #ifndef RG_LAUNCH_DRIVERS_SSH_SSH_INTERNAL_H
