@@ -67,12 +67,6 @@ static const struct rg_container_symptom symptoms[] = {
     { NULL, 0, NULL },
 };
 
-static void add_groups(const struct rg_container_host *host, struct rg_strv *argv)
-{
-    for (size_t i = 0; i < host->ngroups; i++)
-        rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
-}
-
 /* --gpus reads its value as comma-separated values: a list of devices has to be quoted in it. */
 static void add_gpus(const char *gpus, struct rg_strv *argv)
 {
@@ -89,7 +83,7 @@ static void add_gpus(const char *gpus, struct rg_strv *argv)
 static int run(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err)
 {
-    return rg_oci_run(container, host, add_groups, add_gpus, argv, err);
+    return rg_oci_run(container, host, rg_oci_add_groups, add_gpus, argv, err);
 }
 
 const struct rg_container_ops rg_container_docker = {

@@ -41,6 +41,12 @@ static void begin(const struct rg_container *container, const struct rg_containe
         rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
 }
 
+void rg_oci_add_groups(const struct rg_container_host *host, struct rg_strv *argv)
+{
+    for (size_t i = 0; i < host->ngroups; i++)
+        rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
+}
+
 static void be_caller(const struct rg_container_host *host, struct rg_strv *argv)
 {
     rg_strv_addf(argv, "--user=%u:%u", (unsigned) host->uid, (unsigned) host->gid);

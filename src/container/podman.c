@@ -61,14 +61,13 @@ static const struct rg_container_symptom symptoms[] = {
 /* Without root, the caller must be the same user inside; groups can only be kept, not named. */
 static void add_groups(const struct rg_container_host *host, struct rg_strv *argv)
 {
-    if (host->uid != 0) {
-        rg_strv_add(argv, "--userns=keep-id");
-        if (host->ngroups > 0)
-            rg_strv_add(argv, "--group-add=keep-groups");
+    if (host->uid == 0) {
+        rg_oci_add_groups(host, argv);
         return;
     }
-    for (size_t i = 0; i < host->ngroups; i++)
-        rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
+    rg_strv_add(argv, "--userns=keep-id");
+    if (host->ngroups > 0)
+        rg_strv_add(argv, "--group-add=keep-groups");
 }
 
 static void add_gpus(const char *gpus, struct rg_strv *argv)

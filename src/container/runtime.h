@@ -131,6 +131,7 @@ int rg_oci_run(const struct rg_container *container, const struct rg_container_h
                void (*add_groups)(const struct rg_container_host *host, struct rg_strv *argv),
                void (*add_gpus)(const char *gpus, struct rg_strv *argv), struct rg_strv *argv,
                struct rg_error *err);
+void rg_oci_add_groups(const struct rg_container_host *host, struct rg_strv *argv); /* each */
 int rg_oci_pull(const struct rg_container *container, const struct rg_container_host *host,
                 struct rg_strv *argv);
 /* How much of an image a `docker pull` has fetched and unpacked, in percent, by the lines that it

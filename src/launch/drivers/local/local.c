@@ -44,12 +44,9 @@ static int count_cores(void)
 {
     size_t nbytes = CPU_ALLOC_SIZE(RG_JOB_SLOTS_MAX);
     cpu_set_t *set = CPU_ALLOC(RG_JOB_SLOTS_MAX);
-    int count = 1;
+    int count = set && sched_getaffinity(0, nbytes, set) == 0 ? CPU_COUNT_S(nbytes, set) : 1;
 
-    if (set && sched_getaffinity(0, nbytes, set) == 0)
-        count = CPU_COUNT_S(nbytes, set);
-    if (set)
-        CPU_FREE(set);
+    CPU_FREE(set);
     return count > 0 ? count : 1;
 }
 
