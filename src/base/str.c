@@ -39,8 +39,9 @@ static int grow_by_one(struct rg_strv *list)
 
 int rg_strv_take(struct rg_strv *list, char *take_text)
 {
-    if (!take_text || grow_by_one(list) < 0) {
+    if (!take_text || list->failed || grow_by_one(list) < 0) {
         free(take_text);
+        list->failed = true;
         return -ENOMEM;
     }
     list->v[list->count++] = take_text;
@@ -51,6 +52,11 @@ int rg_strv_take(struct rg_strv *list, char *take_text)
 int rg_strv_add(struct rg_strv *list, const char *text)
 {
     return rg_strv_take(list, strdup(text));
+}
+
+int rg_strv_status(const struct rg_strv *list)
+{
+    return list->failed ? -ENOMEM : 0;
 }
 
 static char *vstrf(const char *fmt, va_list args)

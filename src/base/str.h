@@ -18,17 +18,20 @@
 struct rg_strv {
     char **v; /* owned, each element owned; NULL while empty */
     size_t count;
+    bool failed; /* memory was short once: nothing is added any more */
 };
 
-#define RG_STRV_INIT { NULL, 0 }
+#define RG_STRV_INIT { NULL, 0, false }
 
 void rg_strv_fini(struct rg_strv *list);
 #define rg_autostrv rg_cleanup(rg_strv_fini)
 
-/* Append a copy (or take_text itself, also freed on failure). 0 or -ENOMEM. */
+/* Append a copy (or take_text itself, also freed on failure; NULL fails). 0 or -ENOMEM. */
 int rg_strv_add(struct rg_strv *list, const char *text);
 int rg_strv_take(struct rg_strv *list, char *take_text);
 int rg_strv_addf(struct rg_strv *list, const char *fmt, ...) rg_printf(2, 3);
+/* After many of these one look is enough: 0, or -ENOMEM when one of them has failed. */
+int rg_strv_status(const struct rg_strv *list);
 /* Append copies of all of a NULL-terminated array. 0 or -ENOMEM (some may have been added). */
 int rg_strv_add_all(struct rg_strv *list, char *const *texts);
 /* Whether one of them is this text. */

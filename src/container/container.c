@@ -3,36 +3,12 @@
  * list. */
 #include "container/container.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 bool rg_container_by_slurm(const struct rg_container *container)
 {
     return container->runtime && strcmp(container->runtime, "pyxis") == 0;
-}
-
-void rg_container_init(struct rg_container *container)
-{
-    *container = (struct rg_container){ .pull = RG_PULL_MISSING, .inject = RG_INJECT_AUTO };
-}
-
-void rg_container_fini(struct rg_container *container)
-{
-    free(container->image);
-    free(container->name);
-    free(container->runtime);
-    free(container->gpus);
-    free(container->network);
-    free(container->user);
-    free(container->place.cwd);
-    free(container->place.bundle_error);
-    free(container->place.term);
-    free(container->place.launcher);
-    free(container->place.bundle_digest);
-    rg_strv_fini(&container->mounts);
-    rg_strv_fini(&container->options);
-    rg_container_init(container);
 }
 
 /* --- the fields ------------------------------------------------------------------------------- */
@@ -68,6 +44,19 @@ static const struct field {
     FIELD("bundle-size", NUMBER, place.bundle_nbytes, 0),
 #undef FIELD
 };
+
+void rg_container_fini(struct rg_container *container)
+{
+    for (size_t i = 0; i < rg_array_len(fields); i++) {
+        void *member = (char *) container + fields[i].offset;
+        if (fields[i].kind == TEXT)
+            free(*(char **) member);
+        else if (fields[i].kind == LIST)
+            rg_strv_fini(member);
+    }
+    free(container->place.bundle_error);
+    *container = (struct rg_container){ .image = NULL };
+}
 
 static void put_value(struct rg_buf *buf, const char *name, const char *value)
 {

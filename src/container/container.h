@@ -6,8 +6,8 @@
  *
  * This layer stands on base only: spec, launch and agent use it.
  *
- * Ownership: a container owns all it points to; rg_container_fini frees it. Thread rule: one thread
- * at a time; nothing blocks.
+ * Ownership: a zeroed container asks for nothing. It owns all it points to; rg_container_fini frees
+ * it. Thread rule: one thread at a time; nothing blocks.
  */
 #ifndef RG_CONTAINER_CONTAINER_H
 #define RG_CONTAINER_CONTAINER_H
@@ -55,7 +55,6 @@ struct rg_container {
 /* Slurm's plug-in pyxis makes it: for our agent it is as a host. */
 bool rg_container_by_slurm(const struct rg_container *container);
 
-void rg_container_init(struct rg_container *container);
 void rg_container_fini(struct rg_container *container);
 
 /* On the way to a host a container is lines "container FIELD VALUE", one per value that is not the

@@ -2,7 +2,7 @@
 /* Docker, from 20.10 on (the first whose `run` has --pull). */
 #include <string.h>
 
-#include "container/runtimes.h"
+#include "container/runtime.h"
 
 #define UNKNOWN "--dockopts or --container-option has an option that docker run does not know"
 
@@ -68,30 +68,22 @@ static const struct rg_container_symptom symptoms[] = {
 };
 
 /* --gpus reads its value as comma-separated values: a list of devices has to be quoted in it. */
-static int add_gpus(const char *gpus, struct rg_strv *argv)
+static void add_gpus(const char *gpus, struct rg_strv *argv)
 {
     bool count = strcmp(gpus, "all") == 0 || strspn(gpus, "0123456789") == strlen(gpus);
+    size_t length = strlen(gpus); /* "1," is the device 1, "1" any one */
 
     if (count || strchr(gpus, '='))
-        return rg_strv_addf(argv, "--gpus=%s", gpus);
-    size_t length = strlen(gpus); /* "1," is the device 1, "1" any one */
-    return rg_strv_addf(argv, "--gpus=\"device=%.*s\"",
-                        (int) (length - (gpus[length ? length - 1 : 0] == ',')), gpus);
+        rg_strv_addf(argv, "--gpus=%s", gpus);
+    else
+        rg_strv_addf(argv, "--gpus=\"device=%.*s\"", (int) (length - (gpus[length - 1] == ',')),
+                     gpus);
 }
 
 static int run(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err)
 {
-    int r = rg_oci_begin(container, host, argv);
-
-    r = r ? r : rg_oci_user(container, host, argv);
-    for (size_t i = 0; r == 0 && !container->user && i < host->ngroups; i++)
-        r = rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
-    r = r ? r : rg_oci_mounts(container, host, argv, err);
-    if (r == 0 && container->gpus)
-        r = add_gpus(container->gpus, argv);
-    r = r ? r : rg_oci_hide_gpus(container, host, argv);
-    return r ? r : rg_oci_finish(container, host, argv);
+    return rg_oci_run(container, host, rg_oci_add_groups, add_gpus, argv, err);
 }
 
 const struct rg_container_ops rg_container_docker = {

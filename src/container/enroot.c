@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "container/runtimes.h"
+#include "container/runtime.h"
 
 #define NAME_MAX_NBYTES 255 /* of a file */
+#define TITLE "enroot" /* in sentences */
 #define NOT_IN_MOUNTS " \t\n:"
 
 static const struct rg_container_symptom symptoms[] = {
@@ -76,26 +77,13 @@ static const char import_script[] =
     "rm -f \"$3\".part.sqsh\n"
     "\"$1\" import --output \"$3\".part.sqsh -- \"$2\" 9>&- && mv -f \"$3\".part.sqsh \"$3\"\n";
 
-static int refuse(struct rg_error *err, const char *what, const char *remedy)
-{
-    return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                             "%s: enroot cannot do that; %s", what, remedy);
-}
-
-static bool is_root(const char *user)
-{
-    return strcmp(user, "0") == 0 || strcmp(user, "root") == 0;
-}
-
 static int check(const struct rg_container *container, struct rg_error *err)
 {
-    if (container->privileged)
-        return refuse(err, "--privileged", "leave it out, or take Docker");
-    if (container->user && !is_root(container->user))
-        return refuse(err, "--user", "its containers run as the caller, or as 0");
     if (container->network && strcmp(container->network, "host") != 0)
-        return refuse(err, "--network", "its containers have the host's network");
-    return 0;
+        return rg_container_refuse(TITLE, "--network", "its containers have the host's network",
+                                   err);
+    return rg_container_check_own(container, TITLE, "its containers run as the caller, or as 0",
+                                  err);
 }
 
 /* --- images ---------------------------------------------------------------------------------- */
@@ -189,40 +177,17 @@ static int add_mount(struct rg_strv *argv, const char *source, const char *targe
                         read_only ? "ro" : "rw");
 }
 
-static int add_own_mounts(const struct rg_container *container,
-                          const struct rg_container_host *host, struct rg_strv *argv,
-                          struct rg_error *err)
-{
-    static const char ib[] = "/dev/infiniband";
-    int r = add_mount(argv, host->bin_dir, RG_CONTAINER_BIN, true, err);
-
-    r = r ? r : add_mount(argv, host->run_dir, RG_CONTAINER_RUN, false, err);
-    if (r == 0 && host->bundle_dir)
-        r = add_mount(argv, host->bundle_dir, RG_CONTAINER_PYTHON, true, err);
-    if (r == 0 && host->home)
-        r = add_mount(argv, host->home, host->home, false, err);
-    if (r == 0 && host->cwd && !(host->home && rg_container_lies_in(host->cwd, host->home)))
-        r = add_mount(argv, host->cwd, host->cwd, false, err);
-    if (r == 0 && container->ibdevices && host->infiniband)
-        r = add_mount(argv, ib, ib, false, err);
-    return r;
-}
-
 static int add_mounts(const struct rg_container *container, const struct rg_container_host *host,
                       struct rg_strv *argv, struct rg_error *err)
 {
-    int r = add_own_mounts(container, host, argv, err);
+    static const char ib[] = "/dev/infiniband";
+    struct rg_container_host mounted = *host; /* it brings the user's names by itself */
 
-    for (size_t i = 0; r == 0 && i < container->mounts.count; i++) {
-        rg_autofree char *source = NULL, *target = NULL;
-        bool read_only;
-        r = rg_container_split_mount(container->mounts.v[i], &source, &target, &read_only, err);
-        if (r == 0 && *source != '/')
-            r = refuse(err, container->mounts.v[i], "it has no named volumes");
-        if (r == 0)
-            r = add_mount(argv, source, target, read_only, err);
-    }
-    return r;
+    mounted.passwd = mounted.group = NULL;
+    int r = rg_container_mount_ours(&mounted, add_mount, argv, err);
+    if (r == 0 && container->ibdevices && host->infiniband)
+        r = add_mount(argv, ib, ib, false, err);
+    return r < 0 ? r : rg_container_mount_users(container, add_mount, argv, err);
 }
 
 /* How many words this option has; 0: enroot does not know it, and would print its help and end. */
@@ -244,96 +209,90 @@ static int count_words(const char *option)
 
 static int add_options(const struct rg_strv *options, struct rg_strv *argv, struct rg_error *err)
 {
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < options->count; i++) {
+    for (size_t i = 0; i < options->count; i++) {
         const char *option = options->v[i];
         if (rg_str_starts(option, "--device=")) { /* of --ibdevices=DEVICE */
-            r = rg_strv_addf(argv, "--mount=%s:%s:none:x-create=file,bind,rw", option + 9,
-                             option + 9);
+            rg_strv_addf(argv, "--mount=%s:%s:none:x-create=file,bind,rw", option + 9, option + 9);
             continue;
         }
         if (strcmp(option, "--cap-add=IPC_LOCK") == 0) /* the caller's own limits count */
             continue;
         int nwords = count_words(option);
         if (nwords == 0 || i + (size_t) nwords > options->count)
-            return refuse(err, option, "it takes --env, --mount, --conf, --root and --rw, those "
-                                       "with a value as --env=NAME=VALUE");
-        r = rg_strv_add(argv, option);
-        if (r == 0 && nwords == 2)
-            r = rg_strv_add(argv, options->v[++i]);
+            return rg_container_refuse(TITLE, option, "it takes --env, --mount, --conf, --root and "
+                                       "--rw, those with a value as --env=NAME=VALUE", err);
+        rg_strv_add(argv, option);
+        if (nwords == 2)
+            rg_strv_add(argv, options->v[++i]);
     }
-    return r;
+    return 0;
 }
 
 /* In the environment of enroot itself, where its hooks look first, whatever the image says. Without
  * a login shell, whose profile would replace the image's PATH. */
-static int add_environment(const struct rg_container *container,
-                           const struct rg_container_host *host, const char *devices,
-                           struct rg_strv *argv)
+static void add_environment(const struct rg_container *container,
+                            const struct rg_container_host *host, const char *devices,
+                            struct rg_strv *argv)
 {
     bool some = container->gpus && strcmp(devices, "all") != 0;
-    int r = rg_strv_add(argv, "env");
 
-    r = r ? r : rg_strv_add(argv, "ENROOT_LOGIN_SHELL=no");
-    r = r ? r : rg_strv_addf(argv, "NVIDIA_VISIBLE_DEVICES=%s", devices);
-    if (r == 0 && container->gpus)
-        r = rg_strv_add(argv, "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video");
+    rg_strv_add(argv, "env");
+    rg_strv_add(argv, "ENROOT_LOGIN_SHELL=no");
+    rg_strv_addf(argv, "NVIDIA_VISIBLE_DEVICES=%s", devices);
+    if (container->gpus)
+        rg_strv_add(argv, "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video");
     /* Else the host's whole /dev is there, with all GPUs. */
-    if (r == 0 && (some || host->no_gpus))
-        r = rg_strv_add(argv, "ENROOT_RESTRICT_DEV=yes");
-    return r;
+    if (some || host->no_gpus)
+        rg_strv_add(argv, "ENROOT_RESTRICT_DEV=yes");
 }
 
-static int add_variables(const struct rg_container *container,
-                         const struct rg_container_host *host, const char *devices,
-                         struct rg_strv *argv)
+static void add_variables(const struct rg_container *container,
+                          const struct rg_container_host *host, const char *devices,
+                          struct rg_strv *argv)
 {
     bool mapped = container->user != NULL;
-    int r = rg_strv_addf(argv, "--env=NVIDIA_VISIBLE_DEVICES=%s", devices);
-
-    if (r == 0 && container->place.term)
-        r = rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
-    if (r == 0 && (host->uid == 0 || mapped))
-        r = rg_strv_add(argv, "--env=HOME=/root");
-    else if (r == 0)
-        r = rg_strv_addf(argv, "--env=HOME=%s", host->home ? host->home : RG_CONTAINER_RUN);
     const char *user = mapped ? "root" : host->user_name;
-    if (r == 0 && user)
-        r = rg_strv_addf(argv, "--env=USER=%s", user);
-    if (r == 0 && user)
-        r = rg_strv_addf(argv, "--env=LOGNAME=%s", user);
-    return r;
+    const char *home = host->home ? host->home : RG_CONTAINER_RUN;
+
+    rg_strv_addf(argv, "--env=NVIDIA_VISIBLE_DEVICES=%s", devices);
+    if (container->place.term)
+        rg_strv_addf(argv, "--env=TERM=%s", container->place.term);
+    rg_strv_addf(argv, "--env=HOME=%s", host->uid == 0 || mapped ? "/root" : home);
+    if (user) {
+        rg_strv_addf(argv, "--env=USER=%s", user);
+        rg_strv_addf(argv, "--env=LOGNAME=%s", user);
+    }
 }
 
 static int run(const struct rg_container *container, const struct rg_container_host *host,
                struct rg_strv *argv, struct rg_error *err)
 {
     rg_autobuf struct rg_buf path = RG_BUF_INIT;
-    rg_autofree char *devices = rg_container_devices(host->gpus ? host->gpus : container->gpus);
-    const char *const command[] = { host->cwd ? host->cwd : "", RG_CONTAINER_BIN "/reigen-agent",
-                                    "inside", RG_CONTAINER_RUN "/" RG_CONTAINER_SOCKET };
+    rg_autofree char *list = rg_container_devices(host->gpus ? host->gpus : container->gpus);
+    const char *devices = list && *list ? list : "void";
     int r = check(container, err);
 
-    if (r < 0 || !devices || put_path(container, host, &path) < 0)
+    if (r < 0 || !list || put_path(container, host, &path) < 0)
         return r < 0 ? r : -ENOMEM;
     r = check_path(container->image, rg_buf_text(&path), err);
-    r = r ? r : add_environment(container, host, *devices ? devices : "void", argv);
-    r = r ? r : rg_strv_add(argv, host->program);
-    r = r ? r : rg_strv_add(argv, "start");
-    r = r ? r : rg_strv_add(argv, "--rw"); /* in memory, as the image is a file */
-    if (r == 0 && container->user)
-        r = rg_strv_add(argv, "--root");
-    r = r ? r : rg_strv_add(argv, "--rc");
-    r = r ? r : rg_strv_addf(argv, "%s/../" RG_CONTAINER_SCRIPT, host->bin_dir);
-    r = r ? r : add_variables(container, host, *devices ? devices : "void", argv);
+    add_environment(container, host, devices, argv);
+    rg_strv_add(argv, host->program);
+    rg_strv_add(argv, "start");
+    rg_strv_add(argv, "--rw"); /* in memory, as the image is a file */
+    if (container->user)
+        rg_strv_add(argv, "--root");
+    rg_strv_add(argv, "--rc");
+    rg_strv_addf(argv, "%s/../" RG_CONTAINER_SCRIPT, host->bin_dir);
+    add_variables(container, host, devices, argv);
     r = r ? r : add_mounts(container, host, argv, err);
     r = r ? r : add_options(&container->options, argv, err);
-    r = r ? r : rg_strv_add(argv, "--");
-    r = r ? r : rg_strv_add(argv, rg_buf_text(&path));
-    for (size_t i = 0; r == 0 && i < rg_array_len(command); i++)
-        r = rg_strv_add(argv, command[i]);
-    return r;
+    rg_strv_add(argv, "--");
+    rg_strv_add(argv, rg_buf_text(&path));
+    rg_strv_add(argv, host->cwd ? host->cwd : "");
+    rg_strv_add(argv, RG_CONTAINER_BIN "/reigen-agent");
+    rg_strv_add(argv, "inside");
+    rg_strv_add(argv, RG_CONTAINER_RUN "/" RG_CONTAINER_SOCKET);
+    return r < 0 ? r : rg_strv_status(argv);
 }
 
 static int pull(const struct rg_container *container, const struct rg_container_host *host,
@@ -341,18 +300,16 @@ static int pull(const struct rg_container *container, const struct rg_container_
 {
     const char *const first[] = { "sh", "-c", import_script, "reigen-import", host->program };
     rg_autobuf struct rg_buf path = RG_BUF_INIT;
-    int r = 0;
 
     if (is_file(container->image))
         return 0;
-    rg_autofree char *address = make_address(container->image);
-    if (!address || put_path(container, host, &path) < 0)
+    if (put_path(container, host, &path) < 0)
         return -ENOMEM;
-    for (size_t i = 0; r == 0 && i < rg_array_len(first); i++)
-        r = rg_strv_add(argv, first[i]);
-    r = r ? r : rg_strv_add(argv, address);
-    r = r ? r : rg_strv_add(argv, rg_buf_text(&path));
-    return r ? r : rg_strv_add(argv, container->pull == RG_PULL_ALWAYS ? "always" : "");
+    for (size_t i = 0; i < rg_array_len(first); i++)
+        rg_strv_add(argv, first[i]);
+    rg_strv_take(argv, make_address(container->image));
+    rg_strv_add(argv, rg_buf_text(&path));
+    return rg_strv_add(argv, container->pull == RG_PULL_ALWAYS ? "always" : "");
 }
 
 const struct rg_container_ops rg_container_enroot = {

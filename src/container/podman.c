@@ -2,7 +2,7 @@
 /* Podman, from 4.0 on; an ordinary user needs no daemon and no rights with it. */
 #include <string.h>
 
-#include "container/runtimes.h"
+#include "container/runtime.h"
 
 #define UNKNOWN "--dockopts or --container-option has an option that podman run does not know"
 
@@ -59,30 +59,27 @@ static const struct rg_container_symptom symptoms[] = {
 };
 
 /* Without root, the caller must be the same user inside; groups can only be kept, not named. */
-static int add_identity(const struct rg_container_host *host, struct rg_strv *argv)
+static void add_groups(const struct rg_container_host *host, struct rg_strv *argv)
 {
-    int r = 0;
-
-    if (host->uid != 0) {
-        r = rg_strv_add(argv, "--userns=keep-id");
-        if (r == 0 && host->ngroups > 0)
-            r = rg_strv_add(argv, "--group-add=keep-groups");
+    if (host->uid == 0) {
+        rg_oci_add_groups(host, argv);
+        return;
     }
-    for (size_t i = 0; r == 0 && host->uid == 0 && i < host->ngroups; i++)
-        r = rg_strv_addf(argv, "--group-add=%u", (unsigned) host->groups[i]);
-    return r;
+    rg_strv_add(argv, "--userns=keep-id");
+    if (host->ngroups > 0)
+        rg_strv_add(argv, "--group-add=keep-groups");
 }
 
-static int add_gpus(const char *gpus, struct rg_strv *argv)
+static void add_gpus(const char *gpus, struct rg_strv *argv)
 {
     rg_autofree char *list = rg_container_devices(gpus);
-    char *rest;
-    int r = list ? 0 : -ENOMEM;
 
-    for (char *one = r ? NULL : strtok_r(list, ",", &rest); one && r == 0;
-         one = strtok_r(NULL, ",", &rest))
-        r = rg_strv_addf(argv, "--device=nvidia.com/gpu=%s", one);
-    return r;
+    if (!list)
+        rg_strv_take(argv, NULL);
+    for (char *one, *rest = list; (one = strsep(&rest, ","));) {
+        if (*one)
+            rg_strv_addf(argv, "--device=nvidia.com/gpu=%s", one);
+    }
 }
 
 static int run(const struct rg_container *container, const struct rg_container_host *host,
@@ -90,18 +87,10 @@ static int run(const struct rg_container *container, const struct rg_container_h
 {
     /* Without root its containers inherit our cpus, and cpusets are seldom to be had. */
     struct rg_container_host seen = *host;
+
     if (host->uid != 0)
         seen.cpus = NULL;
-    int r = rg_oci_begin(container, &seen, argv);
-
-    r = r ? r : rg_oci_user(container, host, argv);
-    if (r == 0 && !container->user)
-        r = add_identity(host, argv);
-    r = r ? r : rg_oci_mounts(container, host, argv, err);
-    if (r == 0 && container->gpus)
-        r = add_gpus(container->gpus, argv);
-    r = r ? r : rg_oci_hide_gpus(container, host, argv);
-    return r ? r : rg_oci_finish(container, host, argv);
+    return rg_oci_run(container, &seen, add_groups, add_gpus, argv, err);
 }
 
 const struct rg_container_ops rg_container_podman = {

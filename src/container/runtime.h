@@ -87,8 +87,6 @@ struct rg_container_ops {
     const struct rg_container_symptom *symptoms; /* ends with a NULL needle; the first one counts */
 };
 
-/* True when path lies in dir or is dir; nothing is resolved. */
-bool rg_container_lies_in(const char *path, const char *dir);
 /* GPUs for runtimes that cannot count: "all", or names such as "0,1". A number in gpus is so many,
  * from 0 on; "1," is the device 1; NULL gives "". On the heap, or NULL without memory. */
 char *rg_container_devices(const char *gpus);
@@ -103,20 +101,37 @@ const struct rg_container_ops *rg_container_find(const char *name);
 int rg_container_explain(const struct rg_container_ops *ops, const char *said,
                          struct rg_error *err);
 
-/* --- for the runtimes' files: what Docker's and Podman's command lines have in common -------- */
+/* --- for the runtimes' files ------------------------------------------------------------------ */
 
-int rg_oci_begin(const struct rg_container *container, const struct rg_container_host *host,
-                 struct rg_strv *argv);
-int rg_oci_user(const struct rg_container *container, const struct rg_container_host *host,
-                struct rg_strv *argv);
-int rg_oci_mounts(const struct rg_container *container, const struct rg_container_host *host,
-                  struct rg_strv *argv, struct rg_error *err);
-/* What keeps from a container the GPUs that it is not to see: one that is privileged sees the files
- * of all, and CUDA has to be told; an image may ask the NVIDIA runtime for all by itself. */
-int rg_oci_hide_gpus(const struct rg_container *container, const struct rg_container_host *host,
-                     struct rg_strv *argv);
-int rg_oci_finish(const struct rg_container *container, const struct rg_container_host *host,
-                  struct rg_strv *argv);
+extern const struct rg_container_ops rg_container_docker;
+extern const struct rg_container_ops rg_container_podman;
+extern const struct rg_container_ops rg_container_apptainer; /* and singularity */
+extern const struct rg_container_ops rg_container_enroot;
+
+/* How a runtime says one mount: appended to argv. 0, -EINVAL with err, or -ENOMEM. */
+typedef int rg_container_mount_fn(struct rg_strv *argv, const char *source, const char *target,
+                                  bool read_only, struct rg_error *err);
+/* Mount what we need, as far as host has it; and what the user asked for. As mount returns. */
+int rg_container_mount_ours(const struct rg_container_host *host, rg_container_mount_fn *mount,
+                            struct rg_strv *argv, struct rg_error *err);
+int rg_container_mount_users(const struct rg_container *container, rg_container_mount_fn *mount,
+                             struct rg_strv *argv, struct rg_error *err);
+
+/* -EINVAL, exit code 2: this runtime, by its title, cannot do what was asked for. */
+int rg_container_refuse(const char *title, const char *what, const char *remedy,
+                        struct rg_error *err);
+/* Refuse what no runtime can do whose containers are processes of the caller's: other rights, named
+ * volumes, and users but 0. users: what to do about that. 0 or -EINVAL. */
+int rg_container_check_own(const struct rg_container *container, const char *title,
+                           const char *users, struct rg_error *err);
+
+/* Docker's command line, as far as Podman understands the same. The rest is for add_groups, of a
+ * container whose user is the caller, and add_gpus to append. As `run` returns. */
+int rg_oci_run(const struct rg_container *container, const struct rg_container_host *host,
+               void (*add_groups)(const struct rg_container_host *host, struct rg_strv *argv),
+               void (*add_gpus)(const char *gpus, struct rg_strv *argv), struct rg_strv *argv,
+               struct rg_error *err);
+void rg_oci_add_groups(const struct rg_container_host *host, struct rg_strv *argv); /* each */
 int rg_oci_pull(const struct rg_container *container, const struct rg_container_host *host,
                 struct rg_strv *argv);
 /* How much of an image a `docker pull` has fetched and unpacked, in percent, by the lines that it

@@ -147,6 +147,11 @@ def test_the_script_hands_signals_on_and_puts_down_how_it_ended(queue, signo):
     script.write_text(text.replace(os.path.realpath(PROGRAMS.agent), str(stand_in)))
     with queue.record().open('a') as record:
         record.write('exit 75\n')   # of a run that was put back into the queue
+    for word in ('PENDING', 'REQUEUE_HOLD'):
+        queue.says('squeue', f'12|{word}|BeginTime|0:00|\n')
+        waits = json.loads(queue.reigen('status', '12', '--json').stdout)
+        assert (waits['state'], waits['exit_code']) == ('pending', None)
+        assert queue.reigen('jobs').stdout.splitlines()[1].split()[:2] == ['12', 'pending']
     queue.says('squeue', '12|RUNNING|None|0:10|n1\n')
     with subprocess.Popen(['sh', script], env={**queue.env, 'SLURM_JOB_ID': '12'}, text=True,
                           stdout=subprocess.PIPE) as shell:

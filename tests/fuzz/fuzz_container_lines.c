@@ -21,11 +21,9 @@ static void parse(struct rg_container *container, const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     static char text[RG_CONTAINER_TEXT_MAX / 4];
-    struct rg_container first, second;
+    struct rg_container first = { 0 }, second = { 0 };
     struct rg_buf one = RG_BUF_INIT, two = RG_BUF_INIT;
 
-    rg_container_init(&first);
-    rg_container_init(&second);
     parse(&first, text_of(data, nbytes, text, sizeof(text)));
     must(rg_container_format(&first, &one) == 0);
     parse(&second, rg_buf_text(&one));

@@ -40,12 +40,10 @@ static void try_counts(const char *text)
 
 static void try_ports(const char *text)
 {
-    int first = 0, last = 0;
+    struct rg_ports ports = { 0, 0 };
 
-    if (rg_slurm_conf_ports(text, &first, &last) == 0)
-        must(first >= 1 && first <= last && last <= 65535);
-    if (rg_slurm_ports(text, &first, &last) == 0)
-        must(first >= 1 && first <= last && last <= 65535);
+    if (rg_slurm_conf_ports(text, &ports) == 0)
+        must(ports.first >= 1 && ports.first <= ports.last && ports.last <= 65535);
 }
 
 static void try_environment(char *text)

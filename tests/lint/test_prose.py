@@ -36,7 +36,6 @@ PLACES = {
     ('src/launch/drivers/local/local.c', 'head'): "the guard's last word, among what others wrote",
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-guard: "'): 'the same, by way of ssh',
     ('src/launch/drivers/ssh/ssh_host.c', '"reigen-agent: "'): "the agent's log",
-    ('src/launch/host/preamble.c', '"need bundle"'): 'a line of the protocol',
     ('src/launch/verdict/tail.c', '"Traceback'): "Python's",
 }
 

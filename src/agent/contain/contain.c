@@ -600,7 +600,6 @@ int rg_contain_main(void)
     bool linked = false;
 
     contain.lock_fd = contain.listen_fd = -1;
-    rg_container_init(&contain.container);
     umask(022);
     int signal_fd = watch_signals();
     int r = contain_job(&contain, signal_fd, &linked, &err);

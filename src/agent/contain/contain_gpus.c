@@ -52,7 +52,7 @@ static void read_list(const char *name, struct rg_strv *ret_list)
 {
     const char *value = getenv(name);
     rg_autofree char *line = value ? rg_strf("%s=%s", name, value) : NULL;
-    const struct rg_strv env = { &line, line ? 1 : 0 };
+    const struct rg_strv env = { .v = &line, .count = line ? 1 : 0 };
     bool told;
 
     rg_slurm_gpus(&env, ret_list, &told, NULL);
@@ -105,7 +105,7 @@ static int take_named(struct rg_contain *contain, const struct rg_strv *ours, st
 static bool ask(char *const *words, size_t count, unsigned timeout_ms,
                 struct rg_contain_child *child)
 {
-    const struct rg_strv argv = { (char **) words, count };
+    const struct rg_strv argv = { .v = (char **) words, .count = count };
 
     return rg_contain_spawn(child, &argv, true, NULL) == 0 &&
            rg_contain_wait(child, timeout_ms) == 0 && child->nsaid < RG_CONTAIN_SAID_MAX;

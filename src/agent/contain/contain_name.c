@@ -18,7 +18,7 @@ int rg_contain_explain_name(const struct rg_contain *contain, const char *progra
     const char *name = contain->container.name;
     char *words[] = { (char *) program, (char *) "container", (char *) "inspect",
                       (char *) "--format", (char *) format, (char *) name, NULL };
-    const struct rg_strv argv = { words, rg_array_len(words) - 1 };
+    const struct rg_strv argv = { .v = words, .count = rg_array_len(words) - 1 };
     struct rg_contain_child child;
 
     if (rg_contain_spawn(&child, &argv, true, NULL) < 0 ||

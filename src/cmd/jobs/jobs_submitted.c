@@ -36,7 +36,7 @@ int rg_jobs_list_submitted(struct rg_submitted_list *list)
         size_t first = list->count;
         r = platform->queues ? rg_submitted_list(platform, list) : 0;
         for (size_t k = first; k < list->count; k++) {
-            if (list->jobs[k].exit_code >= 0)
+            if (rg_submitted_is_over(&list->jobs[k]))
                 list->jobs[k].state = RG_SUBMITTED_ENDED;
         }
         if (r == 0 && list->count > first &&
@@ -74,7 +74,7 @@ int rg_jobs_print_submitted(const struct rg_driver_ops *driver, struct rg_submit
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
 
-    if (json && job->exit_code >= 0)
+    if (json && rg_submitted_is_over(job))
         job->state = RG_SUBMITTED_ENDED;
     int r = driver->status(job, 1, &err);
     if (json && rg_jobs_add_submitted(&table, job) < 0)

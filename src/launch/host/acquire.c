@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/str.h"
 
 struct wait {
     struct rg_loop *loop;

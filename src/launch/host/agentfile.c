@@ -102,15 +102,13 @@ void rg_agent_file_fini(struct rg_agent_file *file)
 int rg_agent_env_make(const struct rg_job *job, bool (*drops)(const char *entry),
                       struct rg_strv *env)
 {
-    int r = 0;
-
-    for (char **e = environ; r == 0 && e && *e; e++) {
+    for (char **e = environ; e && *e; e++) {
         if (!drops || !drops(*e))
-            r = rg_strv_add(env, *e);
+            rg_strv_add(env, *e);
     }
-    for (size_t i = 0; r == 0 && job && i < job->share_env.count; i++)
+    for (size_t i = 0; job && i < job->share_env.count; i++)
         rg_env_unset(env, job->share_env.v[i]);
-    if (r == 0 && !env->count)
-        r = rg_strv_add(env, "LANG=C");
-    return r;
+    if (!env->count)
+        rg_strv_add(env, "LANG=C");
+    return rg_strv_status(env);
 }

@@ -58,6 +58,28 @@ void rg_dialogue_shared_fini(struct rg_dialogue_shared *shared)
     rg_strv_fini(&shared->notes);
 }
 
+void rg_dialogue_put_machines(const struct rg_dialogue_shared *shared, struct rg_buf *text)
+{
+    rg_buf_printf(text, "m=$(uname -m); case $m in ");
+    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
+        const struct rg_agent_file *agent = &shared->agents[i];
+        if (!agent->data)
+            continue;
+        /* Other systems than Linux have names of their own for the same machines. */
+        rg_buf_printf(text, "%s%s) m=%s n=%zu k=%s;; ", agent->machine,
+                      strcmp(agent->machine, "aarch64") == 0  ? "|arm64"
+                      : strcmp(agent->machine, "x86_64") == 0 ? "|amd64" : "",
+                      agent->machine, agent->nbytes, agent->name);
+    }
+    rg_buf_printf(text, "*) echo \"reigen-boot error 69 it is a machine of the kind $m, for which "
+                        "this installation of Reigen has no agent; it has:");
+    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
+        if (shared->agents[i].data)
+            rg_buf_printf(text, " %s", shared->agents[i].machine);
+    }
+    rg_buf_printf(text, "\"; exit 69;; esac; ");
+}
+
 int rg_dialogue_put_boot(const struct rg_driver_options *options,
                          const struct rg_dialogue_boot *boot, struct rg_buf *out)
 {

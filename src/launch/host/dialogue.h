@@ -43,6 +43,10 @@ int rg_dialogue_shared_init(struct rg_dialogue_shared *shared,
                             struct rg_error *err);
 void rg_dialogue_shared_fini(struct rg_dialogue_shared *shared);
 
+/* For a Bourne shell's script: $m, $n and $k become the kind of machine, its agent's size and name;
+ * where there is no agent for it the script says so, and ends. Appended to text. */
+void rg_dialogue_put_machines(const struct rg_dialogue_shared *shared, struct rg_buf *text);
+
 /* Boot lines (agent/start/lines.h), appended to out. */
 struct rg_dialogue_boot {
     const char *lines; /* the driver's own, each with its newline: the link, the guard */

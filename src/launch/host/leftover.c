@@ -10,32 +10,29 @@
 #include "base/cleanup.h"
 #include "base/proctree.h"
 #include "base/time.h"
+#include "launch/host/agentfile.h"
 
 #define REPEAT_MS 10 /* between looks */
 #define LIMIT_MS 3000
 #define GRACE_MS 300 /* an agent whose guard was killed hears of that, and clears up itself */
 #define MARK "REIGEN_JOB_ID"
 
-int rg_leftover_init(struct rg_leftover *leftover, const char *job_id, int nhosts)
+int rg_leftover_init(struct rg_leftover *leftover, const struct rg_job *job,
+                     const struct rg_plan *plan, struct rg_strv *env)
 {
-    leftover->spared = calloc((size_t) nhosts, sizeof(*leftover->spared));
-    if (!leftover->spared)
-        return -ENOMEM;
-    leftover->nhosts = nhosts;
+    leftover->nhosts = plan->nhosts;
+    leftover->spared = calloc((size_t) plan->nhosts, sizeof(*leftover->spared));
     leftover->had_children = rg_process_has_children();
-    snprintf(leftover->job_entry, sizeof(leftover->job_entry), MARK "=%s", job_id);
+    snprintf(leftover->job_entry, sizeof(leftover->job_entry), MARK "=%s", plan->job_id);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    return 0;
+    if (!leftover->spared || rg_agent_env_make(job, NULL, env) < 0)
+        return -ENOMEM;
+    return rg_env_set(env, MARK, plan->job_id);
 }
 
 void rg_leftover_fini(struct rg_leftover *leftover)
 {
     free(rg_steal_ptr(&leftover->spared));
-}
-
-int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env)
-{
-    return rg_env_set(env, MARK, leftover->job_entry + sizeof(MARK));
 }
 
 static bool is_spared(const struct rg_leftover *leftover, pid_t pid)

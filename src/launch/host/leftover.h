@@ -9,11 +9,11 @@
 #define RG_LAUNCH_HOST_LEFTOVER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/loop.h"
 #include "base/str.h"
+#include "launch/plan/plan.h"
 
 struct rg_leftover {
     bool had_children;   /* before any agent was started: they are not ours to kill */
@@ -22,12 +22,11 @@ struct rg_leftover {
     int nhosts;
 };
 
-/* Become a subreaper. Call before the first agent is started. 0 or -ENOMEM. */
-int rg_leftover_init(struct rg_leftover *leftover, const char *job_id, int nhosts);
+/* Become a subreaper, and make the environment that agents are started with: rg_agent_env_make, and
+ * the mark. Call before the first is started. 0 or -ENOMEM. */
+int rg_leftover_init(struct rg_leftover *leftover, const struct rg_job *job,
+                     const struct rg_plan *plan, struct rg_strv *env);
 void rg_leftover_fini(struct rg_leftover *leftover); /* a zeroed one is fine */
-
-/* Put the mark into the environment that agents are started with. 0 or -ENOMEM. */
-int rg_leftover_mark(const struct rg_leftover *leftover, struct rg_strv *env);
 
 /* Killing it until nothing is left; zeroed at first. */
 struct rg_sweep {

@@ -262,29 +262,29 @@ static int listen_on(int family, int port, int *ret_port)
     return rg_steal_fd(&fd);
 }
 
-/* Jobs that start at the same time begin their search at different places. */
-static int listen_among(int family, int first, int last, int *ret_port)
+/* Of this family, one of these ports. A socket that listens, or -errno. */
+static int listen_among(int family, const struct rg_ports *ports, int *ret_port)
 {
-    int count = last - first + 1, at = (int) (rg_now_ns() / 1000 % (unsigned) count);
+    /* Jobs that start at the same time begin their search at different places. */
+    unsigned start = (unsigned) (rg_now_ns() / 1000);
     int fd = -EADDRINUSE;
 
-    for (int i = 0; i < count && fd == -EADDRINUSE; i++)
-        fd = listen_on(family, first + (at + i) % count, ret_port);
+    for (int i = 0; i < rg_ports_count(ports) && fd == -EADDRINUSE; i++)
+        fd = listen_on(family, rg_ports_nth(ports, start, i), ret_port);
     return fd;
 }
 
-/* A socket that listens, or -errno. */
 static int find_port(const struct rg_listener_options *o, int *ret_port)
 {
-    static const int families[] = { AF_INET6, AF_INET };
-    int fd = -1;
+    static const struct rg_ports any = { 0, 0 };
+    int fd = listen_among(AF_INET6, &o->ports, ret_port);
 
-    for (size_t i = 0; o->first && i < rg_array_len(families) && fd < 0; i++)
-        fd = listen_among(families[i], o->first, o->last, ret_port);
+    if (fd < 0)
+        fd = listen_among(AF_INET, &o->ports, ret_port);
     /* Where none of them is free, another may do: not everywhere is a firewall. */
-    for (size_t i = 0; !o->only && i < rg_array_len(families) && fd < 0; i++)
-        fd = listen_on(families[i], 0, ret_port);
-    return fd;
+    if (fd < 0 && !o->only)
+        fd = listen_among(AF_INET6, &any, ret_port);
+    return fd < 0 && !o->only ? listen_among(AF_INET, &any, ret_port) : fd;
 }
 
 int rg_listener_open(const struct rg_listener_options *options, struct rg_listener **ret_listener,
@@ -295,7 +295,7 @@ int rg_listener_open(const struct rg_listener_options *options, struct rg_listen
     if (fd < 0 && options->only)
         return rg_error_set_exit(err, -fd, RG_EXIT_UNAVAILABLE,
                                  "--port-range %d-%d: no port to listen on for the agents: %s",
-                                 options->first, options->last, strerror(-fd));
+                                 options->ports.first, options->ports.last, strerror(-fd));
     if (fd < 0)
         return rg_error_set_exit(err, -fd, RG_EXIT_UNAVAILABLE,
                                  "no port to listen on for the agents: %s", strerror(-fd));

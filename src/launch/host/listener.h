@@ -19,13 +19,14 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/str.h"
 
 struct rg_listener;
 
 struct rg_listener_options {
     struct rg_loop *loop;
     const uint8_t *key; /* the job's, RG_KEY_NBYTES */
-    int first, last;    /* ports to listen on, the first that is free; 0: any */
+    struct rg_ports ports; /* to listen on, the first that is free */
     bool only;          /* where none of them is free, no other will do: --port-range */
     /* An agent has proven itself, and this is what it calls its place. Takes the socket. */
     void (*on_linked)(void *arg, const char *place, int take_fd);

@@ -72,17 +72,19 @@ static void keep(struct rg_preamble *preamble, const char *line, size_t length)
 /* Lines that end with a newline each, or not; behind the n bytes that buf holds. */
 static size_t join(const char *lines, size_t length, char *buf, size_t n, size_t nbytes)
 {
-    if (n && length && n + 3 < nbytes) {
-        buf[n++] = ';';
-        buf[n++] = ' ';
-    }
+    bool due = n > 0; /* what parts them */
+
     for (size_t i = 0; i < length && n + 3 < nbytes; i++) {
-        if (lines[i] != '\n') {
-            buf[n++] = lines[i];
-        } else if (i + 1 < length) {
+        if (lines[i] == '\n') {
+            due = true;
+            continue;
+        }
+        if (due) {
             buf[n++] = ';';
             buf[n++] = ' ';
         }
+        due = false;
+        buf[n++] = lines[i];
     }
     buf[n] = '\0';
     return n;
@@ -128,67 +130,45 @@ static const char *after(const char *text, const char *word)
     return text[n] == ' ' ? text + n + 1 : NULL;
 }
 
-static int parse_phase(const char *rest, struct rg_preamble_line *line)
-{
-    static const struct {
-        const char *word;
-        int phase;
-    } phases[] = {
-        { "pulling", RG_PHASE_PULLING },
-        { "creating", RG_PHASE_STARTING },
-        { "connecting", RG_PHASE_CONNECTING },
-    };
-
-    for (size_t i = 0; i < rg_array_len(phases); i++) {
-        const char *text = after(rest, phases[i].word);
-        if (text) {
-            *line = (struct rg_preamble_line){ RG_PREAMBLE_PHASE, 0, phases[i].phase, text };
-            return 1;
-        }
-    }
-    return -EBADMSG;
-}
-
 static int parse_error(const char *rest, struct rg_preamble_line *line)
 {
-    char number[8] = "";
-    size_t n = strcspn(rest, " ");
+    char number[8];
     int64_t code;
 
-    if (n >= sizeof(number))
+    line->text = rg_str_word(rest, number, sizeof(number));
+    if (rg_parse_int("exit code", number, 1, 255, &code, NULL) < 0 || *line->text != ' ')
         return -EBADMSG;
-    memcpy(number, rest, n);
-    if (rg_parse_int("exit code", number, 1, 255, &code, NULL) < 0 || rest[n] != ' ')
-        return -EBADMSG;
-    *line = (struct rg_preamble_line){ RG_PREAMBLE_ERROR, (int) code, 0, rest + n + 1 };
+    line->exit_code = (int) code;
+    line->text++;
     return 1;
 }
 
 static int parse(const char *rest, struct rg_preamble_line *line)
 {
-    const char *text;
+    static const struct {
+        const char *words;
+        enum rg_preamble_kind kind;
+        bool alone; /* no text may follow */
+        int phase;
+    } known[] = {
+        { "link", RG_PREAMBLE_LINK, true, 0 },
+        { "ready", RG_PREAMBLE_READY, true, 0 },
+        { "need bundle", RG_PREAMBLE_NEED_BUNDLE, true, 0 },
+        { "need agent", RG_PREAMBLE_NEED_AGENT, false, 0 },
+        { "note", RG_PREAMBLE_NOTE, false, 0 },
+        { "phase pulling", RG_PREAMBLE_PHASE, false, RG_PHASE_PULLING },
+        { "phase creating", RG_PREAMBLE_PHASE, false, RG_PHASE_STARTING },
+        { "phase connecting", RG_PREAMBLE_PHASE, false, RG_PHASE_CONNECTING },
+        { "error", RG_PREAMBLE_ERROR, false, 0 },
+    };
 
-    if (strcmp(rest, "link") == 0) {
-        *line = (struct rg_preamble_line){ RG_PREAMBLE_LINK, 0, 0, "" };
-        return 1;
+    for (size_t i = 0; i < rg_array_len(known); i++) {
+        const char *text = after(rest, known[i].words);
+        if (!text || (known[i].alone && strcmp(rest, known[i].words) != 0))
+            continue;
+        *line = (struct rg_preamble_line){ known[i].kind, 0, known[i].phase, text };
+        return known[i].kind == RG_PREAMBLE_ERROR ? parse_error(text, line) : 1;
     }
-    if (strcmp(rest, "ready") == 0 || strcmp(rest, "need bundle") == 0) {
-        *line = (struct rg_preamble_line){
-            *rest == 'r' ? RG_PREAMBLE_READY : RG_PREAMBLE_NEED_BUNDLE, 0, 0, ""};
-        return 1;
-    }
-    if ((text = after(rest, "need agent"))) {
-        *line = (struct rg_preamble_line){ RG_PREAMBLE_NEED_AGENT, 0, 0, text };
-        return 1;
-    }
-    if ((text = after(rest, "note"))) {
-        *line = (struct rg_preamble_line){ RG_PREAMBLE_NOTE, 0, 0, text };
-        return 1;
-    }
-    if ((text = after(rest, "phase")))
-        return parse_phase(text, line);
-    if ((text = after(rest, "error")))
-        return parse_error(text, line);
     return -EBADMSG;
 }
 

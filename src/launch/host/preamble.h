@@ -28,9 +28,7 @@
 #define RG_LAUNCH_HOST_PREAMBLE_H
 
 #include <stddef.h>
-#include <stdint.h>
 
-#include "base/buf.h"
 
 #define RG_PREAMBLE_LINE_MAX 4096
 #define RG_PREAMBLE_MAX (1u << 20)

@@ -16,7 +16,6 @@
 #include "base/time.h"
 #include "launch/jobs/state.h"
 #include "launch/plan/place.h"
-#include "spec/job/hostlist.h"
 
 /* --- the folder ------------------------------------------------------------------------------ */
 

@@ -39,7 +39,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/str.h"
 #include "launch/plan/plan.h"
 #include "spec/job/job.h"

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,12 @@
 #define PLAN "plan."
 #define FILE_MAX (64u << 10)
 #define KEPT_S (90 * 24 * 3600) /* since the job's end, or its submission */
+
+bool rg_submitted_is_over(const struct rg_submitted_job *job)
+{
+    return job->exit_code >= 0 && job->exit_code != RG_EXIT_PREEMPTED &&
+           job->exit_code != RG_EXIT_HOST_LOST && job->exit_code != 128 + SIGTERM;
+}
 
 char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err)
 {

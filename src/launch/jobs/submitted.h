@@ -52,6 +52,10 @@ struct rg_submitted_list {
     size_t count;
 };
 
+/* Whether its exit code is the last that its file will have. One that the platform's own doing may
+ * have caused is not: it may have put the job back into its queue. */
+bool rg_submitted_is_over(const struct rg_submitted_job *job);
+
 /* The folder with their files, made if need be; err has exit code 2. NULL with err. */
 char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err);
 /* A new file there, for the plan of a job that is to be submitted. NULL with err. */

@@ -20,7 +20,6 @@ void rg_job_init(struct rg_job *job)
         .tag = RG_TAG_AUTO,
         .stdin_mode = RG_STDIN_RANK,
     };
-    rg_container_init(&job->container);
 }
 
 void rg_job_fini(struct rg_job *job)

@@ -15,7 +15,7 @@
 
 struct rg_strv rg_slurm_environment(void)
 {
-    struct rg_strv env = { environ, 0 };
+    struct rg_strv env = { .v = environ };
 
     while (environ && environ[env.count])
         env.count++;
@@ -200,18 +200,7 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
 
 /* --- ports ----------------------------------------------------------------------------------- */
 
-int rg_slurm_ports(const char *text, int *ret_first, int *ret_last)
-{
-    int first, last, width;
-
-    if (parse_range(&text, &first, &last, &width) < 0 || *text || first < 1 || last > 65535)
-        return -EINVAL;
-    *ret_first = first;
-    *ret_last = last;
-    return 0;
-}
-
-int rg_slurm_conf_ports(const char *text, int *ret_first, int *ret_last)
+int rg_slurm_conf_ports(const char *text, struct rg_ports *ret_ports)
 {
     static const char key[] = "SrunPortRange";
     int rc = -ENOENT;
@@ -227,7 +216,7 @@ int rg_slurm_conf_ports(const char *text, int *ret_first, int *ret_last)
             continue;
         p += 1 + strspn(p + 1, " \t");
         snprintf(value, sizeof value, "%.*s", (int) strcspn(p, " \t\r\n#"), p);
-        rc = rg_slurm_ports(value, ret_first, ret_last);
+        rc = rg_parse_ports(key, value, ret_ports, NULL);
     }
     return rc;
 }

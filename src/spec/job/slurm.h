@@ -124,11 +124,8 @@ bool rg_slurm_spread_gpus(struct rg_slurm_allocation *allocation, const char *te
 int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret_told,
                   struct rg_error *err);
 
-/* "61000-62900", or one port: 0 and 1 <= *ret_first <= *ret_last <= 65535, or -EINVAL. */
-int rg_slurm_ports(const char *text, int *ret_first, int *ret_last);
-
 /* The ports on which srun listens, by the text of slurm.conf (SrunPortRange; the last line counts;
  * files that it includes are not looked into). 0, -ENOENT: it names none; -EINVAL. */
-int rg_slurm_conf_ports(const char *text, int *ret_first, int *ret_last);
+int rg_slurm_conf_ports(const char *text, struct rg_ports *ret_ports);
 
 #endif

@@ -27,13 +27,18 @@ static void list_takes_and_copies(void **state)
     text[0] = 'X';
     assert_string_equal(list.v[0], "copy");
     assert_int_equal(rg_strv_take(&list, strdup("own")), 0);
-    assert_int_equal(rg_strv_take(&list, NULL), -ENOMEM);
     assert_int_equal(rg_strv_add_all(&list, more), 0);
     assert_int_equal(list.count, 4);
     assert_string_equal(list.v[3], "y");
     assert_true(rg_strv_has(&list, "y"));
     assert_false(rg_strv_has(&list, "z"));
+    assert_int_equal(rg_strv_status(&list), 0);
+    assert_int_equal(rg_strv_take(&list, NULL), -ENOMEM); /* a list with a gap is no list */
+    assert_int_equal(rg_strv_add(&list, "behind it"), -ENOMEM);
+    assert_int_equal(rg_strv_status(&list), -ENOMEM);
+    assert_int_equal(list.count, 4);
     rg_strv_fini(&list);
+    assert_int_equal(rg_strv_status(&list), 0);
     assert_false(rg_strv_has(&list, "y"));
     rg_strv_fini(&list);
     rg_strv_fini(NULL);

@@ -17,12 +17,10 @@ static void parse_all(struct rg_container *container, struct rg_buf *text)
 
 static void what_is_formatted_is_parsed_to_the_same(void **state)
 {
-    rg_cleanup(rg_container_fini) struct rg_container a, b;
+    rg_cleanup(rg_container_fini) struct rg_container a = { 0 }, b = { 0 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT, again = RG_BUF_INIT;
 
     (void) state;
-    rg_container_init(&a);
-    rg_container_init(&b);
     a.image = strdup("registry:5000/a b/%41:1");
     a.runtime = strdup("podman");
     rg_strv_add(&a.mounts, "/data:/data:ro");
@@ -55,11 +53,10 @@ static void what_is_formatted_is_parsed_to_the_same(void **state)
 
 static void defaults_take_no_line(void **state)
 {
-    rg_cleanup(rg_container_fini) struct rg_container container;
+    rg_cleanup(rg_container_fini) struct rg_container container = { 0 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
 
     (void) state;
-    rg_container_init(&container);
     assert_int_equal(rg_container_format(&container, &text), 0);
     assert_string_equal(rg_buf_text(&text), "");
 }
@@ -69,10 +66,9 @@ static void bad_lines_are_refused(void **state)
     static const char *const lines[] = { "", "image", "nosuch x", "image %", "image %4",
                                          "image %00", "image %zz", "pull 3", "pull -1",
                                          "privileged 2", "shm x", "host 1048577" };
-    rg_cleanup(rg_container_fini) struct rg_container container;
+    rg_cleanup(rg_container_fini) struct rg_container container = { 0 };
 
     (void) state;
-    rg_container_init(&container);
     for (size_t i = 0; i < rg_array_len(lines); i++) {
         struct rg_error err = RG_ERROR_INIT;
         int r = rg_container_parse(&container, lines[i], &err);
@@ -85,13 +81,12 @@ static void bad_lines_are_refused(void **state)
 
 static void too_much_is_refused_on_both_sides(void **state)
 {
-    rg_cleanup(rg_container_fini) struct rg_container container;
+    rg_cleanup(rg_container_fini) struct rg_container container = { 0 };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     struct rg_error err = RG_ERROR_INIT;
     int r = 0;
 
     (void) state;
-    rg_container_init(&container);
     for (int i = 0; r == 0 && i < RG_CONTAINER_LISTED_MAX + 1; i++)
         r = rg_container_parse(&container, "option --x", &err);
     assert_int_equal(r, -E2BIG);

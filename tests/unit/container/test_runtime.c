@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole argument lists, joined by blanks: what a user would read in `ps`. */
 #include "base/buf.h"
-#include "container/runtimes.h"
+#include "container/runtime.h"
 #include "unit.h"
 
 static const gid_t groups[] = { 27, 999 };
@@ -60,7 +60,7 @@ static int make_container(void **state)
 {
     static struct rg_container container;
 
-    rg_container_init(&container);
+    container = (struct rg_container){ 0 };
     container.image = strdup("image:1");
     container.place.launcher = strdup("h:1:2");
     *state = &container;

@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,7 +18,6 @@
 #include "launch/host/dialogue.h"
 #include "launch/host/leftover.h"
 #include "base/exitcode.h"
-#include "launch/plan/plan.h"
 #include "spec/job/hostlist.h"
 
 struct local_agent {
@@ -46,12 +44,9 @@ static int count_cores(void)
 {
     size_t nbytes = CPU_ALLOC_SIZE(RG_JOB_SLOTS_MAX);
     cpu_set_t *set = CPU_ALLOC(RG_JOB_SLOTS_MAX);
-    int count = 1;
+    int count = set && sched_getaffinity(0, nbytes, set) == 0 ? CPU_COUNT_S(nbytes, set) : 1;
 
-    if (set && sched_getaffinity(0, nbytes, set) == 0)
-        count = CPU_COUNT_S(nbytes, set);
-    if (set)
-        CPU_FREE(set);
+    CPU_FREE(set);
     return count > 0 ? count : 1;
 }
 
@@ -169,7 +164,7 @@ static void end_all(struct local *local)
 {
     bool some = false;
 
-    for (int i = 0; i < local->o.plan->nhosts; i++) {
+    for (int i = 0; local->agents && i < local->o.plan->nhosts; i++) {
         struct local_agent *agent = &local->agents[i];
         some |= agent->pid || rg_timer_active(&agent->sweep.timer);
         rg_child_stop(&agent->child);
@@ -250,46 +245,44 @@ static int start_agent(struct local *local, int host, char *path, struct rg_erro
     return 0;
 }
 
+static int prepare(struct local *local, struct rg_error *err)
+{
+    const struct rg_plan *plan = local->o.plan;
+
+    local->agents = calloc((size_t) plan->nhosts, sizeof(*local->agents));
+    for (int i = 0; local->agents && i < plan->nhosts; i++)
+        local->agents[i] = (struct local_agent){ .local = local, .host = i, .report_fd = -1 };
+    if (!local->agents ||
+        rg_leftover_init(&local->leftover, local->o.job, plan, &local->env) < 0)
+        return rg_error_set(err, ENOMEM, "no memory for %d agents", plan->nhosts);
+    return 0;
+}
+
 static int start(const struct rg_driver_options *options, void **ret_state, struct rg_error *err)
 {
+    struct local *local;
     char path[PATH_MAX];
     int r = rg_agent_file_find(path, err);
 
     if (r < 0)
         return r;
-    struct local *local = calloc(1, sizeof(*local));
-    struct local_agent *agents = calloc((size_t) options->plan->nhosts, sizeof(*agents));
-    if (!local || !agents) {
-        free(local);
-        free(agents);
-        return rg_error_set(err, ENOMEM, "no memory for %d agents", options->plan->nhosts);
-    }
-    local->o = *options;
-    local->agents = agents;
-    for (int i = 0; i < options->plan->nhosts; i++) {
-        agents[i].local = local;
-        agents[i].host = i;
-        agents[i].report_fd = -1;
-    }
-    if (rg_leftover_init(&local->leftover, options->plan->job_id, options->plan->nhosts) < 0 ||
-        rg_agent_env_make(options->job, NULL, &local->env) < 0 ||
-        rg_leftover_mark(&local->leftover, &local->env) < 0) {
-        destroy(local);
+    local = calloc(1, sizeof(*local));
+    if (!local)
         return rg_error_set(err, ENOMEM, "out of memory");
-    }
+    local->o = *options;
+    r = prepare(local, err);
     *ret_state = local;
-    for (int i = 0; i < options->plan->nhosts; i++) {
+    for (int i = 0; r == 0 && i < options->plan->nhosts; i++) {
         options->events->on_phase(options->arg, i, RG_PHASE_STARTING, "");
         r = start_agent(local, i, path, err);
-        if (r < 0) {
-            if (err)
-                err->exit_code = RG_EXIT_UNAVAILABLE;
-            destroy(local);
-            *ret_state = NULL;
-            return r;
-        }
+        if (r < 0 && err)
+            err->exit_code = RG_EXIT_UNAVAILABLE;
     }
-    return 0;
+    if (r < 0) {
+        destroy(local);
+        *ret_state = NULL;
+    }
+    return r;
 }
 
 const struct rg_driver_ops rg_driver_local = {

@@ -3,9 +3,8 @@
  * The local driver: agents on this computer, as children of this process, each with a socket pair
  * as its link and the job's key on its standard input.
  *
- * The agent's program is the file REIGEN_AGENT names, else reigen-agent beside the running program,
- * else in ../libexec/reigen/ from there. The process becomes a subreaper: should an agent be
- * killed, what it had started becomes ours, and is killed too.
+ * Its program is that of launch/host/agentfile.h; what a killed one leaves falls to
+ * launch/host/leftover.h.
  *
  * Other drivers may call its functions. It has those that every driver has (discover, start, stop,
  * destroy) and no other. Messages of discover name the driver that --on asked for.

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "base/exitcode.h"
-#include "spec/job/hostlist.h"
 #include "spec/job/slurm.h"
 
 #define CONF_MAX (1u << 20)
 #define PORTS "REIGEN_SLURM_PORTS"
+#define ASK_MS 3000
+#define SHOWN_MAX 8192
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
@@ -187,6 +187,88 @@ static const char *stopping(void *state, bool by_root)
                : "Slurm ends it: scancel, the job's time limit, preemption, or a node set down";
 }
 
+/* --- why Slurm ended the job: slurmstepd says it, or slurmctld has noted it ------------------- */
+
+static const struct {
+    const char *said;   /* by slurmstepd, behind "CANCELLED AT ..." */
+    const char *noted;  /* by scontrol show job */
+    const char *why;
+    int exit_code;
+} causes[] = {
+    { "DUE TO TIME LIMIT", " JobState=TIMEOUT ",
+      "the job's time limit is reached; ask for more time (--time), and go on from the last "
+      "checkpoint", RG_EXIT_PREEMPTED },
+    { "DUE TO TIME LIMIT", " Reason=TimeLimit ",
+      "the job's time limit is reached; ask for more time (--time), and go on from the last "
+      "checkpoint", RG_EXIT_PREEMPTED },
+    { "DUE TO PREEMPTION", " JobState=PREEMPTED ",
+      "the job is preempted by another one; run it again, from the last checkpoint",
+      RG_EXIT_PREEMPTED },
+    { "DUE TO NODE FAILURE", " JobState=NODE_FAIL ", "a node of the job has failed",
+      RG_EXIT_HOST_LOST },
+    { "DUE TO JOB REQUEUE", " JobState=REQUEUED ",
+      "the job goes back into the queue, and starts again from there", RG_EXIT_PREEMPTED },
+    { "CANCELLED AT", " JobState=CANCELLED ", "the job or its step was cancelled (scancel)",
+      RG_EXIT_PREEMPTED },
+    /* While its nodes are being cleared its state is hidden, but other reasons are not. */
+    { "***", " JobState=COMPLETING ", "the job was cancelled (scancel), or a node was set down",
+      RG_EXIT_PREEMPTED },
+};
+
+static void note(struct slurm *slurm, size_t cause)
+{
+    snprintf(slurm->ending, sizeof(slurm->ending), "Slurm ends it: %s", causes[cause].why);
+    slurm->ending_code = causes[cause].exit_code;
+}
+
+/* "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT
+ * ***" */
+void slurm_ending_said(struct slurm *slurm, const char *text)
+{
+    for (size_t i = 0; i < rg_array_len(causes) - 1 && !*slurm->ending; i++) {
+        if (strstr(text, "***") && strstr(text, causes[i].said))
+            note(slurm, i);
+    }
+}
+
+void slurm_ending_noted(struct slurm *slurm, const char *shown)
+{
+    bool preempted = strstr(shown, " PreemptTime=") && !strstr(shown, " PreemptTime=None ");
+
+    for (size_t i = 0; i < rg_array_len(causes) && !*slurm->ending; i++) {
+        const char *noted = preempted && strstr(causes[i].said, "PREEMPTION")
+                                ? " PreemptTime=" : causes[i].noted;
+
+        if (strstr(shown, noted))
+            note(slurm, i);
+    }
+}
+
+static void ask_why(struct slurm *slurm)
+{
+    char *argv[] = { (char *) "scontrol", (char *) "show", (char *) "job", (char *) "--oneliner",
+                     slurm->nsteps ? slurm->steps[0].job_id : NULL, NULL };
+    char shown[SHOWN_MAX];
+
+    if (slurm->nsteps && *slurm->steps[0].job_id &&
+        slurm_ask_within(argv, shown, sizeof(shown), ASK_MS) == 0)
+        slurm_ending_noted(slurm, shown);
+}
+
+static const char *ending(void *state, int *ret_exit_code)
+{
+    struct slurm *slurm = state;
+
+    if (!*slurm->ending)
+        ask_why(slurm);
+    if (!*slurm->ending)
+        return NULL;
+    *ret_exit_code = slurm->ending_code;
+    return slurm->ending;
+}
+
+/* --- start ------------------------------------------------------------------------------------ */
+
 static void destroy(void *state)
 {
     struct slurm *slurm = state;
@@ -202,8 +284,6 @@ static void destroy(void *state)
     free(slurm->hosts);
     free(slurm);
 }
-
-/* --- start ------------------------------------------------------------------------------------ */
 
 /* A component of a heterogeneous job has nodes of its own, and gets its own srun; so do nodes with
  * a number of GPUs of their own, since srun takes one number for all nodes of a step. */
@@ -257,13 +337,13 @@ static void find_ports(struct rg_listener_options *options)
     const char *said = getenv(PORTS);
 
     if (said && *said) {
-        rg_slurm_ports(said, &options->first, &options->last);
+        rg_parse_ports(PORTS, said, &options->ports, NULL);
         return;
     }
     for (size_t i = 0; i < rg_array_len(files); i++) {
         rg_autofree char *text = NULL;
         if (files[i] && rg_read_file(files[i], CONF_MAX, &text, NULL) == 0) {
-            rg_slurm_conf_ports(text, &options->first, &options->last);
+            rg_slurm_conf_ports(text, &options->ports);
             return;
         }
     }
@@ -273,9 +353,8 @@ int slurm_listen(struct slurm *slurm, struct rg_error *err)
 {
     const struct rg_ports *ports = &slurm->shared.o.job->ports;
     struct rg_listener_options options = { .loop = slurm->shared.o.loop, .key = slurm->shared.o.key,
-                                           .first = ports->first, .last = ports->last,
-                                           .only = ports->first, .on_linked = slurm_linked,
-                                           .arg = slurm };
+                                           .ports = *ports, .only = ports->first,
+                                           .on_linked = slurm_linked, .arg = slurm };
 
     if (!ports->first)
         find_ports(&options);
@@ -340,7 +419,7 @@ const struct rg_driver_ops rg_driver_slurm = {
     .discover = discover,
     .start = start,
     .stopping = stopping,
-    .ending = slurm_ending,
+    .ending = ending,
     .said = said,
     .stop = stop,
     .destroy = destroy,

@@ -16,7 +16,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/drivers/slurm/slurm.h"
@@ -58,15 +57,13 @@ struct slurm_held {
  * Those on what all jobs of somebody have together (AssocGrpNodeLimit) pass with time. */
 static const char *limit_hint(const char *reason)
 {
-    static const struct {
-        const char *part, *hint;
-    } limits[] = {
+    static const struct slurm_known limits[] = {
         { "MaxNode", NEVER "fewer --nodes" },
         { "MaxWall", NEVER "less --time" },
         { "MaxGRES", NEVER "less --gres" },
         { "MaxCpu", NEVER "fewer ranks or cores" },
         { "MaxMem", NEVER "less memory" },
-        { "Max", NEVER "less" },
+        { NULL, NEVER "less" },
     };
     bool is_limit = rg_str_starts(reason, "QOSMax") || rg_str_starts(reason, "AssocMax");
 
@@ -76,19 +73,13 @@ static const char *limit_hint(const char *reason)
     if (strstr(reason, "PerUser") || strstr(reason, "PerAccount"))
         return " (jobs of yours that run count, too: see squeue --me; if there are none, it will "
                "not start as things are: Ctrl-C takes the request back, then ask for less)";
-    for (size_t i = 0; i < rg_array_len(limits); i++) {
-        if (strstr(reason, limits[i].part))
-            return limits[i].hint;
-    }
-    return "";
+    return slurm_find_remedy(limits, reason);
 }
 
 /* What a reason means that time alone does not help with. */
 static const char *hint(const char *reason)
 {
-    static const struct {
-        const char *reason, *hint;
-    } hints[] = {
+    static const struct slurm_known hints[] = {
         { "PartitionConfig", " (the partition has or allows less: see sinfo -s)" NEVER
                              "fewer --nodes, or less of what they have" },
         { "PartitionNodeLimit", " (the partition allows fewer nodes, or some are down: see sinfo)"
@@ -107,13 +98,11 @@ static const char *hint(const char *reason)
         { "DependencyNeverSatisfied", NEVER "another dependency" },
         { "ReqNodeNotAvail", " (nodes are down or reserved: see sinfo -R)" },
         { "JobHeld", " (somebody holds it: scontrol release)" },
+        { NULL, NULL },
     };
+    const char *known = slurm_find_remedy(hints, reason);
 
-    for (size_t i = 0; i < rg_array_len(hints); i++) {
-        if (rg_str_starts(reason, hints[i].reason))
-            return hints[i].hint;
-    }
-    return limit_hint(reason);
+    return known ? known : limit_hint(reason);
 }
 
 /* "ID|STATE|REASON|START", among remarks. false: it is no such line. */
@@ -172,14 +161,6 @@ static void look(void *arg)
 
 /* --- salloc ----------------------------------------------------------------------------------- */
 
-/* Slurm's options have the names of ours. */
-static int add_wish(const struct rg_job *job, struct rg_strv *argv, const char *name)
-{
-    const char *value = rg_env_get(&job->settings, name);
-
-    return value ? rg_strv_addf(argv, "--%s=%s", name, value) : 0;
-}
-
 /* Hosts of -H are nodes like those of --nodelist. */
 static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
 {
@@ -187,24 +168,26 @@ static int add_hosts(const struct rg_job *job, struct rg_strv *argv)
 
     for (size_t i = 0; i < job->nhosts; i++)
         rg_buf_printf(&list, "%s%s", i ? "," : "", job->hosts[i].name);
-    int r = rg_buf_status(&list);
-    return r < 0 ? r : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
+    if (job->nhosts)
+        rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
+    return rg_buf_status(&list);
 }
 
 int slurm_wish_add(const struct rg_job *job, struct rg_strv *argv)
 {
-    static const char *const wishes[] = { "nodelist", "exclude", "partition", "gres", "time",
-                                          "account" };
-    int r = add_wish(job, argv, "nodes");
+    static const char *const wishes[] = { "nodes", "nodelist", "exclude", "partition", "gres",
+                                          "time", "account" }; /* Slurm's options, and ours */
+    int r = add_hosts(job, argv);
 
-    if (r == 0 && job->np)
-        r = rg_strv_addf(argv, "--ntasks=%d", job->np);
-    if (r == 0 && job->ranks_per_host)
-        r = rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
-    if (r == 0 && job->nhosts)
-        r = add_hosts(job, argv);
-    for (size_t i = 0; r == 0 && i < rg_array_len(wishes); i++)
-        r = add_wish(job, argv, wishes[i]);
+    if (job->np)
+        rg_strv_addf(argv, "--ntasks=%d", job->np);
+    if (job->ranks_per_host)
+        rg_strv_addf(argv, "--ntasks-per-node=%d", job->ranks_per_host);
+    for (size_t i = 0; i < rg_array_len(wishes); i++) {
+        const char *value = rg_env_get(&job->settings, wishes[i]);
+        if (value)
+            rg_strv_addf(argv, "--%s=%s", wishes[i], value);
+    }
     return r < 0 ? r : rg_job_settings(job, "slurm-option", argv);
 }
 
@@ -215,15 +198,13 @@ static int make_argv(const struct slurm_held *held, struct rg_strv *argv)
         "printf '\\000'; env -0; printf '" GRANTED "'; read -r done || { sleep 2; "
         "kill -0 $PPID 2>/dev/null || scancel --quiet $SLURM_JOB_ID 2>/dev/null; }"
     };
-    int r = rg_strv_add(argv, "salloc");
 
-    if (r == 0)
-        r = rg_strv_addf(argv, "--job-name=%s", held->name);
-    if (r == 0)
-        r = slurm_wish_add(held->o.job, argv);
-    for (size_t i = 0; r == 0 && i < rg_array_len(rest); i++)
-        r = rg_strv_add(argv, rest[i]);
-    return r;
+    rg_strv_add(argv, "salloc");
+    rg_strv_addf(argv, "--job-name=%s", held->name);
+    int r = slurm_wish_add(held->o.job, argv);
+    for (size_t i = 0; i < rg_array_len(rest); i++)
+        rg_strv_add(argv, rest[i]);
+    return r < 0 ? r : rg_strv_status(argv);
 }
 
 static int spawn_salloc(struct slurm_held *held, struct rg_error *err)
@@ -385,30 +366,34 @@ static void granted(struct slurm_held *held)
     be_there(held);
 }
 
-static void on_said(void *arg, int events)
+/* Take what salloc and its shell say. True: nothing more is waited for, and held may be gone. */
+static bool read_said(struct slurm_held *held)
 {
-    struct slurm_held *held = arg;
     char bytes[16384];
+    ssize_t n;
 
-    (void) events;
-    while (!held->is_granted) {
-        ssize_t n = read(held->out_fd, bytes, sizeof(bytes));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0 || (n < 0 && errno != EAGAIN)) /* its end will tell */
-            rg_io_stop(&held->reader);
-        if (n <= 0)
-            return;
-        if (take_said(held, bytes, (size_t) n)) {
+    while ((n = read(held->out_fd, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0 && take_said(held, bytes, (size_t) n)) {
             granted(held);
-        } else if (rg_buf_nbytes(&held->said) > SAID_MAX || rg_buf_status(&held->said) < 0) {
+            return true;
+        }
+        if (rg_buf_nbytes(&held->said) > SAID_MAX || rg_buf_status(&held->said) < 0) {
             struct rg_error err = RG_ERROR_INIT;
             rg_error_set_exit(&err, E2BIG, RG_EXIT_UNAVAILABLE, "salloc says more than %u MiB",
                               SAID_MAX >> 20);
             tell_done(held, &err);
-            return;
+            return true;
         }
     }
+    if (n == 0 || errno != EAGAIN) /* its end will tell */
+        rg_io_stop(&held->reader);
+    return false;
+}
+
+static void on_said(void *arg, int events)
+{
+    (void) events;
+    read_said(arg);
 }
 
 static void salloc_ended(void *arg, pid_t pid, int status)
@@ -419,12 +404,10 @@ static void salloc_ended(void *arg, pid_t pid, int status)
 
     (void) pid;
     held->pid = 0;
-    held->lost = WIFSIGNALED(status);
-    on_said(held, RG_IO_READ);
-    if (held->is_granted) {
-        held->lost = true;
+    held->lost = true;
+    if (read_said(held))
         return;
-    }
+    held->lost = WIFSIGNALED(status);
     slurm_complaint(rg_buf_text(&held->said), line, sizeof(line));
     const char *remedy = slurm_remedy(line);
     rg_error_set_exit(&err, EAGAIN, RG_EXIT_UNAVAILABLE,

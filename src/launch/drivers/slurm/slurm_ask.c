@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/drivers/slurm/slurm.h"
@@ -43,7 +42,7 @@ static int spawn_asked(char *const *argv, int *ret_fd, pid_t *ret_pid)
     return r;
 }
 
-static void take_answer(int fd, char *ret_text, size_t nbytes)
+void slurm_take_answer(int fd, char *ret_text, size_t nbytes)
 {
     ssize_t n = pread(fd, ret_text, nbytes - 1, 0);
 
@@ -68,7 +67,7 @@ int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t 
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
-    take_answer(fd, ret_text, nbytes);
+    slurm_take_answer(fd, ret_text, nbytes);
     return ended == 0 ? -ETIMEDOUT : ended < 0 ? -ECHILD : rg_status_code(status);
 }
 
@@ -97,7 +96,7 @@ static void answered(void *arg, pid_t pid, int status)
     (void) pid;
     question->pid = 0;
     if (text)
-        take_answer(question->fd, text, SLURM_ANSWER_MAX);
+        slurm_take_answer(question->fd, text, SLURM_ANSWER_MAX);
     void (*on_answer)(void *, char *) = question->on_answer;
     void *owner = question->arg;
     slurm_question_stop(question);
@@ -146,59 +145,24 @@ static bool wants_gpus_here(const struct slurm_facts *facts)
     return facts->scope == RG_SLURM_STEP || !facts->allocation->tasks_asked;
 }
 
-/* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs; squeue
- * has what was asked for on each node. Without an answer there are none known. */
-static bool wants_squeue(const struct slurm_facts *facts)
-{
-    const struct rg_slurm_allocation *allocation = facts->allocation;
-
-    return facts->scope == RG_SLURM_JOB && !allocation->node && !allocation->tasks_asked &&
-           !allocation->gpus_per_node && !allocation->group_ids.count;
-}
-
-static void take_squeue(struct slurm_facts *facts, const char *text)
-{
-    facts->allocation->gpus_per_node = rg_slurm_gres_gpus(text);
-}
-
-/* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a job has
- * those of its nodes (contain_gpus.c, on each): as many as this one, for all. */
-static bool wants_smi(const struct slurm_facts *facts)
+static bool nobody_chose(const struct slurm_facts *facts)
 {
     rg_autostrv struct rg_strv chosen = RG_STRV_INIT;
     bool told = false;
 
-    return wants_gpus_here(facts) && facts->allocation->node &&
-           !facts->allocation->gpus_per_node &&
-           rg_slurm_gpus(&facts->env, &chosen, &told, NULL) == 0 && !told;
-}
-
-static void take_smi(struct slurm_facts *facts, const char *text)
-{
-    facts->ngpus = rg_slurm_smi_gpus(text);
-}
-
-static bool wants_sinfo(const struct slurm_facts *facts)
-{
-    return facts->ngpus > 0;
-}
-
-static void take_sinfo(struct slurm_facts *facts, const char *text)
-{
-    if (*text && strlen(text) + 1 < SLURM_ANSWER_MAX && !rg_slurm_gres_names_gpus(text))
-        facts->allocation->gpus_per_node = facts->ngpus;
+    return rg_slurm_gpus(&facts->env, &chosen, &told, NULL) == 0 && !told;
 }
 
 /* Nodes may differ. salloc's shell has the first ones of these signs, processes on the nodes the
  * others. */
-static bool wants_scontrol(const struct slurm_facts *facts)
+static bool may_differ(const struct rg_strv *env)
 {
     static const char *const signs[] = { "SLURM_GPUS", "SLURM_GPUS_PER_TASK",
                                          "SLURM_GPUS_PER_SOCKET", "SLURM_STEP_GPUS",
                                          "SLURM_JOB_GPUS" };
 
     for (size_t i = 0; i < rg_array_len(signs); i++) {
-        if (rg_env_get(&facts->env, signs[i]))
+        if (rg_env_get(env, signs[i]))
             return true;
     }
     return false;
@@ -215,39 +179,70 @@ static bool has_all_here(const struct rg_slurm_allocation *allocation)
     return allocation->gpus.count == 0;
 }
 
-static void take_scontrol(struct slurm_facts *facts, const char *text)
-{
-    free(facts->details);
-    facts->details = strdup(text);
-    if (wants_gpus_here(facts) && rg_slurm_spread_gpus(facts->allocation, text))
-        facts->allocation->gpus_by_node = has_all_here(facts->allocation);
-}
+enum { SQUEUE, SMI, SINFO, SCONTROL };
 
 static const struct {
-    bool (*wanted)(const struct slurm_facts *facts);
     const char *argv[5];
     const char *job; /* an argument more, before the job's number; NULL: none */
-    void (*take)(struct slurm_facts *facts, const char *text);
 } asked[] = {
-    { wants_squeue, { "squeue", "--noheader", "--format=%b" }, "--jobs=", take_squeue },
-    { wants_smi, { "nvidia-smi", "-L" }, NULL, take_smi },
-    { wants_sinfo, { "sinfo", "--noheader", "--all", "--format=%G" }, NULL, take_sinfo },
-    { wants_scontrol, { "scontrol", "--details", "show", "job" }, "", take_scontrol },
+    [SQUEUE] = { { "squeue", "--noheader", "--format=%b" }, "--jobs=" },
+    [SMI] = { { "nvidia-smi", "-L" }, NULL },
+    [SINFO] = { { "sinfo", "--noheader", "--all", "--format=%G" }, NULL },
+    [SCONTROL] = { { "scontrol", "--details", "show", "job" }, "" },
 };
+
+static bool is_wanted(const struct slurm_facts *facts)
+{
+    const struct rg_slurm_allocation *allocation = facts->allocation;
+
+    switch (facts->nasked) {
+    case SQUEUE:
+        /* In salloc's shell, which is on none of the nodes, Slurm's variables tell nothing of GPUs;
+         * squeue has what was asked for on each node. Without an answer there are none known. */
+        return facts->scope == RG_SLURM_JOB && !allocation->node && !allocation->tasks_asked &&
+               !allocation->gpus_per_node && !allocation->group_ids.count;
+    case SMI:
+        /* Where Slurm says that it counts no GPUs on any node, and nobody has chosen among them, a
+         * job has those of its nodes (contain_gpus.c, on each): as many as this one, for all. */
+        return wants_gpus_here(facts) && allocation->node && !allocation->gpus_per_node &&
+               nobody_chose(facts);
+    case SINFO: return facts->ngpus > 0;
+    default: return may_differ(&facts->env);
+    }
+}
+
+static void take(struct slurm_facts *facts, const char *text)
+{
+    struct rg_slurm_allocation *allocation = facts->allocation;
+
+    switch (facts->nasked) {
+    case SQUEUE: allocation->gpus_per_node = rg_slurm_gres_gpus(text); break;
+    case SMI: facts->ngpus = rg_slurm_smi_gpus(text); break;
+    case SINFO:
+        if (*text && strlen(text) + 1 < SLURM_ANSWER_MAX && !rg_slurm_gres_names_gpus(text))
+            allocation->gpus_per_node = facts->ngpus;
+        break;
+    default:
+        free(facts->details);
+        facts->details = strdup(text);
+        if (wants_gpus_here(facts) && rg_slurm_spread_gpus(allocation, text))
+            allocation->gpus_by_node = has_all_here(allocation);
+    }
+}
 
 char *const *slurm_facts_next(struct slurm_facts *facts)
 {
-    while (facts->nasked < rg_array_len(asked) && !asked[facts->nasked].wanted(facts))
+    size_t n = 0;
+
+    while (facts->nasked < rg_array_len(asked) && !is_wanted(facts))
         facts->nasked++;
     if (facts->nasked == rg_array_len(asked))
         return NULL;
-    const char *job = asked[facts->nasked].job;
-    size_t n = 0;
-
-    for (; n < rg_array_len(asked->argv) && asked[facts->nasked].argv[n]; n++)
+    for (; asked[facts->nasked].argv[n]; n++)
         facts->argv[n] = (char *) asked[facts->nasked].argv[n];
-    if (job) {
-        snprintf(facts->job, sizeof(facts->job), "%s%s", job, facts->allocation->job_id);
+    if (asked[facts->nasked].job) {
+        snprintf(facts->job, sizeof(facts->job), "%s%s", asked[facts->nasked].job,
+                 facts->allocation->job_id);
         facts->argv[n++] = facts->job;
     }
     facts->argv[n] = NULL;
@@ -257,7 +252,7 @@ char *const *slurm_facts_next(struct slurm_facts *facts)
 void slurm_facts_take(struct slurm_facts *facts, const char *text)
 {
     if (text)
-        asked[facts->nasked].take(facts, text);
+        take(facts, text);
     facts->nasked++;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What srun is told, and what the tasks of a step are told by it: the agent must come to nodes that
  * have nothing of ours, over a standard input that all of them share. */
-#include <stdio.h>
 #include <string.h>
 
 #include "launch/drivers/slurm/slurm_internal.h"
@@ -52,20 +51,18 @@ static int add_nodes(const struct slurm_step *step, struct rg_strv *argv)
         if (slurm->hosts[i].step == step)
             rg_buf_printf(&list, "%s%s", rg_buf_nbytes(&list) ? "," : "", slurm->hosts[i].name);
     }
-    int r = rg_buf_status(&list);
-    return r < 0 ? r : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
+    rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&list));
+    return rg_buf_status(&list);
 }
 
 /* What srun takes without one of these differs: of --gpus=6 on two nodes one has a single GPU. And
  * it refuses --gpus-per-node for one node that has more than another. */
-static int add_gpus(const struct slurm_step *step, struct rg_strv *argv)
+static void add_gpus(const struct slurm_step *step, struct rg_strv *argv)
 {
-    if (step->ngpus < 0)
-        return 0;
     if (step->ngpus == 0)
-        return rg_strv_add(argv, "--gres=none");
-    return rg_strv_addf(argv, step->nhosts == 1 ? "--gpus=%d" : "--gpus-per-node=%d",
-                        step->ngpus);
+        rg_strv_add(argv, "--gres=none");
+    else if (step->ngpus > 0)
+        rg_strv_addf(argv, step->nhosts == 1 ? "--gpus=%d" : "--gpus-per-node=%d", step->ngpus);
 }
 
 bool slurm_contains(const struct rg_job *job)
@@ -77,24 +74,24 @@ bool slurm_contains(const struct rg_job *job)
 static int add_pyxis(const struct slurm *slurm, struct rg_strv *argv)
 {
     const struct rg_container *container = &slurm->shared.o.job->container;
+    const char *cwd = slurm->shared.cwd;
     rg_autobuf struct rg_buf mounts = RG_BUF_INIT;
-    int r = rg_strv_addf(argv, "--container-image=%s", container->image);
 
-    if (*slurm->shared.cwd)
-        rg_buf_printf(&mounts, "%s:%s", slurm->shared.cwd, slurm->shared.cwd);
+    rg_strv_addf(argv, "--container-image=%s", container->image);
+    if (*cwd)
+        rg_buf_printf(&mounts, "%s:%s", cwd, cwd);
     for (size_t i = 0; i < container->mounts.count; i++) {
         const char *mount = container->mounts.v[i];
         rg_buf_printf(&mounts, "%s%s", rg_buf_nbytes(&mounts) ? "," : "", mount);
         if (!strchr(mount, ':'))
             rg_buf_printf(&mounts, ":%s", mount);
     }
-    if (r == 0)
-        r = rg_buf_status(&mounts);
-    if (r == 0 && rg_buf_nbytes(&mounts))
-        r = rg_strv_addf(argv, "--container-mounts=%s", rg_buf_text(&mounts));
-    if (r == 0 && *slurm->shared.cwd)
-        r = rg_strv_addf(argv, "--container-workdir=%s", slurm->shared.cwd);
-    return r < 0 || !container->options.count ? r : rg_strv_add_all(argv, container->options.v);
+    if (rg_buf_nbytes(&mounts))
+        rg_strv_addf(argv, "--container-mounts=%s", rg_buf_text(&mounts));
+    if (*cwd)
+        rg_strv_addf(argv, "--container-workdir=%s", cwd);
+    rg_strv_add_all(argv, container->options.v);
+    return rg_buf_status(&mounts);
 }
 
 int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
@@ -107,33 +104,27 @@ int slurm_command_make(const struct slurm_step *step, struct rg_strv *argv)
         "--kill-on-bad-exit=0", /* one agent's end is judged by us */
         "--wait=0",
     };
-    int r = rg_strv_add(argv, "srun");
-
-    if (r == 0)
-        r = rg_strv_addf(argv, "--jobid=%s", step->job_id);
-    if (r == 0 && step->group >= 0)
-        r = rg_strv_addf(argv, "--het-group=%d", step->group);
-    if (r == 0)
-        r = rg_strv_addf(argv, "--job-name=%s", o->plan->job_id);
-    for (size_t i = 0; r == 0 && i < rg_array_len(fixed); i++)
-        r = rg_strv_add(argv, fixed[i]);
-    if (r == 0)
-        r = rg_strv_addf(argv, "--nodes=%d", step->nhosts);
-    if (r == 0)
-        r = rg_strv_addf(argv, "--ntasks=%d", step->nhosts);
-    if (r == 0)
-        r = add_nodes(step, argv);
-    if (r == 0)
-        r = add_gpus(step, argv);
-    if (r == 0 && o->job->container.image && !slurm_contains(o->job))
-        r = add_pyxis(step->slurm, argv);
     /* PATH may be unset there. Two KB of script in every list of processes help nobody, so it comes
      * as the first line of standard input, of which a shell's `read` takes no byte more. */
     static const char *const shell[] = { "--", "/bin/sh", "-c",
                                          "IFS= read -r s || exit 0; eval \"$s\"", "reigen-agent" };
-    for (size_t i = 0; r == 0 && i < rg_array_len(shell); i++)
-        r = rg_strv_add(argv, shell[i]);
-    return r;
+
+    rg_strv_add(argv, "srun");
+    rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    if (step->group >= 0)
+        rg_strv_addf(argv, "--het-group=%d", step->group);
+    rg_strv_addf(argv, "--job-name=%s", o->plan->job_id);
+    for (size_t i = 0; i < rg_array_len(fixed); i++)
+        rg_strv_add(argv, fixed[i]);
+    rg_strv_addf(argv, "--nodes=%d", step->nhosts);
+    rg_strv_addf(argv, "--ntasks=%d", step->nhosts);
+    int r = add_nodes(step, argv);
+    add_gpus(step, argv);
+    if (r == 0 && o->job->container.image && !slurm_contains(o->job))
+        r = add_pyxis(step->slurm, argv);
+    for (size_t i = 0; i < rg_array_len(shell); i++)
+        rg_strv_add(argv, shell[i]);
+    return r < 0 ? r : rg_strv_status(argv);
 }
 
 int slurm_command_missing(const char *program, struct rg_error *err)
@@ -152,19 +143,6 @@ void slurm_put_quoted(struct rg_buf *text, const char *word)
     for (; *word; word++)
         rg_buf_printf(text, *word == '\'' ? "'\\''" : "%c", *word);
     rg_buf_printf(text, "'");
-}
-
-/* $m, $n, $k: the kind of machine, its agent's size and name. */
-static void put_machines(const struct slurm *slurm, struct rg_buf *text)
-{
-    rg_buf_printf(text, "m=$(uname -m); case $m in ");
-    for (size_t i = 0; i < RG_DIALOGUE_MACHINES; i++) {
-        const struct rg_agent_file *agent = &slurm->shared.agents[i];
-        if (agent->data)
-            rg_buf_printf(text, "%s) k=%s;; ", agent->machine, agent->name);
-    }
-    rg_buf_printf(text, "*) say error 69 it is a machine of the kind $m, for which this "
-                        "installation of Reigen has no agent; exit 69;; esac; ");
 }
 
 /* `take MACHINE NBYTES` comes to all: whoever needs no agent lets it pass. What was read cannot be
@@ -202,7 +180,7 @@ void slurm_command_script(const struct slurm *slurm, struct rg_buf *text)
     rg_buf_printf(text, "u=$(id -u); o=$(umask); umask 077; IFS=:; "
                         "C=$HOME/.cache/reigen:${XDG_RUNTIME_DIR:-/dev/null}/reigen:"
                         "/var/tmp/reigen-$u:/tmp/reigen-$u; ");
-    put_machines(slurm, text);
+    rg_dialogue_put_machines(&slurm->shared, text);
     put_installer(slurm, text);
     rg_buf_printf(text,
                   "for d in $C; do g=$d/$k/reigen-agent; "

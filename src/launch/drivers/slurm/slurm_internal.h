@@ -3,16 +3,6 @@
  * What the files of the Slurm driver share. Nothing outside src/launch/drivers/slurm includes it,
  * but tests.
  *
- *   slurm.c          the driver: hosts, stopping
- *   slurm_step.c     one step: its srun, from the start to the end, and what it says
- *   slurm_ending.c   why Slurm ended the job
- *   slurm_command.c  srun's command line and environment, and the script that runs on nodes
- *   slurm_acquire.c  asking for an allocation, and giving it back
- *   slurm_options.c  options of --on slurm
- *   slurm_ask.c      programs of Slurm's that are asked something; see slurm.h
- *   slurm_submit.c   jobs for sbatch
- *   slurm_jobs.c     what becomes of these
- *
  * Thread rule: the loop's thread.
  */
 #ifndef RG_LAUNCH_DRIVERS_SLURM_SLURM_INTERNAL_H
@@ -86,6 +76,10 @@ void slurm_linked(void *arg, const char *place, int take_fd);
 /* Listen for the agents, on a port that --port-range, REIGEN_SLURM_PORTS or Slurm's SrunPortRange
  * names, else on any. */
 int slurm_listen(struct slurm *slurm, struct rg_error *err);
+/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
+ * in slurm->ending if that is one; the first stands. */
+void slurm_ending_said(struct slurm *slurm, const char *text);
+void slurm_ending_noted(struct slurm *slurm, const char *shown);
 
 /* --- slurm_step.c ----------------------------------------------------------------------------- */
 
@@ -104,15 +98,6 @@ void slurm_step_take(struct slurm_step *step, const char *bytes, size_t nbytes);
 void slurm_step_take_errors(struct slurm_step *step, const char *bytes, size_t nbytes);
 /* Let go of everything; a step that still runs is ended. No event follows. */
 void slurm_step_fini(struct slurm_step *step);
-
-/* --- slurm_ending.c --------------------------------------------------------------------------- */
-
-/* A line of srun's or slurmstepd's; and what scontrol shows of the job, as one line. Keep the cause
- * in slurm->ending if that is one; the first stands. */
-void slurm_ending_said(struct slurm *slurm, const char *text);
-void slurm_ending_noted(struct slurm *slurm, const char *shown);
-/* driver.h */
-const char *slurm_ending(void *state, int *ret_exit_code);
 
 /* --- slurm_acquire.c -------------------------------------------------------------------------- */
 
@@ -144,10 +129,12 @@ struct slurm_known {
     const char *pattern, *remedy;
 };
 const char *slurm_find_remedy(const struct slurm_known *known, const char *complaint);
+/* What one of them has written to this file in memory, cut to fit. */
+void slurm_take_answer(int fd, char *ret_text, size_t nbytes);
 /* As rg_slurm_ask, for at most so long. */
 int slurm_ask_within(char *const *argv, char *ret_text, size_t nbytes, uint64_t ms);
 
-/* --- slurm_submit.c, slurm_jobs.c; driver.h --------------------------------------------------- */
+/* --- slurm_queue.c; driver.h ------------------------------------------------------------------ */
 
 int slurm_submit(const struct rg_job *job, char *const *argv, struct rg_submitted_job *ret_job,
                  struct rg_error *err);

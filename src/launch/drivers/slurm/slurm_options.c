@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of --on slurm, and a remark for who leaves it out. What options mean in an allocation
  * that there is already, the driver says. */
-#include <string.h>
 
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "spec/job/slurm.h"

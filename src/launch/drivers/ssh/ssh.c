@@ -59,9 +59,7 @@ static int prepare(struct ssh *ssh, const struct rg_driver_options *options, str
         if (!ssh->hosts[i])
             return rg_error_set(err, ENOMEM, "no memory for %d hosts", plan->nhosts);
     }
-    if (rg_leftover_init(&ssh->leftover, plan->job_id, plan->nhosts) < 0 ||
-        rg_agent_env_make(options->job, NULL, &ssh->env) < 0 ||
-        rg_leftover_mark(&ssh->leftover, &ssh->env) < 0)
+    if (rg_leftover_init(&ssh->leftover, options->job, plan, &ssh->env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     if (some_remote && !ssh_config_says(&options->job->ssh_options, "ConnectTimeout"))
         ssh->connect_s = RG_SSH_CONNECT_S;
@@ -104,20 +102,6 @@ static int start(const struct rg_driver_options *options, void **ret_state, stru
     return 0;
 }
 
-static const char *said(void *state, int host, char *buf, size_t nbytes)
-{
-    struct ssh *ssh = state;
-
-    return ssh_host_said(ssh->hosts[host], buf, nbytes);
-}
-
-static void stop(void *state, int host)
-{
-    struct ssh *ssh = state;
-
-    ssh_host_stop(ssh->hosts[host]);
-}
-
 const struct rg_driver_ops rg_driver_ssh = {
     .platform = {
         .name = "ssh", .title = "ssh", .about = "", .launchers = "ssh rsh pdsh pdsh-ssh",
@@ -125,7 +109,7 @@ const struct rg_driver_ops rg_driver_ssh = {
     },
     .discover = discover,
     .start = start,
-    .said = said,
-    .stop = stop,
+    .said = ssh_said,
+    .stop = ssh_stop,
     .destroy = destroy,
 };

@@ -6,16 +6,13 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "launch/drivers/ssh/ssh_internal.h"
 #include "base/exitcode.h"
 #include "launch/plan/place.h"
-#include "wire/link.h"
 
 #define FEW_TRIES 4
 #define RETRY_MS 200            /* doubled each time, and moved by chance */
@@ -140,11 +137,12 @@ static const char *quote_all(const struct ssh_host *host, char *buf, size_t nbyt
     return buf;
 }
 
-const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes)
+const char *ssh_said(void *state, int host, char *buf, size_t nbytes)
 {
+    const struct ssh *ssh = state;
     char said[2 * RG_PREAMBLE_QUOTE_MAX];
 
-    quote_all(host, said, sizeof(said));
+    quote_all(ssh->hosts[host], said, sizeof(said));
     size_t length = strlen(said);
     snprintf(buf, nbytes, "%s", length < nbytes ? said : said + length - (nbytes - 1));
     return buf;
@@ -258,7 +256,7 @@ static void force(void *arg)
     send_signal(arg, SIGKILL);
 }
 
-void ssh_host_stop(struct ssh_host *host)
+static void stop(struct ssh_host *host)
 {
     bool contains = host->direct && host->contains;
 
@@ -282,6 +280,11 @@ void ssh_host_stop(struct ssh_host *host)
     send_signal(host, SIGTERM);
     rg_timer_start(&host->timer, options_of(host)->loop, contains ? CONTAIN_TERM_MS : TERM_MS, 0,
                    force, host);
+}
+
+void ssh_stop(void *state, int host)
+{
+    stop(((struct ssh *) state)->hosts[host]);
 }
 
 bool ssh_host_destroy(struct ssh_host *host)
@@ -352,7 +355,7 @@ static void step_due(void *arg)
         remedy = ". Does a start file of its login shell wait, or read its input? ssh HOST true "
                  "must end by itself";
     }
-    ssh_host_said(host, said, sizeof(said));
+    ssh_said(host->ssh, host->index, said, sizeof(said));
     rg_error_set_exit(&host->err, ETIMEDOUT, RG_EXIT_TIMEOUT,
                       "%s: nothing moved for %.6g s%s%s%s", step, (double) step_ms(host) / 1000.0,
                       *said ? "; what it said last: " : "; it has said nothing", said, remedy);
@@ -577,5 +580,5 @@ void ssh_host_start(struct ssh_host *host)
     if (begin(host, &err) == 0)
         return;
     host->err = err;
-    ssh_host_stop(host);
+    stop(host);
 }

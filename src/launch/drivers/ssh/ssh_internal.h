@@ -3,12 +3,6 @@
  * What the files of the ssh driver share. Nothing outside src/launch/drivers/ssh includes it, but
  * tests.
  *
- *   ssh.c          the driver: hosts, the queue, stopping
- *   ssh_host.c     one host, from its process to its link, and that one's end
- *   ssh_command.c  ssh's command line, and the scripts that run on hosts
- *   ssh_config.c   what the user's ssh configuration speaks of
- *   ssh_explain.c  what ssh's messages mean, and what to do about them
- *
  * Thread rule: the loop's thread.
  */
 #ifndef RG_LAUNCH_DRIVERS_SSH_SSH_INTERNAL_H
@@ -48,10 +42,9 @@ void ssh_advance(struct ssh *ssh);
 struct ssh_host *ssh_host_create(struct ssh *ssh, int index, bool direct);
 /* If it is queued, start its process: it then takes part in the window. */
 void ssh_host_start(struct ssh_host *host);
-/* What ssh and the host said last, while an agent is waited for; into buf, which is returned. */
-const char *ssh_host_said(const struct ssh_host *host, char *buf, size_t nbytes);
-/* End it, by force; on_gone follows. */
-void ssh_host_stop(struct ssh_host *host);
+/* driver.h; state: struct ssh. */
+const char *ssh_said(void *state, int host, char *buf, size_t nbytes);
+void ssh_stop(void *state, int host);
 /* Let go of everything; a process that still runs is ended. No event follows. True where an agent
  * on this computer was ended so, and may have left processes to us. NULL is fine. */
 bool ssh_host_destroy(struct ssh_host *host);
@@ -65,8 +58,6 @@ int ssh_command_make(const struct ssh *ssh, int host, struct rg_strv *argv);
 void ssh_command_bootstrap(const struct ssh *ssh, struct rg_buf *text);
 /* The answer to `need agent`: a line of script that takes the agent's bytes, which follow. */
 void ssh_command_installer(const struct ssh *ssh, int host, struct rg_buf *text);
-
-/* --- ssh_config.c ----------------------------------------------------------------------------- */
 
 /* Whether these options for ssh, or else its configuration files (the user's and the system's, or
  * that of an option -F), set this keyword for any host. Blocks: reads the files. */

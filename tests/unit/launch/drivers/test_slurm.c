@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "launch/drivers/slurm/slurm_internal.h"
 #include "unit.h"
@@ -126,6 +127,80 @@ static void one_step_has_one_task_on_each_of_its_nodes(void **state)
     steps[0].ngpus = 0;
     assert_int_equal(slurm_command_make(&steps[0], &argv), 0);
     assert_true(has(&argv, "--gres=none"));
+}
+
+/* --- asking for an allocation ----------------------------------------------------------------- */
+
+/* It says as much as may be, and one word more as it ends. */
+static const char salloc[] = "#!/bin/sh\ncd \"${0%/*}\"; head -c 16777216 /dev/zero; touch full\n"
+                             "until [ -e go ]; do sleep 0.01; done; echo bye; exit 1\n";
+
+static struct {
+    char dir[32];
+    struct rg_timer timer;
+    int nlooks, ndone;
+    char text[RG_ERROR_TEXT_MAX];
+} asking = { .dir = "/tmp/reigen-salloc-XXXXXX" };
+
+static void put_file(const char *name, const char *text)
+{
+    rg_autofree char *path = rg_strf("%s/%s", asking.dir, name);
+    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+
+    assert_int_equal(rg_write_all(fd, text, strlen(text)), 0);
+}
+
+/* The loop is to see its last word and its end at once. */
+static void let_salloc_end(void *arg)
+{
+    rg_autofree char *path = rg_strf("%s/full", asking.dir);
+    siginfo_t info;
+
+    (void) arg;
+    asking.nlooks += access(path, F_OK) == 0;
+    if (asking.nlooks < 3) /* what it said before is read by then */
+        return;
+    rg_timer_stop(&asking.timer);
+    put_file("go", "");
+    assert_int_equal(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+}
+
+static void on_say(void *arg, const char *text)
+{
+    (void) arg, (void) text;
+}
+
+static void on_done(void *arg, const struct rg_error *err)
+{
+    (void) arg;
+    asking.ndone++;
+    snprintf(asking.text, sizeof(asking.text), "%s", err ? err->text : "");
+}
+
+static void why_there_is_no_allocation_is_told_once(void **state)
+{
+    RG_AUTO_JOB struct rg_job job;
+    struct rg_acquire_options options = { .job = &job, .on_say = on_say, .on_done = on_done };
+    rg_autofree char *before = strdup(getenv("PATH"));
+    void *held = NULL;
+
+    (void) state;
+    rg_job_init(&job);
+    assert_non_null(mkdtemp(asking.dir));
+    put_file("salloc", salloc);
+    rg_autofree char *path = rg_strf("%s:%s", asking.dir, before);
+    rg_autofree char *clear = rg_strf("rm -r %s", asking.dir);
+    setenv("PATH", path, 1);
+    assert_int_equal(rg_loop_create(&options.loop), 0);
+    assert_int_equal(rg_driver_slurm.acquire(&options, &held, NULL), 0);
+    rg_timer_start(&asking.timer, options.loop, 10, 10, let_salloc_end, NULL);
+    rg_loop_run(options.loop);
+    assert_int_equal(asking.ndone, 1);
+    assert_contains(asking.text, "salloc says more than 16 MiB");
+    rg_driver_slurm.release(held);
+    rg_loop_destroy(options.loop);
+    setenv("PATH", before, 1);
+    assert_int_equal(system(clear), 0);
 }
 
 /* --- what srun says --------------------------------------------------------------------------- */
@@ -336,7 +411,7 @@ static void why_slurm_ends_a_job_is_known_by_its_words_or_its_record(void **stat
 
         slurm_ending_said(&slurm, cases[i].said);
         slurm_ending_noted(&slurm, cases[i].noted);
-        const char *why = slurm_ending(&slurm, &code);
+        const char *why = rg_driver_slurm.ending(&slurm, &code);
 
         assert_int_equal(code, cases[i].code);
         if (*cases[i].why)
@@ -359,6 +434,7 @@ int main(void)
         cmocka_unit_test(a_task_that_was_killed_before_it_spoke_is_not_waited_for),
         cmocka_unit_test(hosts_of_the_job_are_linked_once_each_and_others_are_sent_away),
         cmocka_unit_test(agents_call_at_a_port_that_srun_may_use),
+        cmocka_unit_test(why_there_is_no_allocation_is_told_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,7 +88,7 @@ static void only_agents_that_have_the_key_get_in(void **state)
     assert_int_equal(rg_loop_create(&o.loop), 0);
     assert_int_equal(rg_listener_open(&o, &listener, NULL), 0);
     /* In a range of one port, which the kernel keeps for a minute after each caller. */
-    o.first = o.last = rg_listener_port(listener);
+    o.ports.first = o.ports.last = rg_listener_port(listener);
     o.only = true;
     assert_true(rg_listener_open(&o, &second, &err) < 0);
     assert_contains(err.text, "--port-range");

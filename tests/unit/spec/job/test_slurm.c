@@ -368,23 +368,24 @@ static void gpus_of_others_are_refused(void **state)
 
 static void sruns_ports_are_found_in_its_configuration(void **state)
 {
-    int first = 7, last = 7;
+    struct rg_ports ports = { 7, 7 };
 
     (void) state;
-    assert_int_equal(rg_slurm_conf_ports("ClusterName=c\n# SrunPortRange=1-2\n", &first, &last),
-                     -ENOENT);
-    assert_int_equal(first, 7);
+    assert_int_equal(rg_slurm_conf_ports("ClusterName=c\n# SrunPortRange=1-2\n", &ports), -ENOENT);
+    assert_int_equal(ports.first, 7);
     assert_int_equal(rg_slurm_conf_ports("A=b\n  srunportrange = 61000-62900 # firewall\nB=c\n",
-                                         &first, &last), 0);
-    assert_int_equal(first, 61000);
-    assert_int_equal(last, 62900);
-    assert_int_equal(rg_slurm_conf_ports("SrunPortRange=60001", &first, &last), 0);
-    assert_int_equal(first, 60001);
-    assert_int_equal(last, 60001);
+                                         &ports), 0);
+    assert_int_equal(ports.first, 61000);
+    assert_int_equal(ports.last, 62900);
+    assert_int_equal(rg_slurm_conf_ports("SrunPortRange=60001", &ports), 0);
+    assert_int_equal(ports.first, 60001);
+    assert_int_equal(ports.last, 60001);
     static const char *const broken[] = { "", "0", "1-", "-1", "2-1", "1-65536", "1-2-3", "a" };
-    for (size_t i = 0; i < rg_array_len(broken); i++)
-        assert_int_equal(rg_slurm_ports(broken[i], &first, &last), -EINVAL);
-    assert_int_equal(last, 60001);
+    for (size_t i = 0; i < rg_array_len(broken); i++) {
+        rg_autofree char *text = rg_strf("SrunPortRange=%s", broken[i]);
+        assert_int_equal(rg_slurm_conf_ports(text, &ports), -EINVAL);
+    }
+    assert_int_equal(ports.last, 60001);
 }
 
 static void check_remark(struct rg_strv *env, const struct rg_job *job, const char *expected)
