@@ -1,20 +1,158 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen horovodrun, and horovodrun itself: Horovod's command line, then what reigen run does. */
-#include "cmd/compat/checkbuild.h"
-#include "cmd/compat/compat.h"
-#include "cmd/common/exit.h"
-#include "cmd/run/run.h"
-#include "cmd/common/terminal.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
 #include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/spawn.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
+#include "cmd/compat/compat.h"
+#include "cmd/run/run.h"
 #include "spec/horovodrun/horovodrun.h"
+
+/* --- --check-build ---------------------------------------------------------------------------- */
+
+/* Scripts read it to see which frameworks are there: those that python finds, the python beside
+ * this program (a virtual environment's), else the first python3 or python of PATH. Nothing is
+ * imported, so it takes some tens of milliseconds and cannot fail for a framework's own reasons. */
+
+#define ANSWER_NBYTES_MAX 4096
+
+struct framework {
+    const char *title, *module, *binding; /* Reigen's binding: NULL when there is none */
+};
+
+static const struct framework frameworks[] = {
+    { "TensorFlow", "tensorflow", "horovod.tensorflow" },
+    { "PyTorch", "torch", "horovod.torch" },
+    { "MXNet", "mxnet", NULL },
+    { "JAX", "jax", "horovod.jax" },
+    { "Keras", "keras", "horovod.keras" },
+};
+
+/* Prints the names of those that it finds, one per line; the first line says that it ran. */
+static const char question[] =
+    "import sys, importlib.util as u\n"
+    "print('python', sys.executable)\n"
+    "for name in sys.argv[1:]:\n"
+    "    try:\n"
+    "        found = u.find_spec(name)\n"
+    "    except Exception:\n"
+    "        found = None\n"
+    "    if found: print(name)\n";
+
+/* The python beside this program, or "" when there is none. */
+static void own_python(char path[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+
+    path[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(path, '/');
+
+    if (!slash || slash + sizeof "/python" > path + PATH_MAX) {
+        *path = '\0';
+        return;
+    }
+    strcpy(slash, "/python");
+    if (access(path, X_OK) < 0)
+        *path = '\0';
+}
+
+static int ask(const char *python, struct rg_buf *answer)
+{
+    char *argv[4 + 2 * rg_array_len(frameworks)] = { (char *) python, (char *) "-c",
+                                                     (char *) question };
+    rg_autoclose int out = -1, in = -1;
+    char bytes[512];
+    int fds[2], argc = 3, status;
+    ssize_t n;
+    pid_t pid;
+
+    for (size_t i = 0; i < rg_array_len(frameworks); i++) {
+        argv[argc++] = (char *) frameworks[i].module;
+        if (frameworks[i].binding)
+            argv[argc++] = (char *) frameworks[i].binding;
+    }
+    if (rg_pipe(fds) < 0)
+        return -errno;
+    out = fds[0];
+    in = fds[1];
+    const struct rg_spawn spec = { .argv = argv, .fds = { -1, in, -1 } };
+    int rc = rg_spawn(&spec, &pid, NULL);
+
+    if (rc < 0)
+        return rc;
+    close(rg_steal_fd(&in));
+    while ((n = read(out, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0 && rg_buf_nbytes(answer) < ANSWER_NBYTES_MAX)
+            rg_buf_put(answer, bytes, (size_t) n);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return rg_str_starts(rg_buf_text(answer), "python ") ? 0 : -ENOENT;
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    size_t n = strlen(line);
+
+    for (const char *p = text; *p; p += *p == '\n') {
+        size_t length = strcspn(p, "\n");
+        if (length == n && memcmp(p, line, n) == 0)
+            return true;
+        p += length;
+    }
+    return false;
+}
+
+static void mark(struct rg_buf *text, bool there, const char *title)
+{
+    rg_buf_printf(text, "    [%c] %s\n", there ? 'X' : ' ', title);
+}
 
 static int print_build(void)
 {
-    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autobuf struct rg_buf answer = RG_BUF_INIT, text = RG_BUF_INIT;
+    char path[PATH_MAX];
 
-    rg_checkbuild_print(&text);
+    own_python(path);
+    int rc = *path ? ask(path, &answer) : -ENOENT;
+
+    rc = rc < 0 ? ask("python3", &answer) : rc;
+    rc = rc < 0 ? ask("python", &answer) : rc;
+    const char *found = rc < 0 ? "" : rg_buf_text(&answer);
+
+    rg_buf_printf(&text, "Horovod v" RG_HVD_VERSION ":\n\nAvailable Frameworks:\n");
+    for (size_t i = 0; i < rg_array_len(frameworks); i++)
+        mark(&text,
+             frameworks[i].binding && has_line(found, frameworks[i].module) &&
+                 has_line(found, frameworks[i].binding),
+             frameworks[i].title);
+    rg_buf_printf(&text, "\nAvailable Controllers:\n");
+    /* Jobs of MPI's launcher are taken, and those without; programs look for both names. */
+    mark(&text, true, "MPI");
+    mark(&text, true, "Gloo");
+    mark(&text, true, "Reigen");
+    rg_buf_printf(&text, "\nAvailable Tensor Operations:\n");
+    static const char *const without[] = { "NCCL", "DDL", "CCL" };
+    for (size_t i = 0; i < rg_array_len(without); i++)
+        mark(&text, false, without[i]);
+    mark(&text, true, "MPI");
+    mark(&text, true, "Gloo");
+    mark(&text, true, "Reigen (shared memory, TCP)");
+    if (rc < 0)
+        rg_buf_printf(&text, "\nNo python was found that could be asked for frameworks.\n");
+    else
+        rg_buf_printf(&text, "\nFrameworks as found by %.*s.\n", (int) strcspn(found + 7, "\n"),
+                      found + 7);
     return rg_print(rg_buf_text(&text));
 }
+
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int refuse_elastic(const struct rg_horovodrun *run)
 {
@@ -46,5 +184,5 @@ int rg_cmd_horovodrun(int argc, char **argv)
     if (rg_horovodrun_is_elastic(&run))
         return refuse_elastic(&run);
     rg_run_say_remarks(&run.request);
-    return rg_run_request(&run.request, &(struct rg_run_as){ "horovodrun", true, open[0] });
+    return rg_run_request(&run.request, "horovodrun", true, open[0]);
 }

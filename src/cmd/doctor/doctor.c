@@ -399,7 +399,7 @@ static int clean_and_examine(struct doctor *doctor)
 static int run_planes(struct doctor *doctor, bool stdin_open)
 {
     rg_run_say_remarks(&doctor->request);
-    return rg_run_request(&doctor->request, &(struct rg_run_as){ "doctor", false, stdin_open });
+    return rg_run_request(&doctor->request, "doctor", false, stdin_open);
 }
 
 int rg_cmd_doctor(int argc, char **argv)

@@ -517,7 +517,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
     if (run->planned.quiet || job->json)
         rg_status_stop(&run->status);
     if (job->json) {
-        rg_event_start(&run->event, job, &run->planned.plan);
+        rg_event_plan(&run->event, "start", job, &run->planned.plan);
         send_event(run);
     }
     if (run->restart.count)

@@ -38,12 +38,4 @@ const char *rg_option_dashes(const char *name);
 /* "--name=ARG", "--name[=ARG]" or "--name". */
 void rg_script_option_print(struct rg_buf *text, const struct rg_script_option *option);
 
-/* A page of ours (man(7)) as text for a terminal of so many columns; bold: headings and names are,
- * by escape sequences. */
-void rg_manual_text(struct rg_buf *text, const char *page, int columns, bool bold);
-
-/* What the completion scripts ask for: --hosts (also of the host files in more), --jobs or
- * --interfaces, one word a line. Reads files. 0, or -ENOENT for something else. */
-int rg_completion_words(const char *what, char *const *more, struct rg_buf *text);
-
 #endif

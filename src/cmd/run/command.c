@@ -26,7 +26,7 @@ static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
 
     (void) arg;
     if (planned->job.json)
-        rg_event_plan(&text, &planned->job, &planned->plan);
+        rg_event_plan(&text, "plan", &planned->job, &planned->plan);
     else
         r = rg_dryrun_print(&planned->plan, &planned->job, here, &text, err);
     return r < 0 ? r : rg_print(rg_buf_text(&text));
@@ -102,12 +102,13 @@ static int submit(struct rg_request *request)
     return rg_print(line ? line : "");
 }
 
-int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
+int rg_run_request(struct rg_request *take_request, const char *command, bool horovod,
+                   bool stdin_open)
 {
     rg_cleanup(rg_request_fini) struct rg_request request = *take_request;
     const struct rg_driver_ops *driver = rg_driver_choose(&request.job);
     RG_AUTO_PLANNED struct rg_planned planned;
-    struct rg_head_as head = { as->command, as->horovod, as->stdin_open, NULL, NULL };
+    struct rg_head_as head = { command, horovod, stdin_open, NULL, NULL };
     struct rg_error err = RG_ERROR_INIT;
 
     *take_request = (struct rg_request){ 0 };
@@ -119,7 +120,7 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     /* What is not known before there are hosts is found out where it runs. */
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0
-                   ? rg_fail(&err, as->command) : 0;
+                   ? rg_fail(&err, command) : 0;
     return rg_head_run(&planned, &head);
 }
 
@@ -153,5 +154,5 @@ int rg_cmd_run(int argc, char **argv)
     if (request.job.submit && !request.job.dry_run && !request.write_plan)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run") : submit(&request);
     rg_run_say_remarks(&request);
-    return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
+    return rg_run_request(&request, "run", false, open[0]);
 }

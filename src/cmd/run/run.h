@@ -22,14 +22,9 @@ int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct
  * where that is so and the request is not to be quiet. Before rg_run_request. */
 void rg_run_say_remarks(const struct rg_request *request);
 
-struct rg_run_as {
-    const char *command; /* "run": the command whose --help usage errors name */
-    bool horovod;        /* after the verdict, say Horovod's words for a failed job, too */
-    bool stdin_open;     /* standard input was open when the program started */
-};
-
-/* Plan and run the job, show what it writes, print the verdict. take_request is emptied. Returns
- * the exit code (base/exitcode.h). */
-int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as);
+/* Plan and run the job, show what it writes, print the verdict. take_request is emptied. command,
+ * horovod, stdin_open: as in struct rg_head_as. Returns the exit code (base/exitcode.h). */
+int rg_run_request(struct rg_request *take_request, const char *command, bool horovod,
+                   bool stdin_open);
 
 #endif
