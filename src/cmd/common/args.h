@@ -33,8 +33,4 @@ int rg_args_parse(int argc, char **argv, const struct rg_arg *args, int max);
  * is returned. */
 const char *rg_args_guess(const char *word, const char *const *words, char buf[96]);
 
-/* The option of a script whose name a word on the command line nearly has ("--daemn", "--hots=x");
- * NULL: none is near. */
-const char *rg_args_nearest(const struct rg_script *script, const char *word);
-
 #endif

@@ -20,14 +20,11 @@ const char *rg_option_dashes(const char *name)
 
 void rg_option_print(struct rg_buf *text, const struct rg_option *o)
 {
-    rg_buf_printf(text, "%s%s", rg_option_dashes(o->name), o->name);
-    for (const char *p = o->aliases; p && *p;) {
-        char name[64];
-        size_t n = strcspn(p, " ");
-        snprintf(name, sizeof name, "%.*s", (int) n, p);
-        rg_buf_printf(text, ", %s%s", rg_option_dashes(name), name);
-        p += n + (p[n] == ' ');
-    }
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+
+    rg_option_names(o->name, o->aliases, &names);
+    for (size_t i = 0; i < names.count; i++)
+        rg_buf_printf(text, "%s%s%s", i ? ", " : "", rg_option_dashes(names.v[i]), names.v[i]);
     if (o->arg)
         rg_buf_printf(text, " %s", o->arg);
     if (o->arg2)
@@ -149,16 +146,15 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *c
     rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, command->name,
                                       script->usage);
     rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
-    struct rg_script_option option;
 
     print_usage(text, usage ? usage : script->usage, columns);
     rg_wrap(text, script->about, 0, columns);
     rg_wrap(text, name ? name : "", 0, columns);
     rg_buf_printf(text, "\nOptions\n");
-    for (size_t i = 0; script->option(i, &option); i++) {
+    for (const struct rg_script_option *o = script->options; o->name; o++) {
         rg_autobuf struct rg_buf left = RG_BUF_INIT;
-        rg_script_option_print(&left, &option);
-        print_entry(text, rg_buf_text(&left), option.help, columns);
+        rg_script_option_print(&left, o);
+        print_entry(text, rg_buf_text(&left), o->help, columns);
     }
     rg_buf_printf(text, "\nFor example\n");
     for (const char *p = script->examples; *p; p += strcspn(p, "\n") + 1)

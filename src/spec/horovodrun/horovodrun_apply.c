@@ -14,7 +14,6 @@
     int rg_hvd_apply_##name(struct rg_horovodrun *run, const struct rg_hvd_option *option,     \
                             const char *what, const char *value, struct rg_error *err)
 #define UNUSED(x) ((void) (x))
-#define COUNT_MAX INT64_C(0x7fffffff)
 #define FUSION_MB_MAX (INT64_C(1) << 40)
 
 static int no_memory(struct rg_error *err)
@@ -54,7 +53,7 @@ static int judge_count(const struct rg_hvd_option *option, const char *what, con
 {
     char name[64];
     int64_t n;
-    int rc = rg_parse_int(what, value, 0, COUNT_MAX, &n, err);
+    int rc = rg_parse_int(what, value, 0, RG_HVD_COUNT_MAX, &n, err);
 
     argument_name(option, name);
     if (rc < 0 && rg_parse_int(what, value, INT64_MIN, -1, &n, NULL) == 0)
@@ -95,6 +94,8 @@ int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, 
         rc = no_memory(err);
     if (rc >= 0 && option->apply)
         rc = option->apply(run, option, what, value, err);
+    else if (rc >= 0)
+        rc = rg_field_set(&option->field, run, what, value, err);
     if (rc >= 0 && option->note &&
         rg_request_note(&run->request, "%s: %s", what, option->note) < 0)
         rc = no_memory(err);
@@ -102,17 +103,6 @@ int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, 
 }
 
 /* --- handlers -------------------------------------------------------------------------------- */
-
-static int keep_text(char **text, const char *value, struct rg_error *err)
-{
-    char *copy = strdup(value);
-
-    if (!copy)
-        return no_memory(err);
-    free(*text);
-    *text = copy;
-    return 0;
-}
 
 static int set_env(struct rg_horovodrun *run, const char *name, const char *value,
                    struct rg_error *err)
@@ -131,10 +121,10 @@ static int exclude(const char **given, const struct rg_hvd_option *option, const
     return 0;
 }
 
-APPLY(np)
+/* As the option of reigen run that has this name. */
+APPLY(same)
 {
-    UNUSED(option);
-    return rg_apply_np(&run->request, what, value, err);
+    return rg_option_apply(rg_option_find(option->name), &run->request, what, value, err);
 }
 
 APPLY(hosts)
@@ -151,19 +141,6 @@ APPLY(hostfile)
     return rc < 0 ? rc : rg_apply_hostfile(&run->request, what, value, err);
 }
 
-APPLY(output)
-{
-    UNUSED(option);
-    return rg_apply_output_dir(&run->request, what, value, err);
-}
-
-APPLY(timestamps)
-{
-    UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
-    run->request.job.timestamps = true;
-    return 0;
-}
-
 APPLY(start_timeout)
 {
     UNUSED(option);
@@ -176,33 +153,6 @@ APPLY(verbose)
     UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
     run->request.job.verbose = 2;
     return 0;
-}
-
-APPLY(help)
-{
-    UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
-    run->request.help = true;
-    return 0;
-}
-
-APPLY(version)
-{
-    UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
-    run->request.version = true;
-    return 0;
-}
-
-APPLY(check_build)
-{
-    UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
-    run->check_build = true;
-    return 0;
-}
-
-APPLY(config)
-{
-    UNUSED(option), UNUSED(what);
-    return keep_text(&run->request.config, value, err);
 }
 
 /* The runtime chooses one interface; NCCL and gloo take the list. */
@@ -230,7 +180,7 @@ static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg
 APPLY(interfaces)
 {
     UNUSED(option);
-    int rc = keep_text(&run->interfaces, value, err);
+    int rc = rg_parse_text(what, value, &run->interfaces, err);
 
     return rc < 0 ? rc : use_interfaces(run, what, err);
 }
@@ -247,41 +197,12 @@ APPLY(interface)
     return use_interfaces(run, what, err);
 }
 
-APPLY(env_file)
-{
-    UNUSED(option);
-    return rg_apply_env_file(&run->request, what, value, err);
-}
-
-APPLY(port_range)
-{
-    UNUSED(option);
-    return rg_apply_port_range(&run->request, what, value, err);
-}
-
-APPLY(connect_timeout)
-{
-    UNUSED(option);
-    return rg_apply_connect_timeout(&run->request, what, value, err);
-}
-
-APPLY(ssh_port)
-{
-    UNUSED(option);
-    int64_t port;
-    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
-
-    if (rc == 0)
-        run->request.job.ssh_port = (int) port;
-    return rc;
-}
-
 APPLY(ssh_identity)
 {
     UNUSED(option);
     if (access(value, R_OK) < 0)
         return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
-    return keep_text(&run->request.job.ssh_identity, value, err);
+    return rg_parse_text(what, value, &run->request.job.ssh_identity, err);
 }
 
 APPLY(fusion)
@@ -365,49 +286,7 @@ APPLY(discovery)
         return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
     if (access(value, X_OK) < 0)
         return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, value, value);
-    return keep_text(&run->elastic.discovery_script, value, err);
-}
-
-static int keep_int(const char *what, const char *value, int64_t min, int64_t max, int *number,
-                    struct rg_error *err)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, min, max, &n, err);
-
-    if (rc == 0)
-        *number = (int) n;
-    return rc;
-}
-
-APPLY(min_np)
-{
-    UNUSED(option);
-    return keep_int(what, value, 1, RG_JOB_RANKS_MAX, &run->elastic.min_np, err);
-}
-
-APPLY(max_np)
-{
-    UNUSED(option);
-    return keep_int(what, value, 1, RG_JOB_RANKS_MAX, &run->elastic.max_np, err);
-}
-
-APPLY(slots)
-{
-    UNUSED(option);
-    return keep_int(what, value, 1, RG_JOB_SLOTS_MAX, &run->elastic.slots_per_host, err);
-}
-
-APPLY(elastic_timeout)
-{
-    UNUSED(option);
-    run->has_elastic_timeout = true;
-    return keep_int(what, value, 1, COUNT_MAX, &run->elastic.timeout_s, err);
-}
-
-APPLY(reset_limit)
-{
-    UNUSED(option);
-    return keep_int(what, value, 0, COUNT_MAX, &run->elastic.reset_limit, err);
+    return rg_parse_text(what, value, &run->elastic.discovery_script, err);
 }
 
 APPLY(cooldown)

@@ -10,13 +10,9 @@
 
 /* clang-format off */
 #define RG_HVD_APPLY_NAMES(X)                                                        \
-    X(np) X(hosts) X(hostfile) X(output) X(timestamps) X(start_timeout) X(verbose)    \
-    X(help) X(version) X(check_build) X(config)                                      \
-    X(interfaces) X(interface) X(ssh_port) X(ssh_identity)                           \
-    X(fusion) X(log_level) X(timestamp_off)                                          \
-    X(stall_off) X(controller) X(jsrun) X(file_controller)                           \
-    X(discovery) X(min_np) X(max_np) X(slots) X(elastic_timeout) X(reset_limit)      \
-    X(cooldown) X(env_file) X(port_range) X(connect_timeout)
+    X(same) X(hosts) X(hostfile) X(start_timeout) X(verbose) X(interfaces)           \
+    X(interface) X(ssh_identity) X(fusion) X(log_level) X(timestamp_off)             \
+    X(stall_off) X(controller) X(jsrun) X(file_controller) X(discovery) X(cooldown)
 /* clang-format on */
 
 #define RG_HVD_APPLY_DECLARE(name)                                                             \

@@ -10,12 +10,11 @@
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
-#define ELASTIC_TIMEOUT_S 600
 
 void rg_horovodrun_init(struct rg_horovodrun *run)
 {
     *run = (struct rg_horovodrun){
-        .elastic = { .timeout_s = ELASTIC_TIMEOUT_S, .reset_limit = -1 },
+        .elastic = { .reset_limit = -1 },
     };
     rg_request_init(&run->request);
     run->request.job.tag = RG_TAG_HOROVOD;
@@ -48,50 +47,29 @@ struct walk {
     char what[NAME_MAX_LEN + 4];        /* the flag as the user wrote it */
 };
 
-/* Each name and alias in turn; NULL at the end. */
-struct names {
-    size_t option;
-    const char *rest; /* of the aliases */
-    char name[NAME_MAX_LEN];
-    const struct rg_hvd_option *of;
-};
-
-static bool next_name(struct names *names)
-{
-    size_t count;
-    const struct rg_hvd_option *all = rg_hvd_options(&count);
-
-    if (names->rest && *names->rest) {
-        size_t n = strcspn(names->rest, " ");
-        snprintf(names->name, sizeof names->name, "%.*s", (int) n, names->rest);
-        names->rest += n + (names->rest[n] == ' ');
-        return true;
-    }
-    if (names->option == count)
-        return false;
-    names->of = &all[names->option++];
-    names->rest = names->of->aliases;
-    snprintf(names->name, sizeof names->name, "%s", names->of->name);
-    return true;
-}
-
 /* The one flag whose long name begins so. 0 without one, -EINVAL when there are several. */
 static int find_shortened(const char *arg, const char *name,
                           const struct rg_hvd_option **ret_option,
                           struct rg_error *err)
 {
-    struct names names = { 0 };
-    const struct rg_hvd_option *found = NULL;
-    char first[NAME_MAX_LEN] = "";
+    size_t count;
+    const struct rg_hvd_option *all = rg_hvd_options(&count), *found = NULL;
+    rg_autofree char *first = NULL;
 
-    while (*name && next_name(&names)) {
-        if (!rg_str_starts(names.name, name) || names.of == found)
+    for (size_t i = 0; *name && i < count; i++) {
+        rg_autostrv struct rg_strv names = RG_STRV_INIT;
+        size_t k = 0;
+        if (rg_option_names(all[i].name, all[i].aliases, &names) < 0)
+            return rg_error_set(err, ENOMEM, "out of memory");
+        while (k < names.count && !rg_str_starts(names.v[k], name))
+            k++;
+        if (k == names.count)
             continue;
         if (found)
             return rg_error_set(err, EINVAL, "%.80s: may be --%s or --%s; write it in full", arg,
-                                first, names.name);
-        found = names.of;
-        snprintf(first, sizeof first, "%s", names.name);
+                                first ? first : "", names.v[k]);
+        found = &all[i];
+        first = strdup(names.v[k]);
     }
     *ret_option = found;
     return 0;
@@ -100,22 +78,21 @@ static int find_shortened(const char *arg, const char *name,
 static int unknown_flag(const char *arg, struct rg_error *err)
 {
     rg_autofree char *name = strdup(arg + 1 + (arg[1] == '-'));
-    size_t many = 160, nours;
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    size_t count, nours;
+    const struct rg_hvd_option *all = rg_hvd_options(&count);
     const struct rg_option *ours = rg_options(&nours);
-    rg_autofree char(*pool)[NAME_MAX_LEN] = calloc(many, sizeof *pool);
-    rg_autofree const char **words = calloc(many + nours + 1, sizeof *words);
-    struct names names = { 0 };
-    size_t n = 0;
+    int rc = name ? 0 : -ENOMEM;
 
-    if (!pool || !words || !name)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    for (; n < many && next_name(&names); n++)
-        words[n] = strcpy(pool[n], names.name);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = rg_option_names(all[i].name, all[i].aliases, &words);
     /* Of equal distance Horovod's own comes first. */
-    for (size_t i = 0; i < nours; i++)
-        words[n++] = ours[i].name;
+    for (size_t i = 0; rc == 0 && i < nours; i++)
+        rc = rg_strv_add(&words, ours[i].name);
+    if (rc < 0)
+        return rg_error_set(err, ENOMEM, "out of memory");
     name[strcspn(name, "=")] = '\0';
-    const char *near = rg_str_nearest(name, words);
+    const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
     if (near)
         return rg_error_set(err, EINVAL, "unknown flag %.80s; did you mean %s%s?", arg,
@@ -234,7 +211,7 @@ static int read_environment(struct rg_horovodrun *run, struct rg_error *err)
         { "HOROVOD_START_TIMEOUT", "start-timeout" },
         { "HOROVOD_ELASTIC_TIMEOUT", "elastic-timeout" },
     };
-    const bool given[] = { run->has_start_timeout, run->has_elastic_timeout };
+    const bool given[] = { run->has_start_timeout, run->elastic.timeout_s > 0 };
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < rg_array_len(known); i++) {

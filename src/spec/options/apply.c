@@ -20,19 +20,6 @@ static int no_memory(struct rg_error *err)
     return rg_error_set(err, ENOMEM, "out of memory");
 }
 
-static int keep_text(char **text, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    char *copy = strdup(value);
-
-    if (!copy)
-        return no_memory(err);
-    free(*text);
-    *text = copy;
-    return 0;
-}
-
 #define PLATFORMS_MAX 16
 
 static bool is_true(const char *value)
@@ -55,6 +42,28 @@ int rg_request_note(struct rg_request *request, const char *fmt, ...)
             return 0;
     }
     return rg_strv_add(&request->notes, text);
+}
+
+int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
+                    const char *value, struct rg_error *err)
+{
+    if (option->apply)
+        return option->apply(request, what, value, err);
+    return option->field.kind ? rg_field_set(&option->field, request, what, value, err)
+                              : rg_request_set(request, option->name, what, value, err);
+}
+
+int rg_request_set(struct rg_request *request, const char *name, const char *what,
+                   const char *value, struct rg_error *err)
+{
+    struct rg_strv *settings = &request->job.settings;
+    const struct rg_option *option = rg_option_find(name);
+
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    int r = option && option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", name, value)
+                                                   : rg_env_set(settings, name, value);
+    return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
 /* The index of value among words, or -EINVAL with a text that names them all. */
@@ -98,16 +107,6 @@ static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
     return 0;
 }
 
-APPLY(np)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, RG_JOB_RANKS_MAX, &n, err);
-
-    if (rc == 0)
-        request->job.np = (int) n;
-    return rc;
-}
-
 APPLY(ranks_per_host)
 {
     static const char *const guesses[] = { "auto", "gpu", "cpu" };
@@ -121,16 +120,6 @@ APPLY(ranks_per_host)
 
     if (rc == 0)
         request->job.ranks_per_host = (int) n;
-    return rc;
-}
-
-APPLY(max_restarts)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 0, RG_JOB_RESTARTS_MAX, &n, err);
-
-    if (rc == 0)
-        request->job.max_restarts = (int) n;
     return rc;
 }
 
@@ -227,13 +216,6 @@ APPLY(bind_to)
     return 0;
 }
 
-APPLY(oversubscribe)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.oversubscribe = is_true(value);
-    return 0;
-}
-
 APPLY(on)
 {
     const char *words[PLATFORMS_MAX + 1] = { NULL };
@@ -242,22 +224,7 @@ APPLY(on)
         words[n] = rg_platforms()[n]->name;
     int i = choose(what, value, words, err);
 
-    return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);
-}
-
-APPLY(ssh_port)
-{
-    int64_t port;
-    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
-
-    if (rc == 0)
-        request->job.ssh_port = (int) port;
-    return rc;
-}
-
-APPLY(ssh_identity)
-{
-    return keep_text(&request->job.ssh_identity, what, value, err);
+    return i < 0 ? i : rg_parse_text(what, words[i], &request->job.on, err);
 }
 
 APPLY(ssh_option)
@@ -306,13 +273,6 @@ APPLY(engine)
         return i;
     request->job.engine = (enum rg_engine) i;
     return 0;
-}
-
-APPLY(engine_option)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    return rg_strv_add(&request->job.engine_options, value) < 0 ? no_memory(err) : 0;
 }
 
 /* The last mention of a variable counts. */
@@ -371,18 +331,6 @@ APPLY(share_env)
     return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
 }
 
-APPLY(cwd)
-{
-    return keep_text(&request->job.cwd, what, value, err);
-}
-
-APPLY(tf_config)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.tf_config = is_true(value);
-    return 0;
-}
-
 APPLY(tag_output)
 {
     UNUSED(what), UNUSED(err);
@@ -397,18 +345,6 @@ APPLY(no_tag_output)
     return 0;
 }
 
-APPLY(timestamps)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.timestamps = is_true(value);
-    return 0;
-}
-
-APPLY(output_dir)
-{
-    return keep_text(&request->job.output_dir, what, value, err);
-}
-
 APPLY(ranks)
 {
     struct rg_ranks ranks;
@@ -418,13 +354,6 @@ APPLY(ranks)
         return rg_error_prepend(err, "%s", what);
     rg_ranks_fini(&request->job.show);
     request->job.show = ranks;
-    return 0;
-}
-
-APPLY(json)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.json = is_true(value);
     return 0;
 }
 
@@ -445,26 +374,9 @@ APPLY(stdin)
     return 0;
 }
 
-APPLY(pty)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.pty = is_true(value);
-    return 0;
-}
-
-APPLY(timeout)
-{
-    return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
-}
-
 APPLY(start_timeout)
 {
     return parse_positive(what, value, &request->job.start_timeout_ms, err);
-}
-
-APPLY(grace)
-{
-    return rg_parse_duration_ms(what, value, &request->job.grace_ms, err);
 }
 
 APPLY(lease)
@@ -481,62 +393,10 @@ APPLY(lease)
     return rc;
 }
 
-APPLY(config)
-{
-    return keep_text(&request->config, what, value, err);
-}
-
-APPLY(write_plan)
-{
-    return keep_text(&request->write_plan, what, value, err);
-}
-
-APPLY(dry_run)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.dry_run = is_true(value);
-    return 0;
-}
-
-APPLY(display_map)
-{
-    UNUSED(what), UNUSED(err);
-    request->display_map = is_true(value);
-    return 0;
-}
-
-APPLY(report_bindings)
-{
-    UNUSED(what), UNUSED(err);
-    request->report_bindings = is_true(value);
-    return 0;
-}
-
 APPLY(verbose)
 {
     UNUSED(what), UNUSED(err);
     request->job.verbose = is_true(value) ? request->job.verbose + 1 : 0;
-    return 0;
-}
-
-APPLY(quiet)
-{
-    UNUSED(what), UNUSED(err);
-    request->quiet = is_true(value);
-    return 0;
-}
-
-APPLY(help)
-{
-    UNUSED(what), UNUSED(err), UNUSED(value);
-    request->help = true;
-    return 0;
-}
-
-APPLY(version)
-{
-    UNUSED(what), UNUSED(err), UNUSED(value);
-    request->version = true;
     return 0;
 }
 

@@ -10,15 +10,6 @@
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static int add(struct rg_strv *list, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    if (list->count >= RG_CONTAINER_LISTED_MAX)
-        return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
-    return rg_strv_add(list, value) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
-}
-
 static bool is_true(const char *value)
 {
     return strcmp(value, "true") == 0;
@@ -67,17 +58,10 @@ APPLY(mount)
     if (*source != '/' && strchr(source, '/'))
         return rg_error_set(err, EINVAL, "%s %s: write ./%s for a directory of yours", what, value,
                             source);
-    return add(&request->job.container.mounts, what, value, err);
-}
-
-APPLY(container_option)
-{
-    return add(&request->job.container.options, what, value, err);
-}
-
-APPLY(shm_size)
-{
-    return rg_parse_size(what, value, &request->job.container.shm_nbytes, err);
+    if (request->job.container.mounts.count >= RG_CONTAINER_LISTED_MAX)
+        return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
+    return rg_strv_add(&request->job.container.mounts, value) < 0
+               ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
 APPLY(gpus)
@@ -86,16 +70,6 @@ APPLY(gpus)
         return rg_error_set(err, EINVAL, "%s %s: give all, a number of GPUs, or GPU-... names "
                             "separated by commas", what, value);
     return rg_parse_text(what, value, &request->job.container.gpus, err);
-}
-
-APPLY(network)
-{
-    return rg_parse_text(what, value, &request->job.container.network, err);
-}
-
-APPLY(user)
-{
-    return rg_parse_text(what, value, &request->job.container.user, err);
 }
 
 APPLY(pull)
@@ -109,20 +83,6 @@ APPLY(pull)
         }
     }
     return rg_error_set(err, EINVAL, "%s %s: give missing, always or never", what, value);
-}
-
-APPLY(privileged)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.container.privileged = is_true(value);
-    return 0;
-}
-
-APPLY(ibdevices)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.container.ibdevices = is_true(value);
-    return 0;
 }
 
 APPLY(inject_runtime)
