@@ -12,7 +12,6 @@
 
 #include <stdbool.h>
 
-#include "cmd/common/command.h"
 
 /* Either flag or value is set. */
 struct rg_arg {

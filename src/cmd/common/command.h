@@ -13,7 +13,6 @@
 #define RG_CMD_COMMON_COMMAND_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #define RG_COMMANDS_MAX 32
 #define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen horovodrun, and horovodrun itself: Horovod's command line, then what reigen run does. */
+#include <errno.h>
 #include <limits.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
@@ -20,7 +20,8 @@
  * this program (a virtual environment's), else the first python3 or python of PATH. Nothing is
  * imported, so it takes some tens of milliseconds and cannot fail for a framework's own reasons. */
 
-#define ANSWER_NBYTES_MAX 4096
+#define ANSWER_NBYTES_MAX 65536
+#define ANSWER_MS 300000
 
 struct framework {
     const char *title, *module, *binding; /* Reigen's binding: NULL when there is none */
@@ -62,38 +63,20 @@ static void own_python(char path[PATH_MAX])
         *path = '\0';
 }
 
-static int ask(const char *python, struct rg_buf *answer)
+static int ask(const char *python, char **ret_answer)
 {
     char *argv[4 + 2 * rg_array_len(frameworks)] = { (char *) python, (char *) "-c",
                                                      (char *) question };
-    rg_autoclose int out = -1, in = -1;
-    char bytes[512];
-    int fds[2], argc = 3, status;
-    ssize_t n;
-    pid_t pid;
+    int argc = 3;
 
     for (size_t i = 0; i < rg_array_len(frameworks); i++) {
         argv[argc++] = (char *) frameworks[i].module;
         if (frameworks[i].binding)
             argv[argc++] = (char *) frameworks[i].binding;
     }
-    if (rg_pipe(fds) < 0)
-        return -errno;
-    out = fds[0];
-    in = fds[1];
-    const struct rg_spawn spec = { .argv = argv, .fds = { -1, in, -1 } };
-    int rc = rg_spawn(&spec, &pid, NULL);
-
-    if (rc < 0)
-        return rc;
-    close(rg_steal_fd(&in));
-    while ((n = read(out, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0 && rg_buf_nbytes(answer) < ANSWER_NBYTES_MAX)
-            rg_buf_put(answer, bytes, (size_t) n);
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return rg_str_starts(rg_buf_text(answer), "python ") ? 0 : -ENOENT;
+    free(rg_steal_ptr(ret_answer));
+    int rc = rg_spawn_ask(argv, ANSWER_MS, ANSWER_NBYTES_MAX, ret_answer);
+    return rc >= 0 && rg_str_starts(*ret_answer, "python ") ? 0 : -ENOENT;
 }
 
 static bool has_line(const char *text, const char *line)
@@ -116,7 +99,8 @@ static void mark(struct rg_buf *text, bool there, const char *title)
 
 static int print_build(void)
 {
-    rg_autobuf struct rg_buf answer = RG_BUF_INIT, text = RG_BUF_INIT;
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autofree char *answer = NULL;
     char path[PATH_MAX];
 
     own_python(path);
@@ -124,7 +108,7 @@ static int print_build(void)
 
     rc = rc < 0 ? ask("python3", &answer) : rc;
     rc = rc < 0 ? ask("python", &answer) : rc;
-    const char *found = rc < 0 ? "" : rg_buf_text(&answer);
+    const char *found = rc < 0 ? "" : answer;
 
     rg_buf_printf(&text, "Horovod v" RG_HVD_VERSION ":\n\nAvailable Frameworks:\n");
     for (size_t i = 0; i < rg_array_len(frameworks); i++)

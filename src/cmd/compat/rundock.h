@@ -17,7 +17,6 @@
 
 #include <stdbool.h>
 
-#include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "spec/options/field.h"

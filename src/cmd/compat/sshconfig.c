@@ -7,17 +7,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <poll.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/str.h"
-#include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
 #include "cmd/compat/compat.h"
@@ -145,51 +140,6 @@ static int clean_hosts(const char *text, char **ret_hosts, struct rg_error *err)
     return 0;
 }
 
-/* All that fd gives within the time; true when it came to its end. */
-static bool read_to_end(int fd, struct rg_buf *text)
-{
-    uint64_t end = rg_now_ns() + SINFO_TIMEOUT_MS * 1000000ull;
-
-    for (;;) {
-        uint64_t now = rg_now_ns();
-        struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-        if (now >= end || rg_buf_nbytes(text) > SINFO_MAX)
-            return false;
-        if (poll(&poll_fd, 1, (int) ((end - now) / 1000000) + 1) <= 0)
-            continue;
-        uint8_t *room = rg_buf_reserve(text, 4096);
-        ssize_t n = room ? read(fd, room, 4096) : -1;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0;
-        rg_buf_commit(text, (size_t) n);
-    }
-}
-
-/* What Slurm says its nodes are called, one per line. */
-static bool ask_sinfo(struct rg_buf *text)
-{
-    static char *const argv[] = { "sinfo", "-h", "-N", "-o", "%N", NULL };
-    int ends[2], status = -1;
-    pid_t pid;
-
-    if (rg_pipe(ends) < 0)
-        return false;
-    rg_autoclose int in = ends[0];
-    rg_autoclose int out = ends[1];
-    struct rg_spawn spec = { .argv = argv, .fds = { -1, out, -1 } };
-    if (rg_spawn(&spec, &pid, NULL) < 0)
-        return false;
-    close(rg_steal_fd(&out));
-    bool whole = read_to_end(in, text);
-    if (!whole)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return whole && status == 0;
-}
-
 /* dgx01, dgx02 and hsw7 are "dgx* hsw*". NULL: nothing to say. */
 static char *patterns_of(const char *names)
 {
@@ -213,13 +163,13 @@ static char *patterns_of(const char *names)
 
 static int find_hosts(const struct options *o, char **ret_hosts, struct rg_error *err)
 {
-    rg_autobuf struct rg_buf names = RG_BUF_INIT;
-    rg_autofree char *patterns = NULL;
+    static char *const sinfo[] = { "sinfo", "-h", "-N", "-o", "%N", NULL };
+    rg_autofree char *names = NULL, *patterns = NULL;
 
     if (o->hosts)
         return clean_hosts(o->hosts, ret_hosts, err);
-    if (ask_sinfo(&names))
-        patterns = patterns_of(rg_buf_text(&names));
+    if (rg_spawn_ask(sinfo, SINFO_TIMEOUT_MS, SINFO_MAX, &names) == 0)
+        patterns = patterns_of(names);
     return patterns ? clean_hosts(patterns, ret_hosts, err) : 0;
 }
 

@@ -2,14 +2,11 @@
 /* What killed launchers and agents have left behind. */
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/fd.h"
 #include "base/spawn.h"
-#include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/jobs/jobs.h"
 #include "launch/host/agentfile.h"
@@ -37,49 +34,33 @@ static char *cleaning_script(const struct rg_registry_job *job)
                    "$r rm -f $c >/dev/null || exit 1; done; done; done", rg_buf_text(&ids));
 }
 
-static int wait_for(pid_t pid, unsigned timeout_ms)
-{
-    uint64_t deadline_ns = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
-    int status = 0;
-
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (rg_now_ns() > deadline_ns) {
-            kill(pid, SIGKILL);
-            deadline_ns = RG_NEVER_NS;
-        }
-        rg_sleep_ms(5);
-    }
-    return rg_status_code(status);
-}
-
 static int clean_host(const struct rg_registry_job *job, const char *login, struct rg_error *err)
 {
+    static char *const sh[] = { "sh", "-c", NULL };
+    static char *const quiet[] = { "-T", "-oBatchMode=yes", "-oConnectTimeout=10", NULL };
     rg_autostrv struct rg_strv argv = RG_STRV_INIT;
     rg_autofree char *script = cleaning_script(job);
-    const char *at = strchr(login, '@');
-    bool here = !at && rg_host_is_local(login);
+    bool here = !strchr(login, '@') && rg_host_is_local(login);
     int r = script ? 0 : -ENOMEM;
     pid_t pid;
 
-    for (size_t i = 0; r == 0 && !here && i < job->ssh.count; i++)
-        r = rg_strv_add(&argv, job->ssh.v[i]);
-    static const char *const quiet[] = { "-T", "-oBatchMode=yes", "-oConnectTimeout=10" };
-    for (size_t i = 0; r == 0 && !here && i < rg_array_len(quiet); i++)
-        r = rg_strv_add(&argv, quiet[i]);
     if (r == 0 && here)
-        r = rg_strv_add(&argv, "sh");
-    if (r == 0)
-        r = rg_strv_add(&argv, here ? "-c" : login);
+        r = rg_strv_add_all(&argv, sh);
+    if (r == 0 && !here && job->ssh.count)
+        r = rg_strv_add_all(&argv, job->ssh.v);
+    if (r == 0 && !here)
+        r = rg_strv_add_all(&argv, quiet);
+    if (r == 0 && !here)
+        r = rg_strv_add(&argv, login);
     /* Whatever the login shell is: sh reads the script. */
-    rg_autofree char *remote = script && !here ? rg_strf("sh -c '%s'", script) : NULL;
     if (r == 0)
-        r = here || remote ? rg_strv_add(&argv, here ? script : remote) : -ENOMEM;
+        r = rg_strv_addf(&argv, here ? "%s" : "sh -c '%s'", script);
     if (r < 0)
         return rg_error_set(err, -r, "out of memory");
     struct rg_spawn spawn = { .argv = argv.v, .fds = { -1, 2, 2 } };
     if ((r = rg_spawn(&spawn, &pid, err)) < 0)
         return r;
-    int code = wait_for(pid, CLEAN_MS);
+    int code = rg_status_code(rg_spawn_wait(pid, CLEAN_MS));
     return code == 0 ? 0
                      : rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE,
                                          "job %s: its containers on %s could not be removed (exit "
@@ -119,7 +100,7 @@ static void clean_folders(void)
     char *argv[] = { path, (char *) "clean", NULL };
     const struct rg_spawn spawn = { .argv = argv, .fds = { null_fd, null_fd, null_fd } };
     if (null_fd >= 0 && rg_spawn(&spawn, &pid, NULL) == 0)
-        wait_for(pid, AGENT_MS);
+        rg_spawn_wait(pid, AGENT_MS);
 }
 
 size_t rg_jobs_sweep(void)

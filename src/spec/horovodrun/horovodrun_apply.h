@@ -21,9 +21,4 @@
 RG_HVD_APPLY_NAMES(RG_HVD_APPLY_DECLARE)
 #undef RG_HVD_APPLY_DECLARE
 
-/* When all is read: where a host is not this computer, ranks there get the caller's environment, as
- * with Horovod, but for what belongs to a host or a login (HOME, DISPLAY, SSH_*, ...); and ssh
- * takes the key of a host that it sees for the first time. 0 or -ENOMEM. */
-int rg_hvd_finish_remote(struct rg_horovodrun *run, struct rg_error *err);
-
 #endif

@@ -3,7 +3,6 @@
 #include "spec/job/job.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "spec/job/engine.h"

@@ -2,7 +2,6 @@
 /* Options about networks between hosts, and about what hosts must have. */
 #include <arpa/inet.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"

@@ -3,7 +3,6 @@
  * with the remedy. */
 #include "spec/options/launchers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "spec/options/apply.h"

@@ -17,7 +17,6 @@
 #define RG_SPEC_SRUNDOCKER_SRUNDOCKER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
