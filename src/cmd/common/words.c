@@ -44,3 +44,11 @@ void rg_shell_quote(struct rg_buf *text, const char *word)
     }
     rg_buf_put(text, "'", 1);
 }
+
+void rg_shell_words(struct rg_buf *text, const struct rg_strv *words)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        rg_buf_put(text, " ", 1);
+        rg_shell_quote(text, words->v[i]);
+    }
+}

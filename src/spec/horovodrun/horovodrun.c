@@ -52,10 +52,10 @@ static const struct rg_hvd_option options[] = {
      "Print this and end."},
 
     {"H", "hosts", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "HOST:SLOTS,...", "@host", NULL,
-     BY(hosts), NULL,
+     BY(where), NULL,
      "Run on these hosts, with so many ranks at most on each. The default is this computer."},
     {"hostfile", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,
-     BY(hostfile), NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
+     BY(where), NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
     {"network-interfaces", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME,...", NULL, NULL,
      BY(interfaces), NULL,
      "The network interfaces between hosts. The default is the one that the route leads to."},

@@ -16,11 +16,6 @@
 #define UNUSED(x) ((void) (x))
 #define FUSION_MB_MAX (INT64_C(1) << 40)
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
 /* --- judging --------------------------------------------------------------------------------- */
 
 /* "fusion_threshold_mb", as Horovod names the value in its own error. */
@@ -66,7 +61,7 @@ static int judge_pair(const struct rg_hvd_option *option, const char *what, cons
 {
     rg_autofree char *first = strndup(value, strcspn(value, " "));
     const char *second = value + strcspn(value, " ");
-    int rc = first ? judge_count(option, what, first, err) : no_memory(err);
+    int rc = first ? judge_count(option, what, first, err) : rg_error_memory(err);
 
     return rc < 0 ? rc : judge_count(option, what, second + (*second == ' '), err);
 }
@@ -91,14 +86,14 @@ int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, 
     int rc = judge(option, what, value, err);
 
     if (rc >= 0 && option->env && rg_env_set(&run->request.job.env, option->env, value) < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     if (rc >= 0 && option->apply)
         rc = option->apply(run, option, what, value, err);
     else if (rc >= 0)
         rc = rg_field_set(&option->field, run, what, value, err);
     if (rc >= 0 && option->note &&
         rg_request_note(&run->request, "%s: %s", what, option->note) < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -107,7 +102,7 @@ int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, 
 static int set_env(struct rg_horovodrun *run, const char *name, const char *value,
                    struct rg_error *err)
 {
-    return rg_env_set(&run->request.job.env, name, value) < 0 ? no_memory(err) : 0;
+    return rg_env_set(&run->request.job.env, name, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* Flags of which one only may be given; another mention of the same one is fine. */
@@ -127,18 +122,12 @@ APPLY(same)
     return rg_option_apply(rg_option_find(option->name), &run->request, what, value, err);
 }
 
-APPLY(hosts)
+/* Where it runs. */
+APPLY(where)
 {
     int rc = exclude(&run->where, option, what, err);
 
-    return rc < 0 ? rc : rg_apply_hosts(&run->request, what, value, err);
-}
-
-APPLY(hostfile)
-{
-    int rc = exclude(&run->where, option, what, err);
-
-    return rc < 0 ? rc : rg_apply_hostfile(&run->request, what, value, err);
+    return rc < 0 ? rc : rg_hvd_apply_same(run, option, what, value, err);
 }
 
 APPLY(start_timeout)
@@ -160,7 +149,7 @@ static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg
 {
     const char *all = run->interfaces;
     rg_autofree char *first = strndup(all, strcspn(all, ","));
-    int rc = first ? 0 : no_memory(err);
+    int rc = first ? 0 : rg_error_memory(err);
 
     if (rc == 0 && !*first)
         return rg_error_set(err, EINVAL, "%s %s: an interface without a name", what, all);
@@ -173,7 +162,7 @@ static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg
     rc = rc < 0 ? rc : set_env(run, "NCCL_SOCKET_IFNAME", all, err);
     if (rc == 0 && strchr(all, ',') &&
         rg_request_note(&run->request, "%s: of several interfaces, the first is used", what) < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return rc;
 }
 
@@ -191,7 +180,7 @@ APPLY(interface)
     char *both = run->interfaces ? rg_strf("%s,%s", run->interfaces, value) : strdup(value);
 
     if (!both)
-        return no_memory(err);
+        return rg_error_memory(err);
     free(run->interfaces);
     run->interfaces = both;
     return use_interfaces(run, what, err);
@@ -214,7 +203,7 @@ APPLY(fusion)
     if (rc < 0)
         return rc;
     return rg_env_setf(&run->request.job.env, "HOROVOD_FUSION_THRESHOLD", "%lld",
-                       (long long) mb * 1024 * 1024) < 0 ? no_memory(err) : 0;
+                       (long long) mb * 1024 * 1024) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(log_level)

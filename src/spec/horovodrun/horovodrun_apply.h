@@ -10,7 +10,7 @@
 
 /* clang-format off */
 #define RG_HVD_APPLY_NAMES(X)                                                        \
-    X(same) X(hosts) X(hostfile) X(start_timeout) X(verbose) X(interfaces)           \
+    X(same) X(where) X(start_timeout) X(verbose) X(interfaces)                       \
     X(interface) X(ssh_identity) X(fusion) X(log_level) X(timestamp_off)             \
     X(stall_off) X(controller) X(jsrun) X(file_controller) X(discovery) X(cooldown)
 /* clang-format on */

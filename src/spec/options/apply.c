@@ -15,11 +15,6 @@
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
 #define PLATFORMS_MAX 16
 
 static bool is_true(const char *value)
@@ -66,9 +61,8 @@ int rg_request_set(struct rg_request *request, const char *name, const char *wha
     return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
-/* The index of value among words, or -EINVAL with a text that names them all. */
-static int choose(const char *what, const char *value, const char *const *words,
-                  struct rg_error *err)
+int rg_apply_choice(const char *what, const char *value, const char *const *words,
+                    struct rg_error *err)
 {
     char list[256] = "";
 
@@ -76,10 +70,7 @@ static int choose(const char *what, const char *value, const char *const *words,
         if (strcmp(words[i], value) == 0)
             return i;
         size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s",
-                 !i             ? ""
-                 : words[i + 1] ? ", "
-                                : " or ",
+        snprintf(list + n, sizeof list - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ",
                  words[i]);
     }
     const char *near = rg_str_nearest(value, words);
@@ -162,7 +153,7 @@ static int apply_ppr(struct rg_request *request, const char *what, const char *v
                             "N, and --bind-to for what each is bound to", what, value);
     rg_autofree char *number = strndup(count, (size_t) (unit - count));
 
-    return number ? rg_apply_ranks_per_host(request, what, number, err) : no_memory(err);
+    return number ? rg_apply_ranks_per_host(request, what, number, err) : rg_error_memory(err);
 }
 
 APPLY(map_by)
@@ -174,10 +165,10 @@ APPLY(map_by)
     const char *rest = value + strcspn(value, ":");
 
     if (!object)
-        return no_memory(err);
+        return rg_error_memory(err);
     if (strcmp(object, "ppr") == 0)
         return apply_ppr(request, what, value, err);
-    int i = choose(what, object, words, err);
+    int i = rg_apply_choice(what, object, words, err);
 
     if (i < 0)
         return i;
@@ -189,7 +180,7 @@ APPLY(map_by)
                         "%s %s: ranks are placed by slot; which cores they get is "
                         "--bind-to's", what,
              object) < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return 0;
 }
 
@@ -200,8 +191,8 @@ APPLY(bind_to)
     rg_autofree char *object = strndup(value, strcspn(value, ":"));
 
     if (!object)
-        return no_memory(err);
-    int i = choose(what, object, words, err);
+        return rg_error_memory(err);
+    int i = rg_apply_choice(what, object, words, err);
 
     if (i < 0)
         return i;
@@ -212,7 +203,7 @@ APPLY(bind_to)
         request->job.oversubscribe = true;
     if (i > 2 && i != 4 && rg_request_note(request, "%s %s: taken as %s", what, object,
                                 words[request->job.bind]) < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return 0;
 }
 
@@ -222,7 +213,7 @@ APPLY(on)
 
     for (size_t n = 0; rg_platforms()[n] && n < PLATFORMS_MAX; n++)
         words[n] = rg_platforms()[n]->name;
-    int i = choose(what, value, words, err);
+    int i = rg_apply_choice(what, value, words, err);
 
     return i < 0 ? i : rg_parse_text(what, words[i], &request->job.on, err);
 }
@@ -232,7 +223,7 @@ APPLY(ssh_option)
     if (!*value || strpbrk(value, "\r\n"))
         return rg_error_set(err, EINVAL, "%s \"%.40s\": write KEYWORD=VALUE, as for ssh -o", what,
                             value);
-    return rg_strv_add(&request->job.ssh_options, value) < 0 ? no_memory(err) : 0;
+    return rg_strv_add(&request->job.ssh_options, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* As an option of ssh's, in the place of an earlier one of this kind. */
@@ -254,7 +245,7 @@ APPLY(connect_timeout)
     if (rc < 0)
         return rc;
     return rg_strv_addf(options, "%s%llu", keyword, (unsigned long long) (ms + 999) / 1000) < 0
-               ? no_memory(err) : 0;
+               ? rg_error_memory(err) : 0;
 }
 
 APPLY(engine)
@@ -267,7 +258,7 @@ APPLY(engine)
         if (strcmp(value, others[i]) == 0)
             value = "hydra";
     }
-    int i = choose(what, value, words, err);
+    int i = rg_apply_choice(what, value, words, err);
 
     if (i < 0)
         return i;
@@ -293,7 +284,7 @@ static void drop_name(struct rg_strv *list, const char *text)
 static int set_variable(struct rg_request *request, const char *entry, struct rg_error *err)
 {
     drop_name(&request->job.env, entry);
-    return rg_strv_add(&request->job.env, entry) < 0 ? no_memory(err) : 0;
+    return rg_strv_add(&request->job.env, entry) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(env)
@@ -328,7 +319,7 @@ APPLY(share_env)
                             "the variable and give its name alone",
                             what, (int)strcspn(value, "="), value);
     drop_name(&request->job.share_env, value);
-    return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
+    return rg_strv_add(&request->job.share_env, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(tag_output)
@@ -412,5 +403,5 @@ APPLY(mca)
     /* One remark, however many parameters a command line carries. */
     return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored",
                            what) < 0
-               ? no_memory(err) : 0;
+               ? rg_error_memory(err) : 0;
 }

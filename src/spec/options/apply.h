@@ -26,6 +26,10 @@
 RG_APPLY_NAMES(RG_APPLY_DECLARE)
 #undef RG_APPLY_DECLARE
 
+/* The index of value among words, or -EINVAL with a text that names them all. */
+int rg_apply_choice(const char *what, const char *value, const char *const *words,
+                    struct rg_error *err);
+
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
 

@@ -29,16 +29,9 @@ APPLY(container_runtime)
     static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
                                          "pyxis", "none", NULL };
 
-    for (size_t i = 0; words[i]; i++) {
-        if (strcmp(words[i], value) == 0)
-            return rg_parse_text(what, value, &request->job.container.runtime, err);
-    }
-    const char *near = rg_str_nearest(value, words);
+    int i = rg_apply_choice(what, value, words, err);
 
-    return rg_error_set(err, EINVAL,
-                        "%s %s: give docker, podman, apptainer, singularity, enroot, pyxis or "
-                        "none%s%s%s", what, value, near ? "; did you mean " : "", near ? near : "",
-                        near ? "?" : "");
+    return i < 0 ? i : rg_parse_text(what, value, &request->job.container.runtime, err);
 }
 
 /* A path that is not absolute is the caller's; a bare name is a volume of the runtime. */

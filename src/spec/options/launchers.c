@@ -14,11 +14,6 @@
                     const char *value, const char *second, struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
 static int by_name(const char *name, struct rg_request *request, const char *what,
                    const char *value, struct rg_error *err)
 {
@@ -33,7 +28,7 @@ static int by_name(const char *name, struct rg_request *request, const char *wha
 HANDLER(ignored)
 {
     UNUSED(value), UNUSED(second);
-    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0 ? no_memory(err) : 0;
+    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0 ? rg_error_memory(err) : 0;
 }
 
 HANDLER(ranks_or_nodes)
@@ -67,7 +62,7 @@ HANDLER(node_rank)
 {
     UNUSED(second);
     if (strcmp(value, "0") == 0)
-        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0 ? no_memory(err)
+        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0 ? rg_error_memory(err)
                                                                                  : 0;
     return rg_error_set(err, EINVAL, "%s %s: %s: leave %s out, start the job once, and name the "
                         "hosts with -H or --hostfile", what, value, flag->text, what);
@@ -78,7 +73,7 @@ HANDLER(env_pair)
     rg_autofree char *text = rg_strf("%s=%s", value, second);
 
     UNUSED(flag);
-    return text ? rg_apply_env(request, what, text, err) : no_memory(err);
+    return text ? rg_apply_env(request, what, text, err) : rg_error_memory(err);
 }
 
 /* Names separated by commas; srun's ALL is what reigen does anyway. */
@@ -88,7 +83,7 @@ HANDLER(env_list)
     for (const char *p = value; *p; p += strcspn(p, ","), p += *p == ',') {
         rg_autofree char *name = strndup(p, strcspn(p, ","));
         if (!name)
-            return no_memory(err);
+            return rg_error_memory(err);
         if (strcmp(name, "NONE") == 0 || strcmp(name, "NIL") == 0)
             return rg_error_set(err, EINVAL, "%s %s: ranks get what their host's login has; write "
                                 "env -i in front of the command", what, value);
@@ -117,7 +112,7 @@ HANDLER(for_slurm)
                                    : rg_strf("--%s", flag->text);
 
     UNUSED(second);
-    return text ? by_name("slurm-option", request, what, text, err) : no_memory(err);
+    return text ? by_name("slurm-option", request, what, text, err) : rg_error_memory(err);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -314,7 +309,7 @@ int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, 
 
 static int set_nodes(struct rg_request *request, int n, struct rg_error *err)
 {
-    return rg_env_setf(&request->job.settings, "nodes", "%d", n) < 0 ? no_memory(err) : 0;
+    return rg_env_setf(&request->job.settings, "nodes", "%d", n) < 0 ? rg_error_memory(err) : 0;
 }
 
 static int settle_nnodes(struct rg_request *request, bool takes_nodes, struct rg_error *err)
@@ -360,6 +355,6 @@ int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
                              "--on slurm --nodes", n, n);
     }
     if (rc < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return request->nnodes ? settle_nnodes(request, takes_nodes, err) : 0;
 }
