@@ -127,16 +127,6 @@ static json_t *titles(int count, const char *(*title)(int group))
     return list;
 }
 
-static const char *option_title(int group)
-{
-    return rg_option_group_title(group);
-}
-
-static const char *flag_title(int group)
-{
-    return rg_hvd_group_title(group);
-}
-
 int main(void)
 {
     rg_drivers_init(); /* their options are among all */
@@ -144,8 +134,8 @@ int main(void)
     json_t *all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", RG_VERSION,
                             "commands", commands(), "options", options(), "flags", flags(), "exits",
                             exits(), "keys", keys(), "option_groups",
-                            titles(RG_GROUP_COUNT, option_title), "flag_groups",
-                            titles(RG_HVD_GROUP_COUNT, flag_title));
+                            titles(RG_GROUP_COUNT, rg_option_group_title), "flag_groups",
+                            titles(RG_HVD_GROUP_COUNT, rg_hvd_group_title));
     int r = all ? json_dumpf(all, stdout, JSON_INDENT(1)) : -1;
 
     json_decref(all);

@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/spawn.h"
@@ -46,23 +45,6 @@ static const char question[] =
     "        found = None\n"
     "    if found: print(name)\n";
 
-/* The python beside this program, or "" when there is none. */
-static void own_python(char path[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-
-    path[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(path, '/');
-
-    if (!slash || slash + sizeof "/python" > path + PATH_MAX) {
-        *path = '\0';
-        return;
-    }
-    strcpy(slash, "/python");
-    if (access(path, X_OK) < 0)
-        *path = '\0';
-}
-
 static int ask(const char *python, char **ret_answer)
 {
     char *argv[4 + 2 * rg_array_len(frameworks)] = { (char *) python, (char *) "-c",
@@ -103,8 +85,7 @@ static int print_build(void)
     rg_autofree char *answer = NULL;
     char path[PATH_MAX];
 
-    own_python(path);
-    int rc = *path ? ask(path, &answer) : -ENOENT;
+    int rc = rg_run_find_beside("python", path) ? ask(path, &answer) : -ENOENT;
 
     rc = rc < 0 ? ask("python3", &answer) : rc;
     rc = rc < 0 ? ask("python", &answer) : rc;

@@ -346,10 +346,8 @@ int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_hos
                       struct rg_strv *argv)
 {
     bool service = !dock->noninteractive;
-    int rc = rg_strv_add(argv, "docker");
+    int rc = rg_strv_add_all(argv, (char *[]){ "docker", "create", "--interactive", NULL });
 
-    rc = rc < 0 ? rc : rg_strv_add(argv, "create");
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--interactive");
     /* A shell that is the service's command ends at once without a terminal. */
     if (rc == 0 && (service || host->terminal))
         rc = rg_strv_add(argv, "--tty");
@@ -372,14 +370,12 @@ int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_hos
 int rg_rundock_session(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                        const char *id, struct rg_strv *argv)
 {
-    static char *const words[] = { "docker", "exec", "--interactive", NULL };
-    int rc = rg_strv_add_all(argv, words);
+    /* The home's .bashrc sets PATH and more for the host. */
+    const char *const bash[] = { id, "bash", "--rcfile",
+                                 dock->bashinit ? dock->bashinit : "/dev/null", NULL };
+    int rc = rg_strv_add_all(argv, (char *[]){ "docker", "exec", "--interactive", NULL });
 
     if (rc == 0 && host->terminal)
         rc = rg_strv_add(argv, "--tty");
-    rc = rc < 0 ? rc : rg_strv_add(argv, id);
-    rc = rc < 0 ? rc : rg_strv_add(argv, "bash");
-    /* The home's .bashrc sets PATH and more for the host. */
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--rcfile");
-    return rc < 0 ? rc : rg_strv_add(argv, dock->bashinit ? dock->bashinit : "/dev/null");
+    return rc < 0 ? rc : rg_strv_add_all(argv, (char *const *) bash);
 }

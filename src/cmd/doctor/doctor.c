@@ -298,36 +298,22 @@ static void finish(struct doctor *doctor)
     rg_request_fini(&doctor->request);
 }
 
-/* The Python that reigen was installed for, where that may be the hosts' too. */
-static const char *find_python(char path[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
-    char *slash = n > 0 ? memrchr(path, '/', (size_t) n) : NULL;
-
-    if (!slash)
-        return "python3";
-    strcpy(slash, "/python3");
-    return access(path, X_OK) == 0 ? path : "python3";
-}
-
-/* --planes runs a job, whose first rank prints what the runtime there has chosen. */
+/* --planes runs a job, whose first rank prints what the runtime there has chosen. Its Python is the
+ * one that reigen was installed for, where that may be the hosts' too. */
 static int use_planes_command(struct rg_job *job)
 {
+    static const char script[] = "import reigen; reigen.init(); text = reigen.planes(); "
+                                 "print(text if reigen.rank() == 0 else '', end=''); "
+                                 "reigen.shutdown()";
     char path[PATH_MAX];
-    int r;
+    bool own = !job->container.image && rg_run_find_beside("python3", path);
 
     rg_strv_fini(&job->command);
-    r = rg_strv_add(&job->command, job->container.image ? "python3" : find_python(path));
-    if (r == 0)
-        r = rg_strv_add(&job->command, "-c");
-    if (r == 0)
-        r = rg_strv_add(&job->command, "import reigen; reigen.init(); text = reigen.planes(); "
-                                       "print(text if reigen.rank() == 0 else '', end=''); "
-                                       "reigen.shutdown()");
     job->engine = RG_ENGINE_NATIVE;
     job->tag = RG_TAG_OFF;
     job->stdin_mode = RG_STDIN_NONE;
-    return r;
+    return rg_strv_add_all(&job->command,
+                           (char *[]){ own ? path : "python3", "-c", (char *) script, NULL });
 }
 
 static bool is_own(const char *argument, const char *name)
@@ -367,9 +353,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
             r = rg_strv_add(&with, argv[i]);
     }
     if (r == 0)
-        r = rg_strv_add(&with, "--");
-    if (r == 0)
-        r = rg_strv_add(&with, "true");
+        r = rg_strv_add_all(&with, (char *[]){ "--", "true", NULL });
     if (r < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     r = refuse_misspelt(argv, err);

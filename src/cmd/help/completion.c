@@ -23,10 +23,8 @@ static void add_host(struct rg_strv *words, const char *name, size_t nbytes)
 
     if (!copy || !*copy || strpbrk(copy, "*?!|\"'\\$`;&()<> \t") || *copy == '-')
         return;
-    for (size_t i = 0; i < words->count; i++)
-        if (strcmp(words->v[i], copy) == 0)
-            return;
-    rg_strv_add(words, copy);
+    if (!rg_strv_has(words, copy))
+        rg_strv_add(words, copy);
 }
 
 /* Host a b *.c */

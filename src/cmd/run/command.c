@@ -38,6 +38,16 @@ static int write_plan(void *path, const struct rg_planned *planned, bool here,
     return rg_planned_write(planned, path, err);
 }
 
+bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX])
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    const char *slash = n > 0 ? memrchr(self, '/', (size_t) n) : NULL;
+
+    return slash && snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) (slash - self), self, name) <
+                        PATH_MAX && access(ret_path, X_OK) == 0;
+}
+
 void rg_run_say_remarks(const struct rg_request *request)
 {
     char text[RG_DRIVER_REMARK_MAX];

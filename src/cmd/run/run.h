@@ -8,6 +8,7 @@
 #ifndef RG_CMD_RUN_RUN_H
 #define RG_CMD_RUN_RUN_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "spec/options/options.h"
@@ -17,6 +18,9 @@ int rg_cmd_run(int argc, char **argv);
 
 /* As rg_request_parse; and what is a flag of horovodrun's is called that. */
 int rg_run_parse(struct rg_request *request, int argc, char *const *argv, struct rg_error *err);
+
+/* The file of this name in the folder of this program, if it may be executed. */
+bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX]);
 
 /* Say, on standard error, that the job does not use a platform as it could (a driver's remark),
  * where that is so and the request is not to be quiet. Before rg_run_request. */

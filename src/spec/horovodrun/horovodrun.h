@@ -99,7 +99,7 @@ const struct rg_hvd_option *rg_hvd_options(size_t *ret_count);
 const struct rg_hvd_option *rg_hvd_option_find(const char *name);
 /* The flag that a key of the file ("section.key") stands for, or NULL. */
 const struct rg_hvd_option *rg_hvd_option_find_key(const char *key);
-const char *rg_hvd_group_title(enum rg_hvd_group group);
+const char *rg_hvd_group_title(int group);
 
 void rg_horovodrun_init(struct rg_horovodrun *run);
 void rg_horovodrun_fini(struct rg_horovodrun *run);

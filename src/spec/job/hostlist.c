@@ -76,22 +76,17 @@ static int add_hosts(struct rg_job *job, const char *where, const char *text, in
 {
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
     const char *range = find_range(text);
-    int rc = 0;
+    size_t n = range ? (size_t) (range - text) : 0;
+    int rc = range ? rg_slurm_nodes(where, range, &names, err) : rg_strv_add(&names, text);
 
-    if (!range) {
-        rc = rg_job_add_host(job, text, nslots, err);
-        return rc < 0 ? rg_error_prepend(err, "%s", where) : 0;
-    }
-    rc = rg_slurm_nodes(where, range, &names, err);
     for (size_t i = 0; i < names.count && rc == 0; i++) {
-        rg_autofree char *host = NULL;
-        if (asprintf(&host, "%.*s%s", (int) (range - text), text, names.v[i]) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
-        rc = rg_job_add_host(job, host, nslots, err);
-        if (rc < 0)
+        rg_autofree char *host = rg_strf("%.*s%s", (int) n, text, names.v[i]);
+        if (!host)
+            return rg_error_memory(err);
+        if (rg_job_add_host(job, host, nslots, err) < 0)
             rc = rg_error_prepend(err, "%s", where);
     }
-    return rc;
+    return rc == -ENOMEM ? rg_error_memory(err) : rc;
 }
 
 static int add_item(struct rg_job *job, const char *where, const char *item, struct rg_error *err)

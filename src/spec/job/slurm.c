@@ -24,23 +24,27 @@ struct rg_strv rg_slurm_environment(void)
 
 /* --- lists of nodes -------------------------------------------------------------------------- */
 
+/* A number of at most DIGITS_MAX digits; text moves behind it. How many digits; 0: it is none. */
+static size_t take_number(const char **text, int *ret_n)
+{
+    size_t n = strspn(*text, DIGITS);
+
+    if (n == 0 || n > DIGITS_MAX)
+        return 0;
+    *ret_n = atoi(*text);
+    *text += n;
+    return n;
+}
+
 /* One "7" or "01-04"; text moves behind it. */
 static int parse_range(const char **text, int *ret_first, int *ret_last, int *ret_width)
 {
-    size_t n = strspn(*text, DIGITS), m;
-
-    if (n == 0 || n > DIGITS_MAX)
+    *ret_width = (int) take_number(text, ret_first);
+    if (!*ret_width)
         return -EINVAL;
-    *ret_first = *ret_last = atoi(*text);
-    *ret_width = (int) n;
-    *text += n;
-    if (**text != '-')
-        return 0;
-    m = strspn(++*text, DIGITS);
-    if (m == 0 || m > DIGITS_MAX)
+    *ret_last = *ret_first;
+    if (**text == '-' && (++*text, !take_number(text, ret_last)))
         return -EINVAL;
-    *ret_last = atoi(*text);
-    *text += m;
     return *ret_last < *ret_first ? -EINVAL : 0;
 }
 
@@ -149,22 +153,15 @@ int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names
 /* --- layouts --------------------------------------------------------------------------------- */
 
 /* "4" or "1(x2)". */
-static int parse_count(const char **text, int *ret_count, size_t *ret_times)
+static int parse_count(const char **text, int *ret_count, int *ret_times)
 {
-    size_t n = strspn(*text, DIGITS);
-
     *ret_times = 1;
-    if (n == 0 || n > DIGITS_MAX)
+    if (!take_number(text, ret_count))
         return -EINVAL;
-    *ret_count = atoi(*text);
-    *text += n;
     if (strncmp(*text, "(x", 2) == 0) {
         *text += 2;
-        n = strspn(*text, DIGITS);
-        if (n == 0 || n > DIGITS_MAX || (*text)[n] != ')')
+        if (!take_number(text, ret_times) || *(*text)++ != ')')
             return -EINVAL;
-        *ret_times = (size_t) atoi(*text);
-        *text += n + 1;
     }
     return *ret_count >= 1 && *ret_count <= RG_JOB_RANKS_MAX && *ret_times ? 0 : -EINVAL;
 }
@@ -175,8 +172,8 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
     rg_autofree int *counts = calloc(nnodes ? nnodes : 1, sizeof *counts);
     bool single = text[strspn(text, DIGITS)] == '\0';
     const char *rest = text;
-    size_t done = 0, times;
-    int count;
+    size_t done = 0;
+    int count, times;
 
     if (!counts)
         return rg_error_set(err, ENOMEM, "out of memory");
@@ -185,10 +182,10 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
             return rg_error_set(err, EINVAL,
                                 "%s: \"%.200s\" is not a layout such as \"4,1(x2)\"", what, text);
         if (single)
-            times = nnodes;
-        if (times > nnodes - done)
+            times = (int) nnodes;
+        if ((size_t) times > nnodes - done)
             break;
-        for (size_t i = 0; i < times; i++)
+        for (int i = 0; i < times; i++)
             counts[done++] = count;
     } while (*rest++);
     if (done != nnodes || rest[-1])

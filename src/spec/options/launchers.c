@@ -28,7 +28,8 @@ static int by_name(const char *name, struct rg_request *request, const char *wha
 HANDLER(ignored)
 {
     UNUSED(value), UNUSED(second);
-    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0 ? rg_error_memory(err) : 0;
+    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0
+               ? rg_error_memory(err) : 0;
 }
 
 HANDLER(ranks_or_nodes)
@@ -62,8 +63,8 @@ HANDLER(node_rank)
 {
     UNUSED(second);
     if (strcmp(value, "0") == 0)
-        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0 ? rg_error_memory(err)
-                                                                                 : 0;
+        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0
+                   ? rg_error_memory(err) : 0;
     return rg_error_set(err, EINVAL, "%s %s: %s: leave %s out, start the job once, and name the "
                         "hosts with -H or --hostfile", what, value, flag->text, what);
 }

@@ -309,7 +309,7 @@ const struct rg_option *rg_option_find_key(const char *key)
     return NULL;
 }
 
-const char *rg_option_group_title(enum rg_option_group group)
+const char *rg_option_group_title(int group)
 {
     static const char *const titles[RG_GROUP_COUNT] = {
         "How many ranks, and where",

@@ -105,7 +105,7 @@ const char *rg_option_key(const struct rg_option *option);
 /* Append the name and each of the aliases. 0 or -ENOMEM. */
 int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
 /* "How many ranks, and where": the heading of a group. */
-const char *rg_option_group_title(enum rg_option_group group);
+const char *rg_option_group_title(int group);
 
 void rg_request_init(struct rg_request *request);
 void rg_request_fini(struct rg_request *request);

@@ -261,7 +261,8 @@ static int add_dockopts(const struct rg_srundocker *s, struct rg_request *reques
                             "--dockopts: \"%.200s\" is no option; options begin with '-', as in "
                             "--dockopts=\"--ipc=host -e NAME=VALUE\"", words->v[0]);
     if (apptainers) /* its own have other meanings */
-        return rg_strv_add_all(&request->job.container.options, words->v) < 0 ? rg_error_memory(err) : 0;
+        return rg_strv_add_all(&request->job.container.options, words->v) < 0
+                   ? rg_error_memory(err) : 0;
     for (size_t i = 0; i < words->count && rc == 0; i++)
         rc = add_dockopt(words, &i, request, err);
     return rc;
