@@ -6,8 +6,7 @@
  *   jobs.c        the commands jobs and status; which job is meant
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
- *   stop.c        the command stop
- *   jobs_clean.c  what killed launchers and agents have left
+ *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.
  */
@@ -83,10 +82,8 @@ void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text);
  * proved that nobody uses it and that it needs no container's runtime. Takes about a second at
  * most. Returns how many jobs are no longer listed. */
 size_t rg_jobs_sweep(void);
-/* Remove the containers that a killed launcher's job has left on its hosts, for at most 30 s each,
- * and its entry. 0; -EIO: a host could not be reached, the entry stays. */
-int rg_jobs_clean_up(const struct rg_registry_job *job, struct rg_error *err);
-/* Do so with all that are dead, and say it. The exit code. */
+/* Also the containers that killed launchers' jobs have left on their hosts, and say it. The exit
+ * code. */
 int rg_jobs_clean_all(void);
 /* Print a JSON value and a line break to standard output. Takes it. The exit code. */
 int rg_jobs_print_json(json_t *take_value);

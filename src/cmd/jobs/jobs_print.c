@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
+#include "cmd/common/words.h"
 #include "cmd/jobs/jobs.h"
 
 #define HOSTS_NAMED 2 /* in a table */
@@ -228,37 +229,10 @@ void rg_jobs_table_fini(struct rg_jobs_table *table)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* A character of UTF-8 is taken for one column. */
-static int width_of(const char *text)
-{
-    int width = 0;
-
-    for (; *text; text++)
-        width += (*text & 0xc0) != 0x80;
-    return width;
-}
-
 static void put_cell(struct rg_buf *text, const char *value, int width, const char *colour)
 {
     rg_buf_printf(text, "%s%s%s%*s", colour, value, *colour ? "\033[0m" : "",
-                  width - width_of(value) + GAP, "");
-}
-
-/* So much as fits into width columns. */
-static void put_cut(struct rg_buf *text, const char *value, int width)
-{
-    int at = 0;
-
-    if (width_of(value) <= width) {
-        rg_buf_printf(text, "%s", value);
-        return;
-    }
-    for (; *value; value++) {
-        if ((*value & 0xc0) != 0x80 && at++ == width - 3)
-            break;
-        rg_buf_put_u8(text, (uint8_t) *value);
-    }
-    rg_buf_printf(text, "...");
+                  width - rg_width(value) + GAP, "");
 }
 
 static const char *colour_of(const char *state)
@@ -276,9 +250,9 @@ void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool co
     int width[RG_JOBS_COMMAND], left = columns;
 
     for (int c = 0; c < RG_JOBS_COMMAND; c++) {
-        width[c] = width_of(titles[c]);
+        width[c] = rg_width(titles[c]);
         for (size_t i = 0; i < table->count; i++) {
-            int n = width_of(table->rows[i].cell[c]);
+            int n = rg_width(table->rows[i].cell[c]);
             width[c] = n > width[c] ? n : width[c];
         }
         left -= width[c] + GAP;
@@ -291,7 +265,7 @@ void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool co
             put_cell(text, cell[c], width[c],
                      colour && c == RG_JOBS_STATE ? colour_of(cell[c]) : "");
         if (columns)
-            put_cut(text, cell[RG_JOBS_COMMAND], left > COMMAND_MIN ? left : COMMAND_MIN);
+            rg_put_cut(text, cell[RG_JOBS_COMMAND], left > COMMAND_MIN ? left : COMMAND_MIN);
         else
             rg_buf_printf(text, "%s", cell[RG_JOBS_COMMAND]);
         rg_buf_printf(text, "\n");

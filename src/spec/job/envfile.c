@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "base/fd.h"
 
 #define BLANKS " \t\v\f"
@@ -74,11 +73,7 @@ int rg_envfile_read(const char *path, struct rg_strv *ret_entries, struct rg_err
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("the file of variables", path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read the file of variables %s: %s", path,
-                                 strerror(-rc));
-    return rg_envfile_parse(path, text, nbytes, ret_entries, err);
+    return rc < 0 ? rc : rg_envfile_parse(path, text, nbytes, ret_entries, err);
 }

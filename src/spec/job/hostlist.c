@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "spec/job/slurm.h"
@@ -212,12 +211,9 @@ int rg_hostfile_read(struct rg_job *job, const char *path, struct rg_error *err)
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("host file", path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read host file %s: %s", path, strerror(-rc));
-    return rg_hostfile_parse(job, path, text, nbytes, err);
+    return rc < 0 ? rc : rg_hostfile_parse(job, path, text, nbytes, err);
 }
 
 bool rg_host_is_local(const char *name)

@@ -7,6 +7,7 @@
 
 #include "spec/job/engine.h"
 #include "spec/job/hostlist.h"
+#include "spec/job/slurm.h"
 
 #define RANGES_MAX 65536
 
@@ -231,21 +232,6 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err)
     return rc < 0 ? rc : check_env(job, err);
 }
 
-/* The end of a number at text in *ret_end; -EINVAL when there is none or it is no rank. */
-static int parse_rank(const char *text, int *ret_rank, const char **ret_end)
-{
-    long n = 0;
-    const char *p = text;
-
-    for (; *p >= '0' && *p <= '9' && n < RG_JOB_RANKS_MAX; p++)
-        n = n * 10 + (*p - '0');
-    if (p == text || n >= RG_JOB_RANKS_MAX)
-        return -EINVAL;
-    *ret_rank = (int) n;
-    *ret_end = p;
-    return 0;
-}
-
 static int add_range(struct rg_ranks *ranks, int first, int last)
 {
     if (ranks->count == RANGES_MAX)
@@ -284,18 +270,11 @@ static void normalise(struct rg_ranks *ranks)
     ranks->count = kept + 1;
 }
 
-static int parse_ranges(const char *text, struct rg_ranks *ranks)
+static int parse_ranges(const char *p, struct rg_ranks *ranks)
 {
-    const char *p = text;
-    int first, last, rc;
-
     for (;;) {
-        if (parse_rank(p, &first, &p) < 0)
-            return -EINVAL;
-        last = first;
-        if (*p == '-' && parse_rank(p + 1, &last, &p) < 0)
-            return -EINVAL;
-        if (last < first)
+        int first, last, width, rc;
+        if (rg_slurm_range(&p, &first, &last, &width) < 0 || last >= RG_JOB_RANKS_MAX)
             return -EINVAL;
         if ((rc = add_range(ranks, first, last)) < 0)
             return rc;

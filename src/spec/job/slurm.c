@@ -36,8 +36,7 @@ static size_t take_number(const char **text, int *ret_n)
     return n;
 }
 
-/* One "7" or "01-04"; text moves behind it. */
-static int parse_range(const char **text, int *ret_first, int *ret_last, int *ret_width)
+int rg_slurm_range(const char **text, int *ret_first, int *ret_last, int *ret_width)
 {
     *ret_width = (int) take_number(text, ret_first);
     if (!*ret_width)
@@ -55,7 +54,7 @@ static int unfold(const char *prefix, const char **text, struct rg_strv *names)
 
     for (;;) {
         int first, last, width;
-        if (parse_range(text, &first, &last, &width) < 0)
+        if (rg_slurm_range(text, &first, &last, &width) < 0)
             return -EINVAL;
         if ((size_t) (last - first) >= RG_SLURM_NODES_MAX)
             return -E2BIG;
@@ -201,7 +200,7 @@ int rg_slurm_ports(const char *text, int *ret_first, int *ret_last)
 {
     int first, last, width;
 
-    if (parse_range(&text, &first, &last, &width) < 0 || *text || first < 1 || last > 65535)
+    if (rg_slurm_range(&text, &first, &last, &width) < 0 || *text || first < 1 || last > 65535)
         return -EINVAL;
     *ret_first = first;
     *ret_last = last;
@@ -264,7 +263,7 @@ static int parse_gpus(const char *name, const char *text, struct rg_strv *gpus,
     while (rc == 0 && (item = strsep(&rest, ","))) {
         const char *range = item;
         int first, last, width;
-        if (parse_range(&range, &first, &last, &width) == 0 && !*range &&
+        if (rg_slurm_range(&range, &first, &last, &width) == 0 && !*range &&
             last - first < RG_JOB_SLOTS_MAX) {
             for (int i = first; i <= last && rc == 0; i++)
                 rc = rg_strv_addf(gpus, "%d", i);

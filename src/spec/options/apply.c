@@ -237,9 +237,7 @@ APPLY(connect_timeout)
     for (size_t i = 0; rc == 0 && i < options->count; i++) {
         if (!rg_str_starts(options->v[i], keyword))
             continue;
-        free(options->v[i]);
-        memmove(&options->v[i], &options->v[i + 1], (options->count - i) * sizeof(char *));
-        options->count--;
+        rg_strv_remove(options, i);
         break;
     }
     if (rc < 0)
@@ -273,9 +271,7 @@ static void drop_name(struct rg_strv *list, const char *text)
 
     for (size_t i = 0; i < list->count; i++) {
         if (strncmp(list->v[i], text, n) == 0 && (list->v[i][n] == '=' || !list->v[i][n])) {
-            free(list->v[i]);
-            memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
-            list->count--;
+            rg_strv_remove(list, i);
             return;
         }
     }

@@ -272,10 +272,7 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_YAML_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("job file", path, RG_YAML_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read job file %s: %s", path, strerror(-rc));
-    return rg_jobfile_parse(request, path, text, nbytes, err);
+    return rc < 0 ? rc : rg_jobfile_parse(request, path, text, nbytes, err);
 }

@@ -32,30 +32,27 @@ HANDLER(ignored)
                ? rg_error_memory(err) : 0;
 }
 
+static int keep_count(int *member, int max, const char *what, const char *value,
+                      struct rg_error *err)
+{
+    const struct rg_field field = { RG_FIELD_INT, 0, 1, max };
+
+    return rg_field_set(&field, member, what, value, err);
+}
+
 HANDLER(ranks_or_nodes)
 {
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
-
     UNUSED(flag), UNUSED(second);
-    if (rc == 0)
-        request->per_host_or_nodes = (int) n;
-    return rc;
+    return keep_count(&request->per_host_or_nodes, RG_JOB_SLOTS_MAX, what, value, err);
 }
 
 HANDLER(nnodes)
 {
-    int64_t n;
-
     UNUSED(flag), UNUSED(second);
     if (strchr(value, ':'))
         return rg_error_set(err, EINVAL, "%s %s: the number of hosts does not change while a job "
                             "runs; give one number", what, value);
-    int rc = rg_parse_int(what, value, 1, RG_JOB_HOSTS_MAX, &n, err);
-
-    if (rc == 0)
-        request->nnodes = (int) n;
-    return rc;
+    return keep_count(&request->nnodes, RG_JOB_HOSTS_MAX, what, value, err);
 }
 
 /* Many command lines for one computer carry it. */

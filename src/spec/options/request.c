@@ -193,15 +193,13 @@ static int check_caller_env(struct rg_request *request, struct rg_error *err)
     struct rg_job *job = &request->job;
 
     for (size_t i = job->env.count; i-- > 0;) {
-        char *name = job->env.v[i];
+        const char *name = job->env.v[i];
         if (strchr(name, '=') || getenv(name))
             continue;
         if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
             0)
             return rg_error_set(err, ENOMEM, "out of memory");
-        free(name);
-        memmove(&job->env.v[i], &job->env.v[i + 1], (job->env.count - i) * sizeof(char *));
-        job->env.count--;
+        rg_strv_remove(&job->env, i);
     }
     for (size_t i = 0; i < job->share_env.count; i++) {
         if (!getenv(job->share_env.v[i]))

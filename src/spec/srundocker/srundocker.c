@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "container/container.h"
+#include "spec/job/envfile.h"
 
 #define APPLY(name)                                                                        \
     static int apply_##name(void *object, const char *what, const char *value,             \
@@ -62,21 +63,13 @@ APPLY(dockopts)
     return rg_srundocker_split(what, value, &s->dockopts, err);
 }
 
-static bool is_variable(const char *name)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "_0123456789";
-
-    return name[strspn(name, letters)] == '\0' && !(*name >= '0' && *name <= '9');
-}
-
 APPLY(envlist)
 {
     struct rg_srundocker *s = object;
     int rc = keep_list(&s->envlist, what, value, err);
 
     for (size_t i = 0; i < s->envlist.count && rc == 0; i++)
-        if (!is_variable(s->envlist.v[i]))
+        if (strchr(s->envlist.v[i], '=') || rg_env_check_name(what, s->envlist.v[i], NULL) < 0)
             rc = rg_error_set(err, EINVAL,
                               "%s: \"%.200s\" is not a variable's name; give names, as in "
                               "%s=A,B, whose values are taken from where srun is called",
