@@ -73,7 +73,8 @@ int rg_envfile_read(const char *path, struct rg_strv *ret_entries, struct rg_err
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_named("the file of variables", path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes, err);
+    int rc = rg_read_named("the file of variables", path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes,
+                           err);
 
     return rc < 0 ? rc : rg_envfile_parse(path, text, nbytes, ret_entries, err);
 }
