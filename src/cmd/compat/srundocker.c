@@ -91,7 +91,7 @@ static int prepare_sshd(struct rg_srundocker *s, struct rg_error *err)
     struct rg_sshconfig config = { .dir = s->sshconfigdir, .ssh_dir = ssh_dir,
                                    .port = s->sshdport, .said = &said };
     if (!file || !ssh_dir)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (access(file, F_OK) == 0)
         return rg_sshconfig_port(&config, err);
     rc = rg_sshconfig_server(&config, err);

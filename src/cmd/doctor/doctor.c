@@ -234,7 +234,7 @@ static int start(struct doctor *doctor, const struct rg_driver_ops *driver, stru
 
     if (rg_status_start(&doctor->status, doctor->loop, &doctor->plan, isatty(2) && !job->json, say,
                         doctor) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (doctor->request.quiet || job->json)
         rg_status_stop(&doctor->status);
     int r = rg_session_create(&options, &doctor->session, err);
@@ -355,7 +355,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
     if (r == 0)
         r = rg_strv_add_all(&with, (char *[]){ "--", "true", NULL });
     if (r < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     r = refuse_misspelt(argv, err);
     if (r == 0)
         r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
@@ -364,7 +364,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
                               "doctor: it runs no command and takes options only; leave out: %.80s",
                               doctor->request.job.command.v[0]);
     if (r == 0 && planes && use_planes_command(&doctor->request.job) < 0)
-        r = rg_error_set(err, ENOMEM, "out of memory");
+        r = rg_error_memory(err);
     *ret_planes = planes;
     return r;
 }

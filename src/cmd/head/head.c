@@ -511,7 +511,7 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         return rc;
     if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json, say,
                         run) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     /* Quiet and JSON want no moving line; its timer ends here. */
     if (run->planned.quiet || job->json)
         rg_status_stop(&run->status);
@@ -594,7 +594,7 @@ static int start_again(struct run *run, const struct rg_driver_ops *driver, stru
     int rc = rg_restart_prepare(&run->restart, &run->planned.job);
 
     if (rc < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     rc = rg_plan_make(&run->planned.job, &run->planned.plan, err);
     return rc < 0 ? rc : start(run, driver, err);
 }

@@ -271,5 +271,5 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool h
         rc = script ? print_script(plan, job, &base, text)
                     : print_plan(plan, job, &base, text, err);
     rc = rc < 0 ? rc : rg_buf_status(text);
-    return rc == -ENOMEM ? rg_error_set(err, ENOMEM, "out of memory") : rc;
+    return rc == -ENOMEM ? rg_error_memory(err) : rc;
 }

@@ -106,7 +106,7 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     struct rg_output *output = calloc(1, sizeof *output);
 
     if (!output)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     output->o = *options;
     output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
                      (job->tag == RG_TAG_AUTO && options->nranks > 1);
@@ -119,7 +119,7 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     if (rc == 0 && !options->all_tracebacks)
         rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
     if (rc < 0)
-        rg_error_set(err, ENOMEM, "out of memory");
+        rg_error_memory(err);
     if (rc == 0 && job->output_dir) {
         rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
                               err);

@@ -61,7 +61,7 @@ static int find_shortened(const char *arg, const char *name,
         rg_autostrv struct rg_strv names = RG_STRV_INIT;
         size_t k = 0;
         if (rg_option_names(all[i].name, all[i].aliases, &names) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
         while (k < names.count && !rg_str_starts(names.v[k], name))
             k++;
         if (k == names.count)
@@ -91,7 +91,7 @@ static int unknown_flag(const char *arg, struct rg_error *err)
     for (size_t i = 0; rc == 0 && i < nours; i++)
         rc = rg_strv_add(&words, ours[i].name);
     if (rc < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     name[strcspn(name, "=")] = '\0';
     const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
@@ -125,7 +125,7 @@ static int take_value(struct walk *walk, const char *attached, struct rg_error *
         walk->value = walk->pair;
     }
     walk->next += more;
-    return walk->value ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return walk->value ? 0 : rg_error_memory(err);
 }
 
 /* The flag in arg: by its name, its beginning, or as -p22. 0 or -EINVAL. */
@@ -241,7 +241,7 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
         bool idle = e->max_np || e->slots_per_host || e->reset_limit >= 0 || e->cooldown_max_s;
         return idle && rg_request_note(&run->request, "elastic flags without "
                                        "--host-discovery-script and --min-np do nothing") < 0
-                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+                   ? rg_error_memory(err) : 0;
     }
     if (!np && !e->min_np)
         return rg_error_set(err, EINVAL, "an elastic job needs -np or --min-np");
@@ -314,7 +314,7 @@ static int finish_remote(struct rg_horovodrun *run, struct rg_error *err)
         rc = hand_on(job, *entry);
     if (rc == 0)
         rc = rg_strv_add(&job->ssh_options, "StrictHostKeyChecking=accept-new");
-    return rc < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rc < 0 ? rg_error_memory(err) : 0;
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */
@@ -327,7 +327,7 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
         return rg_error_set(err, EINVAL, "no command: say what to run, for example horovodrun "
                             "-np 4 python train.py");
     if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     int rc = read_environment(run, err);
 
     rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);

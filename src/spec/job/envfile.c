@@ -42,7 +42,7 @@ static int parse_line(const char *where, char *line, struct rg_strv *ret_entries
     int rc = rg_env_check_name(where, line, err);
 
     if (rc == 0 && rg_strv_add(ret_entries, line) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -55,7 +55,7 @@ int rg_envfile_parse(const char *path, const char *text, size_t nbytes,
     int rc = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     memcpy(copy, text, nbytes);
     copy[nbytes] = '\0';
     if (memchr(text, '\0', nbytes))

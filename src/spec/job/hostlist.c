@@ -95,7 +95,7 @@ static int add_item(struct rg_job *job, const char *where, const char *item, str
     int nslots = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (split_slots(copy, &name, &slots) < 0)
         return rg_error_set(
             err, EINVAL, "%s: \"%s\" is not a host; write an IPv6 address as [::1]:2", where, item);
@@ -116,7 +116,7 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
     char *rest = copy;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (!*text)
         return rg_error_set(err, EINVAL, "%s: no host in it; write for example localhost:4", what);
     while (rest) {
@@ -192,7 +192,7 @@ int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, si
     unsigned number = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (memchr(text, '\0', nbytes))
         return rg_error_set(err, EINVAL, "%s: not a host file: it holds a NUL byte", path);
     while ((line = strsep(&rest, "\n"))) {

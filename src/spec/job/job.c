@@ -56,7 +56,7 @@ int rg_job_set_ports(struct rg_job *job, const char *what, const char *value, st
 
     /* The ranks' runtime reads it, and from it comes what an MPI is told. */
     if (rc == 0 && rg_env_set(&job->env, RG_PORT_RANGE, value) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -127,7 +127,7 @@ static int split_user(const char *text, const char **ret_name, char **ret_user,
     if (at == text || text[0] == '-' || strchr(at + 1, '@'))
         return rg_error_set(err, EINVAL, "host \"%.80s\": write USER@HOST", text);
     *ret_user = strndup(text, (size_t) (at - text));
-    return *ret_user ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return *ret_user ? 0 : rg_error_memory(err);
 }
 
 static int same_user(const struct rg_host *host, const char *user, struct rg_error *err)
@@ -162,12 +162,12 @@ int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_
     struct rg_host *hosts = reallocarray(job->hosts, job->nhosts + 1, sizeof *hosts);
 
     if (!hosts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     job->hosts = hosts;
     char *copy = strdup(name);
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     hosts[job->nhosts++] = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
     return 0;
 }
@@ -293,7 +293,7 @@ int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error
     if (rc < 0) {
         rg_ranks_fini(&ranks);
         if (rc == -ENOMEM)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
         return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5",
                             text);
     }

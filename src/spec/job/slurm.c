@@ -175,7 +175,7 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
     int count, times;
 
     if (!counts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     do {
         if (parse_count(&rest, &count, &times) < 0 || (*rest && *rest != ','))
             return rg_error_set(err, EINVAL,
@@ -341,7 +341,7 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
         if ((value = rg_env_get(env, of_slurm[i])))
             rc = parse_gpus(of_slurm[i], value, &given, err);
     if (value && rc == 0 && name_parts(env, &given) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     /* Beside SLURM_*, CUDA_VISIBLE_DEVICES is Slurm's own and may count from 0 in each job. */
     for (i = 0; i < (value ? 2 : 3) && !choice && rc == 0; i++) {
         choice = rg_env_get(env, chosen_by[i]);
@@ -353,7 +353,7 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
             rc = check_choice(chosen_by[i], &given, &chosen, err);
     }
     if (rc == 0 && rg_strv_add_all(ret_gpus, choice ? chosen.v : given.v) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     if (rc == 0)
         *ret_told = value || choice;
     return rc;
@@ -508,12 +508,12 @@ static int add_nodes(struct rg_slurm_allocation *a, const struct rg_strv *names,
         return rg_error_set(err, E2BIG, "the job has more than %d nodes", RG_SLURM_NODES_MAX);
     nodes = reallocarray(a->nodes, a->nnodes + names->count, sizeof *nodes);
     if (!nodes)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     a->nodes = nodes;
     for (size_t i = 0; i < names->count; i++) {
         nodes[a->nnodes] = (struct rg_slurm_node){ .name = strdup(names->v[i]), .group = group };
         if (!nodes[a->nnodes++].name)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
     }
     return 0;
 }
@@ -529,7 +529,7 @@ static int read_counts(const struct rg_strv *env, const char *const *names, cons
         return 0;
     *ret_counts = calloc(nnodes, sizeof **ret_counts);
     if (!*ret_counts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     return rg_slurm_counts(name, text, nnodes, *ret_counts, err);
 }
 
@@ -592,7 +592,7 @@ static int read_component_id(const struct rg_strv *env, int group, struct rg_slu
     if (!is_number(id))
         return rg_error_set(err, EINVAL, "%s: \"%.40s\" is not a job's number", name,
                             id ? id : "");
-    return rg_strv_add(&a->group_ids, id) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rg_strv_add(&a->group_ids, id) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* A step's nodes stand in one list, whatever their components. */
@@ -653,7 +653,7 @@ static int read_ids(const struct rg_strv *env, struct rg_slurm_allocation *a, st
     a->cpus_per_task = 1;
     a->tasks_asked = rg_env_get(env, "SLURM_NTASKS") || rg_env_get(env, "SLURM_NTASKS_PER_NODE");
     if (!a->job_id || (step && !a->step_id))
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     int rc = read_number(env, "SLURM_CPUS_PER_TASK", 1, &a->cpus_per_task, err);
 
     rc = rc < 0 ? rc : read_number(env, "SLURM_NTASKS", 1, &a->ntasks, err);

@@ -58,7 +58,7 @@ int rg_request_set(struct rg_request *request, const char *name, const char *wha
         return rg_error_set(err, EINVAL, "%s: the value is empty", what);
     int r = option && option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", name, value)
                                                    : rg_env_set(settings, name, value);
-    return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return r < 0 ? rg_error_memory(err) : 0;
 }
 
 int rg_apply_choice(const char *what, const char *value, const char *const *words,

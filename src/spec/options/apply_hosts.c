@@ -15,11 +15,6 @@
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static bool is_true(const char *value)
-{
-    return strcmp(value, "true") == 0;
-}
-
 APPLY(image)
 {
     /* The runtime would read it as one of its own options. */
@@ -33,7 +28,6 @@ APPLY(container_runtime)
 {
     static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
                                          "pyxis", "none", NULL };
-
     int i = rg_apply_choice(what, value, words, err);
 
     return i < 0 ? i : rg_parse_text(what, value, &request->job.container.runtime, err);
@@ -58,8 +52,7 @@ APPLY(mount)
                             source);
     if (request->job.container.mounts.count >= RG_CONTAINER_LISTED_MAX)
         return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
-    return rg_strv_add(&request->job.container.mounts, value) < 0
-               ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rg_strv_add(&request->job.container.mounts, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(gpus)
@@ -86,7 +79,7 @@ APPLY(pull)
 APPLY(inject_runtime)
 {
     UNUSED(what), UNUSED(err);
-    request->job.container.inject = is_true(value) ? RG_INJECT_YES : RG_INJECT_NO;
+    request->job.container.inject = strcmp(value, "true") == 0 ? RG_INJECT_YES : RG_INJECT_NO;
     return 0;
 }
 
@@ -157,7 +150,7 @@ static int for_each(const char *what, const char *value, struct rg_strv *list,
         if (rc == 0)
             rc = rg_strv_add(list, item);
         if (rc == -ENOMEM)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
         p += n;
         if (rc < 0 || !*p)
             return rc;

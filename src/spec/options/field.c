@@ -16,7 +16,7 @@ static int add(struct rg_strv *list, size_t max, const char *what, const char *v
         return rg_error_set(err, EINVAL, "%s: the value is empty", what);
     if (max && list->count >= max)
         return rg_error_set(err, E2BIG, "%s: more than %zu of them", what, max);
-    return rg_strv_add(list, value) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rg_strv_add(list, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 int rg_field_set(const struct rg_field *field, void *object, const char *what, const char *value,

@@ -49,7 +49,7 @@ static int unknown_option(const char *arg, const char *name, struct rg_error *er
 
     for (size_t i = 0; i < count; i++)
         if (rg_option_names(all[i].name, all[i].aliases, &words) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
     const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
     /* A beginning that only one option has is as good a guess. */
@@ -198,7 +198,7 @@ static int check_caller_env(struct rg_request *request, struct rg_error *err)
             continue;
         if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
             0)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
         rg_strv_remove(&job->env, i);
     }
     for (size_t i = 0; i < job->share_env.count; i++) {
@@ -254,7 +254,7 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
     if (walk->next < walk->argc) {
         rg_strv_fini(&job->command);
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;

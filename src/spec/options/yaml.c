@@ -137,7 +137,7 @@ int rg_yaml_load(const char *path, const char *what, const char *text, size_t nb
     rg_cleanup(diag_free) struct fy_diag *diag = fy_diag_create(&diag_cfg);
 
     if (!diag)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     fy_diag_set_collect_errors(diag, true);
     struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag };
     struct fy_document *doc = fy_document_build_from_string(&cfg, text, nbytes);

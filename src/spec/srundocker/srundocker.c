@@ -242,7 +242,7 @@ int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct 
         return rg_error_set(err, EINVAL, "--sshconfigdir=%.200s: its path must have no single "
                                          "quotes; give another directory", path);
     return path ? rg_parse_text("--sshconfigdir", path, &s->sshconfigdir, err)
-                : rg_error_set(err, ENOMEM, "out of memory");
+                : rg_error_memory(err);
 }
 
 /* One word from *text on, into word, which has room for all of it. False: a quote is open. */
@@ -377,7 +377,7 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
         else if (option)
             rc = take_option(s, option, value, argc, argv, &i, err);
         else if (take_argument(s, argv[i], ours) < 0)
-            rc = rg_error_set(err, ENOMEM, "out of memory");
+            rc = rg_error_memory(err);
         if (rc < 0)
             return rc;
         if (s->help)
@@ -389,6 +389,6 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
     if (!s->script)
         return missing(s, "script", "./job.sh", err);
     if (s->script_help && rg_strv_add(&s->args, "--help") < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     return 0;
 }
