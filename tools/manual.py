@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The man pages, in man(7): the tables that src/cmd/tables.c prints, and the words between them.
 
-src/cmd/help/manual_text.c shows a page where there is no man; it knows the requests that stand here
+src/cmd/help/manual.c shows a page where there is no man; it knows the requests that stand here
 and no others.
 """
 import re

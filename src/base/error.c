@@ -71,6 +71,11 @@ int rg_error_set(struct rg_error *err, int errnum, const char *fmt, ...)
     return rc;
 }
 
+int rg_error_memory(struct rg_error *err)
+{
+    return rg_error_set(err, ENOMEM, "out of memory");
+}
+
 int rg_error_set_exit(struct rg_error *err, int errnum, int exit_code, const char *fmt, ...)
 {
     va_list args;

@@ -34,6 +34,9 @@ struct rg_error {
  * EMFILE and ENFILE the remedy is put behind a text that does not name it. */
 int rg_error_set(struct rg_error *err, int errnum, const char *fmt, ...) rg_printf(3, 4);
 
+/* The same for -ENOMEM. */
+int rg_error_memory(struct rg_error *err);
+
 /* As rg_error_set, with the exit code of the documented table. */
 int rg_error_set_exit(struct rg_error *err, int errnum, int exit_code, const char *fmt, ...)
     rg_printf(4, 5);

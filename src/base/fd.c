@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "base/exitcode.h"
 #include "base/time.h"
 
 int rg_fd_set_nonblock(int fd, bool on)
@@ -146,6 +147,15 @@ int rg_read_file(const char *path, size_t max_nbytes, char **ret_data, size_t *r
     rg_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     return fd < 0 ? -errno : read_text(fd, max_nbytes, ret_data, ret_nbytes);
+}
+
+int rg_read_named(const char *what, const char *path, size_t max_nbytes, char **ret_data,
+                  size_t *ret_nbytes, struct rg_error *err)
+{
+    int rc = rg_read_file(path, max_nbytes, ret_data, ret_nbytes);
+
+    return rc < 0 ? rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read %s %s: %s", what, path,
+                                      strerror(-rc)) : rc;
 }
 
 int rg_read_regular(const char *path, bool follow, size_t max_nbytes, char **ret_data,

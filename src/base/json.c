@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* The bytes of the UTF-8 sequence at p, of which nbytes are left; 0 when it is none. */
-static size_t sequence_nbytes(const unsigned char *p, size_t nbytes)
+size_t rg_utf8_nbytes(const void *bytes, size_t nbytes)
 {
+    const unsigned char *p = bytes;
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 0;
     uint32_t code;
@@ -29,7 +29,7 @@ bool rg_json_is_text(const void *bytes, size_t nbytes)
     const unsigned char *p = bytes;
 
     for (size_t at = 0, n; at < nbytes; at += n) {
-        n = sequence_nbytes(p + at, nbytes - at);
+        n = rg_utf8_nbytes(p + at, nbytes - at);
         if (n == 0)
             return false;
     }
@@ -42,7 +42,7 @@ void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes)
 
     rg_buf_put(buf, "\"", 1);
     for (size_t at = 0, n; at < nbytes; at += n ? n : 1) {
-        n = sequence_nbytes(p + at, nbytes - at);
+        n = rg_utf8_nbytes(p + at, nbytes - at);
         if (n == 0)
             rg_buf_put(buf, "?", 1);
         else if (p[at] == '"' || p[at] == '\\')

@@ -19,6 +19,9 @@ void rg_json_put_text(struct rg_buf *buf, const char *text);
 /* The same of so many bytes; a NUL is one of them. */
 void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes);
 
+/* The bytes of the UTF-8 sequence at bytes, of which nbytes (at least 1) are there; 0 when it is
+ * none. */
+size_t rg_utf8_nbytes(const void *bytes, size_t nbytes);
 /* Whether all of it is UTF-8, so that it can be put as it is. */
 bool rg_json_is_text(const void *bytes, size_t nbytes);
 

@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -43,6 +44,15 @@ int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
 /* The file that a PATH has for a program of this name, of so many bytes: the first that is no
  * folder and may be run. path: NULL for the directories that are usual. False: there is none. */
 bool rg_path_find(const char *path, const char *name, size_t length, char ret_path[PATH_MAX]);
+
+/* Wait for a child to end, for at most so long; then it, and its process group if it leads one, is
+ * killed and waited for. Its wait status. */
+int rg_spawn_wait(pid_t pid, uint64_t timeout_ms);
+
+/* Run a program for what it writes on standard output, at most max_nbytes, without input and
+ * errors; it is killed when it has not ended in time. Its exit code, and *ret_text, NUL-terminated
+ * and the caller's; or -errno: it could not be started, or has written more (-EFBIG). */
+int rg_spawn_ask(char *const *argv, uint64_t timeout_ms, size_t max_nbytes, char **ret_text);
 
 /* Take out of an environment what ties a process to the launcher that started it as one rank of
  * many (mpirun, srun, torchrun, horovodrun): for children that are ranks of another job, which

@@ -95,6 +95,13 @@ int rg_strv_add_all(struct rg_strv *list, char *const *texts)
     return rc;
 }
 
+void rg_strv_remove(struct rg_strv *list, size_t i)
+{
+    free(list->v[i]);
+    memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
+    list->count--;
+}
+
 bool rg_strv_has(const struct rg_strv *list, const char *text)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -153,11 +160,8 @@ void rg_env_unset(struct rg_strv *list, const char *name)
     size_t i;
 
     /* An inherited environment may hold a name twice. */
-    while ((i = env_find(list, name)) != SIZE_MAX) {
-        free(list->v[i]);
-        memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
-        list->count--;
-    }
+    while ((i = env_find(list, name)) != SIZE_MAX)
+        rg_strv_remove(list, i);
 }
 
 bool rg_str_starts(const char *text, const char *prefix)

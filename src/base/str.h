@@ -34,6 +34,8 @@ int rg_strv_addf(struct rg_strv *list, const char *fmt, ...) rg_printf(2, 3);
 int rg_strv_status(const struct rg_strv *list);
 /* Append copies of all of a NULL-terminated array. 0 or -ENOMEM (some may have been added). */
 int rg_strv_add_all(struct rg_strv *list, char *const *texts);
+/* Remove number i, which is there. */
+void rg_strv_remove(struct rg_strv *list, size_t i);
 /* Whether one of them is this text. */
 bool rg_strv_has(const struct rg_strv *list, const char *text);
 

@@ -27,11 +27,6 @@ static int unknown_command(const char *name)
                          name);
 }
 
-static bool is_any(const char *text, const char *a, const char *b, const char *c)
-{
-    return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
-}
-
 static const struct rg_command *find(const char *name)
 {
     for (const struct rg_command *c = rg_commands; c->name; c++)
@@ -68,6 +63,7 @@ static int run(const struct rg_command *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const char *const own[] = { "help", "version", NULL };
+    static const char help[] = "--help -h -help";
     const struct rg_command *command = argc > 0 ? find_link(argv[0]) : NULL;
     bool open[3];
 
@@ -80,9 +76,9 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (command)
         return run(command, argc, argv);
-    if (is_any(argv[1], "--help", "-h", "-help"))
+    if (rg_str_has_word(help, argv[1]))
         return print_help(NULL);
-    if (is_any(argv[1], "--version", "-V", "-version"))
+    if (rg_str_has_word("--version -V -version", argv[1]))
         return run(find("version"), 1, argv);
     if (argv[1][0] == '-' && rg_str_nearest(argv[1] + strspn(argv[1], "-"), own))
         return rg_fail_usage(NULL, "unknown option %.80s; did you mean --%s?", argv[1],
@@ -98,7 +94,7 @@ int main(int argc, char **argv)
     /* Others have a --help of their own, and their arguments may be anything. */
     bool small = strcmp(command->name, "run") != 0 && strcmp(command->name, "horovodrun") != 0 &&
                  !command->script;
-    if (small && argc > 2 && is_any(argv[2], "--help", "-h", "-help"))
+    if (small && argc > 2 && rg_str_has_word(help, argv[2]))
         return print_help(command->name);
     return run(command, argc - 1, argv + 1);
 }

@@ -16,12 +16,12 @@
 
 static json_t *names(const struct rg_option *o)
 {
-    rg_autofree char *all = rg_strf("%s %s", o->name, o->aliases ? o->aliases : "");
+    rg_autostrv struct rg_strv all = RG_STRV_INIT;
     json_t *list = json_array();
-    char *save = NULL;
 
-    for (char *p = strtok_r(all, " ", &save); p; p = strtok_r(NULL, " ", &save))
-        json_array_append_new(list, json_sprintf("%s%s", rg_option_dashes(p), p));
+    rg_option_names(o->name, o->aliases, &all);
+    for (size_t i = 0; i < all.count; i++)
+        json_array_append_new(list, json_sprintf("%s%s", rg_option_dashes(all.v[i]), all.v[i]));
     return list;
 }
 
@@ -67,15 +67,14 @@ static json_t *flags(void)
 static json_t *script(const struct rg_script *s)
 {
     json_t *list = json_array();
-    struct rg_script_option o;
 
-    for (size_t i = 0; s->option(i, &o); i++) {
+    for (const struct rg_script_option *o = s->options; o->name; o++) {
         rg_autobuf struct rg_buf left = RG_BUF_INIT;
-        rg_script_option_print(&left, &o);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:b, s:s?, s:s}", "name", o.name,
-                                              "left", rg_buf_text(&left), "arg", o.arg, "optional",
-                                              o.optional, "completes", o.completes, "help",
-                                              o.help));
+        rg_script_option_print(&left, o);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:b, s:s?, s:s}", "name", o->name,
+                                              "left", rg_buf_text(&left), "arg", o->arg,
+                                              "optional", o->optional, "completes", o->completes,
+                                              "help", o->help));
     }
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "name", s->name, "under",
                      s->under, "usage", s->usage, "summary", s->summary, "about", s->about,
@@ -128,16 +127,6 @@ static json_t *titles(int count, const char *(*title)(int group))
     return list;
 }
 
-static const char *option_title(int group)
-{
-    return rg_option_group_title(group);
-}
-
-static const char *flag_title(int group)
-{
-    return rg_hvd_group_title(group);
-}
-
 int main(void)
 {
     rg_drivers_init(); /* their options are among all */
@@ -145,8 +134,8 @@ int main(void)
     json_t *all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", RG_VERSION,
                             "commands", commands(), "options", options(), "flags", flags(), "exits",
                             exits(), "keys", keys(), "option_groups",
-                            titles(RG_GROUP_COUNT, option_title), "flag_groups",
-                            titles(RG_HVD_GROUP_COUNT, flag_title));
+                            titles(RG_GROUP_COUNT, rg_option_group_title), "flag_groups",
+                            titles(RG_HVD_GROUP_COUNT, rg_hvd_group_title));
     int r = all ? json_dumpf(all, stdout, JSON_INDENT(1)) : -1;
 
     json_decref(all);

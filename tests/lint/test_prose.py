@@ -30,7 +30,7 @@ PLACES = {
     ('src/agent/start/lines.c', '"guard on"'): 'a line of the protocol',
     ('src/agent/start/lines.c', '"guard report"'): 'a line of the protocol',
     ('src/base/error.c', '"ulimit -n"'): 'a remedy is not told twice',
-    ('src/cmd/compat/checkbuild.c', '"python "'): "a script's answer, word by word",
+    ('src/cmd/compat/horovodrun.c', '"python "'): "a script's answer, word by word",
     ('src/cmd/jobs/jobs_print.c', '"exit "'): 'a colour, by the state that the list shows',
     ('src/cmd/show/verdict.c', 'says'): "Python's error about a module that is missing",
     ('src/launch/drivers/local/local.c', 'head'): "the guard's last word, among what others wrote",

@@ -10,7 +10,6 @@
 #include "cmd/common/exit.h"
 
 #define WORDS_MAX 16
-#define OPTIONS_MAX 64 /* of a script */
 #define NAME_MAX_NBYTES 64
 
 const char *rg_args_guess(const char *word, const char *const *words, char buf[96])
@@ -103,18 +102,4 @@ int rg_args_parse(int argc, char **argv, const struct rg_arg *args, int max)
         return -1 - rg_fail_usage(argv[0], "%s %.80s: it takes no arguments", argv[0], argv[1]);
     return -1 - rg_fail_usage(argv[0], "%s: %.80s is one argument too many", argv[0],
                               argv[1 + max]);
-}
-
-const char *rg_args_nearest(const struct rg_script *script, const char *word)
-{
-    const char *words[OPTIONS_MAX];
-    struct rg_script_option option;
-    size_t n = 0;
-
-    word += strspn(word, "-");
-    rg_autofree char *name = strndup(word, strcspn(word, "="));
-    for (; n + 1 < OPTIONS_MAX && script->option(n, &option); n++)
-        words[n] = option.name;
-    words[n] = NULL;
-    return name ? rg_str_nearest(name, words) : NULL;
 }

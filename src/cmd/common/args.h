@@ -12,7 +12,6 @@
 
 #include <stdbool.h>
 
-#include "cmd/common/command.h"
 
 /* Either flag or value is set. */
 struct rg_arg {
@@ -32,9 +31,5 @@ int rg_args_parse(int argc, char **argv, const struct rg_arg *args, int max);
 /* "; did you mean WORD?", or "" where none of the words (NULL-terminated) is near. Into buf, which
  * is returned. */
 const char *rg_args_guess(const char *word, const char *const *words, char buf[96]);
-
-/* The option of a script whose name a word on the command line nearly has ("--daemn", "--hots=x");
- * NULL: none is near. */
-const char *rg_args_nearest(const struct rg_script *script, const char *word);
 
 #endif

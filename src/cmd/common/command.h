@@ -13,19 +13,11 @@
 #define RG_CMD_COMMON_COMMAND_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #define RG_COMMANDS_MAX 32
 #define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */
 
-/* Strings are the tables'. */
-struct rg_script_option {
-    const char *name;      /* without its two dashes */
-    const char *arg;       /* what the value is called; ends in ",..." for a list; NULL: no value */
-    bool optional;         /* only --name=value takes it */
-    const char *completes; /* as in struct rg_option */
-    const char *help;      /* one or more sentences */
-};
+struct rg_script_option; /* spec/options/field.h */
 
 struct rg_script {
     const char *name;     /* the script's: "srun_docker.sh" */
@@ -36,8 +28,7 @@ struct rg_script {
     const char *status;   /* its exit codes, one paragraph */
     const char *examples; /* lines, each ending with a newline */
     bool operands;        /* takes arguments that are no options */
-    /* Option number i, in the order of --help; false behind the last one. */
-    bool (*option)(size_t i, struct rg_script_option *ret_option);
+    const struct rg_script_option *options; /* in the order of --help */
 };
 
 struct rg_command {

@@ -44,3 +44,36 @@ void rg_shell_quote(struct rg_buf *text, const char *word)
     }
     rg_buf_put(text, "'", 1);
 }
+
+void rg_shell_words(struct rg_buf *text, const struct rg_strv *words)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        rg_buf_put(text, " ", 1);
+        rg_shell_quote(text, words->v[i]);
+    }
+}
+
+int rg_width(const char *text)
+{
+    int width = 0;
+
+    for (; *text; text++)
+        width += (*text & 0xc0) != 0x80;
+    return width;
+}
+
+void rg_put_cut(struct rg_buf *text, const char *value, int width)
+{
+    int at = 0;
+
+    if (rg_width(value) <= width) {
+        rg_buf_printf(text, "%s", value);
+        return;
+    }
+    for (; *value; value++) {
+        if ((*value & 0xc0) != 0x80 && at++ == width - 3)
+            break;
+        rg_buf_put_u8(text, (uint8_t) *value);
+    }
+    rg_buf_printf(text, "...");
+}

@@ -7,11 +7,19 @@
 #define RG_CMD_COMMON_WORDS_H
 
 #include "base/buf.h"
+#include "base/str.h"
 
 /* Wrap words to columns, each line indented; ends with a newline. */
 void rg_wrap(struct rg_buf *text, const char *words, int indent, int columns);
 
+/* How many columns it takes: a character of UTF-8 is taken for one. */
+int rg_width(const char *text);
+/* As much as fits into width columns, and "..." where that is not all. */
+void rg_put_cut(struct rg_buf *text, const char *value, int width);
+
 /* One word of a POSIX shell, in quotes only where it needs them. */
 void rg_shell_quote(struct rg_buf *text, const char *word);
+/* All of them, each with a blank in front. */
+void rg_shell_words(struct rg_buf *text, const struct rg_strv *words);
 
 #endif

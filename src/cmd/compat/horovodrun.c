@@ -1,20 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reigen horovodrun, and horovodrun itself: Horovod's command line, then what reigen run does. */
-#include "cmd/compat/checkbuild.h"
-#include "cmd/compat/compat.h"
-#include "cmd/common/exit.h"
-#include "cmd/run/run.h"
-#include "cmd/common/terminal.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/exitcode.h"
+#include "base/spawn.h"
+#include "cmd/common/exit.h"
+#include "cmd/common/terminal.h"
+#include "cmd/compat/compat.h"
+#include "cmd/run/run.h"
 #include "spec/horovodrun/horovodrun.h"
+
+/* --- --check-build ---------------------------------------------------------------------------- */
+
+/* Scripts read it to see which frameworks are there: those that python finds, the python beside
+ * this program (a virtual environment's), else the first python3 or python of PATH. Nothing is
+ * imported, so it takes some tens of milliseconds and cannot fail for a framework's own reasons. */
+
+#define ANSWER_NBYTES_MAX 65536
+#define ANSWER_MS 300000
+
+struct framework {
+    const char *title, *module, *binding; /* Reigen's binding: NULL when there is none */
+};
+
+static const struct framework frameworks[] = {
+    { "TensorFlow", "tensorflow", "horovod.tensorflow" },
+    { "PyTorch", "torch", "horovod.torch" },
+    { "MXNet", "mxnet", NULL },
+    { "JAX", "jax", "horovod.jax" },
+    { "Keras", "keras", "horovod.keras" },
+};
+
+/* Prints the names of those that it finds, one per line; the first line says that it ran. */
+static const char question[] =
+    "import sys, importlib.util as u\n"
+    "print('python', sys.executable)\n"
+    "for name in sys.argv[1:]:\n"
+    "    try:\n"
+    "        found = u.find_spec(name)\n"
+    "    except Exception:\n"
+    "        found = None\n"
+    "    if found: print(name)\n";
+
+static int ask(const char *python, char **ret_answer)
+{
+    char *argv[4 + 2 * rg_array_len(frameworks)] = { (char *) python, (char *) "-c",
+                                                     (char *) question };
+    int argc = 3;
+
+    for (size_t i = 0; i < rg_array_len(frameworks); i++) {
+        argv[argc++] = (char *) frameworks[i].module;
+        if (frameworks[i].binding)
+            argv[argc++] = (char *) frameworks[i].binding;
+    }
+    free(rg_steal_ptr(ret_answer));
+    int rc = rg_spawn_ask(argv, ANSWER_MS, ANSWER_NBYTES_MAX, ret_answer);
+    return rc >= 0 && rg_str_starts(*ret_answer, "python ") ? 0 : -ENOENT;
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    size_t n = strlen(line);
+
+    for (const char *p = text; *p; p += *p == '\n') {
+        size_t length = strcspn(p, "\n");
+        if (length == n && memcmp(p, line, n) == 0)
+            return true;
+        p += length;
+    }
+    return false;
+}
+
+static void mark(struct rg_buf *text, bool there, const char *title)
+{
+    rg_buf_printf(text, "    [%c] %s\n", there ? 'X' : ' ', title);
+}
 
 static int print_build(void)
 {
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    rg_autofree char *answer = NULL;
+    char path[PATH_MAX];
 
-    rg_checkbuild_print(&text);
+    int rc = rg_run_find_beside("python", path) ? ask(path, &answer) : -ENOENT;
+
+    rc = rc < 0 ? ask("python3", &answer) : rc;
+    rc = rc < 0 ? ask("python", &answer) : rc;
+    const char *found = rc < 0 ? "" : answer;
+
+    rg_buf_printf(&text, "Horovod v" RG_HVD_VERSION ":\n\nAvailable Frameworks:\n");
+    for (size_t i = 0; i < rg_array_len(frameworks); i++)
+        mark(&text,
+             frameworks[i].binding && has_line(found, frameworks[i].module) &&
+                 has_line(found, frameworks[i].binding),
+             frameworks[i].title);
+    rg_buf_printf(&text, "\nAvailable Controllers:\n");
+    /* Jobs of MPI's launcher are taken, and those without; programs look for both names. */
+    mark(&text, true, "MPI");
+    mark(&text, true, "Gloo");
+    mark(&text, true, "Reigen");
+    rg_buf_printf(&text, "\nAvailable Tensor Operations:\n");
+    static const char *const without[] = { "NCCL", "DDL", "CCL" };
+    for (size_t i = 0; i < rg_array_len(without); i++)
+        mark(&text, false, without[i]);
+    mark(&text, true, "MPI");
+    mark(&text, true, "Gloo");
+    mark(&text, true, "Reigen (shared memory, TCP)");
+    if (rc < 0)
+        rg_buf_printf(&text, "\nNo python was found that could be asked for frameworks.\n");
+    else
+        rg_buf_printf(&text, "\nFrameworks as found by %.*s.\n", (int) strcspn(found + 7, "\n"),
+                      found + 7);
     return rg_print(rg_buf_text(&text));
 }
+
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int refuse_elastic(const struct rg_horovodrun *run)
 {
@@ -46,5 +149,5 @@ int rg_cmd_horovodrun(int argc, char **argv)
     if (rg_horovodrun_is_elastic(&run))
         return refuse_elastic(&run);
     rg_run_say_remarks(&run.request);
-    return rg_run_request(&run.request, &(struct rg_run_as){ "horovodrun", true, open[0] });
+    return rg_run_request(&run.request, "horovodrun", true, open[0]);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,4 +117,14 @@ int rg_keys_add_line(const char *what, const char *path, const char *line, struc
     if (rc < 0)
         return rg_error_set(err, -rc, "%s: cannot write %s: %s", what, path, strerror(-rc));
     return 1;
+}
+
+int rg_keys_lock(const char *dir, const char *name)
+{
+    rg_autofree char *path = rg_strf("%s/%s", dir, name);
+    int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+    while (fd >= 0 && flock(fd, LOCK_EX) && errno == EINTR)
+        ;
+    return fd;
 }

@@ -35,4 +35,9 @@ int rg_keys_public(const char *what, const char *path, char **ret_text, struct r
  * there is made for the user alone. 1: added; 0: it was there; or -errno. */
 int rg_keys_add_line(const char *what, const char *path, const char *line, struct rg_error *err);
 
+/* Hosts that share a directory may all come at once: hold the lock of this name in it until the
+ * descriptor is closed. -1: without a lock (the directory is read-only and complete, an old NFS)
+ * it goes on. */
+int rg_keys_lock(const char *dir, const char *name);
+
 #endif

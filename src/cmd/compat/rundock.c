@@ -221,10 +221,12 @@ static int run_docker(struct docker *docker, char *const *argv, enum how how, co
 }
 
 /* One that is over soon, and of which only the exit code counts. */
-static int try_docker(struct docker *docker, char *const *argv)
+static int try_docker(struct docker *docker, const char *const *argv)
 {
-    return run_docker(docker, argv, PATIENT, (const int[]){ -1, -1, -1 }, NULL);
+    return run_docker(docker, (char *const *) argv, PATIENT, (const int[]){ -1, -1, -1 }, NULL);
 }
+
+#define TRY(docker, ...) try_docker(docker, (const char *[]){ "docker", __VA_ARGS__, NULL })
 
 /* Run one command of docker's for the line that it prints, cut at ID_MAX. As run_docker. */
 static int ask_docker(struct docker *docker, char *const *argv, int errors, char *ret_line,
@@ -249,9 +251,7 @@ static int ask_docker(struct docker *docker, char *const *argv, int errors, char
 
 static bool has_image(struct docker *docker, const char *image)
 {
-    char *argv[] = { "docker", "image", "inspect", "--format", "{{.Id}}", (char *) image, NULL };
-
-    return try_docker(docker, argv) == 0;
+    return TRY(docker, "image", "inspect", "--format", "{{.Id}}", image) == 0;
 }
 
 /* Why docker created nothing, as far as it can be asked. */
@@ -260,17 +260,15 @@ static int explain(struct docker *docker, const struct rg_rundock *dock,
 {
     rg_autofree char *name = dock->dockname ? strdup(dock->dockname)
                                             : rg_strf("%s_dock", host->user);
-    char *server[] = { "docker", "version", "--format", "{{.Server.Version}}", NULL };
-    char *taken[] = { "docker", "container", "inspect", "--format", "{{.Id}}", name, NULL };
 
     if (!name)
         return no_memory(err);
-    if (try_docker(docker, server) != 0)
+    if (TRY(docker, "version", "--format", "{{.Server.Version}}") != 0)
         return rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE,
                                  WHAT ": Docker cannot be used here; its message is above: start "
                                  "its daemon (systemctl start docker), or have yourself added to "
                                  "the group docker");
-    if (try_docker(docker, taken) == 0)
+    if (TRY(docker, "container", "inspect", "--format", "{{.Id}}", name) == 0)
         return rg_error_set_exit(err, EIO, RG_EXIT_CONTAINER,
                                  WHAT ": there is a container %s already: if it is yours, enter "
                                  "it (docker exec -it %s bash) or remove it (docker rm -f %s); or "
@@ -299,13 +297,6 @@ static int create(struct docker *docker, const struct rg_rundock *dock,
     if (rc < 0 || (rc == 0 && *ret_id) || docker->signal)
         return rc < 0 ? rc : 0;
     return explain(docker, dock, host, rc, err);
-}
-
-static int copy(struct docker *docker, const char *from, const char *to)
-{
-    char *argv[] = { "docker", "cp", (char *) from, (char *) to, NULL };
-
-    return try_docker(docker, argv);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
@@ -388,26 +379,19 @@ static int add_users(struct docker *docker, const struct rg_rundock_host *host, 
     if (!from || !to || !image_passwd || !image_group)
         return no_memory(err);
     /* An image may have neither, or in its place a link that leads to a file of this host. */
-    if (copy(docker, image_passwd, p.passwd) == 0)
+    if (TRY(docker, "cp", image_passwd, p.passwd) == 0)
         rg_read_regular(p.passwd, false, FILE_MAX, &old_passwd, NULL);
-    if (copy(docker, image_group, p.group) == 0)
+    if (TRY(docker, "cp", image_group, p.group) == 0)
         rg_read_regular(p.group, false, FILE_MAX, &old_group, NULL);
     if (rg_rundock_users(host, old_passwd, old_group, &passwd, &group) < 0)
         return no_memory(err);
     rc = write_text(p.passwd, passwd, err);
     rc = rc < 0 ? rc : write_text(p.group, group, err);
-    if (rc < 0 || copy(docker, from, to) == 0)
+    if (rc < 0 || TRY(docker, "cp", from, to) == 0)
         return rc;
     fprintf(stderr, "reigen: " WHAT ": the container's /etc cannot be written to; you have no name "
                     "in it\n");
     return 0;
-}
-
-static void remove_container(struct docker *docker, const char *id)
-{
-    char *argv[] = { "docker", "rm", "-f", "-v", (char *) id, NULL };
-
-    try_docker(docker, argv);
 }
 
 /* docker start says the same of a command that ends with 1 as of one that it could not start. The
@@ -472,7 +456,7 @@ static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host
         rc = run_container(&docker, dock, host, id, err);
     bool stays = rc >= 0 && !docker.signal && (dock->daemon || dock->keepalive);
     if (*id && !stays)
-        remove_container(&docker, id);
+        TRY(&docker, "rm", "-f", "-v", id);
     if (stays && dock->daemon) {
         rg_autobuf struct rg_buf line = RG_BUF_INIT;
         rg_buf_printf(&line, "%s\n", id);
@@ -484,10 +468,10 @@ static int run(const struct rg_rundock *dock, const struct rg_rundock_host *host
 
 static void print_command(struct rg_buf *text, const struct rg_strv *argv)
 {
-    for (size_t i = 0; i < argv->count; i++) {
-        rg_buf_printf(text, i ? " " : "");
-        rg_shell_quote(text, argv->v[i]);
-    }
+    const struct rg_strv rest = { .v = argv->v + 1, .count = argv->count - 1 };
+
+    rg_shell_quote(text, argv->v[0]);
+    rg_shell_words(text, &rest);
     rg_buf_printf(text, "\n");
 }
 

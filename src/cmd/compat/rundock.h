@@ -17,10 +17,9 @@
 
 #include <stdbool.h>
 
-#include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "cmd/common/command.h"
+#include "spec/options/field.h"
 
 #define RG_RUNDOCK_SOCKET "/var/run/docker.sock"
 
@@ -59,8 +58,8 @@ struct rg_rundock_host {
 
 void rg_rundock_fini(struct rg_rundock *dock);
 
-/* As struct rg_script says of option. */
-bool rg_rundock_option(size_t i, struct rg_script_option *ret_option);
+/* The command's table. */
+extern const struct rg_script_option rg_rundock_options[];
 
 /* argv[0] is skipped. "--name=value" and "--name value"; the last one of a name counts. 0; -EINVAL
  * with err; -ENOMEM. */

@@ -2,94 +2,29 @@
 /* This has run-dock-asuser's options, and makes docker's command lines of them. */
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cmd/compat/rundock.h"
-#include "cmd/common/args.h"
-#include "cmd/compat/compat.h"
 #include "spec/srundocker/srundocker.h"
 
 #define SOCKET RG_RUNDOCK_SOCKET
 
-/* How a value is kept: as it is (an empty NAME: as if nothing had been said, for scripts that hand
- * on variables which may be empty), as words of a shell, or as a list with commas; DEVICES may have
- * none, which only --name=value gives. */
-enum kind { FLAG, TEXT, NAME, WORDS, LIST, DEVICES };
-
-struct option {
-    const char *name;
-    const char *arg;
-    enum kind kind;
-    size_t field; /* in struct rg_rundock */
-    const char *completes;
-    const char *help;
-};
-
-#define FIELD(name) offsetof(struct rg_rundock, name)
-
-static const struct option options[] = {
-    { "container", "IMAGE", TEXT, FIELD(container), NULL, "The image. Required." },
-    { "dockname", "NAME", NAME, FIELD(dockname), NULL,
-      "The container's name; default: USER_dock." },
-    { "entrypoint", "PROGRAM", NAME, FIELD(entrypoint), NULL,
-      "Run this in the place of the image's entry point; default: the image's." },
-    { "workdir", "DIR", NAME, FIELD(workdir), "@dir",
-      "Where to start: a directory of the container, or default for the image's own. Default: the "
-      "directory you are in, which is mounted." },
-    { "envlist", "NAME[=VALUE],...", LIST, FIELD(envlist), "@var", "Variables to hand on." },
-    { "datamnts", "DIR,...", LIST, FIELD(datamnts), "@dir",
-      "Directories to mount at their own paths. Your home is mounted anyway." },
-    { "dockopts", "OPTIONS", WORDS, FIELD(dockopts), NULL,
-      "More of docker's options, as one word: \"--ipc=host -e NAME=VALUE -v /datasets:/data\"." },
-    { "dockcmd", "COMMAND", WORDS, FIELD(command), NULL,
-      "The container's command, as one word; arguments that are no options of ours follow it." },
-    { "noninteractive", NULL, FLAG, FIELD(noninteractive), NULL,
-      "Run the container's command and end with its exit code." },
-    { "daemon", NULL, FLAG, FIELD(daemon), NULL,
-      "Start the container, and leave it. For a session: docker exec -it NAME bash." },
-    { "keepalive", NULL, FLAG, FIELD(keepalive), NULL,
-      "Leave the container after the session, or after the command." },
-    { "bashinit", "FILE", NAME, FIELD(bashinit), "@file",
-      "What the session's bash reads at its start. Default: nothing; the ~/.bashrc there is the "
-      "host's." },
-    { "ibdevices", "DEVICE,...", DEVICES, FIELD(devices), NULL,
-      "Give the container this computer's InfiniBand devices, all or these, and the right to lock "
-      "memory." },
-    { "dockindock", NULL, FLAG, FIELD(dockindock), NULL,
-      "Mount docker's socket, which gives the container all of the host." },
-    { "privileged", NULL, FLAG, FIELD(privileged), NULL,
-      "Give the container all rights. Then it sees all GPUs whatever NV_GPU says; use "
-      "--envlist=CUDA_VISIBLE_DEVICES." },
-    { "net", "NETWORK", NAME, FIELD(net), "host bridge none",
-      "The container's network. Default: the host's; docker's own where --dockopts publishes "
-      "ports." },
-    { "userdefault", NULL, FLAG, FIELD(userdefault), NULL,
-      "Be the image's user, often root, instead of yourself. Then your home is not mounted." },
-    { "nvdock1", NULL, FLAG, FIELD(nvidia_runtime), NULL, "The same as --nvdock2." },
-    { "nvdock2", NULL, FLAG, FIELD(nvidia_runtime), NULL,
-      "Give GPUs by --runtime=nvidia, for a Docker without --gpus." },
-    { "dry-run", NULL, FLAG, FIELD(dry_run), NULL, "Print docker's command lines, and run none." },
-    { "help", NULL, FLAG, FIELD(help), NULL, "Print this." },
-};
-
-bool rg_rundock_option(size_t i, struct rg_script_option *ret_option)
+static int keep_words(struct rg_strv *words, const char *what, const char *value,
+                      struct rg_error *err)
 {
-    if (i >= rg_array_len(options))
-        return false;
-    *ret_option = (struct rg_script_option){ .name = options[i].name, .arg = options[i].arg,
-                                             .optional = options[i].kind == DEVICES,
-                                             .completes = options[i].completes,
-                                             .help = options[i].help };
-    return true;
+    rg_strv_fini(words);
+    return rg_srundocker_split(what, value, words, err);
 }
 
-void rg_rundock_fini(struct rg_rundock *dock)
+static int apply_dockopts(void *dock, const char *what, const char *value, struct rg_error *err)
 {
-    rg_strv_fini(&dock->envlist);
-    rg_strv_fini(&dock->datamnts);
-    rg_strv_fini(&dock->dockopts);
-    rg_strv_fini(&dock->devices);
-    rg_strv_fini(&dock->command);
+    return keep_words(&((struct rg_rundock *) dock)->dockopts, what, value, err);
+}
+
+static int apply_dockcmd(void *dock, const char *what, const char *value, struct rg_error *err)
+{
+    return keep_words(&((struct rg_rundock *) dock)->command, what, value, err);
 }
 
 static int add_list(struct rg_strv *list, const char *value)
@@ -105,60 +40,107 @@ static int add_list(struct rg_strv *list, const char *value)
     return 0;
 }
 
-static int keep_devices(struct rg_rundock *dock, const char *value, struct rg_error *err)
+static int apply_ibdevices(void *object, const char *what, const char *value, struct rg_error *err)
 {
+    struct rg_rundock *dock = object;
     int rc = add_list(&dock->devices, value ? value : "");
 
     dock->ibdevices = true;
     for (size_t i = 0; rc == 0 && i < dock->devices.count; i++)
         if (!rg_str_starts(dock->devices.v[i], "/dev/"))
             rc = rg_error_set(err, EINVAL,
-                              "run-dock-asuser --ibdevices: \"%.200s\" is not a device; give for "
-                              "example --ibdevices=/dev/infiniband/uverbs0, or no value for all",
+                              "%s: \"%.200s\" is not a device; give for example "
+                              "--ibdevices=/dev/infiniband/uverbs0, or no value for all", what,
                               dock->devices.v[i]);
     return rc;
 }
 
-static int keep(struct rg_rundock *dock, const struct option *o, const char *value,
-                struct rg_error *err)
-{
-    void *field = (char *) dock + o->field;
-    rg_autofree char *what = rg_strf("run-dock-asuser --%s", o->name);
+#define KEPT(kind, member, min) NULL, { kind, offsetof(struct rg_rundock, member), min, 0 }
+#define FLAG(member) KEPT(RG_FIELD_FLAG, member, 0)
+#define LIST(member) KEPT(RG_FIELD_LIST, member, 0) /* in the place of an earlier one */
+#define TEXT(member) KEPT(RG_FIELD_TEXT, member, 1)
+/* An empty one: as if nothing had been said, for scripts that hand on variables. */
+#define NAME(member) KEPT(RG_FIELD_TEXT, member, 0)
 
-    if (o->kind == FLAG) {
-        *(bool *) field = true;
-        return 0;
-    }
-    if (o->kind == DEVICES)
-        return keep_devices(dock, value, err);
-    if (o->kind == WORDS) {
-        rg_strv_fini(field);
-        return rg_srundocker_split(what ? what : o->name, value, field, err);
-    }
-    if (o->kind == LIST)
-        return add_list(field, value);
-    if (!*value && o->kind == TEXT)
-        return rg_error_set(err, EINVAL, "run-dock-asuser --%s: its value is empty", o->name);
-    if (*value == '-')
-        return rg_error_set(err, EINVAL, "run-dock-asuser --%s=%.80s: docker would take the value "
-                            "for an option", o->name, value);
-    *(const char **) field = *value ? value : NULL;
-    return 0;
+const struct rg_script_option rg_rundock_options[] = {
+    { "container", "IMAGE", false, NULL, "The image. Required.", TEXT(container) },
+    { "dockname", "NAME", false, NULL,
+      "The container's name; default: USER_dock.", NAME(dockname) },
+    { "entrypoint", "PROGRAM", false, NULL,
+      "Run this in the place of the image's entry point; default: the image's.", NAME(entrypoint) },
+    { "workdir", "DIR", false, "@dir",
+      "Where to start: a directory of the container, or default for the image's own. Default: the "
+      "directory you are in, which is mounted.", NAME(workdir) },
+    { "envlist", "NAME[=VALUE],...", false, "@var", "Variables to hand on.", LIST(envlist) },
+    { "datamnts", "DIR,...", false, "@dir",
+      "Directories to mount at their own paths. Your home is mounted anyway.", LIST(datamnts) },
+    { "dockopts", "OPTIONS", false, NULL,
+      "More of docker's options, as one word: \"--ipc=host -e NAME=VALUE -v /datasets:/data\".",
+      .apply = apply_dockopts },
+    { "dockcmd", "COMMAND", false, NULL,
+      "The container's command, as one word; arguments that are no options of ours follow it.",
+      .apply = apply_dockcmd },
+    { "noninteractive", NULL, false, NULL,
+      "Run the container's command and end with its exit code.", FLAG(noninteractive) },
+    { "daemon", NULL, false, NULL,
+      "Start the container, and leave it. For a session: docker exec -it NAME bash.",
+      FLAG(daemon) },
+    { "keepalive", NULL, false, NULL,
+      "Leave the container after the session, or after the command.", FLAG(keepalive) },
+    { "bashinit", "FILE", false, "@file",
+      "What the session's bash reads at its start. Default: nothing; the ~/.bashrc there is the "
+      "host's.", NAME(bashinit) },
+    { "ibdevices", "DEVICE,...", true, NULL,
+      "Give the container this computer's InfiniBand devices, all or these, and the right to lock "
+      "memory.", .apply = apply_ibdevices },
+    { "dockindock", NULL, false, NULL,
+      "Mount docker's socket, which gives the container all of the host.", FLAG(dockindock) },
+    { "privileged", NULL, false, NULL,
+      "Give the container all rights. Then it sees all GPUs whatever NV_GPU says; use "
+      "--envlist=CUDA_VISIBLE_DEVICES.", FLAG(privileged) },
+    { "net", "NETWORK", false, "host bridge none",
+      "The container's network. Default: the host's; docker's own where --dockopts publishes "
+      "ports.", NAME(net) },
+    { "userdefault", NULL, false, NULL,
+      "Be the image's user, often root, instead of yourself. Then your home is not mounted.",
+      FLAG(userdefault) },
+    { "nvdock1", NULL, false, NULL, "The same as --nvdock2.", FLAG(nvidia_runtime) },
+    { "nvdock2", NULL, false, NULL,
+      "Give GPUs by --runtime=nvidia, for a Docker without --gpus.", FLAG(nvidia_runtime) },
+    { "dry-run", NULL, false, NULL, "Print docker's command lines, and run none.", FLAG(dry_run) },
+    { "help", NULL, false, NULL, "Print this.", FLAG(help) },
+    { .name = NULL }
+};
+
+void rg_rundock_fini(struct rg_rundock *dock)
+{
+    rg_strv_fini(&dock->envlist);
+    rg_strv_fini(&dock->datamnts);
+    rg_strv_fini(&dock->dockopts);
+    rg_strv_fini(&dock->devices);
+    rg_strv_fini(&dock->command);
 }
 
-/* The option of a word, and its value: after '=', else NULL. */
-static const struct option *find(const char *word, const char **ret_value)
+static int keep(struct rg_rundock *dock, const struct rg_script_option *o, const char *value,
+                struct rg_error *err)
 {
-    if (!rg_str_starts(word, "--"))
-        return NULL;
-    size_t n = strcspn(word + 2, "=");
-    for (size_t i = 0; i < rg_array_len(options); i++) {
-        if (strlen(options[i].name) != n || strncmp(options[i].name, word + 2, n) != 0)
-            continue;
-        *ret_value = word[2 + n] ? word + 3 + n : NULL;
-        return &options[i];
-    }
-    return NULL;
+    void *member = (char *) dock + o->field.offset;
+    char what[64];
+
+    snprintf(what, sizeof(what), "run-dock-asuser --%s", o->name);
+    if (o->apply)
+        return o->apply(dock, what, value, err);
+    if (o->field.kind == RG_FIELD_FLAG)
+        return rg_field_set(&o->field, dock, what, NULL, err);
+    if (o->field.kind == RG_FIELD_LIST)
+        return add_list(member, value);
+    if (!*value && o->field.min)
+        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+    if (*value == '-')
+        return rg_error_set(err, EINVAL, "%s=%.80s: docker would take the value for an option",
+                            what, value);
+    *(const char **) member = *value ? value : NULL;
+    return 0;
 }
 
 /* An argument for the command. What is nearly an option of ours, and nothing of a command stands
@@ -167,7 +149,7 @@ static int take_argument(struct rg_rundock *dock, struct rg_strv *args, const ch
                          struct rg_error *err)
 {
     const char *near = rg_str_starts(word, "--") && !args->count && !dock->command.count
-                           ? rg_args_nearest(&rg_script_run_dock_asuser, word) : NULL;
+                           ? rg_script_option_nearest(rg_rundock_options, word) : NULL;
 
     if (near)
         return rg_error_set(err, EINVAL,
@@ -180,17 +162,17 @@ static int parse_one(struct rg_rundock *dock, struct rg_strv *args, char *const 
                      struct rg_error *err)
 {
     const char *value = NULL, *other;
-    const struct option *o = strcmp(argv[*i], "-h") == 0 ? find("--help", &value)
-                                                         : find(argv[*i], &value);
+    const struct rg_script_option *o = rg_script_option_find(rg_rundock_options, argv[*i], &value);
 
     if (!o)
         return take_argument(dock, args, argv[*i], err);
-    if (o->kind == FLAG && value)
+    if (!o->arg && value)
         return rg_error_set(err, EINVAL, "run-dock-asuser --%s takes no value", o->name);
-    if (o->kind != FLAG && o->kind != DEVICES && !value) {
+    if (o->arg && !o->optional && !value) {
         value = argv[++*i];
         /* Only docker's options and commands may be what ours look like. */
-        if (!value || (o->kind != WORDS && find(value, &other)))
+        if (!value || (!o->apply && rg_str_starts(value, "--") &&
+                       rg_script_option_find(rg_rundock_options, value, &other)))
             return rg_error_set(err, EINVAL, "run-dock-asuser --%s: its value is missing; write "
                                 "--%s=%s", o->name, o->name, o->arg);
     }
@@ -364,10 +346,8 @@ int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_hos
                       struct rg_strv *argv)
 {
     bool service = !dock->noninteractive;
-    int rc = rg_strv_add(argv, "docker");
+    int rc = rg_strv_add_all(argv, (char *[]){ "docker", "create", "--interactive", NULL });
 
-    rc = rc < 0 ? rc : rg_strv_add(argv, "create");
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--interactive");
     /* A shell that is the service's command ends at once without a terminal. */
     if (rc == 0 && (service || host->terminal))
         rc = rg_strv_add(argv, "--tty");
@@ -390,14 +370,12 @@ int rg_rundock_create(const struct rg_rundock *dock, const struct rg_rundock_hos
 int rg_rundock_session(const struct rg_rundock *dock, const struct rg_rundock_host *host,
                        const char *id, struct rg_strv *argv)
 {
-    static char *const words[] = { "docker", "exec", "--interactive", NULL };
-    int rc = rg_strv_add_all(argv, words);
+    /* The home's .bashrc sets PATH and more for the host. */
+    const char *const bash[] = { id, "bash", "--rcfile",
+                                 dock->bashinit ? dock->bashinit : "/dev/null", NULL };
+    int rc = rg_strv_add_all(argv, (char *[]){ "docker", "exec", "--interactive", NULL });
 
     if (rc == 0 && host->terminal)
         rc = rg_strv_add(argv, "--tty");
-    rc = rc < 0 ? rc : rg_strv_add(argv, id);
-    rc = rc < 0 ? rc : rg_strv_add(argv, "bash");
-    /* The home's .bashrc sets PATH and more for the host. */
-    rc = rc < 0 ? rc : rg_strv_add(argv, "--rcfile");
-    return rc < 0 ? rc : rg_strv_add(argv, dock->bashinit ? dock->bashinit : "/dev/null");
+    return rc < 0 ? rc : rg_strv_add_all(argv, (char *const *) bash);
 }

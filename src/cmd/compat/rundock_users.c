@@ -7,6 +7,7 @@
 #include <search.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "cmd/compat/rundock.h"
 
 #define USERS_MAX 20000 /* of the host; a directory service may know very many */

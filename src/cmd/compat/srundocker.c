@@ -91,7 +91,7 @@ static int prepare_sshd(struct rg_srundocker *s, struct rg_error *err)
     struct rg_sshconfig config = { .dir = s->sshconfigdir, .ssh_dir = ssh_dir,
                                    .port = s->sshdport, .said = &said };
     if (!file || !ssh_dir)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (access(file, F_OK) == 0)
         return rg_sshconfig_port(&config, err);
     rc = rg_sshconfig_server(&config, err);
@@ -113,7 +113,7 @@ static int run_job(struct rg_srundocker *s, const struct rg_strv *env,
         rg_srundocker_fill(s, env, step, &request, &err) < 0)
         code = rg_fail(&err, COMMAND);
     else
-        code = rg_run_request(&request, &(struct rg_run_as){ COMMAND, false, stdin_open });
+        code = rg_run_request(&request, COMMAND, false, stdin_open);
     if (step->ntasks != 1)
         rg_task_release(step, rg_now_ns() - since < LATE_MS * RG_NS_PER_MS ? LATE_MS : 0,
                         code == RG_EXIT_HOST_LOST);

@@ -3,14 +3,12 @@
  * other tasks wait here until task 0 lets them go. */
 #include "cmd/compat/srundocker_task.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "base/exitcode.h"
 #include "base/fd.h"
@@ -88,11 +86,12 @@ static bool was_called(int fd)
     return own;
 }
 
-static int connect_agent(const struct rg_slurm_allocation *step)
+/* A task of the step, or its agent (-1), where it is of the same user; else -1. */
+static int call(int type, const char *job, const char *step, int task)
 {
     struct sockaddr_un address;
-    socklen_t n = set_name(&address, step->job_id, step->step_id, -1);
-    rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t n = set_name(&address, job, step, task);
+    rg_autoclose int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0 || connect(fd, (struct sockaddr *) &address, n) < 0 || !is_own(fd))
         return -1;
@@ -169,7 +168,7 @@ void rg_task_wait(const struct rg_slurm_allocation *step, uint64_t start_timeout
         set_end(&w, start_timeout_ms + START_MS);
     while (!released && (w.box_fd < 0 || !was_called(w.box_fd)) &&
            (w.agent_fd >= 0 || rg_now_ns() < w.end_ns)) {
-        if (!w.seen && (w.agent_fd = connect_agent(step)) >= 0)
+        if (!w.seen && (w.agent_fd = call(SOCK_STREAM, step->job_id, step->step_id, -1)) >= 0)
             w.seen = true;
         look(&w, w.seen && w.box_fd >= 0 ? 1000 : ms);
         ms = ms < POLL_MS ? ms + 5 : POLL_MS;
@@ -201,24 +200,12 @@ static bool run(const struct rg_strv *argv, uint64_t timeout_ms)
 {
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
     struct rg_spawn spec = { .argv = argv->v, .fds = { -1, -1, -1 }, .new_group = true };
-    uint64_t end = rg_now_ns() + timeout_ms * RG_NS_PER_MS;
-    int status = -1;
     pid_t pid;
 
     if (add_environment(&env) < 0)
         return false;
     spec.envp = env.v;
-    if (rg_spawn(&spec, &pid, NULL) < 0)
-        return false;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (rg_now_ns() > end) {
-            kill(-pid, SIGKILL);
-            waitpid(pid, &status, 0);
-            return false;
-        }
-        poll(NULL, 0, 5);
-    }
-    return status == 0;
+    return rg_spawn(&spec, &pid, NULL) == 0 && rg_spawn_wait(pid, timeout_ms) == 0;
 }
 
 /* "NODE=TASKS,...", and with it "NODE,...", of one component of a heterogeneous job, or of all
@@ -240,36 +227,40 @@ static int list_tasks(const struct rg_slurm_allocation *step, int group, struct 
     return rg_buf_status(tasks) < 0 || rg_buf_status(nodes) < 0 ? -ENOMEM : count;
 }
 
+/* srun's line for a step of its own beside this one, with a task on each of so many nodes; group:
+ * -1: not of a heterogeneous job. */
+static int step_argv(const struct rg_slurm_allocation *step, int group, int nnodes,
+                     const char *nodes, struct rg_strv *argv)
+{
+    static char *const fixed[] = { "srun", "--overlap", "--mpi=none", "--quiet", "--input=none",
+                                   "--gres=none", "--mem=0", "--cpu-bind=none", NULL };
+    int rc = rg_strv_add_all(argv, fixed);
+
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--jobid=%s", step->job_id);
+    if (rc == 0 && group >= 0)
+        rc = rg_strv_addf(argv, "--het-group=%d", group);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodes=%d", nnodes);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "--ntasks=%d", nnodes);
+    return rc < 0 ? rc : rg_strv_addf(argv, "--nodelist=%s", nodes);
+}
+
 static int release_argv(const struct rg_slurm_allocation *step, int group, unsigned patience_ms,
                         struct rg_strv *argv)
 {
     rg_autobuf struct rg_buf tasks = RG_BUF_INIT, nodes = RG_BUF_INIT;
-    static const char *const fixed[] = {
-        "srun", "--overlap", "--ntasks-per-node=1", "--mpi=none", "--quiet", "--input=none",
-        "--output=none", "--gres=none", "--mem=0", "--cpu-bind=none", "--wait=0",
-        "--kill-on-bad-exit=0"
-    };
     char program[4096];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     int count = list_tasks(step, group, &tasks, &nodes), rc = n < 0 || count < 0 ? -ENOMEM : 0;
 
     program[n < 0 ? 0 : n] = '\0';
-    for (size_t i = 0; i < rg_array_len(fixed) && rc == 0 && count; i++)
-        rc = rg_strv_add(argv, fixed[i]);
     if (rc < 0 || !count)
         return rc;
-    rc = rg_strv_addf(argv, "--jobid=%s", step->job_id);
-    if (rc == 0 && group >= 0)
-        rc = rg_strv_addf(argv, "--het-group=%d", group);
-    rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodes=%d", count);
-    rc = rc < 0 ? rc : rg_strv_addf(argv, "--ntasks=%d", count);
-    rc = rc < 0 ? rc : rg_strv_addf(argv, "--nodelist=%s", rg_buf_text(&nodes));
-    const char *const words[] = { "--", program, "srun-docker", RG_TASK_RELEASE, step->job_id,
-                                  step->step_id };
+    char *const words[] = { "--ntasks-per-node=1", "--output=none", "--wait=0",
+                            "--kill-on-bad-exit=0", "--", program, "srun-docker", RG_TASK_RELEASE,
+                            step->job_id, step->step_id, (char *) rg_buf_text(&tasks), NULL };
 
-    for (size_t i = 0; i < rg_array_len(words) && rc == 0; i++)
-        rc = rg_strv_add(argv, words[i]);
-    rc = rc < 0 ? rc : rg_strv_add(argv, rg_buf_text(&tasks));
+    rc = step_argv(step, group, count, rg_buf_text(&nodes), argv);
+    rc = rc < 0 ? rc : rg_strv_add_all(argv, words);
     return rc < 0 ? rc : rg_strv_addf(argv, "%u", patience_ms);
 }
 
@@ -315,23 +306,14 @@ static int own_group(const struct rg_slurm_allocation *step)
  * it. Returns when that step is there, or cannot be had. Words without blanks and quotes only. */
 static void run_later(const struct rg_slurm_allocation *step, const struct rg_strv *words)
 {
-    static const char *const fixed[] = { "srun", "--overlap", "--nodes=1", "--ntasks=1",
-                                         "--mpi=none", "--quiet", "--input=none", "--gres=none",
-                                         "--mem=0", "--cpu-bind=none" };
     rg_autostrv struct rg_strv argv = RG_STRV_INIT, env = RG_STRV_INIT;
     rg_autobuf struct rg_buf script = RG_BUF_INIT;
-    int ends[2], rc = 0;
+    int ends[2], rc = step_argv(step, own_group(step), 1, step->node, &argv);
     pid_t pid;
 
-    for (size_t i = 0; i < rg_array_len(fixed) && rc == 0; i++)
-        rc = rg_strv_add(&argv, fixed[i]);
     rg_buf_printf(&script, "echo; sleep 2; exec");
     for (size_t i = 0; i < words->count; i++)
         rg_buf_printf(&script, " %s", words->v[i]);
-    rc = rc < 0 ? rc : rg_strv_addf(&argv, "--jobid=%s", step->job_id);
-    rc = rc < 0 || own_group(step) < 0 ? rc : rg_strv_addf(&argv, "--het-group=%d",
-                                                           own_group(step));
-    rc = rc < 0 ? rc : rg_strv_addf(&argv, "--nodelist=%s", step->node);
     rc = rc < 0 ? rc : rg_strv_add_all(&argv, (char *[]){ "--", "/bin/sh", "-c", NULL });
     rc = rc < 0 ? rc : rg_strv_add(&argv, rg_buf_text(&script));
     if (rc < 0 || rg_buf_status(&script) < 0 || add_environment(&env) < 0 || rg_pipe(ends) < 0)
@@ -405,11 +387,9 @@ static int count_here(const char *tasks)
 
 static bool call_task(const char *job, const char *step, int task)
 {
-    struct sockaddr_un address;
-    socklen_t n = set_name(&address, job, step, task);
-    rg_autoclose int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    rg_autoclose int fd = call(SOCK_SEQPACKET, job, step, task);
 
-    return fd >= 0 && connect(fd, (struct sockaddr *) &address, n) == 0 && is_own(fd);
+    return fd >= 0;
 }
 
 int rg_task_release_here(int argc, char **argv)

@@ -12,7 +12,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/str.h"
 #include "cmd/compat/srundocker_task.h"
 
 #define LOOK_MS 1000

@@ -7,20 +7,14 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <poll.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/str.h"
-#include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/compat/keys.h"
-#include "cmd/common/args.h"
 #include "cmd/compat/compat.h"
 
 #define DEFAULT_DIR "mpisshconfig"
@@ -29,46 +23,23 @@
 #define PATTERNS_MAX 64
 
 struct options {
-    const char *dir;
-    const char *ssh_dir;
-    const char *hosts;
+    char *dir, *ssh_dir, *hosts; /* owned; NULL: nothing was said */
     int port;
     bool dry_run, help;
 };
 
-struct option {
-    const char *name;
-    const char *arg;
-    const char *completes;
-    const char *help;
-    int (*apply)(struct options *o, const char *value, struct rg_error *err);
-};
-
-static int apply_dir(struct options *o, const char *value, struct rg_error *err)
+static void options_fini(struct options *o)
 {
-    (void) err;
-    o->dir = value;
-    return 0;
+    free(o->dir);
+    free(o->ssh_dir);
+    free(o->hosts);
 }
 
-static int apply_ssh_dir(struct options *o, const char *value, struct rg_error *err)
+static int apply_port(void *object, const char *what, const char *value, struct rg_error *err)
 {
-    (void) err;
-    o->ssh_dir = value;
-    return 0;
-}
-
-static int apply_hosts(struct options *o, const char *value, struct rg_error *err)
-{
-    (void) err;
-    o->hosts = value;
-    return 0;
-}
-
-static int apply_port(struct options *o, const char *value, struct rg_error *err)
-{
+    struct options *o = object;
     int64_t port;
-    int rc = rg_parse_int("sshconfig --port", value, 1, 65535, &port, err);
+    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
 
     if (rc < 0)
         return rc;
@@ -80,63 +51,28 @@ static int apply_port(struct options *o, const char *value, struct rg_error *err
     return 0;
 }
 
-static int apply_dry_run(struct options *o, const char *value, struct rg_error *err)
-{
-    (void) value, (void) err;
-    o->dry_run = true;
-    return 0;
-}
+#define TO(kind, member) NULL, { kind, offsetof(struct options, member), 0, 0 }
 
-static int apply_help(struct options *o, const char *value, struct rg_error *err)
-{
-    (void) value, (void) err;
-    o->help = true;
-    return 0;
-}
-
-static const struct option table[] = {
-    { "dir", "DIR", "@dir",
+const struct rg_script_option rg_sshconfig_options[] = {
+    { "dir", "DIR", false, "@dir",
       "Where host keys, sshd_config, ssh_config and known_hosts are; default: ~/mpisshconfig.",
-      apply_dir },
-    { "port", "N", NULL, "The sshd's port; default: 12345. It cannot be 22.", apply_port },
-    { "hosts", "'PATTERN...'", NULL,
+      TO(RG_FIELD_TEXT, dir) },
+    { "port", "N", false, NULL, "The sshd's port; default: 12345. It cannot be 22.",
+      .apply = apply_port },
+    { "hosts", "'PATTERN...'", false, NULL,
       "The hosts of the block in ~/.ssh/config, such as 'dgx* hsw*'. Default: the nodes' names "
       "that sinfo tells, with * for their numbers; no block where there is no Slurm.",
-      apply_hosts },
-    { "ssh-dir", "DIR", "@dir", "Stands for ~/.ssh.", apply_ssh_dir },
-    { "dry-run", NULL, NULL, "Say what would be made or changed, and do nothing.", apply_dry_run },
-    { "help", NULL, NULL, "Print this.", apply_help },
+      TO(RG_FIELD_TEXT, hosts) },
+    { "ssh-dir", "DIR", false, "@dir", "Stands for ~/.ssh.", TO(RG_FIELD_TEXT, ssh_dir) },
+    { "dry-run", NULL, false, NULL, "Say what would be made or changed, and do nothing.",
+      TO(RG_FIELD_FLAG, dry_run) },
+    { "help", NULL, false, NULL, "Print this.", TO(RG_FIELD_FLAG, help) },
+    { .name = NULL }
 };
-
-bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option)
-{
-    if (i >= rg_array_len(table))
-        return false;
-    *ret_option = (struct rg_script_option){ .name = table[i].name, .arg = table[i].arg,
-                                             .completes = table[i].completes,
-                                             .help = table[i].help };
-    return true;
-}
-
-/* The option that a word begins with, and its value behind '=', else NULL. */
-static const struct option *find_option(const char *word, const char **ret_value)
-{
-    size_t n = strcspn(word, "=");
-
-    if (strcmp(word, "-h") == 0)
-        return find_option("--help", ret_value);
-    for (size_t i = 0; rg_str_starts(word, "--") && i < rg_array_len(table); i++) {
-        if (strlen(table[i].name) != n - 2 || strncmp(table[i].name, word + 2, n - 2) != 0)
-            continue;
-        *ret_value = word[n] ? word + n + 1 : NULL;
-        return &table[i];
-    }
-    return NULL;
-}
 
 static int unknown(const char *word, struct rg_error *err)
 {
-    const char *near = rg_args_nearest(&rg_script_sshconfig, word);
+    const char *near = rg_script_option_nearest(rg_sshconfig_options, word);
 
     if (near)
         return rg_error_set(err, EINVAL, "sshconfig %.80s: unknown option; did you mean --%s?",
@@ -149,7 +85,9 @@ static int parse(char **argv, struct options *o, struct rg_error *err)
 {
     for (int i = 1; argv[i] && !o->help; i++) {
         const char *value;
-        const struct option *option = find_option(argv[i], &value);
+        const struct rg_script_option *option = rg_script_option_find(rg_sshconfig_options, argv[i],
+                                                                      &value);
+        char what[40];
 
         if (!option)
             return unknown(argv[i], err);
@@ -160,7 +98,9 @@ static int parse(char **argv, struct options *o, struct rg_error *err)
         if (option->arg && !*value)
             return rg_error_set(err, EINVAL, "sshconfig --%s: its value is missing; write --%s=%s",
                                 option->name, option->name, option->arg);
-        int rc = option->apply(o, value, err);
+        snprintf(what, sizeof(what), "sshconfig --%s", option->name);
+        int rc = option->apply ? option->apply(o, what, value, err)
+                               : rg_field_set(&option->field, o, what, value, err);
         if (rc < 0)
             return rc;
     }
@@ -200,51 +140,6 @@ static int clean_hosts(const char *text, char **ret_hosts, struct rg_error *err)
     return 0;
 }
 
-/* All that fd gives within the time; true when it came to its end. */
-static bool read_to_end(int fd, struct rg_buf *text)
-{
-    uint64_t end = rg_now_ns() + SINFO_TIMEOUT_MS * 1000000ull;
-
-    for (;;) {
-        uint64_t now = rg_now_ns();
-        struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-        if (now >= end || rg_buf_nbytes(text) > SINFO_MAX)
-            return false;
-        if (poll(&poll_fd, 1, (int) ((end - now) / 1000000) + 1) <= 0)
-            continue;
-        uint8_t *room = rg_buf_reserve(text, 4096);
-        ssize_t n = room ? read(fd, room, 4096) : -1;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0;
-        rg_buf_commit(text, (size_t) n);
-    }
-}
-
-/* What Slurm says its nodes are called, one per line. */
-static bool ask_sinfo(struct rg_buf *text)
-{
-    static char *const argv[] = { "sinfo", "-h", "-N", "-o", "%N", NULL };
-    int ends[2], status = -1;
-    pid_t pid;
-
-    if (rg_pipe(ends) < 0)
-        return false;
-    rg_autoclose int in = ends[0];
-    rg_autoclose int out = ends[1];
-    struct rg_spawn spec = { .argv = argv, .fds = { -1, out, -1 } };
-    if (rg_spawn(&spec, &pid, NULL) < 0)
-        return false;
-    close(rg_steal_fd(&out));
-    bool whole = read_to_end(in, text);
-    if (!whole)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return whole && status == 0;
-}
-
 /* dgx01, dgx02 and hsw7 are "dgx* hsw*". NULL: nothing to say. */
 static char *patterns_of(const char *names)
 {
@@ -268,13 +163,13 @@ static char *patterns_of(const char *names)
 
 static int find_hosts(const struct options *o, char **ret_hosts, struct rg_error *err)
 {
-    rg_autobuf struct rg_buf names = RG_BUF_INIT;
-    rg_autofree char *patterns = NULL;
+    static char *const sinfo[] = { "sinfo", "-h", "-N", "-o", "%N", NULL };
+    rg_autofree char *names = NULL, *patterns = NULL;
 
     if (o->hosts)
         return clean_hosts(o->hosts, ret_hosts, err);
-    if (ask_sinfo(&names))
-        patterns = patterns_of(rg_buf_text(&names));
+    if (rg_spawn_ask(sinfo, SINFO_TIMEOUT_MS, SINFO_MAX, &names) == 0)
+        patterns = patterns_of(names);
     return patterns ? clean_hosts(patterns, ret_hosts, err) : 0;
 }
 
@@ -311,7 +206,7 @@ static int make(const struct options *o, struct rg_buf *said, struct rg_error *e
 
 int rg_cmd_sshconfig(int argc, char **argv)
 {
-    struct options options = { .port = RG_SSHCONFIG_PORT };
+    rg_cleanup(options_fini) struct options options = { .port = RG_SSHCONFIG_PORT };
     struct rg_error err = RG_ERROR_INIT;
     rg_autobuf struct rg_buf said = RG_BUF_INIT;
 

@@ -19,7 +19,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "cmd/common/command.h"
+#include "spec/options/field.h"
 
 #define RG_SSHCONFIG_PORT 12345
 #define RG_SSHCONFIG_FILE_MAX (1 << 20) /* of the user's ~/.ssh/config, in bytes */
@@ -34,7 +34,7 @@ struct rg_sshconfig {
 };
 
 /* The command's table. */
-bool rg_sshconfig_option(size_t i, struct rg_script_option *ret_option);
+extern const struct rg_script_option rg_sshconfig_options[];
 
 /* The server's directory. 0; -ENOENT (exit code 69) when ssh-keygen is not here; -EINVAL for a path
  * that cannot be written into such a file; what a file operation or ssh-keygen failed with. What

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
@@ -22,6 +21,7 @@
 #define MODULI "/etc/ssh/moduli"
 #define MODULI_MAX (8 << 20)
 #define KEY_MAX (1 << 16)
+#define LOCK ".reigen.lock"
 
 static const char *const key_types[] = { "rsa", "ecdsa", "ed25519" };
 
@@ -227,17 +227,6 @@ static int put_known_hosts(const struct rg_sshconfig *config, struct rg_error *e
     return 0;
 }
 
-/* Nodes that share the directory may all come at once. Without a lock (an old NFS) it goes on. */
-static int lock_dir(const char *dir)
-{
-    rg_autofree char *path = rg_strf("%s/.reigen.lock", dir);
-    int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-
-    while (fd >= 0 && flock(fd, LOCK_EX) && errno == EINTR)
-        ;
-    return fd;
-}
-
 int rg_sshconfig_port(const struct rg_sshconfig *config, struct rg_error *err)
 {
     rg_autofree char *path = rg_strf("%s/sshd_config", config->dir);
@@ -250,7 +239,7 @@ int rg_sshconfig_port(const struct rg_sshconfig *config, struct rg_error *err)
         return rg_error_set(err, -rc, WHAT ": cannot read %s: %s", path, strerror(-rc));
     if (!rg_str_starts(text, HEADER))
         return 0;
-    rg_autoclose int lock = lock_dir(config->dir);
+    rg_autoclose int lock = rg_keys_lock(config->dir, LOCK);
     return put_known_hosts(config, err);
 }
 
@@ -264,7 +253,7 @@ int rg_sshconfig_server(const struct rg_sshconfig *config, struct rg_error *err)
     if (rc == 0 && !config->dry_run)
         rc = rg_mkdir_all(config->dir, 0700, err);
     if (rc == 0 && !config->dry_run)
-        lock = lock_dir(config->dir);
+        lock = rg_keys_lock(config->dir, LOCK);
     for (size_t i = 0; rc == 0 && i < rg_array_len(key_types); i++) {
         rg_autofree char *path = rg_strf("%s/ssh_host_%s_key", config->dir, key_types[i]);
         rc = path ? put_key(config, key_types[i], NULL, path, err) : no_memory(err);
@@ -389,7 +378,7 @@ int rg_sshconfig_user(const struct rg_sshconfig *config, struct rg_error *err)
     if (rc == 0 && !config->dry_run)
         rc = rg_mkdir_all(config->ssh_dir, 0700, err);
     if (rc == 0 && !config->dry_run)
-        lock = lock_dir(config->dir);
+        lock = rg_keys_lock(config->dir, LOCK);
     if (rc == 0)
         rc = put_key(config, "rsa", RSA_BITS, key, err);
     if (rc == 0)

@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -39,7 +38,8 @@ struct sshd {
     char *sshd;    /* owned, as all below: paths */
     char *keygen;
     char *keys;    /* where the keys are */
-    char *run;     /* pid file and log */
+    char *run;     /* has the pid file and the log */
+    char *pid, *log;
     bool standard; /* keys is where ssh looks by itself */
 };
 
@@ -49,6 +49,8 @@ static void sshd_fini(struct sshd *s)
     free(s->keygen);
     free(s->keys);
     free(s->run);
+    free(s->pid);
+    free(s->log);
 }
 
 /* "-p 12345" and "-p12345"; *i moves past a value that stands by itself. */
@@ -154,7 +156,9 @@ static int find_directories(struct sshd *s, struct rg_error *err)
     else
         s->run = rg_strf("%s/reigen-sshd.%d.%d", runtime && *runtime == '/' ? runtime : "/tmp",
                          (int) getuid(), s->port);
-    return s->keys && s->run ? 0 : rg_error_set(err, ENOMEM, "sshd: no memory");
+    s->pid = s->run ? rg_strf("%s/pid", s->run) : NULL;
+    s->log = s->run ? rg_strf("%s/log", s->run) : NULL;
+    return s->keys && s->pid && s->log ? 0 : rg_error_set(err, ENOMEM, "sshd: no memory");
 }
 
 /* Ours alone, or somebody else could put a log or a pid file there for us. */
@@ -220,11 +224,7 @@ static int prepare_host(const struct sshd *s, struct rg_error *err)
 /* Hosts that share the directory may all come at once. */
 static int prepare_keys(const struct sshd *s, struct rg_error *err)
 {
-    rg_autofree char *name = rg_strf("%s/.reigen-sshd.lock", s->keys);
-    rg_autoclose int lock = name ? open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-    /* Without a lock (a directory that is read-only and complete, an old NFS) it goes on. */
-    while (lock >= 0 && flock(lock, LOCK_EX) && errno == EINTR)
-        ;
+    rg_autoclose int lock = rg_keys_lock(s->keys, ".reigen-sshd.lock");
     int rc = prepare_user(s, err);
     return rc < 0 ? rc : prepare_host(s, err);
 }
@@ -278,7 +278,7 @@ static int sshd_argv(const struct sshd *s, struct rg_strv *argv)
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oPort=%d", s->port);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oHostKey=%s/" HOST_KEY, s->keys);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oAuthorizedKeysFile=%s/authorized_keys", s->keys);
-    rc = rc < 0 ? rc : rg_strv_addf(argv, "-oPidFile=%s/pid", s->run);
+    rc = rc < 0 ? rc : rg_strv_addf(argv, "-oPidFile=%s", s->pid);
     rc = rc < 0 ? rc : rg_strv_addf(argv, "-oStrictModes=%s", foreign ? "no" : "yes");
     return rc < 0 ? rc : add_environment(argv);
 }
@@ -286,30 +286,22 @@ static int sshd_argv(const struct sshd *s, struct rg_strv *argv)
 /* Wait for the pid file, which sshd writes once it listens; its log says why it does not. */
 static int wait_listening(const struct sshd *s, struct rg_error *err)
 {
-    rg_autofree char *pid = rg_strf("%s/pid", s->run);
-    rg_autofree char *log = rg_strf("%s/log", s->run);
     rg_autofree char *said = NULL;
     uint64_t end = rg_now_ns() + LISTEN_TIMEOUT_NS;
 
-    while (pid && access(pid, F_OK) && rg_now_ns() < end)
+    while (access(s->pid, F_OK) && rg_now_ns() < end)
         usleep(10000);
-    if (pid && access(pid, F_OK) == 0)
+    if (access(s->pid, F_OK) == 0)
         return 0;
-    if (log)
-        rg_read_file(log, KEY_FILE_MAX, &said, NULL);
+    rg_read_file(s->log, KEY_FILE_MAX, &said, NULL);
     return rg_error_set_exit(err, EIO, RG_EXIT_UNAVAILABLE, "sshd: it does not listen: %s",
                              said && *said ? said : "its log is empty");
 }
 
 static int start(const struct sshd *s, struct rg_strv *argv, struct rg_error *err)
 {
-    rg_autofree char *pid = rg_strf("%s/pid", s->run);
-    rg_autofree char *log = rg_strf("%s/log", s->run);
-
-    if (!pid || !log)
-        return rg_error_set(err, ENOMEM, "sshd: no memory");
-    unlink(pid);
-    unlink(log);
+    unlink(s->pid);
+    unlink(s->log);
     if (s->foreground) {
         if (rg_strv_add(argv, "-D") < 0 || rg_strv_add(argv, "-e") < 0)
             return rg_error_set(err, ENOMEM, "sshd: no memory");
@@ -317,7 +309,7 @@ static int start(const struct sshd *s, struct rg_strv *argv, struct rg_error *er
         execv(s->sshd, argv->v);
         return rg_error_set(err, errno, "sshd: cannot start %s: %s", s->sshd, strerror(errno));
     }
-    if (rg_strv_add(argv, "-E") < 0 || rg_strv_add(argv, log) < 0)
+    if (rg_strv_add(argv, "-E") < 0 || rg_strv_add(argv, s->log) < 0)
         return rg_error_set(err, ENOMEM, "sshd: no memory");
     int rc = rg_keys_run("sshd", argv->v, err);
     return rc < 0 ? rc : wait_listening(s, err);

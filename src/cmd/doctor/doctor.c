@@ -234,7 +234,7 @@ static int start(struct doctor *doctor, const struct rg_driver_ops *driver, stru
 
     if (rg_status_start(&doctor->status, doctor->loop, &doctor->plan, isatty(2) && !job->json, say,
                         doctor) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (doctor->request.quiet || job->json)
         rg_status_stop(&doctor->status);
     int r = rg_session_create(&options, &doctor->session, err);
@@ -298,36 +298,22 @@ static void finish(struct doctor *doctor)
     rg_request_fini(&doctor->request);
 }
 
-/* The Python that reigen was installed for, where that may be the hosts' too. */
-static const char *find_python(char path[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 16);
-    char *slash = n > 0 ? memrchr(path, '/', (size_t) n) : NULL;
-
-    if (!slash)
-        return "python3";
-    strcpy(slash, "/python3");
-    return access(path, X_OK) == 0 ? path : "python3";
-}
-
-/* --planes runs a job, whose first rank prints what the runtime there has chosen. */
+/* --planes runs a job, whose first rank prints what the runtime there has chosen. Its Python is the
+ * one that reigen was installed for, where that may be the hosts' too. */
 static int use_planes_command(struct rg_job *job)
 {
+    static const char script[] = "import reigen; reigen.init(); text = reigen.planes(); "
+                                 "print(text if reigen.rank() == 0 else '', end=''); "
+                                 "reigen.shutdown()";
     char path[PATH_MAX];
-    int r;
+    bool own = !job->container.image && rg_run_find_beside("python3", path);
 
     rg_strv_fini(&job->command);
-    r = rg_strv_add(&job->command, job->container.image ? "python3" : find_python(path));
-    if (r == 0)
-        r = rg_strv_add(&job->command, "-c");
-    if (r == 0)
-        r = rg_strv_add(&job->command, "import reigen; reigen.init(); text = reigen.planes(); "
-                                       "print(text if reigen.rank() == 0 else '', end=''); "
-                                       "reigen.shutdown()");
     job->engine = RG_ENGINE_NATIVE;
     job->tag = RG_TAG_OFF;
     job->stdin_mode = RG_STDIN_NONE;
-    return r;
+    return rg_strv_add_all(&job->command,
+                           (char *[]){ own ? path : "python3", "-c", (char *) script, NULL });
 }
 
 static bool is_own(const char *argument, const char *name)
@@ -367,11 +353,9 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
             r = rg_strv_add(&with, argv[i]);
     }
     if (r == 0)
-        r = rg_strv_add(&with, "--");
-    if (r == 0)
-        r = rg_strv_add(&with, "true");
+        r = rg_strv_add_all(&with, (char *[]){ "--", "true", NULL });
     if (r < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     r = refuse_misspelt(argv, err);
     if (r == 0)
         r = rg_run_parse(&doctor->request, (int) with.count, with.v, err);
@@ -380,7 +364,7 @@ static int parse(struct doctor *doctor, char **argv, bool *ret_planes, struct rg
                               "doctor: it runs no command and takes options only; leave out: %.80s",
                               doctor->request.job.command.v[0]);
     if (r == 0 && planes && use_planes_command(&doctor->request.job) < 0)
-        r = rg_error_set(err, ENOMEM, "out of memory");
+        r = rg_error_memory(err);
     *ret_planes = planes;
     return r;
 }
@@ -399,7 +383,7 @@ static int clean_and_examine(struct doctor *doctor)
 static int run_planes(struct doctor *doctor, bool stdin_open)
 {
     rg_run_say_remarks(&doctor->request);
-    return rg_run_request(&doctor->request, &(struct rg_run_as){ "doctor", false, stdin_open });
+    return rg_run_request(&doctor->request, "doctor", false, stdin_open);
 }
 
 int rg_cmd_doctor(int argc, char **argv)

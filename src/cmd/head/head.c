@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "base/loop.h"
-#include "base/time.h"
 #include "cmd/show/events.h"
 #include "cmd/common/exit.h"
 #include "cmd/head/input.h"
@@ -512,12 +511,12 @@ static int start(struct run *run, const struct rg_driver_ops *driver, struct rg_
         return rc;
     if (rg_status_start(&run->status, run->loop, &run->planned.plan, isatty(2) && !job->json, say,
                         run) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     /* Quiet and JSON want no moving line; its timer ends here. */
     if (run->planned.quiet || job->json)
         rg_status_stop(&run->status);
     if (job->json) {
-        rg_event_start(&run->event, job, &run->planned.plan);
+        rg_event_plan(&run->event, "start", job, &run->planned.plan);
         send_event(run);
     }
     if (run->restart.count)
@@ -595,7 +594,7 @@ static int start_again(struct run *run, const struct rg_driver_ops *driver, stru
     int rc = rg_restart_prepare(&run->restart, &run->planned.job);
 
     if (rc < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     rc = rg_plan_make(&run->planned.job, &run->planned.plan, err);
     return rc < 0 ? rc : start(run, driver, err);
 }
@@ -648,4 +647,28 @@ int rg_head_run(struct rg_planned *take_planned, const struct rg_head_as *as)
 
     finish(&run);
     return code;
+}
+
+/* --- as a program of its own: there is no terminal, and all that it is told is a file --------- */
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: reigen-agent head --plan FILE\n"
+                    "It runs the job that reigen run --write-plan FILE has written, in the current "
+                    "directory.\n");
+    return RG_EXIT_USAGE;
+}
+
+int rg_head_main(int argc, char **argv)
+{
+    RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
+    struct rg_error err = RG_ERROR_INIT;
+    bool open[3];
+
+    rg_stdio_ensure(open);
+    if (argc != 3 || strcmp(argv[1], "--plan") != 0)
+        return usage();
+    if (rg_planned_read(argv[2], &planned, &err) < 0)
+        return rg_fail(&err, "run");
+    return rg_head_run(&planned, &(struct rg_head_as){ .command = "run", .stdin_open = open[0] });
 }

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/time.h"
 
 /* How long the word to stop may take to the agents before reigen itself stops. */

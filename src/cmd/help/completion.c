@@ -1,12 +1,132 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reigen completion: prints a shell's script, or the words that such a script asks for. */
+/* reigen completion: prints a shell's script, or the words that such a script asks for while a
+ * person types: hosts, jobs, interfaces. */
 #include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/help/help.h"
 #include "cmd/help/texts.h"
+#include "launch/jobs/registry.h"
+
+#define FILE_MAX (4u << 20) /* bytes that are read of one file */
+#define LINE_BYTES 65536
+
+/* A name that can be typed as it is: no pattern, no hash, and none that is listed already. */
+static void add_host(struct rg_strv *words, const char *name, size_t nbytes)
+{
+    rg_autofree char *copy = strndup(name, nbytes);
+
+    if (!copy || !*copy || strpbrk(copy, "*?!|\"'\\$`;&()<> \t") || *copy == '-')
+        return;
+    if (!rg_strv_has(words, copy))
+        rg_strv_add(words, copy);
+}
+
+/* Host a b *.c */
+static void take_config(struct rg_strv *words, char *line)
+{
+    char *save = NULL, *word = strtok_r(line, " \t=\r\n", &save);
+
+    if (!word || strcasecmp(word, "Host") != 0)
+        return;
+    while ((word = strtok_r(NULL, " \t\r\n", &save)))
+        add_host(words, word, strlen(word));
+}
+
+/* a,[b]:22,192.0.2.1 ssh-ed25519 ...; hashed names begin with '|', markers with '@'. */
+static void take_known(struct rg_strv *words, char *line)
+{
+    char *save = NULL, *names = strtok_r(line, " \t\r\n", &save), *more = NULL;
+
+    if (!names || *names == '#' || *names == '|' || *names == '@')
+        return;
+    for (char *name = strtok_r(names, ",", &more); name; name = strtok_r(NULL, ",", &more)) {
+        bool bracket = *name == '[';
+        add_host(words, name + bracket, strcspn(name + bracket, "]"));
+    }
+}
+
+/* a slots=2, or a:2 */
+static void take_hostfile(struct rg_strv *words, char *line)
+{
+    const char *name = line + strspn(line, " \t");
+
+    if (*name != '#')
+        add_host(words, name, strcspn(name, " \t:\r\n"));
+}
+
+static void read_lines(const char *path, void (*take)(struct rg_strv *words, char *line),
+                       struct rg_strv *words)
+{
+    rg_autofree char *line = malloc(LINE_BYTES);
+    FILE *f = path && line ? fopen(path, "re") : NULL;
+    size_t nbytes = 0;
+
+    while (f && nbytes < FILE_MAX && fgets(line, LINE_BYTES, f)) {
+        nbytes += strlen(line);
+        take(words, line);
+    }
+    if (f)
+        fclose(f);
+}
+
+static void add_hosts(struct rg_strv *words, char *const *hostfiles)
+{
+    const char *home = getenv("HOME");
+    rg_autofree char *config = rg_strf("%s/.ssh/config", home ? home : "");
+    rg_autofree char *known = rg_strf("%s/.ssh/known_hosts", home ? home : "");
+
+    add_host(words, "localhost", strlen("localhost"));
+    for (; *hostfiles; hostfiles++)
+        read_lines(*hostfiles, take_hostfile, words);
+    read_lines(getenv("REIGEN_HOSTFILE"), take_hostfile, words);
+    read_lines(config, take_config, words);
+    read_lines(known, take_known, words);
+}
+
+static void add_jobs(struct rg_strv *words)
+{
+    rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
+
+    if (rg_registry_list(&registry) < 0)
+        return;
+    for (size_t i = 0; i < registry.count; i++)
+        rg_strv_add(words, registry.jobs[i].id);
+}
+
+static void add_interfaces(struct rg_strv *words)
+{
+    struct if_nameindex *all = if_nameindex();
+
+    for (struct if_nameindex *i = all; i && i->if_name; i++)
+        rg_strv_add(words, i->if_name);
+    if (all)
+        if_freenameindex(all);
+}
+
+/* --hosts (also of the host files in more), --jobs or --interfaces, one word a line. 0, or -ENOENT
+ * for something else. */
+static int print_words(const char *what, char *const *more, struct rg_buf *text)
+{
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+
+    if (strcmp(what, "--hosts") == 0)
+        add_hosts(&words, more);
+    else if (strcmp(what, "--jobs") == 0)
+        add_jobs(&words);
+    else if (strcmp(what, "--interfaces") == 0)
+        add_interfaces(&words);
+    else
+        return -ENOENT;
+    for (size_t i = 0; i < words.count; i++)
+        rg_buf_printf(text, "%s\n", words.v[i]);
+    return 0;
+}
 
 int rg_cmd_completion(int argc, char **argv)
 {
@@ -15,7 +135,7 @@ int rg_cmd_completion(int argc, char **argv)
     char guess[96];
     int n;
 
-    if (argc > 1 && rg_completion_words(argv[1], argv + 2, &text) == 0)
+    if (argc > 1 && print_words(argv[1], argv + 2, &text) == 0)
         return rg_print(rg_buf_text(&text));
     n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
     if (n < 0)

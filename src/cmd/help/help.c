@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help is made of the tables while the program runs, as it is wrapped to the user's terminal. */
+/* --help is made of the tables while the program runs, as it is wrapped to the user's terminal. And
+ * reigen explain: a code is all that a batch system's log may have kept of a job. */
 #include "cmd/help/help.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/str.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
@@ -20,14 +22,11 @@ const char *rg_option_dashes(const char *name)
 
 void rg_option_print(struct rg_buf *text, const struct rg_option *o)
 {
-    rg_buf_printf(text, "%s%s", rg_option_dashes(o->name), o->name);
-    for (const char *p = o->aliases; p && *p;) {
-        char name[64];
-        size_t n = strcspn(p, " ");
-        snprintf(name, sizeof name, "%.*s", (int) n, p);
-        rg_buf_printf(text, ", %s%s", rg_option_dashes(name), name);
-        p += n + (p[n] == ' ');
-    }
+    rg_autostrv struct rg_strv names = RG_STRV_INIT;
+
+    rg_option_names(o->name, o->aliases, &names);
+    for (size_t i = 0; i < names.count; i++)
+        rg_buf_printf(text, "%s%s%s", i ? ", " : "", rg_option_dashes(names.v[i]), names.v[i]);
     if (o->arg)
         rg_buf_printf(text, " %s", o->arg);
     if (o->arg2)
@@ -149,16 +148,15 @@ void rg_help_script(struct rg_buf *text, int columns, const struct rg_command *c
     rg_autofree char *usage = rg_strf("%sreigen %s %s", script->under, command->name,
                                       script->usage);
     rg_autofree char *name = rg_strf("The same by the name %s.", script->name);
-    struct rg_script_option option;
 
     print_usage(text, usage ? usage : script->usage, columns);
     rg_wrap(text, script->about, 0, columns);
     rg_wrap(text, name ? name : "", 0, columns);
     rg_buf_printf(text, "\nOptions\n");
-    for (size_t i = 0; script->option(i, &option); i++) {
+    for (const struct rg_script_option *o = script->options; o->name; o++) {
         rg_autobuf struct rg_buf left = RG_BUF_INIT;
-        rg_script_option_print(&left, &option);
-        print_entry(text, rg_buf_text(&left), option.help, columns);
+        rg_script_option_print(&left, o);
+        print_entry(text, rg_buf_text(&left), o->help, columns);
     }
     rg_buf_printf(text, "\nFor example\n");
     for (const char *p = script->examples; *p; p += strcspn(p, "\n") + 1)
@@ -208,5 +206,56 @@ int rg_help(const struct rg_command *commands, int argc, char **argv)
         rg_buf_printf(&text, "usage: reigen %s%s%s\n\n", c->name, *c->args ? " " : "", c->args);
         rg_wrap(&text, c->summary, 0, columns);
     }
+    return rg_print(rg_buf_text(&text));
+}
+
+/* --- exit codes ------------------------------------------------------------------------------- */
+
+static void explain_one(int code, struct rg_buf *text)
+{
+    const struct rg_exit_info *info = rg_exit_find(code);
+
+    rg_buf_printf(text, "%d (%s)", code, rg_exit_name(code));
+    if (info->code == RG_EXIT_SIGNAL && code > RG_EXIT_SIGNAL)
+        rg_buf_printf(text, ": signal %d, %s", code - RG_EXIT_SIGNAL,
+                      strsignal(code - RG_EXIT_SIGNAL));
+    rg_buf_printf(text, "\n\n");
+    rg_wrap(text, info->meaning, 4, rg_terminal_columns(1));
+    rg_wrap(text, info->remedy, 4, rg_terminal_columns(1));
+    if (info->retry)
+        rg_wrap(text, "Trying again, unchanged, may help.", 4, rg_terminal_columns(1));
+}
+
+static void explain_all(struct rg_buf *text)
+{
+    size_t count;
+    const struct rg_exit_info *table = rg_exit_table(&count);
+
+    for (size_t i = 0; i < count; i++) {
+        char code[16];
+        snprintf(code, sizeof code, table[i].code == RG_EXIT_SIGNAL ? "128+n" : "%d",
+                 table[i].code);
+        rg_buf_printf(text, "%-6s %-15s %s\n", code, rg_exit_name(table[i].code),
+                      table[i].meaning);
+    }
+    rg_buf_printf(text, "Any other code is a rank's own. reigen explain CODE says what to do.\n");
+}
+
+int rg_cmd_explain(int argc, char **argv)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    int64_t code;
+
+    int n = rg_args_parse(argc, argv, &(struct rg_arg){ NULL }, 1);
+
+    if (n < 0)
+        return -1 - n;
+    if (n && rg_parse_int("CODE", argv[1], 0, 255, &code, NULL) < 0)
+        return rg_fail_usage("explain", "explain %s: an exit code is a number from 0 to 255",
+                             argv[1]);
+    if (n)
+        explain_one((int) code, &text);
+    else
+        explain_all(&text);
     return rg_print(rg_buf_text(&text));
 }

@@ -8,7 +8,6 @@
 #ifndef RG_CMD_HELP_HELP_H
 #define RG_CMD_HELP_HELP_H
 
-#include <stdbool.h>
 
 #include "base/buf.h"
 #include "cmd/common/command.h"
@@ -37,13 +36,5 @@ void rg_option_print(struct rg_buf *text, const struct rg_option *option);
 const char *rg_option_dashes(const char *name);
 /* "--name=ARG", "--name[=ARG]" or "--name". */
 void rg_script_option_print(struct rg_buf *text, const struct rg_script_option *option);
-
-/* A page of ours (man(7)) as text for a terminal of so many columns; bold: headings and names are,
- * by escape sequences. */
-void rg_manual_text(struct rg_buf *text, const char *page, int columns, bool bold);
-
-/* What the completion scripts ask for: --hosts (also of the host files in more), --jobs or
- * --interfaces, one word a line. Reads files. 0, or -ENOENT for something else. */
-int rg_completion_words(const char *what, char *const *more, struct rg_buf *text);
 
 #endif

@@ -1,18 +1,163 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reigen jobs and reigen status: what runs, wherever it was started. */
+/* reigen jobs and reigen status: what runs, wherever it was started. People give the beginning of
+ * an id, or Slurm's number; several jobs may fit. */
 #include "cmd/jobs/jobs.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/exitcode.h"
 #include "cmd/common/args.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/terminal.h"
 
+#define NAMED_MAX 4
+
 static int fail_memory(const char *command)
 {
     return rg_fail(&(struct rg_error){ ENOMEM, 0, "out of memory" }, command);
+}
+
+/* --- which job is meant ---------------------------------------------------------------------- */
+
+static bool is_meant(const struct rg_registry_job *job, const char *id)
+{
+    for (size_t i = 0; i < job->restarts.count; i++) {
+        if (rg_str_starts(job->restarts.v[i], id))
+            return true;
+    }
+    return rg_str_starts(job->id, id) || (job->within && strcmp(job->within_id, id) == 0);
+}
+
+/* How many are meant; of those *ret_index is the last. One whose whole id it is wins. */
+static int count_meant(const struct rg_registry *registry, const char *id, size_t *ret_index)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        if (!is_meant(&registry->jobs[i], id))
+            continue;
+        *ret_index = i;
+        count++;
+        if (strcmp(registry->jobs[i].id, id) == 0)
+            return 1;
+    }
+    return count;
+}
+
+static int fail_ambiguous(const char *command, const char *id, const struct rg_registry *registry,
+                          int count)
+{
+    rg_autobuf struct rg_buf names = RG_BUF_INIT;
+    int named = 0;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        if (is_meant(&registry->jobs[i], id) && named++ < NAMED_MAX)
+            rg_buf_printf(&names, "%s%s", named > 1 ? ", " : "", registry->jobs[i].id);
+    }
+    return rg_fail_usage(command, "%s %s: %d jobs begin so: %s%s; give more of its id", command, id,
+                         count, rg_buf_text(&names), count > NAMED_MAX ? ", ..." : "");
+}
+
+int rg_jobs_find(const char *command, const char *id, struct rg_registry_job *ret_job)
+{
+    for (int ended = 0; ended < 2 && *id; ended++) {
+        rg_cleanup(rg_registry_fini) struct rg_registry registry = { 0 };
+        size_t at = 0;
+        int r = ended ? rg_registry_list_ended(&registry) : rg_registry_list(&registry);
+        if (r < 0)
+            return fail_memory(command);
+        int count = count_meant(&registry, id, &at);
+        if (count > 1)
+            return fail_ambiguous(command, id, &registry, count);
+        if (count == 0)
+            continue;
+        *ret_job = registry.jobs[at];
+        registry.jobs[at] = (struct rg_registry_job){ 0 };
+        return 0;
+    }
+    return rg_fail_usage(command, "%s %.80s: no such job; reigen jobs --all lists them", command,
+                         id);
+}
+
+/* --- jobs that a platform runs when it can ---------------------------------------------------- */
+
+const struct rg_driver_ops *rg_jobs_find_submitted(const char *id, struct rg_submitted_job *ret_job)
+{
+    for (size_t i = 0; rg_drivers[i]; i++) {
+        if (rg_drivers[i]->platform.queues &&
+            rg_submitted_read(&rg_drivers[i]->platform, id, ret_job) == 0)
+            return rg_drivers[i];
+    }
+    return NULL;
+}
+
+int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *job,
+                           struct rg_error *err)
+{
+    if (!err->exit_code)
+        err->exit_code = RG_EXIT_UNAVAILABLE;
+    rg_error_prepend(err, "job %s", job->id);
+    return rg_fail(err, command);
+}
+
+int rg_jobs_list_submitted(struct rg_submitted_list *list)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && rg_drivers[i]; i++) {
+        const struct rg_platform *platform = &rg_drivers[i]->platform;
+        struct rg_error err = RG_ERROR_INIT;
+        size_t first = list->count;
+        r = platform->queues ? rg_submitted_list(platform, list) : 0;
+        for (size_t k = first; k < list->count; k++) {
+            if (rg_submitted_is_over(&list->jobs[k]))
+                list->jobs[k].state = RG_SUBMITTED_ENDED;
+        }
+        if (r == 0 && list->count > first &&
+            rg_drivers[i]->status(&list->jobs[first], list->count - first, &err) < 0)
+            fprintf(stderr, "reigen: %s does not answer (%s): of jobs that were submitted it is "
+                            "unknown whether they run\n", platform->title, err.text);
+    }
+    return r;
+}
+
+static void describe(const struct rg_submitted_job *job, struct rg_buf *text)
+{
+    const char *word = job->word ? job->word : "", *reason = job->reason ? job->reason : "";
+    bool there = job->state == RG_SUBMITTED_WAITS || job->state == RG_SUBMITTED_RUNS;
+    bool plain = !*word || strcmp(word, "COMPLETED") == 0 || strcmp(word, "FAILED") == 0;
+
+    if (there && !(job->nodes && *job->nodes))
+        rg_buf_printf(text, "job %s: %s%s%s\n", job->id, word, *reason ? ": " : "", reason);
+    else if (there)
+        rg_buf_printf(text, "job %s: %s on %s for %s\n", job->id, word, job->nodes, job->elapsed);
+    else if (job->exit_code >= 0)
+        rg_buf_printf(text, "job %s: ended with exit code %d%s%s%s%s\n", job->id, job->exit_code,
+                      plain ? "" : ", for ", plain ? "" : job->platform->title,
+                      plain ? "" : ": ", plain ? "" : word);
+    else
+        rg_buf_printf(text, "job %s: ended by %s before it could say how%s%s\n", job->id,
+                      job->platform->title, *word ? ": " : "", word);
+    rg_buf_printf(text, "  %s\n  output: %s\n", job->command, job->log);
+}
+
+static int print_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *job,
+                           bool json)
+{
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    struct rg_error err = RG_ERROR_INIT;
+
+    if (json && rg_submitted_is_over(job))
+        job->state = RG_SUBMITTED_ENDED;
+    int r = driver->status(job, 1, &err);
+    if (json)
+        return rg_jobs_print_json(rg_jobs_submitted_json(job));
+    if (r < 0 && job->exit_code < 0)
+        return rg_jobs_fail_submitted("status", job, &err);
+    describe(job, &text);
+    return rg_print(rg_buf_text(&text));
 }
 
 /* --- jobs ------------------------------------------------------------------------------------- */
@@ -80,7 +225,7 @@ static int print_jobs(const struct rg_jobs_table *table, bool all)
                         &text);
     int code = rg_print(rg_buf_text(&text));
     for (size_t i = 0; i < table->count; i++)
-        ndead += strcmp(table->rows[i].state, "dead") == 0;
+        ndead += strcmp(table->rows[i].cell[RG_JOBS_STATE], "dead") == 0;
     size_t nswept = rg_jobs_sweep();
     if (nswept)
         fprintf(stderr, "reigen: %zu of the dead left nothing but an entry here, which is removed "
@@ -115,7 +260,6 @@ int rg_cmd_status(int argc, char **argv)
 {
     rg_cleanup(rg_submitted_fini) struct rg_submitted_job submitted = { .exit_code = -1 };
     rg_cleanup(rg_registry_job_fini) struct rg_registry_job job = { 0 };
-    rg_cleanup(rg_jobs_table_fini) struct rg_jobs_table table = { NULL, 0, NULL };
     rg_autobuf struct rg_buf text = RG_BUF_INIT;
     bool json = false;
     const struct rg_arg args[] = { { .name = "json", .flag = &json }, { NULL } };
@@ -128,14 +272,12 @@ int rg_cmd_status(int argc, char **argv)
                                        "--all lists them");
     const struct rg_driver_ops *driver = rg_jobs_find_submitted(argv[1], &submitted);
     if (driver)
-        return rg_jobs_print_submitted(driver, &submitted, json);
+        return print_submitted(driver, &submitted, json);
     int code = rg_jobs_find("status", argv[1], &job);
     if (code)
         return code;
-    if (json && rg_jobs_add(&table, &job) < 0)
-        return fail_memory("status");
     if (json)
-        return rg_jobs_print_json(json_incref(json_array_get(table.json, 0)));
+        return rg_jobs_print_json(rg_jobs_json(&job));
     rg_jobs_describe(&job, &text);
     rg_jobs_sweep();
     return rg_print(rg_buf_text(&text));

@@ -3,12 +3,10 @@
  * What `reigen jobs`, `status`, `logs` and `stop` share: the jobs of a user, whichever way they
  * were started (launch/jobs/registry.h), and those that were submitted (launch/jobs/submitted.h).
  *
- *   jobs.c        the commands jobs and status
- *   jobs_find.c   which job is meant
+ *   jobs.c        the commands jobs and status; which job is meant
  *   jobs_print.c  tables, lines and JSON
  *   jobs_logs.c   the command logs
- *   jobs_submitted.c  jobs that a platform runs when it can
- *   jobs_clean.c  what killed launchers and agents have left
+ *   stop.c        the command stop; what killed launchers and agents have left
  *
  * Thread rule: main thread. Reads files; with submitted jobs, asks their driver.
  */
@@ -23,11 +21,19 @@
 #include "launch/jobs/registry.h"
 #include "launch/jobs/submitted.h"
 
-/* One line of `reigen jobs`. Strings are the row's. */
+enum rg_jobs_column {
+    RG_JOBS_ID,
+    RG_JOBS_STATE, /* "running", "dead", "exit 3", ... */
+    RG_JOBS_ELAPSED,
+    RG_JOBS_RANKS,
+    RG_JOBS_HOSTS,
+    RG_JOBS_COMMAND,
+    RG_JOBS_COLUMNS
+};
+
+/* One line of `reigen jobs`; owned. */
 struct rg_jobs_row {
-    char *id;
-    char *state; /* "running", "dead", "exit 3", ... */
-    char *elapsed, *ranks, *hosts, *command;
+    char *cell[RG_JOBS_COLUMNS];
 };
 
 struct rg_jobs_table {
@@ -53,23 +59,19 @@ const struct rg_driver_ops *rg_jobs_find_submitted(const char *id,
 /* Append all that were submitted, with what their platforms say; of those that do not answer, it is
  * told. 0 or -ENOMEM. */
 int rg_jobs_list_submitted(struct rg_submitted_list *list);
-/* What has become of it. The exit code. */
-int rg_jobs_print_submitted(const struct rg_driver_ops *driver, struct rg_submitted_job *job,
-                            bool json);
 /* Say why the driver could not do it. The exit code. */
 int rg_jobs_fail_submitted(const char *command, const struct rg_submitted_job *job,
                            struct rg_error *err);
 
-/* What is to be said of a registered job's state: "running". Constant. */
-const char *rg_jobs_state(const struct rg_registry_job *job);
-/* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it. */
-const char *rg_jobs_elapsed(uint64_t seconds, char buf[32]);
 /* "terminal", "file" and the like, and behind it the path or "". */
 const char *rg_jobs_output(const struct rg_registry_job *job, char kind[16]);
 
 /* Add a line. 0 or -ENOMEM. */
 int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job);
 int rg_jobs_add_submitted(struct rg_jobs_table *table, const struct rg_submitted_job *job);
+/* One job as an object; NULL: there was no memory. */
+json_t *rg_jobs_json(const struct rg_registry_job *job);
+json_t *rg_jobs_submitted_json(const struct rg_submitted_job *job);
 void rg_jobs_table_fini(struct rg_jobs_table *table);
 /* Aligned; columns 0: as wide as it gets, else cut to a terminal of that width. */
 void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool colour,
@@ -80,10 +82,8 @@ void rg_jobs_describe(const struct rg_registry_job *job, struct rg_buf *text);
  * proved that nobody uses it and that it needs no container's runtime. Takes about a second at
  * most. Returns how many jobs are no longer listed. */
 size_t rg_jobs_sweep(void);
-/* Remove the containers that a killed launcher's job has left on its hosts, for at most 30 s each,
- * and its entry. 0; -EIO: a host could not be reached, the entry stays. */
-int rg_jobs_clean_up(const struct rg_registry_job *job, struct rg_error *err);
-/* Do so with all that are dead, and say it. The exit code. */
+/* Also the containers that killed launchers' jobs have left on their hosts, and say it. The exit
+ * code. */
 int rg_jobs_clean_all(void);
 /* Print a JSON value and a line break to standard output. Takes it. The exit code. */
 int rg_jobs_print_json(json_t *take_value);

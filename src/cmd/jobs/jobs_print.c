@@ -7,16 +7,16 @@
 #include "base/time.h"
 #include "cmd/common/exit.h"
 #include "cmd/common/json.h"
+#include "cmd/common/words.h"
 #include "cmd/jobs/jobs.h"
 
 #define HOSTS_NAMED 2 /* in a table */
-#define COLUMNS 6
 #define GAP 2
 #define COMMAND_MIN 10
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-const char *rg_jobs_state(const struct rg_registry_job *job)
+static const char *state_of(const struct rg_registry_job *job)
 {
     static const char *const words[] = { [RG_JOB_RUNS] = "running", [RG_JOB_DEAD] = "dead",
                                          [RG_JOB_ELSEWHERE] = "elsewhere",
@@ -27,7 +27,8 @@ const char *rg_jobs_state(const struct rg_registry_job *job)
     return words[rg_registry_state(job)];
 }
 
-const char *rg_jobs_elapsed(uint64_t seconds, char buf[32])
+/* "12", "3:12", "1:02:03", "2-01:02:03": in minutes, hours and days, as squeue has it. */
+static const char *elapsed_text(uint64_t seconds, char buf[32])
 {
     unsigned s = (unsigned) (seconds % 60), m = (unsigned) (seconds / 60 % 60),
              h = (unsigned) (seconds / 3600 % 24);
@@ -85,7 +86,7 @@ static json_t *code_or_null(int code)
     return code < 0 ? json_null() : json_integer(code);
 }
 
-static json_t *job_json(const struct rg_registry_job *job)
+json_t *rg_jobs_json(const struct rg_registry_job *job)
 {
     char began[40], ended[40] = "", kind[16];
     const char *path = rg_jobs_output(job, kind);
@@ -101,7 +102,7 @@ static json_t *job_json(const struct rg_registry_job *job)
                                string_or_null(path));
     json_t *value =
         json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
-                  job->id, "state", rg_jobs_state(job), "submitted", 0, "began",
+                  job->id, "state", state_of(job), "submitted", 0, "began",
                   time_text(job->began_s, began), "ended", string_or_null(ended), "elapsed_s",
                   elapsed, "ranks", job->nranks, "restarts", (json_int_t) job->restarts.count,
                   "hosts", hosts, "launcher", string_or_null(job->launcher), "image",
@@ -126,7 +127,7 @@ static const char *submitted_state(const struct rg_submitted_job *job)
     return words[job->state];
 }
 
-static json_t *submitted_json(const struct rg_submitted_job *job)
+json_t *rg_jobs_submitted_json(const struct rg_submitted_job *job)
 {
     rg_autofree char *word = rg_strf("%s_state", job->platform->name);
 
@@ -170,30 +171,12 @@ static int add_row(struct rg_jobs_table *table, struct rg_jobs_row row, json_t *
         table->rows = rows;
     if (!table->json)
         table->json = json_array();
-    bool well = rows && row.id && row.state && row.elapsed && row.ranks && row.hosts &&
-                row.command && json_array_append_new(table->json, take_json) == 0;
+    bool well = json_array_append_new(table->json, take_json) == 0 && rows;
+    for (int c = 0; c < RG_JOBS_COLUMNS; c++)
+        well = well && row.cell[c];
     if (rows)
         rows[table->count++] = row;
     return well ? 0 : -ENOMEM;
-}
-
-int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job)
-{
-    char elapsed[32];
-
-    return add_row(table,
-                   (struct rg_jobs_row){
-                       .id = strdup(job->id),
-                       .state = job->ended && job->exit_code >= 0
-                                    ? rg_strf("exit %d", job->exit_code)
-                                    : strdup(rg_jobs_state(job)),
-                       .elapsed = strdup(job->ended && job->exit_code < 0
-                                             ? "-" : rg_jobs_elapsed(elapsed_s(job), elapsed)),
-                       .ranks = job->nranks ? rg_strf("%d", job->nranks) : strdup("-"),
-                       .hosts = hosts_text(&job->hosts),
-                       .command = strdup(job->command ? job->command : ""),
-                   },
-                   job_json(job));
 }
 
 static char *text_or_dash(const char *text)
@@ -201,32 +184,43 @@ static char *text_or_dash(const char *text)
     return strdup(text && *text ? text : "-");
 }
 
+int rg_jobs_add(struct rg_jobs_table *table, const struct rg_registry_job *job)
+{
+    char elapsed[32];
+    const struct rg_jobs_row row = { {
+        [RG_JOBS_ID] = strdup(job->id),
+        [RG_JOBS_STATE] = job->ended && job->exit_code >= 0 ? rg_strf("exit %d", job->exit_code)
+                                                            : strdup(state_of(job)),
+        [RG_JOBS_ELAPSED] = strdup(job->ended && job->exit_code < 0
+                                       ? "-" : elapsed_text(elapsed_s(job), elapsed)),
+        [RG_JOBS_RANKS] = job->nranks ? rg_strf("%d", job->nranks) : strdup("-"),
+        [RG_JOBS_HOSTS] = hosts_text(&job->hosts),
+        [RG_JOBS_COMMAND] = strdup(job->command ? job->command : ""),
+    } };
+
+    return add_row(table, row, rg_jobs_json(job));
+}
+
 int rg_jobs_add_submitted(struct rg_jobs_table *table, const struct rg_submitted_job *job)
 {
-    return add_row(table,
-                   (struct rg_jobs_row){
-                       .id = strdup(job->id),
-                       .state = job->exit_code >= 0
-                                    ? rg_strf("exit %d", job->exit_code)
-                                    : strdup(submitted_state(job)),
-                       .elapsed = text_or_dash(job->elapsed),
-                       .ranks = strdup("-"),
-                       .hosts = text_or_dash(job->nodes),
-                       .command = strdup(job->command ? job->command : ""),
-                   },
-                   submitted_json(job));
+    const struct rg_jobs_row row = { {
+        [RG_JOBS_ID] = strdup(job->id),
+        [RG_JOBS_STATE] = job->exit_code >= 0 ? rg_strf("exit %d", job->exit_code)
+                                              : strdup(submitted_state(job)),
+        [RG_JOBS_ELAPSED] = text_or_dash(job->elapsed),
+        [RG_JOBS_RANKS] = strdup("-"),
+        [RG_JOBS_HOSTS] = text_or_dash(job->nodes),
+        [RG_JOBS_COMMAND] = strdup(job->command ? job->command : ""),
+    } };
+
+    return add_row(table, row, rg_jobs_submitted_json(job));
 }
 
 void rg_jobs_table_fini(struct rg_jobs_table *table)
 {
     for (size_t i = 0; i < table->count; i++) {
-        struct rg_jobs_row *row = &table->rows[i];
-        free(row->id);
-        free(row->state);
-        free(row->elapsed);
-        free(row->ranks);
-        free(row->hosts);
-        free(row->command);
+        for (int c = 0; c < RG_JOBS_COLUMNS; c++)
+            free(table->rows[i].cell[c]);
     }
     free(table->rows);
     json_decref(table->json);
@@ -235,37 +229,10 @@ void rg_jobs_table_fini(struct rg_jobs_table *table)
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* A character of UTF-8 is taken for one column. */
-static int width_of(const char *text)
-{
-    int width = 0;
-
-    for (; *text; text++)
-        width += (*text & 0xc0) != 0x80;
-    return width;
-}
-
 static void put_cell(struct rg_buf *text, const char *value, int width, const char *colour)
 {
     rg_buf_printf(text, "%s%s%s%*s", colour, value, *colour ? "\033[0m" : "",
-                  width - width_of(value) + GAP, "");
-}
-
-/* So much as fits into width columns. */
-static void put_cut(struct rg_buf *text, const char *value, int width)
-{
-    int at = 0;
-
-    if (width_of(value) <= width) {
-        rg_buf_printf(text, "%s", value);
-        return;
-    }
-    for (; *value; value++) {
-        if ((*value & 0xc0) != 0x80 && at++ == width - 3)
-            break;
-        rg_buf_put_u8(text, (uint8_t) *value);
-    }
-    rg_buf_printf(text, "...");
+                  width - rg_width(value) + GAP, "");
 }
 
 static const char *colour_of(const char *state)
@@ -275,43 +242,32 @@ static const char *colour_of(const char *state)
            : rg_str_starts(state, "exit ") || strcmp(state, "ended") == 0 ? "" : "\033[33m";
 }
 
-static void cells_of(const struct rg_jobs_row *row, const char *cell[COLUMNS])
-{
-    cell[0] = row->id;
-    cell[1] = row->state;
-    cell[2] = row->elapsed;
-    cell[3] = row->ranks;
-    cell[4] = row->hosts;
-    cell[5] = row->command;
-}
-
 void rg_jobs_print_table(const struct rg_jobs_table *table, int columns, bool colour,
                          struct rg_buf *text)
 {
-    static const char *const titles[COLUMNS] = { "JOB", "STATE", "TIME", "RANKS", "HOSTS",
-                                                 "COMMAND" };
-    int width[COLUMNS], left = columns;
-    const char *cell[COLUMNS];
+    static const char *const titles[RG_JOBS_COLUMNS] = { "JOB", "STATE", "TIME", "RANKS",
+                                                         "HOSTS", "COMMAND" };
+    int width[RG_JOBS_COMMAND], left = columns;
 
-    for (int c = 0; c < COLUMNS; c++) {
-        width[c] = width_of(titles[c]);
+    for (int c = 0; c < RG_JOBS_COMMAND; c++) {
+        width[c] = rg_width(titles[c]);
         for (size_t i = 0; i < table->count; i++) {
-            cells_of(&table->rows[i], cell);
-            width[c] = width_of(cell[c]) > width[c] ? width_of(cell[c]) : width[c];
+            int n = rg_width(table->rows[i].cell[c]);
+            width[c] = n > width[c] ? n : width[c];
         }
-        left -= c + 1 < COLUMNS ? width[c] + GAP : 0;
-    }
-    for (int c = 0; c < COLUMNS - 1; c++)
+        left -= width[c] + GAP;
         put_cell(text, titles[c], width[c], "");
-    rg_buf_printf(text, "%s\n", titles[COLUMNS - 1]);
+    }
+    rg_buf_printf(text, "%s\n", titles[RG_JOBS_COMMAND]);
     for (size_t i = 0; i < table->count; i++) {
-        cells_of(&table->rows[i], cell);
-        for (int c = 0; c < COLUMNS - 1; c++)
-            put_cell(text, cell[c], width[c], colour && c == 1 ? colour_of(cell[c]) : "");
+        char *const *cell = table->rows[i].cell;
+        for (int c = 0; c < RG_JOBS_COMMAND; c++)
+            put_cell(text, cell[c], width[c],
+                     colour && c == RG_JOBS_STATE ? colour_of(cell[c]) : "");
         if (columns)
-            put_cut(text, cell[COLUMNS - 1], left > COMMAND_MIN ? left : COMMAND_MIN);
+            rg_put_cut(text, cell[RG_JOBS_COMMAND], left > COMMAND_MIN ? left : COMMAND_MIN);
         else
-            rg_buf_printf(text, "%s", cell[COLUMNS - 1]);
+            rg_buf_printf(text, "%s", cell[RG_JOBS_COMMAND]);
         rg_buf_printf(text, "\n");
     }
 }
@@ -323,7 +279,7 @@ static void put_state(const struct rg_registry_job *job, struct rg_buf *text)
     enum rg_registry_state state = rg_registry_state(job);
     char elapsed[32], ended[40];
 
-    rg_jobs_elapsed(elapsed_s(job), elapsed);
+    elapsed_text(elapsed_s(job), elapsed);
     rg_buf_printf(text, "job %s: ", job->id);
     if (state == RG_JOB_ENDED && job->exit_code >= 0)
         rg_buf_printf(text, "ended with exit code %d at %s, after %s\n", job->exit_code,

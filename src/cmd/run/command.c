@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reigen run`: from its command line to a job that the head runs, shows or writes down. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,7 +25,7 @@ static int print_dry_run(void *arg, const struct rg_planned *planned, bool here,
 
     (void) arg;
     if (planned->job.json)
-        rg_event_plan(&text, &planned->job, &planned->plan);
+        rg_event_plan(&text, "plan", &planned->job, &planned->plan);
     else
         r = rg_dryrun_print(&planned->plan, &planned->job, here, &text, err);
     return r < 0 ? r : rg_print(rg_buf_text(&text));
@@ -37,6 +36,16 @@ static int write_plan(void *path, const struct rg_planned *planned, bool here,
 {
     (void) here;
     return rg_planned_write(planned, path, err);
+}
+
+bool rg_run_find_beside(const char *name, char ret_path[PATH_MAX])
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    const char *slash = n > 0 ? memrchr(self, '/', (size_t) n) : NULL;
+
+    return slash && snprintf(ret_path, PATH_MAX, "%.*s/%s", (int) (slash - self), self, name) <
+                        PATH_MAX && access(ret_path, X_OK) == 0;
 }
 
 void rg_run_say_remarks(const struct rg_request *request)
@@ -102,12 +111,13 @@ static int submit(struct rg_request *request)
     return rg_print(line ? line : "");
 }
 
-int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
+int rg_run_request(struct rg_request *take_request, const char *command, bool horovod,
+                   bool stdin_open)
 {
     rg_cleanup(rg_request_fini) struct rg_request request = *take_request;
     const struct rg_driver_ops *driver = rg_driver_choose(&request.job);
     RG_AUTO_PLANNED struct rg_planned planned;
-    struct rg_head_as head = { as->command, as->horovod, as->stdin_open, NULL, NULL };
+    struct rg_head_as head = { command, horovod, stdin_open, NULL, NULL };
     struct rg_error err = RG_ERROR_INIT;
 
     *take_request = (struct rg_request){ 0 };
@@ -119,7 +129,7 @@ int rg_run_request(struct rg_request *take_request, const struct rg_run_as *as)
     /* What is not known before there are hosts is found out where it runs. */
     if (head.instead == write_plan && driver->acquire)
         return rg_planned_write(&planned, request.write_plan, &err) < 0
-                   ? rg_fail(&err, as->command) : 0;
+                   ? rg_fail(&err, command) : 0;
     return rg_head_run(&planned, &head);
 }
 
@@ -153,5 +163,5 @@ int rg_cmd_run(int argc, char **argv)
     if (request.job.submit && !request.job.dry_run && !request.write_plan)
         return rg_sizes_check(&request.job, &err) < 0 ? rg_fail(&err, "run") : submit(&request);
     rg_run_say_remarks(&request);
-    return rg_run_request(&request, &(struct rg_run_as){ "run", false, open[0] });
+    return rg_run_request(&request, "run", false, open[0]);
 }

@@ -78,14 +78,6 @@ static void put_assignment(struct rg_buf *text, const char *entry)
     rg_shell_quote(text, entry + n + 1);
 }
 
-/* The caller's own environment is what the ranks have otherwise. */
-static int base_env(struct rg_strv *base)
-{
-    extern char **environ;
-
-    return rg_strv_add_all(base, environ);
-}
-
 /* What the agent puts in front of the command where it puts mpirun's line together; how that
  * program is called on the host is found out there. */
 static int print_engine(const struct rg_plan *plan, const struct rg_job *job, struct rg_buf *text)
@@ -98,10 +90,7 @@ static int print_engine(const struct rg_plan *plan, const struct rg_job *job, st
         return -ENOMEM;
     rg_buf_printf(text, " %s %d",
                   job->engine == RG_ENGINE_OPENMPI ? "mpirun -np" : "mpiexec.hydra -n", plan->np);
-    for (size_t i = 0; i < options.count; i++) {
-        rg_buf_printf(text, " ");
-        rg_shell_quote(text, options.v[i]);
-    }
+    rg_shell_words(text, &options);
     return 0;
 }
 
@@ -143,10 +132,7 @@ static int print_command(const struct rg_plan *plan, const struct rg_job *job, i
         rg_buf_printf(text, " %s=\"$%s\"", job->share_env.v[i], job->share_env.v[i]);
     if (plan->engine && print_engine(plan, job, text) < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < job->command.count; i++) {
-        rg_buf_printf(text, " ");
-        rg_shell_quote(text, job->command.v[i]);
-    }
+    rg_shell_words(text, &job->command);
     rg_buf_printf(text, "\n");
     return 0;
 }
@@ -227,10 +213,7 @@ static int print_container(const struct rg_plan *plan, const struct rg_job *job,
     if (r < 0)
         return r;
     rg_buf_printf(text, "# container on %s:", plan->hosts[host].name);
-    for (size_t i = 0; i < argv.count; i++) {
-        rg_buf_printf(text, " ");
-        rg_shell_quote(text, argv.v[i]);
-    }
+    rg_shell_words(text, &argv);
     rg_buf_printf(text, "\n");
     return 0;
 }
@@ -281,11 +264,12 @@ int rg_dryrun_print(const struct rg_plan *plan, const struct rg_job *job, bool h
     /* Several ranks that all read standard input want a launcher between them. */
     bool script = here && !job->container.image && !plan->engine &&
                   (job->stdin_mode != RG_STDIN_ALL || plan->nranks == 1);
-    int rc = base_env(&base);
+    /* The caller's own environment is what the ranks have otherwise. */
+    int rc = rg_strv_add_all(&base, environ);
 
     if (rc == 0)
         rc = script ? print_script(plan, job, &base, text)
                     : print_plan(plan, job, &base, text, err);
     rc = rc < 0 ? rc : rg_buf_status(text);
-    return rc == -ENOMEM ? rg_error_set(err, ENOMEM, "out of memory") : rc;
+    return rc == -ENOMEM ? rg_error_memory(err) : rc;
 }

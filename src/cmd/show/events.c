@@ -63,8 +63,18 @@ static void end(struct rg_buf *text)
     rg_buf_printf(text, "}\n");
 }
 
-static void put_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
-                     const struct rg_plan *plan)
+static void put_texts(struct rg_buf *text, const char *name, const char *const *v, size_t count)
+{
+    put_name(text, name);
+    for (size_t i = 0; i < count; i++) {
+        rg_buf_printf(text, i ? "," : "[");
+        rg_json_put_text(text, v[i]);
+    }
+    rg_buf_printf(text, count ? "]" : "[]");
+}
+
+void rg_event_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
+                   const struct rg_plan *plan)
 {
     begin(text, event);
     put_text(text, "version", RG_VERSION);
@@ -80,24 +90,8 @@ static void put_plan(struct rg_buf *text, const char *event, const struct rg_job
         rg_buf_printf(text, "}");
     }
     rg_buf_printf(text, "]");
-    put_name(text, "command");
-    rg_buf_printf(text, "[");
-    for (size_t i = 0; i < job->command.count; i++) {
-        rg_buf_printf(text, "%s", i ? "," : "");
-        rg_json_put_text(text, job->command.v[i]);
-    }
-    rg_buf_printf(text, "]");
+    put_texts(text, "command", (const char *const *) job->command.v, job->command.count);
     end(text);
-}
-
-void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
-{
-    put_plan(text, "start", job, plan);
-}
-
-void rg_event_plan(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan)
-{
-    put_plan(text, "plan", job, plan);
 }
 
 void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,
@@ -211,13 +205,7 @@ void rg_event_verdict(struct rg_buf *text, const struct rg_verdict *verdict)
             rg_buf_printf(text, "%s%d", nsame++ ? "," : "", r);
     }
     rg_buf_printf(text, "]");
-    put_name(text, "last_lines");
-    rg_buf_printf(text, "[");
-    for (size_t i = 0; i < verdict->nlast_lines; i++) {
-        rg_buf_printf(text, "%s", i ? "," : "");
-        rg_json_put_text(text, verdict->last_lines[i]);
-    }
-    rg_buf_printf(text, "]");
+    put_texts(text, "last_lines", verdict->last_lines, verdict->nlast_lines);
     put_seconds(text, "seconds", verdict->elapsed_ns);
     end(text);
 }

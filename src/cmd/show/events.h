@@ -16,10 +16,10 @@
 
 #define RG_EVENTS_SCHEMA 1
 
-/* "start": version, job, ranks, hosts [{name, slots, ranks}], command. */
-void rg_event_start(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan);
-/* "plan", of --dry-run: the same fields; nothing is started. */
-void rg_event_plan(struct rg_buf *text, const struct rg_job *job, const struct rg_plan *plan);
+/* "start", or "plan" of --dry-run, which starts nothing: version, job, ranks, hosts [{name, slots,
+ * ranks}], command. */
+void rg_event_plan(struct rg_buf *text, const char *event, const struct rg_job *job,
+                   const struct rg_plan *plan);
 /* "host": host, phase, reason. */
 void rg_event_host(struct rg_buf *text, const char *host, enum rg_host_phase phase,
                    const char *reason);

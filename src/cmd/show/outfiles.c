@@ -51,7 +51,7 @@ static int open_rank(struct rg_outfiles *files, int rank, bool append, struct rg
     rg_autofree char *dir = rg_strf("%s/rank.%0*d", files->dir, files->width, rank);
 
     if (!dir)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     int rc = rg_mkdir_all(dir, 0777, err);
 
     if (rc < 0) {
@@ -79,7 +79,7 @@ int rg_outfiles_open(struct rg_outfiles *files, const char *dir, int nranks, boo
         free(files->fds);
         files->fds = NULL;
         rg_outfiles_fini(files);
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     }
     for (int i = 0; i < 2 * nranks; i++)
         files->fds[i] = -1;

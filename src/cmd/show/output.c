@@ -11,12 +11,25 @@
 #include "cmd/show/events.h"
 #include "cmd/show/lines.h"
 #include "cmd/show/outfiles.h"
-#include "cmd/show/shown.h"
 #include "cmd/show/sink.h"
 #include "cmd/common/terminal.h"
 #include "cmd/show/tracebacks.h"
+#include "launch/verdict/tail.h"
 
 #define LOOK_AT_HELD_MS 250
+
+#define SHOWN_LINES 30 /* less than a screen */
+#define OWN (-1)       /* in the place of a rank: a line of reigen's own */
+
+/* What stands above reigen's own words on the terminal: the last lines that went to the same place,
+ * so that the verdict does not repeat them. They are cut as rg_tail cuts them, since that is what
+ * they are compared with. */
+struct shown {
+    struct { int rank; size_t nbytes; char text[RG_TAIL_LINE_MAX]; } lines[SHOWN_LINES];
+    unsigned next, count;
+    struct rg_tail raw; /* of the one rank whose bytes pass as they are */
+    int raw_rank;
+};
 
 struct rg_output {
     struct rg_output_options o;
@@ -25,12 +38,11 @@ struct rg_output {
     struct rg_outfiles files;
     struct rg_tracebacks tracebacks;
     struct rg_timer held_timer; /* while tracebacks are held */
-    struct rg_shown shown;
+    struct shown shown;
     bool one_place;         /* standard output goes where standard error goes */
     struct rg_buf text;     /* what one call composes */
     bool has_files, tagged, paused, undrained;
     bool lost[2];           /* on_lost was called for this sink */
-    bool json_failed;
 };
 
 /* The place of a line, for the line function. */
@@ -94,7 +106,7 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     struct rg_output *output = calloc(1, sizeof *output);
 
     if (!output)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     output->o = *options;
     output->tagged = job->tag == RG_TAG_ON || job->tag == RG_TAG_HOROVOD ||
                      (job->tag == RG_TAG_AUTO && options->nranks > 1);
@@ -107,7 +119,7 @@ int rg_output_create(const struct rg_output_options *options, struct rg_output *
     if (rc == 0 && !options->all_tracebacks)
         rc = rg_tracebacks_init(&output->tracebacks, options->nranks, show_error_line, output);
     if (rc < 0)
-        rg_error_set(err, ENOMEM, "out of memory");
+        rg_error_memory(err);
     if (rc == 0 && job->output_dir) {
         rc = rg_outfiles_open(&output->files, job->output_dir, options->nranks, options->append,
                               err);
@@ -132,7 +144,7 @@ void rg_output_destroy(struct rg_output *output)
         rg_outfiles_fini(&output->files);
     rg_timer_stop(&output->held_timer);
     rg_tracebacks_fini(&output->tracebacks);
-    rg_shown_fini(&output->shown);
+    rg_tail_fini(&output->shown.raw);
     rg_sink_fini(&output->sinks[0]);
     rg_sink_fini(&output->sinks[1]);
     rg_buf_fini(&output->text);
@@ -155,6 +167,22 @@ static void send_text(struct rg_output *output, int stream)
     if (rg_buf_status(&output->text) < 0 || output->text.capacity > (4u << 20))
         rg_buf_fini(&output->text);
     rg_buf_clear(&output->text);
+}
+
+/* A line of this rank has been printed. */
+static void note_shown(struct shown *shown, int rank, const void *data, size_t nbytes)
+{
+    size_t n = nbytes < RG_TAIL_LINE_MAX ? nbytes : RG_TAIL_LINE_MAX;
+    char *text = shown->lines[shown->next].text;
+
+    if (n)
+        memcpy(text, data, n);
+    while (n && text[n - 1] == '\r')
+        n--;
+    shown->lines[shown->next].rank = rank;
+    shown->lines[shown->next].nbytes = n;
+    shown->next = (shown->next + 1) % SHOWN_LINES;
+    shown->count += shown->count < SHOWN_LINES;
 }
 
 /* horovodrun's form of the time: asctime's. */
@@ -215,7 +243,7 @@ static void on_plain_line(void *arg, const struct rg_line *line)
     bool decorated = output->tagged || output->o.job->timestamps;
 
     if (at->stream == 2 || output->one_place)
-        rg_shown_line(&output->shown, at->rank, line->data, line->nbytes);
+        note_shown(&output->shown, at->rank, line->data, line->nbytes);
     if (horovod)
         put_horovod_tag(output, at);
     else if (output->o.job->timestamps)
@@ -290,8 +318,10 @@ static void show(struct rg_output *output, int rank, int stream, const uint8_t *
     int rc = 0;
 
     if (passes_raw(output, rank)) {
-        if (stream == 2 || output->one_place)
-            rg_shown_raw(&output->shown, rank, stream, data, nbytes);
+        if (stream == 2 || output->one_place) {
+            output->shown.raw_rank = rank;
+            rg_tail_put(&output->shown.raw, stream, data, nbytes);
+        }
         send(output, stream, data, nbytes);
         return;
     }
@@ -338,7 +368,7 @@ void rg_output_say(struct rg_output *output, const char *text)
 
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
-        rg_shown_line(&output->shown, RG_SHOWN_OWN, p, n);
+        note_shown(&output->shown, OWN, p, n);
         rg_buf_put(&output->text, p, n);
         if (p[n])
             rg_buf_put(&output->text, raw ? "\r\n" : "\n", raw ? 2 : 1);
@@ -363,16 +393,58 @@ void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text)
     rg_tracebacks_tell(&output->tracebacks, text);
 }
 
+static bool has(const struct shown *shown, int rank, const char *line)
+{
+    size_t n = strlen(line), nraw = 0;
+    const char *raw[RG_TAIL_LINES];
+
+    for (unsigned i = 0; i < shown->count; i++) {
+        if (shown->lines[i].rank == rank && shown->lines[i].nbytes == n &&
+            memcmp(shown->lines[i].text, line, n) == 0)
+            return true;
+    }
+    if (rank == shown->raw_rank)
+        nraw = rg_tail_lines(&shown->raw, raw);
+    for (size_t i = 0; i < nraw; i++) {
+        if (strcmp(raw[i], line) == 0)
+            return true;
+    }
+    return false;
+}
+
 size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
                        size_t nlines)
 {
-    return rg_shown_count(&output->shown, rg_tracebacks_shown_by(&output->tracebacks, rank), lines,
-                          nlines);
+    int by = rg_tracebacks_shown_by(&output->tracebacks, rank);
+    size_t seen, written = nlines;
+
+    while (written && !*lines[written - 1])
+        written--;
+    /* An empty line is no evidence: there may be many. */
+    for (seen = written; seen && (!*lines[seen - 1] || !has(&output->shown, by, lines[seen - 1]));)
+        seen--;
+    return seen == written ? nlines : seen;
 }
 
 void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text)
 {
-    rg_shown_note(&output->shown, note, text);
+    rg_autobuf struct rg_buf rest = RG_BUF_INIT;
+    size_t n = strcspn(note, "\n");
+    bool known = false;
+
+    rg_buf_put(text, note, n);
+    for (const char *at = note + n; *at; at += n) {
+        rg_autobuf struct rg_buf line = RG_BUF_INIT;
+
+        n = strcspn(++at, "\n");
+        rg_buf_printf(&line, "  %.*s", (int) n, at);
+        if (has(&output->shown, OWN, rg_buf_text(&line)))
+            known = true;
+        else
+            rg_buf_printf(&rest, "\n%.*s", (int) n, at);
+    }
+    rg_buf_printf(text, "%s%s", known ? " The report above has the rest." : "",
+                  rg_buf_text(&rest));
 }
 
 bool rg_output_drained(const struct rg_output *output)

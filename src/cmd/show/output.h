@@ -64,11 +64,13 @@ void rg_output_say(struct rg_output *output, const char *text);
 void rg_output_finish(struct rg_output *output);
 /* After that: append who printed the same traceback as whom, whole lines. */
 void rg_output_tell_same(const struct rg_output *output, struct rg_buf *text);
-/* How many of a rank's last lines have just been printed where rg_output_say prints: as
- * rg_shown_count. */
+/* How many of a rank's last lines, as rg_tail_lines gives them, have just been printed where
+ * rg_output_say prints: what follows the newest one that is there has not been seen. All of them
+ * when only empty lines follow. */
 size_t rg_output_shown(const struct rg_output *output, int rank, const char *const *lines,
                        size_t nlines);
-/* rg_shown_note. */
+/* Append a note without those of its lines after the first that reigen has shown, a little to the
+ * right; the first line says so. */
 void rg_output_note(const struct rg_output *output, const char *note, struct rg_buf *text);
 /* Everything reached its reader, or was lost. */
 bool rg_output_drained(const struct rg_output *output);

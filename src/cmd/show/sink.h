@@ -13,7 +13,6 @@
 #ifndef RG_CMD_SHOW_SINK_H
 #define RG_CMD_SHOW_SINK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"

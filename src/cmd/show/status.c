@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "cmd/show/events.h"
 #include "cmd/common/terminal.h"
+#include "cmd/common/words.h"
 
 #define TTY_DELAY_MS 300
 #define TTY_REPEAT_MS 250
@@ -16,27 +17,13 @@
 #define LOG_REPEAT_MS 10000
 #define NAMED_MAX 3 /* hosts named in one line */
 #define WIPE "\r\033[K"
-#define MORE "..."
 #define UP "\r\033[%dA"
 #define NAME_WIDTH_MAX 32
 
 /* What is wider than a terminal takes several of its lines, of which only the last can be wiped. */
-static void put_fitting(struct rg_buf *text, const char *line, int columns)
+static void put_fitting(struct rg_buf *text, struct rg_buf *line)
 {
-    int width = columns - 1, at = 0;
-    size_t nbytes = 0, short_nbytes = 0;
-
-    /* A character of UTF-8 is taken for one column. */
-    for (; line[nbytes] && at <= width; nbytes++) {
-        if ((line[nbytes] & 0xc0) == 0x80)
-            continue;
-        if (at++ == width - (int) strlen(MORE))
-            short_nbytes = nbytes;
-    }
-    if (at <= width)
-        rg_buf_printf(text, "%s", line);
-    else
-        rg_buf_printf(text, "%.*s" MORE, (int) short_nbytes, line);
+    rg_put_cut(text, rg_buf_text(line), rg_terminal_columns(2) - 1);
 }
 
 static bool is_ready(const struct rg_status_host *host)
@@ -76,7 +63,7 @@ static void put_row(const struct rg_status *status, int h, int width, struct rg_
     rg_buf_printf(&line, "  %-*s  ", width, status->plan->hosts[h].name);
     put_state(&status->hosts[h], &line);
     rg_buf_printf(text, "\033[K");
-    put_fitting(text, rg_buf_text(&line), rg_terminal_columns(2));
+    put_fitting(text, &line);
     rg_buf_printf(text, "\n");
 }
 
@@ -116,7 +103,7 @@ static void show_rows(struct rg_status *status)
         rg_buf_printf(&text, UP, status->nlines);
     put_heading(status, &line);
     rg_buf_printf(&text, "\033[K");
-    put_fitting(&text, rg_buf_text(&line), rg_terminal_columns(2));
+    put_fitting(&text, &line);
     rg_buf_printf(&text, "\n");
     status->nlines = 1 + put_rows(status, &text);
     rg_buf_printf(&text, "\033[J");
@@ -141,7 +128,7 @@ static void show_line(struct rg_status *status)
     }
     if (status->tty) {
         rg_buf_printf(&text, WIPE);
-        put_fitting(&text, rg_buf_text(&line), rg_terminal_columns(2));
+        put_fitting(&text, &line);
     } else {
         rg_buf_printf(&text, "%s\n", rg_buf_text(&line));
     }

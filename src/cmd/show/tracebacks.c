@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/show/verdict.h"
+
 enum state { QUIET, HELD, PATTERN, LEFT_OUT };
 
 struct rg_traceback {
@@ -202,23 +204,18 @@ int rg_tracebacks_shown_by(const struct rg_tracebacks *all, int rank)
 
 static void tell_one(const struct rg_tracebacks *all, int as, struct rg_buf *text)
 {
-    int count = 0;
-    rg_autobuf struct rg_buf set = RG_BUF_INIT;
+    rg_autofree bool *in = calloc((size_t) all->nranks, sizeof *in);
+    bool any = false;
 
-    for (int r = 0; r < all->nranks; r++) {
-        int last = r;
-        if (rg_tracebacks_shown_by(all, r) != as || r == as)
-            continue;
-        while (last + 1 < all->nranks && last + 1 != as &&
-               rg_tracebacks_shown_by(all, last + 1) == as)
-            last++;
-        rg_buf_printf(&set, last > r ? "%s%d-%d" : "%s%d", count ? ", " : "", r, last);
-        count += last - r + 1;
-        r = last;
+    for (int r = 0; in && r < all->nranks; r++) {
+        in[r] = r != as && rg_tracebacks_shown_by(all, r) == as;
+        any |= in[r];
     }
-    if (count)
-        rg_buf_printf(text, "reigen: rank%s %s: the same traceback as rank %d's\n",
-                      count > 1 ? "s" : "", rg_buf_text(&set), as);
+    if (!any)
+        return;
+    rg_buf_printf(text, "reigen: ");
+    rg_verdict_put_ranks(in, all->nranks, text);
+    rg_buf_printf(text, ": the same traceback as rank %d's\n", as);
 }
 
 void rg_tracebacks_tell(const struct rg_tracebacks *all, struct rg_buf *text)

@@ -18,7 +18,6 @@
 #ifndef RG_CMD_SHOW_TRACEBACKS_H
 #define RG_CMD_SHOW_TRACEBACKS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"

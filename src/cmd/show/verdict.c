@@ -95,8 +95,7 @@ static void print_missing_packages(const struct rg_verdict *v, struct rg_buf *te
     }
 }
 
-/* "ranks 0-1, 3": of those for which it is true; appended. How many they are. */
-static int put_ranks(const bool *in, int nranks, struct rg_buf *text)
+int rg_verdict_put_ranks(const bool *in, int nranks, struct rg_buf *text)
 {
     rg_autobuf struct rg_buf set = RG_BUF_INIT;
     int count = 0;
@@ -125,7 +124,7 @@ static void put_same(const struct rg_verdict *v, const struct rg_plan *plan, str
     for (int r = 0; in && r < plan->nranks; r++)
         in[r] = v->ends[r].same;
     if (in)
-        count = put_ranks(in, plan->nranks, &set);
+        count = rg_verdict_put_ranks(in, plan->nranks, &set);
     if (count < plan->nranks)
         rg_buf_printf(text, "%s of %d", rg_buf_text(&set), plan->nranks);
     else if (count == 2)
@@ -205,7 +204,7 @@ static void print_group(const struct rg_verdict *v, const struct rg_plan *plan, 
     if (!in)
         return;
     rg_buf_printf(text, v->ends[from].consequence ? "  died of it: " : "  also failed: ");
-    put_ranks(in, plan->nranks, text);
+    rg_verdict_put_ranks(in, plan->nranks, text);
     rg_buf_printf(text, ": ");
     rg_rank_end_print(&v->ends[from], text);
     rg_buf_printf(text, "\n");

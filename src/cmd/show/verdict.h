@@ -31,6 +31,9 @@ void rg_verdict_print(const struct rg_verdict *verdict, const struct rg_plan *pl
  * for other ends. The exit code of a rank that a signal n killed is 128 + n, as a shell's. */
 void rg_verdict_print_horovod(const struct rg_verdict *verdict, struct rg_buf *text);
 
+/* "ranks 0-1, 3": of those for which it is true; appended. How many they are. */
+int rg_verdict_put_ranks(const bool *in, int nranks, struct rg_buf *text);
+
 /* Append the lines; all but the first stand a little to the right. */
 void rg_verdict_indent(const char *lines, struct rg_buf *text);
 

@@ -17,11 +17,6 @@
 #include "spec/job/hostlist.h"
 #include "spec/job/platform.h"
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
 static void make_job_id(char *id, size_t nbytes)
 {
     uint32_t random = 0;
@@ -187,7 +182,7 @@ static int bind_ranks(const struct rg_job *job, struct rg_plan *plan, int host,
             rg_cpus_pick(cpus, job->bind == RG_BIND_SOCKET, i, &rank->ncpus);
         rank->cpus = picked ? rg_cpus_text(picked, rank->ncpus) : NULL;
         if (!rank->cpus)
-            return no_memory(err);
+            return rg_error_memory(err);
     }
     return 0;
 }
@@ -247,7 +242,7 @@ static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_
 
     plan->tf_ports = count ? calloc((size_t) count, sizeof *plan->tf_ports) : NULL;
     if (!fds || (count && !plan->tf_ports))
-        return no_memory(err);
+        return rg_error_memory(err);
     for (; rc >= 0 && opened <= count; opened++) {
         rc = find_port(&job->ports, &fds[opened]);
         if (rc >= 0)
@@ -273,16 +268,16 @@ static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error 
     plan->by_host = calloc(n, sizeof *plan->by_host);
     plan->hosts = calloc(job->nhosts, sizeof *plan->hosts);
     if (!host_of || !plan->ranks || !plan->by_host || !plan->hosts)
-        return no_memory(err);
+        return rg_error_memory(err);
     deal(job, plan->nranks, host_of);
     if (fill_hosts(job, host_of, plan) < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     plan->np = plan->nranks;
     if (rg_job_has_engine(job)) {
         reduce_to_engine(plan);
         plan->engine = strdup(rg_job_engine_program(job));
         if (!plan->engine)
-            return no_memory(err);
+            return rg_error_memory(err);
     }
     fill_coordinates(plan);
     make_job_id(plan->job_id, sizeof plan->job_id);

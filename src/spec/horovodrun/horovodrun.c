@@ -1,10 +1,299 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of horovodrun's flags stand in one table, so that no text can lack one. */
+/* All of horovodrun's flags stand in one table, so that no text can lack one. Some of them do more
+ * than set a variable: what they do stands in front of it. */
 #include "spec/horovodrun/horovodrun.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
-#include "spec/horovodrun/horovodrun_apply.h"
+#include "spec/options/apply.h"
+
+#define APPLY(name)                                                                            \
+    static int apply_##name(struct rg_horovodrun *run, const struct rg_hvd_option *option,     \
+                            const char *what, const char *value, struct rg_error *err)
+#define UNUSED(x) ((void) (x))
+#define FUSION_MB_MAX (INT64_C(1) << 40)
+
+/* --- judging --------------------------------------------------------------------------------- */
+
+/* "fusion_threshold_mb", as Horovod names the value in its own error. */
+static void argument_name(const struct rg_hvd_option *option, char name[64])
+{
+    snprintf(name, 64, "%s", option->name);
+    for (char *p = name; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+}
+
+static int judge_number(const struct rg_hvd_option *option, const char *what, const char *value,
+                        struct rg_error *err)
+{
+    char *end = NULL, name[64];
+    double n = strtod(value, &end);
+
+    argument_name(option, name);
+    /* strtod also takes blanks, hexadecimal numbers and words. */
+    if (!*value || *end || strspn(value, "+-.0123456789eE") != strlen(value) || !isfinite(n))
+        return rg_error_set(err, EINVAL, "%s %s: not a number", what, *value ? value : "(empty)");
+    if (n < 0)
+        return rg_error_set(err, ERANGE, "%s: %s=%s must be >= 0", what, name, value);
+    if (option->kind == RG_HVD_SHARE && n > 1)
+        return rg_error_set(err, ERANGE, "%s: %s=%s must be in [0, 1]", what, name, value);
+    return 0;
+}
+
+static int judge_count(const struct rg_hvd_option *option, const char *what, const char *value,
+                       struct rg_error *err)
+{
+    char name[64];
+    int64_t n;
+    int rc = rg_parse_int(what, value, 0, RG_HVD_COUNT_MAX, &n, err);
+
+    argument_name(option, name);
+    if (rc < 0 && rg_parse_int(what, value, INT64_MIN, -1, &n, NULL) == 0)
+        return rg_error_set(err, ERANGE, "%s: %s=%s must be >= 0", what, name, value);
+    return rc;
+}
+
+static int judge_pair(const struct rg_hvd_option *option, const char *what, const char *value,
+                      struct rg_error *err)
+{
+    rg_autofree char *first = strndup(value, strcspn(value, " "));
+    const char *second = value + strcspn(value, " ");
+    int rc = first ? judge_count(option, what, first, err) : rg_error_memory(err);
+
+    return rc < 0 ? rc : judge_count(option, what, second + (*second == ' '), err);
+}
+
+static int judge(const struct rg_hvd_option *option, const char *what, const char *value,
+                 struct rg_error *err)
+{
+    switch (option->kind) {
+    case RG_HVD_COUNT: return judge_count(option, what, value, err);
+    case RG_HVD_NUMBER:
+    case RG_HVD_SHARE: return judge_number(option, what, value, err);
+    case RG_HVD_PAIR: return judge_pair(option, what, value, err);
+    case RG_HVD_TEXT:
+        return *value ? 0 : rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    default: return 0;
+    }
+}
+
+int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, const char *what,
+                 const char *value, struct rg_error *err)
+{
+    int rc = judge(option, what, value, err);
+
+    if (rc >= 0 && option->env && rg_env_set(&run->request.job.env, option->env, value) < 0)
+        rc = rg_error_memory(err);
+    if (rc >= 0 && option->apply)
+        rc = option->apply(run, option, what, value, err);
+    else if (rc >= 0)
+        rc = rg_field_set(&option->field, run, what, value, err);
+    if (rc >= 0 && option->note &&
+        rg_request_note(&run->request, "%s: %s", what, option->note) < 0)
+        rc = rg_error_memory(err);
+    return rc;
+}
+
+/* --- handlers -------------------------------------------------------------------------------- */
+
+static int set_env(struct rg_horovodrun *run, const char *name, const char *value,
+                   struct rg_error *err)
+{
+    return rg_env_set(&run->request.job.env, name, value) < 0 ? rg_error_memory(err) : 0;
+}
+
+/* Flags of which one only may be given; another mention of the same one is fine. */
+static int exclude(const char **given, const struct rg_hvd_option *option, const char *what,
+                   struct rg_error *err)
+{
+    if (*given && strcmp(*given, option->name) != 0)
+        return rg_error_set(err, EINVAL, "%s: not allowed with %s%s; keep one", what,
+                            strlen(*given) == 1 ? "-" : "--", *given);
+    *given = option->name;
+    return 0;
+}
+
+/* As the option of reigen run that has this name. */
+APPLY(same)
+{
+    return rg_option_apply(rg_option_find(option->name), &run->request, what, value, err);
+}
+
+/* Where it runs. */
+APPLY(where)
+{
+    int rc = exclude(&run->where, option, what, err);
+
+    return rc < 0 ? rc : apply_same(run, option, what, value, err);
+}
+
+APPLY(start_timeout)
+{
+    UNUSED(option);
+    run->has_start_timeout = true;
+    return rg_apply_start_timeout(&run->request, what, value, err);
+}
+
+APPLY(verbose)
+{
+    UNUSED(option), UNUSED(what), UNUSED(value), UNUSED(err);
+    run->request.job.verbose = 2;
+    return 0;
+}
+
+/* The runtime chooses one interface; NCCL and gloo take the list. */
+static int use_interfaces(struct rg_horovodrun *run, const char *what, struct rg_error *err)
+{
+    const char *all = run->interfaces;
+    rg_autofree char *first = strndup(all, strcspn(all, ","));
+    int rc = first ? 0 : rg_error_memory(err);
+
+    if (rc == 0 && !*first)
+        return rg_error_set(err, EINVAL, "%s %s: an interface without a name", what, all);
+    if (rc == 0) { /* the session checks it among hosts, the runtime on each */
+        rg_strv_fini(&run->request.job.network_interfaces);
+        rc = rg_apply_network_interface(&run->request, what, first, err);
+    }
+    rc = rc < 0 ? rc : set_env(run, "REIGEN_NETWORK_INTERFACE", first, err);
+    rc = rc < 0 ? rc : set_env(run, "HOROVOD_GLOO_IFACE", first, err);
+    rc = rc < 0 ? rc : set_env(run, "NCCL_SOCKET_IFNAME", all, err);
+    if (rc == 0 && strchr(all, ',') &&
+        rg_request_note(&run->request, "%s: of several interfaces, the first is used", what) < 0)
+        return rg_error_memory(err);
+    return rc;
+}
+
+APPLY(interfaces)
+{
+    UNUSED(option);
+    int rc = rg_parse_text(what, value, &run->interfaces, err);
+
+    return rc < 0 ? rc : use_interfaces(run, what, err);
+}
+
+APPLY(interface)
+{
+    UNUSED(option);
+    char *both = run->interfaces ? rg_strf("%s,%s", run->interfaces, value) : strdup(value);
+
+    if (!both)
+        return rg_error_memory(err);
+    free(run->interfaces);
+    run->interfaces = both;
+    return use_interfaces(run, what, err);
+}
+
+APPLY(ssh_identity)
+{
+    UNUSED(option);
+    if (access(value, R_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
+    return rg_parse_text(what, value, &run->request.job.ssh_identity, err);
+}
+
+APPLY(fusion)
+{
+    UNUSED(option);
+    int64_t mb;
+    int rc = rg_parse_int(what, value, 0, FUSION_MB_MAX, &mb, err);
+
+    if (rc < 0)
+        return rc;
+    return rg_env_setf(&run->request.job.env, "HOROVOD_FUSION_THRESHOLD", "%lld",
+                       (long long) mb * 1024 * 1024) < 0 ? rg_error_memory(err) : 0;
+}
+
+APPLY(log_level)
+{
+    static const char *const levels[] = {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"};
+
+    UNUSED(option);
+    for (size_t i = 0; i < rg_array_len(levels); i++) {
+        if (strcasecmp(levels[i], value) == 0)
+            return set_env(run, "HOROVOD_LOG_LEVEL", levels[i], err);
+    }
+    return rg_error_set(err, EINVAL, "%s %s: give TRACE, DEBUG, INFO, WARNING, ERROR or FATAL",
+                        what, value);
+}
+
+APPLY(timestamp_off)
+{
+    UNUSED(option), UNUSED(what);
+    return set_env(run, "HOROVOD_LOG_HIDE_TIME", *value == '1' ? "0" : "1", err);
+}
+
+APPLY(stall_off)
+{
+    UNUSED(option), UNUSED(what);
+    return set_env(run, "HOROVOD_STALL_CHECK_DISABLE", *value == '1' ? "0" : "1", err);
+}
+
+APPLY(controller)
+{
+    UNUSED(value);
+    return exclude(&run->controller, option, what, err);
+}
+
+APPLY(jsrun)
+{
+    UNUSED(run), UNUSED(option), UNUSED(value);
+    return rg_error_set(err, EINVAL,
+                        "%s: LSF's jsrun is not among what Reigen starts ranks with; leave %s out "
+                        "and name the hosts with -H or --hostfile",
+                        what, what);
+}
+
+/* The file's word for --gloo, --mpi and --jsrun. The command line may say another. */
+APPLY(file_controller)
+{
+    const struct rg_hvd_option *flag = rg_hvd_option_find(value);
+
+    UNUSED(option);
+    if (!flag || flag->group != RG_HVD_CONTROLLER || flag->key)
+        return rg_error_set(err, EINVAL, "%s: \"%s\" is no controller; give gloo or mpi", what,
+                            value);
+    char text[64];
+    snprintf(text, sizeof text, "%s: %.20s", what, value);
+    int rc = rg_hvd_apply(run, flag, text, "1", err);
+
+    run->controller = NULL;
+    return rc;
+}
+
+/* --- elastic --------------------------------------------------------------------------------- */
+
+APPLY(discovery)
+{
+    int rc = exclude(&run->where, option, what, err);
+
+    if (rc < 0)
+        return rc;
+    if (access(value, F_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
+    if (access(value, X_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, value, value);
+    return rg_parse_text(what, value, &run->elastic.discovery_script, err);
+}
+
+APPLY(cooldown)
+{
+    struct rg_hvd_elastic *e = &run->elastic;
+
+    UNUSED(option);
+    if (sscanf(value, "%d %d", &e->cooldown_min_s, &e->cooldown_max_s) != 2 ||
+        e->cooldown_min_s < 1 || e->cooldown_min_s > e->cooldown_max_s)
+        return rg_error_set(err, EINVAL,
+                            "%s %s: give two numbers of seconds, the least first and at least 1, "
+                            "such as 60 300",
+                            what, value);
+    return 0;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* Why a flag does nothing here; each is shown after the flag's name. */
 #define NO_CYCLES "operations start when they are ready, not in cycles; this does nothing"
@@ -14,168 +303,179 @@
 #define NO_CONTROLLER "the ranks talk through Reigen's own runtime; this does nothing"
 #define NO_GPU "this version moves data between processors' memories only; this does nothing"
 
+/* The column of what becomes of a value: who takes it, or which member of the job's description. */
+#define NONE NULL, { .kind = RG_FIELD_NONE }
+#define BY(name) apply_##name, { .kind = RG_FIELD_NONE }
+#define TO(kind, member, ...) NULL, { kind, offsetof(struct rg_horovodrun, member), __VA_ARGS__ }
+#define FLAG(member) TO(RG_FIELD_FLAG, member, 0, 0)
+#define INT(member, min, max) TO(RG_FIELD_INT, member, min, max)
+#define TEXT(member) TO(RG_FIELD_TEXT, member, 0, 0)
+
 static const struct rg_hvd_option options[] = {
-    {"num-proc", "np", NULL, RG_HVD_BASIC, RG_HVD_COUNT, "N", NULL, NULL, rg_hvd_apply_np, NULL,
+    {"num-proc", "np", NULL, RG_HVD_BASIC, RG_HVD_COUNT, "N", NULL, NULL, BY(same), NULL,
      "Run N ranks. The default is one on each slot of the hosts."},
     {"config-file", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "FILE", "@file", NULL,
-     rg_hvd_apply_config, NULL,
+     TEXT(request.config), NULL,
      "Read settings from a YAML file; flags win over it, wherever they stand."},
     {"output-filename", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "DIR", "@dir", NULL,
-     rg_hvd_apply_output, NULL,
+     BY(same), NULL,
      "Also write each rank's output to DIR/rank.R/stdout and DIR/rank.R/stderr."},
     {"prefix-output-with-timestamp", "prefix-timestamp", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL,
-     NULL, rg_hvd_apply_timestamps, NULL, "Put the time in front of each line of output."},
+     NULL, FLAG(request.job.timestamps), NULL, "Put the time in front of each line of output."},
     {"env-file", NULL, NULL, RG_HVD_BASIC, RG_HVD_TEXT, "FILE", "@file", NULL,
-     rg_hvd_apply_env_file, NULL,
+     BY(same), NULL,
      "Reigen's own: set the variables of FILE, a NAME=VALUE or NAME on each line."},
     {"start-timeout", NULL, NULL, RG_HVD_BASIC, RG_HVD_COUNT, "SECONDS", NULL, NULL,
-     rg_hvd_apply_start_timeout, NULL,
+     BY(start_timeout), NULL,
      "Give up when not all ranks have started by then. The default is HOROVOD_START_TIMEOUT, or "
      "300."},
-    {"disable-cache", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, NULL, NULL,
+    {"disable-cache", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, NONE, NULL,
      "Accepted; Reigen keeps no results of checks from one run to the next."},
-    {"verbose", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_verbose, NULL,
+    {"verbose", NULL, NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, BY(verbose), NULL,
      "Say what happens."},
     {"check-build", "cb", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL,
-     rg_hvd_apply_check_build, NULL, "Print which frameworks and ways to move data there are."},
-    {"version", "v", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_version, NULL,
+     FLAG(check_build), NULL, "Print which frameworks and ways to move data there are."},
+    {"version", "v", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, BY(same), NULL,
      "Print the version and end."},
-    {"help", "h", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_help, NULL,
+    {"help", "h", NULL, RG_HVD_BASIC, RG_HVD_ON, NULL, NULL, NULL, BY(same), NULL,
      "Print this and end."},
 
     {"H", "hosts", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "HOST:SLOTS,...", "@host", NULL,
-     rg_hvd_apply_hosts, NULL,
+     BY(where), NULL,
      "Run on these hosts, with so many ranks at most on each. The default is this computer."},
     {"hostfile", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,
-     rg_hvd_apply_hostfile, NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
+     BY(where), NULL, "Read the hosts from FILE, one per line: HOST slots=N."},
     {"network-interfaces", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME,...", NULL, NULL,
-     rg_hvd_apply_interfaces, NULL,
+     BY(interfaces), NULL,
      "The network interfaces between hosts. The default is the one that the route leads to."},
     {"network-interface", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "NAME", NULL, NULL,
-     rg_hvd_apply_interface, NULL, "One of them; may be repeated."},
+     BY(interface), NULL, "One of them; may be repeated."},
     {"port-range", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FIRST-LAST", NULL, NULL,
-     rg_hvd_apply_port_range, NULL,
+     BY(same), NULL,
      "Reigen's own: listen on TCP ports of this range only, for a firewall."},
     {"connect-timeout", NULL, NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "TIME", NULL, NULL,
-     rg_hvd_apply_connect_timeout, NULL,
+     BY(same), NULL,
      "Reigen's own: give up on a host whose sshd does not answer within TIME."},
-    {"ssh-port", "p", NULL, RG_HVD_HOSTS, RG_HVD_COUNT, "PORT", NULL, NULL, rg_hvd_apply_ssh_port,
+    {"ssh-port", "p", NULL, RG_HVD_HOSTS, RG_HVD_COUNT, "PORT", NULL, NULL, BY(same),
      NULL, "The port of ssh on all hosts."},
     {"ssh-identity-file", "i", NULL, RG_HVD_HOSTS, RG_HVD_TEXT, "FILE", "@file", NULL,
-     rg_hvd_apply_ssh_identity, NULL, "The private key that ssh shall use."},
+     BY(ssh_identity), NULL, "The private key that ssh shall use."},
 
     {"fusion-threshold-mb", NULL, "params.fusion_threshold_mb", RG_HVD_TUNE, RG_HVD_COUNT, "MB",
-     NULL, NULL, rg_hvd_apply_fusion, NULL,
+     NULL, NULL, BY(fusion), NULL,
      "Send small tensors together up to this size. 0 sends each alone."},
     {"cycle-time-ms", NULL, "params.cycle_time_ms", RG_HVD_TUNE, RG_HVD_NUMBER, "MS", NULL,
-     "HOROVOD_CYCLE_TIME", NULL, NO_CYCLES, "Accepted; Reigen has no cycles."},
+     "HOROVOD_CYCLE_TIME", NONE, NO_CYCLES, "Accepted; Reigen has no cycles."},
     {"cache-capacity", NULL, "params.cache_capacity", RG_HVD_TUNE, RG_HVD_COUNT, "N", NULL,
-     "HOROVOD_CACHE_CAPACITY", NULL, NULL,
+     "HOROVOD_CACHE_CAPACITY", NONE, NULL,
      "Remember so many tensors, so that ranks need not compare them again."},
     {"hierarchical-allreduce", NULL, "params.hierarchical_allreduce", RG_HVD_TUNE, RG_HVD_ON, NULL,
-     NULL, "HOROVOD_HIERARCHICAL_ALLREDUCE", NULL, NO_TOPOLOGY,
+     NULL, "HOROVOD_HIERARCHICAL_ALLREDUCE", NONE, NO_TOPOLOGY,
      "Accepted; Reigen reduces inside each host first where that is faster."},
     {"no-hierarchical-allreduce", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
-     "HOROVOD_HIERARCHICAL_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+     "HOROVOD_HIERARCHICAL_ALLREDUCE", NONE, NO_TOPOLOGY, "Accepted, as above."},
     {"hierarchical-allgather", NULL, "params.hierarchical_allgather", RG_HVD_TUNE, RG_HVD_ON, NULL,
-     NULL, "HOROVOD_HIERARCHICAL_ALLGATHER", NULL, NO_TOPOLOGY, "Accepted, as above."},
+     NULL, "HOROVOD_HIERARCHICAL_ALLGATHER", NONE, NO_TOPOLOGY, "Accepted, as above."},
     {"no-hierarchical-allgather", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
-     "HOROVOD_HIERARCHICAL_ALLGATHER", NULL, NO_TOPOLOGY, "Accepted, as above."},
+     "HOROVOD_HIERARCHICAL_ALLGATHER", NONE, NO_TOPOLOGY, "Accepted, as above."},
     {"torus-allreduce", NULL, "params.torus_allreduce", RG_HVD_TUNE, RG_HVD_ON, NULL, NULL,
-     "HOROVOD_TORUS_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+     "HOROVOD_TORUS_ALLREDUCE", NONE, NO_TOPOLOGY, "Accepted, as above."},
     {"no-torus-allreduce", NULL, NULL, RG_HVD_TUNE, RG_HVD_OFF, NULL, NULL,
-     "HOROVOD_TORUS_ALLREDUCE", NULL, NO_TOPOLOGY, "Accepted, as above."},
+     "HOROVOD_TORUS_ALLREDUCE", NONE, NO_TOPOLOGY, "Accepted, as above."},
 
     {"autotune", NULL, "autotune.enabled", RG_HVD_AUTOTUNE, RG_HVD_ON, NULL, NULL,
-     "HOROVOD_AUTOTUNE", NULL, NULL, "Accepted; Reigen tunes nothing while a job runs."},
-    {"no-autotune", NULL, NULL, RG_HVD_AUTOTUNE, RG_HVD_OFF, NULL, NULL, "HOROVOD_AUTOTUNE", NULL,
+     "HOROVOD_AUTOTUNE", NONE, NULL, "Accepted; Reigen tunes nothing while a job runs."},
+    {"no-autotune", NULL, NULL, RG_HVD_AUTOTUNE, RG_HVD_OFF, NULL, NULL, "HOROVOD_AUTOTUNE", NONE,
      NULL, "Accepted, as above."},
     {"autotune-log-file", NULL, "autotune.log_file", RG_HVD_AUTOTUNE, RG_HVD_TEXT, "FILE", "@file",
-     "HOROVOD_AUTOTUNE_LOG", NULL, NO_TUNING, "Accepted, as above."},
+     "HOROVOD_AUTOTUNE_LOG", NONE, NO_TUNING, "Accepted, as above."},
     {"autotune-warmup-samples", NULL, "autotune.warmup_samples", RG_HVD_AUTOTUNE, RG_HVD_COUNT, "N",
-     NULL, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NULL, NO_TUNING, "Accepted, as above."},
+     NULL, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NONE, NO_TUNING, "Accepted, as above."},
     {"autotune-steps-per-sample", NULL, "autotune.steps_per_sample", RG_HVD_AUTOTUNE, RG_HVD_COUNT,
-     "N", NULL, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NULL, NO_TUNING, "Accepted, as above."},
+     "N", NULL, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NONE, NO_TUNING, "Accepted, as above."},
     {"autotune-bayes-opt-max-samples", NULL, "autotune.bayes_opt_max_samples", RG_HVD_AUTOTUNE,
-     RG_HVD_COUNT, "N", NULL, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NULL, NO_TUNING,
+     RG_HVD_COUNT, "N", NULL, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NONE, NO_TUNING,
      "Accepted, as above."},
     {"autotune-gaussian-process-noise", NULL, "autotune.gaussian_process_noise", RG_HVD_AUTOTUNE,
-     RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NULL, NO_TUNING,
+     RG_HVD_SHARE, "SHARE", NULL, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NONE, NO_TUNING,
      "Accepted, as above."},
 
     {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "FILE", "@file", NULL,
-     rg_hvd_apply_discovery, NULL,
+     BY(discovery), NULL,
      "A program that prints the hosts there are now, one HOST or HOST:SLOTS per line."},
     {"min-num-proc", "min-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     rg_hvd_apply_min_np, NULL, "Wait while there is room for fewer than N ranks."},
+     INT(elastic.min_np, 1, RG_JOB_RANKS_MAX), NULL,
+     "Wait while there is room for fewer than N ranks."},
     {"max-num-proc", "max-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     rg_hvd_apply_max_np, NULL, "Never run more than N ranks."},
+     INT(elastic.max_np, 1, RG_JOB_RANKS_MAX), NULL, "Never run more than N ranks."},
     {"slots-per-host", "slots", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     rg_hvd_apply_slots, NULL, "Slots of a host for which the script prints none."},
+     INT(elastic.slots_per_host, 1, RG_JOB_SLOTS_MAX), NULL,
+     "Slots of a host for which the script prints none."},
     {"elastic-timeout", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "SECONDS", NULL,
-     "HOROVOD_ELASTIC_TIMEOUT", rg_hvd_apply_elastic_timeout, NULL,
+     "HOROVOD_ELASTIC_TIMEOUT", INT(elastic.timeout_s, 1, RG_HVD_COUNT_MAX), NULL,
      "Give up when ranks have not come together again by then. The default is "
      "HOROVOD_ELASTIC_TIMEOUT, or 600."},
     {"reset-limit", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     rg_hvd_apply_reset_limit, NULL, "End the job when its ranks have changed more than N times."},
+     INT(elastic.reset_limit, 0, RG_HVD_COUNT_MAX), NULL,
+     "End the job when its ranks have changed more than N times."},
     {"blacklist-cooldown-range", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_PAIR, "MIN MAX", NULL, NULL,
-     rg_hvd_apply_cooldown, NULL,
+     BY(cooldown), NULL,
      "Leave a host that failed alone for MIN seconds at first and MAX at most."},
 
     {"timeline-filename", NULL, "timeline.filename", RG_HVD_TIMELINE, RG_HVD_TEXT, "FILE", "@file",
-     "HOROVOD_TIMELINE", NULL, NULL, "Write what every operation did when to FILE."},
+     "HOROVOD_TIMELINE", NONE, NULL, "Write what every operation did when to FILE."},
     {"timeline-mark-cycles", NULL, "timeline.mark_cycles", RG_HVD_TIMELINE, RG_HVD_ON, NULL, NULL,
-     "HOROVOD_TIMELINE_MARK_CYCLES", NULL, NULL, "Mark in it when the runtime began to work."},
+     "HOROVOD_TIMELINE_MARK_CYCLES", NONE, NULL, "Mark in it when the runtime began to work."},
     {"no-timeline-mark-cycles", NULL, NULL, RG_HVD_TIMELINE, RG_HVD_OFF, NULL, NULL,
-     "HOROVOD_TIMELINE_MARK_CYCLES", NULL, NULL, "Do not."},
+     "HOROVOD_TIMELINE_MARK_CYCLES", NONE, NULL, "Do not."},
 
     {"no-stall-check", NULL, NULL, RG_HVD_STALL, RG_HVD_OFF, NULL, NULL, NULL,
-     rg_hvd_apply_stall_off, NULL, "Do not report ranks that keep others waiting."},
+     BY(stall_off), NULL, "Do not report ranks that keep others waiting."},
     {"stall-check", NULL, "stall_check.enabled", RG_HVD_STALL, RG_HVD_ON, NULL, NULL, NULL,
-     rg_hvd_apply_stall_off, NULL, "Report them; the default."},
+     BY(stall_off), NULL, "Report them; the default."},
     {"stall-check-warning-time-seconds", NULL, "stall_check.warning_time_seconds", RG_HVD_STALL,
-     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_CHECK_TIME_SECONDS", NULL, NULL,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_CHECK_TIME_SECONDS", NONE, NULL,
      "Report them after this time. The default is 10."},
     {"stall-check-shutdown-time-seconds", NULL, "stall_check.shutdown_time_seconds", RG_HVD_STALL,
-     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", NULL, NULL,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", NONE, NULL,
      "End the job after this time. The default, 0, is never."},
 
     {"mpi-threads-disable", NULL, "library_options.mpi_threads_disable", RG_HVD_LIBRARY, RG_HVD_ON,
-     NULL, NULL, "HOROVOD_MPI_THREADS_DISABLE", NULL, NO_MPI, "Accepted; MPI is not used."},
+     NULL, NULL, "HOROVOD_MPI_THREADS_DISABLE", NONE, NO_MPI, "Accepted; MPI is not used."},
     {"no-mpi-threads-disable", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_OFF, NULL, NULL,
-     "HOROVOD_MPI_THREADS_DISABLE", NULL, NO_MPI, "Accepted, as above."},
+     "HOROVOD_MPI_THREADS_DISABLE", NONE, NO_MPI, "Accepted, as above."},
     {"mpi-args", NULL, "library_options.mpi_args", RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL,
-     NULL, NULL, NO_MPI, "Accepted; there is no mpirun that could take them."},
-    {"binding-args", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL, NULL, NULL,
+     NULL, NONE, NO_MPI, "Accepted; there is no mpirun that could take them."},
+    {"binding-args", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_TEXT, "ARGUMENTS", NULL, NULL, NONE,
      "reigen run --bind-to binds ranks; this does nothing", "Accepted, as above."},
-    {"tcp", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_ON, NULL, NULL, "NCCL_IB_DISABLE", NULL,
+    {"tcp", NULL, NULL, RG_HVD_LIBRARY, RG_HVD_ON, NULL, NULL, "NCCL_IB_DISABLE", NONE,
      "between hosts TCP is what is used; this does nothing", "Accepted, as above."},
     {"num-nccl-streams", NULL, "library_options.num_nccl_streams", RG_HVD_LIBRARY, RG_HVD_COUNT,
-     "N", NULL, "HOROVOD_NUM_NCCL_STREAMS", NULL, NO_GPU, "Accepted; NCCL is not used."},
+     "N", NULL, "HOROVOD_NUM_NCCL_STREAMS", NONE, NO_GPU, "Accepted; NCCL is not used."},
     {"thread-affinity", NULL, "library_options.thread_affinity", RG_HVD_LIBRARY, RG_HVD_COUNT,
-     "CORE", NULL, "HOROVOD_THREAD_AFFINITY", NULL, NULL,
+     "CORE", NULL, "HOROVOD_THREAD_AFFINITY", NONE, NULL,
      "Handed on to the ranks as HOROVOD_THREAD_AFFINITY."},
     {"gloo-timeout-seconds", NULL, "library_options.gloo_timeout_seconds", RG_HVD_LIBRARY,
-     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_GLOO_TIMEOUT_SECONDS", NULL,
+     RG_HVD_COUNT, "SECONDS", NULL, "HOROVOD_GLOO_TIMEOUT_SECONDS", NONE,
      "a rank that is gone is noticed at once; this does nothing", "Accepted; gloo is not used."},
 
     {"log-level", NULL, "logging.level", RG_HVD_LOG, RG_HVD_TEXT, "LEVEL",
-     "TRACE DEBUG INFO WARNING ERROR FATAL", NULL, rg_hvd_apply_log_level, NULL,
+     "TRACE DEBUG INFO WARNING ERROR FATAL", NULL, BY(log_level), NULL,
      "The least important messages of the runtime that are shown: TRACE, DEBUG, INFO, WARNING "
      "(the default), ERROR or FATAL."},
     {"log-with-timestamp", "no-log-hide-timestamp", "logging.with_timestamp", RG_HVD_LOG, RG_HVD_ON,
-     NULL, NULL, NULL, rg_hvd_apply_timestamp_off, NULL, "Show the time in them; the default."},
+     NULL, NULL, NULL, BY(timestamp_off), NULL, "Show the time in them; the default."},
     {"log-without-timestamp", "log-hide-timestamp", NULL, RG_HVD_LOG, RG_HVD_OFF, NULL, NULL, NULL,
-     rg_hvd_apply_timestamp_off, NULL, "Do not."},
+     BY(timestamp_off), NULL, "Do not."},
 
-    {"gloo", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_controller,
+    {"gloo", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, BY(controller),
      NO_CONTROLLER, "Accepted; Reigen starts and connects the ranks itself."},
-    {"mpi", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_controller,
+    {"mpi", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, BY(controller),
      NO_CONTROLLER, "Accepted, as above."},
-    {"jsrun", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, rg_hvd_apply_jsrun, NULL,
+    {"jsrun", NULL, NULL, RG_HVD_CONTROLLER, RG_HVD_ON, NULL, NULL, NULL, BY(jsrun), NULL,
      "Refused: LSF's jsrun is not supported."},
     {"controller", NULL, "controller", RG_HVD_CONTROLLER, RG_HVD_TEXT, "NAME", "gloo mpi", NULL,
-     rg_hvd_apply_file_controller, NULL, "The key of the file: gloo or mpi, as --gloo and --mpi."},
+     BY(file_controller), NULL, "The key of the file: gloo or mpi, as --gloo and --mpi."},
 };
 
 const struct rg_hvd_option *rg_hvd_options(size_t *ret_count)
@@ -204,7 +504,7 @@ const struct rg_hvd_option *rg_hvd_option_find_key(const char *key)
     return NULL;
 }
 
-const char *rg_hvd_group_title(enum rg_hvd_group group)
+const char *rg_hvd_group_title(int group)
 {
     static const char *const titles[RG_HVD_GROUP_COUNT] = {
         "What runs", "Hosts",       "Tuning",    "Autotuning",          "Elastic jobs",

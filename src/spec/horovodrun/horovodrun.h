@@ -28,13 +28,14 @@
 #include "spec/options/options.h"
 
 #define RG_HVD_FILE_ITEMS_MAX 4096
+#define RG_HVD_COUNT_MAX INT64_C(0x7fffffff)
 #define RG_HVD_VERSION "0.28.1+reigen"
 
 /* What an elastic job would be: 0 and NULL where the user said nothing. */
 struct rg_hvd_elastic {
     char *discovery_script;
     int min_np, max_np, slots_per_host;
-    int timeout_s;                /* 600 */
+    int timeout_s;                /* 600 where nothing was said */
     int reset_limit;              /* -1: none */
     int cooldown_min_s, cooldown_max_s;
 };
@@ -47,7 +48,7 @@ struct rg_horovodrun {
     char *interfaces;          /* "eth0,eth1", or NULL */
     /* Flags that exclude each other: the name of the one that was given, borrowed from the table */
     const char *controller, *where;
-    bool has_start_timeout, has_elastic_timeout;
+    bool has_start_timeout;
 };
 
 enum rg_hvd_group {
@@ -87,6 +88,7 @@ struct rg_hvd_option {
     /* What else is to be done with a value that was judged, or NULL. 0 or -errno with err. */
     int (*apply)(struct rg_horovodrun *run, const struct rg_hvd_option *option, const char *what,
                  const char *value, struct rg_error *err);
+    struct rg_field field; /* of struct rg_horovodrun, where there is no apply */
     const char *note;      /* told when it is used: why it does nothing here; or NULL */
     const char *help;      /* one or more sentences */
 };
@@ -97,7 +99,7 @@ const struct rg_hvd_option *rg_hvd_options(size_t *ret_count);
 const struct rg_hvd_option *rg_hvd_option_find(const char *name);
 /* The flag that a key of the file ("section.key") stands for, or NULL. */
 const struct rg_hvd_option *rg_hvd_option_find_key(const char *key);
-const char *rg_hvd_group_title(enum rg_hvd_group group);
+const char *rg_hvd_group_title(int group);
 
 void rg_horovodrun_init(struct rg_horovodrun *run);
 void rg_horovodrun_fini(struct rg_horovodrun *run);

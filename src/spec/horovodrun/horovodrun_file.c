@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/exitcode.h"
 #include "base/fd.h"
 #include "spec/horovodrun/horovodrun.h"
 #include "spec/options/yaml.h"
@@ -167,10 +166,7 @@ int rg_hvd_file_read(struct rg_horovodrun *run, const char *path, struct rg_erro
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_YAML_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("--config-file", path, RG_YAML_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE, "cannot read --config-file %s: %s", path,
-                                 strerror(-rc));
-    return rg_hvd_file_parse(run, path, text, nbytes, err);
+    return rc < 0 ? rc : rg_hvd_file_parse(run, path, text, nbytes, err);
 }

@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spec/options/apply.h"
 #include "base/exitcode.h"
-#include "spec/horovodrun/horovodrun_apply.h"
+#include "spec/horovodrun/horovodrun.h"
+#include "spec/job/hostlist.h"
+#include "spec/options/apply.h"
 #include "spec/options/launchers.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
-#define ELASTIC_TIMEOUT_S 600
 
 void rg_horovodrun_init(struct rg_horovodrun *run)
 {
     *run = (struct rg_horovodrun){
-        .elastic = { .timeout_s = ELASTIC_TIMEOUT_S, .reset_limit = -1 },
+        .elastic = { .reset_limit = -1 },
     };
     rg_request_init(&run->request);
     run->request.job.tag = RG_TAG_HOROVOD;
@@ -48,50 +48,29 @@ struct walk {
     char what[NAME_MAX_LEN + 4];        /* the flag as the user wrote it */
 };
 
-/* Each name and alias in turn; NULL at the end. */
-struct names {
-    size_t option;
-    const char *rest; /* of the aliases */
-    char name[NAME_MAX_LEN];
-    const struct rg_hvd_option *of;
-};
-
-static bool next_name(struct names *names)
-{
-    size_t count;
-    const struct rg_hvd_option *all = rg_hvd_options(&count);
-
-    if (names->rest && *names->rest) {
-        size_t n = strcspn(names->rest, " ");
-        snprintf(names->name, sizeof names->name, "%.*s", (int) n, names->rest);
-        names->rest += n + (names->rest[n] == ' ');
-        return true;
-    }
-    if (names->option == count)
-        return false;
-    names->of = &all[names->option++];
-    names->rest = names->of->aliases;
-    snprintf(names->name, sizeof names->name, "%s", names->of->name);
-    return true;
-}
-
 /* The one flag whose long name begins so. 0 without one, -EINVAL when there are several. */
 static int find_shortened(const char *arg, const char *name,
                           const struct rg_hvd_option **ret_option,
                           struct rg_error *err)
 {
-    struct names names = { 0 };
-    const struct rg_hvd_option *found = NULL;
-    char first[NAME_MAX_LEN] = "";
+    size_t count;
+    const struct rg_hvd_option *all = rg_hvd_options(&count), *found = NULL;
+    rg_autofree char *first = NULL;
 
-    while (*name && next_name(&names)) {
-        if (!rg_str_starts(names.name, name) || names.of == found)
+    for (size_t i = 0; *name && i < count; i++) {
+        rg_autostrv struct rg_strv names = RG_STRV_INIT;
+        size_t k = 0;
+        if (rg_option_names(all[i].name, all[i].aliases, &names) < 0)
+            return rg_error_memory(err);
+        while (k < names.count && !rg_str_starts(names.v[k], name))
+            k++;
+        if (k == names.count)
             continue;
         if (found)
             return rg_error_set(err, EINVAL, "%.80s: may be --%s or --%s; write it in full", arg,
-                                first, names.name);
-        found = names.of;
-        snprintf(first, sizeof first, "%s", names.name);
+                                first ? first : "", names.v[k]);
+        found = &all[i];
+        first = strdup(names.v[k]);
     }
     *ret_option = found;
     return 0;
@@ -100,22 +79,21 @@ static int find_shortened(const char *arg, const char *name,
 static int unknown_flag(const char *arg, struct rg_error *err)
 {
     rg_autofree char *name = strdup(arg + 1 + (arg[1] == '-'));
-    size_t many = 160, nours;
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    size_t count, nours;
+    const struct rg_hvd_option *all = rg_hvd_options(&count);
     const struct rg_option *ours = rg_options(&nours);
-    rg_autofree char(*pool)[NAME_MAX_LEN] = calloc(many, sizeof *pool);
-    rg_autofree const char **words = calloc(many + nours + 1, sizeof *words);
-    struct names names = { 0 };
-    size_t n = 0;
+    int rc = name ? 0 : -ENOMEM;
 
-    if (!pool || !words || !name)
-        return rg_error_set(err, ENOMEM, "out of memory");
-    for (; n < many && next_name(&names); n++)
-        words[n] = strcpy(pool[n], names.name);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = rg_option_names(all[i].name, all[i].aliases, &words);
     /* Of equal distance Horovod's own comes first. */
-    for (size_t i = 0; i < nours; i++)
-        words[n++] = ours[i].name;
+    for (size_t i = 0; rc == 0 && i < nours; i++)
+        rc = rg_strv_add(&words, ours[i].name);
+    if (rc < 0)
+        return rg_error_memory(err);
     name[strcspn(name, "=")] = '\0';
-    const char *near = rg_str_nearest(name, words);
+    const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
     if (near)
         return rg_error_set(err, EINVAL, "unknown flag %.80s; did you mean %s%s?", arg,
@@ -147,7 +125,7 @@ static int take_value(struct walk *walk, const char *attached, struct rg_error *
         walk->value = walk->pair;
     }
     walk->next += more;
-    return walk->value ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return walk->value ? 0 : rg_error_memory(err);
 }
 
 /* The flag in arg: by its name, its beginning, or as -p22. 0 or -EINVAL. */
@@ -234,7 +212,7 @@ static int read_environment(struct rg_horovodrun *run, struct rg_error *err)
         { "HOROVOD_START_TIMEOUT", "start-timeout" },
         { "HOROVOD_ELASTIC_TIMEOUT", "elastic-timeout" },
     };
-    const bool given[] = { run->has_start_timeout, run->has_elastic_timeout };
+    const bool given[] = { run->has_start_timeout, run->elastic.timeout_s > 0 };
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < rg_array_len(known); i++) {
@@ -263,7 +241,7 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
         bool idle = e->max_np || e->slots_per_host || e->reset_limit >= 0 || e->cooldown_max_s;
         return idle && rg_request_note(&run->request, "elastic flags without "
                                        "--host-discovery-script and --min-np do nothing") < 0
-                   ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+                   ? rg_error_memory(err) : 0;
     }
     if (!np && !e->min_np)
         return rg_error_set(err, EINVAL, "an elastic job needs -np or --min-np");
@@ -273,6 +251,74 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
     return 0;
 }
 
+/* --- other hosts ------------------------------------------------------------------------------ */
+
+/* Variables that say where or who one is; those of the other host are right there. */
+static const char *const own[] = {
+    "HOME",   "USER",     "LOGNAME", "SHELL", "PWD",     "OLDPWD",   "SHLVL",
+    "_",      "HOSTNAME", "TERM",    "TTY",   "DISPLAY", "WINDOWID", "MAIL",
+    "TMPDIR", "LS_COLORS",
+};
+static const char *const own_prefixes[] = {
+    "SSH_", "XDG_", "DBUS_", "BASH_FUNC_", "REIGEN_", "TMUX", "SUDO_",
+};
+
+static bool is_own(const char *name)
+{
+    for (size_t i = 0; i < rg_array_len(own); i++) {
+        if (strcmp(name, own[i]) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < rg_array_len(own_prefixes); i++) {
+        if (rg_str_starts(name, own_prefixes[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_named(const struct rg_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->env.count; i++) {
+        if (strcmp(job->env.v[i], name) == 0)
+            return true;
+    }
+    return rg_env_get(&job->env, name) != NULL;
+}
+
+static int hand_on(struct rg_job *job, const char *entry)
+{
+    size_t n = strcspn(entry, "=");
+    rg_autofree char *name = strndup(entry, n);
+
+    if (!name)
+        return -ENOMEM;
+    if (!n || is_own(name) || is_named(job, name))
+        return 0;
+    return rg_strv_add(&job->env, name);
+}
+
+/* Where a host is not this computer, ranks there get the caller's environment, as with Horovod, but
+ * for what belongs to a host or a login; and ssh takes the key of a host that it sees for the first
+ * time. */
+static int finish_remote(struct rg_horovodrun *run, struct rg_error *err)
+{
+    struct rg_job *job = &run->request.job;
+    bool remote = false;
+    int rc = 0;
+
+    for (size_t i = 0; i < job->nhosts; i++)
+        remote |= job->hosts[i].user || !rg_host_is_local(job->hosts[i].name);
+    if (!remote)
+        return 0;
+    for (char **entry = environ; rc == 0 && *entry; entry++)
+        rc = hand_on(job, *entry);
+    if (rc == 0)
+        rc = rg_strv_add(&job->ssh_options, "StrictHostKeyChecking=accept-new");
+    return rc < 0 ? rg_error_memory(err) : 0;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
 static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error *err)
 {
     struct rg_job *job = &run->request.job;
@@ -281,12 +327,12 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
         return rg_error_set(err, EINVAL, "no command: say what to run, for example horovodrun "
                             "-np 4 python train.py");
     if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     int rc = read_environment(run, err);
 
     rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
     rc = rc < 0 ? rc : check_elastic(run, err);
-    rc = rc < 0 ? rc : rg_hvd_finish_remote(run, err);
+    rc = rc < 0 ? rc : finish_remote(run, err);
     if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host &&
         !rg_horovodrun_is_elastic(run))
         return rg_error_set(err, EINVAL, "-np is missing: say how many ranks to run, for example "

@@ -47,24 +47,16 @@ bool rg_job_has_engine(const struct rg_job *job)
 int rg_job_engine_options(const struct rg_job *job, struct rg_strv *options)
 {
     bool openmpi = job->engine == RG_ENGINE_OPENMPI, hydra = job->engine == RG_ENGINE_HYDRA;
+    char *const bind[] = { hydra ? "-bind-to" : "--bind-to",
+                           job->bind == RG_BIND_CORE ? "core" : "socket", NULL };
+    /* Hydra deals so many to each host in turn. */
+    char *const deal[] = { hydra ? "-ppn" : "--map-by", hydra ? "1" : "node", NULL };
     int r = 0;
 
-    if ((openmpi || hydra) && job->bind != RG_BIND_NONE) {
-        r = rg_strv_add(options, hydra ? "-bind-to" : "--bind-to");
-        if (r == 0)
-            r = rg_strv_add(options, job->bind == RG_BIND_CORE ? "core" : "socket");
-    }
-    if (r == 0 && openmpi && job->map == RG_MAP_NODE) {
-        r = rg_strv_add(options, "--map-by");
-        if (r == 0)
-            r = rg_strv_add(options, "node");
-    }
-    /* Hydra deals so many to each host in turn. */
-    if (r == 0 && hydra && job->map == RG_MAP_NODE) {
-        r = rg_strv_add(options, "-ppn");
-        if (r == 0)
-            r = rg_strv_add(options, "1");
-    }
+    if ((openmpi || hydra) && job->bind != RG_BIND_NONE)
+        r = rg_strv_add_all(options, bind);
+    if (r == 0 && (openmpi || hydra) && job->map == RG_MAP_NODE)
+        r = rg_strv_add_all(options, deal);
     if (r == 0 && job->engine_options.count)
         r = rg_strv_add_all(options, job->engine_options.v);
     return r;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "base/fd.h"
 
 #define BLANKS " \t\v\f"
@@ -43,7 +42,7 @@ static int parse_line(const char *where, char *line, struct rg_strv *ret_entries
     int rc = rg_env_check_name(where, line, err);
 
     if (rc == 0 && rg_strv_add(ret_entries, line) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -56,7 +55,7 @@ int rg_envfile_parse(const char *path, const char *text, size_t nbytes,
     int rc = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     memcpy(copy, text, nbytes);
     copy[nbytes] = '\0';
     if (memchr(text, '\0', nbytes))
@@ -74,11 +73,8 @@ int rg_envfile_read(const char *path, struct rg_strv *ret_entries, struct rg_err
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("the file of variables", path, RG_ENVFILE_NBYTES_MAX, &text, &nbytes,
+                           err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read the file of variables %s: %s", path,
-                                 strerror(-rc));
-    return rg_envfile_parse(path, text, nbytes, ret_entries, err);
+    return rc < 0 ? rc : rg_envfile_parse(path, text, nbytes, ret_entries, err);
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "spec/job/slurm.h"
@@ -76,22 +75,17 @@ static int add_hosts(struct rg_job *job, const char *where, const char *text, in
 {
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
     const char *range = find_range(text);
-    int rc = 0;
+    size_t n = range ? (size_t) (range - text) : 0;
+    int rc = range ? rg_slurm_nodes(where, range, &names, err) : rg_strv_add(&names, text);
 
-    if (!range) {
-        rc = rg_job_add_host(job, text, nslots, err);
-        return rc < 0 ? rg_error_prepend(err, "%s", where) : 0;
-    }
-    rc = rg_slurm_nodes(where, range, &names, err);
     for (size_t i = 0; i < names.count && rc == 0; i++) {
-        rg_autofree char *host = NULL;
-        if (asprintf(&host, "%.*s%s", (int) (range - text), text, names.v[i]) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
-        rc = rg_job_add_host(job, host, nslots, err);
-        if (rc < 0)
+        rg_autofree char *host = rg_strf("%.*s%s", (int) n, text, names.v[i]);
+        if (!host)
+            return rg_error_memory(err);
+        if (rg_job_add_host(job, host, nslots, err) < 0)
             rc = rg_error_prepend(err, "%s", where);
     }
-    return rc;
+    return rc == -ENOMEM ? rg_error_memory(err) : rc;
 }
 
 static int add_item(struct rg_job *job, const char *where, const char *item, struct rg_error *err)
@@ -101,7 +95,7 @@ static int add_item(struct rg_job *job, const char *where, const char *item, str
     int nslots = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (split_slots(copy, &name, &slots) < 0)
         return rg_error_set(
             err, EINVAL, "%s: \"%s\" is not a host; write an IPv6 address as [::1]:2", where, item);
@@ -122,7 +116,7 @@ int rg_hostlist_parse(struct rg_job *job, const char *what, const char *text, st
     char *rest = copy;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (!*text)
         return rg_error_set(err, EINVAL, "%s: no host in it; write for example localhost:4", what);
     while (rest) {
@@ -198,7 +192,7 @@ int rg_hostfile_parse(struct rg_job *job, const char *path, const char *text, si
     unsigned number = 0;
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     if (memchr(text, '\0', nbytes))
         return rg_error_set(err, EINVAL, "%s: not a host file: it holds a NUL byte", path);
     while ((line = strsep(&rest, "\n"))) {
@@ -217,12 +211,9 @@ int rg_hostfile_read(struct rg_job *job, const char *path, struct rg_error *err)
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("host file", path, RG_HOSTFILE_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read host file %s: %s", path, strerror(-rc));
-    return rg_hostfile_parse(job, path, text, nbytes, err);
+    return rc < 0 ? rc : rg_hostfile_parse(job, path, text, nbytes, err);
 }
 
 bool rg_host_is_local(const char *name)

@@ -3,11 +3,11 @@
 #include "spec/job/job.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "spec/job/engine.h"
 #include "spec/job/hostlist.h"
+#include "spec/job/slurm.h"
 
 #define RANGES_MAX 65536
 
@@ -55,7 +55,7 @@ int rg_job_set_ports(struct rg_job *job, const char *what, const char *value, st
 
     /* The ranks' runtime reads it, and from it comes what an MPI is told. */
     if (rc == 0 && rg_env_set(&job->env, RG_PORT_RANGE, value) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -126,7 +126,7 @@ static int split_user(const char *text, const char **ret_name, char **ret_user,
     if (at == text || text[0] == '-' || strchr(at + 1, '@'))
         return rg_error_set(err, EINVAL, "host \"%.80s\": write USER@HOST", text);
     *ret_user = strndup(text, (size_t) (at - text));
-    return *ret_user ? 0 : rg_error_set(err, ENOMEM, "out of memory");
+    return *ret_user ? 0 : rg_error_memory(err);
 }
 
 static int same_user(const struct rg_host *host, const char *user, struct rg_error *err)
@@ -161,12 +161,12 @@ int rg_job_add_host(struct rg_job *job, const char *text, int nslots, struct rg_
     struct rg_host *hosts = reallocarray(job->hosts, job->nhosts + 1, sizeof *hosts);
 
     if (!hosts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     job->hosts = hosts;
     char *copy = strdup(name);
 
     if (!copy)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     hosts[job->nhosts++] = (struct rg_host){ copy, nslots, rg_steal_ptr(&user) };
     return 0;
 }
@@ -231,21 +231,6 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err)
     return rc < 0 ? rc : check_env(job, err);
 }
 
-/* The end of a number at text in *ret_end; -EINVAL when there is none or it is no rank. */
-static int parse_rank(const char *text, int *ret_rank, const char **ret_end)
-{
-    long n = 0;
-    const char *p = text;
-
-    for (; *p >= '0' && *p <= '9' && n < RG_JOB_RANKS_MAX; p++)
-        n = n * 10 + (*p - '0');
-    if (p == text || n >= RG_JOB_RANKS_MAX)
-        return -EINVAL;
-    *ret_rank = (int) n;
-    *ret_end = p;
-    return 0;
-}
-
 static int add_range(struct rg_ranks *ranks, int first, int last)
 {
     if (ranks->count == RANGES_MAX)
@@ -284,18 +269,11 @@ static void normalise(struct rg_ranks *ranks)
     ranks->count = kept + 1;
 }
 
-static int parse_ranges(const char *text, struct rg_ranks *ranks)
+static int parse_ranges(const char *p, struct rg_ranks *ranks)
 {
-    const char *p = text;
-    int first, last, rc;
-
     for (;;) {
-        if (parse_rank(p, &first, &p) < 0)
-            return -EINVAL;
-        last = first;
-        if (*p == '-' && parse_rank(p + 1, &last, &p) < 0)
-            return -EINVAL;
-        if (last < first)
+        int first, last, width, rc;
+        if (rg_slurm_range(&p, &first, &last, &width) < 0 || last >= RG_JOB_RANKS_MAX)
             return -EINVAL;
         if ((rc = add_range(ranks, first, last)) < 0)
             return rc;
@@ -314,7 +292,7 @@ int rg_ranks_parse(const char *text, struct rg_ranks *ret_ranks, struct rg_error
     if (rc < 0) {
         rg_ranks_fini(&ranks);
         if (rc == -ENOMEM)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
         return rg_error_set(err, EINVAL, "\"%s\" is not a set of ranks; write for example 0,3-5",
                             text);
     }

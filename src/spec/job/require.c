@@ -2,10 +2,8 @@
 /* --require says what each host must have; its words are read here and judged by launch/doctor. */
 #include "spec/job/require.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/str.h"
 

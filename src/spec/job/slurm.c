@@ -24,23 +24,26 @@ struct rg_strv rg_slurm_environment(void)
 
 /* --- lists of nodes -------------------------------------------------------------------------- */
 
-/* One "7" or "01-04"; text moves behind it. */
-static int parse_range(const char **text, int *ret_first, int *ret_last, int *ret_width)
+/* A number of at most DIGITS_MAX digits; text moves behind it. How many digits; 0: it is none. */
+static size_t take_number(const char **text, int *ret_n)
 {
-    size_t n = strspn(*text, DIGITS), m;
+    size_t n = strspn(*text, DIGITS);
 
     if (n == 0 || n > DIGITS_MAX)
-        return -EINVAL;
-    *ret_first = *ret_last = atoi(*text);
-    *ret_width = (int) n;
-    *text += n;
-    if (**text != '-')
         return 0;
-    m = strspn(++*text, DIGITS);
-    if (m == 0 || m > DIGITS_MAX)
+    *ret_n = atoi(*text);
+    *text += n;
+    return n;
+}
+
+int rg_slurm_range(const char **text, int *ret_first, int *ret_last, int *ret_width)
+{
+    *ret_width = (int) take_number(text, ret_first);
+    if (!*ret_width)
         return -EINVAL;
-    *ret_last = atoi(*text);
-    *text += m;
+    *ret_last = *ret_first;
+    if (**text == '-' && (++*text, !take_number(text, ret_last)))
+        return -EINVAL;
     return *ret_last < *ret_first ? -EINVAL : 0;
 }
 
@@ -51,7 +54,7 @@ static int unfold(const char *prefix, const char **text, struct rg_strv *names)
 
     for (;;) {
         int first, last, width;
-        if (parse_range(text, &first, &last, &width) < 0)
+        if (rg_slurm_range(text, &first, &last, &width) < 0)
             return -EINVAL;
         if ((size_t) (last - first) >= RG_SLURM_NODES_MAX)
             return -E2BIG;
@@ -149,22 +152,15 @@ int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names
 /* --- layouts --------------------------------------------------------------------------------- */
 
 /* "4" or "1(x2)". */
-static int parse_count(const char **text, int *ret_count, size_t *ret_times)
+static int parse_count(const char **text, int *ret_count, int *ret_times)
 {
-    size_t n = strspn(*text, DIGITS);
-
     *ret_times = 1;
-    if (n == 0 || n > DIGITS_MAX)
+    if (!take_number(text, ret_count))
         return -EINVAL;
-    *ret_count = atoi(*text);
-    *text += n;
     if (strncmp(*text, "(x", 2) == 0) {
         *text += 2;
-        n = strspn(*text, DIGITS);
-        if (n == 0 || n > DIGITS_MAX || (*text)[n] != ')')
+        if (!take_number(text, ret_times) || *(*text)++ != ')')
             return -EINVAL;
-        *ret_times = (size_t) atoi(*text);
-        *text += n + 1;
     }
     return *ret_count >= 1 && *ret_count <= RG_JOB_RANKS_MAX && *ret_times ? 0 : -EINVAL;
 }
@@ -175,20 +171,20 @@ int rg_slurm_counts(const char *what, const char *text, size_t nnodes, int *ret_
     rg_autofree int *counts = calloc(nnodes ? nnodes : 1, sizeof *counts);
     bool single = text[strspn(text, DIGITS)] == '\0';
     const char *rest = text;
-    size_t done = 0, times;
-    int count;
+    size_t done = 0;
+    int count, times;
 
     if (!counts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     do {
         if (parse_count(&rest, &count, &times) < 0 || (*rest && *rest != ','))
             return rg_error_set(err, EINVAL,
                                 "%s: \"%.200s\" is not a layout such as \"4,1(x2)\"", what, text);
         if (single)
-            times = nnodes;
-        if (times > nnodes - done)
+            times = (int) nnodes;
+        if ((size_t) times > nnodes - done)
             break;
-        for (size_t i = 0; i < times; i++)
+        for (int i = 0; i < times; i++)
             counts[done++] = count;
     } while (*rest++);
     if (done != nnodes || rest[-1])
@@ -256,7 +252,7 @@ static int parse_gpus(const char *name, const char *text, struct rg_strv *gpus,
     while (rc == 0 && (item = strsep(&rest, ","))) {
         const char *range = item;
         int first, last, width;
-        if (parse_range(&range, &first, &last, &width) == 0 && !*range &&
+        if (rg_slurm_range(&range, &first, &last, &width) == 0 && !*range &&
             last - first < RG_JOB_SLOTS_MAX) {
             for (int i = first; i <= last && rc == 0; i++)
                 rc = rg_strv_addf(gpus, "%d", i);
@@ -334,7 +330,7 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
         if ((value = rg_env_get(env, of_slurm[i])))
             rc = parse_gpus(of_slurm[i], value, &given, err);
     if (value && rc == 0 && name_parts(env, &given) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     /* Beside SLURM_*, CUDA_VISIBLE_DEVICES is Slurm's own and may count from 0 in each job. */
     for (i = 0; i < (value ? 2 : 3) && !choice && rc == 0; i++) {
         choice = rg_env_get(env, chosen_by[i]);
@@ -346,7 +342,7 @@ int rg_slurm_gpus(const struct rg_strv *env, struct rg_strv *ret_gpus, bool *ret
             rc = check_choice(chosen_by[i], &given, &chosen, err);
     }
     if (rc == 0 && rg_strv_add_all(ret_gpus, choice ? chosen.v : given.v) < 0)
-        rc = rg_error_set(err, ENOMEM, "out of memory");
+        rc = rg_error_memory(err);
     if (rc == 0)
         *ret_told = value || choice;
     return rc;
@@ -501,12 +497,12 @@ static int add_nodes(struct rg_slurm_allocation *a, const struct rg_strv *names,
         return rg_error_set(err, E2BIG, "the job has more than %d nodes", RG_SLURM_NODES_MAX);
     nodes = reallocarray(a->nodes, a->nnodes + names->count, sizeof *nodes);
     if (!nodes)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     a->nodes = nodes;
     for (size_t i = 0; i < names->count; i++) {
         nodes[a->nnodes] = (struct rg_slurm_node){ .name = strdup(names->v[i]), .group = group };
         if (!nodes[a->nnodes++].name)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
     }
     return 0;
 }
@@ -522,7 +518,7 @@ static int read_counts(const struct rg_strv *env, const char *const *names, cons
         return 0;
     *ret_counts = calloc(nnodes, sizeof **ret_counts);
     if (!*ret_counts)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     return rg_slurm_counts(name, text, nnodes, *ret_counts, err);
 }
 
@@ -585,7 +581,7 @@ static int read_component_id(const struct rg_strv *env, int group, struct rg_slu
     if (!is_number(id))
         return rg_error_set(err, EINVAL, "%s: \"%.40s\" is not a job's number", name,
                             id ? id : "");
-    return rg_strv_add(&a->group_ids, id) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
+    return rg_strv_add(&a->group_ids, id) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* A step's nodes stand in one list, whatever their components. */
@@ -646,7 +642,7 @@ static int read_ids(const struct rg_strv *env, struct rg_slurm_allocation *a, st
     a->cpus_per_task = 1;
     a->tasks_asked = rg_env_get(env, "SLURM_NTASKS") || rg_env_get(env, "SLURM_NTASKS_PER_NODE");
     if (!a->job_id || (step && !a->step_id))
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     int rc = read_number(env, "SLURM_CPUS_PER_TASK", 1, &a->cpus_per_task, err);
 
     rc = rc < 0 ? rc : read_number(env, "SLURM_NTASKS", 1, &a->ntasks, err);

@@ -14,7 +14,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -33,6 +32,10 @@ struct rg_strv rg_slurm_environment(void);
  * after an error some may have been appended. */
 int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names,
                    struct rg_error *err);
+
+/* "7" or "01-04", whole numbers of at most nine digits; *text moves behind it. The width of the
+ * first is that of the names. 0, or -EINVAL. */
+int rg_slurm_range(const char **text, int *ret_first, int *ret_last, int *ret_width);
 
 /* "4,1(x2)" for nnodes nodes to 4, 1, 1: ret_counts has room for nnodes. A single number without
  * "(x...)" stands for all. 0, -EINVAL (not of that form, another number of nodes, a number outside

@@ -15,24 +15,6 @@
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
-static int keep_text(char **text, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    char *copy = strdup(value);
-
-    if (!copy)
-        return no_memory(err);
-    free(*text);
-    *text = copy;
-    return 0;
-}
-
 #define PLATFORMS_MAX 16
 
 static bool is_true(const char *value)
@@ -57,9 +39,30 @@ int rg_request_note(struct rg_request *request, const char *fmt, ...)
     return rg_strv_add(&request->notes, text);
 }
 
-/* The index of value among words, or -EINVAL with a text that names them all. */
-static int choose(const char *what, const char *value, const char *const *words,
-                  struct rg_error *err)
+int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
+                    const char *value, struct rg_error *err)
+{
+    if (option->apply)
+        return option->apply(request, what, value, err);
+    return option->field.kind ? rg_field_set(&option->field, request, what, value, err)
+                              : rg_request_set(request, option->name, what, value, err);
+}
+
+int rg_request_set(struct rg_request *request, const char *name, const char *what,
+                   const char *value, struct rg_error *err)
+{
+    struct rg_strv *settings = &request->job.settings;
+    const struct rg_option *option = rg_option_find(name);
+
+    if (!*value)
+        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
+    int r = option && option->file == RG_FILE_LIST ? rg_strv_addf(settings, "%s=%s", name, value)
+                                                   : rg_env_set(settings, name, value);
+    return r < 0 ? rg_error_memory(err) : 0;
+}
+
+int rg_apply_choice(const char *what, const char *value, const char *const *words,
+                    struct rg_error *err)
 {
     char list[256] = "";
 
@@ -67,10 +70,7 @@ static int choose(const char *what, const char *value, const char *const *words,
         if (strcmp(words[i], value) == 0)
             return i;
         size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s",
-                 !i             ? ""
-                 : words[i + 1] ? ", "
-                                : " or ",
+        snprintf(list + n, sizeof list - n, "%s%s", !i ? "" : words[i + 1] ? ", " : " or ",
                  words[i]);
     }
     const char *near = rg_str_nearest(value, words);
@@ -98,16 +98,6 @@ static int parse_positive(const char *what, const char *value, uint64_t *ret_ms,
     return 0;
 }
 
-APPLY(np)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, RG_JOB_RANKS_MAX, &n, err);
-
-    if (rc == 0)
-        request->job.np = (int) n;
-    return rc;
-}
-
 APPLY(ranks_per_host)
 {
     static const char *const guesses[] = { "auto", "gpu", "cpu" };
@@ -121,16 +111,6 @@ APPLY(ranks_per_host)
 
     if (rc == 0)
         request->job.ranks_per_host = (int) n;
-    return rc;
-}
-
-APPLY(max_restarts)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 0, RG_JOB_RESTARTS_MAX, &n, err);
-
-    if (rc == 0)
-        request->job.max_restarts = (int) n;
     return rc;
 }
 
@@ -173,7 +153,7 @@ static int apply_ppr(struct rg_request *request, const char *what, const char *v
                             "N, and --bind-to for what each is bound to", what, value);
     rg_autofree char *number = strndup(count, (size_t) (unit - count));
 
-    return number ? rg_apply_ranks_per_host(request, what, number, err) : no_memory(err);
+    return number ? rg_apply_ranks_per_host(request, what, number, err) : rg_error_memory(err);
 }
 
 APPLY(map_by)
@@ -185,10 +165,10 @@ APPLY(map_by)
     const char *rest = value + strcspn(value, ":");
 
     if (!object)
-        return no_memory(err);
+        return rg_error_memory(err);
     if (strcmp(object, "ppr") == 0)
         return apply_ppr(request, what, value, err);
-    int i = choose(what, object, words, err);
+    int i = rg_apply_choice(what, object, words, err);
 
     if (i < 0)
         return i;
@@ -200,7 +180,7 @@ APPLY(map_by)
                         "%s %s: ranks are placed by slot; which cores they get is "
                         "--bind-to's", what,
              object) < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return 0;
 }
 
@@ -211,8 +191,8 @@ APPLY(bind_to)
     rg_autofree char *object = strndup(value, strcspn(value, ":"));
 
     if (!object)
-        return no_memory(err);
-    int i = choose(what, object, words, err);
+        return rg_error_memory(err);
+    int i = rg_apply_choice(what, object, words, err);
 
     if (i < 0)
         return i;
@@ -223,14 +203,7 @@ APPLY(bind_to)
         request->job.oversubscribe = true;
     if (i > 2 && i != 4 && rg_request_note(request, "%s %s: taken as %s", what, object,
                                 words[request->job.bind]) < 0)
-        return no_memory(err);
-    return 0;
-}
-
-APPLY(oversubscribe)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.oversubscribe = is_true(value);
+        return rg_error_memory(err);
     return 0;
 }
 
@@ -240,24 +213,9 @@ APPLY(on)
 
     for (size_t n = 0; rg_platforms()[n] && n < PLATFORMS_MAX; n++)
         words[n] = rg_platforms()[n]->name;
-    int i = choose(what, value, words, err);
+    int i = rg_apply_choice(what, value, words, err);
 
-    return i < 0 ? i : keep_text(&request->job.on, what, words[i], err);
-}
-
-APPLY(ssh_port)
-{
-    int64_t port;
-    int rc = rg_parse_int(what, value, 1, 65535, &port, err);
-
-    if (rc == 0)
-        request->job.ssh_port = (int) port;
-    return rc;
-}
-
-APPLY(ssh_identity)
-{
-    return keep_text(&request->job.ssh_identity, what, value, err);
+    return i < 0 ? i : rg_parse_text(what, words[i], &request->job.on, err);
 }
 
 APPLY(ssh_option)
@@ -265,7 +223,7 @@ APPLY(ssh_option)
     if (!*value || strpbrk(value, "\r\n"))
         return rg_error_set(err, EINVAL, "%s \"%.40s\": write KEYWORD=VALUE, as for ssh -o", what,
                             value);
-    return rg_strv_add(&request->job.ssh_options, value) < 0 ? no_memory(err) : 0;
+    return rg_strv_add(&request->job.ssh_options, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 /* As an option of ssh's, in the place of an earlier one of this kind. */
@@ -279,15 +237,13 @@ APPLY(connect_timeout)
     for (size_t i = 0; rc == 0 && i < options->count; i++) {
         if (!rg_str_starts(options->v[i], keyword))
             continue;
-        free(options->v[i]);
-        memmove(&options->v[i], &options->v[i + 1], (options->count - i) * sizeof(char *));
-        options->count--;
+        rg_strv_remove(options, i);
         break;
     }
     if (rc < 0)
         return rc;
     return rg_strv_addf(options, "%s%llu", keyword, (unsigned long long) (ms + 999) / 1000) < 0
-               ? no_memory(err) : 0;
+               ? rg_error_memory(err) : 0;
 }
 
 APPLY(engine)
@@ -300,19 +256,12 @@ APPLY(engine)
         if (strcmp(value, others[i]) == 0)
             value = "hydra";
     }
-    int i = choose(what, value, words, err);
+    int i = rg_apply_choice(what, value, words, err);
 
     if (i < 0)
         return i;
     request->job.engine = (enum rg_engine) i;
     return 0;
-}
-
-APPLY(engine_option)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    return rg_strv_add(&request->job.engine_options, value) < 0 ? no_memory(err) : 0;
 }
 
 /* The last mention of a variable counts. */
@@ -322,9 +271,7 @@ static void drop_name(struct rg_strv *list, const char *text)
 
     for (size_t i = 0; i < list->count; i++) {
         if (strncmp(list->v[i], text, n) == 0 && (list->v[i][n] == '=' || !list->v[i][n])) {
-            free(list->v[i]);
-            memmove(&list->v[i], &list->v[i + 1], (list->count - i) * sizeof(char *));
-            list->count--;
+            rg_strv_remove(list, i);
             return;
         }
     }
@@ -333,7 +280,7 @@ static void drop_name(struct rg_strv *list, const char *text)
 static int set_variable(struct rg_request *request, const char *entry, struct rg_error *err)
 {
     drop_name(&request->job.env, entry);
-    return rg_strv_add(&request->job.env, entry) < 0 ? no_memory(err) : 0;
+    return rg_strv_add(&request->job.env, entry) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(env)
@@ -368,19 +315,7 @@ APPLY(share_env)
                             "the variable and give its name alone",
                             what, (int)strcspn(value, "="), value);
     drop_name(&request->job.share_env, value);
-    return rg_strv_add(&request->job.share_env, value) < 0 ? no_memory(err) : 0;
-}
-
-APPLY(cwd)
-{
-    return keep_text(&request->job.cwd, what, value, err);
-}
-
-APPLY(tf_config)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.tf_config = is_true(value);
-    return 0;
+    return rg_strv_add(&request->job.share_env, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(tag_output)
@@ -397,18 +332,6 @@ APPLY(no_tag_output)
     return 0;
 }
 
-APPLY(timestamps)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.timestamps = is_true(value);
-    return 0;
-}
-
-APPLY(output_dir)
-{
-    return keep_text(&request->job.output_dir, what, value, err);
-}
-
 APPLY(ranks)
 {
     struct rg_ranks ranks;
@@ -418,13 +341,6 @@ APPLY(ranks)
         return rg_error_prepend(err, "%s", what);
     rg_ranks_fini(&request->job.show);
     request->job.show = ranks;
-    return 0;
-}
-
-APPLY(json)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.json = is_true(value);
     return 0;
 }
 
@@ -445,26 +361,9 @@ APPLY(stdin)
     return 0;
 }
 
-APPLY(pty)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.pty = is_true(value);
-    return 0;
-}
-
-APPLY(timeout)
-{
-    return rg_parse_duration_ms(what, value, &request->job.timeout_ms, err);
-}
-
 APPLY(start_timeout)
 {
     return parse_positive(what, value, &request->job.start_timeout_ms, err);
-}
-
-APPLY(grace)
-{
-    return rg_parse_duration_ms(what, value, &request->job.grace_ms, err);
 }
 
 APPLY(lease)
@@ -481,62 +380,10 @@ APPLY(lease)
     return rc;
 }
 
-APPLY(config)
-{
-    return keep_text(&request->config, what, value, err);
-}
-
-APPLY(write_plan)
-{
-    return keep_text(&request->write_plan, what, value, err);
-}
-
-APPLY(dry_run)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.dry_run = is_true(value);
-    return 0;
-}
-
-APPLY(display_map)
-{
-    UNUSED(what), UNUSED(err);
-    request->display_map = is_true(value);
-    return 0;
-}
-
-APPLY(report_bindings)
-{
-    UNUSED(what), UNUSED(err);
-    request->report_bindings = is_true(value);
-    return 0;
-}
-
 APPLY(verbose)
 {
     UNUSED(what), UNUSED(err);
     request->job.verbose = is_true(value) ? request->job.verbose + 1 : 0;
-    return 0;
-}
-
-APPLY(quiet)
-{
-    UNUSED(what), UNUSED(err);
-    request->quiet = is_true(value);
-    return 0;
-}
-
-APPLY(help)
-{
-    UNUSED(what), UNUSED(err), UNUSED(value);
-    request->help = true;
-    return 0;
-}
-
-APPLY(version)
-{
-    UNUSED(what), UNUSED(err), UNUSED(value);
-    request->version = true;
     return 0;
 }
 
@@ -552,5 +399,5 @@ APPLY(mca)
     /* One remark, however many parameters a command line carries. */
     return rg_request_note(request, "%s: MPI's parameters mean nothing here and are ignored",
                            what) < 0
-               ? no_memory(err) : 0;
+               ? rg_error_memory(err) : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handlers behind the option table, one per option: each judges one value and puts it into the
- * request. Only spec/options/options.c's table and its readers call them. Contract of all: struct
- * rg_option's apply.
+ * The handlers behind the option table, of the options that a field does not serve
+ * (spec/options/field.h): each judges one value and puts it into the request. Only
+ * spec/options/options.c's table and its readers call them. Contract of all: struct rg_option's
+ * apply.
  */
 #ifndef RG_SPEC_OPTIONS_APPLY_H
 #define RG_SPEC_OPTIONS_APPLY_H
@@ -11,21 +12,12 @@
 
 /* clang-format off */
 #define RG_APPLY_NAMES(X)                                                              \
-    X(np) X(hosts) X(hostfile) X(map_by) X(bind_to) X(oversubscribe) X(on)             \
-    X(engine) X(engine_option) X(ssh_port) X(ssh_identity) X(ssh_option)               \
-    X(connect_timeout) X(env_file) X(port_range)                                       \
-    X(image) X(container_runtime) X(mount) X(container_option) X(shm_size) X(gpus)     \
-    X(network) X(user) X(pull) X(privileged) X(ibdevices)                              \
+    X(hosts) X(hostfile) X(ranks_per_host) X(map_by) X(bind_to) X(on) X(engine)        \
+    X(ssh_option) X(connect_timeout) X(network_interface) X(port_range) X(require)     \
+    X(image) X(container_runtime) X(mount) X(gpus) X(pull)                             \
     X(inject_runtime) X(no_inject_runtime)                                             \
-    X(env) X(share_env) X(cwd) X(tf_config)                                            \
-    X(tag_output) X(no_tag_output) X(timestamps) X(output_dir) X(ranks) X(json)        \
-    X(stdin) X(pty)                                                                    \
-    X(ranks_per_host) X(max_restarts)                                                  \
-    X(timeout) X(start_timeout) X(grace) X(lease)                                      \
-    X(config) X(dry_run) X(write_plan) X(display_map) X(report_bindings)               \
-    X(verbose) X(quiet) X(help) X(version)                                             \
-    X(network_interface) X(require)                                                    \
-    X(submit) X(accepted) X(mca)
+    X(env) X(env_file) X(share_env) X(tag_output) X(no_tag_output) X(ranks) X(stdin)   \
+    X(start_timeout) X(lease) X(verbose) X(accepted) X(mca)
 /* clang-format on */
 
 #define RG_APPLY_DECLARE(name)                                                           \
@@ -33,6 +25,10 @@
                         struct rg_error *err);
 RG_APPLY_NAMES(RG_APPLY_DECLARE)
 #undef RG_APPLY_DECLARE
+
+/* The index of value among words, or -EINVAL with a text that names them all. */
+int rg_apply_choice(const char *what, const char *value, const char *const *words,
+                    struct rg_error *err);
 
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);

@@ -57,26 +57,18 @@ static int apply(const struct file *file, const struct rg_option *option, struct
 static int apply_scalar(const struct file *file, const struct rg_option *option,
                         struct fy_node *key, struct fy_node *node)
 {
-    rg_autofree char *text = NULL;
-    char allowed[80];
-
-    snprintf(allowed, sizeof allowed, "one value (%s)",
-             option->arg ? option->arg : "true or false");
-    int rc = need_scalar(file, key, node, rg_option_key(option), allowed, &text);
-
-    return rc < 0 ? rc : apply(file, option, key, node, text);
-}
-
-static int apply_bool(const struct file *file, const struct rg_option *option, struct fy_node *key,
-                      struct fy_node *node)
-{
     const char *name = rg_option_key(option);
     rg_autofree char *text = NULL;
-    int rc = need_scalar(file, key, node, name, "true or false", &text);
+    bool is_bool = option->file == RG_FILE_BOOL;
+    char allowed[80];
+
+    snprintf(allowed, sizeof allowed, is_bool ? "true or false" : "one value (%s)",
+             option->arg ? option->arg : "true or false");
+    int rc = need_scalar(file, key, node, name, allowed, &text);
 
     if (rc < 0)
         return rc;
-    if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+    if (is_bool && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
         return fail(file, node, key, "%s: \"%s\" is neither true nor false", name, text);
     return apply(file, option, key, node, text);
 }
@@ -139,10 +131,9 @@ static int apply_option(const struct file *file, const struct rg_option *option,
 {
     enum rg_option_file kind = option->file;
     bool alias = node && fy_node_is_alias(node);
+    bool single = kind == RG_FILE_SCALAR || kind == RG_FILE_BOOL;
 
-    if (kind == RG_FILE_BOOL)
-        return apply_bool(file, option, key, node);
-    if (kind != RG_FILE_SCALAR && node && !alias && fy_node_is_sequence(node))
+    if (!single && node && !alias && fy_node_is_sequence(node))
         return apply_list(file, option, key, node);
     if ((kind == RG_FILE_MAP || kind == RG_FILE_HOSTS) && node && !alias &&
         fy_node_is_mapping(node))
@@ -281,10 +272,7 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
 {
     rg_autofree char *text = NULL;
     size_t nbytes;
-    int rc = rg_read_file(path, RG_YAML_NBYTES_MAX, &text, &nbytes);
+    int rc = rg_read_named("job file", path, RG_YAML_NBYTES_MAX, &text, &nbytes, err);
 
-    if (rc < 0)
-        return rg_error_set_exit(err, -rc, RG_EXIT_USAGE,
-                                 "cannot read job file %s: %s", path, strerror(-rc));
-    return rg_jobfile_parse(request, path, text, nbytes, err);
+    return rc < 0 ? rc : rg_jobfile_parse(request, path, text, nbytes, err);
 }

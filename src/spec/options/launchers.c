@@ -3,7 +3,6 @@
  * with the remedy. */
 #include "spec/options/launchers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "spec/options/apply.h"
@@ -14,11 +13,6 @@
     static int name(struct rg_request *request, const struct rg_foreign *flag, const char *what,   \
                     const char *value, const char *second, struct rg_error *err)
 #define UNUSED(x) ((void) (x))
-
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
 
 static int by_name(const char *name, struct rg_request *request, const char *what,
                    const char *value, struct rg_error *err)
@@ -34,33 +28,31 @@ static int by_name(const char *name, struct rg_request *request, const char *wha
 HANDLER(ignored)
 {
     UNUSED(value), UNUSED(second);
-    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0 ? no_memory(err) : 0;
+    return rg_request_note(request, "%s: ignored; %s", what, flag->text) < 0
+               ? rg_error_memory(err) : 0;
+}
+
+static int keep_count(int *member, int max, const char *what, const char *value,
+                      struct rg_error *err)
+{
+    const struct rg_field field = { RG_FIELD_INT, 0, 1, max };
+
+    return rg_field_set(&field, member, what, value, err);
 }
 
 HANDLER(ranks_or_nodes)
 {
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
-
     UNUSED(flag), UNUSED(second);
-    if (rc == 0)
-        request->per_host_or_nodes = (int) n;
-    return rc;
+    return keep_count(&request->per_host_or_nodes, RG_JOB_SLOTS_MAX, what, value, err);
 }
 
 HANDLER(nnodes)
 {
-    int64_t n;
-
     UNUSED(flag), UNUSED(second);
     if (strchr(value, ':'))
         return rg_error_set(err, EINVAL, "%s %s: the number of hosts does not change while a job "
                             "runs; give one number", what, value);
-    int rc = rg_parse_int(what, value, 1, RG_JOB_HOSTS_MAX, &n, err);
-
-    if (rc == 0)
-        request->nnodes = (int) n;
-    return rc;
+    return keep_count(&request->nnodes, RG_JOB_HOSTS_MAX, what, value, err);
 }
 
 /* Many command lines for one computer carry it. */
@@ -68,8 +60,8 @@ HANDLER(node_rank)
 {
     UNUSED(second);
     if (strcmp(value, "0") == 0)
-        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0 ? no_memory(err)
-                                                                                 : 0;
+        return rg_request_note(request, "%s 0: ignored; %s", what, flag->text) < 0
+                   ? rg_error_memory(err) : 0;
     return rg_error_set(err, EINVAL, "%s %s: %s: leave %s out, start the job once, and name the "
                         "hosts with -H or --hostfile", what, value, flag->text, what);
 }
@@ -79,7 +71,7 @@ HANDLER(env_pair)
     rg_autofree char *text = rg_strf("%s=%s", value, second);
 
     UNUSED(flag);
-    return text ? rg_apply_env(request, what, text, err) : no_memory(err);
+    return text ? rg_apply_env(request, what, text, err) : rg_error_memory(err);
 }
 
 /* Names separated by commas; srun's ALL is what reigen does anyway. */
@@ -89,7 +81,7 @@ HANDLER(env_list)
     for (const char *p = value; *p; p += strcspn(p, ","), p += *p == ',') {
         rg_autofree char *name = strndup(p, strcspn(p, ","));
         if (!name)
-            return no_memory(err);
+            return rg_error_memory(err);
         if (strcmp(name, "NONE") == 0 || strcmp(name, "NIL") == 0)
             return rg_error_set(err, EINVAL, "%s %s: ranks get what their host's login has; write "
                                 "env -i in front of the command", what, value);
@@ -118,7 +110,7 @@ HANDLER(for_slurm)
                                    : rg_strf("--%s", flag->text);
 
     UNUSED(second);
-    return text ? by_name("slurm-option", request, what, text, err) : no_memory(err);
+    return text ? by_name("slurm-option", request, what, text, err) : rg_error_memory(err);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -315,7 +307,7 @@ int rg_foreign_apply(struct rg_request *request, const struct rg_foreign *flag, 
 
 static int set_nodes(struct rg_request *request, int n, struct rg_error *err)
 {
-    return rg_env_setf(&request->job.settings, "nodes", "%d", n) < 0 ? no_memory(err) : 0;
+    return rg_env_setf(&request->job.settings, "nodes", "%d", n) < 0 ? rg_error_memory(err) : 0;
 }
 
 static int settle_nnodes(struct rg_request *request, bool takes_nodes, struct rg_error *err)
@@ -361,6 +353,6 @@ int rg_foreign_settle(struct rg_request *request, struct rg_error *err)
                              "--on slurm --nodes", n, n);
     }
     if (rc < 0)
-        return no_memory(err);
+        return rg_error_memory(err);
     return request->nnodes ? settle_nnodes(request, takes_nodes, err) : 0;
 }

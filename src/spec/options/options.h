@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "spec/job/job.h"
+#include "spec/options/field.h"
 
 /* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
 struct rg_request {
@@ -79,10 +80,11 @@ struct rg_option {
     const char *completes;
     const char *help;       /* one or more sentences */
     /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
-     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL, of an option of a
-     * platform: rg_request_set keeps the value. */
+     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL: field says where it
+     * goes; or, of an option of a platform, rg_request_set keeps it. */
     int (*apply)(struct rg_request *request, const char *what, const char *value,
                  struct rg_error *err);
+    struct rg_field field; /* of the request */
 };
 
 /* The table, in the order of --help, with the options of all platforms (spec/job/platform.h). */
@@ -91,7 +93,7 @@ const struct rg_option *rg_options(size_t *ret_count);
 const struct rg_option *rg_option_find(const char *name);
 /* The option that has this key in the job file, or NULL. */
 const struct rg_option *rg_option_find_key(const char *key);
-/* Call its apply. */
+/* Do as its apply and field say. */
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err);
 /* Keep what an option of a platform was given, for its driver: job->settings. A list's option adds,
@@ -100,8 +102,10 @@ int rg_request_set(struct rg_request *request, const char *name, const char *wha
                    const char *value, struct rg_error *err);
 /* The key of an option in the job file. */
 const char *rg_option_key(const struct rg_option *option);
+/* Append the name and each of the aliases. 0 or -ENOMEM. */
+int rg_option_names(const char *name, const char *aliases, struct rg_strv *names);
 /* "How many ranks, and where": the heading of a group. */
-const char *rg_option_group_title(enum rg_option_group group);
+const char *rg_option_group_title(int group);
 
 void rg_request_init(struct rg_request *request);
 void rg_request_fini(struct rg_request *request);

@@ -43,25 +43,14 @@ struct walk {
 
 static int unknown_option(const char *arg, const char *name, struct rg_error *err)
 {
-    const char *words[256];
-    char pool[2048];
-    size_t count, n = 0, used = 0;
+    rg_autostrv struct rg_strv words = RG_STRV_INIT;
+    size_t count;
     const struct rg_option *all = rg_options(&count);
 
-    for (size_t i = 0; i < count && n < rg_array_len(words) - 2; i++) {
-        words[n++] = all[i].name;
-        const char *p = all[i].aliases ? all[i].aliases : "";
-        for (size_t len; *p && n < rg_array_len(words) - 2; p += len + (p[len] == ' ')) {
-            len = strcspn(p, " ");
-            if (used + len + 1 > sizeof pool)
-                break;
-            words[n++] = memcpy(pool + used, p, len);
-            pool[used + len] = '\0';
-            used += len + 1;
-        }
-    }
-    words[n] = NULL;
-    const char *near = rg_str_nearest(name, words);
+    for (size_t i = 0; i < count; i++)
+        if (rg_option_names(all[i].name, all[i].aliases, &words) < 0)
+            return rg_error_memory(err);
+    const char *near = rg_str_nearest(name, (const char *const *) words.v);
 
     /* A beginning that only one option has is as good a guess. */
     for (size_t i = 0, hits = 0; !near && strlen(name) > 2 && i <= count; i++) {
@@ -204,15 +193,13 @@ static int check_caller_env(struct rg_request *request, struct rg_error *err)
     struct rg_job *job = &request->job;
 
     for (size_t i = job->env.count; i-- > 0;) {
-        char *name = job->env.v[i];
+        const char *name = job->env.v[i];
         if (strchr(name, '=') || getenv(name))
             continue;
         if (rg_strv_addf(&request->notes, "--env %s: not set here, so nothing is handed on", name) <
             0)
-            return rg_error_set(err, ENOMEM, "out of memory");
-        free(name);
-        memmove(&job->env.v[i], &job->env.v[i + 1], (job->env.count - i) * sizeof(char *));
-        job->env.count--;
+            return rg_error_memory(err);
+        rg_strv_remove(&job->env, i);
     }
     for (size_t i = 0; i < job->share_env.count; i++) {
         if (!getenv(job->share_env.v[i]))
@@ -222,6 +209,44 @@ static int check_caller_env(struct rg_request *request, struct rg_error *err)
     return 0;
 }
 
+/* --- rules over several options --------------------------------------------------------------- */
+
+static int refuse(const char *given, const char *prefix, const struct rg_platform *whose,
+                  struct rg_error *err)
+{
+    return rg_error_set(err, EINVAL, "%s%s is for %s; say --on %s, too", prefix, given,
+                        whose->title, whose->name);
+}
+
+/* One that is given as an option of another program's is told as that. */
+static int check_options(const struct rg_job *job, const struct rg_platform *other,
+                         struct rg_error *err)
+{
+    for (const struct rg_option *o = other->options; o && o->name; o++) {
+        const char *value = rg_env_get(&job->settings, o->name);
+        if (value)
+            return *value == '-' ? refuse(value, "", other, err)
+                                 : refuse(o->name, "--", other, err);
+    }
+    return 0;
+}
+
+int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_platform *own = rg_platform_of(&request->job);
+    bool submit = request->job.submit && !own->queues;
+    int r = 0;
+
+    for (const struct rg_platform *const *p = rg_platforms(); r == 0 && *p; p++) {
+        if (*p != own)
+            r = check_options(&request->job, *p, err);
+        if (r == 0 && submit && (*p)->queues)
+            r = refuse("submit", "--", *p, err);
+    }
+    return r == 0 && submit ? rg_error_set(err, EINVAL, "--submit: nothing here runs jobs later")
+                            : r;
+}
+
 static int finish(struct rg_request *request, struct walk *walk, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
@@ -229,7 +254,7 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
     if (walk->next < walk->argc) {
         rg_strv_fini(&job->command);
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
-            return rg_error_set(err, ENOMEM, "out of memory");
+            return rg_error_memory(err);
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;

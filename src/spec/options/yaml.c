@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/json.h"
 #include "base/str.h"
 
 void rg_yaml_free(struct fy_document **doc)
@@ -97,24 +98,6 @@ static void diag_free(struct fy_diag **diag)
     fy_diag_destroy(*diag);
 }
 
-/* The length of the UTF-8 sequence at text, or 0 when it is none (RFC 3629, section 4). */
-static size_t utf8_length(const unsigned char *text, size_t nbytes)
-{
-    unsigned char c = text[0];
-    size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : 4;
-
-    if ((c >= 0x80 && c < 0xc2) || c > 0xf4 || n > nbytes)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) ||
-        (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* libfyaml 0.7 never returns from some texts that are not UTF-8, so they do not get that far. */
 static int check_bytes(const char *path, const char *what, const char *text, size_t nbytes,
                        struct rg_error *err)
@@ -123,7 +106,7 @@ static int check_bytes(const char *path, const char *what, const char *text, siz
 
     for (size_t i = 0, n; i < nbytes; i += n, column++) {
         unsigned char c = (unsigned char) text[i];
-        n = utf8_length((const unsigned char *) text + i, nbytes - i);
+        n = rg_utf8_nbytes(text + i, nbytes - i);
         if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t'))
             return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
                                      "%s:%d:%d: byte 0x%02x cannot stand in %s, which is UTF-8 "
@@ -154,7 +137,7 @@ int rg_yaml_load(const char *path, const char *what, const char *text, size_t nb
     rg_cleanup(diag_free) struct fy_diag *diag = fy_diag_create(&diag_cfg);
 
     if (!diag)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     fy_diag_set_collect_errors(diag, true);
     struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag };
     struct fy_document *doc = fy_document_build_from_string(&cfg, text, nbytes);

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "container/container.h"
+#include "spec/job/envfile.h"
 
 #define APPLY(name)                                                                        \
-    static int apply_##name(struct rg_srundocker *s, const char *what, const char *value, \
+    static int apply_##name(void *object, const char *what, const char *value,             \
                             struct rg_error *err)
-#define UNUSED(x) ((void) (x))
 
 /* "A,B" in the place of what was there. Empty items say nothing. */
 static int keep_list(struct rg_strv *list, const char *what, const char *value,
@@ -33,29 +33,17 @@ static int keep_list(struct rg_strv *list, const char *what, const char *value,
 
 APPLY(container)
 {
+    struct rg_srundocker *s = object;
+
     if (*value == '-')
         return rg_error_set(err, EINVAL, "%s %s: an image's name does not begin with '-'", what,
                             value);
     return rg_parse_text(what, value, &s->container, err);
 }
 
-APPLY(script)
-{
-    return rg_parse_text(what, value, &s->script, err);
-}
-
-APPLY(slots_per_node)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, RG_JOB_SLOTS_MAX, &n, err);
-
-    if (rc == 0)
-        s->slots_per_node = (int) n;
-    return rc;
-}
-
 APPLY(datamnts)
 {
+    struct rg_srundocker *s = object;
     int rc = keep_list(&s->datamnts, what, value, err);
 
     for (size_t i = 0; i < s->datamnts.count && rc == 0; i++)
@@ -69,50 +57,19 @@ APPLY(datamnts)
 
 APPLY(dockopts)
 {
+    struct rg_srundocker *s = object;
+
     rg_strv_fini(&s->dockopts);
     return rg_srundocker_split(what, value, &s->dockopts, err);
 }
 
-APPLY(privileged)
-{
-    UNUSED(what), UNUSED(value), UNUSED(err);
-    s->privileged = true;
-    return 0;
-}
-
-APPLY(script_help)
-{
-    UNUSED(what), UNUSED(value), UNUSED(err);
-    s->script_help = true;
-    return 0;
-}
-
-APPLY(help)
-{
-    UNUSED(what), UNUSED(value), UNUSED(err);
-    s->help = true;
-    return 0;
-}
-
-APPLY(nodelist)
-{
-    return rg_parse_text(what, value, &s->nodelist, err);
-}
-
-static bool is_variable(const char *name)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "_0123456789";
-
-    return name[strspn(name, letters)] == '\0' && !(*name >= '0' && *name <= '9');
-}
-
 APPLY(envlist)
 {
+    struct rg_srundocker *s = object;
     int rc = keep_list(&s->envlist, what, value, err);
 
     for (size_t i = 0; i < s->envlist.count && rc == 0; i++)
-        if (!is_variable(s->envlist.v[i]))
+        if (strchr(s->envlist.v[i], '=') || rg_env_check_name(what, s->envlist.v[i], NULL) < 0)
             rc = rg_error_set(err, EINVAL,
                               "%s: \"%.200s\" is not a variable's name; give names, as in "
                               "%s=A,B, whose values are taken from where srun is called",
@@ -122,6 +79,7 @@ APPLY(envlist)
 
 APPLY(ibdevices)
 {
+    struct rg_srundocker *s = object;
     int rc = 0;
 
     rg_strv_fini(&s->devices);
@@ -139,6 +97,7 @@ APPLY(ibdevices)
 
 APPLY(dockname)
 {
+    struct rg_srundocker *s = object;
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "_.-0123456789";
 
@@ -149,23 +108,9 @@ APPLY(dockname)
     return rg_parse_text(what, value, &s->dockname, err);
 }
 
-APPLY(sshconfigdir)
-{
-    return rg_parse_text(what, value, &s->sshconfigdir, err);
-}
-
-APPLY(sshdport)
-{
-    int64_t n;
-    int rc = rg_parse_int(what, value, 1, 65535, &n, err);
-
-    if (rc == 0)
-        s->sshdport = (int) n;
-    return rc;
-}
-
 APPLY(runtime)
 {
+    struct rg_srundocker *s = object;
     static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
                                          "none", NULL };
 
@@ -179,6 +124,7 @@ APPLY(runtime)
 
 APPLY(start_timeout)
 {
+    struct rg_srundocker *s = object;
     uint64_t ms;
     int rc = rg_parse_duration_ms(what, value, &ms, err);
 
@@ -190,54 +136,56 @@ APPLY(start_timeout)
     return rc;
 }
 
-static const struct rg_srundocker_option options[] = {
-    { "container", "IMAGE", false, NULL, "The image. Required.", apply_container },
+#define TO(kind, member, max) NULL, { kind, offsetof(struct rg_srundocker, member), 1, max }
+#define FLAG(member) TO(RG_FIELD_FLAG, member, 0)
+#define INT(member, max) TO(RG_FIELD_INT, member, max)
+#define TEXT(member) TO(RG_FIELD_TEXT, member, 0)
+
+const struct rg_script_option rg_srundocker_options[] = {
+    { "container", "IMAGE", false, NULL, "The image. Required.", .apply = apply_container },
     { "script", "FILE", false, "@file",
       "What to run, once, on the first node, in its container. Required. It finds hostlist "
-      "(node1:4,node2:4) and np in its environment.", apply_script },
+      "(node1:4,node2:4) and np in its environment.", TEXT(script) },
     { "slots_per_node", "N", false, NULL,
       "Ranks on each node, in hostlist and np. The default is the number of GPUs that the job has "
-      "there; without GPUs, its CPUs divided by --cpus-per-task.", apply_slots_per_node },
+      "there; without GPUs, its CPUs divided by --cpus-per-task.",
+      INT(slots_per_node, RG_JOB_SLOTS_MAX) },
     { "datamnts", "DIR,...", false, "@dir",
       "Directories of the nodes to show in the containers at their own paths. The home and the "
-      "current directory are there already.", apply_datamnts },
+      "current directory are there already.", .apply = apply_datamnts },
     { "dockopts", "OPTIONS", false, NULL,
       "More options of docker run, in one string: --dockopts=\"--ipc=host -e NAME=VALUE\".",
-      apply_dockopts },
+      .apply = apply_dockopts },
     { "privileged", NULL, false, NULL, "Give the containers all rights on their nodes.",
-      apply_privileged },
+      FLAG(privileged) },
     { "nodelist", "NODES", false, NULL,
-      "The nodes to use, such as dgx[02-03]. The default is those of srun.", apply_nodelist },
+      "The nodes to use, such as dgx[02-03]. The default is those of srun.", TEXT(nodelist) },
     { "envlist", "NAME,...", false, "@var",
       "Variables that the script gets from where srun is called. Their names are in ENVLIST.",
-      apply_envlist },
+      .apply = apply_envlist },
     { "ibdevices", "DEVICE,...", true, NULL,
-      "Give the containers the nodes' InfiniBand devices, all or these.", apply_ibdevices },
+      "Give the containers the nodes' InfiniBand devices, all or these.",
+      .apply = apply_ibdevices },
     { "dockname", "NAME", false, NULL,
       "The name of each node's container; no other one there may have it. The default is a name of "
-      "its own for each job.", apply_dockname },
+      "its own for each job.", .apply = apply_dockname },
     { "sshconfigdir", "DIR", false, "@dir",
       "Start a real sshd in each container, with the sshd_config in DIR, which is made where it is "
       "missing. The default with --sshdport is ~/mpisshconfig. Neither is needed for mpirun, pdsh "
-      "and ssh in the script.", apply_sshconfigdir },
+      "and ssh in the script.", TEXT(sshconfigdir) },
     { "sshdport", "PORT", false, NULL,
       "Start a real sshd in each container, on this port. The default with --sshconfigdir is "
-      "12345.", apply_sshdport },
+      "12345.", INT(sshdport, 65535) },
     { "container-runtime", "RUNTIME", false, "docker podman apptainer singularity enroot none",
       "What makes the containers: docker, podman, apptainer, singularity, enroot, or none for no "
-      "containers. The default is the first of them that a node has.", apply_runtime },
+      "containers. The default is the first of them that a node has.", .apply = apply_runtime },
     { "start-timeout", "TIME", false, NULL,
       "Give up when the containers have not started by then; a node that lacks the image fetches "
-      "it first. Write 90, 10m or 2h; the default is 30m.", apply_start_timeout },
-    { "script_help", NULL, false, NULL, "Run the script with --help.", apply_script_help },
-    { "help", NULL, false, NULL, "Print this.", apply_help },
+      "it first. Write 90, 10m or 2h; the default is 30m.", .apply = apply_start_timeout },
+    { "script_help", NULL, false, NULL, "Run the script with --help.", FLAG(script_help) },
+    { "help", NULL, false, NULL, "Print this.", FLAG(help) },
+    { .name = NULL }
 };
-
-const struct rg_srundocker_option *rg_srundocker_options(size_t *ret_count)
-{
-    *ret_count = rg_array_len(options);
-    return options;
-}
 
 void rg_srundocker_init(struct rg_srundocker *s)
 {
@@ -294,7 +242,7 @@ int rg_srundocker_settle_sshd(struct rg_srundocker *s, const char *home, struct 
         return rg_error_set(err, EINVAL, "--sshconfigdir=%.200s: its path must have no single "
                                          "quotes; give another directory", path);
     return path ? rg_parse_text("--sshconfigdir", path, &s->sshconfigdir, err)
-                : rg_error_set(err, ENOMEM, "out of memory");
+                : rg_error_memory(err);
 }
 
 /* One word from *text on, into word, which has room for all of it. False: a quote is open. */
@@ -339,34 +287,18 @@ int rg_srundocker_split(const char *what, const char *text, struct rg_strv *word
 
 /* --- the line -------------------------------------------------------------------------------- */
 
-/* The option that the argument is, and its value if that is attached; or NULL. */
-static const struct rg_srundocker_option *find(const char *arg, const char **ret_value)
-{
-    size_t n = strcspn(arg, "=");
-
-    *ret_value = NULL;
-    if (strcmp(arg, "-h") == 0)
-        arg = "--help", n = 6;
-    for (size_t i = 0; rg_str_starts(arg, "--") && i < rg_array_len(options); i++) {
-        if (strlen(options[i].name) != n - 2 || strncmp(arg + 2, options[i].name, n - 2) != 0)
-            continue;
-        *ret_value = arg[n] ? arg + n + 1 : NULL;
-        return &options[i];
-    }
-    return NULL;
-}
-
 /* Options may be what --dockopts is about; for others, what looks like ours is not their value. */
-static bool is_value(const struct rg_srundocker_option *option, const char *arg)
+static bool is_value(const struct rg_script_option *option, const char *arg)
 {
     const char *ignored;
 
-    return arg && (strcmp(option->name, "dockopts") == 0 || !find(arg, &ignored));
+    return arg && (strcmp(option->name, "dockopts") == 0 ||
+                   !rg_script_option_find(rg_srundocker_options, arg, &ignored));
 }
 
 /* A script of srun_docker.sh's users may hand on a variable that is empty: as if nothing were said.
  * Lists and docker's options mean what they say. */
-static bool says_nothing(const struct rg_srundocker_option *option, const char *value)
+static bool says_nothing(const struct rg_script_option *option, const char *value)
 {
     static const char *const names[] = { "slots_per_node", "nodelist", "ibdevices", "dockname",
                                          "sshconfigdir", "sshdport", "container-runtime",
@@ -378,7 +310,7 @@ static bool says_nothing(const struct rg_srundocker_option *option, const char *
     return false;
 }
 
-static int take_option(struct rg_srundocker *s, const struct rg_srundocker_option *option,
+static int take_option(struct rg_srundocker *s, const struct rg_script_option *option,
                        const char *value, int argc, char *const *argv, int *i,
                        struct rg_error *err)
 {
@@ -393,23 +325,22 @@ static int take_option(struct rg_srundocker *s, const struct rg_srundocker_optio
                                 option->arg);
         value = argv[++*i];
     }
-    return says_nothing(option, value) ? 0 : option->apply(s, what, value, err);
+    if (says_nothing(option, value))
+        return 0;
+    return option->apply ? option->apply(s, what, value, err)
+                         : rg_field_set(&option->field, s, what, value, err);
 }
 
 /* An argument of the script's. The first that is nearly an option of ours is kept for a remark. */
 static int take_argument(struct rg_srundocker *s, const char *arg, bool ours)
 {
-    const char *words[rg_array_len(options) + 1];
+    int n = (int) strcspn(arg, "=");
+    const char *near = ours && !s->slip && rg_str_starts(arg, "--")
+                           ? rg_script_option_nearest(rg_srundocker_options, arg) : NULL;
 
-    for (size_t i = 0; i < rg_array_len(options); i++)
-        words[i] = options[i].name;
-    words[rg_array_len(options)] = NULL;
-    rg_autofree char *name = strndup(arg, strcspn(arg, "="));
-    if (ours && !s->slip && name && rg_str_starts(name, "--")) {
-        const char *near = rg_str_nearest(name + 2, words);
-        s->slip = near ? rg_strf("%.80s goes to the script; did you mean --%s? (no remark behind "
-                                 "--)", name, near) : NULL;
-    }
+    if (near)
+        s->slip = rg_strf("%.*s goes to the script; did you mean --%s? (no remark behind --)",
+                          n < 80 ? n : 80, arg, near);
     return rg_strv_add(&s->args, arg);
 }
 
@@ -437,7 +368,8 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
 
     for (int i = 1; i < argc; i++) {
         const char *value;
-        const struct rg_srundocker_option *option = ours ? find(argv[i], &value) : NULL;
+        const struct rg_script_option *option =
+            ours ? rg_script_option_find(rg_srundocker_options, argv[i], &value) : NULL;
         int rc = 0;
 
         if (ours && strcmp(argv[i], "--") == 0)
@@ -445,7 +377,7 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
         else if (option)
             rc = take_option(s, option, value, argc, argv, &i, err);
         else if (take_argument(s, argv[i], ours) < 0)
-            rc = rg_error_set(err, ENOMEM, "out of memory");
+            rc = rg_error_memory(err);
         if (rc < 0)
             return rc;
         if (s->help)
@@ -457,6 +389,6 @@ int rg_srundocker_parse(struct rg_srundocker *s, int argc, char *const *argv, st
     if (!s->script)
         return missing(s, "script", "./job.sh", err);
     if (s->script_help && rg_strv_add(&s->args, "--help") < 0)
-        return rg_error_set(err, ENOMEM, "out of memory");
+        return rg_error_memory(err);
     return 0;
 }

@@ -17,7 +17,6 @@
 #define RG_SPEC_SRUNDOCKER_SRUNDOCKER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -47,19 +46,7 @@ struct rg_srundocker {
     char *slip;             /* the first of them that may have been meant for us */
 };
 
-struct rg_srundocker_option {
-    const char *name;      /* without dashes */
-    const char *arg;       /* what the value is called; NULL: no value */
-    bool optional;         /* only --name=value takes it */
-    const char *completes; /* as in struct rg_option */
-    const char *help;      /* one or more sentences */
-    /* Judge the value and keep it. value is NULL where there is none. 0 or -errno with err. */
-    int (*apply)(struct rg_srundocker *s, const char *what, const char *value,
-                 struct rg_error *err);
-};
-
-/* The table, in the order of --help. */
-const struct rg_srundocker_option *rg_srundocker_options(size_t *ret_count);
+extern const struct rg_script_option rg_srundocker_options[];
 
 void rg_srundocker_init(struct rg_srundocker *s);
 void rg_srundocker_fini(struct rg_srundocker *s);

@@ -10,17 +10,12 @@
 #include "spec/options/apply.h"
 #include "spec/srundocker/srundocker.h"
 
-static int no_memory(struct rg_error *err)
-{
-    return rg_error_set(err, ENOMEM, "out of memory");
-}
-
 static int copy(char **to, const char *from, struct rg_error *err)
 {
     char *text = from ? strdup(from) : NULL;
 
     if (from && !text)
-        return no_memory(err);
+        return rg_error_memory(err);
     free(*to);
     *to = text;
     return 0;
@@ -103,7 +98,7 @@ static int find_script(const struct rg_srundocker *s, struct rg_job *job, struct
     int rc = 0;
 
     if (!path)
-        return no_memory(err);
+        return rg_error_memory(err);
     bool there = stat(path, &st) == 0;
 
     if (!there && *path != '/')
@@ -114,12 +109,12 @@ static int find_script(const struct rg_srundocker *s, struct rg_job *job, struct
     if (there)
         rc = judge_script(path, &st, err);
     if (rc == 0 && rg_srundocker_has_sshd(s) && add_sshd(s, &job->command) < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     if (rc == 0 && there && is_bare_script(path) && rg_strv_add(&job->command, "sh") < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     if (rc == 0 && (rg_strv_add(&job->command, path) < 0 ||
                     rg_strv_add_all(&job->command, s->args.v) < 0))
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     return rc;
 }
 
@@ -250,7 +245,7 @@ static int add_dockopt(const struct rg_strv *words, size_t *i, struct rg_request
         rc = rg_strv_addf(&request->notes, "--dockopts: %s is left out", word);
     else
         rc = rg_strv_add(&container->options, word);
-    return rc < 0 ? no_memory(err) : 0;
+    return rc < 0 ? rg_error_memory(err) : 0;
 }
 
 static int add_dockopts(const struct rg_srundocker *s, struct rg_request *request,
@@ -266,7 +261,8 @@ static int add_dockopts(const struct rg_srundocker *s, struct rg_request *reques
                             "--dockopts: \"%.200s\" is no option; options begin with '-', as in "
                             "--dockopts=\"--ipc=host -e NAME=VALUE\"", words->v[0]);
     if (apptainers) /* its own have other meanings */
-        return rg_strv_add_all(&request->job.container.options, words->v) < 0 ? no_memory(err) : 0;
+        return rg_strv_add_all(&request->job.container.options, words->v) < 0
+                   ? rg_error_memory(err) : 0;
     for (size_t i = 0; i < words->count && rc == 0; i++)
         rc = add_dockopt(words, &i, request, err);
     return rc;
@@ -294,7 +290,7 @@ static int fill_container(const struct rg_srundocker *s, struct rg_request *requ
     container->privileged = s->privileged;
     container->ibdevices = s->ibdevices && !s->devices.count;
     if (rc == 0 && fill_lists(s, container) < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     rc = rc < 0 ? rc : add_dockopts(s, request, err);
     /* As the original, and so that a real sshd in it can be reached. */
     if (rc == 0 && s->container && !container->network)
@@ -396,13 +392,13 @@ int rg_srundocker_fill(const struct rg_srundocker *s, const struct rg_strv *env,
     /* By this the step's other tasks see the job's agents come and go. */
     if (rc == 0 && rg_env_setf(&job->settings, "announce", "reigen-slurm-%s-%s", step->job_id,
                                step->step_id) < 0)
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     rc = rc < 0 ? rc : copy(&job->on, "slurm", err);
     rc = rc < 0 ? rc : add_nodes(s, env, step, job, err);
     rc = rc < 0 ? rc : fill_container(s, request, err);
     if (rc == 0 && (fill_env(s, env, request) < 0 || add_notes(s, step, request) < 0 ||
                     remark_hidden_script(s, env, request) < 0))
-        rc = no_memory(err);
+        rc = rg_error_memory(err);
     rc = rc < 0 ? rc : rg_request_settle_container(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }

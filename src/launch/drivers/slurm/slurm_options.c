@@ -48,24 +48,24 @@ static int apply_option(struct rg_request *request, const char *what, const char
 const struct rg_option slurm_options[] = {
     {"nodes", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "With --on slurm: use N nodes of the allocation, or ask for N where there is none.",
-     apply_nodes},
+     .apply = apply_nodes},
     {"nodelist", "w", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: use these nodes, such as node[1-3,7].", apply_nodelist},
+     "With --on slurm: use these nodes, such as node[1-3,7].", .apply = apply_nodelist},
     {"exclude", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NODES", NULL, NULL,
-     "With --on slurm: leave these nodes out.", apply_exclude},
+     "With --on slurm: leave these nodes out.", .apply = apply_exclude},
     {"partition", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: ask for an allocation in this partition.", NULL},
+     "With --on slurm: ask for an allocation in this partition.", .apply = NULL},
     {"gres", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIST", NULL, NULL,
-     "With --on slurm: ask for these on each node, such as gpu:2.", NULL},
+     "With --on slurm: ask for these on each node, such as gpu:2.", .apply = NULL},
     {"time", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "LIMIT", NULL, NULL,
      "With --on slurm: ask for so much time, as Slurm writes it: minutes, or "
      "hours:minutes:seconds.",
-     NULL},
+     .apply = NULL},
     {"account", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "NAME", NULL, NULL,
-     "With --on slurm: charge this account.", NULL},
+     "With --on slurm: charge this account.", .apply = NULL},
     {"slurm-option", NULL, NULL, RG_GROUP_WHERE, RG_FILE_LIST, "ARG", NULL, NULL,
      "Hand ARG to salloc or sbatch, such as --constraint=ib. May be repeated.",
-     apply_option},
+     .apply = apply_option},
     {NULL}
 };
 

@@ -48,7 +48,6 @@ static char *part_for(const char *text, const char *shell, const struct rg_comma
 static void scripts_are_completed_under_both_names(void **state)
 {
     static const char *const shells[] = { "bash", "zsh", "fish" };
-    struct rg_script_option o;
 
     (void) state;
     for (size_t n = 0; n < rg_array_len(shells); n++) {
@@ -61,10 +60,10 @@ static void scripts_are_completed_under_both_names(void **state)
             rg_autofree char *part = part_for(text, shells[n], c);
             assert_contains(text, s->name);
             count++;
-            for (size_t i = 0; s->option(i, &o); i++) {
-                rg_autofree char *here = n < 2 ? rg_strf("--%s", o.name)
-                                               : rg_strf("complete -c %s -l %s ", s->name, o.name);
-                rg_autofree char *there = rg_strf("from %s' -l %s ", c->name, o.name);
+            for (const struct rg_script_option *o = s->options; o->name; o++) {
+                rg_autofree char *here = n < 2 ? rg_strf("--%s", o->name)
+                                               : rg_strf("complete -c %s -l %s ", s->name, o->name);
+                rg_autofree char *there = rg_strf("from %s' -l %s ", c->name, o->name);
                 assert_contains(part, here);
                 if (n == 2)
                     assert_contains(part, there);

@@ -45,7 +45,6 @@ static const struct rg_text *page_for(const char *name)
 /* The man page and --help of a command, by its own name and by that of the script. */
 static void scripts_have_help_and_a_page_with_every_option(void **state)
 {
-    struct rg_script_option option;
 
     (void) state;
     for (const struct rg_command *c = rg_commands; c->name; c++) {
@@ -61,12 +60,12 @@ static void scripts_have_help_and_a_page_with_every_option(void **state)
         assert_true(longest_line(page->text) <= 80);
         assert_contains(page->text, s->name);
         assert_contains(rg_buf_text(&help), s->name);
-        for (size_t i = 0; s->option(i, &option); i++) {
+        for (const struct rg_script_option *o = s->options; o->name; o++) {
             rg_autobuf struct rg_buf left = RG_BUF_INIT;
-            rg_script_option_print(&left, &option);
+            rg_script_option_print(&left, o);
             rg_autofree char *line = rg_strf("\n  %s", rg_buf_text(&left));
             assert_contains(rg_buf_text(&help), line);
-            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.3s", option.name);
+            rg_autofree char *bold = rg_strf("\n.B \\-\\-%.3s", o->name);
             assert_contains(page->text, bold);
         }
     }

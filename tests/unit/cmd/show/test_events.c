@@ -67,7 +67,7 @@ static void every_event_is_one_line_of_json(void **state)
     (void) state;
     rg_job_init(&job);
     assert_int_equal(rg_strv_add(&job.command, "x"), 0);
-    rg_event_start(&text, &job, &plan);
+    rg_event_plan(&text, "start", &job, &plan);
     json_t *o = parse(&text, "start");
     assert_string_equal(json_string_value(json_object_get(o, "job")), "r-1");
     assert_non_null(json_object_get(o, "version"));

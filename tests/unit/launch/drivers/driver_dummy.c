@@ -33,9 +33,9 @@ static int apply_slots(struct rg_request *request, const char *what, const char 
 
 static const struct rg_option options[] = {
     {"dummy-greeting", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "TEXT", NULL, NULL,
-     "With --on dummy: what ranks find in DUMMY_GREETING.", NULL},
+     "With --on dummy: what ranks find in DUMMY_GREETING.", .apply = NULL},
     {"dummy-slots", "ds", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
-     "With --on dummy: how many slots there are. The default is 2.", apply_slots},
+     "With --on dummy: how many slots there are. The default is 2.", .apply = apply_slots},
     {NULL},
 };
 

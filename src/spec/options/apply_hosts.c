@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handlers of the options about containers, and the rules over several of them. */
+/* The handlers of the options about hosts: containers there, with the rules over several of these
+ * options, networks between them, and what they must have. */
+#include <arpa/inet.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "spec/options/apply.h"
 #include "spec/job/platform.h"
+#include "spec/job/require.h"
 
 #define APPLY(name)                                                                      \
     int rg_apply_##name(struct rg_request *request, const char *what, const char *value, \
                         struct rg_error *err)
 #define UNUSED(x) ((void) (x))
-
-static int add(struct rg_strv *list, const char *what, const char *value, struct rg_error *err)
-{
-    if (!*value)
-        return rg_error_set(err, EINVAL, "%s: the value is empty", what);
-    if (list->count >= RG_CONTAINER_LISTED_MAX)
-        return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
-    return rg_strv_add(list, value) < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
-}
-
-static bool is_true(const char *value)
-{
-    return strcmp(value, "true") == 0;
-}
 
 APPLY(image)
 {
@@ -37,17 +28,9 @@ APPLY(container_runtime)
 {
     static const char *const words[] = { "docker", "podman", "apptainer", "singularity", "enroot",
                                          "pyxis", "none", NULL };
+    int i = rg_apply_choice(what, value, words, err);
 
-    for (size_t i = 0; words[i]; i++) {
-        if (strcmp(words[i], value) == 0)
-            return rg_parse_text(what, value, &request->job.container.runtime, err);
-    }
-    const char *near = rg_str_nearest(value, words);
-
-    return rg_error_set(err, EINVAL,
-                        "%s %s: give docker, podman, apptainer, singularity, enroot, pyxis or "
-                        "none%s%s%s", what, value, near ? "; did you mean " : "", near ? near : "",
-                        near ? "?" : "");
+    return i < 0 ? i : rg_parse_text(what, value, &request->job.container.runtime, err);
 }
 
 /* A path that is not absolute is the caller's; a bare name is a volume of the runtime. */
@@ -67,17 +50,9 @@ APPLY(mount)
     if (*source != '/' && strchr(source, '/'))
         return rg_error_set(err, EINVAL, "%s %s: write ./%s for a directory of yours", what, value,
                             source);
-    return add(&request->job.container.mounts, what, value, err);
-}
-
-APPLY(container_option)
-{
-    return add(&request->job.container.options, what, value, err);
-}
-
-APPLY(shm_size)
-{
-    return rg_parse_size(what, value, &request->job.container.shm_nbytes, err);
+    if (request->job.container.mounts.count >= RG_CONTAINER_LISTED_MAX)
+        return rg_error_set(err, E2BIG, "%s: more than %d of them", what, RG_CONTAINER_LISTED_MAX);
+    return rg_strv_add(&request->job.container.mounts, value) < 0 ? rg_error_memory(err) : 0;
 }
 
 APPLY(gpus)
@@ -86,16 +61,6 @@ APPLY(gpus)
         return rg_error_set(err, EINVAL, "%s %s: give all, a number of GPUs, or GPU-... names "
                             "separated by commas", what, value);
     return rg_parse_text(what, value, &request->job.container.gpus, err);
-}
-
-APPLY(network)
-{
-    return rg_parse_text(what, value, &request->job.container.network, err);
-}
-
-APPLY(user)
-{
-    return rg_parse_text(what, value, &request->job.container.user, err);
 }
 
 APPLY(pull)
@@ -111,24 +76,10 @@ APPLY(pull)
     return rg_error_set(err, EINVAL, "%s %s: give missing, always or never", what, value);
 }
 
-APPLY(privileged)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.container.privileged = is_true(value);
-    return 0;
-}
-
-APPLY(ibdevices)
-{
-    UNUSED(what), UNUSED(err);
-    request->job.container.ibdevices = is_true(value);
-    return 0;
-}
-
 APPLY(inject_runtime)
 {
     UNUSED(what), UNUSED(err);
-    request->job.container.inject = is_true(value) ? RG_INJECT_YES : RG_INJECT_NO;
+    request->job.container.inject = strcmp(value, "true") == 0 ? RG_INJECT_YES : RG_INJECT_NO;
     return 0;
 }
 
@@ -183,4 +134,76 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
     if (container->image && own->here)
         return rg_error_set(err, EINVAL, "--on %s runs no containers; leave it out", own->name);
     return 0;
+}
+
+/* --- networks, and what hosts must have ------------------------------------------------------- */
+
+/* Each item of a list with commas. 0 or the first that is not. */
+static int for_each(const char *what, const char *value, struct rg_strv *list,
+                    int (*check)(const char *what, const char *item, struct rg_error *err),
+                    struct rg_error *err)
+{
+    for (const char *p = value;; p++) {
+        size_t n = strcspn(p, ",");
+        rg_autofree char *item = strndup(p, n);
+        int rc = item ? check(what, item, err) : -ENOMEM;
+        if (rc == 0)
+            rc = rg_strv_add(list, item);
+        if (rc == -ENOMEM)
+            return rg_error_memory(err);
+        p += n;
+        if (rc < 0 || !*p)
+            return rc;
+    }
+}
+
+/* No interface has a slash in its name. */
+static bool is_broken_network(const char *text)
+{
+    char address[INET6_ADDRSTRLEN] = "";
+    size_t length = strcspn(text, "/");
+    uint8_t bytes[16];
+    int64_t prefix;
+
+    if (!text[length])
+        return false;
+    if (length >= sizeof(address))
+        return true;
+    memcpy(address, text, length);
+    bool six = strchr(address, ':') != NULL;
+    return inet_pton(six ? AF_INET6 : AF_INET, address, bytes) != 1 ||
+           rg_parse_int("prefix", text + length + 1, 0, six ? 128 : 32, &prefix, NULL) < 0;
+}
+
+static int check_interface(const char *what, const char *item, struct rg_error *err)
+{
+    const char *name = strchr(item, '=');
+
+    if (!*item || name == item || (name && !name[1]) || is_broken_network(name ? name + 1 : item))
+        return rg_error_set(err, EINVAL,
+                            "%s %s: write NAME or a network such as 10.0.0.0/8, for one host "
+                            "HOST=NAME", what, item);
+    return 0;
+}
+
+APPLY(network_interface)
+{
+    return for_each(what, value, &request->job.network_interfaces, check_interface, err);
+}
+
+APPLY(port_range)
+{
+    return rg_job_set_ports(&request->job, what, value, err);
+}
+
+static int check_requirement(const char *what, const char *item, struct rg_error *err)
+{
+    struct rg_requirement requirement;
+
+    return rg_requirement_parse(what, item, &requirement, err);
+}
+
+APPLY(require)
+{
+    return for_each(what, value, &request->job.require, check_requirement, err);
 }
