@@ -135,14 +135,19 @@ static int command_inside(char **argv)
 }
 
 /* Our bootstrap script quotes what we say. */
-static int command_install(const char *name)
+static int command_install(char **argv)
 {
     struct rg_error err = RG_ERROR_INIT;
 
-    if (rg_agent_install(name, &err) == 0)
+    if (rg_agent_install(argv[2], &err) == 0)
         return 0;
     fprintf(stderr, "%s\n", err.text);
     return RG_EXIT_INTERNAL;
+}
+
+static int command_same(char **argv)
+{
+    return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 static int command_contain(char **argv)
@@ -168,12 +173,13 @@ static int command_clean(char **argv)
 
 static const struct {
     const char *name;
+    int argc;
     int (*run)(char **argv);
 } commands[] = {
-    { "agent", command_agent },
-    { "contain", command_contain },
-    { "version", command_version },
-    { "clean", command_clean },
+    { "agent", 2, command_agent },     { "contain", 2, command_contain },
+    { "version", 2, command_version }, { "clean", 2, command_clean },
+    { "inside", 3, command_inside },   { "install", 3, command_install },
+    { "same", 3, command_same },
 };
 
 /* Links of these names lie in the job's directory. */
@@ -188,7 +194,6 @@ static bool is_rsh(const char *name)
 
 int main(int argc, char **argv)
 {
-    rg_log_open(&(struct rg_log_options){ .level = RG_LOG_WARN, .fd = 2, .name = "reigen-agent" });
     if (is_rsh(argv[0]))
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
@@ -200,16 +205,10 @@ int main(int argc, char **argv)
     rg_guard_name(NAME);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
-    for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
+    for (size_t i = 0; i < rg_array_len(commands); i++) {
+        if (argc == commands[i].argc && strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argv);
     }
-    if (argc == 3 && strcmp(argv[1], "inside") == 0)
-        return command_inside(argv);
-    if (argc == 3 && strcmp(argv[1], "install") == 0)
-        return command_install(argv[2]);
-    if (argc == 3 && strcmp(argv[1], "same") == 0)
-        return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
     fprintf(stderr, "usage: reigen-agent agent|version|head --plan FILE\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");
