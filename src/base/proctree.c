@@ -121,21 +121,24 @@ int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *re
     return 0;
 }
 
-bool rg_process_has_env(pid_t pid, const char *entry)
+int rg_process_env(pid_t pid, struct rg_strv *env)
 {
     char path[64];
     rg_autofree char *text = NULL;
-    size_t nbytes, length;
+    size_t nbytes;
 
     snprintf(path, sizeof(path), "/proc/%d/environ", (int) pid);
-    if (rg_read_file(path, ENVIRON_MAX, &text, &nbytes) < 0)
-        return false;
-    for (size_t at = 0; at < nbytes; at += length + 1) {
-        length = strnlen(text + at, nbytes - at);
-        if (strcmp(text + at, entry) == 0)
-            return true;
-    }
-    return false;
+    int r = rg_read_file(path, ENVIRON_MAX, &text, &nbytes);
+    for (const char *p = text; r == 0 && p < text + nbytes; p += strlen(p) + 1)
+        r = rg_strv_add(env, p);
+    return r;
+}
+
+bool rg_process_has_env(pid_t pid, const char *entry)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    return rg_process_env(pid, &env) == 0 && rg_strv_has(&env, entry);
 }
 
 bool rg_process_has_children(void)

@@ -111,14 +111,9 @@ void rg_contain_find_bundle(struct rg_contain *contain);
 /* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
  * asks for, else all. Where Slurm says that it counts no GPUs, the container gets what --gpus
  * asks for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count
- * them from 0 on: own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
+ * them from 0 on: own_gpus is for runtimes whose containers are our own processes. Waits for the
+ * asking step's tasks here, a few seconds at most. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
-
-/* --- contain_step.c -------------------------------------------------------------------------- */
-
-/* Our environment, but with the GPUs that the asking step has on this node, as its tasks here know
- * them; ours has all of the job's. Waits for these tasks, a few seconds at most. 0 or -ENOMEM. */
-int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_env);
 
 /* --- contain_name.c -------------------------------------------------------------------------- */
 

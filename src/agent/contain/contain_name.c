@@ -2,8 +2,9 @@
 /* Who has the name that the user has given our container. */
 #include <string.h>
 
-#include "base/exitcode.h"
 #include "agent/contain/contain.h"
+#include "base/exitcode.h"
+#include "base/spawn.h"
 
 #define INSPECT_MS 5000
 
@@ -16,16 +17,13 @@ int rg_contain_explain_name(const struct rg_contain *contain, const char *progra
                             struct rg_error *err)
 {
     const char *name = contain->container.name;
-    char *words[] = { (char *) program, (char *) "container", (char *) "inspect",
-                      (char *) "--format", (char *) format, (char *) name, NULL };
-    const struct rg_strv argv = { words, rg_array_len(words) - 1 };
-    struct rg_contain_child child;
+    const char *const argv[] = { program, "container", "inspect", "--format", format, name, NULL };
+    char said[RG_CONTAIN_SAID_MAX];
 
-    if (rg_contain_spawn(&child, &argv, true, NULL) < 0 ||
-        rg_contain_wait(&child, INSPECT_MS) != 0)
+    if (rg_capture(argv, NULL, true, INSPECT_MS, said, sizeof(said)) != 0)
         return -ENOENT;
-    child.said[strcspn(child.said, "\n")] = '\0';
-    char *rest = child.said, *job = strsep(&rest, "|"), *user = strsep(&rest, "|");
+    said[strcspn(said, "\n")] = '\0';
+    char *rest = said, *job = strsep(&rest, "|"), *user = strsep(&rest, "|");
     const char *state = strsep(&rest, "|");
     bool runs = state && strcmp(state, "true") == 0;
     if (!rest)

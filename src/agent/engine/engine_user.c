@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 
 /* What people write for each matter. */
 static const struct {
@@ -283,17 +284,11 @@ static void look_at_words(struct search *search, const char *text, const char *d
 /* The first word may be a script that PATH has. */
 static void look_at_program(struct search *search, const char *name)
 {
-    const char *dir = rg_env_get(search->env, "PATH");
+    const char *dirs = rg_env_get(search->env, "PATH");
     char path[PATH_MAX];
 
-    for (size_t n; dir && *dir && !strchr(name, '/'); dir += n + (dir[n] == ':')) {
-        n = strcspn(dir, ":");
-        if (n && snprintf(path, sizeof(path), "%.*s/%s", (int) n, dir, name) < PATH_MAX &&
-            access(path, X_OK) == 0) {
-            look_at_script(search, path, 0);
-            return;
-        }
-    }
+    if (dirs && !strchr(name, '/') && rg_path_find(dirs, name, strlen(name), path))
+        look_at_script(search, path, 0);
 }
 
 /* A word may have blanks of its own: what sh -c gets, or a file's name. */
