@@ -384,12 +384,13 @@ static int prepare_for(struct running *run)
     if (name && run->ops->nameless)
         rg_contain_say("note --dockname=%s has no effect: the containers of %s have no names", name,
                        run->ops->name);
-    int r = rg_contain_note_runtime(contain, run->program);
+    /* By it the container can be removed. */
+    int r = rg_contain_write(contain->dir, "runtime", run->program, strlen(run->program), 0600);
 
     if (r < 0 || !script)
         return r;
     rg_contain_find_images(contain);
-    return rg_contain_write_script(contain, script);
+    return rg_contain_write(contain->dir, RG_CONTAINER_SCRIPT, script, strlen(script), 0644);
 }
 
 /* The container once, from its start to its end. 0; -ENODATA: its image is not here; -errno. */

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
-#include <sys/utsname.h>
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
@@ -119,11 +118,8 @@ static int write_names(struct rg_contain *contain, int which,
     format(contain, &text);
     if (!path || rg_buf_status(&text) < 0)
         return -ENOMEM;
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0 || fchmod(fd, 0644) < 0)
-        return -errno;
     *ret_path = path;
-    return rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    return rg_contain_write(contain->dir, name, rg_buf_bytes(&text), rg_buf_nbytes(&text), 0644);
 }
 
 /* --- directories ----------------------------------------------------------------------------- */
@@ -225,35 +221,21 @@ static int fetch_bundle(const struct rg_container_place *place, const char *path
     int r = rg_read_all(0, data, place->bundle_nbytes);
     if (r < 0)
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
-    /* Two jobs may do this at once. */
-    rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    return fresh ? rg_store_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
-}
-
-/* See inside.c. */
-static void mark_injected(const struct rg_contain *contain)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/run/inject", contain->dir);
-    /* The container can write to that directory: what is there already is not ours. */
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return rg_store_keep_bundle(data, place->bundle_nbytes, path, err);
 }
 
 void rg_contain_find_bundle(struct rg_contain *contain)
 {
     const struct rg_container_place *place = &contain->container.place;
     struct rg_error err = RG_ERROR_INIT;
-    struct utsname machine;
 
     if (contain->container.inject == RG_INJECT_NO)
         return;
     if (contain->container.inject == RG_INJECT_YES)
-        mark_injected(contain);
-    if (!place->bundle_digest || strchr(place->bundle_digest, '/'))
+        rg_contain_write(contain->dir, "run/inject", "", 0, 0644); /* see inside.c */
+    if (!place->bundle_digest)
         return;
-    /* Its name begins with the machine that its libraries are for. */
-    if (uname(&machine) < 0 || !rg_str_starts(place->bundle_digest, machine.machine)) {
+    if (!rg_store_bundle_fits(place->bundle_digest)) {
         rg_contain_say("note Reigen's Python packages are not mounted: this host has another "
                        "architecture than the launcher's");
         return;

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "agent/contain/contain.h"
-#include "agent/store/python.h"
+#include "agent/store/store.h"
 #include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */

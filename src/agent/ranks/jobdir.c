@@ -11,36 +11,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/store/store.h"
 #include "base/buf.h"
 #include "base/fd.h"
 
 #define YOUNG_S 60 /* an agent that has made its directory may not have named it yet */
-
-/* --- removal ---------------------------------------------------------------------------------- */
-
-/* Empty the directory that take_fd is open on. */
-static void empty_dir(int take_fd, int depth)
-{
-    DIR *list = fdopendir(take_fd);
-    const struct dirent *entry;
-
-    if (!list) {
-        close(take_fd);
-        return;
-    }
-    while ((entry = readdir(list))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            unlinkat(dirfd(list), entry->d_name, 0) == 0 || depth >= RG_JOBDIR_DEPTH_MAX)
-            continue;
-        int fd = openat(dirfd(list), entry->d_name,
-                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        empty_dir(fd, depth + 1);
-        unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
-    }
-    closedir(list);
-}
 
 void rg_jobdir_remove(struct rg_jobdir *dir)
 {
@@ -48,7 +23,7 @@ void rg_jobdir_remove(struct rg_jobdir *dir)
         return;
     int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        empty_dir(fd, 0);
+        rg_store_empty(fd);
     if (!dir->keep) {
         rmdir(dir->path);
         *strrchr(dir->path, '/') = '\0';
@@ -87,19 +62,11 @@ static int sweep(const char *base)
                                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || !is_left_behind(fd, entry->d_name))
             continue;
-        empty_dir(dup(fd), 0);
+        rg_store_empty(dup(fd));
         count += unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) == 0;
     }
     closedir(list);
     return count;
-}
-
-static bool is_ours(const char *base)
-{
-    struct stat st;
-
-    return lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           !(st.st_mode & 022);
 }
 
 #define ROOTS getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"
@@ -118,7 +85,7 @@ int rg_jobdir_sweep(void)
     int count = 0;
 
     for (size_t i = 0; i < rg_array_len(roots); i++) {
-        if (!name_base(roots[i], base) || !is_ours(base))
+        if (!name_base(roots[i], base) || !rg_store_is_private(base))
             continue;
         int n = sweep(base);
         if (n)
@@ -133,7 +100,7 @@ static bool make_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
 {
     if (!name_base(root, base) || (mkdir(base, 0700) < 0 && errno != EEXIST))
         return false;
-    return is_ours(base);
+    return rg_store_is_private(base);
 }
 
 /* Lock it, then give it the name by which others know that it is locked. */
