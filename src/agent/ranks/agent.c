@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,20 +11,14 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 
-#include "agent/look/addresses.h"
 #include "agent/engine/engine.h"
 #include "agent/start/guard.h"
-#include "agent/ranks/inspect.h"
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/log.h"
-
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
 
@@ -55,37 +48,6 @@ void rg_agent_advance(struct rg_agent *agent)
         return;
     agent->state = RG_AGENT_DONE;
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ rg_agent_nleft(agent) });
-}
-
-/* --- who we are ------------------------------------------------------------------------------- */
-
-static void say_hello(void *arg)
-{
-    struct rg_agent *agent = arg;
-    char hostname[256] = "";
-    rg_autofree char *boot_id = NULL;
-    cpu_set_t cpus;
-    struct rg_msg_hello hello = {
-        .version = (char *) RG_VERSION,
-        .pid = (uint32_t) getpid(),
-        .uid = geteuid(),
-        .ncores = 1,
-        .hostname = hostname,
-    };
-
-    if (gethostname(hostname, sizeof(hostname) - 1) < 0)
-        hostname[0] = '\0';
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-        hello.ncores = (uint32_t) CPU_COUNT(&cpus);
-    if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
-        boot_id[strcspn(boot_id, "\n")] = '\0';
-    hello.boot_id = boot_id;
-    hello.netns = rg_addresses_netns();
-    hello.instance = rg_prober_instance(agent->prober);
-    hello.free_port = rg_prober_free_port();
-    rg_addresses_list(&hello.addresses);
-    rg_agent_send(agent, RG_MSG_HELLO, &hello);
-    rg_strv_fini(&hello.addresses);
 }
 
 /* --- the launcher's messages ------------------------------------------------------------------ */
@@ -405,7 +367,7 @@ static int open_channel(struct rg_agent *agent)
             .job_id = agent->boot.job_id,
             .role = "agent",
             .initiator = true,
-            .on_open = say_hello,
+            .on_open = rg_agent_say_hello,
             .on_frame = on_frame,
             .arg = agent,
         },

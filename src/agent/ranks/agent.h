@@ -40,12 +40,16 @@ struct rg_reaper;
 struct rg_remotes;
 struct rg_remote_clients;
 
-/* One stream of a rank's output. */
+/* One stream of a rank's or a remote command's output, on its way to the launcher. */
 struct rg_pump {
-    struct rg_task *task;
-    uint8_t stream; /* 1 or 2 */
-    int fd;         /* -1: at its end */
+    struct rg_agent *agent;
+    void *owner;      /* a struct rg_task or rg_remote */
+    uint8_t stream;   /* 1 or 2 */
+    int fd;           /* -1: at its end */
     struct rg_io io;
+    uint64_t *credit; /* bytes that may still be sent */
+    void (*send)(struct rg_pump *pump, uint8_t *data, size_t nbytes); /* none: the end */
+    void (*ended)(void *owner); /* found by the loop, after send; it may free the pump */
 };
 
 /* One rank. */
@@ -123,6 +127,8 @@ void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *ob
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
 /* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
 _Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* Say HELLO; arg: the agent. hello.c */
+void rg_agent_say_hello(void *arg);
 /* Go on to GONE and BYE as soon as nothing keeps us. */
 void rg_agent_advance(struct rg_agent *agent);
 
@@ -140,23 +146,30 @@ void rg_task_destroy(struct rg_task *task);
 /* By rank, or NULL. */
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
 
-/* --- bind.c ----------------------------------------------------------------------------------- */
-
-/* Choose each rank's cpus by SETUP's bind, among those that we may use ourselves: the core or
- * socket with its place among this host's ranks. Ranks are left unbound where there are more of
- * them than cores and that was allowed. 0; -EINVAL with exit code 2 (more, and not allowed);
- * -errno. */
-int rg_agent_bind(struct rg_agent *agent, struct rg_error *err);
-
 /* --- output.c --------------------------------------------------------------------------------- */
 
-/* Take over fd as this stream's source (non-blocking from now on). */
-void rg_pump_open(struct rg_pump *pump, struct rg_task *task, uint8_t stream, int take_fd);
+/* Take over fd as the source (non-blocking from now on) of a pump whose other fields are set. */
+void rg_pump_open(struct rg_pump *pump, int take_fd);
 void rg_pump_close(struct rg_pump *pump);
-/* Read from sources or leave them, as credit and link allow. Call after either changed. */
+/* Read from the source or leave it, as credit and link allow; once nothing of ours is left that
+ * could write, read to the end. ended is not called. */
+void rg_pump_flow(struct rg_pump *pump);
+/* The same for all of them. Call after credit or link changed. */
 void rg_agent_pump(struct rg_agent *agent);
 /* True when all streams of all ranks are at their end. */
 bool rg_agent_drained(const struct rg_agent *agent);
+
+/* --- inspect.c: INSPECT, the launcher wants to know what this host is like -------------------- */
+
+/* Tell our clock, then run ourselves as `reigen-agent doctor` with the environment that ranks get:
+ * a process of its own, because looking at a host may block (a python on a network file system, a
+ * hanging nvidia-smi). INSPECTED follows once, with what it writes, RG_INSPECT_TEXT_MAX bytes at
+ * most; after the time limit it is killed, and what it wrote until then is sent. -EBADMSG when one
+ * is under way. */
+int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms);
+#define RG_INSPECT_TEXT_MAX (64u << 10)
+/* Kill it; nothing more is sent. Nothing to do when none runs. */
+void rg_inspect_stop(struct rg_agent *agent);
 
 /* --- input.c ---------------------------------------------------------------------------------- */
 

@@ -251,5 +251,4 @@ void rg_agent_sweep(struct rg_agent *agent)
     if (!rg_process_has_children())
         reaper->nleft = 0;
     rg_agent_pump(agent);
-    rg_agent_advance(agent);
 }

@@ -11,7 +11,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "agent/rsh/rshargs.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -306,8 +305,8 @@ int rg_rsh_main(int argc, char **argv)
     }
     remark_on_user(&rsh);
     int r = run(&rsh);
-    /* Sent away before anything was done: too slow while many are at the agent's door, or not
-     * known there, which it tells nobody. */
+    /* Closed before anything was done: too slow while many connections wait for the agent, or not
+     * authenticated, which it tells nobody. */
     for (int i = 0; r == -2 && !rsh.accepted && i < RETRIES; i++) {
         reset(&rsh);
         rg_sleep_ms(RETRY_MS);
@@ -316,8 +315,8 @@ int rg_rsh_main(int argc, char **argv)
     if (r < 0)
         r = fail(&rsh, rsh.accepted ? "the agent of this host has ended, and the command with it"
                                     : "the agent of this host hangs up: REIGEN_AGENT_TOKEN is not "
-                                      "this host's of this job, or too many strangers are at the "
-                                      "agent's door");
+                                      "this host's of this job, or too many connections wait for "
+                                      "the agent");
     reset(&rsh);
     return r;
 }
