@@ -2,7 +2,6 @@
 /* The runtimes' way to the launcher: they know nothing of links, only of a socket on their host. */
 #include "agent/ranks/rankserver.h"
 
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 
 #include "agent/ranks/remote.h"
 #include "base/fd.h"
-#include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
 
@@ -512,21 +510,20 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
         rg_rankserver_peer_died(server, &died);
 }
 
-void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg)
+void rg_rankserver_fence_done(struct rg_rankserver *server,
+                              const struct rg_rankmsg_fence_done *msg)
 {
-    struct rg_rankmsg_fence_done relay = { msg->generation, msg->left, msg->blobs };
-
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->fence != msg->generation)
             continue;
         if (!msg->left)
             conn->task->fence = 0;
-        rg_rankconn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &relay);
+        rg_rankconn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, msg);
     }
 }
 
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
-                                const struct rg_msg_fence_failed *msg)
+                                const struct rg_rankmsg_fence_failed *msg)
 {
     struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text };
 

@@ -9,8 +9,8 @@
  *
  * Others are refused: another uid at once, a wrong token or garbage at the first frame, silence
  * after RG_RANKSERVER_HELLO_MS. At most RG_RANKSERVER_PENDING_MAX connections that have not
- * authenticated themselves wait at a time; then the one that has been silent for longest goes after RG_RANKSERVER_PATIENCE_MS, while others wait in
- * the kernel's queue.
+ * authenticated themselves wait at a time; then the one that has been silent for longest goes after
+ * RG_RANKSERVER_PATIENCE_MS, while others wait in the kernel's queue.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -49,9 +49,10 @@ void rg_rankserver_resume(struct rg_rankserver *server);
 void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status);
 
 /* Relays from the launcher to the ranks here: to those that wait in this fence, or to all. */
-void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg);
+void rg_rankserver_fence_done(struct rg_rankserver *server,
+                              const struct rg_rankmsg_fence_done *msg);
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
-                                const struct rg_msg_fence_failed *msg);
+                                const struct rg_rankmsg_fence_failed *msg);
 void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg);
 
 #endif
