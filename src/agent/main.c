@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "agent/ranks/agent.h"
 #include "agent/look/doctor.h"
@@ -202,7 +203,7 @@ int main(int argc, char **argv)
         rg_drivers_init();
         return rg_head_main(argc - 1, argv + 1);
     }
-    rg_guard_name(NAME);
+    prctl(PR_SET_NAME, NAME, 0, 0, 0);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
     for (size_t i = 0; i < rg_array_len(commands); i++) {

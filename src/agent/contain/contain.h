@@ -105,6 +105,11 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err);
 void rg_contain_say(const char *fmt, ...) rg_printf(1, 2);
 /* Our packages for Python: find or fetch them. Without them the job goes on, with a note. */
 void rg_contain_find_bundle(struct rg_contain *contain);
+/* The runtime has said that container.name is in use: tell whose container has it and what to do.
+ * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err
+ * untouched, where there is none (any more) or it cannot be asked. */
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err);
 
 /* --- contain_gpus.c -------------------------------------------------------------------------- */
 
@@ -114,14 +119,6 @@ void rg_contain_find_bundle(struct rg_contain *contain);
  * them from 0 on: own_gpus is for runtimes whose containers are our own processes. Waits for the
  * asking step's tasks here, a few seconds at most. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
-
-/* --- contain_name.c -------------------------------------------------------------------------- */
-
-/* The runtime has said that container.name is in use: tell whose container has it and what to do.
- * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err
- * untouched, where there is none (any more) or it cannot be asked. */
-int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
-                            struct rg_error *err);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
 #define AGAIN_MS 20
 #define DIGITS "0123456789"
 
-/* --- of the step that asked for ours: the agents' own step has all that the job has here ------- */
+/* --- of the step that asked for ours: the agents' own step has all that the job has here ------ */
 
 struct asking {
     char job[40], step[40]; /* NAME=VALUE, as that step's tasks have it */

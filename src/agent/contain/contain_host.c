@@ -14,8 +14,10 @@
 #include "base/cpus.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 #include "container/bundle.h"
 
+#define INSPECT_MS 5000
 #define SAY_MAX 4096 /* of a line, see launch/host/preamble.h */
 
 void rg_contain_say(const char *fmt, ...)
@@ -248,4 +250,43 @@ void rg_contain_find_bundle(struct rg_contain *contain)
     /* When it was last used: see rg_contain_sweep. */
     if (contain->host.bundle_dir)
         utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+/* --- who has the name that the user has given our container ---------------------------------- */
+
+/* What our own containers are labelled with (container/oci.c), and what anybody's have. */
+static const char format[] = "{{index .Config.Labels \"reigen.job\"}}|"
+                             "{{index .Config.Labels \"reigen.user\"}}|"
+                             "{{.State.Running}}|{{.Config.Image}}";
+
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err)
+{
+    const char *name = contain->container.name;
+    const char *const argv[] = { program, "container", "inspect", "--format", format, name, NULL };
+    char said[RG_CONTAIN_SAID_MAX];
+
+    if (rg_capture(argv, NULL, true, INSPECT_MS, said, sizeof(said)) != 0)
+        return -ENOENT;
+    said[strcspn(said, "\n")] = '\0';
+    char *rest = said, *job = strsep(&rest, "|"), *user = strsep(&rest, "|");
+    const char *state = strsep(&rest, "|");
+    bool runs = state && strcmp(state, "true") == 0;
+    if (!rest)
+        return -ENOENT;
+    if (!*job)
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                                 "a container named %s is there already, %s, of the image %.100s, "
+                                 "which is none of Reigen's: give another --dockname, or remove it "
+                                 "if it is yours (%s rm --force %s)",
+                                 name, runs ? "running" : "stopped", rest, contain->host.program,
+                                 name);
+    if (strtol(user, NULL, 10) != (long) getuid())
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                                 "a container named %s is there already, of a job of the user %s: "
+                                 "give another --dockname", name, user);
+    return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                             "your job %s has a container named %s here: wait for that job, end it "
+                             "(reigen jobs, or squeue --me on Slurm), or give another --dockname",
+                             job, name);
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's first steps within a container. Contract: contain.h. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
-#include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */
 #define STACK_NBYTES (64u << 20)

@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each MPI reads how to start its daemons from other variables; here they are told to use reigen
  * rsh, and all who move data to use the job's network. */
-#include <ctype.h>
-#include <dirent.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "agent/engine/engine.h"
-#include "agent/engine/engine_user.h"
 
 /* Where a value comes from: the text itself, a file of the job's directory, that file or else the
  * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it, that one
- * only where there is no InfiniBand, or with a '=' before it: not all that begin so; or the first of the ports that may be listened on, the last, or both with the text between. Open MPI's
- * ranks give up at a port that its daemon holds, so each kind has a part: how many the ranks have,
- * from the first, and the daemons' range behind them. */
+ * only where there is no InfiniBand, or with a '=' before it: not all that begin so; or the first
+ * of the ports that may be listened on, the last, or both with the text between. Open MPI's ranks
+ * give up at a port that its daemon holds, so each kind has a part: how many the ranks have, from
+ * the first, and the daemons' range behind them. */
 enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, INTERFACE_IF_ALONE,
-            INTERFACE_EXACTLY, PORT_FIRST, PORT_LAST, PORT_RANGE,
-            PORT_COUNT_OF_RANKS, PORT_RANGE_OF_DAEMONS };
+            INTERFACE_EXACTLY, PORT_FIRST, PORT_LAST, PORT_RANGE, PORT_COUNT_OF_RANKS,
+            PORT_RANGE_OF_DAEMONS };
 
 /* MUST: without it our agents do not come into play, so what an image or a login shell sets is
  * replaced. MAY: our preference, which gives way to what is there. */
@@ -83,8 +80,8 @@ static const struct setting settings[] = {
     { "FI_TCP_PORT_LOW_RANGE", PORT_FIRST, MAY, NULL, 0 },
     { "FI_TCP_PORT_HIGH_RANGE", PORT_LAST, MAY, NULL, 0 },
     { "UCX_TCP_PORT_RANGE", PORT_RANGE, MAY, "-", 0 },
-    /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds of
-     * devices, so it is left alone where there are faster ones. */
+    /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds
+     * of devices, so it is left alone where there are faster ones. */
     { "UCX_NET_DEVICES", INTERFACE_IF_ALONE, MAY, NULL, RG_USER_UCX },
     /* Ranks without an MPI. An inherited network may be that of a job that we are part of. */
     { "REIGEN_NETWORK", NETWORK, MUST, NULL, 0 },

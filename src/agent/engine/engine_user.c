@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user says of a matter wins over our settings, and may be said in many places: all of
  * them are read. */
-#include "agent/engine/engine_user.h"
+#include "agent/engine/engine.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

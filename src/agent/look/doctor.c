@@ -56,7 +56,8 @@ static long long number_of(const char *text, const char *name, int base)
     return at ? strtoll(at + strlen(name), NULL, base) : -1;
 }
 
-/* What a program says; its bytes. 0 also when it failed; -ETIMEDOUT; another -errno: there is none. */
+/* What a program says. Its bytes; 0 also when it failed; -ETIMEDOUT, or another -errno where there
+ * is none. */
 static int ask(const char *const *argv, char *ret_text, size_t room)
 {
     int r = rg_capture(argv, NULL, false, RG_DOCTOR_PROGRAM_MS, ret_text, room);

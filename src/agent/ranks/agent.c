@@ -2,7 +2,6 @@
 /* The agent's life, and where each of the launcher's messages goes. */
 #include "agent/ranks/agent.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,12 +11,10 @@
 #include <sys/prctl.h>
 
 #include "agent/engine/engine.h"
-#include "agent/start/guard.h"
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/log.h"
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
@@ -314,7 +311,7 @@ static bool keeper_is_gone(const struct rg_agent *agent)
 {
     struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
 
-    return rg_guard_is_gone(agent->boot.guard_pid) ||
+    return (agent->boot.guard_pid && getppid() != agent->boot.guard_pid) ||
            (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 

@@ -4,7 +4,6 @@
 #include "agent/ranks/packages.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

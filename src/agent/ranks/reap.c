@@ -10,7 +10,6 @@
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/proctree.h"
-#include "base/spawn.h"
 #include "base/time.h"
 
 #define SWEEP_MS 20        /* between two looks for what is left */

@@ -3,9 +3,7 @@
 #include "agent/ranks/remote.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "agent/rsh/rsh.h"
 #include "base/exitcode.h"

@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
-#include "agent/engine/engine_user.h"
 #include "agent/ranks/rankserver.h"
 #include "base/cpus.h"
 #include "base/exitcode.h"
@@ -174,7 +172,7 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
     return r;
 }
 
-/* --- cpus: only here it is known which of them are the job's ----------------------------------- */
+/* --- cpus: only here it is known which of them are the job's ---------------------------------- */
 
 static int bind_to(struct rg_task *task, const struct rg_cpus *cpus, bool by_socket, int index)
 {

@@ -9,9 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"

@@ -3,7 +3,6 @@
  * standard input. */
 #include "agent/start/lines.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
