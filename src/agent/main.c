@@ -20,10 +20,6 @@
 #include "cmd/head/head.h"
 #include "launch/drivers/drivers.h"
 
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
-
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
 #define LINK_FD 3 /* where a link over standard input and output goes */
 #define LINK_WRITE_FD 4

@@ -7,6 +7,7 @@
 #ifndef RG_BASE_FD_H
 #define RG_BASE_FD_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,10 @@
 
 /* 0 or -errno. */
 int rg_fd_set_nonblock(int fd, bool on);
+
+/* closedir, for a local; NULL is fine. */
+void rg_cleanup_dir(DIR **dir);
+#define rg_autodir rg_cleanup(rg_cleanup_dir)
 
 /* Close all from last + 1 on. */
 void rg_fd_close_above(int last);

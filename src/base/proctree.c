@@ -16,12 +16,6 @@
 #define STAT_MAX 4096
 #define ENVIRON_MAX (4u << 20)
 
-static void close_dir(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
-
 /* The name in parentheses may hold anything, so the fields are counted from the last ')'. */
 static bool read_process(const char *name, struct rg_process *ret)
 {
@@ -43,7 +37,7 @@ static bool read_process(const char *name, struct rg_process *ret)
 
 static int list_all(struct rg_process **ret_list, size_t *ret_count)
 {
-    rg_cleanup(close_dir) DIR *dir = opendir("/proc");
+    rg_autodir DIR *dir = opendir("/proc");
     rg_autofree struct rg_process *list = NULL;
     size_t count = 0, capacity = 0;
     struct rg_process process;

@@ -98,7 +98,7 @@ static void remove_container(const char *dir, const char *name)
 /* In base, but not name. Returns how many jobs had left something. */
 static int sweep_in(const char *base, const char *own)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     char dir[PATH_MAX], lock[PATH_MAX + 8];
     int count = 0;
 
@@ -120,8 +120,6 @@ static int sweep_in(const char *base, const char *own)
         rg_store_remove_tree(dir);
         count++;
     }
-    if (list)
-        closedir(list);
     return count;
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/contain/contain.h"
 #include "base/exitcode.h"
+#include "base/fd.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -42,14 +43,12 @@ static bool is_task(const struct asking *asking, pid_t pid, struct rg_strv *ret_
 
 static bool find_task(const struct asking *asking, struct rg_strv *ret_env)
 {
-    DIR *dir = opendir("/proc");
+    rg_autodir DIR *dir = opendir("/proc");
     bool found = false;
 
     for (struct dirent *entry; dir && !found && (entry = readdir(dir));)
         found = isdigit((unsigned char) entry->d_name[0]) &&
                 is_task(asking, (pid_t) atoi(entry->d_name), ret_env);
-    if (dir)
-        closedir(dir);
     return found;
 }
 

@@ -149,7 +149,7 @@ static void look_at_mpis_in_path(struct search *search)
 static void look_at_systems(struct search *search)
 {
     static const char *const others[] = { "ucx/ucx.conf", "nccl.conf", NULL };
-    DIR *list = opendir("/etc");
+    rg_autodir DIR *list = opendir("/etc");
     const struct dirent *entry;
     char path[PATH_MAX];
 
@@ -160,8 +160,6 @@ static void look_at_systems(struct search *search)
         snprintf(path, sizeof(path), "/etc/%s", entry->d_name);
         look_below(search, path, of_folder);
     }
-    if (list)
-        closedir(list);
     look_below(search, "/etc", of_folder);
     look_below(search, "/etc", others);
 }

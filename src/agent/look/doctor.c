@@ -4,6 +4,7 @@
 #include "agent/look/doctor.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
 #include <sched.h>
@@ -72,30 +73,16 @@ static bool find(const char *name, char ret_path[PATH_MAX])
 
 /* --- the machine ------------------------------------------------------------------------------ */
 
-static int count_entries(const char *dir, const char *prefix)
+/* Entries of a directory that begin so; numbered: and go on with a digit. */
+static int count_entries(const char *dir, const char *prefix, bool numbered)
 {
-    DIR *d = opendir(dir);
+    rg_autodir DIR *d = opendir(dir);
     int count = 0;
 
-    for (struct dirent *e; d && (e = readdir(d));) {
-        size_t n = strlen(prefix);
-        count += strncmp(e->d_name, prefix, n) == 0 && e->d_name[n] >= '0' && e->d_name[n] <= '9';
-    }
-    if (d)
-        closedir(d);
-    return count;
-}
-
-static bool has_musl(void)
-{
-    DIR *d = opendir("/lib");
-    bool found = false;
-
     for (struct dirent *e; d && (e = readdir(d));)
-        found = found || strncmp(e->d_name, "ld-musl-", 8) == 0;
-    if (d)
-        closedir(d);
-    return found;
+        count += rg_str_starts(e->d_name, prefix) &&
+                 (!numbered || isdigit((unsigned char) e->d_name[strlen(prefix)]));
+    return count;
 }
 
 static void put_system(void)
@@ -110,7 +97,7 @@ static void put_system(void)
             sizeof(version)) > 0 && rg_str_starts(version, "glibc "))
         rg_buf_printf(&out, "libc %.*s\n", (int) strcspn(version, "\n"), version);
     else
-        rg_buf_printf(&out, "libc %s\n", has_musl() ? "musl" : "none");
+        rg_buf_printf(&out, "libc %s\n", count_entries("/lib", "ld-musl-", false) ? "musl" : "none");
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         rg_buf_printf(&out, "cpus %d\n", CPU_COUNT(&cpus));
 }
@@ -295,7 +282,7 @@ static void put_cma(void)
 
 static void put_rdma(void)
 {
-    DIR *d = opendir("/sys/class/infiniband");
+    rg_autodir DIR *d = opendir("/sys/class/infiniband");
     char path[512];
 
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -306,9 +293,7 @@ static void put_rdma(void)
         rg_buf_printf(&out, "rdma %s %.*s\n", e->d_name, state ? (int) strcspn(state, "\n") : 1,
                       state ? state : "?");
     }
-    if (d)
-        closedir(d);
-    rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs"));
+    rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs", true));
 }
 
 static void put_routes(void)
@@ -333,7 +318,7 @@ static void put_gpus(void)
 {
     char text[2048];
 
-    rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia"));
+    rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia", true));
     int n = ask((const char *const[]){ "nvidia-smi", "-L", NULL }, text, sizeof(text));
     if (n == -ETIMEDOUT || n == 0)
         rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");

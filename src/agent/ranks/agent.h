@@ -25,7 +25,7 @@
 
 #include "agent/start/lines.h"
 #include "agent/ranks/jobdir.h"
-#include "agent/ranks/lease.h"
+#include "agent/ranks/oom.h"
 #include "agent/ranks/packages.h"
 #include "base/loop.h"
 #include "wire/msg.h"
@@ -36,8 +36,7 @@ struct rg_inspect;
 struct rg_prober;
 struct rg_rankserver;
 struct rg_rankconn;
-struct rg_reaper;
-struct rg_remotes;
+struct rg_remote;
 struct rg_remote_clients;
 
 /* One stream of a rank's or a remote command's output, on its way to the launcher. */
@@ -84,6 +83,32 @@ struct rg_task_input {
     bool closed_told;  /* INPUT_CLOSED was sent */
 };
 
+/* How long the launcher may be silent until the ranks here are ended. It is counted in ticks that
+ * this process itself has lived through, so that a computer that slept, or a paused job, has not
+ * been silent. */
+struct rg_lease {
+    struct rg_timer timer;
+    uint64_t limit_ms, tick_ms, silent_ms;
+    bool paused; /* no time counts */
+};
+
+/* Ends, and what is left behind; reap.c's. */
+struct rg_reaper {
+    struct rg_child child;
+    struct rg_oom oom;
+    struct rg_timer timer; /* until nothing is left */
+    uint64_t deadline_ns;
+    uint32_t nleft; /* how many processes could not be ended, once that is over */
+};
+
+/* Remote commands that run here; remote.c's. */
+struct rg_remotes {
+    struct rg_remote *first;
+    bool released;         /* nobody asks for more of them */
+    bool over;             /* and their time to end is over */
+    struct rg_timer timer; /* of that time */
+};
+
 enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
                       RG_AGENT_DONE };
 
@@ -107,9 +132,9 @@ struct rg_agent {
     struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_jobdir jobdir;   /* from SETUP on */
     struct rg_packages packages; /* likewise */
-    struct rg_remotes *remotes; /* remote commands that run here; remote.h */
-    struct rg_remote_clients *clients; /* and those whose client is here */
-    struct rg_reaper *reaper;  /* ends, and what is left behind; reap.c's */
+    struct rg_remotes remotes;
+    struct rg_remote_clients *clients; /* remote commands whose client is here; remote.h */
+    struct rg_reaper reaper;
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 
     struct rg_lease lease;
@@ -188,12 +213,10 @@ void rg_agent_signal(struct rg_agent *agent, int signo);
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* SIGKILL to everything that descends from us. Returns how many processes there were. */
 size_t rg_agent_kill(struct rg_agent *agent);
-/* Watch children, from now to rg_reaper_destroy. 0 or -ENOMEM. */
-int rg_reaper_create(struct rg_agent *agent);
-void rg_reaper_destroy(struct rg_agent *agent);
+/* Watch children, from now to rg_reaper_stop. */
+void rg_reaper_start(struct rg_agent *agent);
+void rg_reaper_stop(struct rg_agent *agent);
 /* When the last rank has ended: end what they left behind. */
 void rg_agent_sweep(struct rg_agent *agent);
-/* How many processes could not be ended, once that is over. */
-uint32_t rg_agent_nleft(const struct rg_agent *agent);
 
 #endif

@@ -11,10 +11,6 @@
 #include "agent/ranks/agent.h"
 #include "base/fd.h"
 
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
-
 #define ADDRESSES_MAX 64
 
 /* The bytes of an address of either family, *ret_nbytes of them; NULL for other families. */

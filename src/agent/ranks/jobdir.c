@@ -48,7 +48,7 @@ static bool is_left_behind(int fd, const char *name)
 
 static int sweep(const char *base)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     const struct dirent *entry;
     int count = 0;
 
@@ -65,7 +65,6 @@ static int sweep(const char *base)
         rg_store_empty(dup(fd));
         count += unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) == 0;
     }
-    closedir(list);
     return count;
 }
 

@@ -22,7 +22,7 @@
 
 struct rg_rankconn {
     struct rg_rankserver *server;
-    struct rg_rankconn *prev, *next;
+    struct rg_rankconn *next;
     struct rg_task *task; /* NULL until a good HELLO */
     struct rg_remote_client *client;
     bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
@@ -54,6 +54,7 @@ static void conn_ready(void *arg, int events);
 static void conn_destroy(struct rg_rankconn *conn)
 {
     struct rg_rankserver *server = conn->server;
+    struct rg_rankconn **at = &server->conns;
 
     rg_io_stop(&conn->io);
     rg_timer_stop(&conn->timer);
@@ -63,12 +64,9 @@ static void conn_destroy(struct rg_rankconn *conn)
         server->npending--;
     if (conn->client)
         rg_remote_client_gone(rg_steal_ptr(&conn->client));
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
     rg_conn_fini(&conn->conn);
     free(conn);
 }
@@ -392,8 +390,6 @@ static void accept_ready(void *arg, int events)
     rg_conn_init(&conn->conn, fd, &conn_ops, conn, NULL);
     conn->since_ns = rg_now_ns();
     conn->next = server->conns;
-    if (conn->next)
-        conn->next->prev = conn;
     server->conns = conn;
     server->npending++;
     rg_timer_start(&conn->timer, server->agent->loop, RG_RANKSERVER_HELLO_MS, 0, hello_late, conn);

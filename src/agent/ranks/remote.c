@@ -30,16 +30,9 @@ struct rg_remote {
     struct rg_timer killer;
 };
 
-struct rg_remotes {
-    struct rg_remote *first;
-    bool released;         /* nobody asks for more of them */
-    bool over;             /* and their time to end is over */
-    struct rg_timer timer; /* of that time */
-};
-
 static struct rg_remote *find(struct rg_agent *agent, uint32_t id)
 {
-    struct rg_remote *remote = agent->remotes->first;
+    struct rg_remote *remote = agent->remotes.first;
 
     while (remote && remote->id != id)
         remote = remote->next;
@@ -57,7 +50,7 @@ static void close_in(struct rg_remote *remote)
 
 static void destroy(struct rg_remote *remote)
 {
-    struct rg_remote **place = &remote->agent->remotes->first;
+    struct rg_remote **place = &remote->agent->remotes.first;
 
     while (*place && *place != remote)
         place = &(*place)->next;
@@ -110,7 +103,7 @@ static void send_data(struct rg_pump *pump, uint8_t *data, size_t nbytes)
 
 void rg_remotes_pump(struct rg_agent *agent)
 {
-    for (struct rg_remote *remote = agent->remotes->first, *next; remote; remote = next) {
+    for (struct rg_remote *remote = agent->remotes.first, *next; remote; remote = next) {
         next = remote->next;
         rg_pump_flow(&remote->outs[0]);
         rg_pump_flow(&remote->outs[1]);
@@ -201,7 +194,7 @@ static void signal_session(struct rg_remote *remote, int signo)
 
 void rg_remotes_signal(struct rg_agent *agent, int signo)
 {
-    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next)
+    for (struct rg_remote *remote = agent->remotes.first; remote; remote = remote->next)
         signal_session(remote, signo);
 }
 
@@ -305,7 +298,7 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
 
     if (find(agent, msg->id))
         return -EBADMSG;
-    if (agent->state != RG_AGENT_RUNNING || agent->remotes->released) {
+    if (agent->state != RG_AGENT_RUNNING || agent->remotes.released) {
         send_exit(agent, msg->id, STATUS_LOST, "the job is ending on that host");
         return 0;
     }
@@ -322,8 +315,8 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
                                             .send = send_data, .ended = check_end };
         remote->credits[i] = RG_MSG_REMOTE_WINDOW;
     }
-    remote->next = agent->remotes->first;
-    agent->remotes->first = remote;
+    remote->next = agent->remotes.first;
+    agent->remotes.first = remote;
     if (start(remote, msg->command ? msg->command : "", &err) < 0) {
         send_exit(agent, msg->id, (err.exit_code ? err.exit_code : 255) << 8, err.text);
         destroy(remote);
@@ -368,7 +361,7 @@ int rg_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 
 void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
 {
-    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next) {
+    for (struct rg_remote *remote = agent->remotes.first; remote; remote = remote->next) {
         if (remote->pid != pid || remote->ended)
             continue;
         remote->ended = true;
@@ -381,7 +374,7 @@ void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
 
 bool rg_remotes_busy(const struct rg_agent *agent)
 {
-    return agent->remotes->first != NULL;
+    return agent->remotes.first != NULL;
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -390,7 +383,7 @@ static void release_over(void *arg)
 {
     struct rg_agent *agent = arg;
 
-    agent->remotes->over = true;
+    agent->remotes.over = true;
     rg_agent_advance(agent);
 }
 
@@ -400,17 +393,17 @@ static void release_due(void *arg)
 
     rg_remotes_signal(agent, SIGTERM);
     rg_remotes_signal(agent, SIGCONT);
-    rg_timer_start(&agent->remotes->timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
+    rg_timer_start(&agent->remotes.timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
 }
 
 void rg_remotes_forsake(struct rg_agent *agent)
 {
-    agent->remotes->released = agent->remotes->over = true;
+    agent->remotes.released = agent->remotes.over = true;
 }
 
 void rg_remotes_release(struct rg_agent *agent)
 {
-    struct rg_remotes *remotes = agent->remotes;
+    struct rg_remotes *remotes = &agent->remotes;
 
     if (!remotes->released)
         rg_timer_start(&remotes->timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due, agent);
@@ -419,25 +412,16 @@ void rg_remotes_release(struct rg_agent *agent)
 
 bool rg_remotes_hold(const struct rg_agent *agent)
 {
-    const struct rg_remotes *remotes = agent->remotes;
+    const struct rg_remotes *remotes = &agent->remotes;
 
     if (!agent->setup.resident || remotes->over)
         return false;
     return !remotes->released || remotes->first;
 }
 
-int rg_remotes_create(struct rg_agent *agent)
-{
-    agent->remotes = calloc(1, sizeof(*agent->remotes));
-    return agent->remotes ? 0 : -ENOMEM;
-}
-
 void rg_remotes_destroy(struct rg_agent *agent)
 {
-    if (!agent->remotes)
-        return;
-    rg_timer_stop(&agent->remotes->timer);
-    while (agent->remotes->first)
-        destroy(agent->remotes->first);
-    free(rg_steal_ptr(&agent->remotes));
+    rg_timer_stop(&agent->remotes.timer);
+    while (agent->remotes.first)
+        destroy(agent->remotes.first);
 }

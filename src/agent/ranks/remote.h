@@ -45,8 +45,6 @@ void rg_remotes_forsake(struct rg_agent *agent);
 void rg_remotes_release(struct rg_agent *agent);
 /* The agent may not sweep yet: it is resident, or commands have their time to end. */
 bool rg_remotes_hold(const struct rg_agent *agent);
-/* Makes agent->remotes. 0 or -ENOMEM. */
-int rg_remotes_create(struct rg_agent *agent);
 void rg_remotes_destroy(struct rg_agent *agent);
 
 /* --- remote_client.c: clients that came here -------------------------------------------------- */

@@ -17,8 +17,6 @@
 
 #define TASKS_MAX 65536
 
-extern char **environ;
-
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank)
 {
     for (size_t i = 0; i < agent->ntasks; i++) {

@@ -16,10 +16,6 @@
 #include "wire/msg.h"
 #include "wire/rankmsg.h"
 
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
-
 #define EXIT_NO_COMMAND 255
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
 #define UNSENT_NBYTES (64u << 10) /* to the agent, then input has to wait */

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/str.h"
 #include "container/bundle.h"
 
@@ -82,15 +83,13 @@ static void remove_at(int dir_fd, const char *name, int depth)
 
 static void empty(int take_fd, int depth)
 {
-    DIR *dir = fdopendir(take_fd);
+    rg_autodir DIR *dir = fdopendir(take_fd);
 
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             remove_at(take_fd, entry->d_name, depth);
     }
-    if (dir)
-        closedir(dir);
-    else
+    if (!dir)
         close(take_fd);
 }
 
@@ -143,15 +142,13 @@ static void sweep_old(const char *path, const char *name)
 
 void rg_store_sweep_bundles(const char *base)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     char dir[PATH_MAX];
 
     for (struct dirent *entry; list && (entry = readdir(list));) {
         if (snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name) < (int) sizeof(dir))
             sweep_old(dir, entry->d_name);
     }
-    if (list)
-        closedir(list);
 }
 
 /* --- packages that a Python has itself, which win over ours ----------------------------------- */
@@ -177,7 +174,7 @@ bool rg_python_prefix_has(const char *bin, size_t length)
 
     if (snprintf(lib, sizeof(lib), "%.*s/../lib", (int) length, bin) >= (int) sizeof(lib))
         return false;
-    DIR *dir = opendir(lib);
+    rg_autodir DIR *dir = opendir(lib);
     for (struct dirent *entry; !found && dir && (entry = readdir(dir));) {
         bool python = rg_str_starts(entry->d_name, "python");
         for (size_t i = 0; python && i < rg_array_len(folders); i++) {
@@ -185,7 +182,5 @@ bool rg_python_prefix_has(const char *bin, size_t length)
             found = found || rg_python_site_has(site, strlen(site));
         }
     }
-    if (dir)
-        closedir(dir);
     return found;
 }
