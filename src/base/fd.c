@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -107,6 +106,19 @@ int rg_pipe(int ret_fds[2])
 int rg_socketpair(int ret_fds[2])
 {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) < 0 ? -errno : 0;
+}
+
+socklen_t rg_unix_address(const char *name, struct sockaddr_un *ret_address)
+{
+    size_t length = strlen(name);
+
+    *ret_address = (struct sockaddr_un) { .sun_family = AF_UNIX };
+    if (length >= sizeof(ret_address->sun_path))
+        return 0;
+    memcpy(ret_address->sun_path, name, length);
+    if (*name == '@')
+        ret_address->sun_path[0] = '\0';
+    return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length + (*name != '@'));
 }
 
 static int read_text(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
+#include "base/buf.h"
 #include "base/fd.h"
 
 #define STAT_MAX 4096
@@ -38,28 +38,17 @@ static bool read_process(const char *name, struct rg_process *ret)
 static int list_all(struct rg_process **ret_list, size_t *ret_count)
 {
     rg_autodir DIR *dir = opendir("/proc");
-    rg_autofree struct rg_process *list = NULL;
-    size_t count = 0, capacity = 0;
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
     struct rg_process process;
 
-    if (!dir)
-        return -ENOENT;
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (!isdigit((unsigned char) e->d_name[0]) || !read_process(e->d_name, &process))
-            continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            struct rg_process *more = realloc(list, capacity * sizeof(*list));
-            if (!more)
-                return -ENOMEM;
-            list = more;
-        }
-        list[count++] = process;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (isdigit((unsigned char) e->d_name[0]) && read_process(e->d_name, &process))
+            rg_buf_put(&list, &process, sizeof(process));
     }
-    if (!count)
-        return -ENOENT;
-    *ret_list = rg_steal_ptr(&list);
-    *ret_count = count;
+    if (rg_buf_status(&list) < 0 || !rg_buf_nbytes(&list))
+        return rg_buf_status(&list) < 0 ? rg_buf_status(&list) : -ENOENT;
+    *ret_count = rg_buf_nbytes(&list) / sizeof(process);
+    *ret_list = (struct rg_process *) (void *) rg_steal_ptr(&list.data);
     return 0;
 }
 
@@ -88,7 +77,7 @@ static bool proc_is_ours(void)
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count)
 {
     rg_autofree struct rg_process *all = NULL;
-    size_t count, nfound = 0, before;
+    size_t count = 0, nfound = 0, before;
     int r = proc_is_ours() ? list_all(&all, &count) : -ENOENT;
 
     if (r < 0)

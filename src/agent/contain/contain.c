@@ -529,13 +529,12 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
 static int prepare(struct rg_contain *contain, struct rg_error *err)
 {
     size_t length = strlen(contain->place);
-    if (length)
-        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%s", contain->job_id,
-                 contain->place + (length > RG_CONTAIN_PLACE_MAX ? length - RG_CONTAIN_PLACE_MAX
-                                                                 : 0));
-    else
-        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%d", contain->job_id,
-                 contain->container.place.host_index);
+    size_t skip = length > RG_CONTAIN_PLACE_MAX ? length - RG_CONTAIN_PLACE_MAX : 0;
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", contain->container.place.host_index);
+    snprintf(contain->name, sizeof(contain->name), "reigen-%s-%s", contain->job_id,
+             length ? contain->place + skip : number);
     int r = rg_contain_find_base(contain, err);
 
     if (r == 0)

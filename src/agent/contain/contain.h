@@ -85,8 +85,7 @@ int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
 /* What to remove a container by whose job has this directory: its id if the user named it, else
  * name, which was made for it. Into buf, or name. */
 const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes);
-/* Write a file into the job's directory, or one below it, in the place of an older one; what a
- * container has put there meanwhile is not followed. 0 or -errno. */
+/* rg_store_write into the job's directory, or one below it. */
 int rg_contain_write(const char *dir, const char *name, const void *data, size_t nbytes,
                      mode_t mode);
 /* The path of the socket on which the agent inside calls, into buf, which is returned. */

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
@@ -149,11 +147,7 @@ int rg_contain_write(const char *dir, const char *name, const void *data, size_t
     char path[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    unlink(path);
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0 || fchmod(fd, mode) < 0)
-        return -errno;
-    return rg_write_all(fd, data, nbytes);
+    return rg_store_write(AT_FDCWD, path, data, nbytes, mode);
 }
 
 /* Our own program, and its other names, in a directory that holds nothing else: the cache may lie
@@ -189,19 +183,19 @@ const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_
 /* Whoever runs inside must be able to call, and to write; the directory above keeps others out. */
 static int listen_in(struct rg_contain *contain)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
     char path[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/run", contain->dir);
     if (mkdir(path, 0700) < 0 || chmod(path, contain->container.user ? 0777 : 0700) < 0)
         return -errno;
-    if (strlen(rg_contain_socket(contain, path, sizeof(path))) >= sizeof(address.sun_path))
+    socklen_t length = rg_unix_address(rg_contain_socket(contain, path, sizeof(path)), &address);
+    if (!length)
         return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
     contain->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (contain->listen_fd < 0 ||
-        bind(contain->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
-        chmod(address.sun_path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
+        bind(contain->listen_fd, (struct sockaddr *) &address, length) < 0 ||
+        chmod(path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
         return -errno;
     return 0;
 }

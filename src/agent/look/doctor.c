@@ -97,7 +97,8 @@ static void put_system(void)
             sizeof(version)) > 0 && rg_str_starts(version, "glibc "))
         rg_buf_printf(&out, "libc %.*s\n", (int) strcspn(version, "\n"), version);
     else
-        rg_buf_printf(&out, "libc %s\n", count_entries("/lib", "ld-musl-", false) ? "musl" : "none");
+        rg_buf_printf(&out, "libc %s\n",
+                      count_entries("/lib", "ld-musl-", false) ? "musl" : "none");
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         rg_buf_printf(&out, "cpus %d\n", CPU_COUNT(&cpus));
 }

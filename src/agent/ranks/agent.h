@@ -171,7 +171,7 @@ void rg_task_destroy(struct rg_task *task);
 /* By rank, or NULL. */
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
 
-/* --- output.c --------------------------------------------------------------------------------- */
+/* --- streams.c -------------------------------------------------------------------------------- */
 
 /* Take over fd as the source (non-blocking from now on) of a pump whose other fields are set. */
 void rg_pump_open(struct rg_pump *pump, int take_fd);
@@ -184,6 +184,13 @@ void rg_agent_pump(struct rg_agent *agent);
 /* True when all streams of all ranks are at their end. */
 bool rg_agent_drained(const struct rg_agent *agent);
 
+/* Bytes, or the end, from the launcher. -EMSGSIZE when it ignored its credit; -ENOMEM. */
+int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes);
+void rg_agent_input_eof(struct rg_agent *agent);
+/* Give ranks what they lack; tell the launcher what was taken, or that nobody reads any more. */
+void rg_agent_input_flow(struct rg_agent *agent);
+void rg_task_input_close(struct rg_task *task);
+
 /* --- inspect.c: INSPECT, the launcher wants to know what this host is like -------------------- */
 
 /* Tell our clock, then run ourselves as `reigen-agent doctor` with the environment that ranks get:
@@ -195,15 +202,6 @@ int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms);
 #define RG_INSPECT_TEXT_MAX (64u << 10)
 /* Kill it; nothing more is sent. Nothing to do when none runs. */
 void rg_inspect_stop(struct rg_agent *agent);
-
-/* --- input.c ---------------------------------------------------------------------------------- */
-
-/* Bytes, or the end, from the launcher. -EMSGSIZE when it ignored its credit; -ENOMEM. */
-int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes);
-void rg_agent_input_eof(struct rg_agent *agent);
-/* Give ranks what they lack; tell the launcher what was taken, or that nobody reads any more. */
-void rg_agent_input_flow(struct rg_agent *agent);
-void rg_task_input_close(struct rg_task *task);
 
 /* --- reap.c: signals and ends ----------------------------------------------------------------- */
 

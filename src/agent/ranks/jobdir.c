@@ -138,17 +138,6 @@ static bool make_in(const char *root, struct rg_jobdir *dir)
     return false;
 }
 
-/* An older one of this name is replaced: the directory may have served another try. */
-static int write_file(const struct rg_jobdir *dir, const char *name, struct rg_buf *text)
-{
-    unlinkat(dir->fd, name, 0); /* or else a link's target would be */
-    rg_autoclose int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return -errno;
-    return rg_write_all(fd, rg_buf_text(text), rg_buf_nbytes(text));
-}
-
 static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
 {
     rg_autobuf struct rg_buf openmpi = RG_BUF_INIT, mpich = RG_BUF_INIT;
@@ -161,8 +150,11 @@ static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
                       colon + 1);
         rg_buf_printf(&mpich, "%s\n", hosts->v[i]);
     }
-    int r = write_file(dir, "hosts", &openmpi);
-    return r < 0 ? r : write_file(dir, "hosts.mpich", &mpich);
+    if (rg_buf_status(&openmpi) < 0 || rg_buf_status(&mpich) < 0)
+        return -ENOMEM;
+    int r = rg_store_write(dir->fd, "hosts", rg_buf_bytes(&openmpi), rg_buf_nbytes(&openmpi), 0600);
+    return r < 0 ? r : rg_store_write(dir->fd, "hosts.mpich", rg_buf_bytes(&mpich),
+                                      rg_buf_nbytes(&mpich), 0600);
 }
 
 static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)

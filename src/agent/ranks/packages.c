@@ -188,20 +188,14 @@ static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
 
 /* --- the job's -------------------------------------------------------------------------------- */
 
-static int write_at(int dir_fd, const char *name, const char *text)
-{
-    rg_autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    return fd < 0 ? -errno : rg_write_all(fd, text, strlen(text));
-}
-
 static int write_package(int dir_fd, const char *name)
 {
     if (mkdirat(dir_fd, name, 0700) < 0)
         return -errno;
     rg_autoclose int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    return fd < 0 ? -errno : write_at(fd, "__init__.py", stand_in);
+    return fd < 0 ? -errno
+                  : rg_store_write(fd, "__init__.py", stand_in, sizeof(stand_in) - 1, 0600);
 }
 
 /* why: NULL where there is a bundle. */
@@ -213,7 +207,7 @@ static int write_dir(struct rg_agent *agent, const char *why)
         return *agent->jobdir.path ? -errno : -ENOENT;
     rg_autoclose int fd = openat(job_fd, FOLDER,
                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? -errno : why ? write_at(fd, "why", why)
+    int r = fd < 0 ? -errno : why ? rg_store_write(fd, "why", why, strlen(why), 0600)
                     : symlinkat(agent->packages.bundle, fd, "bundle") < 0 ? -errno : 0;
     if (r == 0)
         r = write_package(fd, "reigen");

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "agent/ranks/remote.h"
@@ -398,19 +396,15 @@ static void accept_ready(void *arg, int events)
 
 static int bind_random(struct rg_rankserver *server)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    static const char prefix[] = "@reigen-";
+    struct sockaddr_un address;
     uint8_t random[16];
-    char *p = server->name;
 
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         return -EIO;
-    p += sprintf(p, "@reigen-");
-    for (size_t i = 0; i < sizeof(random); i++)
-        p += sprintf(p, "%02x", random[i]);
-    size_t length = strlen(server->name);
-    memcpy(address.sun_path, server->name, length);
-    address.sun_path[0] = '\0'; /* the abstract name space; there "@" stands for this byte */
-    socklen_t nbytes = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length);
+    strcpy(server->name, prefix);
+    sodium_bin2hex(server->name + strlen(prefix), 2 * sizeof(random) + 1, random, sizeof(random));
+    socklen_t nbytes = rg_unix_address(server->name, &address);
     if (bind(server->fd, (struct sockaddr *) &address, nbytes) < 0 ||
         listen(server->fd, BACKLOG) < 0)
         return -errno;

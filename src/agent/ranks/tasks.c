@@ -232,14 +232,11 @@ struct ends {
     int fds[3];
 };
 
-static void close_ends(struct ends *ends)
+static void close_ends(const struct ends *ends)
 {
-    int fds[3];
-
-    memcpy(fds, ends->fds, sizeof(fds));
     for (int i = 0; i < 3; i++) {
-        if (fds[i] >= 0 && (i == 0 || fds[i] != fds[0]))
-            close(fds[i]);
+        if (ends->fds[i] >= 0 && (i == 0 || ends->fds[i] != ends->fds[0]))
+            close(ends->fds[i]);
     }
 }
 

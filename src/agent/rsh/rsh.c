@@ -4,12 +4,10 @@
 
 #include <poll.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
+#include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
@@ -53,19 +51,14 @@ static rg_printf(2, 3) int fail(const struct rsh *rsh, const char *fmt, ...)
 static int dial(const char *name, int *ret_fd)
 {
     rg_autoclose int fd = -1;
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
     struct ucred peer;
-    socklen_t nbytes = sizeof(peer);
-    size_t length = strlen(name);
+    socklen_t nbytes = sizeof(peer), length = rg_unix_address(name, &address);
 
-    if (length >= sizeof(address.sun_path))
+    if (!length)
         return -ENAMETOOLONG;
-    memcpy(address.sun_path, name, length);
-    if (*name == '@')
-        address.sun_path[0] = '\0';
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    length += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
-    if (fd < 0 || connect(fd, (struct sockaddr *) &address, (socklen_t) length) < 0 ||
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, length) < 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
         return -errno;
     if (peer.uid != geteuid())

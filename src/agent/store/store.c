@@ -103,6 +103,14 @@ void rg_store_empty(int take_fd)
     empty(take_fd, 0);
 }
 
+int rg_store_write(int dir_fd, const char *name, const void *data, size_t nbytes, mode_t mode)
+{
+    unlinkat(dir_fd, name, 0);
+    rg_autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    return fd < 0 || fchmod(fd, mode) < 0 ? -errno : rg_write_all(fd, data, nbytes);
+}
+
 bool rg_store_bundle_fits(const char *name)
 {
     struct utsname machine;

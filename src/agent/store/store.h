@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -37,6 +38,9 @@ void rg_store_empty(int take_fd);
 /* A bundle's name, MACHINE-DIGEST, begins with the machine that its libraries are for: is it this
  * one? */
 bool rg_store_bundle_fits(const char *name);
+/* Write a file in this directory (or AT_FDCWD) in the place of an older one; what somebody has put
+ * there meanwhile is not followed. 0 or -errno. */
+int rg_store_write(int dir_fd, const char *name, const void *data, size_t nbytes, mode_t mode);
 /* Unpack a bundle under another name, then give it its own, path; it is no error when that one is
  * there by then, as two jobs may do this at once. 0 or -errno; nothing stays under the first
  * name. */
