@@ -2,7 +2,6 @@
 /* One table drives encoding, decoding, tests, fuzzing and the page of the protocol. */
 #include "wire/msg.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define FIELD(type, kind, member)                                            \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a container's start keeps what it needs on the host: a directory for each job, whose lock
  * says that somebody still uses it. What has none was left by a start that was killed. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /* Docker's daemon knows nothing of Slurm's limits: without this a job would get its neighbours'
  * GPUs. */
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -3,7 +3,6 @@
  * rsh, and all who move data to use the job's network. */
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "agent/engine/engine.h"
 

@@ -3,15 +3,12 @@
  * them are read. */
 #include "agent/engine/engine.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 

@@ -5,12 +5,10 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <dirent.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -219,14 +217,6 @@ static void put_quota(const char *groups)
         rg_buf_printf(&out, "quota %llu %llu\n", allowed, period);
 }
 
-static void put_groups(void)
-{
-    rg_autofree char *groups = read_text("/proc/self/cgroup");
-
-    put_memory(groups);
-    put_quota(groups);
-}
-
 /* A child that waits with the pattern in its memory until it is killed. */
 static pid_t fork_target(const volatile uint64_t *pattern)
 {
@@ -407,6 +397,7 @@ static void put_python(void)
 
 int rg_doctor_main(char *const *names)
 {
+    rg_autofree char *groups = read_text("/proc/self/cgroup");
     bool clean = *names && strcmp(*names, RG_DOCTOR_CLEAN) == 0;
     char cwd[PATH_MAX];
 
@@ -414,7 +405,8 @@ int rg_doctor_main(char *const *names)
     put_system();
     put_limits();
     put_disk("shm", "/dev/shm", "");
-    put_groups();
+    put_memory(groups);
+    put_quota(groups);
     put_cma();
     if (getcwd(cwd, sizeof(cwd)))
         put_disk("disk", ".", cwd);

@@ -41,7 +41,7 @@ void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
 void rg_agent_advance(struct rg_agent *agent)
 {
     rg_agent_sweep(agent);
-    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || rg_remotes_busy(agent))
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
         return;
     agent->state = RG_AGENT_DONE;
     rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->reaper.nleft });
@@ -124,7 +124,7 @@ static void on_kill(struct rg_agent *agent)
         rg_inspect_stop(agent);
         agent->state = RG_AGENT_GONE;
     }
-    rg_remotes_forsake(agent);
+    agent->remotes.released = agent->remotes.over = true; /* nobody waits for them any more */
     rg_agent_kill(agent);
     rg_agent_advance(agent);
 }

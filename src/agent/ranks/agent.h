@@ -103,7 +103,7 @@ struct rg_reaper {
 
 /* Remote commands that run here; remote.c's. */
 struct rg_remotes {
-    struct rg_remote *first;
+    struct rg_remote *first; /* NULL: of all of them EXIT has been sent */
     bool released;         /* nobody asks for more of them */
     bool over;             /* and their time to end is over */
     struct rg_timer timer; /* of that time */

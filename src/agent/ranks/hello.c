@@ -66,20 +66,13 @@ static void list_addresses(struct rg_strv *list)
     freeifaddrs(all);
 }
 
-/* A number that two processes of one kernel share when they share their network; 0: not known. */
-static uint64_t find_netns(void)
-{
-    struct stat st;
-
-    return stat("/proc/self/ns/net", &st) == 0 ? (uint64_t) st.st_ino : 0;
-}
-
 void rg_agent_say_hello(void *arg)
 {
     struct rg_agent *agent = arg;
     char hostname[256] = "";
     rg_autofree char *boot_id = NULL;
     cpu_set_t cpus;
+    struct stat st;
     struct rg_msg_hello hello = {
         .version = (char *) RG_VERSION,
         .pid = (uint32_t) getpid(),
@@ -95,7 +88,9 @@ void rg_agent_say_hello(void *arg)
     if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
         boot_id[strcspn(boot_id, "\n")] = '\0';
     hello.boot_id = boot_id;
-    hello.netns = find_netns();
+    /* A number that two processes of one kernel share when they share their network. */
+    if (stat("/proc/self/ns/net", &st) == 0)
+        hello.netns = (uint64_t) st.st_ino;
     hello.instance = rg_prober_instance(agent->prober);
     hello.free_port = rg_prober_free_port();
     list_addresses(&hello.addresses);

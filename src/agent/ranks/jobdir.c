@@ -3,7 +3,6 @@
  * directory of the job. */
 #include "agent/ranks/jobdir.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

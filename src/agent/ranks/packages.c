@@ -11,7 +11,6 @@
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
 #include "agent/store/store.h"
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "container/bundle.h"
 

@@ -3,7 +3,6 @@
 #include "agent/ranks/rankserver.h"
 
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/wait.h>

@@ -372,11 +372,6 @@ void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
     }
 }
 
-bool rg_remotes_busy(const struct rg_agent *agent)
-{
-    return agent->remotes.first != NULL;
-}
-
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static void release_over(void *arg)
@@ -394,11 +389,6 @@ static void release_due(void *arg)
     rg_remotes_signal(agent, SIGTERM);
     rg_remotes_signal(agent, SIGCONT);
     rg_timer_start(&agent->remotes.timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
-}
-
-void rg_remotes_forsake(struct rg_agent *agent)
-{
-    agent->remotes.released = agent->remotes.over = true;
 }
 
 void rg_remotes_release(struct rg_agent *agent)

@@ -25,8 +25,8 @@ static int keep(const char *word, const char *text, char *field, size_t nbytes,
                 struct rg_error *err)
 {
     if (!*text || strlen(text) >= nbytes)
-        return rg_error_set(err, EINVAL, "%s %.40s: 1 to %zu characters are allowed", word, text,
-                            nbytes - 1);
+        return rg_error_set(err, EINVAL, "%s %.40s: %zu characters; 1 to %zu are allowed", word,
+                            text, strlen(text), nbytes - 1);
     strcpy(field, text);
     return 0;
 }

@@ -3,8 +3,6 @@
  * that starts containers trust, fill and clean them by the same rules. */
 #include "agent/store/store.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +12,6 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/str.h"
