@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "agent/ranks/agent.h"
 #include "agent/look/doctor.h"
@@ -18,10 +19,6 @@
 #include "base/log.h"
 #include "cmd/head/head.h"
 #include "launch/drivers/drivers.h"
-
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
 
 #define NAME "rg-agent" /* as pkill knows us: guard.h */
 #define LINK_FD 3 /* where a link over standard input and output goes */
@@ -135,14 +132,19 @@ static int command_inside(char **argv)
 }
 
 /* Our bootstrap script quotes what we say. */
-static int command_install(const char *name)
+static int command_install(char **argv)
 {
     struct rg_error err = RG_ERROR_INIT;
 
-    if (rg_agent_install(name, &err) == 0)
+    if (rg_agent_install(argv[2], &err) == 0)
         return 0;
     fprintf(stderr, "%s\n", err.text);
     return RG_EXIT_INTERNAL;
+}
+
+static int command_same(char **argv)
+{
+    return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
 }
 
 static int command_contain(char **argv)
@@ -168,12 +170,13 @@ static int command_clean(char **argv)
 
 static const struct {
     const char *name;
+    int argc;
     int (*run)(char **argv);
 } commands[] = {
-    { "agent", command_agent },
-    { "contain", command_contain },
-    { "version", command_version },
-    { "clean", command_clean },
+    { "agent", 2, command_agent },     { "contain", 2, command_contain },
+    { "version", 2, command_version }, { "clean", 2, command_clean },
+    { "inside", 3, command_inside },   { "install", 3, command_install },
+    { "same", 3, command_same },
 };
 
 /* Links of these names lie in the job's directory. */
@@ -188,7 +191,6 @@ static bool is_rsh(const char *name)
 
 int main(int argc, char **argv)
 {
-    rg_log_open(&(struct rg_log_options){ .level = RG_LOG_WARN, .fd = 2, .name = "reigen-agent" });
     if (is_rsh(argv[0]))
         return rg_rsh_main(argc, argv);
     if (argc >= 2 && strcmp(argv[1], "rsh") == 0)
@@ -197,19 +199,13 @@ int main(int argc, char **argv)
         rg_drivers_init();
         return rg_head_main(argc - 1, argv + 1);
     }
-    rg_guard_name(NAME);
+    prctl(PR_SET_NAME, NAME, 0, 0, 0);
     if (argc >= 2 && strcmp(argv[1], "doctor") == 0)
         return rg_doctor_main(argv + 2);
-    for (size_t i = 0; argc == 2 && i < rg_array_len(commands); i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
+    for (size_t i = 0; i < rg_array_len(commands); i++) {
+        if (argc == commands[i].argc && strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argv);
     }
-    if (argc == 3 && strcmp(argv[1], "inside") == 0)
-        return command_inside(argv);
-    if (argc == 3 && strcmp(argv[1], "install") == 0)
-        return command_install(argv[2]);
-    if (argc == 3 && strcmp(argv[1], "same") == 0)
-        return rg_agent_same(argv[2], NULL) == 0 ? 0 : RG_EXIT_INTERNAL;
     fprintf(stderr, "usage: reigen-agent agent|version|head --plan FILE\n"
                     "It is started by reigen beside the ranks, which tells it its job on standard "
                     "input.\n");

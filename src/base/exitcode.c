@@ -12,8 +12,7 @@ static const struct rg_exit_info table[] = {
      false},
     {RG_EXIT_USAGE, "An option is wrong, or a job or host file is broken.",
      "The message names the value and what is allowed. A rank of yours may also end with 2: then "
-     "the "
-     "verdict names it.",
+     "the verdict names it.",
      false},
     {RG_EXIT_UNAVAILABLE,
      "The platform or a host was not available before the start.",
@@ -25,8 +24,7 @@ static const struct rg_exit_info table[] = {
      "Run again with --verbose --verbose and report what it prints.", false},
     {RG_EXIT_OUTPUT_LOST, "Output could not be written.",
      "The message names the file or stream: a full disk under --output-dir, or a reader that "
-     "closed "
-     "standard output. Make room and run again.",
+     "closed standard output. Make room and run again.",
      false},
     {RG_EXIT_PREEMPTED,
      "The job was ended from outside: cancelled, out of time, or preempted.",
@@ -36,8 +34,7 @@ static const struct rg_exit_info table[] = {
      false},
     {RG_EXIT_HOST_LOST, "A host, or the agent on it, was lost while the job ran.",
      "The verdict names the host. Run again, from the last checkpoint; without that host if it "
-     "stays "
-     "away.",
+     "stays away.",
      true},
     {RG_EXIT_NO_PERMISSION, "The system refused what the job needs.",
      "The message names the file or the right. Get it, or run as a user who has it.", false},

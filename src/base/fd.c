@@ -6,13 +6,15 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 
+#include "base/buf.h"
 #include "base/exitcode.h"
 #include "base/time.h"
+
+#define READ_NBYTES 4000 /* of most files all, and a first buffer of 4 KiB */
 
 int rg_fd_set_nonblock(int fd, bool on)
 {
@@ -25,6 +27,12 @@ int rg_fd_set_nonblock(int fd, bool on)
     if (wanted != flags && fcntl(fd, F_SETFL, wanted) < 0)
         return -errno;
     return 0;
+}
+
+void rg_cleanup_dir(DIR **dir)
+{
+    if (*dir)
+        closedir(*dir);
 }
 
 void rg_fd_close_above(int last)
@@ -101,44 +109,42 @@ int rg_socketpair(int ret_fds[2])
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) < 0 ? -errno : 0;
 }
 
-/* Read to the end of fd into *data, which grows; stops above max_nbytes. */
-static int read_to_end(int fd, size_t max_nbytes, char **data, size_t *nbytes)
+socklen_t rg_unix_address(const char *name, struct sockaddr_un *ret_address)
 {
-    size_t capacity = 0;
+    size_t length = strlen(name);
 
-    for (;;) {
-        if (capacity - *nbytes < 2) {
-            capacity = capacity ? capacity * 2 : 4096;
-            char *grown = realloc(*data, capacity);
-
-            if (!grown)
-                return -ENOMEM;
-            *data = grown;
-        }
-        ssize_t n = read(fd, *data + *nbytes, capacity - *nbytes - 1);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : 0;
-        *nbytes += (size_t) n;
-        if (*nbytes > max_nbytes)
-            return -EFBIG;
-    }
+    *ret_address = (struct sockaddr_un) { .sun_family = AF_UNIX };
+    if (length >= sizeof(ret_address->sun_path))
+        return 0;
+    memcpy(ret_address->sun_path, name, length);
+    if (*name == '@')
+        ret_address->sun_path[0] = '\0';
+    return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length + (*name != '@'));
 }
 
 static int read_text(int fd, size_t max_nbytes, char **ret_data, size_t *ret_nbytes)
 {
-    rg_autofree char *data = NULL;
-    size_t nbytes = 0;
-    int rc = read_to_end(fd, max_nbytes, &data, &nbytes);
+    rg_autobuf struct rg_buf text = RG_BUF_INIT;
+    ssize_t n = 1;
 
-    if (rc < 0)
-        return rc;
-    data[nbytes] = '\0';
+    while (n > 0 || (n < 0 && errno == EINTR)) {
+        uint8_t *room = rg_buf_reserve(&text, READ_NBYTES);
+        if (!room)
+            return rg_buf_status(&text);
+        n = read(fd, room, READ_NBYTES);
+        if (n > 0)
+            rg_buf_commit(&text, (size_t) n);
+        if (rg_buf_nbytes(&text) > max_nbytes)
+            return -EFBIG;
+    }
+    if (n < 0)
+        return -errno;
     if (ret_nbytes)
-        *ret_nbytes = nbytes;
-    *ret_data = rg_steal_ptr(&data);
+        *ret_nbytes = rg_buf_nbytes(&text);
+    rg_buf_text(&text);
+    if (rg_buf_status(&text) < 0)
+        return rg_buf_status(&text);
+    *ret_data = (char *) rg_steal_ptr(&text.data);
     return 0;
 }
 

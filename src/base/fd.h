@@ -7,15 +7,22 @@
 #ifndef RG_BASE_FD_H
 #define RG_BASE_FD_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include "base/error.h"
 
 /* 0 or -errno. */
 int rg_fd_set_nonblock(int fd, bool on);
+
+/* closedir, for a local; NULL is fine. */
+void rg_cleanup_dir(DIR **dir);
+#define rg_autodir rg_cleanup(rg_cleanup_dir)
 
 /* Close all from last + 1 on. */
 void rg_fd_close_above(int last);
@@ -33,6 +40,10 @@ int rg_fd_wait(int fd, short events, uint64_t deadline_ns);
  * 0 or -errno. */
 int rg_pipe(int ret_fds[2]);
 int rg_socketpair(int ret_fds[2]);
+
+/* The address of a unix socket: a path, or with '@' in front a name in the abstract name space. Its
+ * length; 0: the name is too long. */
+socklen_t rg_unix_address(const char *name, struct sockaddr_un *ret_address);
 
 /* Accepting on one listening socket, with a pause when the process is out of descriptors: the
  * socket stays readable then, and whoever polls it would turn in circles. Zeroed at first. */

@@ -3,24 +3,15 @@
 #include "base/proctree.h"
 
 #include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
+#include "base/buf.h"
 #include "base/fd.h"
 
 #define STAT_MAX 4096
 #define ENVIRON_MAX (4u << 20)
-
-static void close_dir(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
 
 /* The name in parentheses may hold anything, so the fields are counted from the last ')'. */
 static bool read_process(const char *name, struct rg_process *ret)
@@ -43,29 +34,18 @@ static bool read_process(const char *name, struct rg_process *ret)
 
 static int list_all(struct rg_process **ret_list, size_t *ret_count)
 {
-    rg_cleanup(close_dir) DIR *dir = opendir("/proc");
-    rg_autofree struct rg_process *list = NULL;
-    size_t count = 0, capacity = 0;
+    rg_autodir DIR *dir = opendir("/proc");
+    rg_autobuf struct rg_buf list = RG_BUF_INIT;
     struct rg_process process;
 
-    if (!dir)
-        return -ENOENT;
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (!isdigit((unsigned char) e->d_name[0]) || !read_process(e->d_name, &process))
-            continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            struct rg_process *more = realloc(list, capacity * sizeof(*list));
-            if (!more)
-                return -ENOMEM;
-            list = more;
-        }
-        list[count++] = process;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (isdigit((unsigned char) e->d_name[0]) && read_process(e->d_name, &process))
+            rg_buf_put(&list, &process, sizeof(process));
     }
-    if (!count)
-        return -ENOENT;
-    *ret_list = rg_steal_ptr(&list);
-    *ret_count = count;
+    if (rg_buf_status(&list) < 0 || !rg_buf_nbytes(&list))
+        return rg_buf_status(&list) < 0 ? rg_buf_status(&list) : -ENOENT;
+    *ret_count = rg_buf_nbytes(&list) / sizeof(process);
+    *ret_list = (struct rg_process *) (void *) rg_steal_ptr(&list.data);
     return 0;
 }
 
@@ -94,7 +74,7 @@ static bool proc_is_ours(void)
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count)
 {
     rg_autofree struct rg_process *all = NULL;
-    size_t count, nfound = 0, before;
+    size_t count = 0, nfound = 0, before;
     int r = proc_is_ours() ? list_all(&all, &count) : -ENOENT;
 
     if (r < 0)
@@ -121,21 +101,24 @@ int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *re
     return 0;
 }
 
-bool rg_process_has_env(pid_t pid, const char *entry)
+int rg_process_env(pid_t pid, struct rg_strv *env)
 {
     char path[64];
     rg_autofree char *text = NULL;
-    size_t nbytes, length;
+    size_t nbytes;
 
     snprintf(path, sizeof(path), "/proc/%d/environ", (int) pid);
-    if (rg_read_file(path, ENVIRON_MAX, &text, &nbytes) < 0)
-        return false;
-    for (size_t at = 0; at < nbytes; at += length + 1) {
-        length = strnlen(text + at, nbytes - at);
-        if (strcmp(text + at, entry) == 0)
-            return true;
-    }
-    return false;
+    int r = rg_read_file(path, ENVIRON_MAX, &text, &nbytes);
+    for (const char *p = text; r == 0 && p < text + nbytes; p += strlen(p) + 1)
+        r = rg_strv_add(env, p);
+    return r;
+}
+
+bool rg_process_has_env(pid_t pid, const char *entry)
+{
+    rg_autostrv struct rg_strv env = RG_STRV_INIT;
+
+    return rg_process_env(pid, &env) == 0 && rg_strv_has(&env, entry);
 }
 
 bool rg_process_has_children(void)

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/str.h"
+
 struct rg_process {
     pid_t pid, parent, group, session;
     char state; /* as in /proc/PID/stat: R S D Z T ... */
@@ -24,6 +26,8 @@ struct rg_process {
  * when there are none. 0; -ENOENT: no /proc here, or that of another pid name space; -ENOMEM. */
 int rg_proctree_descendants(pid_t root, struct rg_process **ret_list, size_t *ret_count);
 
+/* Add the environment that pid was started with. 0, -ENOMEM, or -errno where it may not be read. */
+int rg_process_env(pid_t pid, struct rg_strv *env);
 /* True when the environment that pid was started with holds exactly this NAME=VALUE. False also
  * when it may not be read. */
 bool rg_process_has_env(pid_t pid, const char *entry);

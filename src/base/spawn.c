@@ -50,8 +50,6 @@ struct plan {
     pid_t parent;
 };
 
-extern char **environ;
-
 static _Noreturn void fail(int report_fd, enum stage stage, int errnum)
 {
     struct failure failure = { stage, errnum };

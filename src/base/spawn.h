@@ -41,6 +41,12 @@ struct rg_spawn {
  * another -errno; err names the program and the cause. */
 int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
 
+/* Run a program to its end and keep the beginning of what it writes to standard output, with all to
+ * standard error as well: NUL-terminated, "" without any. argv, envp: as of rg_spawn. Its exit
+ * code, or 128 + n; -ETIMEDOUT when it was killed for not ending; -errno of rg_spawn. Blocks. */
+int rg_capture(const char *const *argv, char *const *envp, bool all, unsigned timeout_ms,
+               char *ret_text, size_t room);
+
 /* The file that a PATH has for a program of this name, of so many bytes: the first that is no
  * folder and may be run. path: NULL for the directories that are usual. False: there is none. */
 bool rg_path_find(const char *path, const char *name, size_t length, char ret_path[PATH_MAX]);

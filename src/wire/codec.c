@@ -3,18 +3,11 @@
  * else. */
 #include "wire/codec.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "wire/link.h"
 
-/* Where a field lies in a constant and in a writable object. */
-static const void *at(const struct rg_field *field, const void *object)
-{
-    return (const char *) object + field->offset;
-}
-
+/* Where a field lies. */
 static void *in(const struct rg_field *field, void *object)
 {
     return (char *) object + field->offset;
@@ -49,7 +42,7 @@ static void encode_span(const struct rg_span *span, struct rg_buf *buf)
 void rg_codec_encode(const struct rg_field *fields, const void *object, struct rg_buf *buf)
 {
     for (const struct rg_field *f = fields; f->kind != RG_FIELD_END; f++) {
-        const void *p = at(f, object);
+        const void *p = (const char *) object + f->offset;
 
         switch (f->kind) {
         case RG_FIELD_U8: rg_buf_put_u8(buf, *(const uint8_t *) p); break;
@@ -160,4 +153,34 @@ void rg_codec_clear(const struct rg_field *fields, void *object)
         case RG_FIELD_END: break;
         }
     }
+}
+
+/* --- frames: what comes in may be anything ---------------------------------------------------- */
+
+void rg_frame_put(struct rg_buf *buf, uint16_t type, const void *payload, size_t nbytes)
+{
+    /* Room for all of it: a frame is there as a whole or not at all. */
+    if (!rg_buf_reserve(buf, RG_FRAME_HEAD_NBYTES + nbytes))
+        return;
+    rg_buf_put_u32(buf, (uint32_t) nbytes);
+    rg_buf_put_u16(buf, type);
+    rg_buf_put(buf, payload, nbytes);
+}
+
+bool rg_frame_peek(const struct rg_buf *buf, struct rg_frame *ret_frame)
+{
+    struct rg_reader reader = rg_reader_make(rg_buf_bytes(buf), rg_buf_nbytes(buf));
+    uint32_t nbytes = rg_reader_u32(&reader);
+    uint16_t type = rg_reader_u16(&reader);
+
+    if (reader.bad)
+        return false;
+    *ret_frame = (struct rg_frame) { nbytes, type,
+                                     reader.nbytes >= nbytes ? reader.data : NULL };
+    return true;
+}
+
+void rg_frame_drop(struct rg_buf *buf, const struct rg_frame *frame)
+{
+    rg_buf_consume(buf, RG_FRAME_HEAD_NBYTES + (size_t) frame->nbytes);
 }

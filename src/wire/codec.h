@@ -8,6 +8,9 @@
  * Encoding is the fields in the table's order, little-endian, no padding, no tags: both sides have
  * the same RG_PROTOCOL_VERSION, which the handshake has checked.
  *
+ * And the one frame of all our streams: u32 length of the payload, u16 type, payload. It is used
+ * inside the launcher's links (link.h), and on sockets in clear (conn.h).
+ *
  * Thread rule: tables are constant; objects belong to one thread. Nothing blocks.
  */
 #ifndef RG_WIRE_CODEC_H
@@ -52,5 +55,21 @@ int rg_codec_decode(const struct rg_field *fields, const void *bytes, size_t nby
                     void *ret_object);
 /* Free what the fields own and zero them. */
 void rg_codec_clear(const struct rg_field *fields, void *object);
+
+#define RG_FRAME_HEAD_NBYTES 6
+
+struct rg_frame {
+    uint32_t nbytes;        /* of the payload, as the head says */
+    uint16_t type;
+    const uint8_t *payload; /* in the buffer; NULL: not all of it is there */
+};
+
+/* Append a frame; nbytes is less than 4 GiB. buf's status tells of failures. */
+void rg_frame_put(struct rg_buf *buf, uint16_t type, const void *payload, size_t nbytes);
+/* Look at the first frame of buf. False: not even its head is there. The caller compares nbytes
+ * with its cap before it waits for the rest. */
+bool rg_frame_peek(const struct rg_buf *buf, struct rg_frame *ret_frame);
+/* Drop the first frame, which is whole. */
+void rg_frame_drop(struct rg_buf *buf, const struct rg_frame *frame);
 
 #endif

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 
 #include "base/fd.h"
-#include "wire/frame.h"
 
 #define READ_NBYTES (32u << 10)
 

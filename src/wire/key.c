@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The job's secret: drawn, written as text, and held in guarded memory; each purpose gets a key
- * derived from it. */
-#include <ctype.h>
+ * derived from it. Tokens have the same kind of text. */
 #include <string.h>
 
 #include "wire/crypto.h"
 #include "wire/link.h"
+#include "wire/rankmsg.h"
 
 int rg_key_generate(uint8_t ret_key[RG_KEY_NBYTES])
 {
@@ -32,25 +32,39 @@ void rg_key_drop(uint8_t *key)
     sodium_free(key);
 }
 
-int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES])
+/* length digits to nbytes, not more than a key's. 0 or -EINVAL; ret_bytes is untouched then. */
+static int parse_hex(const char *hex, size_t length, uint8_t *ret_bytes, size_t nbytes)
 {
-    uint8_t key[RG_KEY_NBYTES];
-    size_t nbytes = 0;
-    const char *end = NULL;
-
-    while (isspace((unsigned char) *hex))
-        hex++;
-    int rc = sodium_hex2bin(key, sizeof(key), hex, strspn(hex, "0123456789abcdefABCDEF"), NULL,
-                            &nbytes, &end);
-
-    while (rc == 0 && isspace((unsigned char) *end))
-        end++;
-    bool good = rc == 0 && nbytes == RG_KEY_NBYTES && *end == '\0';
+    uint8_t bytes[RG_KEY_NBYTES];
+    size_t n = 0;
+    bool good = length == 2 * nbytes &&
+                sodium_hex2bin(bytes, nbytes, hex, length, NULL, &n, NULL) == 0 && n == nbytes;
 
     if (good)
-        memcpy(ret_key, key, RG_KEY_NBYTES);
-    sodium_memzero(key, sizeof(key));
+        memcpy(ret_bytes, bytes, nbytes);
+    sodium_memzero(bytes, sizeof(bytes));
     return good ? 0 : -EINVAL;
+}
+
+int rg_key_parse(const char *hex, uint8_t ret_key[RG_KEY_NBYTES])
+{
+    static const char blanks[] = " \t\n\v\f\r";
+
+    hex += strspn(hex, blanks);
+    size_t length = strcspn(hex, blanks);
+    const char *rest = hex + length + strspn(hex + length, blanks);
+
+    return *rest ? -EINVAL : parse_hex(hex, length, ret_key, RG_KEY_NBYTES);
+}
+
+int rg_rank_token_parse(const char *text, uint8_t ret_token[RG_RANK_TOKEN_NBYTES])
+{
+    return text ? parse_hex(text, strlen(text), ret_token, RG_RANK_TOKEN_NBYTES) : -EINVAL;
+}
+
+void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text)
+{
+    sodium_bin2hex(ret_text, RG_RANK_TOKEN_TEXT, token, RG_RANK_TOKEN_NBYTES);
 }
 
 void rg_key_format(const uint8_t key[RG_KEY_NBYTES], char *ret_hex)

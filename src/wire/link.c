@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "wire/crypto.h"
-#include "wire/frame.h"
+#include "wire/codec.h"
 #include "wire/noise.h"
 
 #define MAGIC "reigen" /* without its NUL */

@@ -29,18 +29,21 @@ static void free_channel(struct rg_channel *channel)
     free(channel);
 }
 
+static void close_both(const struct rg_channel_options *options)
+{
+    if (options->read_fd >= 0)
+        close(options->read_fd);
+    if (options->write_fd >= 0 && options->write_fd != options->read_fd)
+        close(options->write_fd);
+}
+
 static void stop_and_close(struct rg_channel *channel)
 {
-    struct rg_channel_options *o = &channel->options;
-
     rg_io_stop(&channel->reader);
     rg_io_stop(&channel->writer);
     rg_timer_stop(&channel->closer);
-    if (o->read_fd >= 0)
-        close(o->read_fd);
-    if (o->write_fd >= 0 && o->write_fd != o->read_fd)
-        close(o->write_fd);
-    o->read_fd = o->write_fd = -1;
+    close_both(&channel->options);
+    channel->options.read_fd = channel->options.write_fd = -1;
 }
 
 /* Every path from the loop into a callback of the owner goes between enter and leave, so that the
@@ -249,10 +252,7 @@ int rg_channel_create(const struct rg_channel_options *options, struct rg_channe
         rc = set_up(channel);
     }
     if (rc < 0) {
-        if (options->read_fd >= 0)
-            close(options->read_fd);
-        if (options->write_fd >= 0 && options->write_fd != options->read_fd)
-            close(options->write_fd);
+        close_both(options);
         free(channel);
         return rc;
     }

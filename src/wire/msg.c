@@ -2,7 +2,6 @@
 /* One table drives encoding, decoding, tests, fuzzing and the page of the protocol. */
 #include "wire/msg.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define FIELD(type, kind, member)                                            \
@@ -62,16 +61,6 @@ static const struct rg_field exited_fields[] = {
 static const struct rg_field fence_fields[] = {
     FIELD(fence, U32, rank), FIELD(fence, U32, generation), FIELD(fence, U32, timeout_ms),
     FIELD(fence, SPAN, blob), END,
-};
-
-static const struct rg_field fence_done_fields[] = {
-    FIELD(fence_done, U32, generation), FIELD(fence_done, U32, left),
-    FIELD(fence_done, SPAN, blobs), END,
-};
-
-static const struct rg_field fence_failed_fields[] = {
-    FIELD(fence_failed, U32, generation), FIELD(fence_failed, U32, errnum),
-    FIELD(fence_failed, STR, text), END,
 };
 
 static const struct rg_field peer_died_fields[] = {
@@ -166,8 +155,8 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_PAUSE, "PAUSE", false, empty_fields },
     { RG_MSG_RESUME, "RESUME", false, empty_fields },
     { RG_MSG_PING, "PING", false, empty_fields },
-    { RG_MSG_FENCE_DONE, "FENCE_DONE", false, fence_done_fields },
-    { RG_MSG_FENCE_FAILED, "FENCE_FAILED", false, fence_failed_fields },
+    { RG_MSG_FENCE_DONE, "FENCE_DONE", false, rg_rankmsg_fence_done_fields },
+    { RG_MSG_FENCE_FAILED, "FENCE_FAILED", false, rg_rankmsg_fence_failed_fields },
     { RG_MSG_PEER_DIED, "PEER_DIED", false, peer_died_fields },
     { RG_MSG_PROBE, "PROBE", false, probe_fields },
     { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },

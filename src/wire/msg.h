@@ -43,6 +43,7 @@
 
 #include "wire/codec.h"
 #include "wire/loop_link.h"
+#include "wire/rankmsg.h"
 
 #define RG_MSG_CHUNK_MAX (64u << 10)       /* bytes of one OUTPUT or INPUT */
 #define RG_MSG_OUTPUT_WINDOW (1u << 20)    /* bytes of output under way, per agent */
@@ -202,16 +203,6 @@ struct rg_msg_fence { /* as in rankmsg.h, relayed */
     struct rg_span blob;
 };
 
-struct rg_msg_fence_done { /* as in rankmsg.h */
-    uint32_t generation, left;
-    struct rg_span blobs;
-};
-
-struct rg_msg_fence_failed {
-    uint32_t generation, errnum;
-    char *text;
-};
-
 struct rg_msg_peer_died { /* on another host than the one that hears of it */
     uint32_t rank, host;
     uint8_t end;         /* enum rg_death_end of rankmsg.h; then as there */
@@ -314,8 +305,8 @@ union rg_msg {
     struct rg_msg_data data;
     struct rg_msg_exited exited;
     struct rg_msg_fence fence;
-    struct rg_msg_fence_done fence_done;
-    struct rg_msg_fence_failed fence_failed;
+    struct rg_rankmsg_fence_done fence_done;
+    struct rg_rankmsg_fence_failed fence_failed;
     struct rg_msg_peer_died peer_died;
     struct rg_msg_note note;
     struct rg_msg_signal signal;

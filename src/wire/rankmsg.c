@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the frames between ranks and agents, and their two values that have a text. */
+/* The tables of the frames between ranks and agents, and a death in words. */
 #include "wire/rankmsg.h"
 
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -114,23 +113,4 @@ const char *rg_death_text(const struct rg_rankmsg_peer_died *died, char *text, s
     default: snprintf(text, nbytes, "%s", died->text ? died->text : ""); break;
     }
     return text;
-}
-
-void rg_rank_token_format(const uint8_t token[RG_RANK_TOKEN_NBYTES], char *ret_text)
-{
-    sodium_bin2hex(ret_text, RG_RANK_TOKEN_TEXT, token, RG_RANK_TOKEN_NBYTES);
-}
-
-int rg_rank_token_parse(const char *text, uint8_t ret_token[RG_RANK_TOKEN_NBYTES])
-{
-    uint8_t token[RG_RANK_TOKEN_NBYTES];
-    size_t length = text ? strlen(text) : 0, nbytes = 0;
-    bool good = length == 2 * sizeof(token) &&
-                sodium_hex2bin(token, sizeof(token), text, length, NULL, &nbytes, NULL) == 0 &&
-                nbytes == sizeof(token);
-
-    if (good)
-        memcpy(ret_token, token, sizeof(token));
-    sodium_memzero(token, sizeof(token));
-    return good ? 0 : -EINVAL;
 }

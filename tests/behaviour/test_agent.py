@@ -54,7 +54,7 @@ def test_strangers_on_the_ranks_socket_are_refused(reigen):
     done = reigen('run', '-np', 2, '--', '/usr/bin/python3', '-c', ATTACK)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('served') == 2
-    assert 'stranger' in done.stderr
+    assert 'unauthenticated' in done.stderr
 
 
 def other_user(name):

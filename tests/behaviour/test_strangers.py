@@ -103,7 +103,7 @@ def test_a_container_with_the_hosts_network_gets_nothing_from_the_agent(start, p
     (tmp_path / 'go').touch()
     out, err = job.communicate(timeout=60 * SLOWER)
     assert job.returncode == 0 and out == 'ours\n', err
-    assert "refused a stranger on the ranks' socket" in err
+    assert "refused an unauthenticated connection to the ranks' socket" in err
     assert not (tmp_path / 'touched').exists()
 
 

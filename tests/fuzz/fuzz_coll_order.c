@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "coll/negotiate/order_decide.h"
 #include "coll/negotiate/order_known.h"
-#include "wire/frame.h"
+#include "wire/codec.h"
 
 static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
                   bool fused)

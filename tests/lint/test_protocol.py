@@ -28,7 +28,7 @@ def rows(section):
 def test_messages_of_launcher_and_agent_are_documented():
     code = repo.read(repo.ROOT / 'src/wire/msg.c')
     header = repo.read(repo.ROOT / 'src/wire/msg.h')
-    tables = fields_in(code)
+    tables = fields_in(code + repo.read(repo.ROOT / 'src/wire/rankmsg.c'))
     numbers = dict(re.findall(r'RG_MSG_(\w+) = (\d+),', header))
     coded = {(numbers[kind], name, direction, tables[table]) for kind, name, direction, table in
              re.findall(r'\{ RG_MSG_(\w+), "(\w+)", (true|false), (\w+)_fields \}', code)}

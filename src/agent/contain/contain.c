@@ -384,12 +384,13 @@ static int prepare_for(struct running *run)
     if (name && run->ops->nameless)
         rg_contain_say("note --dockname=%s has no effect: the containers of %s have no names", name,
                        run->ops->name);
-    int r = rg_contain_note_runtime(contain, run->program);
+    /* By it the container can be removed. */
+    int r = rg_contain_write(contain->dir, "runtime", run->program, strlen(run->program), 0600);
 
     if (r < 0 || !script)
         return r;
     rg_contain_find_images(contain);
-    return rg_contain_write_script(contain, script);
+    return rg_contain_write(contain->dir, RG_CONTAINER_SCRIPT, script, strlen(script), 0644);
 }
 
 /* The container once, from its start to its end. 0; -ENODATA: its image is not here; -errno. */
@@ -528,13 +529,12 @@ static int run_with(struct rg_contain *contain, const struct candidate *candidat
 static int prepare(struct rg_contain *contain, struct rg_error *err)
 {
     size_t length = strlen(contain->place);
-    if (length)
-        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%s", contain->job_id,
-                 contain->place + (length > RG_CONTAIN_PLACE_MAX ? length - RG_CONTAIN_PLACE_MAX
-                                                                 : 0));
-    else
-        snprintf(contain->name, sizeof(contain->name), "reigen-%s-%d", contain->job_id,
-                 contain->container.place.host_index);
+    size_t skip = length > RG_CONTAIN_PLACE_MAX ? length - RG_CONTAIN_PLACE_MAX : 0;
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", contain->container.place.host_index);
+    snprintf(contain->name, sizeof(contain->name), "reigen-%s-%s", contain->job_id,
+             length ? contain->place + skip : number);
     int r = rg_contain_find_base(contain, err);
 
     if (r == 0)

@@ -85,10 +85,9 @@ int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err);
 /* What to remove a container by whose job has this directory: its id if the user named it, else
  * name, which was made for it. Into buf, or name. */
 const char *rg_contain_id(const char *dir, const char *name, char *buf, size_t nbytes);
-/* Write what the runtime wants to find beside bin/. 0 or -errno. */
-int rg_contain_write_script(const struct rg_contain *contain, const char *script);
-/* Put down which runtime's program can remove the container. 0 or -errno. */
-int rg_contain_note_runtime(const struct rg_contain *contain, const char *program);
+/* rg_store_write into the job's directory, or one below it. */
+int rg_contain_write(const char *dir, const char *name, const void *data, size_t nbytes,
+                     mode_t mode);
 /* The path of the socket on which the agent inside calls, into buf, which is returned. */
 const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_t nbytes);
 void rg_contain_remove_dir(struct rg_contain *contain);
@@ -105,28 +104,20 @@ int rg_contain_find_host(struct rg_contain *contain, struct rg_error *err);
 void rg_contain_say(const char *fmt, ...) rg_printf(1, 2);
 /* Our packages for Python: find or fetch them. Without them the job goes on, with a note. */
 void rg_contain_find_bundle(struct rg_contain *contain);
+/* The runtime has said that container.name is in use: tell whose container has it and what to do.
+ * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err
+ * untouched, where there is none (any more) or it cannot be asked. */
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err);
 
 /* --- contain_gpus.c -------------------------------------------------------------------------- */
 
 /* Where Slurm says which GPUs are ours, the container gets those and no others: of them what --gpus
  * asks for, else all. Where Slurm says that it counts no GPUs, the container gets what --gpus
  * asks for, else all of the node's. Where Slurm confines its jobs to their GPUs, processes count
- * them from 0 on: own_gpus is for runtimes whose containers are our own processes. 0 or -errno. */
+ * them from 0 on: own_gpus is for runtimes whose containers are our own processes. Waits for the
+ * asking step's tasks here, a few seconds at most. 0 or -errno. */
 int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err);
-
-/* --- contain_step.c -------------------------------------------------------------------------- */
-
-/* Our environment, but with the GPUs that the asking step has on this node, as its tasks here know
- * them; ours has all of the job's. Waits for these tasks, a few seconds at most. 0 or -ENOMEM. */
-int rg_contain_step_env(const struct rg_contain *contain, struct rg_strv *ret_env);
-
-/* --- contain_name.c -------------------------------------------------------------------------- */
-
-/* The runtime has said that container.name is in use: tell whose container has it and what to do.
- * program is the runtime's. Blocks for 5 s at most. -EEXIST with err; -ENOENT, and err
- * untouched, where there is none (any more) or it cannot be asked. */
-int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
-                            struct rg_error *err);
 
 /* --- contain_child.c ------------------------------------------------------------------------- */
 

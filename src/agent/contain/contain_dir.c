@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a container's start keeps what it needs on the host: a directory for each job, whose lock
  * says that somebody still uses it. What has none was left by a start that was killed. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
@@ -42,24 +39,10 @@ void rg_contain_find_images(struct rg_contain *contain)
 
 int rg_contain_find_base(struct rg_contain *contain, struct rg_error *err)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR"), *home = getenv("HOME");
-    unsigned uid = (unsigned) geteuid();
-    char *base = contain->base;
-    const size_t max = sizeof(contain->base);
-
     /* The home comes last: on a network's disk a daemon that runs as root may not enter it. */
-    if (runtime && *runtime == '/' && snprintf(base, max, "%s/reigen", runtime) < (int) max &&
-        rg_store_is_good(base))
-        return 0;
-    for (int i = 0; i < 2; i++) {
-        snprintf(base, max, "%s/reigen-%u", i == 0 ? "/var/tmp" : "/tmp", uid);
-        if (rg_store_is_good(base))
-            return 0;
-    }
-    if (home && *home == '/' && snprintf(base, max, "%s/.cache", home) < (int) max) {
-        mkdir(base, 0700);
-        snprintf(base, max, "%s/.cache/reigen", home);
-        if (rg_store_is_good(base))
+    for (enum rg_store_place place = 0; place < RG_STORE_PLACES; place++) {
+        if (rg_store_place(place, contain->base, sizeof(contain->base)) &&
+            rg_store_is_good(contain->base))
             return 0;
     }
     return rg_error_set_exit(err, EACCES, RG_EXIT_NO_PERMISSION,
@@ -112,7 +95,7 @@ static void remove_container(const char *dir, const char *name)
 /* In base, but not name. Returns how many jobs had left something. */
 static int sweep_in(const char *base, const char *own)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     char dir[PATH_MAX], lock[PATH_MAX + 8];
     int count = 0;
 
@@ -134,8 +117,6 @@ static int sweep_in(const char *base, const char *own)
         rg_store_remove_tree(dir);
         count++;
     }
-    if (list)
-        closedir(list);
     return count;
 }
 
@@ -147,20 +128,11 @@ void rg_contain_sweep(struct rg_contain *contain)
 /* Not the home: on a network's disk a lock may be known to one host only. */
 int rg_contain_sweep_all(void)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
     char base[PATH_MAX];
-    struct stat st;
     int count = 0;
 
-    for (int i = 0; i < 3; i++) {
-        if (i < 2)
-            snprintf(base, sizeof(base), "%s/reigen-%u", i ? "/tmp" : "/var/tmp",
-                     (unsigned) geteuid());
-        else if (!runtime || *runtime != '/' ||
-                 snprintf(base, sizeof(base), "%s/reigen", runtime) >= (int) sizeof(base))
-            continue;
-        if (lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-            !(st.st_mode & 022))
+    for (enum rg_store_place place = 0; place < RG_STORE_HOME; place++) {
+        if (rg_store_place(place, base, sizeof(base)) && rg_store_is_private(base))
             count += sweep_in(base, "");
     }
     return count;
@@ -168,17 +140,13 @@ int rg_contain_sweep_all(void)
 
 /* --- the job's ------------------------------------------------------------------------------- */
 
-static int write_file(const char *path, const void *data, size_t nbytes, mode_t mode)
+int rg_contain_write(const char *dir, const char *name, const void *data, size_t nbytes,
+                     mode_t mode)
 {
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    char path[PATH_MAX];
 
-    if (fd < 0)
-        return -errno;
-    int r = rg_write_all(fd, data, nbytes);
-
-    if (r == 0 && fchmod(fd, mode) < 0)
-        r = -errno;
-    return r;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return rg_store_write(AT_FDCWD, path, data, nbytes, mode);
 }
 
 /* Our own program, and its other names, in a directory that holds nothing else: the cache may lie
@@ -195,8 +163,7 @@ static int copy_program(const char *dir)
     int r = rg_read_file("/proc/self/exe", PROGRAM_MAX, &program, &nbytes);
     if (r < 0)
         return r;
-    snprintf(path, sizeof(path), "%s/bin/reigen-agent", dir);
-    r = write_file(path, program, nbytes, 0755);
+    r = rg_contain_write(dir, "bin/reigen-agent", program, nbytes, 0755);
     static const char *const links[] = { "rsh", "ssh" };
     for (size_t i = 0; r == 0 && i < rg_array_len(links); i++) {
         snprintf(path, sizeof(path), "%s/bin/%s", dir, links[i]);
@@ -215,19 +182,19 @@ const char *rg_contain_socket(const struct rg_contain *contain, char *buf, size_
 /* Whoever runs inside must be able to call, and to write; the directory above keeps others out. */
 static int listen_in(struct rg_contain *contain)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
     char path[PATH_MAX];
 
     snprintf(path, sizeof(path), "%s/run", contain->dir);
     if (mkdir(path, 0700) < 0 || chmod(path, contain->container.user ? 0777 : 0700) < 0)
         return -errno;
-    if (strlen(rg_contain_socket(contain, path, sizeof(path))) >= sizeof(address.sun_path))
+    socklen_t length = rg_unix_address(rg_contain_socket(contain, path, sizeof(path)), &address);
+    if (!length)
         return -ENAMETOOLONG;
-    strcpy(address.sun_path, path);
     contain->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (contain->listen_fd < 0 ||
-        bind(contain->listen_fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
-        chmod(address.sun_path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
+        bind(contain->listen_fd, (struct sockaddr *) &address, length) < 0 ||
+        chmod(path, 0777) < 0 || listen(contain->listen_fd, 4) < 0)
         return -errno;
     return 0;
 }
@@ -243,24 +210,6 @@ static int fill_dir(struct rg_contain *contain, const char *dir)
     if (contain->lock_fd < 0 || flock(contain->lock_fd, LOCK_EX) < 0)
         return -errno;
     return copy_program(dir);
-}
-
-int rg_contain_note_runtime(const struct rg_contain *contain, const char *program)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/runtime", contain->dir);
-    unlink(path);
-    return write_file(path, program, strlen(program), 0600);
-}
-
-int rg_contain_write_script(const struct rg_contain *contain, const char *script)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/" RG_CONTAINER_SCRIPT, contain->dir);
-    unlink(path);
-    return write_file(path, script, strlen(script), 0644);
 }
 
 int rg_contain_make_dir(struct rg_contain *contain, struct rg_error *err)

@@ -1,38 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Docker's daemon knows nothing of Slurm's limits: without this a job would get its neighbours'
  * GPUs. */
-#include <stdlib.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "agent/contain/contain.h"
 #include "base/exitcode.h"
+#include "base/fd.h"
+#include "base/proctree.h"
+#include "base/spawn.h"
+#include "base/time.h"
 #include "spec/job/slurm.h"
 
 #define SINFO_MS 5000
 #define SMI_MS 10000 /* it may have to wake the driver */
+#define LATE_MS 3000 /* Slurm starts tasks of one step at about the same time on all nodes */
+#define AGAIN_MS 20
+#define DIGITS "0123456789"
 
-static bool has(const struct rg_strv *list, const char *name, size_t length)
+/* --- of the step that asked for ours: the agents' own step has all that the job has here ------ */
+
+struct asking {
+    char job[40], step[40]; /* NAME=VALUE, as that step's tasks have it */
+};
+
+/* Whether the process is one of that step's tasks; its environment. */
+static bool is_task(const struct asking *asking, pid_t pid, struct rg_strv *ret_env)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (strlen(list->v[i]) == length && strncmp(list->v[i], name, length) == 0)
-            return true;
-    }
+    char path[32];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/proc/%d", (int) pid);
+    if (stat(path, &st) == 0 && st.st_uid == getuid() && rg_process_env(pid, ret_env) == 0 &&
+        rg_strv_has(ret_env, asking->job) && rg_strv_has(ret_env, asking->step))
+        return true;
+    rg_strv_fini(ret_env);
     return false;
 }
 
-/* --gpus names devices: each must be one of ours. */
-static int check_named(const char *wanted, const struct rg_strv *ours, struct rg_error *err)
+static bool find_task(const struct asking *asking, struct rg_strv *ret_env)
 {
-    for (const char *p = wanted; *p; p += *p == ',') {
-        size_t length = strcspn(p, ",");
-        if (!has(ours, p, length))
-            return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION,
-                                     "--gpus %s: Slurm has not given the GPU %.*s "
-                                     "to this job here", wanted, (int) length, p);
-        p += length;
-    }
-    return 0;
+    rg_autodir DIR *dir = opendir("/proc");
+    bool found = false;
+
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));)
+        found = isdigit((unsigned char) entry->d_name[0]) &&
+                is_task(asking, (pid_t) atoi(entry->d_name), ret_env);
+    return found;
 }
+
+/* Our environment, but with the GPUs that the asking step has on this node, as its tasks here know
+ * them; ours has all of the job's. 0 or -ENOMEM. */
+static int step_env(const struct rg_contain *contain, struct rg_strv *ret_env)
+{
+    struct asking asking = { "SLURM_JOB_ID=", "SLURM_STEP_ID=" };
+    rg_autostrv struct rg_strv task = RG_STRV_INIT;
+    int r = rg_strv_add_all(ret_env, environ);
+    const char *job = contain->asking + strlen("reigen-slurm-");
+    uint64_t end = rg_now_ns() + LATE_MS * RG_NS_PER_MS;
+
+    if (r < 0 || !rg_env_get(ret_env, "SLURM_STEP_GPUS") ||
+        !rg_str_starts(contain->asking, "reigen-slurm-"))
+        return r;
+    size_t n = strspn(job, DIGITS), m = job[n] == '-' ? strspn(job + n + 1, DIGITS) : 0;
+    if (n == 0 || n > 15 || m == 0 || m > 15)
+        return r;
+    strncat(asking.job, job, n);
+    strncat(asking.step, job + n + 1, m);
+    while (!find_task(&asking, &task) && rg_now_ns() < end)
+        rg_sleep_ms(AGAIN_MS);
+    if (!task.count)
+        return r;
+    /* `srun --gres=none` gets none; a step that does not say what it wants has the job's. Both are
+     * lists of the same GPUs: Slurm's own numbers, and the names that programs go by. */
+    const char *gpus = rg_env_get(&task, "SLURM_STEP_GPUS");
+    const char *visible = rg_env_get(&task, "CUDA_VISIBLE_DEVICES");
+    r = rg_env_set(ret_env, "SLURM_STEP_GPUS", gpus ? gpus : "");
+    return r < 0 || !visible ? r : rg_env_set(ret_env, "CUDA_VISIBLE_DEVICES", visible);
+}
+
+/* --- of this job ------------------------------------------------------------------------------ */
 
 static int join(const struct rg_strv *list, size_t count, char **ret_text)
 {
@@ -88,27 +137,29 @@ static int split(const char *text, struct rg_strv *list)
     return r;
 }
 
+/* --gpus names devices: each must be one of ours. */
 static int take_named(struct rg_contain *contain, const struct rg_strv *ours, struct rg_error *err)
 {
     rg_autostrv struct rg_strv names = RG_STRV_INIT;
     const char *wanted = contain->container.gpus;
-    int r = check_named(wanted, ours, err);
+    int r = split(wanted, &names);
 
-    if (r < 0)
-        return r;
-    r = split(wanted, &names);
-    r = r ? r : number_own(&names, names.count, &contain->own_gpus);
+    for (size_t i = 0; r == 0 && i < names.count; i++) {
+        if (!rg_strv_has(ours, names.v[i]))
+            return rg_error_set_exit(err, EPERM, RG_EXIT_NO_PERMISSION,
+                                     "--gpus %s: Slurm has not given the GPU %s to this job here",
+                                     wanted, names.v[i]);
+    }
+    if (r == 0)
+        r = number_own(&names, names.count, &contain->own_gpus);
     return r < 0 ? rg_error_set(err, ENOMEM, "out of memory") : 0;
 }
 
 /* What a program says, for as long as it may take; false where it fails, or says too much. */
-static bool ask(char *const *words, size_t count, unsigned timeout_ms,
-                struct rg_contain_child *child)
+static bool ask(const char *const *argv, unsigned timeout_ms, char said[RG_CONTAIN_SAID_MAX])
 {
-    const struct rg_strv argv = { .v = (char **) words, .count = count };
-
-    return rg_contain_spawn(child, &argv, true, NULL) == 0 &&
-           rg_contain_wait(child, timeout_ms) == 0 && child->nsaid < RG_CONTAIN_SAID_MAX;
+    return rg_capture(argv, NULL, true, timeout_ms, said, RG_CONTAIN_SAID_MAX) == 0 &&
+           strlen(said) + 1 < RG_CONTAIN_SAID_MAX;
 }
 
 /* Whether Slurm counts this node's GPUs: then a job that it told of none has none. Without an
@@ -117,34 +168,30 @@ static bool slurm_counts(void)
 {
     const char *node = getenv("SLURMD_NODENAME");
     rg_autofree char *nodes = rg_strf("--nodes=%s", node ? node : "");
-    char *words[] = { (char *) "sinfo", (char *) "--noheader", nodes, (char *) "--format=%G",
-                      NULL };
-    struct rg_contain_child child;
+    const char *const argv[] = { "sinfo", "--noheader", nodes, "--format=%G", NULL };
+    char said[RG_CONTAIN_SAID_MAX];
 
-    return node && nodes && ask(words, rg_array_len(words) - 1, SINFO_MS, &child) &&
-           rg_slurm_gres_names_gpus(child.said);
+    return node && nodes && ask(argv, SINFO_MS, said) && rg_slurm_gres_names_gpus(said);
 }
 
 /* Whether Slurm says that it counts no node's GPUs. Where it counts some, those that it does not
  * count may be somebody's. */
 static bool slurm_counts_none(void)
 {
-    char *words[] = { (char *) "sinfo", (char *) "--noheader", (char *) "--all",
-                      (char *) "--format=%G", NULL };
-    struct rg_contain_child child;
+    const char *const argv[] = { "sinfo", "--noheader", "--all", "--format=%G", NULL };
+    char said[RG_CONTAIN_SAID_MAX];
 
     unsetenv("SINFO_PARTITION"); /* a user's choice of what sinfo shows */
-    return ask(words, rg_array_len(words) - 1, SINFO_MS, &child) && child.nsaid > 0 &&
-           !rg_slurm_gres_names_gpus(child.said);
+    return ask(argv, SINFO_MS, said) && *said && !rg_slurm_gres_names_gpus(said);
 }
 
 static bool node_has_gpus(void)
 {
-    char *words[] = { (char *) "nvidia-smi", (char *) "-L", NULL };
-    struct rg_contain_child child;
+    const char *const argv[] = { "nvidia-smi", "-L", NULL };
+    char said[RG_CONTAIN_SAID_MAX];
 
     return access("/dev/nvidiactl", F_OK) == 0 ||
-           (ask(words, rg_array_len(words) - 1, SMI_MS, &child) && rg_slurm_smi_gpus(child.said));
+           (ask(argv, SMI_MS, said) && rg_slurm_smi_gpus(said));
 }
 
 /* Slurm does not speak of GPUs: the job has the node's, as it has its other devices. */
@@ -179,7 +226,7 @@ int rg_contain_limit_gpus(struct rg_contain *contain, struct rg_error *err)
     bool told = false;
     int64_t wanted;
 
-    if (rg_contain_step_env(contain, &env) < 0)
+    if (step_env(contain, &env) < 0)
         return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_slurm_gpus(&env, &ours, &told, err);
 

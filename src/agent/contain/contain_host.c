@@ -8,15 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
-#include <sys/utsname.h>
 
 #include "agent/contain/contain.h"
 #include "agent/store/store.h"
 #include "base/cpus.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 #include "container/bundle.h"
 
+#define INSPECT_MS 5000
 #define SAY_MAX 4096 /* of a line, see launch/host/preamble.h */
 
 void rg_contain_say(const char *fmt, ...)
@@ -119,11 +120,8 @@ static int write_names(struct rg_contain *contain, int which,
     format(contain, &text);
     if (!path || rg_buf_status(&text) < 0)
         return -ENOMEM;
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0 || fchmod(fd, 0644) < 0)
-        return -errno;
     *ret_path = path;
-    return rg_write_all(fd, rg_buf_bytes(&text), rg_buf_nbytes(&text));
+    return rg_contain_write(contain->dir, name, rg_buf_bytes(&text), rg_buf_nbytes(&text), 0644);
 }
 
 /* --- directories ----------------------------------------------------------------------------- */
@@ -225,35 +223,21 @@ static int fetch_bundle(const struct rg_container_place *place, const char *path
     int r = rg_read_all(0, data, place->bundle_nbytes);
     if (r < 0)
         return rg_error_set(err, -r, "the launcher sent nothing: %s", strerror(-r));
-    /* Two jobs may do this at once. */
-    rg_autofree char *fresh = rg_strf("%s.%d", path, (int) getpid());
-    return fresh ? rg_store_keep_bundle(data, place->bundle_nbytes, fresh, path, err) : -ENOMEM;
-}
-
-/* See inside.c. */
-static void mark_injected(const struct rg_contain *contain)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/run/inject", contain->dir);
-    /* The container can write to that directory: what is there already is not ours. */
-    rg_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return rg_store_keep_bundle(data, place->bundle_nbytes, path, err);
 }
 
 void rg_contain_find_bundle(struct rg_contain *contain)
 {
     const struct rg_container_place *place = &contain->container.place;
     struct rg_error err = RG_ERROR_INIT;
-    struct utsname machine;
 
     if (contain->container.inject == RG_INJECT_NO)
         return;
     if (contain->container.inject == RG_INJECT_YES)
-        mark_injected(contain);
-    if (!place->bundle_digest || strchr(place->bundle_digest, '/'))
+        rg_contain_write(contain->dir, "run/inject", "", 0, 0644); /* see inside.c */
+    if (!place->bundle_digest)
         return;
-    /* Its name begins with the machine that its libraries are for. */
-    if (uname(&machine) < 0 || !rg_str_starts(place->bundle_digest, machine.machine)) {
+    if (!rg_store_bundle_fits(place->bundle_digest)) {
         rg_contain_say("note Reigen's Python packages are not mounted: this host has another "
                        "architecture than the launcher's");
         return;
@@ -266,4 +250,43 @@ void rg_contain_find_bundle(struct rg_contain *contain)
     /* When it was last used: see rg_contain_sweep. */
     if (contain->host.bundle_dir)
         utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+/* --- who has the name that the user has given our container ---------------------------------- */
+
+/* What our own containers are labelled with (container/oci.c), and what anybody's have. */
+static const char format[] = "{{index .Config.Labels \"reigen.job\"}}|"
+                             "{{index .Config.Labels \"reigen.user\"}}|"
+                             "{{.State.Running}}|{{.Config.Image}}";
+
+int rg_contain_explain_name(const struct rg_contain *contain, const char *program,
+                            struct rg_error *err)
+{
+    const char *name = contain->container.name;
+    const char *const argv[] = { program, "container", "inspect", "--format", format, name, NULL };
+    char said[RG_CONTAIN_SAID_MAX];
+
+    if (rg_capture(argv, NULL, true, INSPECT_MS, said, sizeof(said)) != 0)
+        return -ENOENT;
+    said[strcspn(said, "\n")] = '\0';
+    char *rest = said, *job = strsep(&rest, "|"), *user = strsep(&rest, "|");
+    const char *state = strsep(&rest, "|");
+    bool runs = state && strcmp(state, "true") == 0;
+    if (!rest)
+        return -ENOENT;
+    if (!*job)
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                                 "a container named %s is there already, %s, of the image %.100s, "
+                                 "which is none of Reigen's: give another --dockname, or remove it "
+                                 "if it is yours (%s rm --force %s)",
+                                 name, runs ? "running" : "stopped", rest, contain->host.program,
+                                 name);
+    if (strtol(user, NULL, 10) != (long) getuid())
+        return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                                 "a container named %s is there already, of a job of the user %s: "
+                                 "give another --dockname", name, user);
+    return rg_error_set_exit(err, EEXIST, RG_EXIT_CONTAINER,
+                             "your job %s has a container named %s here: wait for that job, end it "
+                             "(reigen jobs, or squeue --me on Slurm), or give another --dockname",
+                             job, name);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's first steps within a container. Contract: contain.h. */
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include "agent/contain/contain.h"
-#include "agent/store/python.h"
+#include "agent/store/store.h"
 #include "base/fd.h"
 
 #define NFDS 4 /* 0, 1, 2 and the lock */
@@ -17,13 +13,13 @@
 
 static int call(const char *path, struct rg_error *err)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
+    socklen_t nbytes = rg_unix_address(path, &address);
     rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (strlen(path) >= sizeof(address.sun_path))
+    if (!nbytes)
         return rg_error_set(err, ENAMETOOLONG, "%s: too long", path);
-    strcpy(address.sun_path, path);
-    if (fd < 0 || connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, nbytes) < 0)
         return rg_error_set(err, errno, "calling the host's side at %s: %s", path,
                             strerror(errno));
     return rg_steal_fd(&fd);

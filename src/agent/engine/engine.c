@@ -3,19 +3,12 @@
  * command line. */
 #include "agent/engine/engine.h"
 
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/spawn.h"
-#include "base/time.h"
-
 
 /* --- what is installed ------------------------------------------------------------------------ */
 
@@ -29,47 +22,6 @@ static bool find(const struct rg_strv *env, const char *program, char path[PATH_
         return access(path, X_OK) == 0;
     }
     return rg_path_find(dir ? dir : "", program, strlen(program), path);
-}
-
-/* All that comes before the end or the deadline, as far as there is room. */
-static void read_answer(int fd, char *text, size_t room)
-{
-    uint64_t deadline_ns = rg_now_ns() + RG_ENGINE_PROBE_MS * RG_NS_PER_MS;
-    size_t used = 0;
-
-    for (uint64_t now = rg_now_ns(); now < deadline_ns && used < room; now = rg_now_ns()) {
-        struct pollfd ready = { fd, POLLIN, 0 };
-        if (poll(&ready, 1, (int) ((deadline_ns - now) / RG_NS_PER_MS) + 1) <= 0)
-            continue;
-        ssize_t n = read(fd, text + used, room - used);
-        if (n <= 0)
-            break;
-        used += (size_t) n;
-    }
-    text[used] = '\0';
-}
-
-/* What it says of itself; "" when it says nothing. */
-static void ask_version(const char *path, const struct rg_strv *env, char *text, size_t room)
-{
-    char *argv[] = { (char *) path, (char *) "--version", NULL };
-    int fds[2];
-    pid_t pid;
-
-    text[0] = '\0';
-    if (rg_pipe(fds) < 0)
-        return;
-    struct rg_spawn spawn = { .argv = argv, .envp = env->v, .fds = { -1, fds[1], fds[1] },
-                              .new_session = true, .death_signal = SIGKILL };
-    int r = rg_spawn(&spawn, &pid, NULL);
-    close(fds[1]);
-    if (r == 0) {
-        read_answer(fds[0], text, room);
-        kill(-pid, SIGKILL);
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
-    close(fds[0]);
 }
 
 static bool is_openmpi(const char *version)
@@ -92,7 +44,8 @@ static const char *find_engine(const char *const *programs, bool (*is_it)(const 
     for (size_t i = 0; programs[i]; i++) {
         if (!find(env, programs[i], path))
             continue;
-        ask_version(path, env, version, sizeof(version) - 1);
+        const char *const argv[] = { path, "--version", NULL };
+        rg_capture(argv, env->v, true, RG_ENGINE_PROBE_MS, version, sizeof(version));
         if (is_it(version))
             return programs[i];
         rg_version_line(version, line, sizeof(line));

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each MPI reads how to start its daemons from other variables; here they are told to use reigen
- * rsh. */
-#include <ctype.h>
-#include <dirent.h>
-#include <stdio.h>
+ * rsh, and all who move data to use the job's network. */
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "agent/engine/engine.h"
-#include "agent/engine/engine_user.h"
 
 /* Where a value comes from: the text itself, a file of the job's directory, that file or else the
- * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it; or the
- * first of the ports that may be listened on, the last, or both with the text between. Open MPI's
- * ranks give up at a port that its daemon holds, so each kind has a part: how many the ranks have,
- * from the first, and the daemons' range behind them. */
-enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, PORT_FIRST, PORT_LAST, PORT_RANGE,
-            PORT_COUNT_OF_RANKS, PORT_RANGE_OF_DAEMONS };
+ * program reigen-rsh of PATH, this job's network as CIDR, or this host's interface in it, that one
+ * only where there is no InfiniBand, or with a '=' before it: not all that begin so; or the first
+ * of the ports that may be listened on, the last, or both with the text between. Open MPI's ranks
+ * give up at a port that its daemon holds, so each kind has a part: how many the ranks have, from
+ * the first, and the daemons' range behind them. */
+enum from { TEXT, FILE_OF, FILE_OR_PATH, NETWORK, INTERFACE, INTERFACE_IF_ALONE,
+            INTERFACE_EXACTLY, PORT_FIRST, PORT_LAST, PORT_RANGE, PORT_COUNT_OF_RANKS,
+            PORT_RANGE_OF_DAEMONS };
 
 /* MUST: without it our agents do not come into play, so what an image or a login shell sets is
  * replaced. MAY: our preference, which gives way to what is there. */
@@ -82,6 +79,14 @@ static const struct setting settings[] = {
     { "FI_TCP_PORT_LOW_RANGE", PORT_FIRST, MAY, NULL, 0 },
     { "FI_TCP_PORT_HIGH_RANGE", PORT_LAST, MAY, NULL, 0 },
     { "UCX_TCP_PORT_RANGE", PORT_RANGE, MAY, "-", 0 },
+    /* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds
+     * of devices, so it is left alone where there are faster ones. */
+    { "UCX_NET_DEVICES", INTERFACE_IF_ALONE, MAY, NULL, RG_USER_UCX },
+    /* Ranks without an MPI. An inherited network may be that of a job that we are part of. */
+    { "REIGEN_NETWORK", NETWORK, MUST, NULL, 0 },
+    { "NCCL_SOCKET_IFNAME", INTERFACE_EXACTLY, MAY, NULL, RG_USER_NCCL },
+    { "GLOO_SOCKET_IFNAME", INTERFACE, MAY, NULL, 0 },
+    { "TP_SOCKET_IFNAME", INTERFACE, MAY, NULL, 0 },
     /* pdsh runs the ssh of PATH, which is ours. */
     { "PDSH_RCMD_TYPE", TEXT, MAY, "ssh", 0 },
 };
@@ -164,32 +169,20 @@ static int set_one(const struct rg_msg_setup *setup, const struct setting *s, co
                    unsigned users, struct rg_strv *env)
 {
     const char *value = s->from == NETWORK ? setup->network
-                        : s->from == INTERFACE ? setup->interface : s->text;
+                        : s->from >= INTERFACE ? setup->interface : s->text;
 
     if (s->from >= PORT_FIRST)
         return set_ports(setup, s, env);
     bool in_dir = s->from == FILE_OF || s->from == FILE_OR_PATH;
 
     if (!value || !*value || (in_dir && !*job_dir) || user_sets(setup, s->name) ||
-        (s->force == MAY && rg_env_get(env, s->name)) || (s->matter & users))
+        (s->force == MAY && rg_env_get(env, s->name)) || (s->matter & users) ||
+        (s->from == INTERFACE_IF_ALONE && access("/sys/class/infiniband", F_OK) == 0))
         return 0;
     if (!in_dir)
-        return rg_env_set(env, s->name, value);
+        return rg_env_setf(env, s->name, "%s%s", s->from == INTERFACE_EXACTLY ? "=" : "", value);
     return rg_env_setf(env, s->name, "%s/%s%s", job_dir, value,
                        s->from == FILE_OR_PATH ? ":reigen-rsh" : "");
-}
-
-/* UCX, under MPICH and often Open MPI, also falls for docker0. It knows one list for all kinds of
- * devices, so it is left alone where there are faster ones. */
-static int set_ucx(const struct rg_msg_setup *setup, unsigned users, struct rg_strv *env)
-{
-    static const char name[] = "UCX_NET_DEVICES";
-
-    if (!setup->interface || !*setup->interface || user_sets(setup, name) ||
-        rg_env_get(env, name) || (users & RG_USER_UCX) ||
-        access("/sys/class/infiniband", F_OK) == 0)
-        return 0;
-    return rg_env_set(env, name, setup->interface);
 }
 
 /* What an engine starts finds our links named rsh and ssh first: pdsh and others run ssh by its
@@ -211,8 +204,6 @@ int rg_engine_env(const struct rg_msg_setup *setup, const char *job_dir, unsigne
 
     for (size_t i = 0; r == 0 && i < rg_array_len(settings); i++)
         r = set_one(setup, &settings[i], job_dir, users, env);
-    if (r == 0)
-        r = set_ucx(setup, users, env);
     if (r == 0 && rg_engine_used(setup) && !user_sets(setup, "hostlist"))
         r = set_hostlist(setup, env);
     if (r == 0 && *job_dir)

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user says of a matter wins over our settings, and may be said in many places: all of
  * them are read. */
-#include "agent/engine/engine_user.h"
+#include "agent/engine/engine.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 
 /* What people write for each matter. */
 static const struct {
@@ -149,7 +146,7 @@ static void look_at_mpis_in_path(struct search *search)
 static void look_at_systems(struct search *search)
 {
     static const char *const others[] = { "ucx/ucx.conf", "nccl.conf", NULL };
-    DIR *list = opendir("/etc");
+    rg_autodir DIR *list = opendir("/etc");
     const struct dirent *entry;
     char path[PATH_MAX];
 
@@ -160,8 +157,6 @@ static void look_at_systems(struct search *search)
         snprintf(path, sizeof(path), "/etc/%s", entry->d_name);
         look_below(search, path, of_folder);
     }
-    if (list)
-        closedir(list);
     look_below(search, "/etc", of_folder);
     look_below(search, "/etc", others);
 }
@@ -283,17 +278,11 @@ static void look_at_words(struct search *search, const char *text, const char *d
 /* The first word may be a script that PATH has. */
 static void look_at_program(struct search *search, const char *name)
 {
-    const char *dir = rg_env_get(search->env, "PATH");
+    const char *dirs = rg_env_get(search->env, "PATH");
     char path[PATH_MAX];
 
-    for (size_t n; dir && *dir && !strchr(name, '/'); dir += n + (dir[n] == ':')) {
-        n = strcspn(dir, ":");
-        if (n && snprintf(path, sizeof(path), "%.*s/%s", (int) n, dir, name) < PATH_MAX &&
-            access(path, X_OK) == 0) {
-            look_at_script(search, path, 0);
-            return;
-        }
-    }
+    if (dirs && !strchr(name, '/') && rg_path_find(dirs, name, strlen(name), path))
+        look_at_script(search, path, 0);
 }
 
 /* A word may have blanks of its own: what sh -c gets, or a file's name. */

@@ -4,26 +4,30 @@
 #include "agent/look/doctor.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
+#include <ctype.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 #include "agent/contain/contain.h"
-#include "agent/look/doctor_parts.h"
 #include "base/buf.h"
 #include "base/str.h"
 #include "base/fd.h"
+#include "base/spawn.h"
 #include "base/time.h"
 
 #define FILE_MAX_NBYTES 65536
 #define ROUTES_MAX 16
 #define CAP_SYS_PTRACE_BIT 19
+#define PATTERN 0x72656967656e2121ull
 
 /* What was found and not yet written. The whole process is one look, so it has one. */
 static struct rg_buf out = RG_BUF_INIT;
@@ -51,32 +55,32 @@ static long long number_of(const char *text, const char *name, int base)
     return at ? strtoll(at + strlen(name), NULL, base) : -1;
 }
 
-/* --- the machine ------------------------------------------------------------------------------ */
-
-static int count_entries(const char *dir, const char *prefix)
+/* What a program says. Its bytes; 0 also when it failed; -ETIMEDOUT, or another -errno where there
+ * is none. */
+static int ask(const char *const *argv, char *ret_text, size_t room)
 {
-    DIR *d = opendir(dir);
-    int count = 0;
+    int r = rg_capture(argv, NULL, false, RG_DOCTOR_PROGRAM_MS, ret_text, room);
 
-    for (struct dirent *e; d && (e = readdir(d));) {
-        size_t n = strlen(prefix);
-        count += strncmp(e->d_name, prefix, n) == 0 && e->d_name[n] >= '0' && e->d_name[n] <= '9';
-    }
-    if (d)
-        closedir(d);
-    return count;
+    return r == 0 ? (int) strlen(ret_text) : r > 0 ? 0 : r;
 }
 
-static bool has_musl(void)
+static bool find(const char *name, char ret_path[PATH_MAX])
 {
-    DIR *d = opendir("/lib");
-    bool found = false;
+    return rg_path_find(getenv("PATH"), name, strlen(name), ret_path);
+}
+
+/* --- the machine ------------------------------------------------------------------------------ */
+
+/* Entries of a directory that begin so; numbered: and go on with a digit. */
+static int count_entries(const char *dir, const char *prefix, bool numbered)
+{
+    rg_autodir DIR *d = opendir(dir);
+    int count = 0;
 
     for (struct dirent *e; d && (e = readdir(d));)
-        found = found || strncmp(e->d_name, "ld-musl-", 8) == 0;
-    if (d)
-        closedir(d);
-    return found;
+        count += rg_str_starts(e->d_name, prefix) &&
+                 (!numbered || isdigit((unsigned char) e->d_name[strlen(prefix)]));
+    return count;
 }
 
 static void put_system(void)
@@ -87,11 +91,12 @@ static void put_system(void)
 
     if (uname(&name) == 0)
         rg_buf_printf(&out, "kernel %s %s\n", name.release, name.machine);
-    if (rg_doctor_capture((const char *const[]){ "getconf", "GNU_LIBC_VERSION", NULL }, version,
-                          sizeof(version)) > 0 && strncmp(version, "glibc ", 6) == 0)
+    if (ask((const char *const[]){ "getconf", "GNU_LIBC_VERSION", NULL }, version,
+            sizeof(version)) > 0 && rg_str_starts(version, "glibc "))
         rg_buf_printf(&out, "libc %.*s\n", (int) strcspn(version, "\n"), version);
     else
-        rg_buf_printf(&out, "libc %s\n", has_musl() ? "musl" : "none");
+        rg_buf_printf(&out, "libc %s\n",
+                      count_entries("/lib", "ld-musl-", false) ? "musl" : "none");
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         rg_buf_printf(&out, "cpus %d\n", CPU_COUNT(&cpus));
 }
@@ -212,12 +217,45 @@ static void put_quota(const char *groups)
         rg_buf_printf(&out, "quota %llu %llu\n", allowed, period);
 }
 
-static void put_groups(void)
+/* A child that waits with the pattern in its memory until it is killed. */
+static pid_t fork_target(const volatile uint64_t *pattern)
 {
-    rg_autofree char *groups = read_text("/proc/self/cgroup");
+    pid_t pid = fork();
 
-    put_memory(groups);
-    put_quota(groups);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (*pattern == PATTERN)
+            pause();
+        _exit(1);
+    }
+    return pid;
+}
+
+/* Can a process read the memory of its sibling, as ranks of one host want to? 0, or the errno. */
+static int try_cma(void)
+{
+    static volatile uint64_t pattern;
+    int status = 0;
+
+    prctl(PR_SET_DUMPABLE, 1);
+    pattern = PATTERN;
+    pid_t target = fork_target(&pattern);
+    if (target < 0)
+        return errno;
+    pid_t reader = fork();
+    if (reader == 0) {
+        uint64_t seen = 0;
+        struct iovec to = { &seen, sizeof(seen) };
+        struct iovec from = { (void *) (uintptr_t) &pattern, sizeof(pattern) };
+        ssize_t n = process_vm_readv(target, &to, 1, &from, 1, 0);
+        _exit(n < 0 ? errno : seen == PATTERN ? 0 : EIO);
+    }
+    while (reader > 0 && waitpid(reader, &status, 0) < 0 && errno == EINTR)
+        ;
+    kill(target, SIGKILL);
+    while (waitpid(target, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return reader < 0 ? EAGAIN : WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
 }
 
 static void put_cma(void)
@@ -226,7 +264,7 @@ static void put_cma(void)
     rg_autofree char *yama = read_text("/proc/sys/kernel/yama/ptrace_scope");
     unsigned long long caps = (unsigned long long) number_of(status, "CapEff:\t", 16);
 
-    rg_buf_printf(&out, "cma %d %lld %d %d\n", rg_doctor_try_cma(),
+    rg_buf_printf(&out, "cma %d %lld %d %d\n", try_cma(),
                   number_of(status, "Seccomp:", 10), yama ? atoi(yama) : 0,
                   status && (caps >> CAP_SYS_PTRACE_BIT & 1));
 }
@@ -235,7 +273,7 @@ static void put_cma(void)
 
 static void put_rdma(void)
 {
-    DIR *d = opendir("/sys/class/infiniband");
+    rg_autodir DIR *d = opendir("/sys/class/infiniband");
     char path[512];
 
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -246,9 +284,7 @@ static void put_rdma(void)
         rg_buf_printf(&out, "rdma %s %.*s\n", e->d_name, state ? (int) strcspn(state, "\n") : 1,
                       state ? state : "?");
     }
-    if (d)
-        closedir(d);
-    rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs"));
+    rg_buf_printf(&out, "rdma-devices %d\n", count_entries("/dev/infiniband", "uverbs", true));
 }
 
 static void put_routes(void)
@@ -271,12 +307,11 @@ static void put_routes(void)
 
 static void put_gpus(void)
 {
-    static const char *const list[] = { "nvidia-smi", "-L", NULL };
     char text[2048];
 
-    rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia"));
-    int n = rg_doctor_capture(list, text, sizeof(text));
-    if (n == RG_DOCTOR_LATE || n == 0)
+    rg_buf_printf(&out, "gpu %d\n", count_entries("/dev", "nvidia", true));
+    int n = ask((const char *const[]){ "nvidia-smi", "-L", NULL }, text, sizeof(text));
+    if (n == -ETIMEDOUT || n == 0)
         rg_buf_printf(&out, "gpu-trouble %s\n", n ? "late" : "failed");
     if (n <= 0)
         return;
@@ -291,10 +326,9 @@ static void put_gpus(void)
 static void put_name(const char *name)
 {
     char text[256];
-    int n = rg_doctor_capture((const char *const[]){ "getent", "ahosts", name, NULL }, text,
-                              sizeof(text));
+    int n = ask((const char *const[]){ "getent", "ahosts", name, NULL }, text, sizeof(text));
 
-    if (n != RG_DOCTOR_NONE)
+    if (n >= 0 || n == -ETIMEDOUT)
         rg_buf_printf(&out, "resolve %s %.*s\n", name, n > 0 ? (int) strcspn(text, " \n") : 1,
                       n > 0 ? text : "-");
 }
@@ -314,9 +348,9 @@ static void put_mpi(void)
 {
     char path[PATH_MAX], text[512], line[200];
 
-    if (!rg_doctor_find("mpirun", path) && !rg_doctor_find("mpiexec", path))
+    if (!find("mpirun", path) && !find("mpiexec", path))
         return;
-    int n = rg_doctor_capture((const char *const[]){ path, "--version", NULL }, text, sizeof(text));
+    int n = ask((const char *const[]){ path, "--version", NULL }, text, sizeof(text));
     rg_version_line(n > 0 ? text : "?", line, sizeof(line));
     rg_buf_printf(&out, "mpi %s %s\n", path, line);
 }
@@ -351,10 +385,9 @@ static void put_python(void)
         "  if found: print('package', p, '?')\n";
     char path[PATH_MAX], text[2048];
 
-    if (!rg_doctor_find("python3", path) && !rg_doctor_find("python", path))
+    if (!find("python3", path) && !find("python", path))
         return;
-    const char *const ask[] = { path, "-c", script, NULL };
-    int n = rg_doctor_capture(ask, text, sizeof(text));
+    int n = ask((const char *const[]){ path, "-c", script, NULL }, text, sizeof(text));
     rg_buf_printf(&out, "python %s %.*s\n", path, n > 0 ? (int) strcspn(text, "\n") : 1,
                   n > 0 ? text : "?");
     const char *rest = n > 0 ? strchr(text, '\n') : NULL;
@@ -364,6 +397,7 @@ static void put_python(void)
 
 int rg_doctor_main(char *const *names)
 {
+    rg_autofree char *groups = read_text("/proc/self/cgroup");
     bool clean = *names && strcmp(*names, RG_DOCTOR_CLEAN) == 0;
     char cwd[PATH_MAX];
 
@@ -371,7 +405,8 @@ int rg_doctor_main(char *const *names)
     put_system();
     put_limits();
     put_disk("shm", "/dev/shm", "");
-    put_groups();
+    put_memory(groups);
+    put_quota(groups);
     put_cma();
     if (getcwd(cwd, sizeof(cwd)))
         put_disk("disk", ".", cwd);

@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -24,7 +23,7 @@ struct conn {
     struct conn *next;
     struct rg_prober *prober;
     struct rg_io io;
-    struct rg_timer timer; /* of a visitor; of a call's load, while nothing moves */
+    struct rg_timer timer; /* of an incoming one; of an outgoing one's load, while nothing moves */
     struct rg_auth auth;
     int fd;
     bool dialled;         /* by us: outcome is wanted */
@@ -257,9 +256,8 @@ static void too_slow(void *arg)
     drop(arg);
 }
 
-/* Strangers that only hold a place, or a descriptor, must not keep agents out: an agent proves
- * itself at once, so whoever has been here longest without goes. False: nobody has been here for
- * long. */
+/* A connection that only holds a place, or a descriptor, must not keep agents out: an agent proves
+ * itself at once, so the one that has gone longest without is closed. False: none is old enough. */
 static bool send_oldest_away(struct rg_prober *prober)
 {
     struct conn *oldest = NULL;

@@ -6,7 +6,7 @@
  * Each agent listens on one port that the kernel chooses, from LISTEN to SETUP: a few seconds, and
  * never for a job on one host. Both sides prove that they know the job's key, and the listener that
  * it is the wanted instance (wire/auth.h): on networks with the same address on two machines the
- * wrong one does not count as reached, and a stranger learns nothing.
+ * wrong one does not count as reached, and who does not know the key learns nothing.
  *
  * Then who called sends RG_PROBE_LOAD zeros, and when they have come, the listener a byte and as
  * many: several full packets each way. Where hosts are set to larger packets than the network
@@ -28,7 +28,7 @@ struct rg_prober;
 
 #define RG_PROBE_DIALS_MAX 4096    /* under way in one agent */
 #define RG_PROBE_ACCEPTED_MAX 1024 /* who call us; others wait in the kernel's queue */
-#define RG_PROBE_ACCEPTED_MS 10000    /* how long a visitor may take */
+#define RG_PROBE_ACCEPTED_MS 10000    /* how long an incoming connection may take */
 #define RG_PROBE_PATIENCE_MS 300   /* the same for one that has not proven itself, while others
                                       wait for its place or descriptor */
 #define RG_PROBE_LOAD 32768        /* bytes each way: packets of any MTU but loopback's */

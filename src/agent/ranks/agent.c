@@ -2,9 +2,7 @@
 /* The agent's life, and where each of the launcher's messages goes. */
 #include "agent/ranks/agent.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,20 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 
-#include "agent/look/addresses.h"
 #include "agent/engine/engine.h"
-#include "agent/start/guard.h"
-#include "agent/ranks/inspect.h"
 #include "agent/look/probe.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/exitcode.h"
-#include "base/fd.h"
 #include "base/log.h"
-
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
 
 #define FIRST_LEASE_MS 30000 /* until SETUP gives the job's own */
 
@@ -51,53 +41,43 @@ void rg_agent_note(struct rg_agent *agent, const char *fmt, ...)
 void rg_agent_advance(struct rg_agent *agent)
 {
     rg_agent_sweep(agent);
-    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || rg_remotes_busy(agent))
+    if (agent->state != RG_AGENT_GONE || !rg_agent_drained(agent) || agent->remotes.first)
         return;
     agent->state = RG_AGENT_DONE;
-    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ rg_agent_nleft(agent) });
-}
-
-/* --- who we are ------------------------------------------------------------------------------- */
-
-static void say_hello(void *arg)
-{
-    struct rg_agent *agent = arg;
-    char hostname[256] = "";
-    rg_autofree char *boot_id = NULL;
-    cpu_set_t cpus;
-    struct rg_msg_hello hello = {
-        .version = (char *) RG_VERSION,
-        .pid = (uint32_t) getpid(),
-        .uid = geteuid(),
-        .ncores = 1,
-        .hostname = hostname,
-    };
-
-    if (gethostname(hostname, sizeof(hostname) - 1) < 0)
-        hostname[0] = '\0';
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
-        hello.ncores = (uint32_t) CPU_COUNT(&cpus);
-    if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
-        boot_id[strcspn(boot_id, "\n")] = '\0';
-    hello.boot_id = boot_id;
-    hello.netns = rg_addresses_netns();
-    hello.instance = rg_prober_instance(agent->prober);
-    hello.free_port = rg_prober_free_port();
-    rg_addresses_list(&hello.addresses);
-    rg_agent_send(agent, RG_MSG_HELLO, &hello);
-    rg_strv_fini(&hello.addresses);
+    rg_agent_send(agent, RG_MSG_BYE, &(struct rg_msg_bye){ agent->reaper.nleft });
 }
 
 /* --- the launcher's messages ------------------------------------------------------------------ */
 
-static void on_lease_over(void *arg, uint64_t limit_ms)
+/* A launcher that is gone may leave its link open for hours; ranks must not outlive it for long. */
+static void lease_tick(void *arg)
 {
     struct rg_agent *agent = arg;
+    struct rg_lease *lease = &agent->lease;
 
+    if (lease->paused)
+        return;
+    lease->silent_ms += lease->tick_ms;
+    if (lease->silent_ms < lease->limit_ms + lease->tick_ms)
+        return;
     rg_log(RG_LOG_ERROR, "no word from the launcher for %.6g s (--lease): ending the ranks here",
-           (double) limit_ms / 1000.0);
+           (double) lease->limit_ms / 1000.0);
     agent->exit_code = RG_EXIT_HOST_LOST;
     rg_agent_abandon(agent);
+}
+
+static void start_lease(struct rg_agent *agent, uint64_t limit_ms)
+{
+    struct rg_lease *lease = &agent->lease;
+
+    lease->limit_ms = limit_ms;
+    lease->silent_ms = 0;
+    lease->tick_ms = limit_ms / 4;
+    if (lease->tick_ms > RG_MSG_HEARTBEAT_MS)
+        lease->tick_ms = RG_MSG_HEARTBEAT_MS;
+    if (!lease->tick_ms)
+        lease->tick_ms = 1;
+    rg_timer_start(&lease->timer, agent->loop, lease->tick_ms, lease->tick_ms, lease_tick, agent);
 }
 
 /* Ranks need none of it unless they ask for remote commands, so its lack is no failure. */
@@ -119,7 +99,7 @@ static void on_setup(struct rg_agent *agent, struct rg_msg_setup *setup)
     memset(setup, 0, sizeof(*setup));
     agent->has_setup = true;
     agent->credit = agent->setup.output_window;
-    rg_lease_start(&agent->lease, agent->loop, agent->setup.lease_ms, on_lease_over, agent);
+    start_lease(agent, agent->setup.lease_ms);
     rg_prober_hush(agent->prober);
     make_jobdir(agent);
     rg_packages_setup(agent);
@@ -144,7 +124,7 @@ static void on_kill(struct rg_agent *agent)
         rg_inspect_stop(agent);
         agent->state = RG_AGENT_GONE;
     }
-    rg_remotes_forsake(agent);
+    agent->remotes.released = agent->remotes.over = true; /* nobody waits for them any more */
     rg_agent_kill(agent);
     rg_agent_advance(agent);
 }
@@ -315,7 +295,7 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
 {
     struct rg_agent *agent = arg;
 
-    rg_lease_heard(&agent->lease);
+    agent->lease.silent_ms = 0;
     int r = take_message(agent, type, payload, nbytes);
 
     if (r < 0) {
@@ -352,7 +332,7 @@ static bool keeper_is_gone(const struct rg_agent *agent)
 {
     struct pollfd pfd = { .fd = agent->boot.keeper_fd, .events = POLLRDHUP };
 
-    return rg_guard_is_gone(agent->boot.guard_pid) ||
+    return (agent->boot.guard_pid && getppid() != agent->boot.guard_pid) ||
            (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)));
 }
 
@@ -405,7 +385,7 @@ static int open_channel(struct rg_agent *agent)
             .job_id = agent->boot.job_id,
             .role = "agent",
             .initiator = true,
-            .on_open = say_hello,
+            .on_open = rg_agent_say_hello,
             .on_frame = on_frame,
             .arg = agent,
         },
@@ -440,12 +420,8 @@ static int prepare(struct rg_agent *agent)
     agent->scratch = malloc(RG_MSG_CHUNK_MAX);
     if (!agent->scratch)
         return -ENOMEM;
-    r = rg_reaper_create(agent);
-    if (r == 0)
-        r = rg_remotes_create(agent);
-    if (r < 0)
-        return r;
-    rg_lease_start(&agent->lease, agent->loop, FIRST_LEASE_MS, on_lease_over, agent);
+    rg_reaper_start(agent);
+    start_lease(agent, FIRST_LEASE_MS);
     if (agent->boot.keeper_fd >= 0)
         rg_io_start(&agent->keeper, agent->loop, agent->boot.keeper_fd, RG_IO_READ, on_keeper,
                     agent);
@@ -474,8 +450,8 @@ static void finish(struct rg_agent *agent)
     for (size_t i = 0; i < rg_array_len(agent->signals); i++)
         rg_signal_stop(&agent->signals[i]);
     rg_io_stop(&agent->keeper);
-    rg_lease_stop(&agent->lease);
-    rg_reaper_destroy(agent);
+    rg_timer_stop(&agent->lease.timer);
+    rg_reaper_stop(agent);
     rg_loop_destroy(agent->loop);
     rg_buf_fini(&agent->input.buf);
     if (agent->has_setup)

@@ -25,7 +25,7 @@
 
 #include "agent/start/lines.h"
 #include "agent/ranks/jobdir.h"
-#include "agent/ranks/lease.h"
+#include "agent/ranks/oom.h"
 #include "agent/ranks/packages.h"
 #include "base/loop.h"
 #include "wire/msg.h"
@@ -36,16 +36,19 @@ struct rg_inspect;
 struct rg_prober;
 struct rg_rankserver;
 struct rg_rankconn;
-struct rg_reaper;
-struct rg_remotes;
+struct rg_remote;
 struct rg_remote_clients;
 
-/* One stream of a rank's output. */
+/* One stream of a rank's or a remote command's output, on its way to the launcher. */
 struct rg_pump {
-    struct rg_task *task;
-    uint8_t stream; /* 1 or 2 */
-    int fd;         /* -1: at its end */
+    struct rg_agent *agent;
+    void *owner;      /* a struct rg_task or rg_remote */
+    uint8_t stream;   /* 1 or 2 */
+    int fd;           /* -1: at its end */
     struct rg_io io;
+    uint64_t *credit; /* bytes that may still be sent */
+    void (*send)(struct rg_pump *pump, uint8_t *data, size_t nbytes); /* none: the end */
+    void (*ended)(void *owner); /* found by the loop, after send; it may free the pump */
 };
 
 /* One rank. */
@@ -80,6 +83,32 @@ struct rg_task_input {
     bool closed_told;  /* INPUT_CLOSED was sent */
 };
 
+/* How long the launcher may be silent until the ranks here are ended. It is counted in ticks that
+ * this process itself has lived through, so that a computer that slept, or a paused job, has not
+ * been silent. */
+struct rg_lease {
+    struct rg_timer timer;
+    uint64_t limit_ms, tick_ms, silent_ms;
+    bool paused; /* no time counts */
+};
+
+/* Ends, and what is left behind; reap.c's. */
+struct rg_reaper {
+    struct rg_child child;
+    struct rg_oom oom;
+    struct rg_timer timer; /* until nothing is left */
+    uint64_t deadline_ns;
+    uint32_t nleft; /* how many processes could not be ended, once that is over */
+};
+
+/* Remote commands that run here; remote.c's. */
+struct rg_remotes {
+    struct rg_remote *first; /* NULL: of all of them EXIT has been sent */
+    bool released;         /* nobody asks for more of them */
+    bool over;             /* and their time to end is over */
+    struct rg_timer timer; /* of that time */
+};
+
 enum rg_agent_state { RG_AGENT_WAITING, RG_AGENT_RUNNING, RG_AGENT_SWEEPING, RG_AGENT_GONE,
                       RG_AGENT_DONE };
 
@@ -103,9 +132,9 @@ struct rg_agent {
     struct rg_inspect *inspect; /* NULL: none under way */
     struct rg_jobdir jobdir;   /* from SETUP on */
     struct rg_packages packages; /* likewise */
-    struct rg_remotes *remotes; /* remote commands that run here; remote.h */
-    struct rg_remote_clients *clients; /* and those whose client is here */
-    struct rg_reaper *reaper;  /* ends, and what is left behind; reap.c's */
+    struct rg_remotes remotes;
+    struct rg_remote_clients *clients; /* remote commands whose client is here; remote.h */
+    struct rg_reaper reaper;
     struct rlimit nofile;      /* as we found it: the ranks get it back */
 
     struct rg_lease lease;
@@ -123,6 +152,8 @@ void rg_agent_send(struct rg_agent *agent, enum rg_msg_type type, const void *ob
 void rg_agent_note(struct rg_agent *agent, const char *fmt, ...) rg_printf(2, 3);
 /* The launcher is gone: kill all, wait for them (at most 4 s), leave the process. */
 _Noreturn void rg_agent_abandon(struct rg_agent *agent);
+/* Say HELLO; arg: the agent. hello.c */
+void rg_agent_say_hello(void *arg);
 /* Go on to GONE and BYE as soon as nothing keeps us. */
 void rg_agent_advance(struct rg_agent *agent);
 
@@ -140,25 +171,18 @@ void rg_task_destroy(struct rg_task *task);
 /* By rank, or NULL. */
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank);
 
-/* --- bind.c ----------------------------------------------------------------------------------- */
+/* --- streams.c -------------------------------------------------------------------------------- */
 
-/* Choose each rank's cpus by SETUP's bind, among those that we may use ourselves: the core or
- * socket with its place among this host's ranks. Ranks are left unbound where there are more of
- * them than cores and that was allowed. 0; -EINVAL with exit code 2 (more, and not allowed);
- * -errno. */
-int rg_agent_bind(struct rg_agent *agent, struct rg_error *err);
-
-/* --- output.c --------------------------------------------------------------------------------- */
-
-/* Take over fd as this stream's source (non-blocking from now on). */
-void rg_pump_open(struct rg_pump *pump, struct rg_task *task, uint8_t stream, int take_fd);
+/* Take over fd as the source (non-blocking from now on) of a pump whose other fields are set. */
+void rg_pump_open(struct rg_pump *pump, int take_fd);
 void rg_pump_close(struct rg_pump *pump);
-/* Read from sources or leave them, as credit and link allow. Call after either changed. */
+/* Read from the source or leave it, as credit and link allow; once nothing of ours is left that
+ * could write, read to the end. ended is not called. */
+void rg_pump_flow(struct rg_pump *pump);
+/* The same for all of them. Call after credit or link changed. */
 void rg_agent_pump(struct rg_agent *agent);
 /* True when all streams of all ranks are at their end. */
 bool rg_agent_drained(const struct rg_agent *agent);
-
-/* --- input.c ---------------------------------------------------------------------------------- */
 
 /* Bytes, or the end, from the launcher. -EMSGSIZE when it ignored its credit; -ENOMEM. */
 int rg_agent_input(struct rg_agent *agent, const uint8_t *data, size_t nbytes);
@@ -166,6 +190,18 @@ void rg_agent_input_eof(struct rg_agent *agent);
 /* Give ranks what they lack; tell the launcher what was taken, or that nobody reads any more. */
 void rg_agent_input_flow(struct rg_agent *agent);
 void rg_task_input_close(struct rg_task *task);
+
+/* --- inspect.c: INSPECT, the launcher wants to know what this host is like -------------------- */
+
+/* Tell our clock, then run ourselves as `reigen-agent doctor` with the environment that ranks get:
+ * a process of its own, because looking at a host may block (a python on a network file system, a
+ * hanging nvidia-smi). INSPECTED follows once, with what it writes, RG_INSPECT_TEXT_MAX bytes at
+ * most; after the time limit it is killed, and what it wrote until then is sent. -EBADMSG when one
+ * is under way. */
+int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms);
+#define RG_INSPECT_TEXT_MAX (64u << 10)
+/* Kill it; nothing more is sent. Nothing to do when none runs. */
+void rg_inspect_stop(struct rg_agent *agent);
 
 /* --- reap.c: signals and ends ----------------------------------------------------------------- */
 
@@ -175,12 +211,10 @@ void rg_agent_signal(struct rg_agent *agent, int signo);
 void rg_agent_pause(struct rg_agent *agent, bool pause);
 /* SIGKILL to everything that descends from us. Returns how many processes there were. */
 size_t rg_agent_kill(struct rg_agent *agent);
-/* Watch children, from now to rg_reaper_destroy. 0 or -ENOMEM. */
-int rg_reaper_create(struct rg_agent *agent);
-void rg_reaper_destroy(struct rg_agent *agent);
+/* Watch children, from now to rg_reaper_stop. */
+void rg_reaper_start(struct rg_agent *agent);
+void rg_reaper_stop(struct rg_agent *agent);
 /* When the last rank has ended: end what they left behind. */
 void rg_agent_sweep(struct rg_agent *agent);
-/* How many processes could not be ended, once that is over. */
-uint32_t rg_agent_nleft(const struct rg_agent *agent);
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at a host may block, so the agent has it done by a child. */
-#include "agent/ranks/inspect.h"
-
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/look/doctor.h"
+#include "agent/ranks/agent.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
@@ -117,15 +115,11 @@ int rg_inspect_start(struct rg_agent *agent, uint32_t limit_ms)
 {
     struct rg_inspect *inspect = agent->inspect ? NULL : calloc(1, sizeof(*inspect));
     struct rg_error err = RG_ERROR_INIT;
-    struct timespec now = { 0 };
     int fds[2];
 
     if (!inspect)
         return -EBADMSG;
-    clock_gettime(CLOCK_REALTIME, &now);
-    rg_agent_send(agent, RG_MSG_CLOCK,
-                  &(struct rg_msg_clock){ (uint64_t) now.tv_sec * RG_NS_PER_S +
-                                          (uint64_t) now.tv_nsec });
+    rg_agent_send(agent, RG_MSG_CLOCK, &(struct rg_msg_clock){ rg_wall_ns() });
     agent->inspect = inspect;
     inspect->agent = agent;
     inspect->fd = -1;

@@ -3,7 +3,6 @@
  * directory of the job. */
 #include "agent/ranks/jobdir.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,36 +10,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/store/store.h"
 #include "base/buf.h"
 #include "base/fd.h"
 
 #define YOUNG_S 60 /* an agent that has made its directory may not have named it yet */
-
-/* --- removal ---------------------------------------------------------------------------------- */
-
-/* Empty the directory that take_fd is open on. */
-static void empty_dir(int take_fd, int depth)
-{
-    DIR *list = fdopendir(take_fd);
-    const struct dirent *entry;
-
-    if (!list) {
-        close(take_fd);
-        return;
-    }
-    while ((entry = readdir(list))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            unlinkat(dirfd(list), entry->d_name, 0) == 0 || depth >= RG_JOBDIR_DEPTH_MAX)
-            continue;
-        int fd = openat(dirfd(list), entry->d_name,
-                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        empty_dir(fd, depth + 1);
-        unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
-    }
-    closedir(list);
-}
 
 void rg_jobdir_remove(struct rg_jobdir *dir)
 {
@@ -48,7 +22,7 @@ void rg_jobdir_remove(struct rg_jobdir *dir)
         return;
     int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        empty_dir(fd, 0);
+        rg_store_empty(fd);
     if (!dir->keep) {
         rmdir(dir->path);
         *strrchr(dir->path, '/') = '\0';
@@ -73,7 +47,7 @@ static bool is_left_behind(int fd, const char *name)
 
 static int sweep(const char *base)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     const struct dirent *entry;
     int count = 0;
 
@@ -87,19 +61,10 @@ static int sweep(const char *base)
                                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || !is_left_behind(fd, entry->d_name))
             continue;
-        empty_dir(dup(fd), 0);
+        rg_store_empty(dup(fd));
         count += unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) == 0;
     }
-    closedir(list);
     return count;
-}
-
-static bool is_ours(const char *base)
-{
-    struct stat st;
-
-    return lstat(base, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           !(st.st_mode & 022);
 }
 
 #define ROOTS getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"
@@ -118,7 +83,7 @@ int rg_jobdir_sweep(void)
     int count = 0;
 
     for (size_t i = 0; i < rg_array_len(roots); i++) {
-        if (!name_base(roots[i], base) || !is_ours(base))
+        if (!name_base(roots[i], base) || !rg_store_is_private(base))
             continue;
         int n = sweep(base);
         if (n)
@@ -133,7 +98,7 @@ static bool make_base(const char *root, char base[RG_JOBDIR_PATH_MAX])
 {
     if (!name_base(root, base) || (mkdir(base, 0700) < 0 && errno != EEXIST))
         return false;
-    return is_ours(base);
+    return rg_store_is_private(base);
 }
 
 /* Lock it, then give it the name by which others know that it is locked. */
@@ -172,17 +137,6 @@ static bool make_in(const char *root, struct rg_jobdir *dir)
     return false;
 }
 
-/* An older one of this name is replaced: the directory may have served another try. */
-static int write_file(const struct rg_jobdir *dir, const char *name, struct rg_buf *text)
-{
-    unlinkat(dir->fd, name, 0); /* or else a link's target would be */
-    rg_autoclose int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return -errno;
-    return rg_write_all(fd, rg_buf_text(text), rg_buf_nbytes(text));
-}
-
 static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
 {
     rg_autobuf struct rg_buf openmpi = RG_BUF_INIT, mpich = RG_BUF_INIT;
@@ -195,8 +149,11 @@ static int write_hosts(const struct rg_jobdir *dir, const struct rg_strv *hosts)
                       colon + 1);
         rg_buf_printf(&mpich, "%s\n", hosts->v[i]);
     }
-    int r = write_file(dir, "hosts", &openmpi);
-    return r < 0 ? r : write_file(dir, "hosts.mpich", &mpich);
+    if (rg_buf_status(&openmpi) < 0 || rg_buf_status(&mpich) < 0)
+        return -ENOMEM;
+    int r = rg_store_write(dir->fd, "hosts", rg_buf_bytes(&openmpi), rg_buf_nbytes(&openmpi), 0600);
+    return r < 0 ? r : rg_store_write(dir->fd, "hosts.mpich", rg_buf_bytes(&mpich),
+                                      rg_buf_nbytes(&mpich), 0600);
 }
 
 static int fill(struct rg_jobdir *dir, const struct rg_strv *hosts)

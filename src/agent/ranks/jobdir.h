@@ -25,7 +25,6 @@
 #include "base/str.h"
 
 #define RG_JOBDIR_PATH_MAX 256 /* a root with a longer name is not taken */
-#define RG_JOBDIR_DEPTH_MAX 8 /* of folders in it that are removed; nobody makes deeper ones */
 
 struct rg_jobdir {
     char path[RG_JOBDIR_PATH_MAX]; /* "": there is none */

@@ -4,22 +4,18 @@
 #include "agent/ranks/packages.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
-#include "agent/store/python.h"
 #include "agent/store/store.h"
-#include "base/fd.h"
 #include "base/spawn.h"
 #include "container/bundle.h"
 
 #define WINDOW (1u << 20) /* bytes of the archive that may be under way */
-#define NCACHES 4
+#define NCACHES RG_STORE_PLACES
 #define FOLDER "py-packages" /* no command's name: the ranks' PATH has the folder that it is in */
 
 /* What stands in for both packages. It must be read by any Python 3, and by none from another
@@ -145,20 +141,10 @@ static bool host_has_own(const struct rg_agent *agent)
  * missing. */
 static bool find_cache(int which, char path[PATH_MAX])
 {
-    const char *home = getenv("HOME"), *runtime = getenv("XDG_RUNTIME_DIR");
-    unsigned uid = (unsigned) geteuid();
-    int n = PATH_MAX;
+    static const enum rg_store_place places[NCACHES] = { RG_STORE_HOME, RG_STORE_RUNTIME,
+                                                         RG_STORE_VAR_TMP, RG_STORE_TMP };
 
-    if (which == 0 && home && *home == '/') {
-        n = snprintf(path, PATH_MAX, "%s/.cache", home);
-        mkdir(path, 0700);
-        n = snprintf(path, PATH_MAX, "%s/.cache/reigen", home);
-    } else if (which == 1 && runtime && *runtime == '/') {
-        n = snprintf(path, PATH_MAX, "%s/reigen", runtime);
-    } else if (which > 1) {
-        n = snprintf(path, PATH_MAX, "%s/reigen-%u", which == 2 ? "/var/tmp" : "/tmp", uid);
-    }
-    return n < PATH_MAX && rg_store_is_good(path);
+    return rg_store_place(places[which], path, PATH_MAX) && rg_store_is_good(path);
 }
 
 static bool find_bundle(struct rg_agent *agent)
@@ -191,10 +177,7 @@ static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
         if (!find_cache(i, base))
             continue;
         rg_autofree char *path = rg_strf("%s/bundle-%s", base, agent->setup.bundle);
-        rg_autofree char *fresh = path ? rg_strf("%s.%s-%u", path, agent->boot.job_id,
-                                                 (unsigned) agent->setup.host_index) : NULL;
-        r = fresh ? rg_store_keep_bundle(packages->data, packages->have, fresh, path, err)
-                  : -ENOMEM;
+        r = path ? rg_store_keep_bundle(packages->data, packages->have, path, err) : -ENOMEM;
         if (r == 0)
             packages->bundle = rg_steal_ptr(&path);
         rg_store_sweep_bundles(base);
@@ -204,20 +187,14 @@ static int keep_bundle(struct rg_agent *agent, struct rg_error *err)
 
 /* --- the job's -------------------------------------------------------------------------------- */
 
-static int write_at(int dir_fd, const char *name, const char *text)
-{
-    rg_autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    return fd < 0 ? -errno : rg_write_all(fd, text, strlen(text));
-}
-
 static int write_package(int dir_fd, const char *name)
 {
     if (mkdirat(dir_fd, name, 0700) < 0)
         return -errno;
     rg_autoclose int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    return fd < 0 ? -errno : write_at(fd, "__init__.py", stand_in);
+    return fd < 0 ? -errno
+                  : rg_store_write(fd, "__init__.py", stand_in, sizeof(stand_in) - 1, 0600);
 }
 
 /* why: NULL where there is a bundle. */
@@ -229,7 +206,7 @@ static int write_dir(struct rg_agent *agent, const char *why)
         return *agent->jobdir.path ? -errno : -ENOENT;
     rg_autoclose int fd = openat(job_fd, FOLDER,
                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? -errno : why ? write_at(fd, "why", why)
+    int r = fd < 0 ? -errno : why ? rg_store_write(fd, "why", why, strlen(why), 0600)
                     : symlinkat(agent->packages.bundle, fd, "bundle") < 0 ? -errno : 0;
     if (r == 0)
         r = write_package(fd, "reigen");
@@ -267,7 +244,6 @@ static void want_more(struct rg_agent *agent)
 void rg_packages_setup(struct rg_agent *agent)
 {
     const struct rg_msg_setup *setup = &agent->setup;
-    struct utsname machine;
 
     if (!*setup->bundle && !*setup->bundle_error)
         return;
@@ -280,11 +256,9 @@ void rg_packages_setup(struct rg_agent *agent)
         settle(agent, setup->bundle_error);
         return;
     }
-    /* Its name begins with the machine that its libraries are for. */
-    if (uname(&machine) < 0 || !rg_str_starts(setup->bundle, machine.machine))
+    if (!rg_store_bundle_fits(setup->bundle))
         settle(agent, "this host has another architecture than the launcher's computer");
-    else if (strchr(setup->bundle, '/') || setup->bundle_nbytes > RG_BUNDLE_MAX ||
-             !setup->bundle_nbytes)
+    else if (setup->bundle_nbytes > RG_BUNDLE_MAX || !setup->bundle_nbytes)
         settle(agent, "the archive is too large");
     else if (find_bundle(agent))
         settle(agent, NULL);

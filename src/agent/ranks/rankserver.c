@@ -2,18 +2,13 @@
 /* The runtimes' way to the launcher: they know nothing of links, only of a socket on their host. */
 #include "agent/ranks/rankserver.h"
 
-#include <signal.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include "agent/ranks/remote.h"
 #include "base/fd.h"
-#include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
 
@@ -24,7 +19,7 @@
 
 struct rg_rankconn {
     struct rg_rankserver *server;
-    struct rg_rankconn *prev, *next;
+    struct rg_rankconn *next;
     struct rg_task *task; /* NULL until a good HELLO */
     struct rg_remote_client *client;
     bool is_client;       /* said REMOTE; client is NULL once its EXIT is on the way */
@@ -56,6 +51,7 @@ static void conn_ready(void *arg, int events);
 static void conn_destroy(struct rg_rankconn *conn)
 {
     struct rg_rankserver *server = conn->server;
+    struct rg_rankconn **at = &server->conns;
 
     rg_io_stop(&conn->io);
     rg_timer_stop(&conn->timer);
@@ -65,12 +61,9 @@ static void conn_destroy(struct rg_rankconn *conn)
         server->npending--;
     if (conn->client)
         rg_remote_client_gone(rg_steal_ptr(&conn->client));
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
     rg_conn_fini(&conn->conn);
     free(conn);
 }
@@ -81,7 +74,8 @@ static void refuse(struct rg_rankconn *conn, const char *why)
     if (conn->task || conn->is_client || conn->server->refusal_told)
         return;
     conn->server->refusal_told = true;
-    rg_agent_note(conn->server->agent, "refused a stranger on the ranks' socket: %s", why);
+    rg_agent_note(conn->server->agent, "refused an unauthenticated connection to the "
+                                           "ranks' socket: %s", why);
 }
 
 static void watch(struct rg_rankconn *conn)
@@ -98,31 +92,23 @@ static void watch(struct rg_rankconn *conn)
         rg_io_stop(&conn->io);
 }
 
-/* Queue a frame; what cannot be sent at once follows when the socket takes it. */
-static void conn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
-                      const void *object)
-{
-    if (rg_conn_send(&conn->conn, type, fields, object) < 0) {
-        conn->doomed = true;
-        return;
-    }
-    /* It may read no more while its last words are still waiting for us. */
-    rg_conn_flush(&conn->conn);
-    watch(conn);
-}
-
 /* Closing is left to the loop: shutdown makes a doomed connection readable. */
-static void reap_doomed(struct rg_rankconn *conn)
+static void doom(struct rg_rankconn *conn)
 {
-    if (conn->doomed)
-        shutdown(conn->conn.fd, SHUT_RDWR);
+    conn->doomed = true;
+    shutdown(conn->conn.fd, SHUT_RDWR);
 }
 
 void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                       const void *object)
 {
-    conn_send(conn, type, fields, object);
-    reap_doomed(conn);
+    if (rg_conn_send(&conn->conn, type, fields, object) < 0) {
+        doom(conn);
+        return;
+    }
+    /* It may read no more while its last words are still waiting for us. */
+    rg_conn_flush(&conn->conn);
+    watch(conn);
 }
 
 void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
@@ -143,28 +129,40 @@ static void welcome(struct rg_rankconn *conn)
         .key = { conn->server->data_key, RG_KEY_NBYTES },
     };
 
-    conn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
+    rg_rankconn_send(conn, RG_RANKMSG_WELCOME, rg_rankmsg_welcome_fields, &msg);
+}
+
+/* The first frame of a rank or a client: does it show this token? NULL: there is none. */
+static bool admit(struct rg_rankconn *conn, uint32_t version, const struct rg_span *shown,
+                  const uint8_t *token)
+{
+    if (version != RG_PROTOCOL_VERSION) {
+        refuse(conn, "another version of the protocol");
+        return false;
+    }
+    if (!token || shown->nbytes != RG_RANK_TOKEN_NBYTES ||
+        sodium_memcmp(shown->data, token, RG_RANK_TOKEN_NBYTES) != 0) {
+        refuse(conn, "wrong token");
+        return false;
+    }
+    rg_timer_stop(&conn->timer);
+    conn->server->npending--;
+    return true;
 }
 
 static void on_hello(struct rg_rankconn *conn, const struct rg_rankmsg_hello *msg)
 {
     struct rg_task *task = rg_agent_find_task(conn->server->agent, msg->rank);
 
-    if (conn->task || msg->version != RG_PROTOCOL_VERSION) {
-        refuse(conn, conn->task ? "a second HELLO" : "another version of the protocol");
+    if (conn->task) {
+        refuse(conn, "a second HELLO");
         return;
     }
-    if (!task || !task->pid || task->ended || msg->token.nbytes != RG_RANK_TOKEN_NBYTES ||
-        sodium_memcmp(msg->token.data, task->token, RG_RANK_TOKEN_NBYTES) != 0) {
-        refuse(conn, "wrong token");
+    if (!admit(conn, msg->version, &msg->token,
+               task && task->pid && !task->ended ? task->token : NULL))
         return;
-    }
-    if (task->conn) {
-        task->conn->doomed = true; /* a fresh process of this rank */
-        shutdown(task->conn->conn.fd, SHUT_RDWR);
-    }
-    rg_timer_stop(&conn->timer);
-    conn->server->npending--;
+    if (task->conn)
+        doom(task->conn); /* a fresh process of this rank */
     conn->task = task;
     task->conn = conn;
     task->in_runtime = true;
@@ -201,21 +199,10 @@ static void on_note(struct rg_rankconn *conn, const struct rg_rankmsg_note *msg)
 
 static void on_remote(struct rg_rankconn *conn, const struct rg_rankmsg_remote *msg)
 {
-    struct rg_agent *agent = conn->server->agent;
-
-    if (msg->version != RG_PROTOCOL_VERSION) {
-        refuse(conn, "another version of the protocol");
+    if (!admit(conn, msg->version, &msg->token, conn->server->token))
         return;
-    }
-    if (msg->token.nbytes != RG_RANK_TOKEN_NBYTES ||
-        sodium_memcmp(msg->token.data, conn->server->token, RG_RANK_TOKEN_NBYTES) != 0) {
-        refuse(conn, "wrong token");
-        return;
-    }
-    rg_timer_stop(&conn->timer);
-    conn->server->npending--;
     conn->is_client = true;
-    int r = rg_remote_client_open(agent, conn, msg, &conn->client);
+    int r = rg_remote_client_open(conn->server->agent, conn, msg, &conn->client);
     if (r < 0)
         rg_rankconn_end(conn, RG_RANKMSG_EXIT, rg_rankmsg_exit_fields,
                         &(struct rg_rankmsg_exit){ 255 << 8, strerror(-r) });
@@ -275,7 +262,7 @@ static int on_frame(void *arg, uint16_t type, const uint8_t *data, size_t nbytes
     return conn->doomed ? -EBADMSG : 0;
 }
 
-/* A stranger is not listened to for long. */
+/* Before it has shown its token, it is not listened to for long. */
 static size_t frame_max(void *arg, uint16_t type)
 {
     const struct rg_rankconn *conn = arg;
@@ -400,8 +387,6 @@ static void accept_ready(void *arg, int events)
     rg_conn_init(&conn->conn, fd, &conn_ops, conn, NULL);
     conn->since_ns = rg_now_ns();
     conn->next = server->conns;
-    if (conn->next)
-        conn->next->prev = conn;
     server->conns = conn;
     server->npending++;
     rg_timer_start(&conn->timer, server->agent->loop, RG_RANKSERVER_HELLO_MS, 0, hello_late, conn);
@@ -410,19 +395,15 @@ static void accept_ready(void *arg, int events)
 
 static int bind_random(struct rg_rankserver *server)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    static const char prefix[] = "@reigen-";
+    struct sockaddr_un address;
     uint8_t random[16];
-    char *p = server->name;
 
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         return -EIO;
-    p += sprintf(p, "@reigen-");
-    for (size_t i = 0; i < sizeof(random); i++)
-        p += sprintf(p, "%02x", random[i]);
-    size_t length = strlen(server->name);
-    memcpy(address.sun_path, server->name, length);
-    address.sun_path[0] = '\0'; /* the abstract name space; there "@" stands for this byte */
-    socklen_t nbytes = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length);
+    strcpy(server->name, prefix);
+    sodium_bin2hex(server->name + strlen(prefix), 2 * sizeof(random) + 1, random, sizeof(random));
+    socklen_t nbytes = rg_unix_address(server->name, &address);
     if (bind(server->fd, (struct sockaddr *) &address, nbytes) < 0 ||
         listen(server->fd, BACKLOG) < 0)
         return -errno;
@@ -495,8 +476,7 @@ void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankm
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->spec.rank == msg->rank)
             continue;
-        conn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
-        reap_doomed(conn);
+        rg_rankconn_send(conn, RG_RANKMSG_PEER_DIED, rg_rankmsg_peer_died_fields, msg);
     }
 }
 
@@ -519,22 +499,20 @@ void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int
         rg_rankserver_peer_died(server, &died);
 }
 
-void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg)
+void rg_rankserver_fence_done(struct rg_rankserver *server,
+                              const struct rg_rankmsg_fence_done *msg)
 {
-    struct rg_rankmsg_fence_done relay = { msg->generation, msg->left, msg->blobs };
-
     for (struct rg_rankconn *conn = server->conns; conn; conn = conn->next) {
         if (!is_current(conn) || conn->task->fence != msg->generation)
             continue;
         if (!msg->left)
             conn->task->fence = 0;
-        conn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, &relay);
-        reap_doomed(conn);
+        rg_rankconn_send(conn, RG_RANKMSG_FENCE_DONE, rg_rankmsg_fence_done_fields, msg);
     }
 }
 
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
-                                const struct rg_msg_fence_failed *msg)
+                                const struct rg_rankmsg_fence_failed *msg)
 {
     struct rg_rankmsg_fence_failed relay = { msg->generation, msg->errnum, msg->text };
 
@@ -543,7 +521,6 @@ void rg_rankserver_fence_failed(struct rg_rankserver *server,
             continue;
         relay.generation = conn->task->fence;
         conn->task->fence = 0;
-        conn_send(conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &relay);
-        reap_doomed(conn);
+        rg_rankconn_send(conn, RG_RANKMSG_FENCE_FAILED, rg_rankmsg_fence_failed_fields, &relay);
     }
 }

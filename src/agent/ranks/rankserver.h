@@ -7,10 +7,10 @@
  * given: the name is no secret, since /proc/net/unix shows it to every process of this network name
  * space, those in containers of the same uid included.
  *
- * A stranger is refused: another uid at once, a wrong token or garbage at the first frame, silence
- * after RG_RANKSERVER_HELLO_MS. At most RG_RANKSERVER_PENDING_MAX of them wait at a time; then the
- * one that has been silent for longest goes after RG_RANKSERVER_PATIENCE_MS, while others wait in
- * the kernel's queue.
+ * Others are refused: another uid at once, a wrong token or garbage at the first frame, silence
+ * after RG_RANKSERVER_HELLO_MS. At most RG_RANKSERVER_PENDING_MAX connections that have not
+ * authenticated themselves wait at a time; then the one that has been silent for longest goes after
+ * RG_RANKSERVER_PATIENCE_MS, while others wait in the kernel's queue.
  *
  * Thread rule: the loop's thread. Nothing blocks.
  */
@@ -29,9 +29,8 @@ struct rg_field;
 int rg_rankserver_create(struct rg_agent *agent, struct rg_rankserver **ret_server);
 void rg_rankserver_destroy(struct rg_rankserver *server); /* NULL is fine */
 
-/* Queue a frame on a connection (remote_client.c's). After rg_rankconn_end's, which is its last,
- * the connection belongs to no client any more. What cannot be sent follows when the socket takes
- * it. */
+/* Queue a frame on a connection. What cannot be sent at once follows when the socket takes it.
+ * rg_rankconn_end's is remote_client.c's last: the connection belongs to no client any more. */
 void rg_rankconn_send(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
                       const void *object);
 void rg_rankconn_end(struct rg_rankconn *conn, uint16_t type, const struct rg_field *fields,
@@ -50,9 +49,10 @@ void rg_rankserver_resume(struct rg_rankserver *server);
 void rg_rankserver_ended(struct rg_rankserver *server, struct rg_task *task, int status);
 
 /* Relays from the launcher to the ranks here: to those that wait in this fence, or to all. */
-void rg_rankserver_fence_done(struct rg_rankserver *server, const struct rg_msg_fence_done *msg);
+void rg_rankserver_fence_done(struct rg_rankserver *server,
+                              const struct rg_rankmsg_fence_done *msg);
 void rg_rankserver_fence_failed(struct rg_rankserver *server,
-                                const struct rg_msg_fence_failed *msg);
+                                const struct rg_rankmsg_fence_failed *msg);
 void rg_rankserver_peer_died(struct rg_rankserver *server, const struct rg_rankmsg_peer_died *msg);
 
 #endif

@@ -6,23 +6,13 @@
 #include <sys/wait.h>
 
 #include "agent/ranks/agent.h"
-#include "agent/ranks/oom.h"
 #include "agent/ranks/rankserver.h"
 #include "agent/ranks/remote.h"
 #include "base/proctree.h"
-#include "base/spawn.h"
 #include "base/time.h"
 
 #define SWEEP_MS 20        /* between two looks for what is left */
 #define SWEEP_LIMIT_S 4    /* then the kernel does not let them go */
-
-struct rg_reaper {
-    struct rg_child child;
-    struct rg_oom oom;
-    struct rg_timer timer; /* until nothing is left */
-    uint64_t deadline_ns;
-    uint32_t nleft;
-};
 
 static bool stops_by_default(int signo)
 {
@@ -74,7 +64,8 @@ void rg_agent_signal(struct rg_agent *agent, int signo)
 
 void rg_agent_pause(struct rg_agent *agent, bool pause)
 {
-    rg_lease_pause(&agent->lease, pause);
+    agent->lease.paused = pause;
+    agent->lease.silent_ms = 0;
     send_signal(agent, pause ? SIGSTOP : SIGCONT);
     rg_remotes_signal(agent, pause ? SIGSTOP : SIGCONT);
 }
@@ -124,7 +115,7 @@ static bool was_oom(struct rg_task *task, int status)
     bool failed = WIFEXITED(status) && WEXITSTATUS(status) != 0 && task->cut_by == RG_MSG_NO_RANK;
 
     return (killed || failed) && task->signalled != SIGKILL &&
-           rg_oom_happened(&task->agent->reaper->oom);
+           rg_oom_happened(&task->agent->reaper.oom);
 }
 
 /* Of a process whose end no rank's explains: a rank goes on without it, or it belonged to an mpirun
@@ -133,9 +124,9 @@ static void tell_oom(struct rg_agent *agent)
 {
     char limit[RG_OOM_TEXT_MAX];
 
-    if (!agent->setup.host || !rg_oom_happened(&agent->reaper->oom))
+    if (!agent->setup.host || !rg_oom_happened(&agent->reaper.oom))
         return;
-    rg_oom_limit(&agent->reaper->oom, limit, sizeof(limit));
+    rg_oom_limit(&agent->reaper.oom, limit, sizeof(limit));
     rg_agent_note(agent, "host %s: a process was killed because memory ran out (%s)",
                   agent->setup.host, limit);
 }
@@ -156,7 +147,7 @@ static void task_ended(struct rg_task *task, int status)
     };
 
     if (msg.oom)
-        rg_oom_limit(&agent->reaper->oom, limit, sizeof(limit));
+        rg_oom_limit(&agent->reaper.oom, limit, sizeof(limit));
     task->ended = true;
     rg_task_input_close(task);
     /* First what its runtime still said, then the news to its peers, then the launcher's. */
@@ -191,32 +182,16 @@ static void child_ended(void *arg, pid_t pid, int status)
     rg_agent_advance(agent);
 }
 
-int rg_reaper_create(struct rg_agent *agent)
+void rg_reaper_start(struct rg_agent *agent)
 {
-    struct rg_reaper *reaper = calloc(1, sizeof(*reaper));
-
-    if (!reaper)
-        return -ENOMEM;
-    rg_oom_init(&reaper->oom, "/proc/self/cgroup", "/sys/fs/cgroup");
-    rg_child_start(&reaper->child, agent->loop, 0, child_ended, agent);
-    agent->reaper = reaper;
-    return 0;
+    rg_oom_init(&agent->reaper.oom, "/proc/self/cgroup", "/sys/fs/cgroup");
+    rg_child_start(&agent->reaper.child, agent->loop, 0, child_ended, agent);
 }
 
-void rg_reaper_destroy(struct rg_agent *agent)
+void rg_reaper_stop(struct rg_agent *agent)
 {
-    struct rg_reaper *reaper = rg_steal_ptr(&agent->reaper);
-
-    if (!reaper)
-        return;
-    rg_timer_stop(&reaper->timer);
-    rg_child_stop(&reaper->child);
-    free(reaper);
-}
-
-uint32_t rg_agent_nleft(const struct rg_agent *agent)
-{
-    return agent->reaper->nleft;
+    rg_timer_stop(&agent->reaper.timer);
+    rg_child_stop(&agent->reaper.child);
 }
 
 static void sweep_due(void *arg)
@@ -226,7 +201,7 @@ static void sweep_due(void *arg)
 
 void rg_agent_sweep(struct rg_agent *agent)
 {
-    struct rg_reaper *reaper = agent->reaper;
+    struct rg_reaper *reaper = &agent->reaper;
 
     if (agent->state == RG_AGENT_RUNNING && all_ended(agent) && !rg_remotes_hold(agent)) {
         agent->state = RG_AGENT_SWEEPING;
@@ -251,5 +226,4 @@ void rg_agent_sweep(struct rg_agent *agent)
     if (!rg_process_has_children())
         reaper->nleft = 0;
     rg_agent_pump(agent);
-    rg_agent_advance(agent);
 }

@@ -3,26 +3,15 @@
 #include "agent/ranks/remote.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
-#include "agent/rsh/rshargs.h"
+#include "agent/rsh/rsh.h"
 #include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/proctree.h"
 #include "base/spawn.h"
 
 #define STATUS_LOST (255 << 8) /* as ssh ends when there is no command */
-
-/* One output of a command. */
-struct out {
-    struct rg_remote *remote;
-    uint8_t stream;
-    int fd; /* -1: at its end */
-    struct rg_io io;
-    uint32_t credit;
-};
 
 struct rg_remote {
     struct rg_agent *agent;
@@ -31,7 +20,8 @@ struct rg_remote {
     pid_t pid;
     bool ended;
     int status;
-    struct out outs[2];
+    struct rg_pump outs[2];
+    uint64_t credits[2];
     int in_fd; /* -1: it takes no more */
     struct rg_io in_io;
     struct rg_buf in;
@@ -40,18 +30,9 @@ struct rg_remote {
     struct rg_timer killer;
 };
 
-struct rg_remotes {
-    struct rg_remote *first;
-    bool released;         /* nobody asks for more of them */
-    bool over;             /* and their time to end is over */
-    struct rg_timer timer; /* of that time */
-};
-
-static void flow_out(struct out *out);
-
 static struct rg_remote *find(struct rg_agent *agent, uint32_t id)
 {
-    struct rg_remote *remote = agent->remotes->first;
+    struct rg_remote *remote = agent->remotes.first;
 
     while (remote && remote->id != id)
         remote = remote->next;
@@ -67,25 +48,17 @@ static void close_in(struct rg_remote *remote)
     rg_buf_clear(&remote->in);
 }
 
-static void close_out(struct out *out)
-{
-    if (out->fd < 0)
-        return;
-    rg_io_stop(&out->io);
-    close(rg_steal_fd(&out->fd));
-}
-
 static void destroy(struct rg_remote *remote)
 {
-    struct rg_remote **place = &remote->agent->remotes->first;
+    struct rg_remote **place = &remote->agent->remotes.first;
 
     while (*place && *place != remote)
         place = &(*place)->next;
     if (*place)
         *place = remote->next;
     close_in(remote);
-    close_out(&remote->outs[0]);
-    close_out(&remote->outs[1]);
+    rg_pump_close(&remote->outs[0]);
+    rg_pump_close(&remote->outs[1]);
     rg_timer_stop(&remote->killer);
     rg_buf_fini(&remote->in);
     free(remote);
@@ -109,8 +82,9 @@ static bool end_if_over(struct rg_remote *remote)
 }
 
 /* The last step of whatever may have ended it. */
-static void check_end(struct rg_remote *remote)
+static void check_end(void *arg)
 {
+    struct rg_remote *remote = arg;
     struct rg_agent *agent = remote->agent;
 
     if (end_if_over(remote))
@@ -119,77 +93,22 @@ static void check_end(struct rg_remote *remote)
 
 /* --- output ----------------------------------------------------------------------------------- */
 
-static void send_data(struct out *out, uint8_t *data, size_t nbytes)
+static void send_data(struct rg_pump *pump, uint8_t *data, size_t nbytes)
 {
-    struct rg_msg_remote_data msg = { out->remote->id, out->stream, { data, nbytes } };
+    const struct rg_remote *remote = pump->owner;
 
-    rg_agent_send(out->remote->agent, RG_MSG_REMOTE_DATA, &msg);
-}
-
-static bool may_send(const struct out *out)
-{
-    return out->credit > 0 && !rg_channel_congested(out->remote->agent->channel);
-}
-
-/* One read. False when there is nothing more for now, or for ever: then out is closed. */
-static bool pump_once(struct out *out)
-{
-    struct rg_agent *agent = out->remote->agent;
-    size_t room = out->credit < RG_MSG_CHUNK_MAX ? out->credit : RG_MSG_CHUNK_MAX;
-    ssize_t n = read(out->fd, agent->scratch, room);
-
-    if (n > 0) {
-        out->credit -= (uint32_t) n;
-        send_data(out, agent->scratch, (size_t) n);
-        return true;
-    }
-    if (n < 0 && errno == EINTR)
-        return true;
-    if (n < 0 && errno == EAGAIN && agent->state != RG_AGENT_GONE)
-        return false;
-    close_out(out);
-    send_data(out, NULL, 0);
-    return false;
-}
-
-static void out_ready(void *arg, int events)
-{
-    struct out *out = arg;
-
-    (void) events;
-    if (may_send(out))
-        pump_once(out);
-    flow_out(out);
-    check_end(out->remote);
-}
-
-/* Listen, or not; once nothing of ours is left that could write, read to the end. */
-static void flow_out(struct out *out)
-{
-    struct rg_agent *agent = out->remote->agent;
-
-    while (agent->state == RG_AGENT_GONE && out->fd >= 0 && may_send(out))
-        pump_once(out);
-    if (out->fd < 0)
-        return;
-    if (!may_send(out))
-        rg_io_stop(&out->io);
-    else if (!rg_io_active(&out->io))
-        rg_io_start(&out->io, agent->loop, out->fd, RG_IO_READ, out_ready, out);
+    rg_agent_send(pump->agent, RG_MSG_REMOTE_DATA,
+                  &(struct rg_msg_remote_data){ remote->id, pump->stream, { data, nbytes } });
 }
 
 void rg_remotes_pump(struct rg_agent *agent)
 {
-    bool over = false;
-
-    for (struct rg_remote *remote = agent->remotes->first, *next; remote; remote = next) {
+    for (struct rg_remote *remote = agent->remotes.first, *next; remote; remote = next) {
         next = remote->next;
-        flow_out(&remote->outs[0]);
-        flow_out(&remote->outs[1]);
-        over |= end_if_over(remote);
+        rg_pump_flow(&remote->outs[0]);
+        rg_pump_flow(&remote->outs[1]);
+        end_if_over(remote);
     }
-    if (over)
-        rg_agent_advance(agent);
 }
 
 /* --- input ------------------------------------------------------------------------------------ */
@@ -275,7 +194,7 @@ static void signal_session(struct rg_remote *remote, int signo)
 
 void rg_remotes_signal(struct rg_agent *agent, int signo)
 {
-    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next)
+    for (struct rg_remote *remote = agent->remotes.first; remote; remote = remote->next)
         signal_session(remote, signo);
 }
 
@@ -290,8 +209,8 @@ static void on_hangup(struct rg_remote *remote)
         return;
     remote->hung_up = true;
     close_in(remote);
-    close_out(&remote->outs[0]);
-    close_out(&remote->outs[1]);
+    rg_pump_close(&remote->outs[0]);
+    rg_pump_close(&remote->outs[1]);
     signal_session(remote, SIGHUP);
     signal_session(remote, SIGCONT);
     if (!remote->ended)
@@ -318,8 +237,7 @@ static int open_pipes(struct rg_remote *remote, int fds[3])
         if ((r = rg_pipe(pair)) < 0)
             return r;
         fds[1 + i] = pair[1];
-        remote->outs[i].fd = pair[0];
-        rg_fd_set_nonblock(pair[0], true);
+        rg_pump_open(&remote->outs[i], pair[0]);
     }
     return 0;
 }
@@ -380,7 +298,7 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
 
     if (find(agent, msg->id))
         return -EBADMSG;
-    if (agent->state != RG_AGENT_RUNNING || agent->remotes->released) {
+    if (agent->state != RG_AGENT_RUNNING || agent->remotes.released) {
         send_exit(agent, msg->id, STATUS_LOST, "the job is ending on that host");
         return 0;
     }
@@ -390,11 +308,15 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
     remote->agent = agent;
     remote->id = msg->id;
     remote->in_fd = -1;
-    for (int i = 0; i < 2; i++)
-        remote->outs[i] = (struct out){ .remote = remote, .stream = (uint8_t) (1 + i), .fd = -1,
-                                        .credit = RG_MSG_REMOTE_WINDOW };
-    remote->next = agent->remotes->first;
-    agent->remotes->first = remote;
+    for (int i = 0; i < 2; i++) {
+        remote->outs[i] = (struct rg_pump){ .agent = agent, .owner = remote, .fd = -1,
+                                            .stream = (uint8_t) (1 + i),
+                                            .credit = &remote->credits[i],
+                                            .send = send_data, .ended = check_end };
+        remote->credits[i] = RG_MSG_REMOTE_WINDOW;
+    }
+    remote->next = agent->remotes.first;
+    agent->remotes.first = remote;
     if (start(remote, msg->command ? msg->command : "", &err) < 0) {
         send_exit(agent, msg->id, (err.exit_code ? err.exit_code : 255) << 8, err.text);
         destroy(remote);
@@ -403,8 +325,8 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
     /* Its first credit tells the client that the command runs. */
     rg_agent_send(agent, RG_MSG_REMOTE_CREDIT,
                   &(struct rg_msg_remote_credit){ remote->id, 0, RG_MSG_REMOTE_WINDOW });
-    flow_out(&remote->outs[0]);
-    flow_out(&remote->outs[1]);
+    rg_pump_flow(&remote->outs[0]);
+    rg_pump_flow(&remote->outs[1]);
     return 0;
 }
 
@@ -413,10 +335,10 @@ static int on_start(struct rg_agent *agent, const struct rg_msg_remote_open *msg
 static int on_grant(struct rg_remote *remote, const struct rg_msg_remote_credit *msg)
 {
     if (msg->stream < 1 || msg->stream > 2 ||
-        msg->nbytes > RG_MSG_REMOTE_WINDOW - remote->outs[msg->stream - 1].credit)
+        msg->nbytes > RG_MSG_REMOTE_WINDOW - remote->credits[msg->stream - 1])
         return -EBADMSG;
-    remote->outs[msg->stream - 1].credit += msg->nbytes;
-    flow_out(&remote->outs[msg->stream - 1]);
+    remote->credits[msg->stream - 1] += msg->nbytes;
+    rg_pump_flow(&remote->outs[msg->stream - 1]);
     check_end(remote);
     return 0;
 }
@@ -439,7 +361,7 @@ int rg_remote_message(struct rg_agent *agent, uint16_t type, union rg_msg *msg)
 
 void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
 {
-    for (struct rg_remote *remote = agent->remotes->first; remote; remote = remote->next) {
+    for (struct rg_remote *remote = agent->remotes.first; remote; remote = remote->next) {
         if (remote->pid != pid || remote->ended)
             continue;
         remote->ended = true;
@@ -450,18 +372,13 @@ void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status)
     }
 }
 
-bool rg_remotes_busy(const struct rg_agent *agent)
-{
-    return agent->remotes->first != NULL;
-}
-
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static void release_over(void *arg)
 {
     struct rg_agent *agent = arg;
 
-    agent->remotes->over = true;
+    agent->remotes.over = true;
     rg_agent_advance(agent);
 }
 
@@ -471,17 +388,12 @@ static void release_due(void *arg)
 
     rg_remotes_signal(agent, SIGTERM);
     rg_remotes_signal(agent, SIGCONT);
-    rg_timer_start(&agent->remotes->timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
-}
-
-void rg_remotes_forsake(struct rg_agent *agent)
-{
-    agent->remotes->released = agent->remotes->over = true;
+    rg_timer_start(&agent->remotes.timer, agent->loop, RG_REMOTE_TERM_MS, 0, release_over, agent);
 }
 
 void rg_remotes_release(struct rg_agent *agent)
 {
-    struct rg_remotes *remotes = agent->remotes;
+    struct rg_remotes *remotes = &agent->remotes;
 
     if (!remotes->released)
         rg_timer_start(&remotes->timer, agent->loop, RG_REMOTE_RELEASE_MS, 0, release_due, agent);
@@ -490,25 +402,16 @@ void rg_remotes_release(struct rg_agent *agent)
 
 bool rg_remotes_hold(const struct rg_agent *agent)
 {
-    const struct rg_remotes *remotes = agent->remotes;
+    const struct rg_remotes *remotes = &agent->remotes;
 
     if (!agent->setup.resident || remotes->over)
         return false;
     return !remotes->released || remotes->first;
 }
 
-int rg_remotes_create(struct rg_agent *agent)
-{
-    agent->remotes = calloc(1, sizeof(*agent->remotes));
-    return agent->remotes ? 0 : -ENOMEM;
-}
-
 void rg_remotes_destroy(struct rg_agent *agent)
 {
-    if (!agent->remotes)
-        return;
-    rg_timer_stop(&agent->remotes->timer);
-    while (agent->remotes->first)
-        destroy(agent->remotes->first);
-    free(rg_steal_ptr(&agent->remotes));
+    rg_timer_stop(&agent->remotes.timer);
+    while (agent->remotes.first)
+        destroy(agent->remotes.first);
 }

@@ -36,17 +36,11 @@ void rg_remote_child_ended(struct rg_agent *agent, pid_t pid, int status);
 void rg_remotes_signal(struct rg_agent *agent, int signo);
 /* Read from commands or leave them, as credit and link allow. */
 void rg_remotes_pump(struct rg_agent *agent);
-/* Some command's EXIT has not been sent. */
-bool rg_remotes_busy(const struct rg_agent *agent);
-/* KILL came: nobody waits for commands any more. */
-void rg_remotes_forsake(struct rg_agent *agent);
-/* RELEASE came: commands end by themselves, or by SIGTERM; rg_agent_sweep follows. After
- * rg_remotes_forsake it does nothing. */
+/* RELEASE came: commands end by themselves, or by SIGTERM; rg_agent_sweep follows. After KILL it
+ * does nothing. */
 void rg_remotes_release(struct rg_agent *agent);
 /* The agent may not sweep yet: it is resident, or commands have their time to end. */
 bool rg_remotes_hold(const struct rg_agent *agent);
-/* Makes agent->remotes. 0 or -ENOMEM. */
-int rg_remotes_create(struct rg_agent *agent);
 void rg_remotes_destroy(struct rg_agent *agent);
 
 /* --- remote_client.c: clients that came here -------------------------------------------------- */

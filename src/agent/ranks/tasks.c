@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This starts ranks: each gets its environment, its streams and its place. */
+/* This starts ranks: each gets its environment, its cpus, its streams and its place. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 
 #include "agent/ranks/agent.h"
 #include "agent/engine/engine.h"
-#include "agent/engine/engine_user.h"
 #include "agent/ranks/rankserver.h"
+#include "base/cpus.h"
+#include "base/exitcode.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 
 #define TASKS_MAX 65536
-
-extern char **environ;
 
 struct rg_task *rg_agent_find_task(struct rg_agent *agent, uint32_t rank)
 {
@@ -39,6 +37,19 @@ void rg_task_destroy(struct rg_task *task)
     free(task);
 }
 
+static void send_output(struct rg_pump *pump, uint8_t *data, size_t nbytes)
+{
+    const struct rg_task *task = pump->owner;
+
+    rg_agent_send(pump->agent, RG_MSG_OUTPUT,
+                  &(struct rg_msg_output){ task->spec.rank, pump->stream, { data, nbytes } });
+}
+
+static void output_ended(void *owner)
+{
+    rg_agent_advance(((struct rg_task *) owner)->agent);
+}
+
 int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
 {
     if (take_spec->rank >= agent->setup.size || agent->ntasks >= TASKS_MAX ||
@@ -57,7 +68,11 @@ int rg_agent_add_task(struct rg_agent *agent, struct rg_msg_rank *take_spec)
     task->spec = *take_spec;
     task->cut_by = RG_MSG_NO_RANK;
     memset(take_spec, 0, sizeof(*take_spec));
-    task->pumps[0].fd = task->pumps[1].fd = task->input_fd = -1;
+    task->input_fd = -1;
+    for (int i = 0; i < 2; i++)
+        task->pumps[i] = (struct rg_pump){ .agent = agent, .owner = task, .fd = -1,
+                                           .stream = (uint8_t) (1 + i), .credit = &agent->credit,
+                                           .send = send_output, .ended = output_ended };
     agent->tasks[agent->ntasks++] = task;
     return 0;
 }
@@ -76,32 +91,6 @@ static int set_entries(struct rg_strv *env, const struct rg_strv *entries)
             return r;
     }
     return 0;
-}
-
-/* The network that the launcher has found. Whoever has set one of these means it. */
-static int network_env(const struct rg_agent *agent, unsigned users, struct rg_strv *env)
-{
-    const char *interface = agent->setup.interface, *network = agent->setup.network;
-    const struct {
-        const char *name, *before, *value;
-        unsigned matter;
-    } wanted[] = {
-        { "REIGEN_NETWORK", "", network, 0 },
-        /* '=': this name, not all that begin so */
-        { "NCCL_SOCKET_IFNAME", "=", interface, RG_USER_NCCL },
-        { "GLOO_SOCKET_IFNAME", "", interface, 0 },
-        { "TP_SOCKET_IFNAME", "", interface, 0 },
-    };
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < rg_array_len(wanted); i++) {
-        /* Ours may be left from a job that we are part of. */
-        const struct rg_strv *theirs = i == 0 ? &agent->setup.env : env;
-        if (wanted[i].value && *wanted[i].value && !(wanted[i].matter & users) &&
-            !rg_env_get(theirs, wanted[i].name))
-            r = rg_env_setf(env, wanted[i].name, "%s%s", wanted[i].before, wanted[i].value);
-    }
-    return r;
 }
 
 static int set_token(struct rg_strv *env, const char *name, const uint8_t *token)
@@ -140,9 +129,7 @@ int rg_agent_common_env(const struct rg_agent *agent, const char *remote, struct
     if (r < 0)
         return r;
     unsigned users = users_matters(agent, remote, env);
-    r = network_env(agent, users, env);
-    if (r == 0)
-        r = rg_env_set(env, "REIGEN_JOB_ID", agent->boot.job_id);
+    r = rg_env_set(env, "REIGEN_JOB_ID", agent->boot.job_id);
     if (r == 0)
         r = rg_env_set(env, "REIGEN_AGENT_SOCKET", rg_rankserver_name(agent->server));
     if (r == 0)
@@ -183,6 +170,61 @@ static int rank_env(const struct rg_task *task, const struct rg_strv *common, st
     return r;
 }
 
+/* --- cpus: only here it is known which of them are the job's ---------------------------------- */
+
+static int bind_to(struct rg_task *task, const struct rg_cpus *cpus, bool by_socket, int index)
+{
+    int count = 0;
+    rg_autofree int *picked = rg_cpus_pick(cpus, by_socket, index, &count);
+
+    if (!picked)
+        return -ENOMEM;
+    for (int i = 0; i < count; i++) {
+        if (picked[i] < CPU_SETSIZE)
+            CPU_SET(picked[i], &task->cpus);
+    }
+    task->ncpus = CPU_COUNT(&task->cpus);
+    free(task->cpus_text);
+    task->cpus_text = rg_cpus_text(picked, count);
+    return task->cpus_text ? 0 : -ENOMEM;
+}
+
+/* Choose each rank's cpus by SETUP's bind, among those that we may use ourselves: the core or
+ * socket with its place among this host's ranks. Ranks are left unbound where there are more of
+ * them than cores and that was allowed. 0; -EINVAL with exit code 2 (more, and not allowed);
+ * -errno. */
+static int bind_tasks(struct rg_agent *agent, struct rg_error *err)
+{
+    const struct rg_msg_setup *setup = &agent->setup;
+    bool by_socket = setup->bind == RG_MSG_BIND_SOCKET;
+    int count = (int) agent->ntasks;
+    struct rg_cpus cpus;
+
+    if (setup->bind == RG_MSG_BIND_NONE || rg_engine_used(setup) || !count)
+        return 0;
+    int r = rg_cpus_read(RG_CPUS_ROOT, &cpus);
+    if (r < 0)
+        return rg_error_set(err, -r, "which cpus there are for ranks: %s", strerror(-r));
+    int ncores = cpus.ncores;
+    bool crowded = !by_socket && count > ncores;
+    for (int i = 0; r == 0 && !crowded && i < count; i++)
+        r = bind_to(agent->tasks[i], &cpus, by_socket, i);
+    rg_cpus_fini(&cpus);
+    if (r < 0)
+        return rg_error_set(err, -r, "no memory for the ranks' cpus");
+    if (!crowded)
+        return 0;
+    if (!setup->oversubscribe)
+        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
+                                 "--bind-to core: %d ranks on %s, which has %d core%s for them; "
+                                 "run fewer ranks there, or say --bind-to none",
+                                 count, setup->host, ncores, ncores == 1 ? "" : "s");
+    /* They would fight for the first few. */
+    rg_agent_note(agent, "%s: %d ranks on %d core%s are not bound", setup->host, count, ncores,
+                  ncores == 1 ? "" : "s");
+    return 0;
+}
+
 /* --- descriptors ------------------------------------------------------------------------------ */
 
 /* The rank's ends of its descriptors; ours go into the task at once. */
@@ -190,14 +232,11 @@ struct ends {
     int fds[3];
 };
 
-static void close_ends(struct ends *ends)
+static void close_ends(const struct ends *ends)
 {
-    int fds[3];
-
-    memcpy(fds, ends->fds, sizeof(fds));
     for (int i = 0; i < 3; i++) {
-        if (fds[i] >= 0 && (i == 0 || fds[i] != fds[0]))
-            close(fds[i]);
+        if (ends->fds[i] >= 0 && (i == 0 || ends->fds[i] != ends->fds[0]))
+            close(ends->fds[i]);
     }
 }
 
@@ -225,7 +264,7 @@ static int open_terminal(struct rg_task *task, struct ends *ends)
             return -errno;
     }
     ends->fds[0] = ends->fds[1] = ends->fds[2] = rg_steal_fd(&slave);
-    rg_pump_open(&task->pumps[0], task, 1, rg_steal_fd(&master));
+    rg_pump_open(&task->pumps[0], rg_steal_fd(&master));
     return 0;
 }
 
@@ -238,7 +277,7 @@ static int open_pipes(struct rg_task *task, struct ends *ends)
         if ((r = rg_pipe(fds)) < 0)
             return r;
         ends->fds[1 + i] = fds[1];
-        rg_pump_open(&task->pumps[i], task, (uint8_t) (1 + i), fds[0]);
+        rg_pump_open(&task->pumps[i], fds[0]);
     }
     if (!task->spec.takes_input)
         return 0;
@@ -309,7 +348,7 @@ void rg_agent_start_tasks(struct rg_agent *agent)
     if (failed)
         rg_error_set(&err, ENOMEM, "no memory for the environment");
     else
-        failed = rg_agent_bind(agent, &err) < 0;
+        failed = bind_tasks(agent, &err) < 0;
     for (size_t i = 0; i < agent->ntasks; i++) {
         struct rg_task *task = agent->tasks[i];
         if (!failed && start_task(task, &common, &err) == 0) {

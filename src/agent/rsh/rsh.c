@@ -4,24 +4,15 @@
 
 #include <poll.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 
-#include "agent/rsh/rshargs.h"
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "base/time.h"
 #include "wire/conn.h"
 #include "wire/msg.h"
 #include "wire/rankmsg.h"
-
-#ifndef RG_VERSION
-#define RG_VERSION "unknown"
-#endif
 
 #define EXIT_NO_COMMAND 255
 #define CHUNK_NBYTES (32u << 10) /* of one frame of input */
@@ -60,19 +51,14 @@ static rg_printf(2, 3) int fail(const struct rsh *rsh, const char *fmt, ...)
 static int dial(const char *name, int *ret_fd)
 {
     rg_autoclose int fd = -1;
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct sockaddr_un address;
     struct ucred peer;
-    socklen_t nbytes = sizeof(peer);
-    size_t length = strlen(name);
+    socklen_t nbytes = sizeof(peer), length = rg_unix_address(name, &address);
 
-    if (length >= sizeof(address.sun_path))
+    if (!length)
         return -ENAMETOOLONG;
-    memcpy(address.sun_path, name, length);
-    if (*name == '@')
-        address.sun_path[0] = '\0';
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    length += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
-    if (fd < 0 || connect(fd, (struct sockaddr *) &address, (socklen_t) length) < 0 ||
+    if (fd < 0 || connect(fd, (struct sockaddr *) &address, length) < 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &nbytes) < 0)
         return -errno;
     if (peer.uid != geteuid())
@@ -306,8 +292,8 @@ int rg_rsh_main(int argc, char **argv)
     }
     remark_on_user(&rsh);
     int r = run(&rsh);
-    /* Sent away before anything was done: too slow while many are at the agent's door, or not
-     * known there, which it tells nobody. */
+    /* Closed before anything was done: too slow while many connections wait for the agent, or not
+     * authenticated, which it tells nobody. */
     for (int i = 0; r == -2 && !rsh.accepted && i < RETRIES; i++) {
         reset(&rsh);
         rg_sleep_ms(RETRY_MS);
@@ -316,8 +302,8 @@ int rg_rsh_main(int argc, char **argv)
     if (r < 0)
         r = fail(&rsh, rsh.accepted ? "the agent of this host has ended, and the command with it"
                                     : "the agent of this host hangs up: REIGEN_AGENT_TOKEN is not "
-                                      "this host's of this job, or too many strangers are at the "
-                                      "agent's door");
+                                      "this host's of this job, or too many connections wait for "
+                                      "the agent");
     reset(&rsh);
     return r;
 }

@@ -3,16 +3,13 @@
 #include "agent/start/dial.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include "base/exitcode.h"
 #include "base/fd.h"
@@ -194,16 +191,13 @@ int rg_agent_dial(const char *addresses, const char *place, const uint8_t key[RG
 
 int rg_agent_announce(const char *name)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    size_t length = strlen(name);
+    rg_autofree char *abstract = rg_strf("@%s", name);
+    struct sockaddr_un address;
+    socklen_t nbytes = abstract ? rg_unix_address(abstract, &address) : 0;
     rg_autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0)
-        return -errno;
-    if (length >= sizeof(address.sun_path))
-        return -ENAMETOOLONG;
-    memcpy(address.sun_path + 1, name, length);
-    socklen_t nbytes = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    if (fd < 0 || !nbytes)
+        return fd < 0 ? -errno : -ENAMETOOLONG;
     if (bind(fd, (struct sockaddr *) &address, nbytes) < 0 || listen(fd, ANNOUNCE_BACKLOG) < 0)
         return -errno;
     return rg_steal_fd(&fd);

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/proctree.h"
@@ -18,16 +17,6 @@
 #define SWEEP_MS 2
 #define SWEEP_LIMIT_MS 3000
 #define REPORT_FD 3
-
-void rg_guard_name(const char *name)
-{
-    prctl(PR_SET_NAME, name, 0, 0, 0);
-}
-
-bool rg_guard_is_gone(pid_t guard)
-{
-    return guard && getppid() != guard;
-}
 
 /* Everything that is left is the agent's, and now ours. */
 static void end_leftovers(void)
@@ -86,7 +75,7 @@ static void take_name(char **argv)
     const size_t n = sizeof(RG_GUARD_NAME);
     char *start = argv[0], *end = start;
 
-    rg_guard_name(RG_GUARD_NAME);
+    prctl(PR_SET_NAME, RG_GUARD_NAME, 0, 0, 0);
     for (; *argv && *argv == end; argv++)
         end += strlen(end) + 1;
     size_t room = (size_t) (end - start);

@@ -14,7 +14,6 @@
 #ifndef RG_AGENT_START_GUARD_H
 #define RG_AGENT_START_GUARD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -26,9 +25,6 @@ enum rg_guard {
     RG_GUARD_REPORT, /* says it on standard input, a socket, and holds nothing else open */
 };
 
-/* Name this process, as pkill and ps know it: at most 15 characters. */
-void rg_guard_name(const char *name);
-
 /* Go on as the agent in a child of this process: 0 there, or -errno when there can be none. The
  * parent never returns. It hands on SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and ends with the
  * child's exit code (128 + n for signal n), after it has killed what the child left behind and has
@@ -36,8 +32,5 @@ void rg_guard_name(const char *name);
  * which the guard overwrites. boot_secret: wiped in the parent. *ret_guard: the parent. */
 int rg_guard_enter(enum rg_guard how, char **argv, void *boot_secret, size_t nbytes,
                    pid_t *ret_guard);
-
-/* In that child: its guard has died. guard: of rg_guard_enter, or 0: there is none. */
-bool rg_guard_is_gone(pid_t guard);
 
 #endif

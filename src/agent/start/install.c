@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/fd.h"
 
 #define PREFIX "agent-"
 #define DIGEST_DIGITS 16

@@ -3,7 +3,6 @@
  * standard input. */
 #include "agent/start/lines.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -26,10 +25,17 @@ static int keep(const char *word, const char *text, char *field, size_t nbytes,
                 struct rg_error *err)
 {
     if (!*text || strlen(text) >= nbytes)
-        return rg_error_set(err, EINVAL, "%s %.40s: 1 to %zu characters are allowed", word, text,
-                            nbytes - 1);
+        return rg_error_set(err, EINVAL, "%s %.40s: %zu characters; 1 to %zu are allowed", word,
+                            text, strlen(text), nbytes - 1);
     strcpy(field, text);
     return 0;
+}
+
+static int keep_path(const char *word, const char *text, char *field, size_t nbytes,
+                     struct rg_error *err)
+{
+    return *text == '/' ? keep(word, text, field, nbytes, err)
+                        : rg_error_set(err, EINVAL, "%s %.40s: no absolute path", word, text);
 }
 
 static int parse_link(const char *rest, struct rg_agent_lines *boot, struct rg_error *err)
@@ -70,31 +76,18 @@ static int parse_line(const char *line, struct rg_agent_lines *boot, struct rg_e
         return r < 0 ? r : HAS_VERSION;
     }
     if (take_word(line, "job", &rest)) {
-        if (!*rest || strlen(rest) > RG_JOB_ID_MAX)
-            return rg_error_set(err, EINVAL, "job id of %zu characters; 1 to %d are allowed",
-                                strlen(rest), RG_JOB_ID_MAX);
-        strcpy(boot->job_id, rest);
-        return HAS_JOB;
+        int r = keep("job id", rest, boot->job_id, sizeof(boot->job_id), err);
+        return r < 0 ? r : HAS_JOB;
     }
     if (take_word(line, "key", &rest)) {
         if (rg_key_parse(rest, boot->key) < 0)
             return rg_error_set(err, EINVAL, "the key is not 64 hexadecimal digits");
         return HAS_KEY;
     }
-    if (take_word(line, "dir", &rest)) {
-        if (*rest != '/' || strlen(rest) > RG_AGENT_LINES_DIR_MAX)
-            return rg_error_set(err, EINVAL, "dir %.40s: no absolute path of up to %d characters",
-                                rest, RG_AGENT_LINES_DIR_MAX);
-        strcpy(boot->job_dir, rest);
-        return 0;
-    }
-    if (take_word(line, "cwd", &rest)) {
-        if (*rest != '/' || strlen(rest) > RG_AGENT_LINES_CWD_MAX)
-            return rg_error_set(err, EINVAL, "cwd %.40s: no absolute path of up to %d characters",
-                                rest, RG_AGENT_LINES_CWD_MAX);
-        strcpy(boot->cwd, rest);
-        return 0;
-    }
+    if (take_word(line, "dir", &rest))
+        return keep_path("dir", rest, boot->job_dir, sizeof(boot->job_dir), err);
+    if (take_word(line, "cwd", &rest))
+        return keep_path("cwd", rest, boot->cwd, sizeof(boot->cwd), err);
     if (strcmp(line, "guard on") == 0 || strcmp(line, "guard report") == 0) {
         boot->guard = line[6] == 'o' ? RG_GUARD_ON : RG_GUARD_REPORT;
         return 0;

@@ -3,17 +3,17 @@
  * that starts containers trust, fill and clean them by the same rules. */
 #include "agent/store/store.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/str.h"
 #include "container/bundle.h"
 
@@ -21,15 +21,41 @@
 #define HALF_MADE_S 3600 /* what is that old and not complete will not be any more */
 #define BUNDLE_UNUSED_S (30 * 24 * 3600) /* a job that lives longer than this may lose its bundle */
 
-/* A directory that others could write to, or that is another's, is not for keys. */
-bool rg_store_is_ours(const char *path)
+bool rg_store_place(enum rg_store_place place, char *path, size_t room)
+{
+    const char *root = place == RG_STORE_RUNTIME ? getenv("XDG_RUNTIME_DIR")
+                       : place == RG_STORE_HOME  ? getenv("HOME")
+                                                 : place == RG_STORE_TMP ? "/tmp" : "/var/tmp";
+    int n;
+
+    if (!root || *root != '/')
+        return false;
+    if (place == RG_STORE_HOME) {
+        n = snprintf(path, room, "%s/.cache", root);
+        if (n < (int) room)
+            mkdir(path, 0700);
+        n = snprintf(path, room, "%s/.cache/reigen", root);
+    } else if (place == RG_STORE_RUNTIME) {
+        n = snprintf(path, room, "%s/reigen", root);
+    } else {
+        n = snprintf(path, room, "%s/reigen-%u", root, (unsigned) geteuid());
+    }
+    return n < (int) room;
+}
+
+bool rg_store_is_private(const char *path)
 {
     struct stat st;
 
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return false;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & 022) == 0 && access(path, W_OK) == 0;
+           (st.st_mode & 022) == 0;
+}
+
+/* A directory that others could write to, or that is another's, is not for keys. */
+bool rg_store_is_ours(const char *path)
+{
+    return (mkdir(path, 0700) == 0 || errno == EEXIST) && rg_store_is_private(path) &&
+           access(path, W_OK) == 0;
 }
 
 bool rg_store_is_good(const char *path)
@@ -39,23 +65,29 @@ bool rg_store_is_good(const char *path)
     return rg_store_is_ours(path) && statvfs(path, &fs) == 0 && !(fs.f_flag & ST_NOEXEC);
 }
 
+static void empty(int take_fd, int depth);
+
 static void remove_at(int dir_fd, const char *name, int depth)
 {
     if (unlinkat(dir_fd, name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
         depth > TREE_DEPTH_MAX)
         return;
     int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (fd >= 0)
+        empty(fd, depth + 1);
+    unlinkat(dir_fd, name, AT_REMOVEDIR);
+}
+
+static void empty(int take_fd, int depth)
+{
+    rg_autodir DIR *dir = fdopendir(take_fd);
 
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            remove_at(fd, entry->d_name, depth + 1);
+            remove_at(take_fd, entry->d_name, depth);
     }
-    if (dir)
-        closedir(dir);
-    else if (fd >= 0)
-        close(fd);
-    unlinkat(dir_fd, name, AT_REMOVEDIR);
+    if (!dir)
+        close(take_fd);
 }
 
 void rg_store_remove_tree(const char *path)
@@ -63,9 +95,36 @@ void rg_store_remove_tree(const char *path)
     remove_at(AT_FDCWD, path, 0);
 }
 
-int rg_store_keep_bundle(const uint8_t *data, size_t nbytes, const char *fresh, const char *path,
+void rg_store_empty(int take_fd)
+{
+    empty(take_fd, 0);
+}
+
+int rg_store_write(int dir_fd, const char *name, const void *data, size_t nbytes, mode_t mode)
+{
+    unlinkat(dir_fd, name, 0);
+    rg_autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+    return fd < 0 || fchmod(fd, mode) < 0 ? -errno : rg_write_all(fd, data, nbytes);
+}
+
+bool rg_store_bundle_fits(const char *name)
+{
+    struct utsname machine;
+
+    return !strchr(name, '/') && uname(&machine) == 0 && rg_str_starts(name, machine.machine);
+}
+
+int rg_store_keep_bundle(const uint8_t *data, size_t nbytes, const char *path,
                          struct rg_error *err)
 {
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        return rg_error_set(err, errno, "no random bytes from the kernel");
+    rg_autofree char *fresh = rg_strf("%s.%016llx", path, (unsigned long long) random);
+    if (!fresh)
+        return rg_error_set(err, ENOMEM, "out of memory");
     int r = rg_bundle_unpack(data, nbytes, fresh, err);
 
     if (r == 0 && rename(fresh, path) < 0 && errno != EEXIST && errno != ENOTEMPTY)
@@ -88,13 +147,45 @@ static void sweep_old(const char *path, const char *name)
 
 void rg_store_sweep_bundles(const char *base)
 {
-    DIR *list = opendir(base);
+    rg_autodir DIR *list = opendir(base);
     char dir[PATH_MAX];
 
     for (struct dirent *entry; list && (entry = readdir(list));) {
         if (snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name) < (int) sizeof(dir))
             sweep_old(dir, entry->d_name);
     }
-    if (list)
-        closedir(list);
+}
+
+/* --- packages that a Python has itself, which win over ours ----------------------------------- */
+
+bool rg_python_site_has(const char *site, size_t length)
+{
+    static const char *const names[] = { "horovod", "reigen" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < rg_array_len(names); i++) {
+        if (snprintf(path, sizeof(path), "%.*s/%s", (int) length, site, names[i]) <
+                (int) sizeof(path) && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool rg_python_prefix_has(const char *bin, size_t length)
+{
+    static const char *const folders[] = { "site-packages", "dist-packages" };
+    char lib[PATH_MAX], site[PATH_MAX + 300];
+    bool found = false;
+
+    if (snprintf(lib, sizeof(lib), "%.*s/../lib", (int) length, bin) >= (int) sizeof(lib))
+        return false;
+    rg_autodir DIR *dir = opendir(lib);
+    for (struct dirent *entry; !found && dir && (entry = readdir(dir));) {
+        bool python = rg_str_starts(entry->d_name, "python");
+        for (size_t i = 0; python && i < rg_array_len(folders); i++) {
+            snprintf(site, sizeof(site), "%s/%s/%s", lib, entry->d_name, folders[i]);
+            found = found || rg_python_site_has(site, strlen(site));
+        }
+    }
+    return found;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What --json of reigen's commands prints, by jansson. Events of a job are written by base/json.h,
+ * What --json of reigen's commands prints, by jansson. Events of a job are written by base/buf.h,
  * since the head in reigen-agent has no room for jansson. Thread rule: any thread.
  */
 #ifndef RG_CMD_COMMON_JSON_H

@@ -152,7 +152,7 @@ static bool has_ended(const struct rg_registry_job *job, uint64_t timeout_ms)
 }
 
 /* By the value that comes along the job knows who ends it. The queue for these may be full. */
-static int send(int pid, int signo)
+static int send_signal(int pid, int signo)
 {
     const union sigval value = { .sival_int = RG_SIGNALS_STOP };
 
@@ -190,7 +190,7 @@ static int stop_job(const struct rg_registry_job *job, struct rg_error *err)
                                  (int) strcspn(job->launcher, ":"), job->launcher);
     bool crashed = pid == 0;
     for (size_t i = 0; pid > 0 && i < rg_array_len(steps); i++) {
-        if (send(pid, steps[i].signo) < 0 && errno != ESRCH)
+        if (send_signal(pid, steps[i].signo) < 0 && errno != ESRCH)
             return rg_error_set(err, errno, "job %s: its launcher, process %d: %s", job->id, pid,
                                 strerror(errno));
         if (has_ended(job, steps[i].wait_ms))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What leaders say to each other. A frame (wire/frame.h) has the parts that its type has, in this
+ * What leaders say to each other. A frame (wire/codec.h) has the parts that its type has, in this
  * order: id (u32), rank (u32), flags (u8), name (u32 length, bytes), signature, text (u32 length,
  * bytes). Integers are little-endian. A signature is u8 kind, dtype,
  * op, ndim; u32 root, process set, group size; the bits of two float64 (prescale, postscale); ndim

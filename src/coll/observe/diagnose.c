@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "base/json.h"
 #include "coll/negotiate/order.h"
 #include "coll/observe/process.h"
 #include "coll/progress/progress.h"

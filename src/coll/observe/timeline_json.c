@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "base/json.h"
 #include "coll/ground/types.h"
 
 #define FLUSH_NBYTES 65536 /* a batch is written when it has grown so long */

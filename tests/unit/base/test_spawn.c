@@ -11,6 +11,7 @@
 #include "unit.h"
 
 #define ARGV(...) ((char **) (const char *[]) { __VA_ARGS__, NULL })
+#define WORDS(...) ((const char *[]) { __VA_ARGS__, NULL })
 
 static char dir[64];
 
@@ -387,6 +388,38 @@ static void starting_many_is_quick(void **state)
     assert_true(best < 50 * RG_NS_PER_MS); /* loose: sanitizers and busy machines */
 }
 
+static void what_a_program_says_is_captured_with_its_code(void **state)
+{
+    char text[16];
+
+    (void) state;
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "echo in; echo err >&2; exit 3"), NULL, false,
+                                10000, text, sizeof(text)), 3);
+    assert_string_equal(text, "in\n");
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "echo in; echo err >&2"), NULL,
+                                true, 10000, text, sizeof(text)), 0);
+    assert_string_equal(text, "in\nerr\n");
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "yes | head -c 1000000"), NULL,
+                                false, 10000, text, 4), 0);
+    assert_string_equal(text, "y\ny"); /* the rest is read, so that it can end */
+    assert_int_equal(rg_capture(WORDS("rg-no-such"), NULL, false, 10000, text,
+                                sizeof(text)), -ENOENT);
+    assert_string_equal(text, "");
+}
+
+/* It hangs with its output open, or closed. */
+static void a_program_that_does_not_end_is_killed(void **state)
+{
+    char text[16];
+
+    (void) state;
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "echo in; sleep 60"), NULL,
+                                false, 300, text, sizeof(text)), -ETIMEDOUT);
+    assert_string_equal(text, "in\n");
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "exec >&- 2>&-; sleep 60"), NULL, false, 100,
+                                text, sizeof(text)), -ETIMEDOUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +443,8 @@ int main(void)
         cmocka_unit_test(affinity_is_set),
         cmocka_unit_test(child_dies_with_its_parent),
         cmocka_unit_test(starting_many_is_quick),
+        cmocka_unit_test(what_a_program_says_is_captured_with_its_code),
+        cmocka_unit_test(a_program_that_does_not_end_is_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

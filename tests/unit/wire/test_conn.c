@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "unit.h"
 #include "wire/conn.h"
-#include "wire/frame.h"
+#include "wire/codec.h"
 
 #define SHORT_MAX 16
 #define LONG_TYPE 9

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "agent/engine/engine.h"
-#include "agent/engine/engine_user.h"
 #include "unit.h"
 
 static struct rg_msg_setup make(const char *engine, const char *command)

@@ -11,7 +11,7 @@
 #include "coll/negotiate/order_frames.h"
 #include "coll/negotiate/peers.h"
 #include "coll/sockets.h"
-#include "wire/frame.h"
+#include "wire/codec.h"
 
 /* ------------------------------------------------------------ helpers */
 

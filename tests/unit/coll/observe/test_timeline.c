@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/time.h"
-#include "base/json.h"
+#include "base/buf.h"
 #include "coll/ground/report.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"

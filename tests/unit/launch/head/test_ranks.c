@@ -369,7 +369,7 @@ static void strangers_are_refused_and_the_honest_served(void **state)
 
     (void) state;
     assert_true(h->verdict.ok);
-    assert_contains(h->notes, "-1:refused a stranger");
+    assert_contains(h->notes, "-1:refused an unauthenticated connection");
     harness_free(h);
 }
 

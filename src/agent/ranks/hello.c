@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher chooses a network by the addresses that each host has. */
-#include "agent/look/addresses.h"
-
+/* HELLO: the launcher chooses a network by the addresses that each host has. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/stat.h>
+
+#include "agent/look/probe.h"
+#include "agent/ranks/agent.h"
+#include "base/fd.h"
+
+#define ADDRESSES_MAX 64
 
 /* The bytes of an address of either family, *ret_nbytes of them; NULL for other families. */
 static const uint8_t *bytes_of(const struct sockaddr *address, int family, size_t *ret_nbytes)
@@ -36,7 +41,7 @@ static void add(struct rg_strv *list, const struct ifaddrs *entry)
     size_t nbytes = 0;
     const uint8_t *bytes = bytes_of(entry->ifa_addr, family, &nbytes);
 
-    if (!bytes || !(entry->ifa_flags & IFF_UP) || list->count >= RG_ADDRESSES_MAX)
+    if (!bytes || !(entry->ifa_flags & IFF_UP) || list->count >= ADDRESSES_MAX)
         return;
     if (inet_ntop(family, bytes, text, sizeof(text)))
         rg_strv_addf(list, "%s/%d %s", text,
@@ -44,7 +49,9 @@ static void add(struct rg_strv *list, const struct ifaddrs *entry)
                      entry->ifa_name);
 }
 
-void rg_addresses_list(struct rg_strv *list)
+/* "ADDRESS/PREFIX INTERFACE" for each address of an interface that is up, loopback last; none when
+ * the kernel does not tell. */
+static void list_addresses(struct rg_strv *list)
 {
     struct ifaddrs *all;
 
@@ -59,9 +66,34 @@ void rg_addresses_list(struct rg_strv *list)
     freeifaddrs(all);
 }
 
-uint64_t rg_addresses_netns(void)
+void rg_agent_say_hello(void *arg)
 {
+    struct rg_agent *agent = arg;
+    char hostname[256] = "";
+    rg_autofree char *boot_id = NULL;
+    cpu_set_t cpus;
     struct stat st;
+    struct rg_msg_hello hello = {
+        .version = (char *) RG_VERSION,
+        .pid = (uint32_t) getpid(),
+        .uid = geteuid(),
+        .ncores = 1,
+        .hostname = hostname,
+    };
 
-    return stat("/proc/self/ns/net", &st) == 0 ? (uint64_t) st.st_ino : 0;
+    if (gethostname(hostname, sizeof(hostname) - 1) < 0)
+        hostname[0] = '\0';
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        hello.ncores = (uint32_t) CPU_COUNT(&cpus);
+    if (rg_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id, NULL) == 0)
+        boot_id[strcspn(boot_id, "\n")] = '\0';
+    hello.boot_id = boot_id;
+    /* A number that two processes of one kernel share when they share their network. */
+    if (stat("/proc/self/ns/net", &st) == 0)
+        hello.netns = (uint64_t) st.st_ino;
+    hello.instance = rg_prober_instance(agent->prober);
+    hello.free_port = rg_prober_free_port();
+    list_addresses(&hello.addresses);
+    rg_agent_send(agent, RG_MSG_HELLO, &hello);
+    rg_strv_fini(&hello.addresses);
 }
