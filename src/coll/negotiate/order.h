@@ -103,10 +103,9 @@ bool rg_order_decides(const struct rg_order *order);
 void rg_order_stall_query(struct rg_order *order);
 /* Tell the leader that decides what is pending here; nothing where this is the one. */
 void rg_order_stall_reply(struct rg_order *order, const char *text);
-/* Where rg_order_decides: the nodes that have neither offered this operation nor joined, at most
- * max of them; returns how many there are. 0 elsewhere, and when no node has offered it. For stall
- * reports. */
-int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
+/* Where rg_order_decides: by node, whether it has neither offered this operation nor joined; how many
+ * there are. 0 elsewhere, and when no node has offered it: ret_missing is as it was. For reports. */
+int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing);
 /* Whether all ranks of this node wait, and submit nothing; the leader that decides hears of a
  * change. */
 void rg_order_blocked(struct rg_order *order, bool blocked);

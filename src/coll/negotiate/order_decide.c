@@ -97,7 +97,7 @@ int rg_decider_count(const struct rg_decider *decider)
     return (int) HASH_COUNT(decider->records);
 }
 
-int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max)
+int rg_decider_missing(const struct rg_decider *decider, const char *name, bool *ret_missing)
 {
     struct record *record;
     int count = 0;
@@ -106,11 +106,8 @@ int rg_decider_missing(const struct rg_decider *decider, const char *name, int *
     if (!record || !record->active)
         return 0;
     for (int i = 0; i < decider->options.nnodes; i++) {
-        if (record->offered[i] || decider->joined[i])
-            continue;
-        if (count < max)
-            ret_nodes[count] = i;
-        count++;
+        ret_missing[i] = !record->offered[i] && !decider->joined[i];
+        count += ret_missing[i];
     }
     return count;
 }

@@ -247,9 +247,9 @@ void rg_order_stall_reply(struct rg_order *order, const char *text)
         say_up(order, &frame);
 }
 
-int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max)
+int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing)
 {
-    return order->decider ? rg_decider_missing(order->decider, name, ret_nodes, max) : 0;
+    return order->decider ? rg_decider_missing(order->decider, name, ret_missing) : 0;
 }
 
 void rg_order_blocked(struct rg_order *order, bool blocked)
