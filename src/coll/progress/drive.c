@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: runs begin, go on and end; what is polled is looked at. */
-#include "coll/progress/drive.h"
+#include "coll/progress/run.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include "coll/progress/inline.h"
 #include "coll/progress/join.h"
 #include "coll/progress/multi.h"
-#include "coll/progress/run.h"
 #include "coll/progress/submit.h"
 
 #define CAUSE_WAIT_MS 300
@@ -67,14 +66,14 @@ static void hear_cause(struct rg_progress *progress)
     }
 }
 
-static void die(struct rg_progress *progress, int r, const struct rg_error *err, const char *what)
+static void die(struct rg_progress *progress, int r, const char *what, const char *why)
 {
     char text[RG_ERROR_TEXT_MAX + 64];
 
     if (progress->view.nnodes > 1 && r == -ECONNRESET)
         hear_cause(progress);
-    snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
-    rg_progress_abort(progress, r < 0 ? -r : ECONNRESET, text);
+    snprintf(text, sizeof(text), "%s%s%s", what, why[0] ? ": " : "", why);
+    rg_progress_abort(progress, -r, text);
 }
 
 /* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
@@ -147,8 +146,8 @@ static void end_run(struct rg_progress *progress, int status, const char *text)
     run->posted = false;
 }
 
-/* Begin what comes next. True when exec is at work or the run has ended. */
-static bool post_run(struct rg_progress *progress)
+/* Begin what comes next, or go on with it: then exec is at work, or the run has ended. */
+static void go_on(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
     const struct rg_run_item *item = &run->items[0];
@@ -157,34 +156,24 @@ static bool post_run(struct rg_progress *progress)
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(progress, (int) item->epoch - 1);
         end_run(progress, 0, NULL);
-        return true;
+        return;
     }
     if (item->flags & RG_RUN_FAILED) {
         end_run(progress, -EINVAL, progress->view.errors[item->id][item->epoch & 1]);
-        return true;
+        return;
     }
-    if (run->kind == REIGEN_ALLREDUCE) {
-        r = rg_run_reduce_post(progress);
-    } else if (run->kind == REIGEN_BARRIER || !run->ops[0]) {
-        r = 0;
-    } else {
-        r = rg_run_step(progress, run->ops[0]);
-    }
+    r = rg_run_next(progress);
     if (r < 0) {
-        struct rg_error err = RG_ERROR_INIT;
-
-        die(progress, r, &err, "an operation could not be started");
-        return true;
-    }
-    if (r == 0) {
+        die(progress, r, run->posted ? "an operation could not go on"
+                                     : "an operation could not be started", "");
+    } else if (r == 0) {
         end_run(progress, run->lacks_memory ? -ENOMEM : 0, "out of memory for the result");
-        return true;
+    } else {
+        if (!run->posted)
+            run->started_ns = rg_now_ns();
+        run->posted = true;
+        rg_run_activity(progress, rg_exec_activity(progress->exec));
     }
-    if (!run->posted)
-        run->started_ns = rg_now_ns();
-    run->posted = true;
-    rg_run_activity(progress, rg_exec_activity(progress->exec));
-    return true;
 }
 
 /* True when something moved. */
@@ -195,22 +184,14 @@ static bool progress_run(struct rg_progress *progress)
     int r = rg_exec_progress(progress->exec, &moved, &err);
 
     if (r < 0) {
-        die(progress, r, &err, "an operation failed");
+        die(progress, r, "an operation failed", err.text);
         return true;
     }
     if (r == 0) {
         rg_run_activity(progress, rg_exec_activity(progress->exec));
         return moved;
     }
-    if (progress->run->kind != REIGEN_ALLREDUCE)
-        return post_run(progress);
-    r = rg_run_reduce_next(progress);
-    if (r < 0) {
-        die(progress, r, &err, "an operation could not go on");
-        return true;
-    }
-    if (r == 0)
-        end_run(progress, 0, NULL);
+    go_on(progress);
     return true;
 }
 
@@ -222,7 +203,9 @@ static bool carry_out(struct rg_progress *progress)
     for (int i = 0; i < ROUNDS_MAX; i++) {
         if (run->nitems == 0 && !next_run(progress))
             return moved;
-        if (!(run->posted ? progress_run(progress) : post_run(progress)))
+        if (!run->posted)
+            go_on(progress);
+        else if (!progress_run(progress))
             return moved;
         moved = true;
         if (atomic_load_explicit(&progress->view.shared->aborted, memory_order_relaxed))

@@ -11,7 +11,6 @@
 #include "coll/boot/boot.h"
 #include "coll/ground/config.h"
 #include "coll/planes/exec.h"
-#include "coll/progress/drive.h"
 #include "coll/progress/run.h"
 #include "coll/progress/watch.h"
 

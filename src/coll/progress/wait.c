@@ -15,7 +15,6 @@
 #include "base/time.h"
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
-#include "coll/progress/drive.h"
 #include "coll/progress/inline.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/run.h"
