@@ -135,15 +135,11 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
 {
     struct rg_progress *progress = arg;
     struct rg_run_item item = { 0, sig->kind == REIGEN_ALLREDUCE ? RG_RUN_REDUCE : 0, 0 };
-    int r;
 
     make_room(progress, fused && !error);
-    r = rg_table_lookup(&progress->view, name, &item.id);
-    if (r == 0 && take_offer(progress, item.id, &item.epoch) == 0)
-        r = 0;
-    else
-        r = adopt(progress, name, sig, &item);
-    if (r < 0) {
+    if ((rg_table_lookup(&progress->view, name, &item.id) < 0 ||
+         take_offer(progress, item.id, &item.epoch) < 0) &&
+        adopt(progress, name, sig, &item) < 0) {
         rg_view_abort(&progress->view, ENOMEM, -1,
                       "an operation of the other hosts could not be taken up: too many names");
         return;

@@ -52,6 +52,8 @@ int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
 
 static void free_progress(struct rg_progress *progress)
 {
+    if (progress->observer)
+        progress->observer->ops->detach(progress);
     rg_multi_destroy(progress->multi);
     rg_exec_destroy(progress->exec, RG_CLOSE_MS);
     rg_run_destroy(progress->run);
@@ -126,12 +128,6 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
     return r;
 }
 
-static void detach(struct rg_progress *progress)
-{
-    if (progress->observer)
-        progress->observer->ops->detach(progress);
-}
-
 int rg_progress_create(const struct rg_progress_options *options, struct rg_progress **ret_progress,
                      struct rg_error *err)
 {
@@ -141,18 +137,13 @@ int rg_progress_create(const struct rg_progress_options *options, struct rg_prog
     if (!progress)
         return rg_error_set(err, ENOMEM, "out of memory");
     r = wire_up(progress, options, err);
-    if (r < 0) {
-        free_progress(progress);
-        return r;
-    }
-    if (progress->team->rank == 0)
+    if (r == 0 && progress->team->rank == 0)
         atomic_store(&progress->view.shared->fusion_nbytes, progress->config->fusion_nbytes);
-    if (options->observe && options->observe(progress, &progress->observer) < 0)
+    if (r == 0 && options->observe && options->observe(progress, &progress->observer) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
     if (r == 0 && (r = rg_waiting_start(progress)) < 0)
         rg_error_set(err, -r, "cannot start the communication thread: %s", strerror(-r));
     if (r < 0) {
-        detach(progress);
         free_progress(progress);
         return r;
     }
@@ -263,7 +254,6 @@ void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const 
     rg_waiting_stop(progress);
     cancel_all(progress);
     rg_notify_flush(&progress->notify);
-    detach(progress);
     abandoned = atomic_load(&progress->abandoned);
     free_progress(progress);
     if (drained && !abandoned)

@@ -8,10 +8,10 @@
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
 
-#define NAME_IN_USE_TEXT                                                                    \
-    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another " \
-    "tensor that is currently being processed.  If you want to request another tensor, use a " \
-    "different tensor name."
+const char rg_name_in_use_text[] =
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "
+    "tensor that is currently being processed.  If you want to request another tensor, use a "
+    "different tensor name.";
 
 /* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
  * once. */
@@ -239,5 +239,3 @@ int rg_record_claim(struct rg_progress *progress, struct rg_record *record, stru
     }
     return rg_record_take(record, op) ? 0 : -EEXIST;
 }
-
-const char rg_name_in_use_text[] = NAME_IN_USE_TEXT;
