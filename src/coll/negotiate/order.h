@@ -39,11 +39,11 @@
 struct rg_order;
 
 struct rg_order_events {
-    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). fused:
-     * together with the decision before it. sig: the agreed signature (needed by nodes all of whose
+    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). more:
+     * together with the decision after it, which may come later. sig: the agreed signature (needed by nodes all of whose
      * ranks have joined). */
     void (*on_decided)(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool fused);
+                       const char *error, bool more);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */

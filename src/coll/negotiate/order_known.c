@@ -17,17 +17,10 @@ struct entry {
     UT_hash_handle hh;
 };
 
-struct held {
-    char *name, *text;
-    struct rg_signature sig;
-};
-
 struct rg_known {
     struct entry *entries;
     struct entry **by_id;
     uint32_t ids_capacity;
-    struct held *held; /* of a run whose end is to come */
-    size_t nheld, held_capacity;
 };
 
 int rg_known_create(struct rg_known **ret_known)
@@ -38,15 +31,6 @@ int rg_known_create(struct rg_known **ret_known)
         return -ENOMEM;
     *ret_known = known;
     return 0;
-}
-
-static void clear_held(struct rg_known *known)
-{
-    for (size_t i = 0; i < known->nheld; i++) {
-        free(known->held[i].name);
-        free(known->held[i].text);
-    }
-    known->nheld = 0;
 }
 
 static void entry_free(struct rg_known *known, struct entry *entry)
@@ -65,8 +49,6 @@ void rg_known_destroy(struct rg_known *known)
         return;
     HASH_ITER(hh, known->entries, entry, next)
         entry_free(known, entry);
-    clear_held(known);
-    free(known->held);
     free(known->by_id);
     free(known);
 }
@@ -138,50 +120,24 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
     return 0;
 }
 
-static int hold(struct rg_known *known, const char *name, const struct rg_signature *sig,
-                const char *text)
-{
-    if (known->nheld == known->held_capacity) {
-        size_t capacity = known->held_capacity ? 2 * known->held_capacity : 16;
-        struct held *bigger = realloc(known->held, capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        known->held = bigger;
-        known->held_capacity = capacity;
-    }
-    struct held *held = &known->held[known->nheld];
-
-    *held = (struct held) { strdup(name), strdup(text), *sig };
-    known->nheld++;
-    return held->name && held->text ? 0 : -ENOMEM;
-}
-
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
-                                const char *text, bool fused),
+                                const char *text, bool more),
                      void *arg)
 {
-    const char *name = frame->name, *text = frame->text ? frame->text : "";
-    struct rg_signature sig = frame->sig;
-    int r = 0;
+    bool more = frame->flags & RG_ORDER_MORE;
+    struct entry *entry;
+    int r;
 
     if (frame->type == RG_ORDER_DECIDED) {
-        struct entry *entry = frame->id < known->ids_capacity ? known->by_id[frame->id] : NULL;
-
+        entry = frame->id < known->ids_capacity ? known->by_id[frame->id] : NULL;
         if (!entry)
             return -EPROTO;
-        name = entry->name;
-        sig = entry->sig;
-    } else if (frame->id > 0) {
-        r = learn(known, frame);
+        fn(arg, entry->name, &entry->sig, "", more);
+        return 0;
     }
+    r = frame->id > 0 ? learn(known, frame) : 0;
     if (r == 0)
-        r = hold(known, name, &sig, text);
-    if (r < 0 || (frame->flags & RG_ORDER_MORE))
-        return r;
-    for (size_t i = 0; i < known->nheld; i++)
-        fn(arg, known->held[i].name, &known->held[i].sig, known->held[i].text, i > 0);
-    clear_held(known);
-    return 0;
+        fn(arg, frame->name, &frame->sig, frame->text, more);
+    return r;
 }

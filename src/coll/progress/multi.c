@@ -39,7 +39,6 @@ struct rg_multi {
     struct offer offers[RG_ENTRIES_MAX];
 };
 
-/* What is decided goes into the log. */
 static void flush(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
@@ -91,27 +90,15 @@ static int adopt(struct rg_progress *progress, const char *name, const struct rg
     return r;
 }
 
-/* Whatever does not go with what comes next goes into the log now: before that is adopted, as the
- * log's end tells until when an entry is held. */
-static void make_room(struct rg_progress *progress, bool fused)
+/* What is decided goes into the log as soon as its run is complete, as the log's end then tells until
+ * when an entry is held. more: it is not. */
+static void decide(struct rg_progress *progress, struct rg_run_item item, bool more)
 {
-    if (!fused || progress->multi->ndecided == RG_RUN_MAX)
+    struct rg_multi *multi = progress->multi;
+
+    multi->decided[multi->ndecided++] = item;
+    if (!more || multi->ndecided == RG_RUN_MAX)
         flush(progress);
-}
-
-static void decide(struct rg_progress *progress, struct rg_run_item item, bool fused)
-{
-    make_room(progress, fused);
-    progress->multi->decided[progress->multi->ndecided++] = item;
-}
-
-/* The offers that are not decided. */
-static void note_offer(struct rg_progress *progress, uint32_t id, uint64_t epoch)
-{
-    struct offer *offer = &progress->multi->offers[id];
-
-    offer->epoch = epoch;
-    atomic_store(&offer->since_ns, rg_now_ns());
 }
 
 /* Its epoch, once; -ENOENT when this node has not offered it. */
@@ -131,12 +118,13 @@ uint64_t rg_multi_offered_ns(const struct rg_progress *progress, uint32_t id)
 }
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool fused)
+                       const char *error, bool more)
 {
     struct rg_progress *progress = arg;
     struct rg_run_item item = { 0, sig->kind == REIGEN_ALLREDUCE ? RG_RUN_REDUCE : 0, 0 };
 
-    make_room(progress, fused && !error);
+    if (error)
+        flush(progress);
     if ((rg_table_lookup(&progress->view, name, &item.id) < 0 ||
          take_offer(progress, item.id, &item.epoch) < 0) &&
         adopt(progress, name, sig, &item) < 0) {
@@ -148,11 +136,12 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
         rg_table_fail(&progress->view, item.id, item.epoch, error);
         item.flags |= RG_RUN_FAILED;
     }
-    decide(progress, item, fused && !error);
+    decide(progress, item, more && !error);
 }
 
 static void on_joined(void *arg, int last_rank)
 {
+    flush(arg);
     decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
@@ -248,7 +237,8 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    note_offer(progress, item->id, item->epoch);
+    progress->multi->offers[item->id].epoch = item->epoch;
+    atomic_store(&progress->multi->offers[item->id].since_ns, rg_now_ns());
     return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
@@ -318,7 +308,6 @@ bool rg_multi_drive(struct rg_progress *progress)
     pass_on_look(progress);
     if (rg_order_progress(multi->order))
         moved = true;
-    flush(progress);
     if (multi->nadopted)
         release_adopted(progress);
     return moved;
