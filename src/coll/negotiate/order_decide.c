@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "base/grow.h"
 #include "base/time.h"
 #include "coll/node/signature.h"
 
@@ -38,7 +39,8 @@ struct rg_decider {
     struct rg_decider_options options;
     struct record *records;
     struct record **by_id;     /* [0] is not used */
-    uint32_t nids, ids_capacity, nnumbered;
+    size_t ids_capacity;
+    uint32_t nids, nnumbered;
     bool *joined;              /* by node */
     bool *blocked;             /* by node */
     int njoined;
@@ -116,15 +118,8 @@ static int enqueue(struct rg_decider *decider, struct item item)
 {
     if (decider->queue_from == decider->queue_to)
         decider->queue_from = decider->queue_to = 0;
-    if (decider->queue_to == decider->queue_capacity) {
-        size_t capacity = decider->queue_capacity ? 2 * decider->queue_capacity : 64;
-        struct item *bigger = realloc(decider->queue, capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        decider->queue = bigger;
-        decider->queue_capacity = capacity;
-    }
+    if (rg_grow(&decider->queue, &decider->queue_capacity, decider->queue_to + 1) < 0)
+        return -ENOMEM;
     decider->queue[decider->queue_to++] = item;
     return 0;
 }
@@ -322,16 +317,8 @@ static uint32_t free_number(struct rg_decider *decider)
     for (uint32_t i = 1; i < decider->nids && idle > 0; i++)
         if (!decider->by_id[i])
             return i;
-    if (decider->nids >= decider->ids_capacity) {
-        uint32_t capacity = decider->ids_capacity ? 2 * decider->ids_capacity : 64;
-        struct record **bigger = realloc(decider->by_id, capacity * sizeof(struct record *));
-
-        if (!bigger)
-            return 0;
-        decider->by_id = bigger;
-        decider->ids_capacity = capacity;
-    }
-    decider->by_id[decider->nids] = NULL;
+    if (rg_grow(&decider->by_id, &decider->ids_capacity, decider->nids + 1) < 0)
+        return 0;
     return decider->nids++;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "base/grow.h"
 #include "coll/node/signature.h"
 
 #define IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */
@@ -20,7 +21,7 @@ struct entry {
 struct rg_known {
     struct entry *entries;
     struct entry **by_id;
-    uint32_t ids_capacity;
+    size_t ids_capacity;
 };
 
 int rg_known_create(struct rg_known **ret_known)
@@ -70,34 +71,14 @@ void rg_known_forget(struct rg_known *known, uint32_t id)
         entry_free(known, known->by_id[id]);
 }
 
-static int make_room(struct rg_known *known, uint32_t id)
-{
-    uint32_t capacity = known->ids_capacity ? known->ids_capacity : 64;
-
-    if (id >= IDS_MAX)
-        return -EPROTO;
-    while (capacity <= id)
-        capacity *= 2;
-    if (capacity == known->ids_capacity)
-        return 0;
-    struct entry **bigger = realloc(known->by_id, capacity * sizeof(struct entry *));
-
-    if (!bigger)
-        return -ENOMEM;
-    memset(bigger + known->ids_capacity, 0,
-           (capacity - known->ids_capacity) * sizeof(struct entry *));
-    known->by_id = bigger;
-    known->ids_capacity = capacity;
-    return 0;
-}
-
 static int learn(struct rg_known *known, const struct rg_order_frame *frame)
 {
     struct entry *entry;
-    int r = make_room(known, frame->id);
 
-    if (r < 0)
-        return r;
+    if (frame->id >= IDS_MAX)
+        return -EPROTO;
+    if (rg_grow(&known->by_id, &known->ids_capacity, frame->id + 1) < 0)
+        return -ENOMEM;
     HASH_FIND_STR(known->entries, frame->name, entry);
     if (entry && entry->id == frame->id) {
         entry->sig = frame->sig;

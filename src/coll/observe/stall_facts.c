@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 
 #define NAMES_SHOWN 6
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */
@@ -51,15 +52,8 @@ static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
 {
     size_t nranks = (size_t) facts->nranks;
 
-    if (facts->nops == facts->capacity) {
-        int capacity = facts->capacity ? 2 * facts->capacity : 16;
-        struct rg_stall_op *bigger = realloc(facts->ops, (size_t) capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return NULL;
-        facts->ops = bigger;
-        facts->capacity = capacity;
-    }
+    if (rg_grow(&facts->ops, &facts->capacity, (size_t) facts->nops + 1) < 0)
+        return NULL;
     struct rg_stall_op *op = &facts->ops[facts->nops];
 
     *op = (struct rg_stall_op){ name, 0, malloc(nranks + 1) };

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/grow.h"
 #include "base/time.h"
 #include "base/json.h"
 #include "coll/ground/types.h"
@@ -31,7 +32,7 @@ struct rg_trace {
     uint64_t start_ns;
     struct rg_buf text;  /* the batch, without the tail */
     struct lane *lanes;
-    uint32_t nlanes;
+    size_t nlanes;
 };
 
 /* One record's beginning: a comma after the one before. */
@@ -140,16 +141,8 @@ int rg_trace_open(const char *path, const char *label, struct rg_trace **ret_tra
 /* The lane's state, made if need be; NULL when out of memory. */
 static struct lane *lane_of(struct rg_trace *trace, uint32_t number)
 {
-    if (number >= trace->nlanes) {
-        uint32_t n = number + number / 2 + 16;
-        struct lane *lanes = realloc(trace->lanes, n * sizeof(*lanes));
-
-        if (!lanes)
-            return NULL;
-        memset(lanes + trace->nlanes, 0, (n - trace->nlanes) * sizeof(*lanes));
-        trace->lanes = lanes;
-        trace->nlanes = n;
-    }
+    if (rg_grow(&trace->lanes, &trace->nlanes, (size_t) number + 1) < 0)
+        return NULL;
     return &trace->lanes[number];
 }
 

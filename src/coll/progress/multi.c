@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
 #include "coll/progress/finish.h"
@@ -34,7 +35,7 @@ struct rg_multi {
     int ndecided;
     bool told_death, told_shutdown; /* to the other leaders */
     struct adopted *adopted;      /* held for the whole node; owned */
-    int nadopted, adopted_capacity;
+    size_t nadopted, adopted_capacity;
     _Atomic int looked;           /* enum looked, for the driver */
     struct offer offers[RG_ENTRIES_MAX];
 };
@@ -50,7 +51,7 @@ static void flush(struct rg_progress *progress)
         multi->decided[i].flags |= RG_RUN_MORE;
     multi->ndecided = 0;
     rg_runlog_append(&progress->view.log, multi->decided, n, rg_log_slowest, progress);
-    for (int i = multi->nadopted; i > 0 && multi->adopted[i - 1].until == UINT64_MAX; i--)
+    for (size_t i = multi->nadopted; i > 0 && multi->adopted[i - 1].until == UINT64_MAX; i--)
         multi->adopted[i - 1].until = rg_runlog_tail(&progress->view.log);
     rg_wake_ring_all(&progress->wake, true);
 }
@@ -60,13 +61,13 @@ static void release_adopted(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
     uint64_t low = rg_log_slowest(progress);
-    int n = 0;
+    size_t n = 0;
 
     while (n < multi->nadopted && multi->adopted[n].until <= low)
         rg_table_release(&progress->view, multi->adopted[n++].id);
     multi->nadopted -= n;
     memmove(multi->adopted, multi->adopted + n,
-            (size_t) multi->nadopted * sizeof(*multi->adopted));
+            multi->nadopted * sizeof(*multi->adopted));
 }
 
 static int adopt(struct rg_progress *progress, const char *name, const struct rg_signature *sig,
@@ -75,16 +76,9 @@ static int adopt(struct rg_progress *progress, const char *name, const struct rg
     struct rg_multi *multi = progress->multi;
     int r;
 
-    if (multi->nadopted == multi->adopted_capacity) {
-        int capacity = multi->adopted_capacity ? 2 * multi->adopted_capacity : 64;
-        struct adopted *bigger = realloc(multi->adopted, (size_t) capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        multi->adopted = bigger;
-        multi->adopted_capacity = capacity;
-    }
-    r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
+    r = rg_grow(&multi->adopted, &multi->adopted_capacity, multi->nadopted + 1);
+    if (r == 0)
+        r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
     if (r == 0)
         multi->adopted[multi->nadopted++] = (struct adopted){ item->id, UINT64_MAX };
     return r;
