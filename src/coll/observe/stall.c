@@ -411,18 +411,16 @@ static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longes
 static void gather(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
                    uint64_t longest_ms)
 {
-    struct gathering *gathering = &stall->gathering;
+    int nnodes = progress->team->nnodes;
+    char **answers;
 
-    if (gathering->deadline_ns ||
+    if (stall->gathering.deadline_ns ||
         (was_told(stall, now, longest_ms) && !ends_job(progress, longest_ms)))
         return;
-    gathering->answers = calloc((size_t) progress->team->nnodes, sizeof(char *));
-    if (!gathering->answers)
+    answers = calloc((size_t) nnodes, sizeof(*answers));
+    if (!answers)
         return;
-    gathering->nnodes = progress->team->nnodes;
-    gathering->nanswers = 0;
-    gathering->longest_ms = longest_ms;
-    gathering->deadline_ns = now + GATHER_NS;
+    stall->gathering = (struct gathering){ now + GATHER_NS, longest_ms, answers, nnodes, 0 };
     rg_order_stall_query(rg_multi_order(progress));
 }
 
