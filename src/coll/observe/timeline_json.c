@@ -138,14 +138,6 @@ int rg_trace_open(const char *path, const char *label, struct rg_trace **ret_tra
     return 0;
 }
 
-/* The lane's state, made if need be; NULL when out of memory. */
-static struct lane *lane_of(struct rg_trace *trace, uint32_t number)
-{
-    if (rg_grow(&trace->lanes, &trace->nlanes, (size_t) number + 1) < 0)
-        return NULL;
-    return &trace->lanes[number];
-}
-
 void rg_trace_name_lane(struct rg_trace *trace, uint32_t lane, const char *name)
 {
     struct rg_buf *text = next(trace);
@@ -202,11 +194,14 @@ static void begin_span(struct rg_trace *trace, struct lane *lane,
 
 static void put_span(struct rg_trace *trace, const struct rg_trace_event *event)
 {
-    struct lane *lane = lane_of(trace, event->lane);
     bool activity = event->what == RG_TRACE_ACTIVITY;
+    struct lane *lane;
     uint64_t ns;
 
-    if (!lane || (activity && lane->depth == 0))
+    if (rg_grow(&trace->lanes, &trace->nlanes, (size_t) event->lane + 1) < 0)
+        return;
+    lane = &trace->lanes[event->lane];
+    if (activity && lane->depth == 0)
         return;
     ns = event->ns > lane->last_ns ? event->ns : lane->last_ns;
     lane->last_ns = ns;

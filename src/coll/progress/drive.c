@@ -15,11 +15,6 @@
 #define CAUSE_WAIT_MS 300
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
 
-static struct rg_row *my_row(struct rg_progress *progress)
-{
-    return &progress->view.rows[progress->view.me];
-}
-
 /* ---- those that nobody else looks at */
 
 static bool polled(struct rg_progress *progress)
@@ -141,7 +136,7 @@ static void end_run(struct rg_progress *progress, int status, const char *text)
             finish_posted(progress, run->items[i].id, status, text);
     }
     progress->position += (uint64_t) run->nitems;
-    atomic_store(&my_row(progress)->consumed, progress->position);
+    atomic_store(&progress->view.rows[progress->view.me].consumed, progress->position);
     run->nitems = 0;
     run->posted = false;
 }

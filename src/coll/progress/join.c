@@ -87,8 +87,7 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
         if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
             arrive(progress);
         if (atomic_load(&shared->joined_count) == (uint32_t) view->n)
-            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1,
-                             rg_ready_never_full, progress);
+            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1, NULL, NULL);
         rg_view_unlock(view);
     }
     rg_wake_ring_all(&progress->wake, true);

@@ -21,16 +21,11 @@ static size_t exec_offset(int node_size)
     return (rg_view_nbytes(node_size) + 4095) & ~(size_t) 4095;
 }
 
-size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size)
-{
-    return exec_offset(node_size) + rg_planes_region_nbytes(table, node_size);
-}
-
-static size_t segment_nbytes(const void *arg, int node_size)
+size_t rg_progress_nbytes(const void *arg, int node_size)
 {
     const struct rg_plane_choice *planes = arg;
 
-    return rg_progress_nbytes(planes->table, node_size);
+    return exec_offset(node_size) + rg_planes_region_nbytes(planes->table, node_size);
 }
 
 int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
@@ -39,7 +34,7 @@ int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
 {
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
     rg_autobuf struct rg_buf offer = RG_BUF_INIT;
-    struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .arg = planes,
+    struct rg_team_needs needs = { .segment_nbytes = rg_progress_nbytes, .arg = planes,
                                    .shares_memory = rg_planes_serve_nodes(planes) };
     struct rg_error why = RG_ERROR_INIT;
 

@@ -13,14 +13,6 @@ const char rg_name_in_use_text[] =
     "tensor that is currently being processed.  If you want to request another tensor, use a "
     "different tensor name.";
 
-/* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
- * once. */
-uint64_t rg_ready_never_full(void *arg)
-{
-    (void) arg;
-    return UINT64_MAX - 1;
-}
-
 uint64_t rg_log_slowest(void *arg)
 {
     struct rg_progress *progress = arg;
@@ -79,7 +71,7 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
     if (atomic_load(&entry->error_epoch[epoch & 1]) == epoch)
         item.flags |= RG_RUN_FAILED;
     if (view->nnodes > 1) {
-        rg_runlog_append(&view->ready, &item, 1, rg_ready_never_full, progress);
+        rg_runlog_append(&view->ready, &item, 1, NULL, NULL);
         rg_wake_ring(&progress->wake, 0, true);
     } else {
         rg_runlog_append(&view->log, &item, 1, rg_log_slowest, progress);
