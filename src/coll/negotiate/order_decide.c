@@ -146,20 +146,15 @@ static struct record *get_record(struct rg_decider *decider, const char *name)
     return record;
 }
 
-/* Ranks that have joined supply zeros; that makes sense for sums only. Adasum must know each tensor
- * of a group, and a node all of whose ranks have joined knows their sum only. */
+/* Adasum must know each tensor of a group, and a node all of whose ranks have joined knows their sum
+ * only. */
 static const char *join_refusal(const struct rg_decider *decider, const struct rg_signature *sig)
 {
-    static const char *const texts[] = {
-        [REIGEN_ALLGATHER] = "Allgather is not supported with Join at this time. Specify "
-                             "sparse_to_dense=True if using DistributedOptimizer",
-        [REIGEN_BROADCAST] = "Broadcast is not supported with Join at this time.",
-        [REIGEN_ALLTOALL] = "Alltoall is not supported with Join at this time.",
-        [REIGEN_REDUCESCATTER] = "Reducescatter is not supported with Join at this time." };
-
-    if (decider->njoined > 0 && sig->op == REIGEN_ADASUM && sig->group_size > 0)
+    if (decider->njoined == 0)
+        return NULL;
+    if (sig->op == REIGEN_ADASUM && sig->group_size > 0)
         return "Adasum of a group is not supported with Join at this time.";
-    return decider->njoined > 0 && sig->kind < rg_array_len(texts) ? texts[sig->kind] : NULL;
+    return rg_join_refusal(sig->kind);
 }
 
 static int set_error(struct record *record, const char *text)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
 
@@ -119,7 +120,7 @@ static void finish(struct rg_progress *progress, struct rg_op *op, uint64_t abse
         return;
     }
     if (absent && op->kind == REIGEN_BROADCAST) {
-        rg_op_finish(progress, op, -EINVAL, "Broadcast is not supported with Join at this time.");
+        rg_op_finish(progress, op, -EINVAL, rg_join_refusal(REIGEN_BROADCAST));
         return;
     }
     if (op->kind == REIGEN_ALLREDUCE)

@@ -3,8 +3,8 @@
 #include "coll/progress/submit.h"
 
 #include <errno.h>
-#include <stdio.h>
 
+#include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
 
@@ -29,31 +29,13 @@ uint64_t rg_log_slowest(void *arg)
     return low;
 }
 
-/* Only allreduce (and barrier) can do without the ranks that have joined. */
-static const char *join_refuses(const struct rg_shared *shared, int kind, char *text, size_t room)
-{
-    static const char *const names[] = { [REIGEN_ALLGATHER] = "Allgather",
-                                         [REIGEN_BROADCAST] = "Broadcast",
-                                         [REIGEN_ALLTOALL] = "Alltoall",
-                                         [REIGEN_REDUCESCATTER] = "Reducescatter" };
-
-    if (!atomic_load(&shared->joined_count) || kind >= (int) rg_array_len(names) || !names[kind])
-        return NULL;
-    snprintf(text, room, "%s is not supported with Join at this time.%s", names[kind],
-             kind == REIGEN_ALLGATHER
-                 ? " Specify sparse_to_dense=True if using DistributedOptimizer"
-                 : "");
-    return text;
-}
-
 void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
 {
     struct rg_view *view = &progress->view;
     struct rg_entry *entry = &view->entries[id];
     uint64_t before = epoch - 1;
     struct rg_run_item item = { id, 0, epoch };
-    char text[160];
-    const char *refusal;
+    const char *refusal = NULL;
 
     for (int r = 0; r < view->n; r++) {
         if (atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
@@ -65,7 +47,8 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
     atomic_store(&entry->arrived, 0);
     if (entry->sig.kind == REIGEN_ALLREDUCE)
         item.flags |= RG_RUN_REDUCE;
-    refusal = join_refuses(view->shared, entry->sig.kind, text, sizeof(text));
+    if (atomic_load(&view->shared->joined_count))
+        refusal = rg_join_refusal(entry->sig.kind);
     if (refusal)
         rg_table_fail(view, id, epoch, refusal);
     if (atomic_load(&entry->error_epoch[epoch & 1]) == epoch)
