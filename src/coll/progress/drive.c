@@ -19,10 +19,10 @@
 
 static bool polled(struct rg_progress *progress)
 {
+    struct rg_op *op = NULL;
     bool moved = false;
 
-    for (struct rg_op *op = rg_polled_first(&progress->polled); op;
-         op = rg_polled_next(&progress->polled, op, &moved)) {
+    while ((op = rg_polled_next(&progress->polled, op, &moved)) != NULL) {
         rg_op_retry(progress, op);
         rg_op_try(progress, op);
     }
