@@ -24,9 +24,9 @@ struct record {
     struct rg_signature sig;
     int first_node;            /* whose signature sig is ... */
     uint64_t since_ns;         /* ... and when it came */
-    bool *offered;             /* by node */
     char *error;
     UT_hash_handle hh;
+    bool offered[];            /* by node; the name lies behind */
 };
 
 struct item {
@@ -73,8 +73,6 @@ int rg_decider_create(const struct rg_decider_options *options, struct rg_decide
 static void record_free(struct rg_decider *decider, struct record *record)
 {
     HASH_DEL(decider->records, record);
-    free(record->name);
-    free(record->offered);
     free(record->error);
     free(record);
 }
@@ -126,22 +124,16 @@ static int enqueue(struct rg_decider *decider, struct item item)
 
 static struct record *get_record(struct rg_decider *decider, const char *name)
 {
+    size_t nnodes = (size_t) decider->options.nnodes;
     struct record *record;
 
     HASH_FIND_STR(decider->records, name, record);
     if (record)
         return record;
-    record = calloc(1, sizeof(*record));
+    record = calloc(1, sizeof(*record) + nnodes * sizeof(bool) + strlen(name) + 1);
     if (!record)
         return NULL;
-    record->name = strdup(name);
-    record->offered = calloc((size_t) decider->options.nnodes, sizeof(bool));
-    if (!record->name || !record->offered) {
-        free(record->name);
-        free(record->offered);
-        free(record);
-        return NULL;
-    }
+    record->name = strcpy((char *) &record->offered[nnodes], name);
     HASH_ADD_KEYPTR(hh, decider->records, record->name, strlen(record->name), record);
     return record;
 }

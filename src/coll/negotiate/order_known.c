@@ -12,10 +12,10 @@
 #define IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */
 
 struct entry {
-    char *name;
     uint32_t id;
     struct rg_signature sig;
     UT_hash_handle hh;
+    char name[];
 };
 
 struct rg_known {
@@ -38,7 +38,6 @@ static void entry_free(struct rg_known *known, struct entry *entry)
 {
     known->by_id[entry->id] = NULL;
     HASH_DEL(known->entries, entry);
-    free(entry->name);
     free(entry);
 }
 
@@ -87,17 +86,14 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
     if (entry)
         entry_free(known, entry);
     rg_known_forget(known, frame->id);
-    entry = calloc(1, sizeof(*entry));
-    if (entry)
-        entry->name = strdup(frame->name);
-    if (!entry || !entry->name) {
-        free(entry);
+    entry = calloc(1, sizeof(*entry) + strlen(frame->name) + 1);
+    if (!entry)
         return -ENOMEM;
-    }
+    strcpy(entry->name, frame->name);
     entry->id = frame->id;
     entry->sig = frame->sig;
     known->by_id[entry->id] = entry;
-    HASH_ADD_KEYPTR(hh, known->entries, entry->name, strlen(entry->name), entry);
+    HASH_ADD_STR(known->entries, name, entry);
     return 0;
 }
 

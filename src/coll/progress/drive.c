@@ -71,22 +71,15 @@ static void die(struct rg_progress *progress, int r, const char *what, const cha
     rg_progress_abort(progress, -r, text);
 }
 
-/* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
- * is just under way. */
-static int find_op(struct rg_progress *progress, const struct rg_run_item *item,
-                   struct rg_op **ret_op)
+/* The operation of an item; NULL: this rank had joined. False: its submission is just under way. */
+static bool find_op(struct rg_progress *progress, const struct rg_run_item *item,
+                    struct rg_op **ret_op)
 {
     struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
     const struct rg_epochs *place = rg_view_place(&progress->view, progress->view.me, item->id);
 
-    if (op && op->epoch == item->epoch) {
-        *ret_op = op;
-        return 0;
-    }
-    if (atomic_load(&place->posted) >= item->epoch)
-        return -EAGAIN;
-    *ret_op = NULL;
-    return 0;
+    *ret_op = op && op->epoch == item->epoch ? op : NULL;
+    return *ret_op || atomic_load(&place->posted) < item->epoch;
 }
 
 /* The next run of the log, whole, with its operations. */
@@ -102,7 +95,7 @@ static bool next_run(struct rg_progress *progress)
             return false;
         run->ops[n] = NULL;
         if (!(run->items[n].flags & RG_RUN_JOINED) &&
-            find_op(progress, &run->items[n], &run->ops[n]) < 0)
+            !find_op(progress, &run->items[n], &run->ops[n]))
             return false;
         timed = timed || (run->ops[n] && run->ops[n]->timed_ns);
     } while (run->items[n++].flags & RG_RUN_MORE);

@@ -43,17 +43,24 @@ static struct rg_scale scale_of(const struct rg_signature *sig, int size)
     return scale;
 }
 
-/* How many tensors item i has. */
+/* How many tensors item i has, as all ranks count them. */
+static int group_of(const struct rg_progress *progress, int i)
+{
+    const struct rg_run *run = progress->run;
+    int group = run->ops[i] ? run->ops[i]->n
+                            : progress->view.entries[run->items[i].id].sig.group_size;
+
+    return group > 1 ? group : 1;
+}
+
+/* How many it has here: where all ranks of a node have joined, only the sum of a group's elements is
+ * known. */
 static int tensors_of(const struct rg_progress *progress, int i)
 {
     const struct rg_run *run = progress->run;
-    int group;
 
-    if (run->ops[i])
-        return run->ops[i]->n;
-    /* Where all ranks of a node have joined, only the sum of a group's elements is known. */
-    group = progress->view.entries[run->items[i].id].sig.group_size;
-    return group > 1 && progress->view.entries[run->items[i].id].members ? group : 1;
+    return run->ops[i] || progress->view.entries[run->items[i].id].members
+               ? group_of(progress, i) : 1;
 }
 
 /* Of an allgather, alltoall or reducescatter the caller adds the counts and the result. */
@@ -121,21 +128,6 @@ static int collect(struct rg_progress *progress)
     run->ncolls = n;
     run->nposted = n;
     return 0;
-}
-
-/* Tensors of the run, as all ranks count them. */
-static size_t nominal(const struct rg_progress *progress)
-{
-    const struct rg_run *run = progress->run;
-    size_t n = 0;
-
-    for (int i = 0; i < run->nitems; i++) {
-        int group = run->ops[i] ? run->ops[i]->n
-                                : progress->view.entries[run->items[i].id].sig.group_size;
-
-        n += group > 1 ? (size_t) group : 1;
-    }
-    return n;
 }
 
 /* On one node: as many of the rest as the fusion threshold allows, at least one, and all that are
@@ -213,11 +205,13 @@ static int post_adasum(struct rg_progress *progress)
 static int reduce_post(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
-    size_t nbytes, n = nominal(progress);
+    size_t nbytes, n = 0;
     int r = collect(progress);
 
     if (r < 0)
         return r;
+    for (int i = 0; i < run->nitems; i++)
+        n += (size_t) group_of(progress, i);
     if (run->colls[0].op == REIGEN_ADASUM)
         return post_adasum(progress);
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
