@@ -379,15 +379,6 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
     pthread_mutex_unlock(&stall->lock);
 }
 
-/* To the coordinator, unasked: something has waited so long here. */
-static void tell_due(struct rg_progress *progress, uint64_t due_ms)
-{
-    char text[40];
-
-    snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) due_ms);
-    rg_order_stall_reply(rg_multi_order(progress), text);
-}
-
 void rg_stall_answer(struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
 {
     struct rg_stall_facts facts;
@@ -443,16 +434,20 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
 void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
 {
     uint64_t longest_ms;
+    char text[40];
 
     if (stall->gathering.deadline_ns)
         tell_gathered(progress, stall, rg_now_ns());
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (rg_order_decides(rg_multi_order(progress)))
+    if (rg_order_decides(rg_multi_order(progress))) {
         gather(progress, stall, rg_now_ns(), longest_ms);
-    else
-        tell_due(progress, longest_ms);
+        return;
+    }
+    /* To the coordinator, unasked. */
+    snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) longest_ms);
+    rg_order_stall_reply(rg_multi_order(progress), text);
 }
 
 /* "due 12000", from who was not asked. */

@@ -242,6 +242,7 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
 static void announce(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
+
     if (rg_view_aborted(&progress->view) && !multi->told_death) {
         int rank = rg_view_abort_rank(&progress->view);
 
@@ -249,13 +250,10 @@ static void announce(struct rg_progress *progress)
         rg_order_announce_death(multi->order, rank < 0 ? progress->team->rank : rank,
                                 rg_view_abort_text(&progress->view));
     }
-    if (!multi->told_shutdown) {
-        for (int r = 0; r < progress->view.n; r++) {
-            if (atomic_load(&progress->view.rows[r].left)) {
-                multi->told_shutdown = true;
-                rg_order_announce_shutdown(multi->order, progress->view.ranks[r]);
-                return;
-            }
+    for (int r = 0; r < progress->view.n && !multi->told_shutdown; r++) {
+        if (atomic_load(&progress->view.rows[r].left)) {
+            multi->told_shutdown = true;
+            rg_order_announce_shutdown(multi->order, progress->view.ranks[r]);
         }
     }
 }

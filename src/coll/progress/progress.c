@@ -52,7 +52,6 @@ static void free_progress(struct rg_progress *progress)
     rg_multi_destroy(progress->multi);
     rg_exec_destroy(progress->exec, RG_CLOSE_MS);
     rg_run_destroy(progress->run);
-    rg_join_destroy(progress->join);
     rg_waits_destroy(progress->waits);
     rg_waiting_destroy(progress->waiting);
     rg_table_fini(&progress->table);
@@ -81,7 +80,6 @@ static struct rg_progress *new_progress(const struct rg_progress_options *option
     progress->polled.wake = &progress->wake;
     progress->by_entry = calloc(RG_ENTRIES_MAX, sizeof(*progress->by_entry));
     if (!progress->by_entry || rg_run_create(options->team->size, &progress->run) < 0 ||
-        rg_join_create(&progress->join) < 0 ||
         rg_waits_create(options->team->node_size, &progress->waits) < 0) {
         free_progress(progress);
         return NULL;
