@@ -6,7 +6,6 @@
 #include <string.h>
 #include <uthash.h>
 
-#include "base/grow.h"
 #include "base/time.h"
 #include "coll/node/signature.h"
 
@@ -138,8 +137,7 @@ static struct record *get_record(struct rg_decider *decider, const char *name)
     return record;
 }
 
-/* Adasum must know each tensor of a group, and a node all of whose ranks have joined knows their sum
- * only. */
+/* Adasum must know each tensor of a group; a node all of whose ranks have joined knows the sum. */
 static const char *join_refusal(const struct rg_decider *decider, const struct rg_signature *sig)
 {
     if (decider->njoined == 0)

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <uthash.h>
 
-#include "base/grow.h"
 #include "coll/node/signature.h"
 
 #define IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */

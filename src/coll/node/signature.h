@@ -28,7 +28,7 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
 /* What follows the kind in a key: "grad" of "allreduce.grad". */
 const char *rg_key_name(const char *key);
 
-/* Why an operation of this kind fails when ranks have joined, which supply zeros; NULL: they may. */
+/* Why an operation of this kind fails when ranks have joined, which supply zeros; NULL: it may. */
 const char *rg_join_refusal(int kind);
 
 /* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/grow.h"
 
 #define NAMES_SHOWN 6
 #define SETS_SHOWN 8    /* lines of ranks that owe, and wait in, different operations */

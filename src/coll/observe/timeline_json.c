@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/grow.h"
 #include "base/time.h"
 #include "base/json.h"
 #include "coll/ground/types.h"

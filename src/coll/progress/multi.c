@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
 #include "coll/progress/finish.h"
@@ -84,7 +84,7 @@ static int adopt(struct rg_progress *progress, const char *name, const struct rg
     return r;
 }
 
-/* What is decided goes into the log as soon as its run is complete, as the log's end then tells until
+/* What is decided goes into the log as soon as its run is complete: the log's end tells then until
  * when an entry is held. more: it is not. */
 static void decide(struct rg_progress *progress, struct rg_run_item item, bool more)
 {

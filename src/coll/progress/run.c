@@ -53,8 +53,8 @@ static int group_of(const struct rg_progress *progress, int i)
     return group > 1 ? group : 1;
 }
 
-/* How many it has here: where all ranks of a node have joined, only the sum of a group's elements is
- * known. */
+/* How many it has here: where all ranks of a node have joined, only the sum of a group's elements
+ * is known. */
 static int tensors_of(const struct rg_progress *progress, int i)
 {
     const struct rg_run *run = progress->run;

@@ -40,8 +40,8 @@ struct rg_run {
 int rg_run_create(int size, struct rg_run **ret_run);
 void rg_run_destroy(struct rg_run *run); /* NULL is fine */
 
-/* Begin the run, or go on with it when exec is done. 1: exec is at work, 0: there is nothing more to
- * do, -errno. */
+/* Begin the run, or go on with it when exec is done. 1: exec is at work, 0: there is nothing more
+ * to do, -errno. */
 int rg_run_next(struct rg_progress *progress);
 
 /* The run's operations now do this; a static name. */
