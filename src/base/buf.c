@@ -333,3 +333,20 @@ int rg_reader_done(const struct rg_reader *reader)
 {
     return reader->bad || reader->nbytes != 0 ? -EBADMSG : 0;
 }
+
+void *rg_grown(void *array, size_t *capacity, size_t n, size_t each)
+{
+    size_t more = *capacity ? *capacity : 16;
+    char *bigger;
+
+    if (n <= *capacity)
+        return array;
+    while (more < n)
+        more *= 2;
+    bigger = reallocarray(array, more, each);
+    if (!bigger)
+        return NULL;
+    memset(bigger + *capacity * each, 0, (more - *capacity) * each);
+    *capacity = more;
+    return bigger;
+}

@@ -109,4 +109,17 @@ char *rg_reader_str(struct rg_reader *reader, size_t max_nbytes);
 /* 0 when everything was read exactly to the end, else -EBADMSG. */
 int rg_reader_done(const struct rg_reader *reader);
 
+/* An array of other things: room for n elements in *array, which holds *capacity (a size_t) of them
+ * now; what is new is zero. The array stays the caller's, and may move. 0; -ENOMEM: nothing has
+ * changed. */
+#define rg_grow(array, capacity, n)                                    \
+    ({                                                                 \
+        void *_v = rg_grown(*(array), capacity, n, sizeof(**(array))); \
+        if (_v)                                                        \
+            *(array) = _v;                                             \
+        _v ? 0 : -ENOMEM;                                              \
+    })
+/* The array, where it is now, or NULL: out of memory. */
+void *rg_grown(void *array, size_t *capacity, size_t n, size_t each);
+
 #endif

@@ -7,9 +7,9 @@
 #include "wire/codec.h"
 
 static void count(void *arg, const char *name, const struct rg_signature *sig, const char *text,
-                  bool fused)
+                  bool more)
 {
-    (void) fused;
+    (void) more;
     must(name && text && sig->ndim <= REIGEN_NDIM_MAX);
     ++*(size_t *) arg;
 }

@@ -39,11 +39,11 @@
 struct rg_order;
 
 struct rg_order_events {
-    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). fused:
-     * together with the decision before it. sig: the agreed signature (needed by nodes all of whose
-     * ranks have joined). */
+    /* Run this next. error: NULL, or why the operation fails on all ranks (it is not run). more:
+     * together with the decision after it, which may come later. sig: the agreed signature (needed
+     * by nodes all of whose ranks have joined). */
     void (*on_decided)(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool fused);
+                       const char *error, bool more);
     /* All ranks have joined; last is the one that did so last. */
     void (*on_joined)(void *arg, int last_rank);
     /* A rank has called reigen_shutdown. Once, at all leaders (the one that announced it too). */
@@ -103,10 +103,9 @@ bool rg_order_decides(const struct rg_order *order);
 void rg_order_stall_query(struct rg_order *order);
 /* Tell the leader that decides what is pending here; nothing where this is the one. */
 void rg_order_stall_reply(struct rg_order *order, const char *text);
-/* Where rg_order_decides: the nodes that have neither offered this operation nor joined, at most
- * max of them; returns how many there are. 0 elsewhere, and when no node has offered it. For stall
- * reports. */
-int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max);
+/* Where rg_order_decides: by node, whether it has neither offered this operation nor joined; how
+ * many these are. 0 elsewhere, and when no node has offered it: ret_missing is as it was. */
+int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing);
 /* Whether all ranks of this node wait, and submit nothing; the leader that decides hears of a
  * change. */
 void rg_order_blocked(struct rg_order *order, bool blocked);

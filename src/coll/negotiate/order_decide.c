@@ -23,9 +23,9 @@ struct record {
     struct rg_signature sig;
     int first_node;            /* whose signature sig is ... */
     uint64_t since_ns;         /* ... and when it came */
-    bool *offered;             /* by node */
     char *error;
     UT_hash_handle hh;
+    bool offered[];            /* by node; the name lies behind */
 };
 
 struct item {
@@ -38,7 +38,8 @@ struct rg_decider {
     struct rg_decider_options options;
     struct record *records;
     struct record **by_id;     /* [0] is not used */
-    uint32_t nids, ids_capacity, nnumbered;
+    size_t ids_capacity;
+    uint32_t nids, nnumbered;
     bool *joined;              /* by node */
     bool *blocked;             /* by node */
     int njoined;
@@ -71,8 +72,6 @@ int rg_decider_create(const struct rg_decider_options *options, struct rg_decide
 static void record_free(struct rg_decider *decider, struct record *record)
 {
     HASH_DEL(decider->records, record);
-    free(record->name);
-    free(record->offered);
     free(record->error);
     free(record);
 }
@@ -97,7 +96,7 @@ int rg_decider_count(const struct rg_decider *decider)
     return (int) HASH_COUNT(decider->records);
 }
 
-int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max)
+int rg_decider_missing(const struct rg_decider *decider, const char *name, bool *ret_missing)
 {
     struct record *record;
     int count = 0;
@@ -106,11 +105,8 @@ int rg_decider_missing(const struct rg_decider *decider, const char *name, int *
     if (!record || !record->active)
         return 0;
     for (int i = 0; i < decider->options.nnodes; i++) {
-        if (record->offered[i] || decider->joined[i])
-            continue;
-        if (count < max)
-            ret_nodes[count] = i;
-        count++;
+        ret_missing[i] = !record->offered[i] && !decider->joined[i];
+        count += ret_missing[i];
     }
     return count;
 }
@@ -119,55 +115,36 @@ static int enqueue(struct rg_decider *decider, struct item item)
 {
     if (decider->queue_from == decider->queue_to)
         decider->queue_from = decider->queue_to = 0;
-    if (decider->queue_to == decider->queue_capacity) {
-        size_t capacity = decider->queue_capacity ? 2 * decider->queue_capacity : 64;
-        struct item *bigger = realloc(decider->queue, capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        decider->queue = bigger;
-        decider->queue_capacity = capacity;
-    }
+    if (rg_grow(&decider->queue, &decider->queue_capacity, decider->queue_to + 1) < 0)
+        return -ENOMEM;
     decider->queue[decider->queue_to++] = item;
     return 0;
 }
 
 static struct record *get_record(struct rg_decider *decider, const char *name)
 {
+    size_t nnodes = (size_t) decider->options.nnodes;
     struct record *record;
 
     HASH_FIND_STR(decider->records, name, record);
     if (record)
         return record;
-    record = calloc(1, sizeof(*record));
+    record = calloc(1, sizeof(*record) + nnodes * sizeof(bool) + strlen(name) + 1);
     if (!record)
         return NULL;
-    record->name = strdup(name);
-    record->offered = calloc((size_t) decider->options.nnodes, sizeof(bool));
-    if (!record->name || !record->offered) {
-        free(record->name);
-        free(record->offered);
-        free(record);
-        return NULL;
-    }
+    record->name = strcpy((char *) &record->offered[nnodes], name);
     HASH_ADD_KEYPTR(hh, decider->records, record->name, strlen(record->name), record);
     return record;
 }
 
-/* Ranks that have joined supply zeros; that makes sense for sums only. Adasum must know each tensor
- * of a group, and a node all of whose ranks have joined knows their sum only. */
+/* Adasum must know each tensor of a group; a node all of whose ranks have joined knows the sum. */
 static const char *join_refusal(const struct rg_decider *decider, const struct rg_signature *sig)
 {
-    static const char *const texts[] = {
-        [REIGEN_ALLGATHER] = "Allgather is not supported with Join at this time. Specify "
-                             "sparse_to_dense=True if using DistributedOptimizer",
-        [REIGEN_BROADCAST] = "Broadcast is not supported with Join at this time.",
-        [REIGEN_ALLTOALL] = "Alltoall is not supported with Join at this time.",
-        [REIGEN_REDUCESCATTER] = "Reducescatter is not supported with Join at this time." };
-
-    if (decider->njoined > 0 && sig->op == REIGEN_ADASUM && sig->group_size > 0)
+    if (decider->njoined == 0)
+        return NULL;
+    if (sig->op == REIGEN_ADASUM && sig->group_size > 0)
         return "Adasum of a group is not supported with Join at this time.";
-    return decider->njoined > 0 && sig->kind < rg_array_len(texts) ? texts[sig->kind] : NULL;
+    return rg_join_refusal(sig->kind);
 }
 
 static int set_error(struct record *record, const char *text)
@@ -325,16 +302,8 @@ static uint32_t free_number(struct rg_decider *decider)
     for (uint32_t i = 1; i < decider->nids && idle > 0; i++)
         if (!decider->by_id[i])
             return i;
-    if (decider->nids >= decider->ids_capacity) {
-        uint32_t capacity = decider->ids_capacity ? 2 * decider->ids_capacity : 64;
-        struct record **bigger = realloc(decider->by_id, capacity * sizeof(struct record *));
-
-        if (!bigger)
-            return 0;
-        decider->by_id = bigger;
-        decider->ids_capacity = capacity;
-    }
-    decider->by_id[decider->nids] = NULL;
+    if (rg_grow(&decider->by_id, &decider->ids_capacity, decider->nids + 1) < 0)
+        return 0;
     return decider->nids++;
 }
 

@@ -51,9 +51,8 @@ int rg_decider_evicted(struct rg_decider *decider, uint32_t id);
  * text too, for the coordinator's own node. All pointers are the decider's, until the next call.
  * Call until 0: only decisions that are taken out together are fused. */
 int rg_decider_next(struct rg_decider *decider, struct rg_order_frame *ret_frame);
-/* The nodes that an operation in flight waits for: at most max of them in ret_nodes; returns how
- * many there are. 0: nobody has offered it. */
-int rg_decider_missing(const struct rg_decider *decider, const char *name, int *ret_nodes, int max);
+/* As rg_order_missing. */
+int rg_decider_missing(const struct rg_decider *decider, const char *name, bool *ret_missing);
 /* As rg_order_blocked, of this node. */
 void rg_decider_blocked(struct rg_decider *decider, int node, bool blocked);
 /* As rg_order_crossed. */

@@ -28,7 +28,7 @@
  *      EVICT         coordinator  id              forget this number
  *      EVICTED       leader       id              done: I shall not use it any more
  *      BLOCKED       leader       flags           1: all ranks of my node wait and submit nothing
- *                                                 (progress/deadlock.h); 0: not so
+ *                                                 (progress/waits.h); 0: not so
  *
  * Thread rule: pure functions; nothing blocks.
  */

@@ -11,23 +11,16 @@
 #define IDS_MAX (1u << 24) /* numbers are small and reused: a larger one is garbage */
 
 struct entry {
-    char *name;
     uint32_t id;
     struct rg_signature sig;
     UT_hash_handle hh;
-};
-
-struct held {
-    char *name, *text;
-    struct rg_signature sig;
+    char name[];
 };
 
 struct rg_known {
     struct entry *entries;
     struct entry **by_id;
-    uint32_t ids_capacity;
-    struct held *held; /* of a run whose end is to come */
-    size_t nheld, held_capacity;
+    size_t ids_capacity;
 };
 
 int rg_known_create(struct rg_known **ret_known)
@@ -40,20 +33,10 @@ int rg_known_create(struct rg_known **ret_known)
     return 0;
 }
 
-static void clear_held(struct rg_known *known)
-{
-    for (size_t i = 0; i < known->nheld; i++) {
-        free(known->held[i].name);
-        free(known->held[i].text);
-    }
-    known->nheld = 0;
-}
-
 static void entry_free(struct rg_known *known, struct entry *entry)
 {
     known->by_id[entry->id] = NULL;
     HASH_DEL(known->entries, entry);
-    free(entry->name);
     free(entry);
 }
 
@@ -65,8 +48,6 @@ void rg_known_destroy(struct rg_known *known)
         return;
     HASH_ITER(hh, known->entries, entry, next)
         entry_free(known, entry);
-    clear_held(known);
-    free(known->held);
     free(known->by_id);
     free(known);
 }
@@ -88,34 +69,14 @@ void rg_known_forget(struct rg_known *known, uint32_t id)
         entry_free(known, known->by_id[id]);
 }
 
-static int make_room(struct rg_known *known, uint32_t id)
-{
-    uint32_t capacity = known->ids_capacity ? known->ids_capacity : 64;
-
-    if (id >= IDS_MAX)
-        return -EPROTO;
-    while (capacity <= id)
-        capacity *= 2;
-    if (capacity == known->ids_capacity)
-        return 0;
-    struct entry **bigger = realloc(known->by_id, capacity * sizeof(struct entry *));
-
-    if (!bigger)
-        return -ENOMEM;
-    memset(bigger + known->ids_capacity, 0,
-           (capacity - known->ids_capacity) * sizeof(struct entry *));
-    known->by_id = bigger;
-    known->ids_capacity = capacity;
-    return 0;
-}
-
 static int learn(struct rg_known *known, const struct rg_order_frame *frame)
 {
     struct entry *entry;
-    int r = make_room(known, frame->id);
 
-    if (r < 0)
-        return r;
+    if (frame->id >= IDS_MAX)
+        return -EPROTO;
+    if (rg_grow(&known->by_id, &known->ids_capacity, frame->id + 1) < 0)
+        return -ENOMEM;
     HASH_FIND_STR(known->entries, frame->name, entry);
     if (entry && entry->id == frame->id) {
         entry->sig = frame->sig;
@@ -124,64 +85,35 @@ static int learn(struct rg_known *known, const struct rg_order_frame *frame)
     if (entry)
         entry_free(known, entry);
     rg_known_forget(known, frame->id);
-    entry = calloc(1, sizeof(*entry));
-    if (entry)
-        entry->name = strdup(frame->name);
-    if (!entry || !entry->name) {
-        free(entry);
+    entry = calloc(1, sizeof(*entry) + strlen(frame->name) + 1);
+    if (!entry)
         return -ENOMEM;
-    }
+    strcpy(entry->name, frame->name);
     entry->id = frame->id;
     entry->sig = frame->sig;
     known->by_id[entry->id] = entry;
-    HASH_ADD_KEYPTR(hh, known->entries, entry->name, strlen(entry->name), entry);
+    HASH_ADD_STR(known->entries, name, entry);
     return 0;
-}
-
-static int hold(struct rg_known *known, const char *name, const struct rg_signature *sig,
-                const char *text)
-{
-    if (known->nheld == known->held_capacity) {
-        size_t capacity = known->held_capacity ? 2 * known->held_capacity : 16;
-        struct held *bigger = realloc(known->held, capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        known->held = bigger;
-        known->held_capacity = capacity;
-    }
-    struct held *held = &known->held[known->nheld];
-
-    *held = (struct held) { strdup(name), strdup(text), *sig };
-    known->nheld++;
-    return held->name && held->text ? 0 : -ENOMEM;
 }
 
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
-                                const char *text, bool fused),
+                                const char *text, bool more),
                      void *arg)
 {
-    const char *name = frame->name, *text = frame->text ? frame->text : "";
-    struct rg_signature sig = frame->sig;
-    int r = 0;
+    bool more = frame->flags & RG_ORDER_MORE;
+    struct entry *entry;
+    int r;
 
     if (frame->type == RG_ORDER_DECIDED) {
-        struct entry *entry = frame->id < known->ids_capacity ? known->by_id[frame->id] : NULL;
-
+        entry = frame->id < known->ids_capacity ? known->by_id[frame->id] : NULL;
         if (!entry)
             return -EPROTO;
-        name = entry->name;
-        sig = entry->sig;
-    } else if (frame->id > 0) {
-        r = learn(known, frame);
+        fn(arg, entry->name, &entry->sig, "", more);
+        return 0;
     }
+    r = frame->id > 0 ? learn(known, frame) : 0;
     if (r == 0)
-        r = hold(known, name, &sig, text);
-    if (r < 0 || (frame->flags & RG_ORDER_MORE))
-        return r;
-    for (size_t i = 0; i < known->nheld; i++)
-        fn(arg, known->held[i].name, &known->held[i].sig, known->held[i].text, i > 0);
-    clear_held(known);
-    return 0;
+        fn(arg, frame->name, &frame->sig, frame->text, more);
+    return r;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a leader that is not the coordinator keeps: the numbers of operations that it has seen
- * decided, and a fused run of decisions until its last has come. A run is delivered as a whole,
- * since each progress of the progress engine ends a run.
+ * decided.
  *
  * Thread rule: one thread at a time; nothing blocks.
  */
@@ -19,11 +18,10 @@ void rg_known_destroy(struct rg_known *known); /* NULL is fine */
 /* The number by which to offer, 0: by name. */
 uint32_t rg_known_number(const struct rg_known *known, const char *name,
                          const struct rg_signature *sig);
-/* Take a DECIDED or DECIDED_NEW frame; when the run is complete fn gets its decisions in order. 0;
- * -EPROTO unknown number; -ENOMEM. */
+/* Take a DECIDED or DECIDED_NEW frame: fn gets the decision. 0; -EPROTO unknown number; -ENOMEM. */
 int rg_known_decided(struct rg_known *known, const struct rg_order_frame *frame,
                      void (*fn)(void *arg, const char *name, const struct rg_signature *sig,
-                                const char *text, bool fused),
+                                const char *text, bool more),
                      void *arg);
 void rg_known_forget(struct rg_known *known, uint32_t id);
 

@@ -56,11 +56,11 @@ static void on_goodbye(struct rg_order *order, int node)
 
 /* Decisions, at the coordinator and where they come to. */
 static void deliver(void *arg, const char *name, const struct rg_signature *sig, const char *text,
-                    bool fused)
+                    bool more)
 {
     struct rg_order *order = arg;
 
-    order->events.on_decided(order->events.arg, name, sig, text && text[0] ? text : NULL, fused);
+    order->events.on_decided(order->events.arg, name, sig, text && text[0] ? text : NULL, more);
 }
 
 /* What the stream of decisions holds besides them; it is the same at all leaders. */
@@ -143,17 +143,15 @@ const struct rg_peers_ops rg_order_peers_ops = { on_frame, on_gone };
 static bool emit(struct rg_order *order)
 {
     struct rg_order_frame frame;
-    bool fused = false, any = false;
+    bool any = false;
 
     while (rg_decider_next(order->decider, &frame) > 0) {
         any = true;
         rg_peers_say_all(order->peers, -1, &frame);
-        if (frame.type == RG_ORDER_DECIDED || frame.type == RG_ORDER_DECIDED_NEW) {
-            deliver(order, frame.name, &frame.sig, frame.text, fused);
-            fused = frame.flags & RG_ORDER_MORE;
-        } else {
+        if (frame.type == RG_ORDER_DECIDED || frame.type == RG_ORDER_DECIDED_NEW)
+            deliver(order, frame.name, &frame.sig, frame.text, frame.flags & RG_ORDER_MORE);
+        else
             take_news(order, &frame);
-        }
     }
     return any;
 }
@@ -247,9 +245,9 @@ void rg_order_stall_reply(struct rg_order *order, const char *text)
         say_up(order, &frame);
 }
 
-int rg_order_missing(struct rg_order *order, const char *name, int *ret_nodes, int max)
+int rg_order_missing(struct rg_order *order, const char *name, bool *ret_missing)
 {
-    return order->decider ? rg_decider_missing(order->decider, name, ret_nodes, max) : 0;
+    return order->decider ? rg_decider_missing(order->decider, name, ret_missing) : 0;
 }
 
 void rg_order_blocked(struct rg_order *order, bool blocked)

@@ -26,7 +26,7 @@ static int take(const struct rg_runlog *log, uint64_t n, uint64_t (*slowest)(voi
     for (;;) {
         if (tail & CLOSED)
             return -ECANCELED;
-        if (tail >= RG_RUNLOG_SLOTS / 2) {
+        if (slowest && tail >= RG_RUNLOG_SLOTS / 2) {
             uint64_t low = slowest(arg);
 
             if (low == UINT64_MAX)

@@ -51,7 +51,7 @@ size_t rg_runlog_nbytes(void);
 void rg_runlog_open(struct rg_runlog *ret_log, void *memory);
 
 /* slowest: the lowest position a reader is at, asked again while the ring is full; it returns
- * UINT64_MAX to give up. 0; -ECANCELED when closed or given up. */
+ * UINT64_MAX to give up; NULL: it cannot fill up. 0; -ECANCELED when closed or given up. */
 int rg_runlog_append(const struct rg_runlog *log, const struct rg_run_item *items, int n,
                      uint64_t (*slowest)(void *arg), void *arg);
 

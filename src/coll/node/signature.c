@@ -161,6 +161,18 @@ const char *rg_key_name(const char *key)
     return dot ? dot + 1 : key;
 }
 
+const char *rg_join_refusal(int kind)
+{
+    static const char *const texts[] = {
+        [REIGEN_ALLGATHER] = "Allgather is not supported with Join at this time. Specify "
+                             "sparse_to_dense=True if using DistributedOptimizer",
+        [REIGEN_BROADCAST] = "Broadcast is not supported with Join at this time.",
+        [REIGEN_ALLTOALL] = "Alltoall is not supported with Join at this time.",
+        [REIGEN_REDUCESCATTER] = "Reducescatter is not supported with Join at this time." };
+
+    return kind < (int) rg_array_len(texts) ? texts[kind] : NULL;
+}
+
 int rg_signature_check(const struct rg_signature *sig)
 {
     if (sig->kind > REIGEN_REDUCESCATTER || sig->dtype >= REIGEN_NDTYPES ||

@@ -28,6 +28,9 @@ int rg_signature_compare(const char *name, const struct rg_signature *a, int ran
 /* What follows the kind in a key: "grad" of "allreduce.grad". */
 const char *rg_key_name(const char *key);
 
+/* Why an operation of this kind fails when ranks have joined, which supply zeros; NULL: it may. */
+const char *rg_join_refusal(int kind);
+
 /* 0 when kind, type, reduction, number of dimensions, root and shape are within their ranges, else
  * -EINVAL: for signatures that came over a socket. */
 int rg_signature_check(const struct rg_signature *sig);

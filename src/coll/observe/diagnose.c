@@ -80,37 +80,40 @@ static void put_rank(struct rg_progress *progress, struct rg_buf *out, int r, ui
     rg_buf_printf(out, "}");
 }
 
-static void put_name(struct rg_progress *progress, struct rg_buf *out, uint32_t id, uint64_t now,
-                     uint64_t since)
+/* missing: by rank, who has not submitted it. */
+static void put_op(struct rg_progress *progress, struct rg_buf *out, uint32_t id,
+                   uint64_t waited_ns, const bool *missing)
 {
+    const struct rg_team *team = progress->team;
+    const char *comma = "";
+
     rg_buf_printf(out, "%s{\"name\":", rg_buf_nbytes(out) ? "," : "");
     rg_json_put_text(out, progress->view.entries[id].key);
-    rg_buf_printf(out, ",\"node\":%d", progress->team->node);
-    put_seconds(out, "seconds", now > since ? now - since : 0);
+    rg_buf_printf(out, ",\"node\":%d", team->node);
+    put_seconds(out, "seconds", waited_ns);
+    rg_buf_printf(out, ",\"missing\":[");
+    for (int rank = 0; rank < team->size; rank++) {
+        if (missing[rank]) {
+            rg_buf_printf(out, "%s%d", comma, rg_team_world_rank(team, rank));
+            comma = ",";
+        }
+    }
+    rg_buf_printf(out, "]}");
 }
 
 /* What some ranks of this node have submitted and others have not. */
 static void put_pending(struct rg_progress *progress, struct rg_buf *out, uint64_t now)
 {
     const struct rg_view *view = &progress->view;
-    uint32_t nentries = atomic_load(&view->shared->nentries);
-    int n = 0;
+    rg_autofree bool *missing = calloc((size_t) progress->team->size, sizeof(*missing));
+    struct rg_wait wait = { .id = 0 };
 
-    for (uint32_t id = 0; id < nentries && n < PENDING_MAX; id++) {
-        struct rg_wait wait;
-        bool first = true;
-
-        if (!rg_waits_get(progress, id, &wait) || !wait.epoch)
+    for (int n = 0; missing && n < PENDING_MAX && rg_waits_next(progress, &wait); wait.id++) {
+        if (!wait.epoch)
             continue;
-        put_name(progress, out, id, now, wait.since_ns);
-        rg_buf_printf(out, ",\"missing\":[");
-        for (int r = 0; r < view->n; r++) {
-            if (!rg_view_owes(view, r, id, wait.epoch))
-                continue;
-            rg_buf_printf(out, "%s%d", first ? "" : ",", rg_view_shown_rank(view, r));
-            first = false;
-        }
-        rg_buf_printf(out, "]}");
+        for (int r = 0; r < view->n; r++)
+            missing[view->ranks[r]] = rg_view_owes(view, r, wait.id, wait.epoch);
+        put_op(progress, out, wait.id, rg_wait_age_ns(now, wait.since_ns), missing);
         n++;
     }
 }
@@ -147,31 +150,23 @@ void rg_diagnose_answer(struct rg_progress *progress, struct rg_buf *out)
 static void put_offered(struct rg_progress *progress, struct rg_buf *out)
 {
     const struct rg_team *team = progress->team;
-    rg_autofree int *nodes = calloc((size_t) team->nnodes, sizeof(*nodes));
+    rg_autofree bool *nodes = calloc((size_t) team->nnodes, sizeof(*nodes));
+    rg_autofree bool *missing = calloc((size_t) team->size, sizeof(*missing));
+    struct rg_wait wait = { .id = 0 };
     uint64_t now = rg_now_ns();
-    int told = 0;
 
-    for (uint32_t id = 0; nodes && id < atomic_load(&progress->view.shared->nentries); id++) {
-        uint64_t since = rg_multi_offered_ns(progress, id);
-        bool first = true;
-        int n;
+    for (int n = 0; nodes && missing && n < PENDING_MAX && rg_waits_next(progress, &wait);
+         wait.id++) {
+        int count;
 
-        if (told == PENDING_MAX || !since)
+        if (!wait.offered_ns)
             continue;
-        n = rg_order_missing(rg_multi_order(progress), progress->view.entries[id].key, nodes,
-                             team->nnodes);
-        put_name(progress, out, id, now, since);
-        rg_buf_printf(out, ",\"missing\":[");
-        for (int rank = 0; rank < team->size; rank++) {
-            for (int i = 0; i < n && i < team->nnodes; i++) {
-                if (nodes[i] != team->peers[rank].node)
-                    continue;
-                rg_buf_printf(out, "%s%d", first ? "" : ",", rg_team_world_rank(team, rank));
-                first = false;
-            }
-        }
-        rg_buf_printf(out, "]}");
-        told++;
+        count = rg_order_missing(rg_multi_order(progress), progress->view.entries[wait.id].key,
+                                 nodes);
+        for (int rank = 0; rank < team->size; rank++)
+            missing[rank] = count > 0 && nodes[team->peers[rank].node];
+        put_op(progress, out, wait.id, rg_wait_age_ns(now, wait.offered_ns), missing);
+        n++;
     }
 }
 

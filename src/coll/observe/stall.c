@@ -71,12 +71,6 @@ void rg_stall_destroy(struct rg_stall *stall)
     free(stall);
 }
 
-/* Whoever offers something notes the time by himself, maybe later than now was taken. */
-static uint64_t age_ns(uint64_t now, uint64_t since_ns)
-{
-    return now > since_ns ? now - since_ns : 0;
-}
-
 static void tell_process(struct rg_buf *out, const struct rg_team_peer *peer)
 {
     struct rg_proc_state process;
@@ -104,7 +98,7 @@ static char *describe_rank(struct rg_progress *progress, int r, uint64_t now)
     if (last) {
         rg_stall_key_print(view->entries[last - 1].key, &out);
         rg_buf_printf(&out, " last, about %llu s ago",
-                      (unsigned long long) (age_ns(now, rg_waits_active_ns(progress, r, now)) /
+                      (unsigned long long) ((now - rg_waits_active_ns(progress, r, now)) /
                                             RG_NS_PER_S));
     }
     return rg_buf_status(&out) < 0 ? NULL : strdup(rg_buf_text(&out));
@@ -120,23 +114,23 @@ static bool is_blocked(struct rg_progress *progress, int r, uint64_t now)
 
 static uint64_t wait_ms(const struct rg_wait *wait, uint64_t now)
 {
-    uint64_t here = wait->epoch ? age_ns(now, wait->since_ns) : 0;
-    uint64_t elsewhere = wait->offered_ns ? age_ns(now, wait->offered_ns) : 0;
+    uint64_t here = wait->epoch ? rg_wait_age_ns(now, wait->since_ns) : 0;
+    uint64_t elsewhere = wait->offered_ns ? rg_wait_age_ns(now, wait->offered_ns) : 0;
 
     return (here > elsewhere ? here : elsewhere) / RG_NS_PER_MS;
 }
 
-static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts, uint32_t id,
+static void note_op(struct rg_progress *progress, struct rg_stall_facts *facts,
                     const struct rg_wait *wait, uint64_t now)
 {
     const struct rg_view *view = &progress->view;
-    struct rg_stall_op *op = rg_stall_facts_op(facts, view->entries[id].key);
+    struct rg_stall_op *op = rg_stall_facts_op(facts, view->entries[wait->id].key);
 
     if (!op)
         return;
     op->age_ms = wait_ms(wait, now);
     for (int r = 0; r < view->n; r++) {
-        bool owes = wait->epoch && rg_view_owes(view, r, id, wait->epoch);
+        bool owes = wait->epoch && rg_view_owes(view, r, wait->id, wait->epoch);
 
         op->states[view->ranks[r]] = atomic_load(&view->rows[r].joined) ? RG_STALL_JOINED
                                      : owes                            ? RG_STALL_OWES
@@ -150,13 +144,11 @@ static void note_ops(struct rg_progress *progress, struct rg_stall_facts *facts,
                      bool old)
 {
     uint64_t than_ms = progress->config->stall_ms / 2;
+    struct rg_wait wait = { .id = 0 };
 
-    for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
-        struct rg_wait wait;
-
-        if (rg_waits_get(progress, id, &wait) && (wait_ms(&wait, now) >= than_ms) == old &&
-            facts->nops < OPS_MAX)
-            note_op(progress, facts, id, &wait, now);
+    for (; facts->nops < OPS_MAX && rg_waits_next(progress, &wait); wait.id++) {
+        if ((wait_ms(&wait, now) >= than_ms) == old)
+            note_op(progress, facts, &wait, now);
     }
 }
 
@@ -192,22 +184,18 @@ static int ranks_of(const struct rg_team *team, int node, int *ret_ranks)
 
 /* A node that said nothing of an operation: all its ranks have called it where their leader has
  * offered it, else none has. */
-static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, int *nodes)
+static void guess(struct rg_progress *progress, struct rg_stall_facts *facts, bool *missing)
 {
     const struct rg_team *team = progress->team;
 
     for (int i = 0; i < facts->nops; i++) {
         struct rg_stall_op *op = &facts->ops[i];
-        int n = rg_order_missing(rg_multi_order(progress), op->name, nodes, team->nnodes);
+        int n = rg_order_missing(rg_multi_order(progress), op->name, missing);
 
         for (int rank = 0; rank < team->size; rank++) {
-            bool offered = n > 0;
-
-            if (op->states[rank] != RG_STALL_UNKNOWN)
-                continue;
-            for (int k = 0; k < n && k < team->nnodes; k++)
-                offered = offered && nodes[k] != team->peers[rank].node;
-            op->states[rank] = offered ? RG_STALL_CALLED : RG_STALL_OWES;
+            if (op->states[rank] == RG_STALL_UNKNOWN)
+                op->states[rank] = n > 0 && !missing[team->peers[rank].node] ? RG_STALL_CALLED
+                                                                             : RG_STALL_OWES;
         }
     }
 }
@@ -216,7 +204,8 @@ static void collect_nodes(struct rg_progress *progress, const struct gathering *
                           struct rg_stall_facts *facts)
 {
     const struct rg_team *team = progress->team;
-    rg_autofree int *list = calloc((size_t) team->size + (size_t) team->nnodes, sizeof(*list));
+    rg_autofree int *list = calloc((size_t) team->size, sizeof(*list));
+    rg_autofree bool *missing = calloc((size_t) team->nnodes, sizeof(*missing));
 
     for (int node = 0; list && node < team->nnodes; node++) {
         int n = ranks_of(team, node, list);
@@ -234,8 +223,8 @@ static void collect_nodes(struct rg_progress *progress, const struct gathering *
             facts->who[list[k]].detail = strdup(rg_buf_text(&out));
         }
     }
-    if (list)
-        guess(progress, facts, list);
+    if (missing)
+        guess(progress, facts, missing);
 }
 
 /* So long a wait ends the job. */
@@ -244,15 +233,6 @@ static bool ends_job(const struct rg_progress *progress, uint64_t longest_ms)
     const struct rg_config *config = progress->config;
 
     return config->stall_shutdown_ms && longest_ms >= config->stall_shutdown_ms;
-}
-
-/* " (process set 3)", or nothing. */
-static const char *name_set(const struct rg_progress *progress, char *text, size_t room)
-{
-    text[0] = '\0';
-    if (progress->process_set)
-        snprintf(text, room, " (process set %d)", progress->process_set);
-    return text;
 }
 
 static bool has_launcher(const struct rg_progress *progress)
@@ -292,9 +272,10 @@ static bool put_report(struct rg_progress *progress, struct rg_stall *stall, str
     uint64_t than_ms = progress->config->stall_ms / 2;
     unsigned long long seconds = longest_ms / 1000;
     rg_autobuf struct rg_buf told = RG_BUF_INIT, list = RG_BUF_INIT, names = RG_BUF_INIT;
-    char set[40];
+    char set[40] = "";
 
-    name_set(progress, set, sizeof(set));
+    if (progress->process_set)
+        snprintf(set, sizeof(set), " (process set %d)", progress->process_set);
     if (rg_stall_facts_init(&facts, progress->team->size, progress->team->world_ranks) == 0) {
         collect(progress, &facts, now);
         if (all)
@@ -353,11 +334,11 @@ static void report(struct rg_progress *progress, struct rg_stall *stall, uint64_
 /* A rank that speaks for a leader which is stopped speaks for its own node only. */
 static bool owes_anything(struct rg_progress *progress, uint64_t now)
 {
-    for (uint32_t id = 0; id < atomic_load(&progress->view.shared->nentries); id++) {
-        struct rg_wait wait;
+    uint64_t limit_ns = progress->config->stall_ms * RG_NS_PER_MS;
+    struct rg_wait wait = { .id = 0 };
 
-        if (rg_waits_get(progress, id, &wait) && wait.epoch &&
-            age_ns(now, wait.since_ns) >= progress->config->stall_ms * RG_NS_PER_MS)
+    for (; rg_waits_next(progress, &wait); wait.id++) {
+        if (wait.epoch && rg_wait_age_ns(now, wait.since_ns) >= limit_ns)
             return true;
     }
     return false;
@@ -398,15 +379,6 @@ void rg_stall_tick(struct rg_progress *progress, struct rg_stall *stall, uint64_
     pthread_mutex_unlock(&stall->lock);
 }
 
-/* To the coordinator, unasked: something has waited so long here. */
-static void tell_due(struct rg_progress *progress, uint64_t due_ms)
-{
-    char text[40];
-
-    snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) due_ms);
-    rg_order_stall_reply(rg_multi_order(progress), text);
-}
-
 void rg_stall_answer(struct rg_progress *progress, struct rg_stall *stall, struct rg_buf *out)
 {
     struct rg_stall_facts facts;
@@ -424,24 +396,22 @@ void rg_stall_answer(struct rg_progress *progress, struct rg_stall *stall, struc
 static bool was_told(const struct rg_stall *stall, uint64_t now, uint64_t longest_ms)
 {
     return stall->told_ms && longest_ms + TOLD_SLACK_MS >= stall->told_ms &&
-           age_ns(now, stall->told_ns) < stall->told_ms * RG_NS_PER_MS / 4 * 3;
+           rg_wait_age_ns(now, stall->told_ns) < stall->told_ms * RG_NS_PER_MS / 4 * 3;
 }
 
 static void gather(struct rg_progress *progress, struct rg_stall *stall, uint64_t now,
                    uint64_t longest_ms)
 {
-    struct gathering *gathering = &stall->gathering;
+    int nnodes = progress->team->nnodes;
+    char **answers;
 
-    if (gathering->deadline_ns ||
+    if (stall->gathering.deadline_ns ||
         (was_told(stall, now, longest_ms) && !ends_job(progress, longest_ms)))
         return;
-    gathering->answers = calloc((size_t) progress->team->nnodes, sizeof(char *));
-    if (!gathering->answers)
+    answers = calloc((size_t) nnodes, sizeof(*answers));
+    if (!answers)
         return;
-    gathering->nnodes = progress->team->nnodes;
-    gathering->nanswers = 0;
-    gathering->longest_ms = longest_ms;
-    gathering->deadline_ns = now + GATHER_NS;
+    stall->gathering = (struct gathering){ now + GATHER_NS, longest_ms, answers, nnodes, 0 };
     rg_order_stall_query(rg_multi_order(progress));
 }
 
@@ -464,16 +434,20 @@ static void tell_gathered(struct rg_progress *progress, struct rg_stall *stall, 
 void rg_stall_drive(struct rg_progress *progress, struct rg_stall *stall)
 {
     uint64_t longest_ms;
+    char text[40];
 
     if (stall->gathering.deadline_ns)
         tell_gathered(progress, stall, rg_now_ns());
     if (atomic_load_explicit(&stall->asked_ms, memory_order_relaxed) == 0)
         return;
     longest_ms = atomic_exchange(&stall->asked_ms, 0);
-    if (rg_order_decides(rg_multi_order(progress)))
+    if (rg_order_decides(rg_multi_order(progress))) {
         gather(progress, stall, rg_now_ns(), longest_ms);
-    else
-        tell_due(progress, longest_ms);
+        return;
+    }
+    /* To the coordinator, unasked. */
+    snprintf(text, sizeof(text), "due %llu\n", (unsigned long long) longest_ms);
+    rg_order_stall_reply(rg_multi_order(progress), text);
 }
 
 /* "due 12000", from who was not asked. */

@@ -51,15 +51,8 @@ static struct rg_stall_op *add_op(struct rg_stall_facts *facts, char *name)
 {
     size_t nranks = (size_t) facts->nranks;
 
-    if (facts->nops == facts->capacity) {
-        int capacity = facts->capacity ? 2 * facts->capacity : 16;
-        struct rg_stall_op *bigger = realloc(facts->ops, (size_t) capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return NULL;
-        facts->ops = bigger;
-        facts->capacity = capacity;
-    }
+    if (rg_grow(&facts->ops, &facts->capacity, (size_t) facts->nops + 1) < 0)
+        return NULL;
     struct rg_stall_op *op = &facts->ops[facts->nops];
 
     *op = (struct rg_stall_op){ name, 0, malloc(nranks + 1) };
@@ -198,9 +191,9 @@ static bool alike(const struct rg_stall_facts *facts, int a, int b, uint64_t tha
     return facts->who[a].blocked == facts->who[b].blocked;
 }
 
-/* "Rank 4" or "Ranks 1-3, 7" */
-static void put_ranks(const struct rg_stall_facts *facts, const bool *in, bool capital,
-                      struct rg_buf *out)
+/* "Rank 4" or "Ranks 1-3, 7"; how many. */
+static int put_ranks(const struct rg_stall_facts *facts, const bool *in, bool capital,
+                     struct rg_buf *out)
 {
     int count = 0, put = 0;
 
@@ -221,23 +214,23 @@ static void put_ranks(const struct rg_stall_facts *facts, const bool *in, bool c
                           shown(facts, last));
         r = last;
     }
+    return count;
 }
-
-typedef void put_key(const char *key, struct rg_buf *out);
 
 static void put_raw(const char *key, struct rg_buf *out)
 {
     rg_buf_printf(out, "%s", key);
 }
 
-/* "allreduce.a, allreduce.b": what the rank is in this state with. How many. */
+/* "allreduce.a, allreduce.b": what the rank is in this state with; r < 0: all. How many. */
 static int put_names(const struct rg_stall_facts *facts, int r, enum rg_stall_state state,
-                     uint64_t than_ms, put_key *put, struct rg_buf *out)
+                     uint64_t than_ms, void (*put)(const char *key, struct rg_buf *out),
+                     struct rg_buf *out)
 {
     int n = 0;
 
     for (int i = 0; i < facts->nops; i++) {
-        if (!counts(facts, i, than_ms) || facts->ops[i].states[r] != (char) state)
+        if (!counts(facts, i, than_ms) || (r >= 0 && facts->ops[i].states[r] != (char) state))
             continue;
         if (n++ < NAMES_SHOWN) {
             rg_buf_printf(out, "%s", n > 1 ? ", " : "");
@@ -251,29 +244,15 @@ static int put_names(const struct rg_stall_facts *facts, int r, enum rg_stall_st
 
 void rg_stall_facts_name(const struct rg_stall_facts *facts, uint64_t than_ms, struct rg_buf *out)
 {
-    int n = 0;
-
-    for (int i = 0; i < facts->nops; i++) {
-        if (!counts(facts, i, than_ms))
-            continue;
-        if (n++ < NAMES_SHOWN) {
-            rg_buf_printf(out, "%s", n > 1 ? ", " : "");
-            rg_stall_key_print(facts->ops[i].name, out);
-        }
-    }
-    if (n > NAMES_SHOWN)
-        rg_buf_printf(out, " ...");
+    put_names(facts, -1, RG_STALL_UNKNOWN, than_ms, rg_stall_key_print, out);
 }
 
 static void tell_set(const struct rg_stall_facts *facts, int r, const bool *in, uint64_t than_ms,
                      struct rg_buf *out)
 {
     rg_autobuf struct rg_buf called = RG_BUF_INIT;
-    int count = 0;
+    int count = put_ranks(facts, in, true, out);
 
-    for (int i = 0; i < facts->nranks; i++)
-        count += in[i];
-    put_ranks(facts, in, true, out);
     rg_buf_printf(out, count == 1 ? " has not called " : " have not called ");
     put_names(facts, r, RG_STALL_OWES, than_ms, rg_stall_key_print, out);
     if (put_names(facts, r, RG_STALL_CALLED, than_ms, rg_stall_key_print, &called)) {

@@ -43,7 +43,8 @@ struct rg_stall_facts {
     const int *world_ranks; /* what people call them; NULL: as they are counted */
     struct rg_stall_who *who;
     struct rg_stall_op *ops;
-    int nops, capacity;
+    int nops;
+    size_t capacity;
 };
 
 /* 0 or -ENOMEM; to be ended by rg_stall_facts_fini either way. */

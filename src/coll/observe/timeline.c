@@ -23,6 +23,9 @@
 
 #define URGE_MASK (RG_TIMELINE_RING / 4 - 1)
 #define MORE_NAMES "(more names)"
+#define NO_TIMELINE { .control = PTHREAD_MUTEX_INITIALIZER, \
+                      .names_lock = PTHREAD_MUTEX_INITIALIZER, \
+                      .wake_lock = PTHREAD_MUTEX_INITIALIZER }
 
 struct cell {
     _Atomic uint64_t seq; /* position: free for it; position + 1: holds its event */
@@ -35,12 +38,10 @@ struct lane_name {
     char name[];
 };
 
-static struct {
+static struct timeline {
     pthread_mutex_t control;  /* start, stop, attach, detach */
-    struct rg_view **views;   /* of all progress engines */
-    bool *counted;            /* by view: it counts in its shared->timed */
+    struct rg_view **views;   /* of all progress engines; while it runs it counts in their timed */
     int nviews;
-    bool running;
     uint32_t last_generation;
 
     _Atomic uint32_t generation; /* of what runs, 0: nothing */
@@ -60,13 +61,9 @@ static struct {
     pthread_cond_t wake;
     bool ending;
     pthread_t writer;
-    struct rg_trace *trace;   /* the writer's while it runs */
+    struct rg_trace *trace;   /* the writer's while it runs; NULL: it does not */
     char path[4096];
-} the = {
-    .control = PTHREAD_MUTEX_INITIALIZER,
-    .names_lock = PTHREAD_MUTEX_INITIALIZER,
-    .wake_lock = PTHREAD_MUTEX_INITIALIZER,
-};
+} the = NO_TIMELINE;
 
 uint32_t rg_timeline_generation(void)
 {
@@ -199,7 +196,8 @@ static void free_names(void)
 
 /* ---- the writer */
 
-static void write_all(uint32_t generation)
+/* As rg_trace_flush. */
+static int write_all(uint32_t generation)
 {
     struct rg_trace_event event;
     uint64_t ndropped;
@@ -219,20 +217,15 @@ static void write_all(uint32_t generation)
         rg_report(RG_LOG_WARN, "timeline %s: %llu events dropped, they came faster than they could "
                                "be written", the.path, (unsigned long long) ndropped);
     }
-    rg_trace_flush(the.trace);
+    return rg_trace_flush(the.trace);
 }
 
 static bool sleep_until_ending(void)
 {
-    struct timespec until;
+    uint64_t until_ns = rg_now_ns() + RG_TIMELINE_MS * RG_NS_PER_MS;
+    struct timespec until = { (time_t) (until_ns / RG_NS_PER_S), (long) (until_ns % RG_NS_PER_S) };
     bool ending;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += RG_TIMELINE_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
     pthread_mutex_lock(&the.wake_lock);
     if (!the.ending)
         pthread_cond_timedwait(&the.wake, &the.wake_lock, &until);
@@ -250,8 +243,7 @@ static void *writer(void *arg)
         int r;
 
         ending = sleep_until_ending();
-        write_all(generation);
-        r = rg_trace_flush(the.trace);
+        r = write_all(generation);
         if (r < 0 && !told) {
             told = true;
             rg_report(RG_LOG_WARN, "timeline %s: cannot be written any more: %s; the job goes on",
@@ -285,25 +277,15 @@ static int start_writer(uint32_t generation)
 
 /* ---- start and stop */
 
-/* Those of the node leave the times of their submissions, or need not any more. */
-static void set_timed(int i, bool on)
-{
-    if (the.counted[i] == on)
-        return;
-    the.counted[i] = on;
-    if (on)
-        atomic_fetch_add(&the.views[i]->shared->timed, 1);
-    else
-        atomic_fetch_sub(&the.views[i]->shared->timed, 1);
-}
-
+/* The ranks of the node leave the times of their submissions; where it runs no more, they need
+ * not. */
 static void stop_locked(void)
 {
-    if (!the.running)
+    if (!the.trace)
         return;
     atomic_store_explicit(&the.generation, 0, memory_order_release);
     for (int i = 0; i < the.nviews; i++)
-        set_timed(i, false);
+        atomic_fetch_sub(&the.views[i]->shared->timed, 1);
     pthread_mutex_lock(&the.wake_lock);
     the.ending = true;
     pthread_cond_signal(&the.wake);
@@ -311,7 +293,6 @@ static void stop_locked(void)
     pthread_join(the.writer, NULL);
     rg_trace_close(the.trace);
     the.trace = NULL;
-    the.running = false;
     free_names();
 }
 
@@ -341,7 +322,7 @@ static int expand_path(const char *path, int rank, bool all_ranks)
     return 1;
 }
 
-static int start_locked(int rank, struct rg_error *err)
+static int open_trace(int rank, struct rg_error *err)
 {
     char label[64];
     int r = make_ring();
@@ -373,19 +354,19 @@ int rg_timeline_start(const char *path, int rank, bool mark_cycles, bool all_ran
     r = expand_path(path, rank, all_ranks);
     if (r < 0)
         rg_error_set(err, -r, "the timeline %s: the path is too long", path);
-    if (r == 1)
-        r = start_locked(rank, err) < 0 ? -err->errnum : 1;
     if (r == 1) {
-        the.running = true;
-        atomic_store(&the.marks_cycles, mark_cycles);
-        atomic_store_explicit(&the.generation, the.last_generation, memory_order_release);
-        for (int i = 0; i < the.nviews; i++)
-            set_timed(i, true);
-    } else {
-        free_names();
+        r = open_trace(rank, err);
+        if (r < 0) {
+            free_names();
+        } else {
+            atomic_store(&the.marks_cycles, mark_cycles);
+            atomic_store_explicit(&the.generation, the.last_generation, memory_order_release);
+            for (int i = 0; i < the.nviews; i++)
+                atomic_fetch_add(&the.views[i]->shared->timed, 1);
+        }
     }
     pthread_mutex_unlock(&the.control);
-    return r < 0 ? r : 0;
+    return r;
 }
 
 void rg_timeline_stop(void)
@@ -398,19 +379,14 @@ void rg_timeline_stop(void)
 void rg_timeline_attach(struct rg_view *view)
 {
     struct rg_view **views;
-    bool *counted;
 
     pthread_mutex_lock(&the.control);
     views = realloc(the.views, (size_t) (the.nviews + 1) * sizeof(*views));
-    the.views = views ? views : the.views;
-    counted = realloc(the.counted, (size_t) (the.nviews + 1) * sizeof(*counted));
-    the.counted = counted ? counted : the.counted;
-    if (views && counted) { /* else it is missing in timelines */
-        views[the.nviews] = view;
-        counted[the.nviews] = false;
-        the.nviews++;
-        if (the.running)
-            set_timed(the.nviews - 1, true);
+    if (views) { /* else it is missing in timelines */
+        the.views = views;
+        views[the.nviews++] = view;
+        if (the.trace)
+            atomic_fetch_add(&view->shared->timed, 1);
     }
     pthread_mutex_unlock(&the.control);
 }
@@ -421,41 +397,23 @@ void rg_timeline_detach(const struct rg_view *view)
     for (int i = 0; i < the.nviews; i++) {
         if (the.views[i] != view)
             continue;
-        set_timed(i, false);
-        the.nviews--;
-        the.views[i] = the.views[the.nviews];
-        the.counted[i] = the.counted[the.nviews];
+        if (the.trace)
+            atomic_fetch_sub(&view->shared->timed, 1);
+        the.views[i] = the.views[--the.nviews];
         break;
     }
     if (the.nviews == 0) {
         free(the.views);
-        free(the.counted);
         the.views = NULL;
-        the.counted = NULL;
     }
     pthread_mutex_unlock(&the.control);
 }
 
 void rg_timeline_after_fork(void)
 {
-    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    static const struct timeline none = NO_TIMELINE;
 
-    memcpy(&the.control, &fresh, sizeof(fresh));
-    memcpy(&the.names_lock, &fresh, sizeof(fresh));
-    memcpy(&the.wake_lock, &fresh, sizeof(fresh));
-    atomic_store(&the.generation, 0);
     rg_trace_after_fork(the.trace);
-    the.trace = NULL;
-    the.running = false;
-    the.nviews = 0;
-    the.views = NULL;
-    the.counted = NULL;
-    /* The ring may be in the middle of a push of a thread that is not here: a new one is made. */
-    atomic_store(&the.ring, NULL);
-    atomic_store(&the.tail, 0);
-    the.head = 0;
-    the.names = NULL;
-    the.by_number = NULL;
-    the.nnames = the.nwritten = 0;
-    the.last_generation = 0;
+    /* A thread that is not here may be in the midst of anything: all is made anew. */
+    memcpy(&the, &none, sizeof(none));
 }

@@ -48,7 +48,7 @@ void rg_timeline_detach(const struct rg_view *view);
 /* In a forked child: there is no timeline. */
 void rg_timeline_after_fork(void);
 
-/* ---- for timeline_hooks.c */
+/* ---- for observe.c */
 /* The number of the running timeline, 0: this process writes none. */
 uint32_t rg_timeline_generation(void);
 bool rg_timeline_marks_cycles(void);

@@ -30,7 +30,7 @@ struct rg_trace {
     uint64_t start_ns;
     struct rg_buf text;  /* the batch, without the tail */
     struct lane *lanes;
-    uint32_t nlanes;
+    size_t nlanes;
 };
 
 /* One record's beginning: a comma after the one before. */
@@ -60,9 +60,9 @@ static void end_after(struct rg_trace *trace, off_t offset)
         trace->offset = 0;
 }
 
-/* The batch over the tail of the file, with a tail of its own. Of a batch that does not go in, the
+/* The batch goes over the tail of the file, with a tail of its own. Of one that does not go in, the
  * events that fit stay. */
-static int write_batch(struct rg_trace *trace)
+int rg_trace_flush(struct rg_trace *trace)
 {
     size_t nbytes = rg_buf_nbytes(&trace->text), length;
     const char *batch;
@@ -127,29 +127,13 @@ int rg_trace_open(const char *path, const char *label, struct rg_trace **ret_tra
                                 "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":0,\"args\":"
                                 "{\"sort_index\":0}}",
                   (unsigned long long) (rg_wall_ns() / 1000));
-    r = write_batch(trace);
+    r = rg_trace_flush(trace);
     if (r < 0) {
         rg_trace_close(trace);
         return rg_error_set(err, -r, "the timeline %s cannot be written: %s", path, strerror(-r));
     }
     *ret_trace = trace;
     return 0;
-}
-
-/* The lane's state, made if need be; NULL when out of memory. */
-static struct lane *lane_of(struct rg_trace *trace, uint32_t number)
-{
-    if (number >= trace->nlanes) {
-        uint32_t n = number + number / 2 + 16;
-        struct lane *lanes = realloc(trace->lanes, n * sizeof(*lanes));
-
-        if (!lanes)
-            return NULL;
-        memset(lanes + trace->nlanes, 0, (n - trace->nlanes) * sizeof(*lanes));
-        trace->lanes = lanes;
-        trace->nlanes = n;
-    }
-    return &trace->lanes[number];
 }
 
 void rg_trace_name_lane(struct rg_trace *trace, uint32_t lane, const char *name)
@@ -163,45 +147,41 @@ void rg_trace_name_lane(struct rg_trace *trace, uint32_t lane, const char *name)
                         "{\"sort_index\":%u}}", lane, lane);
 }
 
-/* Microseconds with the nanoseconds behind the point. */
-static void put_time(const struct rg_trace *trace, struct rg_buf *text, uint64_t ns)
+/* An event's beginning, up to its time in microseconds; the nanoseconds are behind the point. name:
+ * NULL of an end. */
+static struct rg_buf *begin_event(struct rg_trace *trace, const char *name, char phase,
+                                  uint32_t lane, uint64_t ns)
 {
+    struct rg_buf *text = next(trace);
+
     ns = ns > trace->start_ns ? ns - trace->start_ns : 0;
-    rg_buf_printf(text, "\"ts\":%llu.%03u", (unsigned long long) (ns / 1000),
-                  (unsigned) (ns % 1000));
+    if (name)
+        rg_buf_printf(text, "{\"name\":\"%s\",", name);
+    else
+        rg_buf_printf(text, "{");
+    rg_buf_printf(text, "\"ph\":\"%c\",\"pid\":%u,\"tid\":0,\"ts\":%llu.%03u", phase, lane,
+                  (unsigned long long) (ns / 1000), (unsigned) (ns % 1000));
+    return text;
 }
 
 static void put_instant(struct rg_trace *trace, const char *name, uint32_t lane, char scope,
                         uint64_t ns)
 {
-    struct rg_buf *text = next(trace);
-
-    rg_buf_printf(text, "{\"name\":\"%s\",\"ph\":\"i\",\"s\":\"%c\",\"pid\":%u,\"tid\":0,", name,
-                  scope, lane);
-    put_time(trace, text, ns);
-    rg_buf_printf(text, "}");
+    rg_buf_printf(begin_event(trace, name, 'i', lane, ns), ",\"s\":\"%c\"}", scope);
 }
 
 static void end_spans(struct rg_trace *trace, struct lane *lane, uint32_t number, int depth,
                       uint64_t ns)
 {
-    for (; lane->depth > depth; lane->depth--) {
-        struct rg_buf *text = next(trace);
-
-        rg_buf_printf(text, "{\"ph\":\"E\",\"pid\":%u,\"tid\":0,", number);
-        put_time(trace, text, ns);
-        rg_buf_printf(text, "}");
-    }
+    for (; lane->depth > depth; lane->depth--)
+        rg_buf_printf(begin_event(trace, NULL, 'E', number, ns), "}");
 }
 
 static void begin_span(struct rg_trace *trace, struct lane *lane,
                        const struct rg_trace_event *event, uint64_t ns)
 {
-    struct rg_buf *text = next(trace);
+    struct rg_buf *text = begin_event(trace, event->name, 'B', event->lane, ns);
 
-    rg_buf_printf(text, "{\"name\":\"%s\",\"ph\":\"B\",\"pid\":%u,\"tid\":0,", event->name,
-                  event->lane);
-    put_time(trace, text, ns);
     if (event->what == RG_TRACE_OPERATION)
         rg_buf_printf(text, ",\"args\":{\"bytes\":%llu,\"tensors\":%u,\"dtype\":\"%s\"}",
                       (unsigned long long) event->nbytes, event->ntensors,
@@ -212,11 +192,14 @@ static void begin_span(struct rg_trace *trace, struct lane *lane,
 
 static void put_span(struct rg_trace *trace, const struct rg_trace_event *event)
 {
-    struct lane *lane = lane_of(trace, event->lane);
     bool activity = event->what == RG_TRACE_ACTIVITY;
+    struct lane *lane;
     uint64_t ns;
 
-    if (!lane || (activity && lane->depth == 0))
+    if (rg_grow(&trace->lanes, &trace->nlanes, (size_t) event->lane + 1) < 0)
+        return;
+    lane = &trace->lanes[event->lane];
+    if (activity && lane->depth == 0)
         return;
     ns = event->ns > lane->last_ns ? event->ns : lane->last_ns;
     lane->last_ns = ns;
@@ -249,12 +232,7 @@ void rg_trace_put(struct rg_trace *trace, const struct rg_trace_event *event)
         put_span(trace, event);
     }
     if (rg_buf_nbytes(&trace->text) >= FLUSH_NBYTES)
-        write_batch(trace);
-}
-
-int rg_trace_flush(struct rg_trace *trace)
-{
-    return write_batch(trace);
+        rg_trace_flush(trace);
 }
 
 int rg_trace_close(struct rg_trace *trace)
@@ -263,7 +241,7 @@ int rg_trace_close(struct rg_trace *trace)
 
     if (!trace)
         return 0;
-    r = write_batch(trace);
+    r = rg_trace_flush(trace);
     if (close(trace->fd) < 0 && r == 0)
         r = -errno;
     rg_buf_fini(&trace->text);

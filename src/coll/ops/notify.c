@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "coll/ops/op.h"
 #include "coll/ops/polled.h"
@@ -25,8 +26,7 @@ int rg_notify_add(struct rg_notify *notify, struct rg_polled *polled, struct rg_
     done = rg_op_done(op);
     if (!done) {
         atomic_fetch_add(&op->refs, 1);
-        copy->next = op->watchers;
-        op->watchers = copy;
+        DL_PREPEND(op->watchers, copy);
     }
     pthread_mutex_unlock(notify->lock);
     if (done) {
@@ -40,19 +40,14 @@ int rg_notify_add(struct rg_notify *notify, struct rg_polled *polled, struct rg_
 
 void rg_notify_ended(struct rg_notify *notify, struct rg_op *op)
 {
-    struct rg_watcher *next;
+    struct rg_watcher *w;
 
-    for (struct rg_watcher *w = op->watchers; w; w = next) {
-        next = w->next;
+    DL_FOREACH(op->watchers, w)
+    {
         w->status = op->status;
-        w->next = NULL;
-        if (notify->last)
-            notify->last->next = w;
-        else
-            notify->first = w;
-        notify->last = w;
         atomic_fetch_add(&notify->n, 1);
     }
+    DL_CONCAT(notify->untold, op->watchers);
     op->watchers = NULL;
 }
 
@@ -66,11 +61,9 @@ static struct rg_watcher *take(struct rg_notify *notify)
     struct rg_watcher *w;
 
     pthread_mutex_lock(notify->lock);
-    w = notify->first;
+    w = notify->untold;
     if (w) {
-        notify->first = w->next;
-        if (!w->next)
-            notify->last = NULL;
+        DL_DELETE(notify->untold, w);
         atomic_fetch_sub(&notify->n, 1);
     }
     pthread_mutex_unlock(notify->lock);

@@ -31,12 +31,12 @@ struct rg_watcher {
     reigen_handle handle;
     int status;
     struct rg_op *op;     /* referenced */
-    struct rg_watcher *next;
+    struct rg_watcher *prev, *next;
 };
 
 struct rg_notify {
-    pthread_mutex_t *lock;           /* the progress engine's, borrowed */
-    struct rg_watcher *first, *last; /* not told yet; under the lock */
+    pthread_mutex_t *lock;     /* the progress engine's, borrowed */
+    struct rg_watcher *untold; /* under the lock */
     _Atomic int n;
 };
 

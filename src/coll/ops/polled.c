@@ -25,27 +25,15 @@ void rg_polled_later(struct rg_polled *polled, struct rg_op *op)
     rg_wake_ring(polled->wake, polled->wake->thread_bells.me, true);
 }
 
-struct rg_op *rg_polled_first(struct rg_polled *polled)
-{
-    struct rg_op *op;
-
-    pthread_mutex_lock(polled->lock);
-    op = polled->first;
-    if (op)
-        atomic_fetch_add(&op->refs, 1);
-    pthread_mutex_unlock(polled->lock);
-    return op;
-}
-
 struct rg_op *rg_polled_next(struct rg_polled *polled, struct rg_op *op, bool *moved)
 {
     struct rg_op *next;
     bool done;
 
     pthread_mutex_lock(polled->lock);
-    next = op->polled.next;
+    next = op ? op->polled.next : polled->first;
     /* A persistent operation may have been started, and queued, again meanwhile. */
-    done = rg_op_done(op) && atomic_load(&op->polled.listed);
+    done = op && rg_op_done(op) && atomic_load(&op->polled.listed);
     if (done) {
         DL_DELETE2(polled->first, op, polled.prev, polled.next);
         atomic_store(&op->polled.listed, false);
@@ -57,7 +45,8 @@ struct rg_op *rg_polled_next(struct rg_polled *polled, struct rg_op *op, bool *m
     pthread_mutex_unlock(polled->lock);
     if (done)
         rg_op_unref(op);
-    rg_op_unref(op);
+    if (op)
+        rg_op_unref(op);
     return next;
 }
 

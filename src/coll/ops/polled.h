@@ -27,10 +27,9 @@ void rg_polled_add(struct rg_polled *polled, struct rg_op *op);
 /* Put an operation under the driver's eyes; wakes whoever must look. Any lock but this one may be
  * held. */
 void rg_polled_later(struct rg_polled *polled, struct rg_op *op);
-/* Go through the list: the first one, with a reference for the caller, or NULL; and the one after
- * op, whose reference the caller gives back. An op that is done leaves the list, and *moved is
- * set. */
-struct rg_op *rg_polled_first(struct rg_polled *polled);
+/* Go through the list: the one after op, whose reference the caller gives back, or the first where
+ * op is NULL, with a reference for the caller; NULL: none is left. An op that is done leaves the
+ * list, and *moved is set. */
 struct rg_op *rg_polled_next(struct rg_polled *polled, struct rg_op *op, bool *moved);
 /* Let go of all of them; no other thread is there any more. */
 void rg_polled_clear(struct rg_polled *polled);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: runs begin, go on and end; what is polled is looked at. */
-#include "coll/progress/drive.h"
+#include "coll/progress/run.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,25 +10,19 @@
 #include "coll/progress/inline.h"
 #include "coll/progress/join.h"
 #include "coll/progress/multi.h"
-#include "coll/progress/run.h"
 #include "coll/progress/submit.h"
 
 #define CAUSE_WAIT_MS 300
 #define ROUNDS_MAX 64 /* items carried out in one call, so that a waiter sees its own operation */
 
-static struct rg_row *my_row(struct rg_progress *progress)
-{
-    return &progress->view.rows[progress->view.me];
-}
-
 /* ---- those that nobody else looks at */
 
 static bool polled(struct rg_progress *progress)
 {
+    struct rg_op *op = NULL;
     bool moved = false;
 
-    for (struct rg_op *op = rg_polled_first(&progress->polled); op;
-         op = rg_polled_next(&progress->polled, op, &moved)) {
+    while ((op = rg_polled_next(&progress->polled, op, &moved)) != NULL) {
         rg_op_retry(progress, op);
         rg_op_try(progress, op);
     }
@@ -67,32 +61,25 @@ static void hear_cause(struct rg_progress *progress)
     }
 }
 
-static void die(struct rg_progress *progress, int r, const struct rg_error *err, const char *what)
+static void die(struct rg_progress *progress, int r, const char *what, const char *why)
 {
     char text[RG_ERROR_TEXT_MAX + 64];
 
     if (progress->view.nnodes > 1 && r == -ECONNRESET)
         hear_cause(progress);
-    snprintf(text, sizeof(text), "%s%s%s", what, err->text[0] ? ": " : "", err->text);
-    rg_progress_abort(progress, r < 0 ? -r : ECONNRESET, text);
+    snprintf(text, sizeof(text), "%s%s%s", what, why[0] ? ": " : "", why);
+    rg_progress_abort(progress, -r, text);
 }
 
-/* The operation of an item. 0 and *ret_op (NULL: this rank had joined), -EAGAIN: its submission
- * is just under way. */
-static int find_op(struct rg_progress *progress, const struct rg_run_item *item,
-                   struct rg_op **ret_op)
+/* The operation of an item; NULL: this rank had joined. False: its submission is just under way. */
+static bool find_op(struct rg_progress *progress, const struct rg_run_item *item,
+                    struct rg_op **ret_op)
 {
     struct rg_op *op = atomic_load(&progress->by_entry[item->id]);
     const struct rg_epochs *place = rg_view_place(&progress->view, progress->view.me, item->id);
 
-    if (op && op->epoch == item->epoch) {
-        *ret_op = op;
-        return 0;
-    }
-    if (atomic_load(&place->posted) >= item->epoch)
-        return -EAGAIN;
-    *ret_op = NULL;
-    return 0;
+    *ret_op = op && op->epoch == item->epoch ? op : NULL;
+    return *ret_op || atomic_load(&place->posted) < item->epoch;
 }
 
 /* The next run of the log, whole, with its operations. */
@@ -108,7 +95,7 @@ static bool next_run(struct rg_progress *progress)
             return false;
         run->ops[n] = NULL;
         if (!(run->items[n].flags & RG_RUN_JOINED) &&
-            find_op(progress, &run->items[n], &run->ops[n]) < 0)
+            !find_op(progress, &run->items[n], &run->ops[n]))
             return false;
         timed = timed || (run->ops[n] && run->ops[n]->timed_ns);
     } while (run->items[n++].flags & RG_RUN_MORE);
@@ -142,13 +129,13 @@ static void end_run(struct rg_progress *progress, int status, const char *text)
             finish_posted(progress, run->items[i].id, status, text);
     }
     progress->position += (uint64_t) run->nitems;
-    atomic_store(&my_row(progress)->consumed, progress->position);
+    atomic_store(&progress->view.rows[progress->view.me].consumed, progress->position);
     run->nitems = 0;
     run->posted = false;
 }
 
-/* Begin what comes next. True when exec is at work or the run has ended. */
-static bool post_run(struct rg_progress *progress)
+/* Begin what comes next, or go on with it: then exec is at work, or the run has ended. */
+static void go_on(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
     const struct rg_run_item *item = &run->items[0];
@@ -157,34 +144,24 @@ static bool post_run(struct rg_progress *progress)
     if (item->flags & RG_RUN_JOINED) {
         rg_join_consumed(progress, (int) item->epoch - 1);
         end_run(progress, 0, NULL);
-        return true;
+        return;
     }
     if (item->flags & RG_RUN_FAILED) {
         end_run(progress, -EINVAL, progress->view.errors[item->id][item->epoch & 1]);
-        return true;
+        return;
     }
-    if (run->kind == REIGEN_ALLREDUCE) {
-        r = rg_run_reduce_post(progress);
-    } else if (run->kind == REIGEN_BARRIER || !run->ops[0]) {
-        r = 0;
-    } else {
-        r = rg_run_step(progress, run->ops[0]);
-    }
+    r = rg_run_next(progress);
     if (r < 0) {
-        struct rg_error err = RG_ERROR_INIT;
-
-        die(progress, r, &err, "an operation could not be started");
-        return true;
-    }
-    if (r == 0) {
+        die(progress, r, run->posted ? "an operation could not go on"
+                                     : "an operation could not be started", "");
+    } else if (r == 0) {
         end_run(progress, run->lacks_memory ? -ENOMEM : 0, "out of memory for the result");
-        return true;
+    } else {
+        if (!run->posted)
+            run->started_ns = rg_now_ns();
+        run->posted = true;
+        rg_run_activity(progress, rg_exec_activity(progress->exec));
     }
-    if (!run->posted)
-        run->started_ns = rg_now_ns();
-    run->posted = true;
-    rg_run_activity(progress, rg_exec_activity(progress->exec));
-    return true;
 }
 
 /* True when something moved. */
@@ -195,22 +172,14 @@ static bool progress_run(struct rg_progress *progress)
     int r = rg_exec_progress(progress->exec, &moved, &err);
 
     if (r < 0) {
-        die(progress, r, &err, "an operation failed");
+        die(progress, r, "an operation failed", err.text);
         return true;
     }
     if (r == 0) {
         rg_run_activity(progress, rg_exec_activity(progress->exec));
         return moved;
     }
-    if (progress->run->kind != REIGEN_ALLREDUCE)
-        return post_run(progress);
-    r = rg_run_reduce_next(progress);
-    if (r < 0) {
-        die(progress, r, &err, "an operation could not go on");
-        return true;
-    }
-    if (r == 0)
-        end_run(progress, 0, NULL);
+    go_on(progress);
     return true;
 }
 
@@ -222,7 +191,9 @@ static bool carry_out(struct rg_progress *progress)
     for (int i = 0; i < ROUNDS_MAX; i++) {
         if (run->nitems == 0 && !next_run(progress))
             return moved;
-        if (!(run->posted ? progress_run(progress) : post_run(progress)))
+        if (!run->posted)
+            go_on(progress);
+        else if (!progress_run(progress))
             return moved;
         moved = true;
         if (atomic_load_explicit(&progress->view.shared->aborted, memory_order_relaxed))

@@ -143,19 +143,16 @@ int rg_progress_abort_cause(struct rg_progress *progress, const char **ret_text)
         }
         return -aborted;
     }
-    if (atomic_load(&progress->removed)) {
-        snprintf(text, sizeof(text), "process set %d has been removed", progress->process_set);
-        *ret_text = text;
-        return -ECANCELED;
-    }
     by = atomic_load(&shared->closed_by);
-    if (by || atomic_load(&progress->stopping) || atomic_load(&progress->abandoned)) {
+    if (atomic_load(&progress->removed))
+        snprintf(text, sizeof(text), "process set %d has been removed", progress->process_set);
+    else if (by || atomic_load(&progress->stopping) || atomic_load(&progress->abandoned))
         snprintf(text, sizeof(text), SHUT_DOWN_TEXT,
                  rg_team_world_rank(progress->team, by ? (int) by - 1 : progress->team->rank));
-        *ret_text = text;
-        return -ECANCELED;
-    }
-    return 0;
+    else
+        return 0;
+    *ret_text = text;
+    return -ECANCELED;
 }
 
 static bool is_there(int pidfd)

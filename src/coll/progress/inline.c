@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/reduce/reduce.h"
 
@@ -119,7 +120,7 @@ static void finish(struct rg_progress *progress, struct rg_op *op, uint64_t abse
         return;
     }
     if (absent && op->kind == REIGEN_BROADCAST) {
-        rg_op_finish(progress, op, -EINVAL, "Broadcast is not supported with Join at this time.");
+        rg_op_finish(progress, op, -EINVAL, rg_join_refusal(REIGEN_BROADCAST));
         return;
     }
     if (op->kind == REIGEN_ALLREDUCE)
@@ -157,18 +158,16 @@ static bool look_closer(struct rg_progress *progress, struct rg_op *op)
 {
     uint64_t absent = 0;
     const char *text = NULL;
-    int status = 0;
+    int status;
 
-    if (!arrived_but(progress, op, &absent)) {
-        status = rg_progress_abort_cause(progress, &text);
-        if (status == 0)
-            return false;
+    if (arrived_but(progress, op, &absent)) {
+        finish(progress, op, absent);
+        return true;
     }
+    status = rg_progress_abort_cause(progress, &text);
     if (status < 0)
         rg_op_finish(progress, op, status, text);
-    else
-        finish(progress, op, absent);
-    return true;
+    return status < 0;
 }
 
 /* True when the operation is DONE afterwards; otherwise it is still CLAIMED. By whoever has claimed

@@ -3,30 +3,12 @@
 #include "coll/progress/join.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "coll/progress/finish.h"
 #include "coll/progress/submit.h"
 
 /* Operations without a name are counted from the round's number times this one after a join. */
 #define UNNAMED_IN_ROUND 1000000u
-
-struct rg_join {
-    struct rg_op *op;    /* in flight */
-    uint64_t round;      /* that it waits to see complete; both under the lock */
-    bool consumed;       /* all have joined; my operations may not have ended yet */
-};
-
-int rg_join_create(struct rg_join **ret_join)
-{
-    *ret_join = calloc(1, sizeof(**ret_join));
-    return *ret_join ? 0 : -ENOMEM;
-}
-
-void rg_join_destroy(struct rg_join *join)
-{
-    free(join);
-}
 
 /* What waited for this rank only has arrived now. Under the mutex, so that everything arrives
  * before the end of the round is put behind it. */
@@ -76,8 +58,8 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
     atomic_store(&op->state, RG_OP_POSTED);
     /* Both at once: another thread may drive already. No round ends without this rank. */
     pthread_mutex_lock(&progress->lock);
-    progress->join->round = atomic_load(&shared->join_round);
-    progress->join->op = op;
+    progress->join.round = atomic_load(&shared->join_round);
+    progress->join.op = op;
     pthread_mutex_unlock(&progress->lock);
     watch_mine(progress);
     r = rg_view_lock(view);
@@ -87,8 +69,7 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
         if (atomic_fetch_add(&shared->joined_count, 1) + 1 <= (uint32_t) view->n)
             arrive(progress);
         if (atomic_load(&shared->joined_count) == (uint32_t) view->n)
-            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1,
-                             rg_ready_never_full, progress);
+            rg_runlog_append(view->nnodes > 1 ? &view->ready : &view->log, &item, 1, NULL, NULL);
         rg_view_unlock(view);
     }
     rg_wake_ring_all(&progress->wake, true);
@@ -98,7 +79,7 @@ int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error
 void rg_join_consumed(struct rg_progress *progress, int last_rank)
 {
     atomic_store(&progress->view.shared->join_last, last_rank);
-    progress->join->consumed = true;
+    progress->join.consumed = true;
 }
 
 static bool busy(struct rg_progress *progress)
@@ -121,7 +102,7 @@ static void drain(struct rg_progress *progress)
 
     if (rg_view_lock(view) < 0)
         return;
-    progress->join->consumed = false;
+    progress->join.consumed = false;
     if (atomic_fetch_add(&shared->drained_count, 1) + 1 == (uint32_t) view->n) {
         rg_table_level(view);
         for (int r = 0; r < view->n; r++)
@@ -152,13 +133,13 @@ bool rg_join_drive(struct rg_progress *progress)
     struct rg_op *op = NULL;
     uint64_t round;
 
-    if (progress->join->consumed && !busy(progress))
+    if (progress->join.consumed && !busy(progress))
         drain(progress);
     pthread_mutex_lock(&progress->lock);
     round = atomic_load(&shared->join_round);
-    if (progress->join->op && round != progress->join->round) {
-        op = progress->join->op;
-        progress->join->op = NULL;
+    if (progress->join.op && round != progress->join.round) {
+        op = progress->join.op;
+        progress->join.op = NULL;
         level_unnamed(progress, round);
     }
     pthread_mutex_unlock(&progress->lock);
@@ -175,8 +156,8 @@ void rg_join_end(struct rg_progress *progress, int status, const char *text)
     struct rg_op *op;
 
     pthread_mutex_lock(&progress->lock);
-    op = progress->join->op;
-    progress->join->op = NULL;
+    op = progress->join.op;
+    progress->join.op = NULL;
     pthread_mutex_unlock(&progress->lock);
     if (op && rg_op_claim(op))
         rg_op_finish(progress, op, status, text);

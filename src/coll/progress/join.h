@@ -12,10 +12,6 @@
 
 #include "coll/progress/state.h"
 
-/* 0 or -ENOMEM; freed by rg_join_destroy, NULL is fine. */
-int rg_join_create(struct rg_join **ret_join);
-void rg_join_destroy(struct rg_join *join);
-
 int rg_join_post(struct rg_progress *progress, struct rg_op *op, struct rg_error *err);
 /* All ranks of the job have joined. */
 void rg_join_consumed(struct rg_progress *progress, int last_rank);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
 #include "coll/progress/finish.h"
@@ -34,12 +35,11 @@ struct rg_multi {
     int ndecided;
     bool told_death, told_shutdown; /* to the other leaders */
     struct adopted *adopted;      /* held for the whole node; owned */
-    int nadopted, adopted_capacity;
+    size_t nadopted, adopted_capacity;
     _Atomic int looked;           /* enum looked, for the driver */
     struct offer offers[RG_ENTRIES_MAX];
 };
 
-/* What is decided goes into the log. */
 static void flush(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
@@ -51,7 +51,7 @@ static void flush(struct rg_progress *progress)
         multi->decided[i].flags |= RG_RUN_MORE;
     multi->ndecided = 0;
     rg_runlog_append(&progress->view.log, multi->decided, n, rg_log_slowest, progress);
-    for (int i = multi->nadopted; i > 0 && multi->adopted[i - 1].until == UINT64_MAX; i--)
+    for (size_t i = multi->nadopted; i > 0 && multi->adopted[i - 1].until == UINT64_MAX; i--)
         multi->adopted[i - 1].until = rg_runlog_tail(&progress->view.log);
     rg_wake_ring_all(&progress->wake, true);
 }
@@ -61,13 +61,13 @@ static void release_adopted(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
     uint64_t low = rg_log_slowest(progress);
-    int n = 0;
+    size_t n = 0;
 
     while (n < multi->nadopted && multi->adopted[n].until <= low)
         rg_table_release(&progress->view, multi->adopted[n++].id);
     multi->nadopted -= n;
     memmove(multi->adopted, multi->adopted + n,
-            (size_t) multi->nadopted * sizeof(*multi->adopted));
+            multi->nadopted * sizeof(*multi->adopted));
 }
 
 static int adopt(struct rg_progress *progress, const char *name, const struct rg_signature *sig,
@@ -76,42 +76,23 @@ static int adopt(struct rg_progress *progress, const char *name, const struct rg
     struct rg_multi *multi = progress->multi;
     int r;
 
-    if (multi->nadopted == multi->adopted_capacity) {
-        int capacity = multi->adopted_capacity ? 2 * multi->adopted_capacity : 64;
-        struct adopted *bigger = realloc(multi->adopted, (size_t) capacity * sizeof(*bigger));
-
-        if (!bigger)
-            return -ENOMEM;
-        multi->adopted = bigger;
-        multi->adopted_capacity = capacity;
-    }
-    r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
+    r = rg_grow(&multi->adopted, &multi->adopted_capacity, multi->nadopted + 1);
+    if (r == 0)
+        r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
     if (r == 0)
         multi->adopted[multi->nadopted++] = (struct adopted){ item->id, UINT64_MAX };
     return r;
 }
 
-/* Whatever does not go with what comes next goes into the log now: before that is adopted, as the
- * log's end tells until when an entry is held. */
-static void make_room(struct rg_progress *progress, bool fused)
+/* What is decided goes into the log as soon as its run is complete: the log's end tells then until
+ * when an entry is held. more: it is not. */
+static void decide(struct rg_progress *progress, struct rg_run_item item, bool more)
 {
-    if (!fused || progress->multi->ndecided == RG_RUN_MAX)
+    struct rg_multi *multi = progress->multi;
+
+    multi->decided[multi->ndecided++] = item;
+    if (!more || multi->ndecided == RG_RUN_MAX)
         flush(progress);
-}
-
-static void decide(struct rg_progress *progress, struct rg_run_item item, bool fused)
-{
-    make_room(progress, fused);
-    progress->multi->decided[progress->multi->ndecided++] = item;
-}
-
-/* The offers that are not decided. */
-static void note_offer(struct rg_progress *progress, uint32_t id, uint64_t epoch)
-{
-    struct offer *offer = &progress->multi->offers[id];
-
-    offer->epoch = epoch;
-    atomic_store(&offer->since_ns, rg_now_ns());
 }
 
 /* Its epoch, once; -ENOENT when this node has not offered it. */
@@ -131,19 +112,16 @@ uint64_t rg_multi_offered_ns(const struct rg_progress *progress, uint32_t id)
 }
 
 static void on_decided(void *arg, const char *name, const struct rg_signature *sig,
-                       const char *error, bool fused)
+                       const char *error, bool more)
 {
     struct rg_progress *progress = arg;
     struct rg_run_item item = { 0, sig->kind == REIGEN_ALLREDUCE ? RG_RUN_REDUCE : 0, 0 };
-    int r;
 
-    make_room(progress, fused && !error);
-    r = rg_table_lookup(&progress->view, name, &item.id);
-    if (r == 0 && take_offer(progress, item.id, &item.epoch) == 0)
-        r = 0;
-    else
-        r = adopt(progress, name, sig, &item);
-    if (r < 0) {
+    if (error)
+        flush(progress);
+    if ((rg_table_lookup(&progress->view, name, &item.id) < 0 ||
+         take_offer(progress, item.id, &item.epoch) < 0) &&
+        adopt(progress, name, sig, &item) < 0) {
         rg_view_abort(&progress->view, ENOMEM, -1,
                       "an operation of the other hosts could not be taken up: too many names");
         return;
@@ -152,11 +130,12 @@ static void on_decided(void *arg, const char *name, const struct rg_signature *s
         rg_table_fail(&progress->view, item.id, item.epoch, error);
         item.flags |= RG_RUN_FAILED;
     }
-    decide(progress, item, fused && !error);
+    decide(progress, item, more && !error);
 }
 
 static void on_joined(void *arg, int last_rank)
 {
+    flush(arg);
     decide(arg, (struct rg_run_item){ 0, RG_RUN_JOINED, 1 + (uint64_t) last_rank }, false);
 }
 
@@ -256,7 +235,8 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
     /* Whoever wrote the key has stored a version after it. The way from there to here leads through
      * another process, which orders the two, but is not seen by a checker of this one's threads. */
     atomic_load(&entry->version);
-    note_offer(progress, item->id, item->epoch);
+    progress->multi->offers[item->id].epoch = item->epoch;
+    atomic_store(&progress->multi->offers[item->id].since_ns, rg_now_ns());
     return rg_order_offer(progress->multi->order, entry->key, &entry->sig,
                           item->flags & RG_RUN_FAILED ? view->errors[item->id][item->epoch & 1]
                                                       : NULL);
@@ -266,6 +246,7 @@ static int offer(struct rg_progress *progress, const struct rg_run_item *item)
 static void announce(struct rg_progress *progress)
 {
     struct rg_multi *multi = progress->multi;
+
     if (rg_view_aborted(&progress->view) && !multi->told_death) {
         int rank = rg_view_abort_rank(&progress->view);
 
@@ -273,13 +254,10 @@ static void announce(struct rg_progress *progress)
         rg_order_announce_death(multi->order, rank < 0 ? progress->team->rank : rank,
                                 rg_view_abort_text(&progress->view));
     }
-    if (!multi->told_shutdown) {
-        for (int r = 0; r < progress->view.n; r++) {
-            if (atomic_load(&progress->view.rows[r].left)) {
-                multi->told_shutdown = true;
-                rg_order_announce_shutdown(multi->order, progress->view.ranks[r]);
-                return;
-            }
+    for (int r = 0; r < progress->view.n && !multi->told_shutdown; r++) {
+        if (atomic_load(&progress->view.rows[r].left)) {
+            multi->told_shutdown = true;
+            rg_order_announce_shutdown(multi->order, progress->view.ranks[r]);
         }
     }
 }
@@ -326,7 +304,6 @@ bool rg_multi_drive(struct rg_progress *progress)
     pass_on_look(progress);
     if (rg_order_progress(multi->order))
         moved = true;
-    flush(progress);
     if (multi->nadopted)
         release_adopted(progress);
     return moved;

@@ -32,7 +32,7 @@ int rg_multi_wait_fds(struct rg_progress *progress, int *ret_fds, unsigned *ret_
 /* When the entry was offered to the other nodes, and is not decided; 0: it is not. Any thread. */
 uint64_t rg_multi_offered_ns(const struct rg_progress *progress, uint32_t id);
 /* Whether all ranks of this node wait, and submit nothing: the driver tells the coordinator, and
- * there looks at the nodes (deadlock.h). Any thread. */
+ * there looks at the nodes (waits.h). Any thread. */
 void rg_multi_look(struct rg_progress *progress, bool blocked);
 /* For who asks the other leaders (observe/); NULL where this rank is none. */
 struct rg_order *rg_multi_order(const struct rg_progress *progress);

@@ -11,7 +11,6 @@
 #include "coll/boot/boot.h"
 #include "coll/ground/config.h"
 #include "coll/planes/exec.h"
-#include "coll/progress/drive.h"
 #include "coll/progress/run.h"
 #include "coll/progress/watch.h"
 
@@ -22,16 +21,11 @@ static size_t exec_offset(int node_size)
     return (rg_view_nbytes(node_size) + 4095) & ~(size_t) 4095;
 }
 
-size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size)
-{
-    return exec_offset(node_size) + rg_planes_region_nbytes(table, node_size);
-}
-
-static size_t segment_nbytes(const void *arg, int node_size)
+size_t rg_progress_nbytes(const void *arg, int node_size)
 {
     const struct rg_plane_choice *planes = arg;
 
-    return rg_progress_nbytes(planes->table, node_size);
+    return exec_offset(node_size) + rg_planes_region_nbytes(planes->table, node_size);
 }
 
 int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
@@ -40,7 +34,7 @@ int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
 {
     const struct rg_boot_identity *identity = rg_boot_identity(boot);
     rg_autobuf struct rg_buf offer = RG_BUF_INIT;
-    struct rg_team_needs needs = { .segment_nbytes = segment_nbytes, .arg = planes,
+    struct rg_team_needs needs = { .segment_nbytes = rg_progress_nbytes, .arg = planes,
                                    .shares_memory = rg_planes_serve_nodes(planes) };
     struct rg_error why = RG_ERROR_INIT;
 
@@ -53,10 +47,11 @@ int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
 
 static void free_progress(struct rg_progress *progress)
 {
+    if (progress->observer)
+        progress->observer->ops->detach(progress);
     rg_multi_destroy(progress->multi);
     rg_exec_destroy(progress->exec, RG_CLOSE_MS);
     rg_run_destroy(progress->run);
-    rg_join_destroy(progress->join);
     rg_waits_destroy(progress->waits);
     rg_waiting_destroy(progress->waiting);
     rg_table_fini(&progress->table);
@@ -85,7 +80,6 @@ static struct rg_progress *new_progress(const struct rg_progress_options *option
     progress->polled.wake = &progress->wake;
     progress->by_entry = calloc(RG_ENTRIES_MAX, sizeof(*progress->by_entry));
     if (!progress->by_entry || rg_run_create(options->team->size, &progress->run) < 0 ||
-        rg_join_create(&progress->join) < 0 ||
         rg_waits_create(options->team->node_size, &progress->waits) < 0) {
         free_progress(progress);
         return NULL;
@@ -127,12 +121,6 @@ static int wire_up(struct rg_progress *progress, const struct rg_progress_option
     return r;
 }
 
-static void detach(struct rg_progress *progress)
-{
-    if (progress->observer)
-        progress->observer->ops->detach(progress);
-}
-
 int rg_progress_create(const struct rg_progress_options *options, struct rg_progress **ret_progress,
                      struct rg_error *err)
 {
@@ -142,18 +130,13 @@ int rg_progress_create(const struct rg_progress_options *options, struct rg_prog
     if (!progress)
         return rg_error_set(err, ENOMEM, "out of memory");
     r = wire_up(progress, options, err);
-    if (r < 0) {
-        free_progress(progress);
-        return r;
-    }
-    if (progress->team->rank == 0)
+    if (r == 0 && progress->team->rank == 0)
         atomic_store(&progress->view.shared->fusion_nbytes, progress->config->fusion_nbytes);
-    if (options->observe && options->observe(progress, &progress->observer) < 0)
+    if (r == 0 && options->observe && options->observe(progress, &progress->observer) < 0)
         r = rg_error_set(err, ENOMEM, "out of memory");
     if (r == 0 && (r = rg_waiting_start(progress)) < 0)
         rg_error_set(err, -r, "cannot start the communication thread: %s", strerror(-r));
     if (r < 0) {
-        detach(progress);
         free_progress(progress);
         return r;
     }
@@ -264,7 +247,6 @@ void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const 
     rg_waiting_stop(progress);
     cancel_all(progress);
     rg_notify_flush(&progress->notify);
-    detach(progress);
     abandoned = atomic_load(&progress->abandoned);
     free_progress(progress);
     if (drained && !abandoned)

@@ -42,8 +42,8 @@ struct rg_progress_options {
     rg_observe_fn *observe;          /* NULL: nobody looks on */
 };
 
-/* Segment bytes that the progress engine and a table's planes want. */
-size_t rg_progress_nbytes(const struct rg_plane_ops *const *table, int node_size);
+/* Segment bytes that the progress engine and the planes want; arg: a struct rg_plane_choice. */
+size_t rg_progress_nbytes(const void *arg, int node_size);
 /* rg_team_create for a progress engine with these planes: what they offer is exchanged. */
 int rg_progress_team(struct rg_boot *boot, const struct rg_config *config,
                      const struct rg_plane_choice *planes, uint64_t deadline_ns,

@@ -8,6 +8,9 @@
 
 #define PACK_MEAN_MAX 2048 /* between nodes, tensors smaller than this on average are packed */
 
+/* What exec is at, of a tensor. */
+enum { STEP_BEGIN = 0, STEP_SIZES, STEP_DATA };
+
 static const struct rg_signature *members_of(const struct rg_view *view,
                                              const struct rg_entry *entry)
 {
@@ -16,12 +19,13 @@ static const struct rg_signature *members_of(const struct rg_view *view,
     return (const struct rg_signature *) (const void *) (view->blocks + entry->members);
 }
 
-static size_t elements(const struct rg_signature *sig)
+/* The product of the dimensions from this one on. */
+static size_t elements(const int64_t *shape, int ndim, int from)
 {
     size_t count = 1;
 
-    for (int d = 0; d < sig->ndim; d++)
-        count *= (size_t) sig->shape[d];
+    for (int d = from; d < ndim; d++)
+        count *= (size_t) shape[d];
     return count;
 }
 
@@ -39,17 +43,24 @@ static struct rg_scale scale_of(const struct rg_signature *sig, int size)
     return scale;
 }
 
-/* How many tensors item i has. */
+/* How many tensors item i has, as all ranks count them. */
+static int group_of(const struct rg_progress *progress, int i)
+{
+    const struct rg_run *run = progress->run;
+    int group = run->ops[i] ? run->ops[i]->n
+                            : progress->view.entries[run->items[i].id].sig.group_size;
+
+    return group > 1 ? group : 1;
+}
+
+/* How many it has here: where all ranks of a node have joined, only the sum of a group's elements
+ * is known. */
 static int tensors_of(const struct rg_progress *progress, int i)
 {
     const struct rg_run *run = progress->run;
-    int group;
 
-    if (run->ops[i])
-        return run->ops[i]->n;
-    /* Where all ranks of a node have joined, only the sum of a group's elements is known. */
-    group = progress->view.entries[run->items[i].id].sig.group_size;
-    return group > 1 && progress->view.entries[run->items[i].id].members ? group : 1;
+    return run->ops[i] || progress->view.entries[run->items[i].id].members
+               ? group_of(progress, i) : 1;
 }
 
 /* Of an allgather, alltoall or reducescatter the caller adds the counts and the result. */
@@ -73,16 +84,24 @@ static struct rg_coll coll_of(const struct rg_op *op, const struct rg_tensor *t,
 static struct rg_coll zeros_of(const struct rg_progress *progress, const struct rg_entry *entry,
                                int t)
 {
-    const struct rg_signature *sig = &entry->sig;
+    const struct rg_signature *sig = &entry->sig, *own = &members_of(&progress->view, entry)[t];
 
     return (struct rg_coll){ .kind = RG_COLL_ALLREDUCE,
                              .dtype = sig->dtype,
                              .op = sig->op == REIGEN_AVERAGE ? REIGEN_SUM : sig->op,
                              .count = sig->group_size > 1 && !entry->members
                                           ? (size_t) sig->group_count
-                                          : elements(&members_of(&progress->view, entry)[t]),
+                                          : elements(own->shape, own->ndim, 0),
                              .scale = scale_of(sig, progress->team->size),
                              .memory = sig->memory };
+}
+
+/* 1: exec is at work, or -errno. */
+static int post(struct rg_progress *progress, const struct rg_coll *coll)
+{
+    int r = rg_exec_post(progress->exec, coll);
+
+    return r < 0 ? r : 1;
 }
 
 static int collect(struct rg_progress *progress)
@@ -111,21 +130,6 @@ static int collect(struct rg_progress *progress)
     return 0;
 }
 
-/* Tensors of the run, as all ranks count them. */
-static size_t nominal(const struct rg_progress *progress)
-{
-    const struct rg_run *run = progress->run;
-    size_t n = 0;
-
-    for (int i = 0; i < run->nitems; i++) {
-        int group = run->ops[i] ? run->ops[i]->n
-                                : progress->view.entries[run->items[i].id].sig.group_size;
-
-        n += group > 1 ? (size_t) group : 1;
-    }
-    return n;
-}
-
 /* On one node: as many of the rest as the fusion threshold allows, at least one, and all that are
  * empty. Between nodes a run goes as one, as a node that has joined may not know its parts. */
 static int post_more(struct rg_progress *progress)
@@ -134,6 +138,7 @@ static int post_more(struct rg_progress *progress)
     int from = run->nposted, n = 0;
     size_t each = rg_dtype_nbytes(run->colls[0].dtype), nbytes = 0;
     size_t fusion_nbytes = atomic_load(&progress->view.shared->fusion_nbytes);
+    int r;
 
     do {
         nbytes += run->colls[from + n++].count * each;
@@ -141,7 +146,8 @@ static int post_more(struct rg_progress *progress)
              (progress->view.nnodes > 1 ||
               nbytes + run->colls[from + n].count * each <= fusion_nbytes));
     run->nposted += n;
-    return rg_exec_post_fused(progress->exec, run->colls + from, n);
+    r = rg_exec_post_fused(progress->exec, run->colls + from, n);
+    return r < 0 ? r : 1;
 }
 
 /* Very many small tensors between nodes in one piece: two copies cost less than a call for each. */
@@ -169,7 +175,7 @@ static int post_packed(struct rg_progress *progress, size_t nbytes)
         }
         coll.in = coll.out = run->pack;
     }
-    return rg_exec_post(progress->exec, &coll);
+    return post(progress, &coll);
 }
 
 static void drop_collected(struct rg_run *run)
@@ -195,30 +201,31 @@ static int post_adasum(struct rg_progress *progress)
     return r;
 }
 
-int rg_run_reduce_post(struct rg_progress *progress)
+/* Collect the tensors of an allreduce run and start. */
+static int reduce_post(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
-    size_t nbytes, n = nominal(progress);
+    size_t nbytes, n = 0;
     int r = collect(progress);
 
     if (r < 0)
         return r;
+    for (int i = 0; i < run->nitems; i++)
+        n += (size_t) group_of(progress, i);
     if (run->colls[0].op == REIGEN_ADASUM)
         return post_adasum(progress);
     nbytes = run->ncount * rg_dtype_nbytes(run->colls[0].dtype);
     if (n == 1)
-        r = rg_exec_post(progress->exec, &run->colls[0]);
-    else if (progress->view.nnodes > 1 && nbytes / n <= PACK_MEAN_MAX &&
-             run->colls[0].memory == RG_MEMORY_HOST)
-        r = post_packed(progress, nbytes);
-    else {
-        run->nposted = 0;
-        r = post_more(progress);
-    }
-    return r < 0 ? r : 1;
+        return post(progress, &run->colls[0]);
+    if (progress->view.nnodes > 1 && nbytes / n <= PACK_MEAN_MAX &&
+        run->colls[0].memory == RG_MEMORY_HOST)
+        return post_packed(progress, nbytes);
+    run->nposted = 0;
+    return post_more(progress);
 }
 
-int rg_run_reduce_next(struct rg_progress *progress)
+/* When exec is done with it. */
+static int reduce_next(struct rg_progress *progress)
 {
     struct rg_run *run = progress->run;
 
@@ -229,9 +236,7 @@ int rg_run_reduce_next(struct rg_progress *progress)
             return r;
         run->by_adasum = false;
     } else if (run->nposted < run->ncolls) {
-        int r = post_more(progress);
-
-        return r < 0 ? r : 1;
+        return post_more(progress);
     }
     if (run->pack) {
         size_t each = rg_dtype_nbytes(run->colls[0].dtype), at = 0;
@@ -245,25 +250,6 @@ int rg_run_reduce_next(struct rg_progress *progress)
     }
     drop_collected(run);
     return 0;
-}
-
-static size_t row_elements(const struct rg_tensor *t)
-{
-    size_t count = 1;
-
-    for (int d = 1; d < t->ndim; d++)
-        count *= (size_t) t->shape[d];
-    return count;
-}
-
-/* Room for what comes; without it this rank goes on with the others and drops its result. */
-static void allocate(struct rg_run *run, struct rg_tensor *t, int dtype, int64_t rows, size_t each)
-{
-    t->result_rows = rows;
-    t->result_nbytes = (size_t) rows * each * rg_dtype_nbytes(dtype);
-    t->result = malloc(t->result_nbytes ? t->result_nbytes : 1);
-    if (!t->result)
-        run->lacks_memory = true;
 }
 
 static int room_for_rows(struct rg_run *run, size_t n)
@@ -293,70 +279,66 @@ static int post_int64s(struct rg_progress *progress, const int64_t *in, size_t e
 
     for (int r = 0; r < progress->team->size; r++)
         run->counts[r] = each;
-    run->step = 1;
-    return rg_exec_post(progress->exec, &coll);
+    run->step = STEP_SIZES;
+    return post(progress, &coll);
 }
 
-static int next_tensor(struct rg_run *run)
+/* Room for so many rows, and what fills it; without memory this rank goes on with the others and
+ * drops its result. nall: elements that all ranks move; 0: there is nothing to do. */
+static int post_result(struct rg_progress *progress, struct rg_tensor *t, struct rg_coll *coll,
+                       int64_t rows, size_t nall)
 {
-    run->tensor++;
-    run->step = 0;
-    return 0;
+    struct rg_run *run = progress->run;
+
+    rg_run_activity(progress, "ALLOCATE_OUTPUT");
+    t->result_rows = rows;
+    t->result_nbytes =
+        (size_t) rows * elements(t->shape, t->ndim, 1) * rg_dtype_nbytes(coll->dtype);
+    t->result = malloc(t->result_nbytes ? t->result_nbytes : 1);
+    if (!t->result)
+        run->lacks_memory = true;
+    coll->counts = run->counts;
+    coll->out = t->result;
+    run->step = STEP_DATA;
+    return nall == 0 ? 0 : post(progress, coll);
 }
 
 /* First dimensions, then tensors. */
 static int step_allgather(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    size_t each = row_elements(t);
+    size_t each = elements(t->shape, t->ndim, 1);
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLGATHERV);
-    int r;
 
-    if (run->step == 0) {
-        r = room_for_rows(run, (size_t) progress->team->size);
-        if (r < 0)
-            return r;
-        r = post_int64s(progress, &t->shape[0], 1);
-        return r < 0 ? r : 1;
+    if (run->step == STEP_BEGIN) {
+        int r = room_for_rows(run, (size_t) progress->team->size);
+
+        return r < 0 ? r : post_int64s(progress, &t->shape[0], 1);
     }
-    if (run->step == 2)
-        return next_tensor(run);
     for (int i = 0; i < progress->team->size; i++) {
         run->counts[i] = (size_t) run->rows[i] * each;
         total += run->rows[i];
     }
-    rg_run_activity(progress, "ALLOCATE_OUTPUT");
-    allocate(run, t, op->dtype, total, each);
-    coll.counts = run->counts;
-    coll.out = t->result;
-    run->step = 2;
-    if ((size_t) total * each == 0)
-        return next_tensor(run);
-    r = rg_exec_post(progress->exec, &coll);
-    return r < 0 ? r : 1;
+    return post_result(progress, t, &coll, total, (size_t) total * each);
 }
 
+/* First how many rows each sends to each, then the rows. */
 static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    size_t each = row_elements(t), size = (size_t) progress->team->size, any = 0;
+    size_t each = elements(t->shape, t->ndim, 1), size = (size_t) progress->team->size, any = 0;
     size_t me = (size_t) progress->team->rank;
     int64_t total = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_ALLTOALLV);
-    int r;
 
-    if (run->step == 0) {
-        r = room_for_rows(run, size * size + size);
-        if (r < 0)
-            return r;
-        for (size_t i = 0; i < size; i++)
+    if (run->step == STEP_BEGIN) {
+        int r = room_for_rows(run, size * size + size);
+
+        for (size_t i = 0; r == 0 && i < size; i++)
             run->rows[size * size + i] = op->splits.sent[i];
-        r = post_int64s(progress, run->rows + size * size, size);
-        return r < 0 ? r : 1;
+        return r < 0 ? r : post_int64s(progress, run->rows + size * size, size);
     }
-    if (run->step == 2)
-        return next_tensor(run);
     for (size_t i = 0; i < size; i++) {
         run->counts[i] = (size_t) op->splits.sent[i] * each;
         run->recv_counts[i] = (size_t) run->rows[i * size + me] * each;
@@ -365,71 +347,49 @@ static int step_alltoall(struct rg_progress *progress, struct rg_op *op, struct 
     }
     for (size_t i = 0; i < size * size; i++)
         any += (size_t) run->rows[i];
-    rg_run_activity(progress, "ALLOCATE_OUTPUT");
-    allocate(run, t, op->dtype, total, each);
-    coll.counts = run->counts;
-    coll.out = t->result;
     coll.recv_counts = run->recv_counts;
     coll.total = any * each;
-    run->step = 2;
-    if (any * each == 0)
-        return next_tensor(run);
-    r = rg_exec_post(progress->exec, &coll);
-    return r < 0 ? r : 1;
+    return post_result(progress, t, &coll, total, coll.total);
 }
 
 static int step_reducescatter(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
     struct rg_run *run = progress->run;
-    size_t each = row_elements(t);
     int64_t rows = t->shape[0], size = progress->team->size, mine = 0;
     struct rg_coll coll = coll_of(op, t, RG_COLL_REDUCESCATTERV);
-    int r;
 
-    if (run->step == 1)
-        return next_tensor(run);
     for (int64_t i = 0; i < size; i++) {
         int64_t part = rows / size + (i < rows % size);
 
-        run->counts[i] = (size_t) part * each;
+        run->counts[i] = (size_t) part * elements(t->shape, t->ndim, 1);
         if (i == progress->team->rank)
             mine = part;
     }
-    rg_run_activity(progress, "ALLOCATE_OUTPUT");
-    allocate(run, t, op->dtype, mine, each);
-    coll.counts = run->counts;
-    coll.out = t->result;
-    run->step = 1;
-    if (t->count == 0)
-        return next_tensor(run);
-    r = rg_exec_post(progress->exec, &coll);
-    return r < 0 ? r : 1;
+    return post_result(progress, t, &coll, mine, t->count);
 }
 
 static int step_broadcast(struct rg_progress *progress, struct rg_op *op, struct rg_tensor *t)
 {
-    struct rg_run *run = progress->run;
     struct rg_coll coll = coll_of(op, t, RG_COLL_BROADCAST);
-    int r;
 
-    if (run->step == 1 || t->count == 0)
-        return next_tensor(run);
-    run->step = 1;
+    progress->run->step = STEP_DATA;
     coll.root = op->root;
     if (op->root != progress->team->rank)
         coll.in = NULL;
-    r = rg_exec_post(progress->exec, &coll);
-    return r < 0 ? r : 1;
+    return t->count == 0 ? 0 : post(progress, &coll);
 }
 
-int rg_run_step(struct rg_progress *progress, struct rg_op *op)
+/* The next step of a tensor that has one; 0: none is left. */
+static int step(struct rg_progress *progress, struct rg_op *op)
 {
     struct rg_run *run = progress->run;
     int r = 0;
 
-    while (r == 0 && run->tensor < op->n) {
+    for (; run->tensor < op->n; run->tensor++, run->step = STEP_BEGIN) {
         struct rg_tensor *t = &op->tensors[run->tensor];
 
+        if (run->step == STEP_DATA)
+            continue;
         if (op->kind == REIGEN_ALLGATHER)
             r = step_allgather(progress, op, t);
         else if (op->kind == REIGEN_ALLTOALL)
@@ -438,8 +398,21 @@ int rg_run_step(struct rg_progress *progress, struct rg_op *op)
             r = step_reducescatter(progress, op, t);
         else
             r = step_broadcast(progress, op, t);
+        if (r != 0)
+            return r;
     }
-    return r;
+    return 0;
+}
+
+int rg_run_next(struct rg_progress *progress)
+{
+    struct rg_run *run = progress->run;
+
+    if (run->kind == REIGEN_ALLREDUCE)
+        return run->posted ? reduce_next(progress) : reduce_post(progress);
+    if (run->kind == REIGEN_BARRIER || !run->ops[0])
+        return 0;
+    return step(progress, run->ops[0]);
 }
 
 int rg_run_create(int size, struct rg_run **ret_run)
@@ -448,12 +421,12 @@ int rg_run_create(int size, struct rg_run **ret_run)
 
     if (!run)
         return -ENOMEM;
-    run->counts = calloc((size_t) size, sizeof(size_t));
-    run->recv_counts = calloc((size_t) size, sizeof(size_t));
-    if (!run->counts || !run->recv_counts) {
-        rg_run_destroy(run);
+    run->counts = calloc(2 * (size_t) size, sizeof(size_t));
+    if (!run->counts) {
+        free(run);
         return -ENOMEM;
     }
+    run->recv_counts = run->counts + size;
     *ret_run = run;
     return 0;
 }
@@ -465,7 +438,6 @@ void rg_run_destroy(struct rg_run *run)
     rg_adasum_destroy(run->adasum);
     drop_collected(run);
     free(run->counts);
-    free(run->recv_counts);
     free(run->rows);
     free(run);
 }

@@ -30,7 +30,7 @@ struct rg_run {
     char *pack;                   /* all of them in one piece, or NULL */
     int tensor, step;             /* other kinds */
     bool lacks_memory;
-    size_t *counts, *recv_counts; /* by rank */
+    size_t *counts, *recv_counts; /* by rank; one piece of memory */
     /* by rank (allgather), by rank and rank (alltoall), then its own row */
     int64_t *rows;
     size_t nrows;
@@ -40,13 +40,9 @@ struct rg_run {
 int rg_run_create(int size, struct rg_run **ret_run);
 void rg_run_destroy(struct rg_run *run); /* NULL is fine */
 
-/* Collect the tensors of an allreduce run and start. 1: exec is at work, 0: there is nothing to do,
- * -errno. */
-int rg_run_reduce_post(struct rg_progress *progress);
-/* When exec is done with it. 1: it is at work again, 0: the results are there, -errno. */
-int rg_run_reduce_next(struct rg_progress *progress);
-/* Post the next step of the run's one operation. 1: posted, 0: there is no further step, -errno. */
-int rg_run_step(struct rg_progress *progress, struct rg_op *op);
+/* Begin the run, or go on with it when exec is done. 1: exec is at work, 0: there is nothing more
+ * to do, -errno. */
+int rg_run_next(struct rg_progress *progress);
 
 /* The run's operations now do this; a static name. */
 static inline void rg_run_activity(struct rg_progress *progress, const char *name)
@@ -58,5 +54,14 @@ static inline void rg_run_activity(struct rg_progress *progress, const char *nam
     run->activity = name;
     progress->observer->ops->activity(progress, run->ops, run->nitems, name);
 }
+
+/* ---- rounds (drive.c)
+ * What has been decided is carried out in the order of the log, queued and polled operations are
+ * looked at, and after a failure everything ends: then, once, this may take 0.3 s. */
+
+/* One round of everything: order, log, exec, polled. True when something moved. */
+bool rg_progress_drive(struct rg_progress *progress);
+/* Something is there that only a driver can bring on. */
+bool rg_progress_has_work(struct rg_progress *progress);
 
 #endif

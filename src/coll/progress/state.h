@@ -28,7 +28,6 @@ struct rg_config;
 struct rg_exec;
 struct rg_handles;
 struct rg_team;
-struct rg_join;    /* join.c */
 struct rg_multi;   /* multi.c */
 struct rg_run;     /* run.h */
 struct rg_waiting; /* wait.c */
@@ -50,6 +49,13 @@ struct rg_told {
     _Atomic int cut_by; /* 1 + the rank by whose end operations failed here */
     _Atomic bool stall; /* a stall ends it */
     bool lost;          /* nothing is heard of it any more; communication thread */
+};
+
+/* A join (join.h). */
+struct rg_join {
+    struct rg_op *op;  /* in flight */
+    uint64_t round;    /* that it waits to see complete; both under the lock */
+    bool consumed;     /* all have joined; my operations may not have ended yet */
 };
 
 struct rg_progress {
@@ -80,7 +86,7 @@ struct rg_progress {
     struct rg_exec *exec;
     bool exec_dead;
     struct rg_run *run;
-    struct rg_join *join;
+    struct rg_join join;
     struct rg_multi *multi;         /* leaders of jobs with several nodes; else NULL */
     struct rg_waits *waits;
     struct rg_waiting *waiting;

@@ -3,23 +3,15 @@
 #include "coll/progress/submit.h"
 
 #include <errno.h>
-#include <stdio.h>
 
+#include "coll/node/signature.h"
 #include "coll/progress/finish.h"
 #include "coll/progress/inline.h"
 
-#define NAME_IN_USE_TEXT                                                                    \
-    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another " \
-    "tensor that is currently being processed.  If you want to request another tensor, use a " \
-    "different tensor name."
-
-/* The ready ring cannot overflow: it has more slots than there are entries, and each is in it
- * once. */
-uint64_t rg_ready_never_full(void *arg)
-{
-    (void) arg;
-    return UINT64_MAX - 1;
-}
+const char rg_name_in_use_text[] =
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "
+    "tensor that is currently being processed.  If you want to request another tensor, use a "
+    "different tensor name.";
 
 uint64_t rg_log_slowest(void *arg)
 {
@@ -37,31 +29,13 @@ uint64_t rg_log_slowest(void *arg)
     return low;
 }
 
-/* Only allreduce (and barrier) can do without the ranks that have joined. */
-static const char *join_refuses(const struct rg_shared *shared, int kind, char *text, size_t room)
-{
-    static const char *const names[] = { [REIGEN_ALLGATHER] = "Allgather",
-                                         [REIGEN_BROADCAST] = "Broadcast",
-                                         [REIGEN_ALLTOALL] = "Alltoall",
-                                         [REIGEN_REDUCESCATTER] = "Reducescatter" };
-
-    if (!atomic_load(&shared->joined_count) || kind >= (int) rg_array_len(names) || !names[kind])
-        return NULL;
-    snprintf(text, room, "%s is not supported with Join at this time.%s", names[kind],
-             kind == REIGEN_ALLGATHER
-                 ? " Specify sparse_to_dense=True if using DistributedOptimizer"
-                 : "");
-    return text;
-}
-
 void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
 {
     struct rg_view *view = &progress->view;
     struct rg_entry *entry = &view->entries[id];
     uint64_t before = epoch - 1;
     struct rg_run_item item = { id, 0, epoch };
-    char text[160];
-    const char *refusal;
+    const char *refusal = NULL;
 
     for (int r = 0; r < view->n; r++) {
         if (atomic_load(&rg_view_place(view, r, id)->posted) < epoch &&
@@ -73,13 +47,14 @@ void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch)
     atomic_store(&entry->arrived, 0);
     if (entry->sig.kind == REIGEN_ALLREDUCE)
         item.flags |= RG_RUN_REDUCE;
-    refusal = join_refuses(view->shared, entry->sig.kind, text, sizeof(text));
+    if (atomic_load(&view->shared->joined_count))
+        refusal = rg_join_refusal(entry->sig.kind);
     if (refusal)
         rg_table_fail(view, id, epoch, refusal);
     if (atomic_load(&entry->error_epoch[epoch & 1]) == epoch)
         item.flags |= RG_RUN_FAILED;
     if (view->nnodes > 1) {
-        rg_runlog_append(&view->ready, &item, 1, rg_ready_never_full, progress);
+        rg_runlog_append(&view->ready, &item, 1, NULL, NULL);
         rg_wake_ring(&progress->wake, 0, true);
     } else {
         rg_runlog_append(&view->log, &item, 1, rg_log_slowest, progress);
@@ -239,5 +214,3 @@ int rg_record_claim(struct rg_progress *progress, struct rg_record *record, stru
     }
     return rg_record_take(record, op) ? 0 : -EEXIST;
 }
-
-const char rg_name_in_use_text[] = NAME_IN_USE_TEXT;

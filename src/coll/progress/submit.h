@@ -34,10 +34,10 @@ static inline bool rg_record_take(struct rg_record *record, struct rg_op *op)
 }
 /* On this node everybody has announced it (or joined): pass it on to the log, or to the leader. */
 void rg_entry_arrived(struct rg_progress *progress, uint32_t id, uint64_t epoch);
-/* For rg_runlog_append, arg is the progress engine: the position of the slowest reader of the
- * log that has not left; and of the ready ring, which cannot overflow. */
+/* For rg_runlog_append, arg is the progress engine: the position of the slowest reader of the log
+ * that has not left. The ready ring cannot overflow: it has more slots than there are entries, and
+ * each is in it once. */
 uint64_t rg_log_slowest(void *arg);
-uint64_t rg_ready_never_full(void *arg);
 
 /* The sentence for -EEXIST. */
 extern const char rg_name_in_use_text[];

@@ -15,11 +15,10 @@
 #include "base/time.h"
 #include "coll/ground/config.h"
 #include "coll/ground/report.h"
-#include "coll/progress/deadlock.h"
-#include "coll/progress/drive.h"
 #include "coll/progress/inline.h"
 #include "coll/progress/multi.h"
 #include "coll/progress/run.h"
+#include "coll/progress/waits.h"
 #include "coll/progress/watch.h"
 
 #define SPIN_DEFAULT_NS 50000
@@ -325,7 +324,7 @@ static void *serve_all(void *arg)
 
         if (rg_now_ns() >= tick_ns) {
             rg_watch_tick(progress);
-            rg_deadlock_tick(progress);
+            rg_waits_tick(progress);
             tick_ns = rg_now_ns() + TICK_MS * RG_NS_PER_MS;
         }
         atomic_store(&progress->waiting->thread_sleeps, true);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at the entries, at the ranks, and at who looks. */
+/* Looking at the entries, at the ranks, at who looks, and at ranks that wait for each other. */
 #include "coll/progress/waits.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/time.h"
+#include "coll/node/signature.h"
+#include "coll/progress/finish.h"
 #include "coll/progress/multi.h"
 
 #define TICK_NS RG_NS_PER_S
+#define WAITING_MAX 64 /* operations that are compared with each other */
 #define STOPPED_NS (3 * RG_NS_PER_S) /* a rank that has not looked for so long speaks for nobody */
 
 struct seen {
@@ -69,12 +73,6 @@ static uint64_t owed(const struct rg_view *view, uint32_t id)
     return 0;
 }
 
-/* Whoever offers something notes the time by himself, maybe later than now was taken. */
-static uint64_t age_ns(uint64_t now, uint64_t since_ns)
-{
-    return now > since_ns ? now - since_ns : 0;
-}
-
 uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
 {
     struct rg_waits *waits = progress->waits;
@@ -90,10 +88,10 @@ uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
             seen->epoch = epoch;
             seen->since_ns = now;
         }
-        if (epoch && age_ns(now, seen->since_ns) > longest)
-            longest = age_ns(now, seen->since_ns);
-        if (offered_ns && age_ns(now, offered_ns) > longest)
-            longest = age_ns(now, offered_ns);
+        if (epoch && rg_wait_age_ns(now, seen->since_ns) > longest)
+            longest = rg_wait_age_ns(now, seen->since_ns);
+        if (offered_ns && rg_wait_age_ns(now, offered_ns) > longest)
+            longest = rg_wait_age_ns(now, offered_ns);
     }
     for (int r = 0; r < view->n; r++) {
         uint64_t n = atomic_load(&view->rows[r].nsubmitted);
@@ -105,41 +103,20 @@ uint64_t rg_waits_look(struct rg_progress *progress, uint64_t now)
     return longest / RG_NS_PER_MS;
 }
 
-/* The lowest rank of the node that is not stopped itself. */
-static bool is_reporter(const struct rg_view *view, uint64_t now)
-{
-    for (int r = 0; r < view->me; r++) {
-        uint64_t watched = atomic_load(&view->rows[r].watched_ns);
-
-        if (watched > now || now - watched < STOPPED_NS)
-            return false;
-    }
-    return true;
-}
-
-bool rg_waits_tick(struct rg_progress *progress, uint64_t now, uint64_t *ret_longest_ms,
-                   bool *ret_reporter)
+bool rg_waits_next(struct rg_progress *progress, struct rg_wait *wait)
 {
     struct rg_waits *waits = progress->waits;
-
-    if (now - waits->looked_ns < TICK_NS)
-        return false;
-    waits->looked_ns = now;
-    *ret_reporter = is_reporter(&progress->view, now);
-    atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);
-    *ret_longest_ms = rg_waits_look(progress, now);
-    return true;
-}
-
-bool rg_waits_get(struct rg_progress *progress, uint32_t id, struct rg_wait *ret_wait)
-{
-    struct rg_waits *waits = progress->waits;
+    uint32_t nentries = atomic_load(&progress->view.shared->nentries), id = wait->id;
+    bool found = false;
 
     pthread_mutex_lock(&waits->lock);
-    *ret_wait = (struct rg_wait){ waits->seen[id].epoch, waits->seen[id].since_ns,
+    for (; id < nentries && !found; id++) {
+        *wait = (struct rg_wait){ id, waits->seen[id].epoch, waits->seen[id].since_ns,
                                   rg_multi_offered_ns(progress, id) };
+        found = wait->epoch || wait->offered_ns;
+    }
     pthread_mutex_unlock(&waits->lock);
-    return ret_wait->epoch || ret_wait->offered_ns;
+    return found;
 }
 
 uint64_t rg_waits_active_ns(struct rg_progress *progress, int r, uint64_t now)
@@ -157,6 +134,121 @@ bool rg_waits_blocked(struct rg_progress *progress, int r, uint64_t now, uint64_
 {
     uint64_t since = atomic_load(&progress->view.rows[r].waits_ns);
 
-    return since && age_ns(now, since) >= limit_ns &&
-           age_ns(now, rg_waits_active_ns(progress, r, now)) >= limit_ns;
+    return since && rg_wait_age_ns(now, since) >= limit_ns &&
+           rg_wait_age_ns(now, rg_waits_active_ns(progress, r, now)) >= limit_ns;
+}
+
+/* ---- ranks that wait for each other */
+
+/* The first rank that is blocked and has announced a, but not b; -1: none. */
+static int blocked_in(struct rg_progress *progress, const struct rg_wait *a,
+                      const struct rg_wait *b, uint64_t now)
+{
+    const struct rg_view *view = &progress->view;
+
+    for (int r = 0; r < view->n; r++) {
+        if (atomic_load(&rg_view_place(view, r, a->id)->posted) >= a->epoch &&
+            rg_view_owes(view, r, b->id, b->epoch) &&
+            rg_waits_blocked(progress, r, now, RG_CROSSED_NS))
+            return r;
+    }
+    return -1;
+}
+
+static bool are_crossed(struct rg_progress *progress, const struct rg_wait *a,
+                        const struct rg_wait *b, uint64_t now)
+{
+    const struct rg_view *view = &progress->view;
+    const struct rg_entry *x = &view->entries[a->id], *y = &view->entries[b->id];
+    const char *name = rg_key_name(x->key);
+    struct rg_error err = RG_ERROR_INIT;
+    int rank_a, rank_b;
+
+    if (strcmp(name, rg_key_name(y->key)) != 0)
+        return false;
+    rank_a = blocked_in(progress, a, b, now);
+    rank_b = rank_a < 0 ? -1 : blocked_in(progress, b, a, now);
+    if (rank_b < 0 || rg_signature_compare(name, &x->sig, rg_view_shown_rank(view, rank_a), &y->sig,
+                                           rg_view_shown_rank(view, rank_b), &err) == 0)
+        return false;
+    rg_progress_abort(progress, EINVAL, err.text);
+    return true;
+}
+
+static bool is_node_blocked(struct rg_progress *progress, uint64_t now)
+{
+    for (int r = 0; r < progress->view.n; r++)
+        if (!rg_waits_blocked(progress, r, now, RG_CROSSED_NS))
+            return false;
+    return true;
+}
+
+/* What has waited long for ranks of this node. */
+static int find_waiting(struct rg_progress *progress, struct rg_wait *found, uint64_t now)
+{
+    struct rg_wait wait = { .id = 0 };
+    int n = 0;
+
+    for (; n < WAITING_MAX && rg_waits_next(progress, &wait); wait.id++) {
+        if (wait.epoch && now > wait.since_ns + RG_CROSSED_NS)
+            found[n++] = wait;
+    }
+    return n;
+}
+
+/* reporter: this rank looks on behalf of its node, and at a leader for its driver. */
+static void look(struct rg_progress *progress, uint64_t now, bool reporter)
+{
+    struct rg_row *row = &progress->view.rows[progress->view.me];
+    struct rg_wait waiting[WAITING_MAX];
+    int n;
+
+    if (atomic_load(&progress->wake.nwaiters) == 0)
+        atomic_store(&row->waits_ns, 0);
+    else if (atomic_load(&row->waits_ns) == 0)
+        atomic_store(&row->waits_ns, now);
+    if (!reporter)
+        return;
+    n = find_waiting(progress, waiting, now);
+    for (int i = 0; i < n; i++) {
+        for (int k = i + 1; k < n; k++) {
+            if (are_crossed(progress, &waiting[i], &waiting[k], now))
+                return;
+        }
+    }
+    if (progress->multi)
+        rg_multi_look(progress, is_node_blocked(progress, now));
+}
+
+/* ---- once a second */
+
+/* The lowest rank of the node that is not stopped itself. */
+static bool is_reporter(const struct rg_view *view, uint64_t now)
+{
+    for (int r = 0; r < view->me; r++) {
+        uint64_t watched = atomic_load(&view->rows[r].watched_ns);
+
+        if (watched > now || now - watched < STOPPED_NS)
+            return false;
+    }
+    return true;
+}
+
+void rg_waits_tick(struct rg_progress *progress)
+{
+    const struct rg_shared *shared = progress->view.shared;
+    struct rg_waits *waits = progress->waits;
+    uint64_t now = rg_now_ns(), longest_ms;
+    bool reporter;
+
+    if (atomic_load(&shared->aborted) || atomic_load(&shared->closed_by) ||
+        now - waits->looked_ns < TICK_NS)
+        return;
+    waits->looked_ns = now;
+    reporter = is_reporter(&progress->view, now);
+    atomic_store(&progress->view.rows[progress->view.me].watched_ns, now);
+    longest_ms = rg_waits_look(progress, now);
+    if (progress->observer)
+        progress->observer->ops->tick(progress, now, longest_ms, reporter);
+    look(progress, now, reporter);
 }

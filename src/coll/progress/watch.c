@@ -11,6 +11,8 @@
 
 #define CAUSE_WAIT_MS 300 /* for the launcher to say how it died */
 
+typedef int poll_fn(struct rg_boot *boot, int *ret_rank, struct rg_error *err);
+
 static void abort_for(struct rg_progress *progress, int rank, const char *text)
 {
     rg_view_abort(&progress->view, ECONNRESET, rank, text);
@@ -33,8 +35,7 @@ static bool left(const struct rg_progress *progress, int rank)
 }
 
 /* What the launcher says. True when a death was told, or its own was found. */
-static bool listen_by(struct rg_progress *progress,
-                      int (*poll_boot)(struct rg_boot *, int *, struct rg_error *))
+static bool listen_to_boot(struct rg_progress *progress, poll_fn *poll_boot)
 {
     struct rg_error err = RG_ERROR_INIT;
     int rank = -1, r;
@@ -53,11 +54,6 @@ static bool listen_by(struct rg_progress *progress,
     return r == -EHOSTDOWN;
 }
 
-static bool listen_to_boot(struct rg_progress *progress)
-{
-    return listen_by(progress, rg_boot_poll);
-}
-
 static void seen_dead(struct rg_progress *progress, int rank)
 {
     const char *host = progress->team->peers[rank].host;
@@ -67,7 +63,8 @@ static void seen_dead(struct rg_progress *progress, int rank)
          progress->boot && rg_boot_poll_fd(progress->boot) >= 0 && rg_now_ns() < deadline;) {
         struct pollfd pfd = { rg_boot_poll_fd(progress->boot), POLLIN, 0 };
 
-        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(progress) || progress->told.lost))
+        if (poll(&pfd, 1, 50) > 0 && (listen_to_boot(progress, rg_boot_poll) ||
+                                      progress->told.lost))
             break;
     }
     snprintf(text, sizeof(text), "rank %d on %s died; what was in flight cannot be completed", rank,
@@ -107,24 +104,22 @@ void rg_watch_follow(struct rg_progress *progress)
     }
 }
 
-void rg_watch_start(struct rg_progress *progress)
+static void look_around(struct rg_progress *progress, poll_fn *poll_boot)
 {
     if (progress->world)
         rg_watch_follow(progress);
     if (progress->world || atomic_load(&progress->view.shared->aborted))
         return;
-    if (!listen_by(progress, rg_boot_poll_start))
+    if (!listen_to_boot(progress, poll_boot) && !atomic_load(&progress->view.shared->aborted))
         look_at_pidfds(progress);
+}
+
+void rg_watch_start(struct rg_progress *progress)
+{
+    look_around(progress, rg_boot_poll_start);
 }
 
 void rg_watch_tick(struct rg_progress *progress)
 {
-    if (progress->world)
-        rg_watch_follow(progress);
-    if (atomic_load(&progress->view.shared->aborted))
-        return;
-    if (!progress->world)
-        listen_to_boot(progress);
-    if (!progress->world && !atomic_load(&progress->view.shared->aborted))
-        look_at_pidfds(progress);
+    look_around(progress, rg_boot_poll);
 }

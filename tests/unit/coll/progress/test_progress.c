@@ -35,7 +35,7 @@ static struct rg_progress *open_progress(struct member *member)
     struct rg_error err = RG_ERROR_INIT;
 
     member->team.segment = member->region;
-    member->team.segment_nbytes = rg_progress_nbytes(table, member->n);
+    member->team.segment_nbytes = rg_progress_nbytes(&shm, member->n);
     member->team.oversubscribed = true;
     if (rg_progress_create(&options, &progress, &err) < 0) {
         fprintf(stderr, "member %d: %s\n", member->me, err.text);
@@ -109,7 +109,7 @@ static int mixed(struct member *member)
 
 static void run(int n, int (*fn)(struct member *))
 {
-    assert_int_equal(members_run(n, rg_progress_nbytes(table, n), fn, NULL), 0);
+    assert_int_equal(members_run(n, rg_progress_nbytes(&shm, n), fn, NULL), 0);
 }
 
 static void operations_of_all_sizes_end_in_any_order(void **state)
