@@ -44,8 +44,8 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
 {
     if (option->apply)
         return option->apply(request, what, value, err);
-    return option->field.kind ? rg_field_set(&option->field, request, what, value, err)
-                              : rg_request_set(request, option->name, what, value, err);
+    return option->member.kind ? rg_member_set(&option->member, request, what, value, err)
+                               : rg_request_set(request, option->name, what, value, err);
 }
 
 int rg_request_set(struct rg_request *request, const char *name, const char *what,
