@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a command of reigen is. Each is one function in its folder's door and one line of the table
+ * What a command of reigen is. Each is one function in its folder's header and one line of the table
  * in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are made.
  *
  * A command that is also installed under the name of a script that it replaces has a struct
