@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a command of reigen is. Each is one function in its folder's header and one line of the table
- * in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are made.
+ * What a command of reigen is. Each is one function in its folder's header and one line of the
+ * table in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are
+ * made.
  *
  * A command that is also installed under the name of a script that it replaces has a struct
  * rg_script: its words, and one view of its option table, so that no text can lack an option.
