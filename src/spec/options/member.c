@@ -35,15 +35,6 @@ int rg_items_parse(const char *what, const char *value, size_t max, struct rg_st
     return !copy || item ? rg_error_memory(err) : 0;
 }
 
-static int borrow(const char **word, bool needed, const char *what, const char *value,
-                  struct rg_error *err)
-{
-    if (!*value && needed)
-        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
-    *word = *value ? value : NULL;
-    return 0;
-}
-
 int rg_member_set(const struct rg_member *member, void *object, const char *what,
                   const char *value, struct rg_error *err)
 {
@@ -62,7 +53,11 @@ int rg_member_set(const struct rg_member *member, void *object, const char *what
             *(int *) at = (int) n;
         break;
     case RG_MEMBER_TEXT: return rg_parse_text(what, value, at, err);
-    case RG_MEMBER_WORD: return borrow(at, member->min, what, value, err);
+    case RG_MEMBER_WORD:
+        if (!*value && member->min)
+            return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+        *(const char **) at = *value ? value : NULL;
+        break;
     case RG_MEMBER_TIME: return rg_parse_duration_ms(what, value, at, err);
     case RG_MEMBER_SIZE: return rg_parse_size(what, value, at, err);
     case RG_MEMBER_LIST: return add(at, max, what, value, err);
