@@ -420,6 +420,25 @@ static void a_program_that_does_not_end_is_killed(void **state)
                                 text, sizeof(text)), -ETIMEDOUT);
 }
 
+static void what_a_program_may_say_is_limited_as_it_says_it(void **state)
+{
+    rg_autofree char *text = NULL;
+    /* What cannot be written is an error of tr's, which leaves a mark. */
+    rg_autofree char *script = rg_strf("head -c 1000000 /dev/zero | tr '\\0' x || touch %s/refused",
+                                       dir);
+    rg_autofree char *mark = rg_strf("%s/refused", dir);
+
+    (void) state;
+    assert_int_equal(rg_spawn_ask(ARGV("sh", "-c", "printf hello; exit 3"), 60000, 5, &text), 3);
+    assert_string_equal(text, "hello");
+    assert_int_equal(rg_spawn_ask(ARGV("sh", "-c", "printf hello"), 60000, 4, &text), -EFBIG);
+    assert_int_equal(rg_spawn_ask(ARGV("/nonexistent"), 60000, 5, &text), -ENOENT);
+    assert_int_equal(rg_spawn_ask(ARGV("sh", "-c", script), 60000, 100000, &text), -EFBIG);
+    assert_int_equal(access(mark, F_OK), 0);
+    free(rg_steal_ptr(&text));
+    assert_int_equal(rg_spawn_ask(ARGV("sleep", "60"), 10, 5, &text), 128 + SIGKILL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -445,6 +464,8 @@ int main(void)
         cmocka_unit_test(starting_many_is_quick),
         cmocka_unit_test(what_a_program_says_is_captured_with_its_code),
         cmocka_unit_test(a_program_that_does_not_end_is_killed),
+        cmocka_unit_test_setup_teardown(what_a_program_may_say_is_limited_as_it_says_it, make_dir,
+                                        remove_dir),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
