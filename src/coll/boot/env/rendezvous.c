@@ -307,7 +307,7 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
         uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
         int status = 0;
         int r = exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
-                                 &status, &body, err);
+                         &status, &body, err);
 
         if (r == 0 && status == 200)
             return rg_endpoint_parse((const char *) rg_buf_bytes(&body), rg_buf_nbytes(&body),
