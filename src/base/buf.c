@@ -342,7 +342,8 @@ void *rg_grown(void *array, size_t *capacity, size_t n, size_t each)
     if (n <= *capacity)
         return array;
     while (more < n)
-        more *= 2;
+        if (__builtin_mul_overflow(more, 2, &more))
+            return NULL;
     bigger = reallocarray(array, more, each);
     if (!bigger)
         return NULL;

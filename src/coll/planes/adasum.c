@@ -217,7 +217,7 @@ static const char *packed(struct rg_adasum *adasum)
     for (int t = 0; t < adasum->ntensors; t++) {
         size_t nbytes = nbytes_of(adasum, adasum->colls[t].count);
 
-        rg_put(to, adasum->colls[t].in, nbytes);
+        rg_put_operand(to, adasum->colls[t].in, nbytes);
         to += nbytes;
     }
     return adasum->pack.at;

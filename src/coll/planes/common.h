@@ -53,7 +53,7 @@ static inline size_t rg_largest(const size_t *counts, int n)
 }
 
 /* What an operand supplies: nbytes of src, or zeros where it is NULL. dst may be src. */
-static inline void rg_put(char *dst, const char *src, size_t nbytes)
+static inline void rg_put_operand(char *dst, const char *src, size_t nbytes)
 {
     if (nbytes == 0 || dst == src)
         return;

@@ -222,13 +222,13 @@ int rg_mpi_plane_make(const struct rg_mpi_shim_ops *ops, const struct rg_mpi_com
     mpi->sources = calloc(n, sizeof(*mpi->sources));
     mpi->starts = calloc(2 * (n + 1), sizeof(*mpi->starts));
     complete = mpi->sources && mpi->starts;
-    for (int i = 0; i < RG_MPI_ROUNDS; i++) {
+    for (int i = 0; i < RG_MPI_ROUNDS && complete; i++) {
         struct rg_mpi_round *round = &mpi->rounds[i];
 
         round->requests = calloc(n, 2 * (sizeof(*round->requests) + sizeof(int)));
-        round->counts = (int *) (round->requests + 2 * n);
-        round->displs = round->counts + n;
-        complete = complete && round->requests;
+        complete = round->requests;
+        round->counts = complete ? (int *) (round->requests + 2 * n) : NULL;
+        round->displs = complete ? round->counts + n : NULL;
     }
     if (!complete) {
         release(mpi);

@@ -44,11 +44,11 @@ static int shm_open(const struct rg_plane_options *options, void **ret_state, st
         return rg_error_set(err, ENOMEM, "out of memory");
     shm->pieces = &shm->one;
     shm->in_starts = calloc(2 * (n + 1), sizeof(size_t));
-    shm->out_starts = shm->in_starts + n + 1;
     if (!shm->in_starts) {
         shm_free(shm);
         return rg_error_set(err, ENOMEM, "out of memory");
     }
+    shm->out_starts = shm->in_starts + n + 1;
     shm->bells = &options->team->bells;
     shm->n = group->nmembers;
     shm->me = group->me;

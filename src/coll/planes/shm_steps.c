@@ -46,7 +46,7 @@ static void gather(const struct rg_shm *shm, char *dst, size_t lo, size_t hi)
     while (lo < hi) {
         struct span span = span_at(shm, lo, hi);
 
-        rg_put(dst, span.in, span.count * shm->element);
+        rg_put_operand(dst, span.in, span.count * shm->element);
         dst += span.count * shm->element;
         lo += span.count;
     }
@@ -227,8 +227,8 @@ static void allgather_in(struct rg_shm *shm, uint64_t chunk)
 {
     struct range r = counts_range(shm, chunk, shm->coll.counts[shm->me]);
 
-    rg_put(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
-           range_nbytes(shm, r));
+    rg_put_operand(rg_shm_slot(shm, shm->me, chunk), at(shm->coll.in, shm->element, r.lo),
+                   range_nbytes(shm, r));
 }
 
 static void allgather_out(struct rg_shm *shm, uint64_t chunk)
@@ -252,8 +252,9 @@ static void shares_in(struct rg_shm *shm, uint64_t slot_chunk, uint64_t chunk)
         struct range r = counts_range(shm, chunk, shm->coll.counts[i]);
 
         if (i != shm->me)
-            rg_put(share(shm, shm->me, slot_chunk, i),
-                   at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo), range_nbytes(shm, r));
+            rg_put_operand(share(shm, shm->me, slot_chunk, i),
+                           at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo),
+                           range_nbytes(shm, r));
     }
 }
 
@@ -311,8 +312,8 @@ static void alltoall_out(struct rg_shm *shm, uint64_t chunk)
                                ? at(shm->coll.in, shm->element, shm->in_starts[i] + r.lo)
                                : share(shm, i, chunk, shm->me);
 
-        rg_put((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
-               range_nbytes(shm, r));
+        rg_put_operand((char *) shm->coll.out + (shm->out_starts[i] + r.lo) * shm->element, from,
+                       range_nbytes(shm, r));
     }
 }
 
@@ -402,12 +403,12 @@ void rg_shm_alone(struct rg_shm *shm)
         break;
     case RG_COLL_BROADCAST:
         if (coll->out)
-            rg_put(coll->out, in, coll->count * shm->element);
+            rg_put_operand(coll->out, in, coll->count * shm->element);
         break;
     case RG_COLL_ALLGATHERV:
     case RG_COLL_ALLTOALLV:
         if (coll->out)
-            rg_put(coll->out, in, coll->counts[0] * shm->element);
+            rg_put_operand(coll->out, in, coll->counts[0] * shm->element);
         break;
     }
 }

@@ -27,6 +27,8 @@ struct header {
     uint64_t nbytes; /* of the whole operation */
 };
 
+_Static_assert(sizeof(struct header) == 16, "no gaps");
+
 struct sending {
     size_t ndone;
     bool have;               /* a transfer in hand: */

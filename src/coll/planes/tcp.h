@@ -79,8 +79,8 @@ struct rg_tcp_op {
     bool scale_at_end;      /* post and divisor are applied to acc when all is done */
 };
 
-/* Choose the algorithm and prepare buffers. 0, -EINVAL, -ENOMEM. Does local work (scaling,
- * copies). */
+/* Choose the algorithm and prepare buffers. n is the same whenever op is used. 0, -EINVAL, -ENOMEM.
+ * Does local work (scaling, copies). */
 int rg_tcp_op_begin(struct rg_tcp_op *op, const struct rg_coll *coll, int n, int me);
 /* What remains when all transfers are done. */
 void rg_tcp_op_end(struct rg_tcp_op *op);

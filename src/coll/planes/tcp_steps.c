@@ -401,8 +401,8 @@ static int set_base(struct rg_tcp_op *op)
         op->base = op->acc;
         return 0;
     case RG_COLL_ALLGATHERV:
-        rg_put(op->acc + op->starts[op->me] * op->esize, coll->in,
-               coll->counts[op->me] * op->esize);
+        rg_put_operand(op->acc + op->starts[op->me] * op->esize, coll->in,
+                       coll->counts[op->me] * op->esize);
         op->base = op->acc;
         return 0;
     case RG_COLL_ALLTOALLV:

@@ -66,17 +66,15 @@ static void release_adopted(struct rg_progress *progress)
     while (n < multi->nadopted && multi->adopted[n].until <= low)
         rg_table_release(&progress->view, multi->adopted[n++].id);
     multi->nadopted -= n;
-    memmove(multi->adopted, multi->adopted + n,
-            multi->nadopted * sizeof(*multi->adopted));
+    memmove(multi->adopted, multi->adopted + n, multi->nadopted * sizeof(*multi->adopted));
 }
 
 static int adopt(struct rg_progress *progress, const char *name, const struct rg_signature *sig,
                  struct rg_run_item *item)
 {
     struct rg_multi *multi = progress->multi;
-    int r;
+    int r = rg_grow(&multi->adopted, &multi->adopted_capacity, multi->nadopted + 1);
 
-    r = rg_grow(&multi->adopted, &multi->adopted_capacity, multi->nadopted + 1);
     if (r == 0)
         r = rg_table_adopt(&progress->table, name, sig, &item->id, &item->epoch);
     if (r == 0)

@@ -119,9 +119,9 @@ static int exchange(struct making *making, uint32_t number, int r, struct rg_buf
         struct rg_reader reader;
 
         r = read_payload(making, number, i, &reader, err);
-        if (r < 0)
+        if (r < 0 && r != -EPROTO) /* then neither is to blame for the other */
             rg_boot_cut_off(making->boot, i);
-        else if (take && take(making, i, &reader) < 0)
+        else if (r == 0 && take && take(making, i, &reader) < 0)
             r = rg_error_set(err, EBADMSG, "rank %d said what cannot be read",
                              rg_team_world_rank(making->team, i));
     }

@@ -175,6 +175,18 @@ static void empty_reader_of_null_reads_empty_spans(void **state)
     rg_buf_fini(NULL);
 }
 
+static void an_array_beyond_all_memory_is_refused(void **state)
+{
+    uint32_t *array = NULL;
+    size_t capacity = 0;
+
+    (void) state;
+    assert_int_equal(rg_grow(&array, &capacity, SIZE_MAX), -ENOMEM);
+    assert_int_equal(rg_grow(&array, &capacity, 17), 0);
+    assert_true(capacity >= 17 && array[16] == 0);
+    free(array);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +198,7 @@ int main(void)
         cmocka_unit_test(span_longer_than_its_cap_is_bad),
         cmocka_unit_test(string_with_a_nul_inside_is_bad),
         cmocka_unit_test(growth_beyond_the_cap_is_refused_and_sticky),
+        cmocka_unit_test(an_array_beyond_all_memory_is_refused),
         cmocka_unit_test(stream_through_a_buffer_keeps_order_and_size),
         cmocka_unit_test(printf_builds_text_of_any_length),
         cmocka_unit_test(empty_reader_of_null_reads_empty_spans),

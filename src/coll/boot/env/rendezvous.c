@@ -48,7 +48,7 @@ static int status_of(char *line)
 /* One header. *has_length and *ret_length: what Content-Length says. */
 static int read_header(char *line, bool *has_length, size_t *ret_length)
 {
-    char *colon = strchr(line, ':'), word[16];
+    char *colon = strchr(line, ':'), *value, *end;
     int64_t length;
 
     if (!colon || colon == line)
@@ -58,10 +58,12 @@ static int read_header(char *line, bool *has_length, size_t *ret_length)
         return -EBADMSG;
     if (strcasecmp(line, "Content-Length") != 0)
         return 0;
-    const char *rest = rg_str_word(colon + 1, word, sizeof(word));
-
-    if (*has_length || rest[strspn(rest, " \t")] != '\0' ||
-        rg_parse_int("length", word, 0, RG_HTTP_ANSWER_MAX, &length, NULL) < 0)
+    value = colon + 1 + strspn(colon + 1, " \t");
+    end = value + strcspn(value, " \t");
+    if (*has_length || end[strspn(end, " \t")] != '\0')
+        return -EBADMSG;
+    *end = '\0';
+    if (rg_parse_int("length", value, 0, RG_HTTP_ANSWER_MAX, &length, NULL) < 0)
         return -EBADMSG;
     *has_length = true;
     *ret_length = (size_t) length;
@@ -228,12 +230,15 @@ static int detect(struct rg_error *err)
 static int find_store(struct rg_sockaddr *ret_store, struct rg_error *err)
 {
     struct rg_env_job there = { .master_name = ADDRESS };
+    const char *name = rg_var(ADDRESS);
     int64_t port = 0;
     int r = rg_var_int(PORT, 1, 65535, &port, err);
 
     if (r < 0)
         return r;
-    snprintf(there.master, sizeof(there.master), "%s", rg_var(ADDRESS));
+    if (strlen(name) >= sizeof(there.master))
+        return rg_error_set(err, EINVAL, ADDRESS " is longer than a host name can be");
+    strcpy(there.master, name);
     r = rg_env_resolve(&there, err);
     if (r < 0)
         return r;
@@ -304,7 +309,7 @@ static int look_up(const struct rg_sockaddr *store, const char *path, uint64_t d
         uint64_t until_ns = rg_now_ns() + ATTEMPT_MS * RG_NS_PER_MS;
         int status = 0;
         int r = exchange(store, path, NULL, until_ns < deadline_ns ? until_ns : deadline_ns,
-                                 &status, &body, err);
+                         &status, &body, err);
 
         if (r == 0 && status == 200)
             return rg_endpoint_parse((const char *) rg_buf_bytes(&body), rg_buf_nbytes(&body),

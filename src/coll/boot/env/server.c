@@ -183,7 +183,7 @@ static int on_fence(void *arg, void *message)
     return 0;
 }
 
-/* The first one is the cause. */
+/* The first one is the cause, and a CUT_OFF before it is about it. */
 static int on_note(void *arg, void *message)
 {
     struct guest *guest = arg;
@@ -199,7 +199,7 @@ static int on_cut_off(void *arg, void *message)
     struct guest *guest = arg;
     const struct rg_rankmsg_cut_off *cut_off = message;
 
-    guest->cut_off = true;
+    guest->cut_off |= !guest->note;
     return cut_off->rank < (uint32_t) guest->server->job.me.size ? 0 : -EBADMSG;
 }
 

@@ -211,6 +211,7 @@ static void a_rank_that_dies_ends_the_fence_of_the_others(void **state)
 struct last_words {
     int victim, cut_by;
     const char *note, *heard;
+    bool noted_before; /* the note came before it was cut off */
 };
 
 /* All meet once; then the victim says why it fails, and the others hear of it in the fence that
@@ -233,6 +234,8 @@ static int fail_with_a_note(struct rank *rank)
     }
     if (victim) {
         bad |= ranks_check(rank, r == 0);
+        if (words->noted_before)
+            rg_boot_note(boot, 0, words->note);
         if (words->cut_by >= 0)
             rg_boot_cut_off(boot, words->cut_by);
         rg_boot_note(boot, 0, words->note);
@@ -249,11 +252,12 @@ static int fail_with_a_note(struct rank *rank)
 static void a_note_names_the_rank_that_failed(void **state)
 {
     static const struct last_words cases[] = {
-        { 1, -1, "no memory", "rank 1: no memory" },
-        { 1, -1, "rank and file are gone", "rank 1: rank and file are gone" },
-        { 1, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory" },
-        { 0, -1, "rank and file are gone", "rank 0: rank and file are gone" },
-        { 0, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory" },
+        { 1, -1, "no memory", "rank 1: no memory", false },
+        { 1, -1, "rank and file are gone", "rank 1: rank and file are gone", false },
+        { 1, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory", false },
+        { 1, 2, "no memory", "rank 1: no memory", true },
+        { 0, -1, "rank and file are gone", "rank 0: rank and file are gone", false },
+        { 0, 2, "on b, rank 2 has no memory", "on b, rank 2 has no memory", false },
     };
 
     (void) state;
@@ -524,6 +528,18 @@ static int open_without_port(struct rank *rank)
     return open_to_fail(rank);
 }
 
+static int open_with_a_long_store(struct rank *rank)
+{
+    char name[300] = "";
+
+    memset(name, '1', sizeof(name) - 1);
+    setenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", name, 1);
+    setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", "1", 1);
+    setenv("HOROVOD_RANK", rank->me ? "1" : "0", 1);
+    setenv("HOROVOD_SIZE", "2", 1);
+    return open_to_fail(rank);
+}
+
 static void incomplete_or_contradicting_variables_are_refused(void **state)
 {
     (void) state;
@@ -531,6 +547,8 @@ static void incomplete_or_contradicting_variables_are_refused(void **state)
     assert_int_equal(ranks_run(2, 1, open_one_var, "WORLD_SIZE is set and RANK is not"), 0);
     assert_int_equal(ranks_run(2, 1, open_rank_too_large, "RANK=7: with WORLD_SIZE=2"), 0);
     assert_int_equal(ranks_run(2, 1, open_without_port, "MASTER_PORT is not set"), 0);
+    assert_int_equal(ranks_run(2, 1, open_with_a_long_store,
+                               "HOROVOD_GLOO_RENDEZVOUS_ADDR is longer than"), 0);
 }
 
 static void without_variables_a_rank_is_alone(void **state)

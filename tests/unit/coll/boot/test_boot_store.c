@@ -26,6 +26,9 @@ static void test_an_answer_is_taken_apart(void **state)
     assert_int_equal(answer.status, 200);
     assert_int_equal(answer.body_nbytes, 3);
     assert_memory_equal(text + answer.body, "abc", 3);
+    assert_int_equal(parse("HTTP/1.0 200 OK\r\nContent-Length: 0000000000000003\r\n\r\nabc", false,
+                           &answer), 1);
+    assert_int_equal(answer.body_nbytes, 3);
     assert_int_equal(parse("HTTP/1.1 404\r\nContent-Length: 0\r\n\r\n", false, &answer), 1);
     assert_int_equal(answer.status, 404);
     assert_int_equal(answer.body_nbytes, 0);

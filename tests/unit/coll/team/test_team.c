@@ -279,19 +279,36 @@ static void a_rank_that_fails_tells_all_others_why(void **state)
 static struct {
     struct rg_boot *boot;
     int me, fences;
+    bool was_cut_off;
 } liar;
+
+/* What rank 1 says wrongly: four bytes of a fence, and what that comes to. */
+struct lie {
+    int fence;
+    size_t at;
+    int r;
+    const char *text;
+};
 
 static int lying_fence(void *state, const void *blob, size_t nbytes, uint64_t deadline_ns,
                        struct rg_blob *ret_blobs, struct rg_error *err)
 {
+    const struct lie *lie = state;
     uint8_t told[4096];
 
-    (void) state;
-    if (++liar.fences != 2 || liar.me != 1 || nbytes > sizeof(told) || nbytes < LEADER_AT + 4)
+    if (++liar.fences != lie->fence || liar.me != 1 || nbytes > sizeof(told) ||
+        nbytes < lie->at + 4)
         return rg_boot_fence(liar.boot, blob, nbytes, deadline_ns, ret_blobs, err);
     memcpy(told, blob, nbytes);
-    memset(told + LEADER_AT, 0x7f, 4);
+    memset(told + lie->at, 0x7f, 4);
     return rg_boot_fence(liar.boot, told, nbytes, deadline_ns, ret_blobs, err);
+}
+
+static void note_cut_off(void *state, int rank)
+{
+    (void) state;
+    (void) rank;
+    liar.was_cut_off = true;
 }
 
 static void close_nothing(void *state, bool goodbye)
@@ -303,19 +320,21 @@ static void close_nothing(void *state, bool goodbye)
 static int check_liar(struct rank *rank)
 {
     static const struct rg_boot_ops lying = { .name = "lying", .fence = lying_fence,
-                                              .close = close_nothing };
+                                              .cut_off = note_cut_off, .close = close_nothing };
+    const struct lie *lie = rank->arg;
     struct rg_error err = RG_ERROR_INIT;
     struct rg_team *team = NULL;
     struct rg_boot *boot = NULL;
 
     if (rg_boot_open(&boots, &rank->config, ranks_deadline(), &liar.boot, &err) < 0 ||
-        rg_boot_make(&lying, &liar, rg_boot_identity(liar.boot), &boot) < 0)
+        rg_boot_make(&lying, rank->arg, rg_boot_identity(liar.boot), &boot) < 0)
         return 1;
     liar.me = rank->me;
     int r = rg_team_create(boot, &rank->config, &needs, ranks_deadline(), &team, &err);
-    int bad = ranks_check(rank, r == -EBADMSG);
+    int bad = ranks_check(rank, r == lie->r);
 
-    bad |= ranks_check(rank, strstr(err.text, "rank 1 said what cannot be read") != NULL);
+    bad |= ranks_check(rank, strstr(err.text, lie->text) != NULL);
+    bad |= ranks_check(rank, !liar.was_cut_off);
     rg_boot_close(boot, false);
     rg_boot_close(liar.boot, false);
     return bad;
@@ -323,8 +342,19 @@ static int check_liar(struct rank *rank)
 
 static void a_leader_that_there_cannot_be_is_refused(void **state)
 {
+    struct lie lie = { 2, LEADER_AT, -EBADMSG, "rank 1 said what cannot be read" };
+
     (void) state;
-    assert_int_equal(ranks_run(3, ranks_port(), check_liar, NULL), 0);
+    assert_int_equal(ranks_run(3, ranks_port(), check_liar, &lie), 0);
+}
+
+/* Each is in another step than the other: nobody is cut off by anybody. */
+static void for_a_rank_of_another_version_no_rank_is_to_blame(void **state)
+{
+    struct lie lie = { 1, 0, -EPROTO, "rank 1 is in another step of its start" };
+
+    (void) state;
+    assert_int_equal(ranks_run(3, ranks_port(), check_liar, &lie), 0);
 }
 
 int main(void)
@@ -339,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_forked_child_keeps_no_descriptor),
         cmocka_unit_test(a_rank_that_fails_tells_all_others_why),
         cmocka_unit_test(a_leader_that_there_cannot_be_is_refused),
+        cmocka_unit_test(for_a_rank_of_another_version_no_rank_is_to_blame),
     };
 
     ranks_clearenv();
