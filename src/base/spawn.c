@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -447,24 +446,6 @@ int rg_spawn_wait(pid_t pid, uint64_t timeout_ms)
         rg_sleep_ms(2);
     }
     return status;
-}
-
-/* What it says goes to a file in memory, so that nobody has to read along. */
-int rg_spawn_ask(char *const *argv, uint64_t timeout_ms, size_t max_nbytes, char **ret_text)
-{
-    rg_autoclose int fd = memfd_create("answer", MFD_CLOEXEC);
-    const struct rg_spawn spec = { .argv = argv, .fds = { -1, fd, -1 } };
-    char path[64];
-    pid_t pid = -1;
-    int rc = fd < 0 ? -errno : rg_spawn(&spec, &pid, NULL);
-
-    if (rc < 0)
-        return rc;
-    int status = rg_spawn_wait(pid, timeout_ms);
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    rc = rg_read_file(path, max_nbytes, ret_text, NULL);
-    return rc < 0 ? rc : rg_status_code(status);
 }
 
 const char *rg_status_text(int wait_status, char *buf, size_t nbytes)

@@ -407,7 +407,7 @@ static void what_a_program_says_is_captured_with_its_code(void **state)
     assert_string_equal(text, "");
 }
 
-/* It hangs with its output open, or closed. */
+/* It hangs with its output open, or closed, or writes for ever. */
 static void a_program_that_does_not_end_is_killed(void **state)
 {
     char text[16];
@@ -418,6 +418,30 @@ static void a_program_that_does_not_end_is_killed(void **state)
     assert_string_equal(text, "in\n");
     assert_int_equal(rg_capture(WORDS("sh", "-c", "exec >&- 2>&-; sleep 60"), NULL, false, 100,
                                 text, sizeof(text)), -ETIMEDOUT);
+    assert_int_equal(rg_capture(WORDS("yes"), NULL, false, 100, text, 4), -ETIMEDOUT);
+    assert_string_equal(text, "y\ny");
+}
+
+static void who_holds_an_ended_programs_output_is_not_waited_for(void **state)
+{
+    char text[16];
+
+    (void) state;
+    assert_int_equal(rg_capture(WORDS("sh", "-c", "sleep 60 & echo $!; exit 4"), NULL, true, 10000,
+                                text, sizeof(text)), 4);
+    assert_true(atoi(text) > 1);
+    assert_int_equal(kill((pid_t) atoi(text), SIGKILL), 0);
+}
+
+static void all_that_a_program_says_is_asked_for(void **state)
+{
+    rg_autofree char *text = NULL;
+
+    (void) state;
+    assert_int_equal(rg_spawn_ask(ARGV("sh", "-c", "echo 1234; exit 5"), 10000, 5, &text), 5);
+    assert_string_equal(text, "1234\n");
+    assert_int_equal(rg_spawn_ask(ARGV("echo", "12345"), 10000, 5, &text), -EFBIG);
+    assert_string_equal(text, "1234\n");
 }
 
 int main(void)
@@ -445,6 +469,8 @@ int main(void)
         cmocka_unit_test(starting_many_is_quick),
         cmocka_unit_test(what_a_program_says_is_captured_with_its_code),
         cmocka_unit_test(a_program_that_does_not_end_is_killed),
+        cmocka_unit_test(who_holds_an_ended_programs_output_is_not_waited_for),
+        cmocka_unit_test(all_that_a_program_says_is_asked_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
