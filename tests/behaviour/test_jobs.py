@@ -82,8 +82,10 @@ def test_a_job_is_known_from_its_start_to_after_its_end(home):
         assert table[0].index('COMMAND') == table[1].index('sh -c'), table
         status = home.reigen('status', ident[:-2]).stdout
         assert status.startswith(f'job {ident}: running for 0:') and str(out) in status, status
-        logs = home.reigen('logs', ident)
-        assert (logs.returncode, logs.stdout, logs.stderr) == (0, 'hello\n', 'alas\n'), logs
+        # What the rank has written may still be on its way to the files.
+        wait_until(lambda: home.reigen('logs', ident).stderr == 'alas\n')
+        wait_until(lambda: home.reigen('logs', ident).stdout == 'hello\n')
+        assert home.reigen('logs', ident).returncode == 0
         with subprocess.Popen([PROGRAMS.reigen, 'logs', '-f', ident], env=home.env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
             assert following.stdout.readline() == 'hello\n'

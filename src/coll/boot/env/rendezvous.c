@@ -72,9 +72,11 @@ static int read_header(char *line, bool *has_length, size_t *ret_length)
 static int read_head(const char *bytes, size_t nbytes, struct rg_http_answer *answer,
                      bool *ret_has_length)
 {
-    rg_autofree char *head = strndup(bytes, nbytes);
+    rg_autofree char *head = malloc(nbytes + 1);
     int r = head ? 0 : -ENOMEM;
 
+    if (head)
+        *(char *) mempcpy(head, bytes, nbytes) = '\0';
     for (char *line = head, *end; r >= 0 && (end = strchr(line, '\n')); line = end + 1) {
         *end = '\0';
         if (end > line && end[-1] == '\r')
