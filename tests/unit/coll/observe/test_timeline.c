@@ -133,9 +133,9 @@ static void a_disk_that_fills_up_keeps_each_whole_event(void **state)
 
     (void) state;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    for (int nbytes = 4096; nbytes < 4096 + 200; nbytes++) {
+    for (int nbytes = 4096; nbytes < 4096 + 100; nbytes++) {
         assert_int_equal(rg_trace_open(path, "test", &trace, &err), 0);
-        for (int i = 0; i < 200; i++)
+        for (int i = 0; i < 60; i++)
             put(trace, RG_TRACE_NEGOTIATE, "N", rg_now_ns());
         limit = (struct rlimit){ (rlim_t) nbytes, before.rlim_max };
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
