@@ -41,8 +41,8 @@ struct rg_spawn {
  * another -errno; err names the program and the cause. */
 int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
 
-/* Run a program in a session of its own, to its end or for so long, and keep the beginning of what it
- * writes to standard output, with all to standard error as well: NUL-terminated, "" without any.
+/* Run a program in a session of its own, to its end or for so long, and keep the beginning of what
+ * it writes to standard output, with all to standard error as well: NUL-terminated, "" without any.
  * What it leaves behind is not waited for. argv, envp: as of rg_spawn. Its exit code, or 128 + n;
  * -ETIMEDOUT when it was killed for not ending; -ECHILD: somebody else has waited for it; -errno of
  * rg_spawn. Blocks. */
