@@ -3,7 +3,7 @@
  * Mutual authentication at the start of a data socket between two ranks: both sides prove that they
  * know a 32-byte key, bound to a label and to fresh nonces of both. What follows on the socket is
  * neither encrypted nor authenticated: a host that can rewrite the traffic of others is outside
- * what this protects against, a stranger who connects is inside.
+ * what this protects against, a process that connects without the key is inside.
  *
  *      initiator                                  responder
  *          | -- nonce_i (32) ----------------------> |

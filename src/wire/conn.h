@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One connection that carries frames (frame.h) over a non-blocking stream socket, in clear (where
+ * One connection that carries frames (codec.h) over a non-blocking stream socket, in clear (where
  * the peer's user has been checked, or it has proved itself) or inside a Noise link (link.h). All
  * partial reads and writes are done here, and each length is held against its cap before any byte
  * of the payload is kept.

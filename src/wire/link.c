@@ -17,7 +17,7 @@
 #define RECORD_PLAIN_MAX (RG_NOISE_MESSAGE_MAX - RG_NOISE_TAG_NBYTES)
 #define RECEIVE_CHUNK (64u << 10)  /* of the caller's bytes looked at in one go */
 #define KEEP_CAPACITY (256u << 10) /* an empty buffer larger than this is given back */
-#define QUOTE_MAX 48               /* of a stranger's text in an error */
+#define QUOTE_MAX 48               /* of the text of a peer that is not ours, in an error */
 
 enum state {
     HANDSHAKE,
@@ -306,8 +306,7 @@ static int take_opening(struct rg_link *link, struct rg_error *err)
         return rc;
     rc = rg_noise_read(&link->secrets->noise, bytes + GREETING_NBYTES, RG_NOISE_OVERHEAD, nothing);
     if (rc < 0)
-        return rg_error_set(err, EBADMSG,
-                            "wrong key or a stranger: the peer's first message is not from a "
+        return rg_error_set(err, EBADMSG, "wrong key: the peer's first message is not from a "
                             "process of this job");
     rg_buf_consume(&link->in, OPENING_NBYTES);
     rc = answer_opening(link);
@@ -341,7 +340,7 @@ static int open_record(struct rg_link *link, const uint8_t *sealed, size_t nbyte
         return rg_error_set(err, ENOMEM, "out of memory for a message");
     if (rg_noise_open(&link->secrets->receive, sealed, nbytes, plain) < 0)
         return rg_error_set(err, EBADMSG, link->state == CONFIRMING
-                                              ? "a stranger: the peer repeats the first message of "
+                                              ? "a replay: the peer repeats the first message of "
                                                 "another link"
                                               : "a message was changed, lost or repeated on its "
                                                 "way");

@@ -7,8 +7,8 @@
  * role, so that a link of another job, version or role fails. Then transport messages: a u16
  * little-endian length in clear and the ciphertext (RFC 8439 AEAD, 64-bit counter nonce), carrying
  * frames: u32 length, u16 message type, payload (wire/msg.h). A frame may span transport messages.
- * In front of each handshake message goes the greeting: "reigen" and the version as u16, so that a
- * stranger or another version is told apart from a wrong key. The initiator ends the handshake with
+ * In front of each handshake message goes the greeting: "reigen" and the version as u16, so that
+ * another program or version is told apart from a wrong key. The initiator ends the handshake with
  * an empty transport message; only this opens the link for the responder, whom a recorded first
  * message could deceive. Nothing is accepted before the handshake is complete; a wrong key, a
  * replay, a truncation or a length beyond the caps ends the link with -EBADMSG.
@@ -57,8 +57,8 @@ int rg_link_create(const struct rg_link_options *options, struct rg_link **ret_l
 /* Wipes keys and frees. NULL is fine. */
 void rg_link_destroy(struct rg_link *link);
 
-/* Feed bytes from the peer, as they come. 0, or -EBADMSG with the cause ("wrong key or a stranger",
- * ...), or -ENOMEM: the link is dead then and the owner closes the descriptors. */
+/* Feed bytes from the peer, as they come. 0, or -EBADMSG with the cause ("wrong key", ...),
+ * or -ENOMEM: the link is dead then and the owner closes the descriptors. */
 int rg_link_receive(struct rg_link *link, const void *bytes, size_t nbytes, struct rg_error *err);
 
 /* The peer's bytes have ended. 0; -EPIPE when they ended within a message or a frame, as they do

@@ -73,17 +73,17 @@ def folder_edges():
 
 @functools.lru_cache(maxsize=None)
 def allowed():
-    """What folders.txt says: ({folder: its doors}, {folder: the folders it may use})."""
-    doors, uses = {}, {}
+    """What folders.txt says: ({folder: its headers}, {folder: the folders it may use})."""
+    headers, uses = {}, {}
     for line in LIST.read_text().splitlines():
         line = line.split('#')[0].strip()
         if not line:
             continue
         name, rest = line.split(':')
         mine, _, others = rest.partition('|')
-        doors[name.strip()] = mine.split()
+        headers[name.strip()] = mine.split()
         uses[name.strip()] = others.split()
-    return doors, uses
+    return headers, uses
 
 
 def cycles(edges):
@@ -167,20 +167,20 @@ def fields():
 
 def problems():
     """Everything that is not as folders.txt and the limits say, one sentence each."""
-    doors, uses = allowed()
+    headers, uses = allowed()
     found = []
     for (a, b), why in sorted(folder_edges().items()):
         if b not in uses.get(a, []):
             found += [f'{user}: {reason} ({used}), but {a} may not use {b}'
                       for user, used, reason in sorted(why)]
     for (user, used), why in sorted(arrows().items()):
-        mine = doors.get(folder_of(used), [])
+        mine = headers.get(folder_of(used), [])
         if (folder_of(user) != folder_of(used) and why == 'includes it' and '*' not in mine and
                 used.split('/')[-1] not in mine):
             found.append(f'{user}: includes {used}, which is private to its folder')
     folders = [folder_of(path) for path in sources()]
     for folder in sorted(set(folders)):
-        if folder not in doors:
+        if folder not in headers:
             found.append(f'{folder}: is not in folders.txt')
         if folders.count(folder) > FILES_MAX:
             found.append(f'{folder}: {folders.count(folder)} files, more than {FILES_MAX}')

@@ -111,6 +111,6 @@ def test_the_page_s_example_of_a_driver_compiles(tmp_path):
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     # The folders' list is told with it: all that the example includes.
-    [doors] = re.findall(r'^launch/drivers/nice: nice.h \| (.*)$', page, re.M)
+    [may_use] = re.findall(r'^launch/drivers/nice: nice.h \| (.*)$', page, re.M)
     used = {i.rpartition('/')[0] for i in re.findall(r'^#include "(.+?)"', code, re.M)}
-    assert used - {'launch/drivers/nice'} <= set(doors.split())
+    assert used - {'launch/drivers/nice'} <= set(may_use.split())

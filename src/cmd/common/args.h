@@ -12,7 +12,6 @@
 
 #include <stdbool.h>
 
-
 /* Either flag or value is set. */
 struct rg_arg {
     const char *name;   /* "follow"; ends the table when NULL */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a command of reigen is. Each is one function in its folder's door and one line of the table
- * in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are made.
+ * What a command of reigen is. Each is one function in its folder's header and one line of the
+ * table in cmd/commands.c, from which `reigen help`, the man pages and the shells' completion are
+ * made.
  *
  * A command that is also installed under the name of a script that it replaces has a struct
  * rg_script: its words, and one view of its option table, so that no text can lack an option.
@@ -17,7 +18,7 @@
 #define RG_COMMANDS_MAX 32
 #define RG_COMMAND_HELP 256 /* no exit code: the caller prints the command's help and ends with 0 */
 
-struct rg_script_option; /* spec/options/field.h */
+struct rg_script_option; /* spec/options/member.h */
 
 struct rg_script {
     const char *name;     /* the script's: "srun_docker.sh" */

@@ -27,23 +27,10 @@ static int apply_dockcmd(void *dock, const char *what, const char *value, struct
     return keep_words(&((struct rg_rundock *) dock)->command, what, value, err);
 }
 
-static int add_list(struct rg_strv *list, const char *value)
-{
-    rg_autofree char *copy = strdup(value);
-
-    rg_strv_fini(list);
-    if (!copy)
-        return -ENOMEM;
-    for (char *rest = copy, *word; (word = strsep(&rest, ","));)
-        if (*word && rg_strv_add(list, word) < 0)
-            return -ENOMEM;
-    return 0;
-}
-
 static int apply_ibdevices(void *object, const char *what, const char *value, struct rg_error *err)
 {
     struct rg_rundock *dock = object;
-    int rc = add_list(&dock->devices, value ? value : "");
+    int rc = rg_items_parse(what, value ? value : "", 0, &dock->devices, err);
 
     dock->ibdevices = true;
     for (size_t i = 0; rc == 0 && i < dock->devices.count; i++)
@@ -55,12 +42,11 @@ static int apply_ibdevices(void *object, const char *what, const char *value, st
     return rc;
 }
 
-#define KEPT(kind, member, min) NULL, { kind, offsetof(struct rg_rundock, member), min, 0 }
-#define FLAG(member) KEPT(RG_FIELD_FLAG, member, 0)
-#define LIST(member) KEPT(RG_FIELD_LIST, member, 0) /* in the place of an earlier one */
-#define TEXT(member) KEPT(RG_FIELD_TEXT, member, 1)
+#define FLAG(name) NULL, RG_MEMBER(FLAG, struct rg_rundock, name, 0, 0)
+#define LIST(name) NULL, RG_MEMBER(ITEMS, struct rg_rundock, name, 0, 0)
+#define TEXT(name) NULL, RG_MEMBER(WORD, struct rg_rundock, name, 1, 0)
 /* An empty one: as if nothing had been said, for scripts that hand on variables. */
-#define NAME(member) KEPT(RG_FIELD_TEXT, member, 0)
+#define NAME(name) NULL, RG_MEMBER(WORD, struct rg_rundock, name, 0, 0)
 
 const struct rg_script_option rg_rundock_options[] = {
     { "container", "IMAGE", false, NULL, "The image. Required.", TEXT(container) },
@@ -124,23 +110,15 @@ void rg_rundock_fini(struct rg_rundock *dock)
 static int keep(struct rg_rundock *dock, const struct rg_script_option *o, const char *value,
                 struct rg_error *err)
 {
-    void *member = (char *) dock + o->field.offset;
     char what[64];
 
     snprintf(what, sizeof(what), "run-dock-asuser --%s", o->name);
     if (o->apply)
         return o->apply(dock, what, value, err);
-    if (o->field.kind == RG_FIELD_FLAG)
-        return rg_field_set(&o->field, dock, what, NULL, err);
-    if (o->field.kind == RG_FIELD_LIST)
-        return add_list(member, value);
-    if (!*value && o->field.min)
-        return rg_error_set(err, EINVAL, "%s: its value is empty", what);
-    if (*value == '-')
+    if (o->member.kind == RG_MEMBER_WORD && *value == '-')
         return rg_error_set(err, EINVAL, "%s=%.80s: docker would take the value for an option",
                             what, value);
-    *(const char **) member = *value ? value : NULL;
-    return 0;
+    return rg_member_set(&o->member, dock, what, value, err);
 }
 
 /* An argument for the command. What is nearly an option of ours, and nothing of a command stands

@@ -21,7 +21,7 @@
 #define START_MS 30000       /* from when the job must have agents until it has failed */
 #define END_MS 3000          /* from an agent's end until task 0 has seen to its own */
 #define RELEASE_MS 15000     /* for a step to be started and to end */
-#define RELEASE_SIGNAL SIGURG /* where no step can be started, or a name is a stranger's */
+#define RELEASE_SIGNAL SIGURG /* where no step can be started, or a name is another user's */
 #define BOX_BACKLOG 16
 #define SHOWN_MAX (64u << 10) /* of what scontrol says; the beginning will do */
 

@@ -51,22 +51,22 @@ static int apply_port(void *object, const char *what, const char *value, struct 
     return 0;
 }
 
-#define TO(kind, member) NULL, { kind, offsetof(struct options, member), 0, 0 }
+#define TO(kind, name) NULL, RG_MEMBER(kind, struct options, name, 0, 0)
 
 const struct rg_script_option rg_sshconfig_options[] = {
     { "dir", "DIR", false, "@dir",
       "Where host keys, sshd_config, ssh_config and known_hosts are; default: ~/mpisshconfig.",
-      TO(RG_FIELD_TEXT, dir) },
+      TO(TEXT, dir) },
     { "port", "N", false, NULL, "The sshd's port; default: 12345. It cannot be 22.",
       .apply = apply_port },
     { "hosts", "'PATTERN...'", false, NULL,
       "The hosts of the block in ~/.ssh/config, such as 'dgx* hsw*'. Default: the nodes' names "
       "that sinfo tells, with * for their numbers; no block where there is no Slurm.",
-      TO(RG_FIELD_TEXT, hosts) },
-    { "ssh-dir", "DIR", false, "@dir", "Stands for ~/.ssh.", TO(RG_FIELD_TEXT, ssh_dir) },
+      TO(TEXT, hosts) },
+    { "ssh-dir", "DIR", false, "@dir", "Stands for ~/.ssh.", TO(TEXT, ssh_dir) },
     { "dry-run", NULL, false, NULL, "Say what would be made or changed, and do nothing.",
-      TO(RG_FIELD_FLAG, dry_run) },
-    { "help", NULL, false, NULL, "Print this.", TO(RG_FIELD_FLAG, help) },
+      TO(FLAG, dry_run) },
+    { "help", NULL, false, NULL, "Print this.", TO(FLAG, help) },
     { .name = NULL }
 };
 
@@ -100,7 +100,7 @@ static int parse(char **argv, struct options *o, struct rg_error *err)
                                 option->name, option->name, option->arg);
         snprintf(what, sizeof(what), "sshconfig --%s", option->name);
         int rc = option->apply ? option->apply(o, what, value, err)
-                               : rg_field_set(&option->field, o, what, value, err);
+                               : rg_member_set(&option->member, o, what, value, err);
         if (rc < 0)
             return rc;
     }

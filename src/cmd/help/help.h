@@ -8,7 +8,6 @@
 #ifndef RG_CMD_HELP_HELP_H
 #define RG_CMD_HELP_HELP_H
 
-
 #include "base/buf.h"
 #include "cmd/common/command.h"
 #include "spec/horovodrun/horovodrun.h"

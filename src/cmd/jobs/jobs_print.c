@@ -27,7 +27,7 @@ static const char *state_of(const struct rg_registry_job *job)
     return words[rg_registry_state(job)];
 }
 
-/* "12", "3:12", "1:02:03", "2-01:02:03": in minutes, hours and days, as squeue has it. */
+/* "12", "3:12", "1:02:03", "2-01:02:03": in seconds, minutes, hours and days, as squeue has it. */
 static const char *elapsed_text(uint64_t seconds, char buf[32])
 {
     unsigned s = (unsigned) (seconds % 60), m = (unsigned) (seconds / 60 % 60),

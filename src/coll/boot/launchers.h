@@ -44,7 +44,7 @@ bool rg_claim_find(struct rg_claim *ret_claim);
 /* 0 when nothing speaks against this process being alone; -EPROTO with cause and remedy. */
 int rg_claim_check_alone(struct rg_error *err);
 /* 0 when nothing speaks against who ("MPI in this process") being right, which knows of one rank;
- * -EPROTO with cause and remedy: it and the launcher are strangers to each other. */
+ * -EPROTO with cause and remedy: it knows nothing of that launcher. */
 int rg_claim_check_world_of_one(const char *who, struct rg_error *err);
 /* torchrun started this process: what MPI's launchers left in the environment is older. */
 bool rg_launched_by_torchrun(void);

@@ -47,7 +47,7 @@ int rg_handshake_dial(struct rg_handshake *handshake, int fd, const uint8_t *key
                       int from, int to);
 void rg_handshake_answer(struct rg_handshake *handshake, int fd, const uint8_t *key, int me);
 /* Do what can be done now. 1 done (purpose and from are known and proven); 0 later; -EACCES wrong
- * key or a stranger; -EPROTO not this protocol; -EPIPE closed; -errno of the socket, connect's
+ * key or none; -EPROTO not this protocol; -EPIPE closed; -errno of the socket, connect's
  * included. Reads nothing beyond its part. */
 int rg_handshake_step(struct rg_handshake *handshake);
 /* What to poll for: POLLIN or POLLOUT. */

@@ -225,7 +225,7 @@ int rg_listener_wait(struct rg_listener *listener, uint64_t deadline_ns)
         for (int i = 0; i < n; i++)
             pfds[i] = (struct pollfd) { fds[i], events[i] == EPOLLOUT ? POLLOUT : POLLIN, 0 };
         uint64_t left_ms = (deadline_ns - now_ns) / RG_NS_PER_MS + 1;
-        /* Strangers are looked after once a second. */
+        /* Connections that prove nothing are looked after once a second. */
         uint64_t most_ms = rg_accept_pauses(&listener->acceptor) ? RG_ACCEPT_PAUSE_MS : 1000;
 
         if (poll(pfds, (nfds_t) n, (int) (left_ms > most_ms ? most_ms : left_ms)) < 0 &&

@@ -4,8 +4,8 @@
  * hands (coll/net/handshake.h), and keeps the proven sockets until whoever they are for claims them
  * by purpose and rank.
  *
- * Strangers, garbage and half-open connections are dropped after RG_LISTENER_HANDSHAKE_MS, unless
- * uids are checked; at most RG_LISTENER_PENDING_MAX shake hands at a time, then the oldest goes. A
+ * Connections that have proven nothing are dropped after RG_LISTENER_HANDSHAKE_MS, unless uids are
+ * checked; at most RG_LISTENER_PENDING_MAX shake hands at a time, then the oldest goes. A
  * rank that dials again for the same purpose replaces its older socket.
  *
  * Thread rule: one thread at a time (the progress engine's drive lock). Nothing blocks,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agents that were started by somebody else, such as srun, have no stream to the launcher: they
- * call it, and this is where strangers are kept out. */
+ * call it, and this is where those without the key are refused. */
 #include "launch/host/listener.h"
 
 #include <arpa/inet.h>
@@ -187,7 +187,7 @@ static void open_again(void *arg)
     watch(arg);
 }
 
-/* Strangers that only hold a place must not keep agents out: whoever has been here longest goes. */
+/* Connections that only hold a place must not keep agents out: the oldest goes. */
 static bool make_room(struct rg_listener *listener)
 {
     struct conn *oldest = listener->conns;

@@ -91,7 +91,7 @@ int rg_hvd_apply(struct rg_horovodrun *run, const struct rg_hvd_option *option, 
     if (rc >= 0 && option->apply)
         rc = option->apply(run, option, what, value, err);
     else if (rc >= 0)
-        rc = rg_field_set(&option->field, run, what, value, err);
+        rc = rg_member_set(&option->member, run, what, value, err);
     if (rc >= 0 && option->note &&
         rg_request_note(&run->request, "%s: %s", what, option->note) < 0)
         rc = rg_error_memory(err);
@@ -304,12 +304,11 @@ APPLY(cooldown)
 #define NO_GPU "this version moves data between processors' memories only; this does nothing"
 
 /* The column of what becomes of a value: who takes it, or which member of the job's description. */
-#define NONE NULL, { .kind = RG_FIELD_NONE }
-#define BY(name) apply_##name, { .kind = RG_FIELD_NONE }
-#define TO(kind, member, ...) NULL, { kind, offsetof(struct rg_horovodrun, member), __VA_ARGS__ }
-#define FLAG(member) TO(RG_FIELD_FLAG, member, 0, 0)
-#define INT(member, min, max) TO(RG_FIELD_INT, member, min, max)
-#define TEXT(member) TO(RG_FIELD_TEXT, member, 0, 0)
+#define NONE NULL, { .kind = RG_MEMBER_NONE }
+#define BY(name) apply_##name, { .kind = RG_MEMBER_NONE }
+#define FLAG(name) NULL, RG_MEMBER(FLAG, struct rg_horovodrun, name, 0, 0)
+#define INT(name, min, max) NULL, RG_MEMBER(INT, struct rg_horovodrun, name, min, max)
+#define TEXT(name) NULL, RG_MEMBER(TEXT, struct rg_horovodrun, name, 0, 0)
 
 static const struct rg_hvd_option options[] = {
     {"num-proc", "np", NULL, RG_HVD_BASIC, RG_HVD_COUNT, "N", NULL, NULL, BY(same), NULL,

@@ -88,7 +88,7 @@ struct rg_hvd_option {
     /* What else is to be done with a value that was judged, or NULL. 0 or -errno with err. */
     int (*apply)(struct rg_horovodrun *run, const struct rg_hvd_option *option, const char *what,
                  const char *value, struct rg_error *err);
-    struct rg_field field; /* of struct rg_horovodrun, where there is no apply */
+    struct rg_member member; /* of struct rg_horovodrun, where there is no apply */
     const char *note;      /* told when it is used: why it does nothing here; or NULL */
     const char *help;      /* one or more sentences */
 };

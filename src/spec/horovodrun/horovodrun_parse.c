@@ -180,13 +180,7 @@ static int next_flag(struct walk *walk, struct rg_error *err)
 
 static bool is_early(const struct rg_hvd_option *option)
 {
-    static const char *const names[] = { "config-file", "help", "version", "check-build" };
-
-    for (size_t i = 0; i < rg_array_len(names); i++) {
-        if (strcmp(option->name, names[i]) == 0)
-            return true;
-    }
-    return false;
+    return rg_str_has_word("config-file help version check-build", option->name);
 }
 
 /* Apply what counts before anything else, or all the rest. */
@@ -278,11 +272,7 @@ static bool is_own(const char *name)
 
 static bool is_named(const struct rg_job *job, const char *name)
 {
-    for (size_t i = 0; i < job->env.count; i++) {
-        if (strcmp(job->env.v[i], name) == 0)
-            return true;
-    }
-    return rg_env_get(&job->env, name) != NULL;
+    return rg_strv_has(&job->env, name) || rg_env_get(&job->env, name);
 }
 
 static int hand_on(struct rg_job *job, const char *entry)

@@ -24,12 +24,13 @@ struct rg_strv rg_slurm_environment(void)
 
 /* --- lists of nodes -------------------------------------------------------------------------- */
 
-/* A number of at most DIGITS_MAX digits; text moves behind it. How many digits; 0: it is none. */
+/* A number of at most DIGITS_MAX digits behind zeros; text moves behind it. How many digits; 0: it
+ * is none. */
 static size_t take_number(const char **text, int *ret_n)
 {
     size_t n = strspn(*text, DIGITS);
 
-    if (n == 0 || n > DIGITS_MAX)
+    if (n == 0 || n - strspn(*text, "0") > DIGITS_MAX)
         return 0;
     *ret_n = atoi(*text);
     *text += n;
@@ -54,7 +55,7 @@ static int unfold(const char *prefix, const char **text, struct rg_strv *names)
 
     for (;;) {
         int first, last, width;
-        if (rg_slurm_range(text, &first, &last, &width) < 0)
+        if (rg_slurm_range(text, &first, &last, &width) < 0 || width > DIGITS_MAX)
             return -EINVAL;
         if ((size_t) (last - first) >= RG_SLURM_NODES_MAX)
             return -E2BIG;

@@ -33,8 +33,8 @@ struct rg_strv rg_slurm_environment(void);
 int rg_slurm_nodes(const char *what, const char *text, struct rg_strv *ret_names,
                    struct rg_error *err);
 
-/* "7" or "01-04", whole numbers of at most nine digits; *text moves behind it. The width of the
- * first is that of the names. 0, or -EINVAL. */
+/* "7" or "01-04", whole numbers of at most nine digits behind zeros; *text moves behind it. The
+ * width is how many digits the first has. 0, or -EINVAL. */
 int rg_slurm_range(const char **text, int *ret_first, int *ret_last, int *ret_width);
 
 /* "4,1(x2)" for nnodes nodes to 4, 1, 1: ret_counts has room for nnodes. A single number without

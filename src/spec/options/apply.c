@@ -32,11 +32,7 @@ int rg_request_note(struct rg_request *request, const char *fmt, ...)
     va_end(args);
     if (n < 0)
         return -ENOMEM;
-    for (size_t i = 0; i < request->notes.count; i++) {
-        if (strcmp(request->notes.v[i], text) == 0)
-            return 0;
-    }
-    return rg_strv_add(&request->notes, text);
+    return rg_strv_has(&request->notes, text) ? 0 : rg_strv_add(&request->notes, text);
 }
 
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
@@ -44,8 +40,8 @@ int rg_option_apply(const struct rg_option *option, struct rg_request *request, 
 {
     if (option->apply)
         return option->apply(request, what, value, err);
-    return option->field.kind ? rg_field_set(&option->field, request, what, value, err)
-                              : rg_request_set(request, option->name, what, value, err);
+    return option->member.kind ? rg_member_set(&option->member, request, what, value, err)
+                               : rg_request_set(request, option->name, what, value, err);
 }
 
 int rg_request_set(struct rg_request *request, const char *name, const char *what,

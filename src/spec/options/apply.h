@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handlers behind the option table, of the options that a field does not serve
- * (spec/options/field.h): each judges one value and puts it into the request. Only
+ * The handlers behind the option table, of the options that no member serves
+ * (spec/options/member.h): each judges one value and puts it into the request. Only
  * spec/options/options.c's table and its readers call them. Contract of all: struct rg_option's
  * apply.
  */

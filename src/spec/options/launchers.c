@@ -35,9 +35,9 @@ HANDLER(ignored)
 static int keep_count(int *member, int max, const char *what, const char *value,
                       struct rg_error *err)
 {
-    const struct rg_field field = { RG_FIELD_INT, 0, 1, max };
+    const struct rg_member number = { RG_MEMBER_INT, 0, 1, max };
 
-    return rg_field_set(&field, member, what, value, err);
+    return rg_member_set(&number, member, what, value, err);
 }
 
 HANDLER(ranks_or_nodes)

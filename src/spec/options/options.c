@@ -13,14 +13,13 @@
 #define OPTIONS_MAX 192
 
 /* The end of a row: who judges the value, or which member of the request takes it. */
-#define BY(name) rg_apply_##name, { .kind = RG_FIELD_NONE }
-#define TO(kind, member, ...) NULL, { kind, offsetof(struct rg_request, member), __VA_ARGS__ }
-#define FLAG(member) TO(RG_FIELD_FLAG, member, 0, 0)
-#define INT(member, min, max) TO(RG_FIELD_INT, member, min, max)
-#define TEXT(member) TO(RG_FIELD_TEXT, member, 0, 0)
-#define TIME(member) TO(RG_FIELD_TIME, member, 0, 0)
-#define SIZE(member) TO(RG_FIELD_SIZE, member, 0, 0)
-#define LIST(member, max) TO(RG_FIELD_LIST, member, 0, max)
+#define BY(name) rg_apply_##name, { .kind = RG_MEMBER_NONE }
+#define FLAG(name) NULL, RG_MEMBER(FLAG, struct rg_request, name, 0, 0)
+#define INT(name, min, max) NULL, RG_MEMBER(INT, struct rg_request, name, min, max)
+#define TEXT(name) NULL, RG_MEMBER(TEXT, struct rg_request, name, 0, 0)
+#define TIME(name) NULL, RG_MEMBER(TIME, struct rg_request, name, 0, 0)
+#define SIZE(name) NULL, RG_MEMBER(SIZE, struct rg_request, name, 0, 0)
+#define LIST(name, max) NULL, RG_MEMBER(LIST, struct rg_request, name, 0, max)
 
 /* Those of platforms (--on) come from their drivers: see all_options. */
 static const struct rg_option options[] = {

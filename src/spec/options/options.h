@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "spec/job/job.h"
-#include "spec/options/field.h"
+#include "spec/options/member.h"
 
 /* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
 struct rg_request {
@@ -80,11 +80,11 @@ struct rg_option {
     const char *completes;
     const char *help;       /* one or more sentences */
     /* Judge the value and put it into the request. what names it in errors ("--np"). Without arg,
-     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL: field says where it
-     * goes; or, of an option of a platform, rg_request_set keeps it. */
+     * value is "true" (or "false" from a job file). 0 or -errno with err. NULL: member says where
+     * it goes; or, of an option of a platform, rg_request_set keeps it. */
     int (*apply)(struct rg_request *request, const char *what, const char *value,
                  struct rg_error *err);
-    struct rg_field field; /* of the request */
+    struct rg_member member; /* of the request */
 };
 
 /* The table, in the order of --help, with the options of all platforms (spec/job/platform.h). */
@@ -93,7 +93,7 @@ const struct rg_option *rg_options(size_t *ret_count);
 const struct rg_option *rg_option_find(const char *name);
 /* The option that has this key in the job file, or NULL. */
 const struct rg_option *rg_option_find_key(const char *key);
-/* Do as its apply and field say. */
+/* Do as its apply and member say. */
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err);
 /* Keep what an option of a platform was given, for its driver: job->settings. A list's option adds,

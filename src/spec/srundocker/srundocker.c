@@ -12,25 +12,6 @@
     static int apply_##name(void *object, const char *what, const char *value,             \
                             struct rg_error *err)
 
-/* "A,B" in the place of what was there. Empty items say nothing. */
-static int keep_list(struct rg_strv *list, const char *what, const char *value,
-                     struct rg_error *err)
-{
-    rg_autofree char *copy = strdup(value);
-    char *rest = copy, *item;
-    int rc = copy ? 0 : -ENOMEM;
-
-    rg_strv_fini(list);
-    while (rc == 0 && (item = strsep(&rest, ","))) {
-        if (*item)
-            rc = rg_strv_add(list, item);
-        if (list->count > RG_CONTAINER_LISTED_MAX)
-            return rg_error_set(err, EINVAL, "%s: more than %d of them", what,
-                                RG_CONTAINER_LISTED_MAX);
-    }
-    return rc < 0 ? rg_error_set(err, -rc, "out of memory") : 0;
-}
-
 APPLY(container)
 {
     struct rg_srundocker *s = object;
@@ -44,7 +25,7 @@ APPLY(container)
 APPLY(datamnts)
 {
     struct rg_srundocker *s = object;
-    int rc = keep_list(&s->datamnts, what, value, err);
+    int rc = rg_items_parse(what, value, RG_CONTAINER_LISTED_MAX, &s->datamnts, err);
 
     for (size_t i = 0; i < s->datamnts.count && rc == 0; i++)
         if (s->datamnts.v[i][0] != '/' || strchr(s->datamnts.v[i], ':'))
@@ -66,7 +47,7 @@ APPLY(dockopts)
 APPLY(envlist)
 {
     struct rg_srundocker *s = object;
-    int rc = keep_list(&s->envlist, what, value, err);
+    int rc = rg_items_parse(what, value, RG_CONTAINER_LISTED_MAX, &s->envlist, err);
 
     for (size_t i = 0; i < s->envlist.count && rc == 0; i++)
         if (strchr(s->envlist.v[i], '=') || rg_env_check_name(what, s->envlist.v[i], NULL) < 0)
@@ -85,7 +66,7 @@ APPLY(ibdevices)
     rg_strv_fini(&s->devices);
     s->ibdevices = true;
     if (value)
-        rc = keep_list(&s->devices, what, value, err);
+        rc = rg_items_parse(what, value, RG_CONTAINER_LISTED_MAX, &s->devices, err);
     for (size_t i = 0; i < s->devices.count && rc == 0; i++)
         if (!rg_str_starts(s->devices.v[i], "/dev/"))
             rc = rg_error_set(err, EINVAL,
@@ -136,10 +117,9 @@ APPLY(start_timeout)
     return rc;
 }
 
-#define TO(kind, member, max) NULL, { kind, offsetof(struct rg_srundocker, member), 1, max }
-#define FLAG(member) TO(RG_FIELD_FLAG, member, 0)
-#define INT(member, max) TO(RG_FIELD_INT, member, max)
-#define TEXT(member) TO(RG_FIELD_TEXT, member, 0)
+#define FLAG(name) NULL, RG_MEMBER(FLAG, struct rg_srundocker, name, 0, 0)
+#define INT(name, max) NULL, RG_MEMBER(INT, struct rg_srundocker, name, 1, max)
+#define TEXT(name) NULL, RG_MEMBER(TEXT, struct rg_srundocker, name, 0, 0)
 
 const struct rg_script_option rg_srundocker_options[] = {
     { "container", "IMAGE", false, NULL, "The image. Required.", .apply = apply_container },
@@ -328,7 +308,7 @@ static int take_option(struct rg_srundocker *s, const struct rg_script_option *o
     if (says_nothing(option, value))
         return 0;
     return option->apply ? option->apply(s, what, value, err)
-                         : rg_field_set(&option->field, s, what, value, err);
+                         : rg_member_set(&option->member, s, what, value, err);
 }
 
 /* An argument of the script's. The first that is nearly an option of ours is kept for a remark. */

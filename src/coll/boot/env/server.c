@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0 as the meeting point of a job that has no launcher of ours: strangers may come too. */
+/* Rank 0 as the meeting point of a job that has no launcher of ours: anybody can connect to it. */
 #include "coll/boot/env/server.h"
 
 #include <limits.h>
@@ -21,12 +21,12 @@
 /* So long the ranks that are still to come find rank 0, and hear from it who has died. */
 #define LINGER_MS 5000
 
-/* A connection: a stranger until HELLO, then a rank. */
+/* A connection: a rank from HELLO on. */
 struct guest {
     struct rg_server *server;
     struct rg_conn conn;
     int rank;              /* -1: no HELLO yet */
-    uint64_t give_up_ns;   /* of a stranger */
+    uint64_t give_up_ns;   /* while there was no HELLO */
     bool leaving;          /* refused: goes once its answer is out */
     bool goodbye;
     bool arrived;          /* its part of the fence is here */

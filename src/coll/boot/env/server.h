@@ -3,7 +3,7 @@
  * Rank 0's end of the boot when no agent serves: gathers the ranks' HELLOs and fences, and answers.
  * It has no thread: it works while rank 0 is in a fence, which is when the others need it.
  *
- * Strangers, garbage, wrong keys and connections that say nothing cost a slot for at most
+ * Garbage, wrong keys and connections that say nothing cost a slot for at most
  * RG_SERVER_HALF_OPEN_MS and never an answer beyond the handshake. A rank that said GOODBYE before
  * the first fence was complete may come again. One whose connection ends without it is dead: the
  * fence ends, and all are told who it was, and what it said last.

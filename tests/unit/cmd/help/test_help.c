@@ -45,7 +45,6 @@ static const struct rg_text *page_for(const char *name)
 /* The man page and --help of a command, by its own name and by that of the script. */
 static void scripts_have_help_and_a_page_with_every_option(void **state)
 {
-
     (void) state;
     for (const struct rg_command *c = rg_commands; c->name; c++) {
         const struct rg_script *s = c->script;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers, texts and switches are judged alike, whichever option they stand behind, and scripts'
  * options are found alike. */
-#include "spec/options/field.h"
+#include "spec/options/member.h"
 
 #include <string.h>
 
@@ -19,27 +19,50 @@ static int add(struct rg_strv *list, size_t max, const char *what, const char *v
     return rg_strv_add(list, value) < 0 ? rg_error_memory(err) : 0;
 }
 
-int rg_field_set(const struct rg_field *field, void *object, const char *what, const char *value,
-                 struct rg_error *err)
+int rg_items_parse(const char *what, const char *value, size_t max, struct rg_strv *list,
+                   struct rg_error *err)
 {
-    void *member = (char *) object + field->offset;
+    rg_autofree char *copy = strdup(value);
+    char *rest = copy, *item;
+
+    rg_strv_fini(list);
+    while ((item = strsep(&rest, ","))) {
+        if (*item && rg_strv_add(list, item) < 0)
+            break;
+        if (max && list->count > max)
+            return rg_error_set(err, EINVAL, "%s: more than %zu of them", what, max);
+    }
+    return !copy || item ? rg_error_memory(err) : 0;
+}
+
+int rg_member_set(const struct rg_member *member, void *object, const char *what,
+                  const char *value, struct rg_error *err)
+{
+    void *at = (char *) object + member->offset;
+    size_t max = (size_t) member->max;
     int64_t n;
     int rc = 0;
 
-    switch (field->kind) {
-    case RG_FIELD_FLAG:
-        *(bool *) member = !value || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    switch (member->kind) {
+    case RG_MEMBER_FLAG:
+        *(bool *) at = !value || strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
         break;
-    case RG_FIELD_INT:
-        rc = rg_parse_int(what, value, field->min, field->max, &n, err);
+    case RG_MEMBER_INT:
+        rc = rg_parse_int(what, value, member->min, member->max, &n, err);
         if (rc == 0)
-            *(int *) member = (int) n;
+            *(int *) at = (int) n;
         break;
-    case RG_FIELD_TEXT: return rg_parse_text(what, value, member, err);
-    case RG_FIELD_TIME: return rg_parse_duration_ms(what, value, member, err);
-    case RG_FIELD_SIZE: return rg_parse_size(what, value, member, err);
-    case RG_FIELD_LIST: return add(member, (size_t) field->max, what, value, err);
-    case RG_FIELD_NONE: break;
+    case RG_MEMBER_TEXT: return rg_parse_text(what, value, at, err);
+    case RG_MEMBER_WORD:
+        if (!*value && member->min)
+            return rg_error_set(err, EINVAL, "%s: its value is empty", what);
+        *(const char **) at = *value ? value : NULL;
+        break;
+    case RG_MEMBER_TIME: return rg_parse_duration_ms(what, value, at, err);
+    case RG_MEMBER_SIZE: return rg_parse_size(what, value, at, err);
+    case RG_MEMBER_LIST: return add(at, max, what, value, err);
+    case RG_MEMBER_ITEMS: return rg_items_parse(what, value, max, at, err);
+    case RG_MEMBER_NONE: break;
     }
     return rc;
 }
