@@ -71,19 +71,6 @@ void rg_buf_put_span(struct rg_buf *buf, const void *bytes, size_t nbytes);
 void rg_buf_printf(struct rg_buf *buf, const char *fmt, ...) rg_printf(2, 3);
 const char *rg_buf_text(struct rg_buf *buf);
 
-/* Append text as a JSON string (RFC 8259), with its quotes: for --json's events, the timeline and
- * reigen_diagnose. Names come from users and may hold any byte: what is not UTF-8 (RFC 3629)
- * becomes '?', so the result is always valid. Errors stick to the buffer. */
-void rg_json_put_text(struct rg_buf *buf, const char *text);
-/* The same of so many bytes; a NUL is one of them. */
-void rg_json_put_bytes(struct rg_buf *buf, const void *bytes, size_t nbytes);
-
-/* The bytes of the UTF-8 sequence at bytes, of which nbytes (at least 1) are there; 0 when it is
- * none. */
-size_t rg_utf8_nbytes(const void *bytes, size_t nbytes);
-/* Whether all of it is UTF-8, so that it can be put as it is. */
-bool rg_json_is_text(const void *bytes, size_t nbytes);
-
 struct rg_reader {
     const uint8_t *data; /* borrowed */
     size_t nbytes;       /* what is left */

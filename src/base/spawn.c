@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -19,7 +18,6 @@
 #include "base/time.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
-#define PAGE_MAX 65536   /* bytes of a page, of any processor's: writes end with one */
 #define FIRST_HIGH_FD 10 /* above every descriptor that the child is given */
 #define SIGNAL_COUNT 64
 
@@ -448,31 +446,6 @@ int rg_spawn_wait(pid_t pid, uint64_t timeout_ms)
         rg_sleep_ms(2);
     }
     return status;
-}
-
-/* What it says goes to a file in memory, so that nobody has to read along. The file cannot grow: it
- * has room for a little more than may be said, which is zeros where nothing was. */
-int rg_spawn_ask(char *const *argv, uint64_t timeout_ms, size_t max_nbytes, char **ret_text)
-{
-    rg_autoclose int fd = memfd_create("answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    rg_autofree char *text = calloc(1, max_nbytes + 2);
-    const struct rg_spawn spec = { .argv = argv, .fds = { -1, fd, -1 } };
-    pid_t pid = -1;
-
-    if (!text)
-        return -ENOMEM;
-    if (fd < 0 || ftruncate(fd, (off_t) (max_nbytes | (PAGE_MAX - 1)) + 1) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)
-        return -errno;
-    int rc = rg_spawn(&spec, &pid, NULL);
-    int status = rc < 0 ? rc : rg_spawn_wait(pid, timeout_ms);
-
-    if (rc < 0 || pread(fd, text, max_nbytes + 1, 0) < 0)
-        return rc < 0 ? rc : -errno;
-    if (text[max_nbytes])
-        return -EFBIG;
-    *ret_text = rg_steal_ptr(&text);
-    return rg_status_code(status);
 }
 
 const char *rg_status_text(int wait_status, char *buf, size_t nbytes)

@@ -41,11 +41,16 @@ struct rg_spawn {
  * another -errno; err names the program and the cause. */
 int rg_spawn(const struct rg_spawn *spec, pid_t *ret_pid, struct rg_error *err);
 
-/* Run a program to its end and keep the beginning of what it writes to standard output, with all to
- * standard error as well: NUL-terminated, "" without any. argv, envp: as of rg_spawn. Its exit
- * code, or 128 + n; -ETIMEDOUT when it was killed for not ending; -errno of rg_spawn. Blocks. */
+/* Run a program in a session of its own, to its end or for so long, and keep the beginning of what
+ * it writes to standard output, with all to standard error as well: NUL-terminated, "" without any.
+ * What it leaves behind is not waited for. argv, envp: as of rg_spawn. Its exit code, or 128 + n;
+ * -ETIMEDOUT when it was killed for not ending; -ECHILD: somebody else has waited for it; -errno of
+ * rg_spawn. Blocks. */
 int rg_capture(const char *const *argv, char *const *envp, bool all, unsigned timeout_ms,
                char *ret_text, size_t room);
+/* The same of all of its standard output, at most max_nbytes, into *ret_text, which is the caller's
+ * then. -EFBIG: it has written more; -ENOMEM. */
+int rg_spawn_ask(char *const *argv, unsigned timeout_ms, size_t max_nbytes, char **ret_text);
 
 /* The file that a PATH has for a program of this name, of so many bytes: the first that is no
  * folder and may be run. path: NULL for the directories that are usual. False: there is none. */
@@ -54,11 +59,6 @@ bool rg_path_find(const char *path, const char *name, size_t length, char ret_pa
 /* Wait for a child to end, for at most so long; then it, and its process group if it leads one, is
  * killed and waited for. Its wait status. */
 int rg_spawn_wait(pid_t pid, uint64_t timeout_ms);
-
-/* Run a program for what it writes on standard output, at most max_nbytes, without input and
- * errors; it is killed when it has not ended in time. Its exit code, and *ret_text, NUL-terminated
- * and the caller's; or -errno: it could not be started, or has written more (-EFBIG). */
-int rg_spawn_ask(char *const *argv, uint64_t timeout_ms, size_t max_nbytes, char **ret_text);
 
 /* Take out of an environment what ties a process to the launcher that started it as one rank of
  * many (mpirun, srun, torchrun, horovodrun): for children that are ranks of another job, which

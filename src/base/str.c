@@ -280,7 +280,8 @@ const char *rg_size_text(uint64_t nbytes, char *buf, size_t room)
 
 void rg_version_line(const char *text, char *ret_line, size_t room)
 {
-    int length = (int) strcspn(text, "\n");
+    text += strspn(text, " \t\r\n");
+    int length = (int) strcspn(text, "\r\n");
     const char *version = strstr(text, "Version:");
 
     if (!length || text[length - 1] != ':' || !version || version < text + length) {

@@ -74,8 +74,8 @@ static void refuse(struct rg_rankconn *conn, const char *why)
     if (conn->task || conn->is_client || conn->server->refusal_told)
         return;
     conn->server->refusal_told = true;
-    rg_agent_note(conn->server->agent, "refused an unauthenticated connection to the "
-                                           "ranks' socket: %s", why);
+    rg_agent_note(conn->server->agent,
+                  "refused an unauthenticated connection to the ranks' socket: %s", why);
 }
 
 static void watch(struct rg_rankconn *conn)

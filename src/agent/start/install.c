@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-
 #define PREFIX "agent-"
 #define DIGEST_DIGITS 16
 #define PROGRAM_MAX (64u << 20)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/cleanup.h"
+#include "base/json.h"
 
 json_t *rg_json_text(const char *text)
 {

@@ -5,7 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/time.h"
 
 const char *rg_phase_name(enum rg_host_phase phase)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/time.h"
 #include "coll/negotiate/order.h"
 #include "coll/observe/process.h"

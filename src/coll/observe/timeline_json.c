@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/time.h"
 #include "coll/ground/types.h"
 

@@ -30,8 +30,8 @@ double rg_fact_cpus(const char *facts);
 /* 0.25 ms, 12.5 s, "3 min 7 s", "1 h 0 min", "2 d 5 h". Returns buf. */
 const char *rg_time_text(uint64_t ns, char *buf, size_t room);
 
-/* What to do about a check: an option of reigen where a container hides what
- * the host has. "" for a check without a remedy of its own. Static. */
+/* What to do about a check: an option of reigen where a container hides what the host has. "" for a
+ * check without a remedy of its own. Static. */
 const char *rg_doctor_remedy(const char *check, bool contained);
 /* Whether a host has less than this: what it has, and what to do. */
 bool rg_doctor_lacks(const struct rg_doctor_input *input, int host,

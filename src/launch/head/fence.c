@@ -14,7 +14,8 @@
 struct guest {
     bool waits, ended;
     uint64_t deadline_ns;
-    struct rg_buf blob;
+    uint8_t *blob; /* of exactly its bytes: there may be very many guests */
+    size_t nbytes;
     char *how; /* it ended */
 };
 
@@ -41,9 +42,9 @@ static void leave(struct rg_fence *fence, struct guest *guest)
 {
     if (!guest->waits)
         return;
-    fence->total -= rg_buf_nbytes(&guest->blob) + 4;
+    fence->total -= guest->nbytes + 4;
     fence->nwaiting--;
-    rg_buf_fini(&guest->blob);
+    free(rg_steal_ptr(&guest->blob));
     guest->waits = false;
 }
 
@@ -94,13 +95,15 @@ int rg_fence_arrive(struct rg_fence *fence, int rank, uint32_t generation, uint6
                                         "wait for the %u. time; all ranks must call reigen_init "
                                         "equally often", rank, generation, fence->generation));
     fence->generation = generation;
-    rg_buf_put(&guest->blob, blob, nbytes);
+    guest->blob = malloc(nbytes + 1);
+    if (!guest->blob)
+        return fail(fence, rg_error_set(err, ENOMEM, "no memory for the ranks' meeting"));
+    memcpy(guest->blob, nbytes ? blob : "", nbytes);
+    guest->nbytes = nbytes;
     guest->deadline_ns = deadline_ns;
     guest->waits = true;
     fence->nwaiting++;
-    fence->total += rg_buf_nbytes(&guest->blob) + 4;
-    if (rg_buf_status(&guest->blob) < 0)
-        return fail(fence, rg_error_set(err, ENOMEM, "no memory for the ranks' meeting"));
+    fence->total += nbytes + 4;
     if (fence->nended)
         return fail_ended(fence, err);
     if (fence->nwaiting < fence->nranks)
@@ -114,8 +117,7 @@ int rg_fence_arrive(struct rg_fence *fence, int rank, uint32_t generation, uint6
 uint32_t rg_fence_take(struct rg_fence *fence, struct rg_buf *buf)
 {
     for (int i = 0; i < fence->nranks; i++)
-        rg_buf_put_span(buf, rg_buf_bytes(&fence->guests[i].blob),
-                        rg_buf_nbytes(&fence->guests[i].blob));
+        rg_buf_put_span(buf, fence->guests[i].blob, fence->guests[i].nbytes);
     empty(fence);
     return fence->generation;
 }

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-
 struct wait {
     struct rg_loop *loop;
     void (*say)(void *arg, const char *text);

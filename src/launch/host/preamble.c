@@ -143,6 +143,7 @@ static int parse_error(const char *rest, struct rg_preamble_line *line)
     return 1;
 }
 
+/* 1 and *line; or -EBADMSG, and it is untouched. */
 static int parse(const char *rest, struct rg_preamble_line *line)
 {
     static const struct {
@@ -166,8 +167,11 @@ static int parse(const char *rest, struct rg_preamble_line *line)
         const char *text = after(rest, known[i].words);
         if (!text || (known[i].alone && strcmp(rest, known[i].words) != 0))
             continue;
-        *line = (struct rg_preamble_line){ known[i].kind, 0, known[i].phase, text };
-        return known[i].kind == RG_PREAMBLE_ERROR ? parse_error(text, line) : 1;
+        struct rg_preamble_line found = { known[i].kind, 0, known[i].phase, text };
+        int r = known[i].kind == RG_PREAMBLE_ERROR ? parse_error(text, &found) : 1;
+        if (r > 0)
+            *line = found;
+        return r;
     }
     return -EBADMSG;
 }

@@ -29,7 +29,6 @@
 
 #include <stddef.h>
 
-
 #define RG_PREAMBLE_LINE_MAX 4096
 #define RG_PREAMBLE_MAX (1u << 20)
 #define RG_PREAMBLE_NOISE_MAX 512 /* bytes of noise kept: its last lines */

@@ -280,8 +280,11 @@ static int pass_text(struct pass *pass, const struct entry *e, char **text)
     const uint8_t *bytes = rg_reader_bytes(&pass->reader, length - 1);
     if (!bytes || memchr(bytes, 0, length - 1))
         return refuse(pass, e->name, left, "holds a NUL");
-    *text = strndup((const char *) bytes, length - 1);
-    return *text ? 0 : no_memory(pass);
+    *text = calloc(1, length);
+    if (!*text)
+        return no_memory(pass);
+    memcpy(*text, bytes, length - 1);
+    return 0;
 }
 
 static int pass_chars(struct pass *pass, const struct entry *e, char *chars)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/str.h"
 
 void rg_yaml_free(struct fy_document **doc)

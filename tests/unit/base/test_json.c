@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/buf.h"
+#include "base/json.h"
 #include "unit.h"
 
 static void strings_are_valid_whatever_they_hold(void **state)

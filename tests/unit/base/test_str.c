@@ -218,6 +218,7 @@ static void programs_that_head_their_version_are_told_by_it(void **state)
         { "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 1\n",
           "Intel(R) MPI Library for Linux* OS, Version 2021.8 Build 1" },
         { "details:\nnone\n", "details:" }, { "", "" }, { "one", "one" },
+        { "\n mpiexec 3.2\r\nCopyright\r\n", "mpiexec 3.2" },
     };
     char line[64];
 

@@ -113,8 +113,9 @@ static bool is_plan_name(const struct session_host *host, const char *name)
 
 static bool is_host_name(const struct session_host *host, const char *name)
 {
-    return host->hello.hostname && (strcasecmp(host->hello.hostname, name) == 0 ||
-                              short_names_match(host->hello.hostname, name));
+    const char *own = host->hello.hostname;
+
+    return own && (strcasecmp(own, name) == 0 || short_names_match(own, name));
 }
 
 static bool is_short_plan_name(const struct session_host *host, const char *name)

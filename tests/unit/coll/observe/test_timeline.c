@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "base/json.h"
 #include "base/time.h"
-#include "base/buf.h"
 #include "coll/ground/report.h"
 #include "coll/observe/timeline.h"
 #include "coll/observe/timeline_json.h"

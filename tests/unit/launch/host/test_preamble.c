@@ -113,6 +113,10 @@ static void broken_lines_and_endless_ones_are_refused(void **state)
     for (size_t i = 0; i < rg_array_len(broken); i++) {
         struct rg_preamble preamble = { .length = 0 };
         assert_int_equal(listen(&preamble, broken[i], 100, &heard), -EBADMSG);
+        preamble = (struct rg_preamble){ .length = 0 };
+        rg_autofree char *behind = rg_strf("x %s", broken[i]); /* then it is noise */
+        assert_int_equal(listen(&preamble, behind, 100, &heard), 0);
+        assert_int_equal(heard.count, 0);
     }
     /* A line that is too long is noise, also where it begins as ours. */
     struct rg_preamble preamble = { .length = 0 };
