@@ -116,6 +116,17 @@ static int told_of(const char *name, float *data)
     return r;
 }
 
+/* The shutdown may come before any other is submitted. */
+static void tell_first(void)
+{
+    float *data = allocate(LARGE * sizeof(*data));
+
+    memset(data, 0, LARGE * sizeof(*data));
+    expect(told_of("first", data), 0, "one that is told of");
+    expect(atomic_load(&ntold), 1, "told of");
+    free(data);
+}
+
 static int requested(const char *name, float *data)
 {
     struct reigen_request *request = NULL;
@@ -222,6 +233,8 @@ int main(int argc, char **argv)
         begin();
         number = reigen_rank();
         expect(reigen_process_set_add(ranks, 2, &set), 0, "a process set");
+        if (round == 0)
+            tell_first();
         atomic_store(&ninside, 0);
         for (size_t i = 0; i < COUNT_OF(parts); i++)
             expect(pthread_create(&parts[i].thread, NULL, run_part, &parts[i]), 0, "a thread");
@@ -235,7 +248,5 @@ int main(int argc, char **argv)
             pthread_join(parts[i].thread, NULL);
         say("round %ld", round);
     }
-    if (atomic_load(&ntold) == 0)
-        fail("nobody was told");
     return 0;
 }

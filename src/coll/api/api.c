@@ -140,15 +140,15 @@ static struct rg_runtime *runtime_new(void)
     return rt;
 }
 
-/* Calls that wait inside are told that it is over, here and on the other ranks; after until_ns they
- * do not wait for other ranks any more. */
+/* Calls that wait inside are told that it is over, here and on the other ranks; once that is late
+ * they do not wait for other ranks any more. */
 static void wait_for_users(struct rg_runtime *rt, uint64_t until_ns)
 {
     if (atomic_load(&rt->users) == 0)
         return;
     rg_progress_leave(rt->progress);
     while (atomic_load(&rt->users) > 0) {
-        bool late = rg_now_ns() >= until_ns;
+        bool late = rg_progress_is_late(rt->progress, until_ns);
 
         rg_sets_hurry(&rt->sets, late);
         rg_progress_hurry(rt->progress, late);

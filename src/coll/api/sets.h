@@ -61,7 +61,8 @@ struct rg_sets {
 void rg_sets_init(struct rg_sets *sets);
 /* rg_progress_leave and rg_progress_hurry for the progress engines of all sets. Any thread. */
 void rg_sets_hurry(struct rg_sets *sets, bool late);
-/* Leave all sets, waiting for what they have decided until until_ns together; then forget them. */
+/* Leave all sets, waiting for what they have decided, until_ns as of all together in
+ * rg_progress_destroy; then forget them. */
 void rg_sets_leave(struct rg_sets *sets, uint64_t until_ns);
 void rg_sets_fini(struct rg_sets *sets);
 /* In a forked child. */

@@ -238,8 +238,10 @@ bool rg_progress_drive(struct rg_progress *progress)
 
     if (progress->view.nnodes > 1 && !progress->exec_dead)
         moved |= rg_multi_drive(progress);
-    if (!progress->exec_dead)
-        moved |= carry_out(progress);
+    if (!progress->exec_dead && carry_out(progress)) {
+        rg_progress_went_on(progress);
+        moved = true;
+    }
     if (atomic_load_explicit(&progress->polled.n, memory_order_relaxed))
         moved |= polled(progress);
     if (atomic_load_explicit(&progress->joining, memory_order_relaxed))

@@ -169,6 +169,7 @@ static void on_shutdown(void *arg, int rank)
     flush(progress);
     atomic_compare_exchange_strong(&progress->view.shared->closed_by, &nobody, 1 + (uint32_t) rank);
     rg_runlog_close(&progress->view.log);
+    rg_progress_went_on(progress);
     atomic_fetch_or(&progress->view.shared->attention, RG_ATTENTION_CLOSED);
     rg_wake_ring_all(&progress->wake, true);
 }

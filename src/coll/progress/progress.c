@@ -159,6 +159,15 @@ void rg_progress_leave(struct rg_progress *progress)
     rg_wake_ring_all(&progress->wake, true);
 }
 
+bool rg_progress_is_late(const struct rg_progress *progress, uint64_t until_ns)
+{
+    const struct rg_progress *world = progress->world ? progress->world : progress;
+    uint64_t now_ns = rg_now_ns();
+
+    return now_ns >= until_ns &&
+           now_ns >= atomic_load(&world->counters.moved_ns) + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+}
+
 /* Carry out what all ranks still rely on. False when others did not come in time. */
 static bool drain(struct rg_progress *progress, uint64_t until_ns)
 {
@@ -167,6 +176,8 @@ static bool drain(struct rg_progress *progress, uint64_t until_ns)
     atomic_fetch_add(&progress->wake.nwaiters, 1);
     rg_bell_ring(progress->wake.bells, progress->view.me, true);
     pthread_mutex_lock(&progress->drive);
+    /* It was there for the communication thread to let go; rg_progress_idle would not sleep. */
+    atomic_fetch_sub(&progress->wake.nwaiters, 1);
     for (;;) {
         bool moved = rg_progress_drive(progress);
 
@@ -174,13 +185,12 @@ static bool drain(struct rg_progress *progress, uint64_t until_ns)
             progress->exec_dead || atomic_load(&progress->view.shared->aborted) ||
             (progress->run->nitems == 0 &&
              rg_runlog_ended(&progress->view.log, progress->position));
-        if (drained || rg_now_ns() >= until_ns)
+        if (drained || rg_progress_is_late(progress, until_ns))
             break;
         if (!moved)
             rg_progress_idle(progress, NULL, 10000);
     }
     pthread_mutex_unlock(&progress->drive);
-    atomic_fetch_sub(&progress->wake.nwaiters, 1);
     return drained;
 }
 
@@ -221,7 +231,7 @@ static void wait_for_users(struct rg_progress *progress, uint64_t until_ns,
                            const _Atomic int *users)
 {
     while (users && atomic_load(users) > 0) {
-        rg_progress_hurry(progress, rg_now_ns() >= until_ns);
+        rg_progress_hurry(progress, rg_progress_is_late(progress, until_ns));
         rg_sleep_ms(1);
     }
 }

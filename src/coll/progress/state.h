@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/time.h"
 #include "coll/node/table.h"
 #include "coll/ops/notify.h"
 #include "coll/ops/observer.h"
@@ -36,6 +37,7 @@ struct rg_waits;   /* waits.c */
 /* What has been done and how long it took; any thread. */
 struct rg_counters {
     _Atomic uint64_t noperations, nbytes, wait_ns, busy_ns, cache_hits, nfused;
+    _Atomic uint64_t moved_ns; /* of all ranks: when a log that is being left last went on */
 };
 
 static inline void rg_count(_Atomic uint64_t *counter, uint64_t n)
@@ -93,6 +95,15 @@ struct rg_progress {
     struct rg_observer *observer;   /* NULL: nobody looks on */
     struct rg_counters counters;
 };
+
+/* The log has gone on: a rank that leaves waits as long as it does. */
+static inline void rg_progress_went_on(struct rg_progress *progress)
+{
+    struct rg_progress *world = progress->world ? progress->world : progress;
+
+    if (atomic_load_explicit(&progress->view.rows[progress->view.me].left, memory_order_relaxed))
+        atomic_store(&world->counters.moved_ns, rg_now_ns());
+}
 
 /* Who is told of the timeline's events; NULL, mostly: nobody on this node writes one. */
 static inline struct rg_observer *rg_progress_timed(const struct rg_progress *progress)

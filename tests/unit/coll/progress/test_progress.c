@@ -10,6 +10,7 @@
 #include "coll/api/rounds.h"
 #include "coll/members.h"
 #include "coll/planes/shm.h"
+#include "coll/progress/run.h"
 #include "coll/team/liveness.h"
 
 #define check(condition)                                                              \
@@ -253,6 +254,67 @@ static void a_rank_that_leaves_cancels_what_waits_for_it(void **state)
     run(4, leaving);
 }
 
+/* More than one round of the driver carries out. */
+enum { SLOW_OPS = 40, SLOW_COUNT = 20000 };
+
+/* Member 1, whose driver this is, does a little once the other one leaves, and the rest after that
+ * one's limit. */
+static void go_on_slowly(struct rg_progress *progress)
+{
+    const struct rg_view *view = &progress->view;
+    const struct rg_row *row = &view->rows[view->me];
+
+    while (atomic_load(&view->rows[0].left) == RG_LEFT_NOT)
+        rg_sleep_ms(1);
+    rg_progress_drive(progress);
+    rg_sleep_ms(1200);
+    while (atomic_load(&row->consumed) < rg_runlog_tail(&view->log) &&
+           !atomic_load(&view->shared->aborted) &&
+           atomic_load(&view->rows[0].left) == RG_LEFT_BEGUN) {
+        rg_progress_drive(progress);
+        rg_sleep_ms(1);
+    }
+}
+
+static int slow(struct member *member)
+{
+    struct rg_progress *progress = open_progress(member);
+    float *data = calloc(SLOW_OPS * SLOW_COUNT, sizeof(float));
+    struct rg_op *ops[SLOW_OPS] = { NULL };
+    uint64_t tail;
+    int bad = 0;
+
+    check(reduce(progress, "start", data, SLOW_COUNT) == 0);
+    if (member->me == 1)
+        pthread_mutex_lock(&progress->drive);
+    tail = rg_runlog_tail(&progress->view.log) + SLOW_OPS;
+    for (int i = 0; i < SLOW_OPS; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "slow%d", i);
+        check(submit(progress, name, data + i * SLOW_COUNT, SLOW_COUNT, &ops[i]) == 0);
+    }
+    while (!bad && rg_runlog_tail(&progress->view.log) < tail)
+        rg_sleep_ms(1);
+    if (member->me == 1) {
+        go_on_slowly(progress);
+        pthread_mutex_unlock(&progress->drive);
+    }
+    rg_progress_destroy(progress, rg_now_ns() + RG_NS_PER_S, NULL);
+    for (int i = 0; i < SLOW_OPS; i++) {
+        check(rg_op_done(ops[i]) && ops[i]->status == 0);
+        rg_op_unref(ops[i]);
+    }
+    free(data);
+    return bad;
+}
+
+static void who_leaves_waits_for_a_slow_rank_as_long_as_it_goes_on(void **state)
+{
+    (void) state;
+    run(2, slow);
+}
+
 static int aborted(struct member *member)
 {
     struct rg_progress *progress = open_progress(member);
@@ -335,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_mismatch_fails_on_all_and_the_next_use_works),
         cmocka_unit_test(joined_ranks_finish_what_they_had_in_flight),
         cmocka_unit_test(a_rank_that_leaves_cancels_what_waits_for_it),
+        cmocka_unit_test(who_leaves_waits_for_a_slow_rank_as_long_as_it_goes_on),
         cmocka_unit_test(a_death_ends_everything_in_flight),
         cmocka_unit_test(who_makes_a_process_set_hears_why_there_is_no_job_any_more),
     };
