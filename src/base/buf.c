@@ -279,7 +279,7 @@ void *rg_grown(void *array, size_t *capacity, size_t n, size_t each)
     size_t more = *capacity ? *capacity : 16;
     char *bigger;
 
-    if (n <= *capacity)
+    if (array && n <= *capacity)
         return array;
     while (more < n)
         if (__builtin_mul_overflow(more, 2, &more))

@@ -25,7 +25,7 @@ static void fence(void)
 static bool wakes(uint32_t mode, bool urgent)
 {
     return mode == RG_BELL_FUTEX || mode == RG_BELL_EVENT ||
-           (urgent && (mode == RG_BELL_FUTEX_URGENT || mode == RG_BELL_EVENT_URGENT));
+           (urgent && mode == RG_BELL_FUTEX_URGENT);
 }
 
 /* After a fence. Taking the mode away lets one of several ringers make the system call. */

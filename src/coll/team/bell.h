@@ -27,7 +27,6 @@ enum rg_bell_mode {
     RG_BELL_FUTEX = 1,        /* asleep on seq; any ring wakes */
     RG_BELL_FUTEX_URGENT = 2, /* asleep on seq; urgent rings wake */
     RG_BELL_EVENT = 3,        /* asleep in epoll with its eventfd; any ring wakes */
-    RG_BELL_EVENT_URGENT = 4,
 };
 
 struct rg_bell {
