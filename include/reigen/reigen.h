@@ -145,12 +145,12 @@ REIGEN_API int reigen_init(const struct reigen_init_options *options);
 
 /* Leave the job. Blocks until the other ranks have been told, the functions of reigen_on_done that
  * run have returned, and no thread is in any other function of this API. Operations in flight end
- * with -ECANCELED, here and on the other ranks, unless they were complete on all: those are carried
- * out, however slow the other ranks are, unless nothing goes on for 5 s. Threads that wait for them
- * learn of it. Whoever comes later gets -ENOTCONN: from those that ask whether an operation is done
- * when this is through, so that its buffers are the caller's again then. Does nothing when not
- * initialised, but wait for another thread's call of it. 0, or -EDEADLK in a function that
- * reigen_on_done calls. */
+ * with -ECANCELED, here and on the other ranks, unless they were complete on all: those are
+ * carried out, however slow the other ranks are, unless they stand still for
+ * REIGEN_SILENCE_SECONDS. Threads that wait for them learn of it. Whoever comes later gets
+ * -ENOTCONN: from those that ask whether an operation is done when this is through, so that its
+ * buffers are the caller's again then. Does nothing when not initialised, but wait for another
+ * thread's call of it. 0, or -EDEADLK in a function that reigen_on_done calls. */
 REIGEN_API int reigen_shutdown(void);
 
 REIGEN_API int reigen_is_initialized(void); /* 1 or 0 */

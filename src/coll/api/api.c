@@ -169,11 +169,6 @@ static void runtime_end(struct rg_runtime *rt, bool goodbye, uint64_t until)
     spare = rt;
 }
 
-static uint64_t leave_until(void)
-{
-    return rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
-}
-
 static void describe_set(const struct rg_set *set, struct rg_buf *text)
 {
     rg_buf_printf(text, "process set %d: ranks [", set->id);
@@ -321,7 +316,7 @@ static int start(const struct reigen_init_options *options)
     if (r < 0) {
         if (rt->boot)
             rg_boot_note(rt->boot, 0, err.text);
-        runtime_end(rt, false, leave_until());
+        runtime_end(rt, false, rg_progress_leave_until(&rt->config));
         rg_api_fail(&err);
         return r;
     }
@@ -356,7 +351,7 @@ REIGEN_API int reigen_shutdown(void)
     atomic_store(&ending, true);
     rt = atomic_exchange(&the_runtime, NULL);
     if (rt) {
-        uint64_t until = leave_until();
+        uint64_t until = rg_progress_leave_until(&rt->config);
 
         wait_for_users(rt, until);
         runtime_end(rt, true, until);

@@ -15,6 +15,7 @@
 #include "coll/progress/watch.h"
 
 #define RECORDS_MIN 16
+#define STOOD_NS RG_NS_PER_S /* between two looks at whether it is late: we did not run */
 
 static size_t exec_offset(int node_size)
 {
@@ -159,13 +160,27 @@ void rg_progress_leave(struct rg_progress *progress)
     rg_wake_ring_all(&progress->wake, true);
 }
 
-bool rg_progress_is_late(const struct rg_progress *progress, uint64_t until_ns)
+static uint64_t leave_ns(const struct rg_config *config)
 {
-    const struct rg_progress *world = progress->world ? progress->world : progress;
+    uint64_t ms = config->silence_ms > RG_LEAVE_MIN_MS ? config->silence_ms : RG_LEAVE_MIN_MS;
+
+    return ms * RG_NS_PER_MS;
+}
+
+uint64_t rg_progress_leave_until(const struct rg_config *config)
+{
+    return rg_now_ns() + leave_ns(config);
+}
+
+bool rg_progress_is_late(struct rg_progress *progress, uint64_t until_ns)
+{
+    struct rg_progress *world = progress->world ? progress->world : progress;
     uint64_t now_ns = rg_now_ns();
 
+    if (now_ns > atomic_exchange(&world->counters.asked_ns, now_ns) + STOOD_NS)
+        atomic_store(&world->counters.moved_ns, now_ns);
     return now_ns >= until_ns &&
-           now_ns >= atomic_load(&world->counters.moved_ns) + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+           now_ns >= atomic_load(&world->counters.moved_ns) + leave_ns(progress->config);
 }
 
 /* Carry out what all ranks still rely on. False when others did not come in time. */
@@ -249,7 +264,7 @@ void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns, const 
         atomic_store(&progress->leaving, true);
     }
     if (until_ns == 0)
-        until_ns = rg_now_ns() + RG_LEAVE_TIMEOUT_MS * RG_NS_PER_MS;
+        until_ns = rg_progress_leave_until(progress->config);
     rg_progress_leave(progress);
     drained = drain(progress, until_ns);
     wait_for_users(progress, until_ns, users);

@@ -28,7 +28,7 @@
 #include "coll/progress/wait.h"
 #include "coll/progress/waits.h"
 
-#define RG_LEAVE_TIMEOUT_MS 5000 /* nothing went on for so long: the others hang */
+#define RG_LEAVE_MIN_MS 5000 /* who leaves waits at least so long for others that stand still */
 
 struct rg_progress_options {
     struct rg_team *team;            /* borrowed */
@@ -60,14 +60,19 @@ void rg_progress_leave(struct rg_progress *progress);
 /* Have the threads that wait in the progress engine look whether they may return. late: they
  * may, whether or not the other ranks come. Any thread. */
 void rg_progress_hurry(struct rg_progress *progress, bool late);
+/* When whoever leaves now may be late at the earliest: after config's silence, and at least
+ * RG_LEAVE_MIN_MS. Who is only slow, stopped or starved needs this rank for what is in the log; who
+ * dies is heard of otherwise. */
+uint64_t rg_progress_leave_until(const struct rg_config *config);
 /* Whoever leaves need not wait for the others any more: until_ns is over, and no log that is being
- * left, of all ranks or of a process set, has gone on for RG_LEAVE_TIMEOUT_MS. That they are slow
- * is no reason: they need this rank for what is in the log. Any thread. */
-bool rg_progress_is_late(const struct rg_progress *progress, uint64_t until_ns);
-/* Leave, carry out what is in the log until that is late (until_ns 0: RG_LEAVE_TIMEOUT_MS from
- * now), cancel the rest, stop the thread. Nobody may be inside but those whom *users counts (NULL:
- * nobody), who are waited for. Blocks, also until the functions of reigen_on_done that run have
- * returned. NULL is fine. */
+ * left, of all ranks or of a process set, has gone on for as long as rg_progress_leave_until says.
+ * A pause between two calls counts for nothing: it was this process that stood still, so call it
+ * several times a second. Any thread. */
+bool rg_progress_is_late(struct rg_progress *progress, uint64_t until_ns);
+/* Leave, carry out what is in the log until that is late (until_ns 0: as if left now), cancel the
+ * rest, stop the thread. Nobody may be inside but those whom *users counts (NULL: nobody), who are
+ * waited for. Blocks, also until the functions of reigen_on_done that run have returned. NULL is
+ * fine. */
 void rg_progress_destroy(struct rg_progress *progress, uint64_t until_ns,
                          const _Atomic int *users);
 /* Its counters, on top of these. */
