@@ -23,7 +23,8 @@ static const struct rg_field setup_fields[] = {
     FIELD(setup, STR, host),       FIELD(setup, U32, size),       FIELD(setup, STRV, command),
     FIELD(setup, STR, cwd),        FIELD(setup, U8, inherit_env), FIELD(setup, STRV, env),
     FIELD(setup, STRV, secret_env), FIELD(setup, U64, lease_ms),  FIELD(setup, U32, output_window),
-    FIELD(setup, U32, host_index), FIELD(setup, STRV, hosts),     FIELD(setup, STR, engine),
+    FIELD(setup, U32, host_index), FIELD(setup, STRV, hosts),     FIELD(setup, STRV, tasks),
+    FIELD(setup, STR, engine),
     FIELD(setup, STRV, engine_options), FIELD(setup, U32, np),    FIELD(setup, STR, network),
     FIELD(setup, STR, interface),  FIELD(setup, U8, resident),    FIELD(setup, U8, bind),
     FIELD(setup, U8, oversubscribe), FIELD(setup, STR, bundle), FIELD(setup, U64, bundle_nbytes),
@@ -101,10 +102,13 @@ static const struct rg_field remote_exit_fields[] = {
 };
 
 static const struct rg_field listen_fields[] = {
-    FIELD(listen, U32, first), FIELD(listen, U32, last), END,
+    FIELD(listen, U32, first), FIELD(listen, U32, last),
+    FIELD(listen, U32, ntask_ports), END,
 };
 
-static const struct rg_field listening_fields[] = { FIELD(listening, U32, port), END };
+static const struct rg_field listening_fields[] = {
+    FIELD(listening, U32, port), FIELD(listening, SPAN, task_ports), END,
+};
 
 static const struct rg_field probe_fields[] = {
     FIELD(probe, U32, limit_ms), FIELD(probe, STRV, targets), END,
@@ -119,6 +123,7 @@ static const struct rg_field inspect_fields[] = { FIELD(inspect, U32, limit_ms),
 static const struct rg_field inspected_fields[] = { FIELD(inspected, STR, text), END };
 
 static const struct rg_field bye_fields[] = { FIELD(bye, U32, nleft), END };
+static const struct rg_field verdict_fields[] = { FIELD(verdict, U32, exit_code), END };
 
 const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_HELLO, "HELLO", true, hello_fields },
@@ -162,6 +167,7 @@ const struct rg_msg_info rg_msgs[] = {
     { RG_MSG_INSPECT, "INSPECT", false, inspect_fields },
     { RG_MSG_LISTEN, "LISTEN", false, listen_fields },
     { RG_MSG_BUNDLE, "BUNDLE", false, data_fields },
+    { RG_MSG_VERDICT, "VERDICT", false, verdict_fields },
     { RG_MSG_RELEASE, "RELEASE", false, empty_fields },
     { RG_MSG_REMOTE_START, "REMOTE_START", false, remote_open_fields },
     { RG_MSG_REMOTE_PUT, "REMOTE_PUT", false, remote_data_fields },

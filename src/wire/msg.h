@@ -102,6 +102,7 @@ enum rg_msg_type {
     RG_MSG_INSPECT = 57,
     RG_MSG_LISTEN = 58,
     RG_MSG_BUNDLE = 59,
+    RG_MSG_VERDICT = 60,
     RG_MSG_RELEASE = 47,
     RG_MSG_REMOTE_START = 48,  /* to the command's side: run this */
     RG_MSG_REMOTE_PUT = 49,    /* DATA, to either side */
@@ -138,6 +139,7 @@ struct rg_msg_setup {
     uint32_t output_window;
     uint32_t host_index;       /* of this host among hosts */
     struct rg_strv hosts;      /* NAME:RANKS of every host of the job, in the plan's order */
+    struct rg_strv tasks;      /* NAME:1 of each, where the job has roles: so engines call hosts */
     char *engine;              /* "native", "openmpi", "hydra" or "script" */
     struct rg_strv engine_options;
     uint32_t np;               /* ranks that the engine is to start; size for native */
@@ -255,14 +257,19 @@ struct rg_msg_remote_exit { /* REMOTE_EXIT, REMOTE_ENDED */
     char *text;             /* for the client's stderr: why there is no command; else "" */
 };
 
+#define RG_MSG_TASK_PORTS_MAX 16384
+
 struct rg_msg_listen {
     uint32_t first, last;   /* the ports that it may take; 0 and 0: any */
+    uint32_t ntask_ports;   /* how many more to find for the host's tasks; at most
+                             * RG_MSG_TASK_PORTS_MAX */
 };
 
 struct rg_msg_listening { /* answers LISTEN */
     /* TCP, of all its addresses, until SETUP; 0: it cannot listen, or none of the ports that were
      * named is free */
     uint32_t port;
+    struct rg_span task_ports; /* those found, 2 bytes each, little-endian; fewer: no more free */
 };
 
 /* PROBE: try to reach other agents, each target "INSTANCE ADDRESS PORT" (hexadecimal, numeric,
@@ -294,6 +301,10 @@ struct rg_msg_bye {
     uint32_t nleft; /* processes that survived SIGKILL (0 but for a hanging kernel) */
 };
 
+struct rg_msg_verdict { /* after BYE, to an agent that waits for it (agent/start/lines.h) */
+    uint32_t exit_code; /* the job's */
+};
+
 union rg_msg {
     struct rg_msg_hello hello;
     struct rg_msg_setup setup;
@@ -312,6 +323,7 @@ union rg_msg {
     struct rg_msg_signal signal;
     struct rg_msg_resize resize;
     struct rg_msg_bye bye;
+    struct rg_msg_verdict verdict;
     struct rg_msg_listen listen;
     struct rg_msg_listening listening;
     struct rg_msg_probe probe;
