@@ -266,19 +266,6 @@ APPLY(file_controller)
 
 /* --- elastic --------------------------------------------------------------------------------- */
 
-APPLY(discovery)
-{
-    int rc = exclude(&run->where, option, what, err);
-
-    if (rc < 0)
-        return rc;
-    if (access(value, F_OK) < 0)
-        return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
-    if (access(value, X_OK) < 0)
-        return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, value, value);
-    return rg_parse_text(what, value, &run->elastic.discovery_script, err);
-}
-
 APPLY(cooldown)
 {
     struct rg_hvd_elastic *e = &run->elastic;
@@ -400,15 +387,16 @@ static const struct rg_hvd_option options[] = {
      "Accepted, as above."},
 
     {"host-discovery-script", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_TEXT, "FILE", "@file", NULL,
-     BY(discovery), NULL,
-     "A program that prints the hosts there are now, one HOST or HOST:SLOTS per line."},
+     BY(where), NULL,
+     "A program that prints the hosts there are now, one HOST or HOST:SLOTS per line. It is asked "
+     "until there is room for -np ranks, or --start-timeout passes."},
     {"min-num-proc", "min-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
      INT(elastic.min_np, 1, RG_JOB_RANKS_MAX), NULL,
-     "Wait while there is room for fewer than N ranks."},
+     "Refused, unless N is that of -np."},
     {"max-num-proc", "max-np", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     INT(elastic.max_np, 1, RG_JOB_RANKS_MAX), NULL, "Never run more than N ranks."},
+     INT(elastic.max_np, 1, RG_JOB_RANKS_MAX), NULL, "Refused, unless N is that of -np."},
     {"slots-per-host", "slots", NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "N", NULL, NULL,
-     INT(elastic.slots_per_host, 1, RG_JOB_SLOTS_MAX), NULL,
+     INT(request.discovery_slots, 1, RG_JOB_SLOTS_MAX), NULL,
      "Slots of a host for which the script prints none."},
     {"elastic-timeout", NULL, NULL, RG_HVD_ELASTIC, RG_HVD_COUNT, "SECONDS", NULL,
      "HOROVOD_ELASTIC_TIMEOUT", INT(elastic.timeout_s, 1, RG_HVD_COUNT_MAX), NULL,

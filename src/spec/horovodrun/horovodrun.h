@@ -16,7 +16,7 @@
  * Flags and their meaning: Horovod 0.28.1's documentation.
  *
  * Thread rule: constant tables; a struct rg_horovodrun belongs to one thread. Parsing blocks on
- * reading --config-file and --hostfile.
+ * reading --config-file and --hostfile, and on --host-discovery-script.
  */
 #ifndef RG_SPEC_HOROVODRUN_HOROVODRUN_H
 #define RG_SPEC_HOROVODRUN_HOROVODRUN_H
@@ -31,10 +31,9 @@
 #define RG_HVD_COUNT_MAX INT64_C(0x7fffffff)
 #define RG_HVD_VERSION "0.28.1+reigen"
 
-/* What an elastic job would be: 0 and NULL where the user said nothing. */
+/* What an elastic job would be: 0 where the user said nothing. */
 struct rg_hvd_elastic {
-    char *discovery_script;
-    int min_np, max_np, slots_per_host;
+    int min_np, max_np;
     int timeout_s;                /* 600 where nothing was said */
     int reset_limit;              /* -1: none */
     int cooldown_min_s, cooldown_max_s;
@@ -105,8 +104,9 @@ void rg_horovodrun_init(struct rg_horovodrun *run);
 void rg_horovodrun_fini(struct rg_horovodrun *run);
 
 /* Read a command line: argv[0] is skipped. With --help, --version or --check-build nothing is
- * checked. 0; -EINVAL and others with err, exit_code 2 unless set; -ENOMEM. An elastic job is
- * parsed and checked as any other; rg_horovodrun_is_elastic tells. */
+ * checked. 0; -EINVAL and others with err, exit_code 2 unless set; -ENOMEM. An elastic job,
+ * whose number of ranks may change, is parsed and checked as any other; rg_horovodrun_is_elastic
+ * tells. Its --host-discovery-script is not run. */
 int rg_horovodrun_parse(struct rg_horovodrun *run, int argc, char *const *argv,
                         struct rg_error *err);
 bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run);

@@ -8,6 +8,8 @@
 #include "spec/job/hostlist.h"
 #include "spec/options/apply.h"
 #include "spec/options/launchers.h"
+#include "spec/options/discovery.h"
+#include "spec/options/mpijob.h"
 
 #define NAME_MAX_LEN 64
 #define ATTACHED "Hpi" /* short flags that take their value attached */
@@ -26,14 +28,17 @@ void rg_horovodrun_fini(struct rg_horovodrun *run)
     if (!run)
         return;
     rg_request_fini(&run->request);
-    free(run->elastic.discovery_script);
     free(run->interfaces);
     *run = (struct rg_horovodrun){ 0 };
 }
 
 bool rg_horovodrun_is_elastic(const struct rg_horovodrun *run)
 {
-    return run->elastic.discovery_script || run->elastic.min_np;
+    const struct rg_hvd_elastic *e = &run->elastic;
+    int np = run->request.job.np;
+
+    return (e->min_np && e->min_np != np) ||
+           (e->max_np && e->max_np != np && (e->min_np || run->request.discovery));
 }
 
 /* Where a walk along the command line stands. */
@@ -232,14 +237,13 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
         return rg_error_set(err, EINVAL, "--max-np %d: less than %s %d; give at least that",
                             e->max_np, by_np ? "-np" : "--min-np", least);
     if (!rg_horovodrun_is_elastic(run)) {
-        bool idle = e->max_np || e->slots_per_host || e->reset_limit >= 0 || e->cooldown_max_s;
-        return idle && rg_request_note(&run->request, "elastic flags without "
-                                       "--host-discovery-script and --min-np do nothing") < 0
+        bool idle = (e->max_np && e->max_np != np) || e->reset_limit >= 0 || e->cooldown_max_s ||
+                    (run->request.discovery_slots && !run->request.discovery);
+        return idle && rg_request_note(&run->request, "this job has a fixed number of ranks, so "
+                                       "its elastic flags do nothing") < 0
                    ? rg_error_memory(err) : 0;
     }
-    if (!np && !e->min_np)
-        return rg_error_set(err, EINVAL, "an elastic job needs -np or --min-np");
-    if (!e->discovery_script && !run->where)
+    if (!run->where)
         return rg_error_set(err, EINVAL, "an elastic job needs --host-discovery-script, which "
                             "says what hosts there are, or -H or --hostfile");
     return 0;
@@ -251,7 +255,7 @@ static int check_elastic(struct rg_horovodrun *run, struct rg_error *err)
 static const char *const own[] = {
     "HOME",   "USER",     "LOGNAME", "SHELL", "PWD",     "OLDPWD",   "SHLVL",
     "_",      "HOSTNAME", "TERM",    "TTY",   "DISPLAY", "WINDOWID", "MAIL",
-    "TMPDIR", "LS_COLORS",
+    "TMPDIR", "LS_COLORS", "K_MPI_JOB_ROLE",
 };
 static const char *const own_prefixes[] = {
     "SSH_", "XDG_", "DBUS_", "BASH_FUNC_", "REIGEN_", "TMUX", "SUDO_",
@@ -320,8 +324,11 @@ static int finish(struct rg_horovodrun *run, struct walk *walk, struct rg_error 
         return rg_error_memory(err);
     int rc = read_environment(run, err);
 
-    rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
     rc = rc < 0 ? rc : check_elastic(run, err);
+    if (rc == 0 && !rg_horovodrun_is_elastic(run))
+        rc = rg_discovery_settle(&run->request, rg_mpijob_slots(&run->request), err);
+    rc = rc < 0 ? rc : rg_mpijob_settle(&run->request, err);
+    rc = rc < 0 ? rc : rg_foreign_settle(&run->request, err);
     rc = rc < 0 ? rc : finish_remote(run, err);
     if (rc == 0 && !job->np && !job->nhosts && !job->ranks_per_host &&
         !rg_horovodrun_is_elastic(run))

@@ -31,7 +31,11 @@ void rg_job_fini(struct rg_job *job)
         free(job->hosts[i].user);
     }
     free(job->hosts);
+    for (size_t i = 0; i < job->nroles; i++)
+        rg_role_fini(&job->roles[i]);
+    free(job->roles);
     free(job->title);
+    free(job->file_text);
     free(job->cwd);
     free(job->output_dir);
     free(job->on);
@@ -202,6 +206,22 @@ static int check_env(const struct rg_job *job, struct rg_error *err)
     return 0;
 }
 
+static int check_roles(const struct rg_job *job, struct rg_error *err)
+{
+    int ntasks = rg_job_ntasks(job);
+
+    if (job->nroles && (ntasks > RG_JOB_RANKS_MAX || (job->np && job->np != ntasks)))
+        return rg_error_set(err, EINVAL, "the roles have %d tasks, and the job has %d", ntasks,
+                            job->np);
+    for (size_t i = 0; i < job->nroles; i++) {
+        int64_t nports = rg_role_count_ports(&job->roles[i]);
+        if (nports > RG_ROLE_PORTS_MAX)
+            return rg_error_set(err, EINVAL, "role %s: %lld ports; at most %d", job->roles[i].name,
+                                (long long) nports, RG_ROLE_PORTS_MAX);
+    }
+    return 0;
+}
+
 int rg_job_settings(const struct rg_job *job, const char *name, struct rg_strv *values)
 {
     size_t length = strlen(name);
@@ -226,6 +246,8 @@ int rg_job_check(const struct rg_job *job, struct rg_error *err)
         return rg_error_set(err, EINVAL, "-np %d: give 1 to %d ranks", job->np, RG_JOB_RANKS_MAX);
     int rc = check_streams(job, err);
 
+    if (rc == 0)
+        rc = check_roles(job, err);
     if (rc == 0)
         rc = rg_job_check_engine(job, err);
     return rc < 0 ? rc : check_env(job, err);

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "container/container.h"
+#include "spec/job/role.h"
 
 #define RG_PORT_RANGE "REIGEN_PORT_RANGE" /* the variable that says --port-range to ranks */
 #define RG_JOB_RANKS_MAX 131072
@@ -57,6 +58,11 @@ struct rg_job {
     struct rg_strv command; /* argv; at least one */
     char *title;            /* what messages call an engine's program; NULL: by command[0] */
     char *cwd;              /* NULL: the caller's */
+    char *file_text;        /* the job file that the roles are of, for a platform that takes it as
+                               it is, or NULL; it may hold secrets, so no plan has it */
+    struct rg_role *roles;  /* ranks are their tasks, and there are np of them; none: all are
+                               alike */
+    size_t nroles;
     int np;                 /* ranks; 0: all slots */
     int ranks_per_host;     /* instead of every host's slots; 0: not told */
     /* where */
@@ -76,6 +82,7 @@ struct rg_job {
     int ssh_port;               /* 0: as ssh's own configuration says */
     char *ssh_identity;         /* a private key's file; NULL: ssh's own */
     struct rg_strv ssh_options; /* handed to ssh as they are */
+    bool hosts_come;            /* hosts may not be there yet: tried until start_timeout_ms */
     struct rg_ports ports;      /* where agents and ranks listen; first 0: anywhere */
     /* NAME or CIDR for all hosts, or HOST=NAME for one; none: found by asking the agents */
     struct rg_strv network_interfaces;

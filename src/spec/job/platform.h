@@ -24,12 +24,17 @@ struct rg_platform {
     const char *runtime;   /* the --container-runtime by which it makes containers; or NULL */
     const char *variable;  /* in which it tells a process the number of its job; or NULL */
     const char *canceller; /* the user's command that ends the job of a number; or NULL */
+    const char *places[2]; /* options by which status, logs, attach and stop find a job that was
+                              submitted elsewhere: where it is, and among which; or NULL */
     bool here;             /* its hosts are this computer, outside containers */
     bool any_host;         /* it reaches whatever host has a name */
     bool finds_hosts;      /* it knows hosts and slots where the user names none */
     bool own_cpus;         /* its agents may have other cpus than we, on this computer too */
     bool clears_up;        /* it removes by itself what a killed launcher has left on its hosts */
     bool queues;           /* it takes jobs to run them later: --submit */
+    bool own_containers;   /* its hosts are containers also where no --image is named */
+    bool away;             /* a job's head is always there: to run is to submit, and to follow */
+    bool takes_files;      /* it runs job files of its own kind as they are (job.h: file_text) */
 };
 
 /* The table, NULL-terminated and borrowed. */

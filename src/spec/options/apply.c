@@ -35,9 +35,50 @@ int rg_request_note(struct rg_request *request, const char *fmt, ...)
     return rg_strv_has(&request->notes, text) ? 0 : rg_strv_add(&request->notes, text);
 }
 
+/* The row that a platform has for an option of this name, or NULL. */
+static const struct rg_option *row_of(const struct rg_platform *platform, const char *name)
+{
+    const struct rg_option *row = platform->options;
+
+    while (row && row->name && strcmp(row->name, name) != 0)
+        row++;
+    return row && row->name ? row : NULL;
+}
+
+static bool is_shared(const char *name)
+{
+    int count = 0;
+
+    for (const struct rg_platform *const *p = rg_platforms(); *p; p++)
+        count += row_of(*p, name) != NULL;
+    return count > 1;
+}
+
+int rg_request_settle_shared(struct rg_request *request, struct rg_error *err)
+{
+    const struct rg_option *row = rg_platform_of(&request->job)->options;
+    int r = 0;
+
+    for (; r == 0 && row && row->name; row++) {
+        const char *kept = row->apply && is_shared(row->name)
+                               ? rg_env_get(&request->job.settings, row->name) : NULL;
+        rg_autofree char *value = kept ? strdup(kept) : NULL,
+                         *what = kept ? rg_strf("--%s", row->name) : NULL;
+        if (kept)
+            r = value && what ? row->apply(request, what, value, err) : rg_error_memory(err);
+    }
+    return r;
+}
+
 int rg_option_apply(const struct rg_option *option, struct rg_request *request, const char *what,
                     const char *value, struct rg_error *err)
 {
+    if (is_shared(option->name)) {
+        const struct rg_option *row = row_of(rg_platform_of(&request->job), option->name);
+        if (!row) /* the platform is not known yet, or has no such option: judged later */
+            return rg_request_set(request, option->name, what, value, err);
+        option = row;
+    }
     if (option->apply)
         return option->apply(request, what, value, err);
     return option->member.kind ? rg_member_set(&option->member, request, what, value, err)
@@ -119,6 +160,7 @@ static void begin_hosts(struct rg_request *request)
         for (size_t i = 0; i < job->nhosts; i++)
             free(job->hosts[i].name), free(job->hosts[i].user);
         job->nhosts = 0;
+        free(rg_steal_ptr(&request->discovery));
     }
     request->hosts_from_file = request->in_file;
 }
@@ -135,6 +177,18 @@ APPLY(hostfile)
         return rg_error_set(err, EINVAL, "%s: the value is empty; give a file's name", what);
     begin_hosts(request);
     return rg_hostfile_read(&request->job, value, err);
+}
+
+APPLY(host_discovery_script)
+{
+    if (access(value, F_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: %s", what, value, strerror(errno));
+    if (access(value, X_OK) < 0)
+        return rg_error_set(err, errno, "%s %s: not executable; chmod +x %s", what, value, value);
+    begin_hosts(request);
+    /* A path, lest it be looked for in PATH. */
+    rg_autofree char *path = strchr(value, '/') ? NULL : rg_strf("./%s", value);
+    return rg_parse_text(what, path ? path : value, &request->discovery, err);
 }
 
 /* ppr:2:node */

@@ -12,7 +12,8 @@
 
 /* clang-format off */
 #define RG_APPLY_NAMES(X)                                                              \
-    X(hosts) X(hostfile) X(ranks_per_host) X(map_by) X(bind_to) X(on) X(engine)        \
+    X(hosts) X(hostfile) X(host_discovery_script) X(ranks_per_host) X(map_by)          \
+    X(bind_to) X(on) X(engine)                                                         \
     X(ssh_option) X(connect_timeout) X(network_interface) X(port_range) X(require)     \
     X(image) X(container_runtime) X(mount) X(gpus) X(pull)                             \
     X(inject_runtime) X(no_inject_runtime)                                             \
@@ -32,6 +33,10 @@ int rg_apply_choice(const char *what, const char *value, const char *const *word
 
 /* Add a remark for the user, once however often it is made. 0 or -ENOMEM. */
 int rg_request_note(struct rg_request *request, const char *fmt, ...) rg_printf(2, 3);
+
+/* Judge what options were given that several platforms have, and each understands in its own way:
+ * only now it is sure which platform it is. 0 or -errno. */
+int rg_request_settle_shared(struct rg_request *request, struct rg_error *err);
 
 /* Whether the platform takes the options of platforms that were given. 0 or -EINVAL. */
 int rg_request_settle_platform(const struct rg_request *request, struct rg_error *err);

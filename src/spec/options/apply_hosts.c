@@ -113,7 +113,8 @@ static const char *needs_image(const struct rg_container *container)
 int rg_request_settle_container(struct rg_request *request, struct rg_error *err)
 {
     struct rg_container *container = &request->job.container;
-    bool none = container->runtime && strcmp(container->runtime, "none") == 0;
+    bool none = (container->runtime && strcmp(container->runtime, "none") == 0) ||
+                (container->image && strcmp(container->image, "none") == 0);
     const char *useless = needs_image(container);
 
     /* One job file, with and without containers: what they need is left alone then. */
@@ -121,18 +122,16 @@ int rg_request_settle_container(struct rg_request *request, struct rg_error *err
         free(rg_steal_ptr(&container->image));
         return 0;
     }
-    if (!container->image && useless)
+    const struct rg_platform *own = rg_platform_of(&request->job);
+    if (!container->image && useless && !own->own_containers)
         return rg_error_set(err, EINVAL, "%s: there is no container; name its image with --image",
                             useless);
-    const struct rg_platform *own = rg_platform_of(&request->job);
     for (const struct rg_platform *const *p = rg_platforms(); container->image && *p; p++) {
         if (*p != own && (*p)->runtime && container->runtime &&
             strcmp((*p)->runtime, container->runtime) == 0)
             return rg_error_set(err, EINVAL, "--container-runtime %s is %s's; say --on %s, too",
                                 (*p)->runtime, (*p)->title, (*p)->name);
     }
-    if (container->image && own->here)
-        return rg_error_set(err, EINVAL, "--on %s runs no containers; leave it out", own->name);
     return 0;
 }
 

@@ -274,5 +274,9 @@ int rg_jobfile_read(struct rg_request *request, const char *path, struct rg_erro
     size_t nbytes;
     int rc = rg_read_named("job file", path, RG_YAML_NBYTES_MAX, &text, &nbytes, err);
 
-    return rc < 0 ? rc : rg_jobfile_parse(request, path, text, nbytes, err);
+    if (rc == 0 && request->read_other)
+        rc = request->read_other(request, path, text, nbytes, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    return rg_jobfile_parse(request, path, text, nbytes, err);
 }

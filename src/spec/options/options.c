@@ -11,6 +11,8 @@
 #include "spec/job/require.h"
 
 #define OPTIONS_MAX 192
+#define SHARED_MAX 8
+#define SHARED_HELP_MAX 512
 
 /* The end of a row: who judges the value, or which member of the request takes it. */
 #define BY(name) rg_apply_##name, { .kind = RG_MEMBER_NONE }
@@ -32,6 +34,10 @@ static const struct rg_option options[] = {
      "node[1-4,07]:2 stands for several hosts. May be repeated.", BY(hosts)},
     {"hostfile", "machinefile f", NULL, RG_GROUP_WHERE, RG_FILE_LIST, "FILE", NULL, "@file",
      "Read the hosts from FILE, one or a range per line: HOST slots=N or HOST:N.", BY(hostfile)},
+    {"host-discovery-script", NULL, NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "FILE", NULL, "@file",
+     "Run the program FILE, which prints the hosts that there are now, as a host file has them; a "
+     "host without a number has one slot. It is run again until there is room for -np ranks, or "
+     "--start-timeout passes; never once the job runs.", BY(host_discovery_script)},
     {"ranks-per-host", "ppn", NULL, RG_GROUP_WHERE, RG_FILE_SCALAR, "N", NULL, NULL,
      "Run at most N ranks on each host, however many slots it has; without -np, N on each.",
      BY(ranks_per_host)},
@@ -65,11 +71,12 @@ static const struct rg_option options[] = {
      "Hand ARG to the mpirun of --engine, before the command. May be repeated.",
      LIST(job.engine_options, 0)},
     {"submit", NULL, NULL, RG_GROUP_WHERE, RG_FILE_BOOL, NULL, NULL, NULL,
-     "With --on slurm: hand the job to sbatch, print its number and return; see reigen logs, "
-     "status and stop.", FLAG(job.submit)},
+     "With --on slurm, kubernetes or openpai: hand the job over, print its number or name and "
+     "return; see reigen logs, status and stop.", FLAG(job.submit)},
 
     {"image", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "IMAGE", NULL, NULL,
-     "Run the ranks in containers of this image, one on each host.", BY(image)},
+     "Run the ranks in containers of this image, one on each host. none: on the hosts as they are, "
+     "whatever the job file says.", BY(image)},
     {"container-runtime", NULL, NULL, RG_GROUP_CONTAINER, RG_FILE_SCALAR, "RUNTIME", NULL,
      "docker podman apptainer singularity enroot pyxis none",
      "What makes the containers. The default is the first of docker, podman, apptainer, "
@@ -177,7 +184,8 @@ static const struct rg_option options[] = {
      BY(lease)},
 
     {"config", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, "FILE", NULL, "@file",
-     "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand.",
+     "Read the job from a YAML file, see reigen-job(5). Options override it, wherever they stand. "
+     "A job file of OpenPAI's, of API v1 or protocol v2, says itself what runs and how often.",
      TEXT(config)},
     {"dry-run", NULL, NULL, RG_GROUP_REIGEN, RG_FILE_NONE, NULL, NULL, NULL,
      "Print what would run where, and end: a shell script for ranks on this computer, else a plan.",
@@ -210,12 +218,34 @@ struct table {
     struct rg_option all[OPTIONS_MAX];
     size_t count;
     char names[256], help[1024]; /* of --on */
+    char shared[SHARED_MAX][SHARED_HELP_MAX]; /* the help of options of several platforms */
+    size_t nshared;
 };
+
+/* What platforms share has one row, whose help is what all of them say. */
+static void join_help(struct table *table, struct rg_option *first, const struct rg_option *other)
+{
+    char *help = table->shared[table->nshared];
+
+    if (table->nshared == SHARED_MAX)
+        return;
+    table->nshared++;
+    snprintf(help, SHARED_HELP_MAX, "%s %s", first->help, other->help);
+    first->help = help;
+    first->arg = first->arg && strcmp(first->arg, other->arg) != 0 ? "VALUE" : first->arg;
+}
 
 static void add_options(struct table *table, const struct rg_option *option)
 {
-    for (; option && option->name && table->count < OPTIONS_MAX; option++)
-        table->all[table->count++] = *option;
+    for (; option && option->name && table->count < OPTIONS_MAX; option++) {
+        struct rg_option *same = NULL;
+        for (size_t i = 0; i < table->count && !same; i++)
+            same = strcmp(table->all[i].name, option->name) == 0 ? &table->all[i] : NULL;
+        if (same)
+            join_help(table, same, option);
+        else
+            table->all[table->count++] = *option;
+    }
 }
 
 static void describe_on(struct table *table, struct rg_option *on)
@@ -233,7 +263,8 @@ static void describe_on(struct table *table, struct rg_option *on)
                  p[n]->name);
     }
     snprintf(table->help, sizeof(table->help), "How hosts are reached: %s. The default is ssh "
-             "where a host is not this computer, or there is an image, else local.", list);
+             "where a host is not this computer, or there is an image, else local; in the master "
+             "of a Helm chart's release it is pods in the place of ssh.", list);
     on->completes = table->names;
     on->help = table->help;
 }
@@ -246,7 +277,7 @@ static const struct table *all_options(void)
     if (table.platforms == rg_platforms())
         return &table;
     table.platforms = rg_platforms();
-    table.count = 0;
+    table.count = table.nshared = 0;
     for (size_t i = 0; i < rg_array_len(options); i++) {
         struct rg_option *option = &table.all[table.count++];
         *option = options[i];

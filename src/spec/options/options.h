@@ -12,7 +12,7 @@
  * `--` or at the first argument that is no option: there the command begins.
  *
  * Thread rule: constant tables; a request belongs to one thread. rg_request_parse blocks on reading
- * --config and --hostfile.
+ * --config and --hostfile, and on --host-discovery-script.
  */
 #ifndef RG_SPEC_OPTIONS_OPTIONS_H
 #define RG_SPEC_OPTIONS_OPTIONS_H
@@ -25,10 +25,37 @@
 #include "spec/job/job.h"
 #include "spec/options/member.h"
 
+struct rg_request;
+
+/* Job files of other programs that --config takes, too: put what the text says into the request,
+ * as roles (spec/job/role.h). path names the file in errors. 1; 0: it is no such file; -errno with
+ * err. */
+typedef int rg_request_reader(struct rg_request *request, const char *path, const char *text,
+                              size_t nbytes, struct rg_error *err);
+
+/* What a file with roles asks for. Of numbers that are 0 nothing is said. */
+struct rg_request_share {
+    int64_t cpus, memory_mb, gpus; /* of each task */
+    bool rdma;
+    /* What it has put into the job, so that an option that says something else is seen. */
+    char *image; /* or NULL */
+    uint64_t shm_nbytes;
+    int max_restarts;
+    size_t nenv;
+    size_t nnotes;    /* how many of the notes are about running it on another platform */
+    char *only_there; /* why it can run on its platform alone, or NULL */
+};
+
 /* What the user asked for: the job, and what concerns reigen itself. Owns all it points to. */
 struct rg_request {
     struct rg_job job;
     char *config;         /* the job file, or NULL */
+    rg_request_reader *read_other; /* for --config; NULL: our own job files alone */
+    struct rg_request_share share; /* what such a file asks for, of the platform */
+    char *discovery;      /* the program that names hosts, or NULL (spec/options/discovery.h) */
+    int discovery_slots;  /* of a host for which it names none; 0: not said */
+    /* Called while parsing waits for something, with what it waits for, unless quiet; or NULL */
+    void (*tell)(const char *sentence);
     char *write_plan;     /* where the plan is to be written, in the place of running; or NULL */
     bool display_map;     /* print where each rank runs, then run */
     bool report_bindings; /* print which cores each rank is bound to */
@@ -40,6 +67,7 @@ struct rg_request {
     /* Where hosts and output filters came from, so that options replace what the file said. */
     bool hosts_from_file;
     bool in_file;         /* the handlers are reading the job file now */
+    bool stand_in;        /* the command line's command is none of the user's: the file's wins */
     /* Other launchers' flags whose meaning depends on the rest (spec/options/launchers.h); 0:
      * not given */
     int per_host_or_nodes, nnodes;

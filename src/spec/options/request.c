@@ -7,7 +7,11 @@
 #include "spec/options/apply.h"
 #include "spec/options/jobfile.h"
 #include "spec/options/launchers.h"
+#include "spec/options/discovery.h"
+#include "spec/options/mpijob.h"
 #include "spec/options/options.h"
+#include "spec/options/roles.h"
+#include "spec/job/hostlist.h"
 #include "spec/job/platform.h"
 
 #define NAME_MAX_LEN 64
@@ -24,8 +28,11 @@ void rg_request_fini(struct rg_request *request)
         return;
     rg_job_fini(&request->job);
     rg_strv_fini(&request->notes);
+    free(request->share.image);
+    free(request->share.only_there);
     free(request->config);
     free(request->write_plan);
+    free(request->discovery);
     *request = (struct rg_request){ 0 };
 }
 
@@ -218,13 +225,22 @@ static int refuse(const char *given, const char *prefix, const struct rg_platfor
                         whose->title, whose->name);
 }
 
+static bool has_option(const struct rg_platform *platform, const char *name)
+{
+    const struct rg_option *o = platform->options;
+
+    while (o && o->name && strcmp(o->name, name) != 0)
+        o++;
+    return o && o->name;
+}
+
 /* One that is given as an option of another program's is told as that. */
 static int check_options(const struct rg_job *job, const struct rg_platform *other,
                          struct rg_error *err)
 {
     for (const struct rg_option *o = other->options; o && o->name; o++) {
         const char *value = rg_env_get(&job->settings, o->name);
-        if (value)
+        if (value && !has_option(rg_platform_of(job), o->name))
             return *value == '-' ? refuse(value, "", other, err)
                                  : refuse(o->name, "--", other, err);
     }
@@ -247,19 +263,45 @@ int rg_request_settle_platform(const struct rg_request *request, struct rg_error
                             : r;
 }
 
+/* Hosts that the user has named once, for --on ssh: as for -H, or a host file's path. */
+static int take_usual_hosts(struct rg_job *job, struct rg_error *err)
+{
+    static const char name[] = "REIGEN_HOSTS";
+    const char *hosts = getenv(name);
+
+    if (job->nhosts || !rg_platform_of(job)->any_host || !hosts || !*hosts)
+        return 0;
+    if (!strchr(hosts, '/'))
+        return rg_hostlist_parse(job, name, hosts, err);
+    int rc = rg_hostfile_read(job, hosts, err);
+    return rc < 0 ? rg_error_prepend(err, "%s", name) : 0;
+}
+
 static int finish(struct rg_request *request, struct walk *walk, struct rg_error *err)
 {
     struct rg_job *job = &request->job;
 
-    if (walk->next < walk->argc) {
+    int nwords = walk->argc - walk->next;
+
+    if (request->stand_in && job->nroles && nwords == 1)
+        nwords = 0;
+    int rc = job->nroles ? rg_roles_settle(request, nwords, err) : 0;
+
+    if (rc < 0)
+        return rc;
+    if (nwords > 0) {
         rg_strv_fini(&job->command);
         if (rg_strv_add_all(&job->command, walk->argv + walk->next) < 0)
             return rg_error_memory(err);
     }
     /* Who names no hosts but a number of ranks means that number; unless each shall have a core. */
     bool others = rg_platform_of(job)->finds_hosts;
-    int rc = rg_foreign_settle(request, err);
+    rc = rg_discovery_settle(request, rg_mpijob_slots(request), err);
 
+    /* The user's own, before those of a pod. */
+    rc = rc < 0 ? rc : take_usual_hosts(job, err);
+    rc = rc < 0 ? rc : rg_mpijob_settle(request, err);
+    rc = rc < 0 ? rc : rg_foreign_settle(request, err);
     if (rc < 0)
         return rc;
     if (job->np && !job->nhosts && !others && !job->ranks_per_host && job->bind != RG_BIND_CORE)
@@ -269,6 +311,8 @@ static int finish(struct rg_request *request, struct walk *walk, struct rg_error
         rc = rg_request_settle_container(request, err);
     if (rc == 0)
         rc = rg_request_settle_platform(request, err);
+    if (rc == 0)
+        rc = rg_request_settle_shared(request, err);
     return rc < 0 ? rc : rg_job_check(job, err);
 }
 

@@ -28,8 +28,7 @@ static struct fy_node *first_scalar(struct fy_node *node)
     return node;
 }
 
-/* From 1: a collection stands where its first scalar does, an empty node where fallback does. */
-static void place(struct fy_node *node, struct fy_node *fallback, int *ret_line, int *ret_column)
+void rg_yaml_place(struct fy_node *node, struct fy_node *fallback, int *ret_line, int *ret_column)
 {
     struct fy_node *scalar = first_scalar(node);
     struct fy_token *token = scalar ? fy_node_get_scalar_token(scalar) : NULL;
@@ -38,7 +37,7 @@ static void place(struct fy_node *node, struct fy_node *fallback, int *ret_line,
     bool quoted = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED;
 
     if (!mark && fallback) {
-        place(fallback, NULL, ret_line, ret_column);
+        rg_yaml_place(fallback, NULL, ret_line, ret_column);
         return;
     }
     *ret_line = mark ? mark->line + 1 : 1;
@@ -56,7 +55,7 @@ int rg_yaml_fail(const struct rg_yaml *file, struct fy_node *node, struct fy_nod
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    place(node, key, &line, &column);
+    rg_yaml_place(node, key, &line, &column);
     return rg_error_set_exit(file->err, EINVAL, RG_EXIT_USAGE, "%s:%d:%d: %s", file->path, line,
                              column, text);
 }
@@ -99,18 +98,20 @@ static void diag_free(struct fy_diag **diag)
 }
 
 /* libfyaml 0.7 never returns from some texts that are not UTF-8, so they do not get that far. */
-static int check_bytes(const char *path, const char *what, const char *text, size_t nbytes,
-                       struct rg_error *err)
+static int check_bytes(const char *what, const char *text, size_t nbytes,
+                       struct rg_yaml_fault *ret_fault)
 {
     int line = 1, column = 1;
 
     for (size_t i = 0, n; i < nbytes; i += n, column++) {
         unsigned char c = (unsigned char) text[i];
         n = rg_utf8_nbytes(text + i, nbytes - i);
-        if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t'))
-            return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE,
-                                     "%s:%d:%d: byte 0x%02x cannot stand in %s, which is UTF-8 "
-                                     "text", path, line, column, c, what);
+        if (!n || c == 0x7f || (c < 0x20 && c != '\n' && c != '\r' && c != '\t')) {
+            *ret_fault = (struct rg_yaml_fault){ line, column, "" };
+            snprintf(ret_fault->text, sizeof ret_fault->text,
+                     "byte 0x%02x cannot stand in %s, which is UTF-8 text", c, what);
+            return -EINVAL;
+        }
         if (c == '\n') {
             line++;
             column = 0;
@@ -119,35 +120,48 @@ static int check_bytes(const char *path, const char *what, const char *text, siz
     return 0;
 }
 
-int rg_yaml_load(const char *path, const char *what, const char *text, size_t nbytes,
-                 struct fy_document **ret_doc, struct rg_error *err)
+int rg_yaml_parse(const char *what, const char *text, size_t nbytes, struct fy_document **ret_doc,
+                  struct rg_yaml_fault *ret_fault)
 {
     struct fy_diag_cfg diag_cfg;
     void *prev = NULL;
 
-    if (nbytes > RG_YAML_NBYTES_MAX)
-        return rg_error_set_exit(err, EFBIG, RG_EXIT_USAGE, "%s: %s has at most %u bytes", path,
-                                 what, RG_YAML_NBYTES_MAX);
-    int rc = check_bytes(path, what, text, nbytes, err);
-
-    if (rc < 0)
-        return rc;
+    if (check_bytes(what, text, nbytes, ret_fault) < 0)
+        return -EINVAL;
     fy_diag_cfg_default(&diag_cfg);
     diag_cfg.fp = NULL;
     rg_cleanup(diag_free) struct fy_diag *diag = fy_diag_create(&diag_cfg);
 
     if (!diag)
-        return rg_error_memory(err);
+        return -ENOMEM;
     fy_diag_set_collect_errors(diag, true);
     struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET | FYPCF_JSON_NONE, .diag = diag };
     struct fy_document *doc = fy_document_build_from_string(&cfg, text, nbytes);
     const struct fy_diag_error *first = doc ? NULL : fy_diag_errors_iterate(diag, &prev);
 
     /* Without a document, there may be none to find fault with. */
-    if (first)
-        return rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%s:%d:%d: not YAML: %.200s", path,
-                                 first->line > 0 ? first->line : 1,
-                                 first->column > 0 ? first->column : 1, first->msg);
+    if (first) {
+        *ret_fault = (struct rg_yaml_fault){ first->line > 0 ? first->line : 1,
+                                             first->column > 0 ? first->column : 1, "" };
+        snprintf(ret_fault->text, sizeof ret_fault->text, "not YAML: %.200s", first->msg);
+        return -EINVAL;
+    }
     *ret_doc = doc;
     return 0;
+}
+
+int rg_yaml_load(const char *path, const char *what, const char *text, size_t nbytes,
+                 struct fy_document **ret_doc, struct rg_error *err)
+{
+    struct rg_yaml_fault fault;
+
+    if (nbytes > RG_YAML_NBYTES_MAX)
+        return rg_error_set_exit(err, EFBIG, RG_EXIT_USAGE, "%s: %s has at most %u bytes", path,
+                                 what, RG_YAML_NBYTES_MAX);
+    int rc = rg_yaml_parse(what, text, nbytes, ret_doc, &fault);
+
+    if (rc == -ENOMEM)
+        return rg_error_memory(err);
+    return rc < 0 ? rg_error_set_exit(err, EINVAL, RG_EXIT_USAGE, "%s:%d:%d: %s", path, fault.line,
+                                      fault.column, fault.text) : 0;
 }

@@ -20,9 +20,20 @@
 #define RG_AUTO_YAML rg_cleanup(rg_yaml_free)
 void rg_yaml_free(struct fy_document **doc);
 
-/* Parse text, which path names in errors and what describes ("a job file"). 0 and *ret_doc, NULL
- * when the text holds no document; -EINVAL with exit_code 2 and "path:line:column: ..." for what is
- * not UTF-8 text or not YAML; -EFBIG beyond RG_YAML_NBYTES_MAX, likewise; -ENOMEM. */
+/* Where a text is no YAML, from 1, and why. */
+struct rg_yaml_fault {
+    int line, column;
+    char text[256];
+};
+
+/* Parse text; what describes it ("a job file"). 0 and *ret_doc, NULL when the text holds no
+ * document; -EINVAL and *ret_fault for what is not UTF-8 text or not YAML; -ENOMEM. The document
+ * reads in the text, which must stay as long. */
+int rg_yaml_parse(const char *what, const char *text, size_t nbytes, struct fy_document **ret_doc,
+                  struct rg_yaml_fault *ret_fault);
+
+/* The same with errors of a file that path names: -EINVAL with exit_code 2 and
+ * "path:line:column: ..."; -EFBIG beyond RG_YAML_NBYTES_MAX, likewise; -ENOMEM. */
 int rg_yaml_load(const char *path, const char *what, const char *text, size_t nbytes,
                  struct fy_document **ret_doc, struct rg_error *err);
 
@@ -32,8 +43,11 @@ struct rg_yaml {
     struct rg_error *err;
 };
 
-/* "path:line:column: ...", exit_code 2: where node stands; a collection stands where its first
- * scalar does, and an empty node where key does (which may be NULL). Returns -EINVAL. */
+/* Where node stands, from 1; a collection stands where its first scalar does, and an empty node
+ * where key does (which may be NULL). */
+void rg_yaml_place(struct fy_node *node, struct fy_node *key, int *ret_line, int *ret_column);
+
+/* "path:line:column: ...", exit_code 2, with the place of rg_yaml_place. Returns -EINVAL. */
 int rg_yaml_fail(const struct rg_yaml *file, struct fy_node *node, struct fy_node *key,
                  const char *fmt, ...) rg_printf(4, 5);
 

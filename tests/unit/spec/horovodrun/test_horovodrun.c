@@ -158,11 +158,19 @@ static void elastic_flags_are_checked_fully(void **state)
     assert_true(rg_horovodrun_is_elastic(&run));
     assert_int_equal(run.elastic.min_np, 1);
     assert_int_equal(run.elastic.max_np, 4);
-    assert_int_equal(run.elastic.slots_per_host, 2);
+    assert_int_equal(run.request.discovery_slots, 2);
     assert_int_equal(run.elastic.timeout_s, 30);
     assert_int_equal(run.elastic.reset_limit, 3);
     assert_int_equal(run.elastic.cooldown_min_s, 5);
     assert_int_equal(run.elastic.cooldown_max_s, 60);
+    rg_horovodrun_fini(&run);
+    /* A fixed number of ranks: the program is asked. */
+    must_parse("-np 2 --min-np 2 --max-np 2 --host-discovery-script /bin/hostname --slots 2 "
+               "--reset-limit 3 x", &run);
+    assert_false(rg_horovodrun_is_elastic(&run));
+    assert_int_equal(run.request.job.nhosts, 1);
+    assert_int_equal(run.request.job.hosts[0].nslots, 2);
+    assert_contains(run.request.notes.v[0], "do nothing");
     rg_horovodrun_fini(&run);
     must_parse("-np 2 --max-np 4 x", &run);
     assert_false(rg_horovodrun_is_elastic(&run));
@@ -174,6 +182,8 @@ static void elastic_flags_are_checked_fully(void **state)
     must_refuse("-np 2 --host-discovery-script /etc/passwd x", "not executable");
     must_refuse("-np 2 --blacklist-cooldown-range 9 5 x", "the least first");
     must_refuse("-np 2 --min-np 1 x", "--host-discovery-script");
+    must_refuse("--host-discovery-script /bin/true x", "-np is missing");
+    must_refuse("-np 2 --host-discovery-script /bin/true -H a:2 x", "not allowed with");
 }
 
 static void nothing_is_checked_with_help_version_or_check_build(void **state)

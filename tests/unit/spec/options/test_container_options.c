@@ -95,7 +95,6 @@ static void what_cannot_be_is_refused(void **state)
         { "--mount /d x", "--mount: there is no container" },
         { "--user 1 x", "--user: there is no container" },
         { "--ibdevices x", "--ibdevices: there is no container" },
-        { "--image i --on local x", "--on local" },
     };
 
     (void) state;
@@ -121,6 +120,18 @@ static void none_leaves_the_image_alone(void **state)
     rg_request_fini(&request);
 }
 
+/* On Kubernetes every host is a container; its image may be in --pod-template. */
+static void pods_are_containers_without_an_image_too(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    assert_int_equal(parse_line("--on kubernetes --user 1 --shm-size 1g --gpus 1 x", &request,
+                                NULL), 0);
+    assert_string_equal(request.job.container.user, "1");
+    rg_request_fini(&request);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +140,7 @@ int main(void)
         cmocka_unit_test(paths_of_the_caller_become_absolute),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(none_leaves_the_image_alone),
+        cmocka_unit_test(pods_are_containers_without_an_image_too),
     };
 
     rg_drivers_init();

@@ -327,6 +327,36 @@ static void options_override_the_file_wherever_they_stand(void **state)
     free(path);
 }
 
+static void usual_hosts_are_for_ssh_and_give_way(void **state)
+{
+    struct rg_request request;
+
+    (void) state;
+    assert_int_equal(setenv("REIGEN_HOSTS", "a:2,b:2", 1), 0);
+    must_parse("--on ssh -np 4 x", &request);
+    assert_int_equal(request.job.nhosts, 2);
+    assert_string_equal(request.job.hosts[1].name, "b");
+    assert_int_equal(request.job.hosts[1].nslots, 2);
+    assert_false(request.job.oversubscribe);
+    rg_request_fini(&request);
+    must_parse("--on ssh -H c:4 -np 4 x", &request);
+    assert_int_equal(request.job.nhosts, 1);
+    assert_string_equal(request.job.hosts[0].name, "c");
+    rg_request_fini(&request);
+    static const char *const others[] = { "x", "--on local x", "--on slurm x",
+                                          "--on kubernetes --image i x" };
+    for (size_t i = 0; i < rg_array_len(others); i++) {
+        must_parse(others[i], &request);
+        assert_int_equal(request.job.nhosts, 0);
+        rg_request_fini(&request);
+    }
+    setenv("REIGEN_HOSTS", "a:0", 1);
+    must_fail("--on ssh x", "slots of host a");
+    setenv("REIGEN_HOSTS", "./no-such-file", 1);
+    must_fail("--on ssh x", "REIGEN_HOSTS: cannot read host file ./no-such-file");
+    assert_int_equal(unsetenv("REIGEN_HOSTS"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +371,7 @@ int main(void)
         cmocka_unit_test(mca_is_noted_once_and_ignored),
         cmocka_unit_test(values_reach_their_fields),
         cmocka_unit_test(without_hosts_any_number_of_ranks_is_meant),
+        cmocka_unit_test(usual_hosts_are_for_ssh_and_give_way),
         cmocka_unit_test(a_variable_that_is_not_set_is_noted_as_mpirun_does),
         cmocka_unit_test(help_wins_over_everything_else),
         cmocka_unit_test(options_override_the_file_wherever_they_stand),

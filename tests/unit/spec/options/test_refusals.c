@@ -52,7 +52,7 @@ static const struct refusal command_lines[] = {
     { "--map-by moon x", "moon", "slot, node" },
     { "--bind-to cores x", "cores", "did you mean core" },
     { "--bind-to the-moon x", "the-moon", "none, core, socket" },
-    { "--on cloud x", "cloud", "local, ssh or slurm" },
+    { "--on cloud x", "cloud", "local, ssh, slurm, kubernetes, pods, openpai or openpai-tasks" },
     { "--env x", "no command", "say what to run" },
     { "--env =1 x", "=1", "NAME=VALUE" },
     { "--env 1A=2 x", "1A", "letters, digits" },
