@@ -20,6 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     if (planned.plan.nhosts) {
         rg_plan_print(&planned.plan, &planned.job, &text);
         rg_plan_rank_env(&planned.plan, &planned.job, planned.plan.nranks - 1, &none, &env);
+        if (planned.job.nroles)
+            rg_plan_task_env(&planned.plan, &planned.job, planned.plan.nranks - 1, &env);
     }
     rg_strv_fini(&env);
     rg_buf_fini(&text);

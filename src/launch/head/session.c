@@ -218,8 +218,10 @@ static int prepare(struct rg_session *session, struct rg_error *err)
     r = session_collect_env(session, err);
     if (r < 0)
         return r;
-    session->key = rg_key_hold(NULL);
-    if (!session->key || rg_key_generate(session->key) < 0)
+    session->key = rg_key_hold(session->o.key);
+    if (session->key && !session->o.key && session->o.driver->key)
+        return session->o.driver->key(session->key, err);
+    if (!session->key || (!session->o.key && rg_key_generate(session->key) < 0))
         return rg_error_set_exit(err, ENOSYS, RG_EXIT_INTERNAL,
                                  "no key for the job: libsodium cannot start");
     return 0;

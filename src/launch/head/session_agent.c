@@ -27,7 +27,11 @@ static void stop_agent(void *arg)
 
 static void finish(struct session_host *host)
 {
-    rg_channel_destroy(rg_steal_ptr(&host->channel));
+    /* Nobody will tell that its agent is gone, and one that has said BYE waits for the verdict. */
+    if (session_host_unseen(host))
+        host->gone = true;
+    if (host->state != HOST_DONE || !session_host_unseen(host))
+        rg_channel_destroy(rg_steal_ptr(&host->channel));
     session_remote_host_gone(host);
     session_end_streams(host);
     if (host->state == HOST_DONE)
@@ -88,6 +92,39 @@ static void on_gone(void *arg, int index, const struct rg_error *err)
         set_lost(host, *err->text ? err->text : "its agent is gone");
 }
 
+/* Nothing was asked of any agent so far, as not all are there. */
+static bool is_early(const struct rg_session *session)
+{
+    bool some = false;
+
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        some |= session->hosts[i].state == HOST_AWAITED;
+    return some && session->state == STATE_STARTING;
+}
+
+/* As if its agent had never come: the platform starts another one in its place. */
+static void await_again(struct session_host *host)
+{
+    rg_channel_destroy(rg_steal_ptr(&host->channel));
+    rg_timer_stop(&host->patience);
+    rg_codec_clear(rg_msg_find(RG_MSG_HELLO)->fields, &host->hello);
+    host->hello = (struct rg_msg_hello){ 0 };
+    host->state = HOST_AWAITED;
+    host->silent_ms = 0;
+    session_host_set_phase(host, RG_PHASE_PENDING, "its agent was there, and has gone");
+}
+
+/* Only its link tells of it. */
+static void lose_unseen(struct session_host *host, const char *how)
+{
+    if (is_early(host->session)) {
+        await_again(host);
+        return;
+    }
+    host->gone_err.exit_code = RG_EXIT_HOST_LOST;
+    set_lost(host, how);
+}
+
 static void closed_for_long(void *arg)
 {
     struct session_host *host = arg;
@@ -100,10 +137,15 @@ static void closed_for_long(void *arg)
 static void on_close(void *arg, const struct rg_error *err)
 {
     struct session_host *host = arg;
+    const char *unseen = session_host_unseen(host);
 
     rg_channel_destroy(rg_steal_ptr(&host->channel));
     rg_timer_stop(&host->patience);
-    if (host->gone)
+    if (host->state == HOST_DONE)
+        return;
+    if (unseen && err->errnum != EBADMSG && err->errnum != EPROTO)
+        lose_unseen(host, unseen);
+    else if (host->gone)
         set_lost(host, *host->gone_err.text ? host->gone_err.text : "its agent is gone");
     else if (err->errnum == EBADMSG || err->errnum == EPROTO)
         set_lost(host, err->text);
@@ -225,7 +267,7 @@ static void on_frame(void *arg, uint16_t type, const uint8_t *payload, size_t nb
     char how[128];
     uint32_t from;
 
-    if (!host->channel)
+    if (!host->channel || host->state == HOST_DONE)
         return;
     host->silent_ms = 0;
     int r = rg_msg_decode(true, type, payload, nbytes, &from, &msg);
@@ -265,6 +307,15 @@ static void on_connected(void *arg, int index, int take_read_fd, int take_write_
         .on_drain = session_fence_go_on,
     };
 
+    /* Another one has come in its place, and its own end was not heard of. */
+    if (host->channel && is_early(session)) {
+        await_again(host);
+    } else if (host->channel || host->state != HOST_AWAITED || host->gone) {
+        close(take_read_fd);
+        if (take_write_fd != take_read_fd)
+            close(take_write_fd);
+        return;
+    }
     session_host_set_phase(host, RG_PHASE_CONNECTING, "");
     int r = rg_channel_create(&options, &host->channel);
     if (r < 0)
@@ -319,7 +370,10 @@ void session_tick(void *arg)
         if (host->silent_ms >= session->o.job->lease_ms + tick_ms) {
             snprintf(how, sizeof(how), "its agent has been silent for %.6g s (--lease)",
                      (double) session->o.job->lease_ms / 1000.0);
-            set_lost(host, how);
+            if (session_host_unseen(host))
+                lose_unseen(host, how);
+            else
+                set_lost(host, how);
             stop_agent(host);
             continue;
         }

@@ -35,7 +35,7 @@ static int init(struct rg_session *session)
     for (int i = 0; session->facts && i < plan->nranks; i++)
         session->facts[i].end = (struct rg_rank_end){
             .rank = i, .host = plan->hosts[plan->ranks[i].host].name, .note = "",
-            .engine = plan->engine,
+            .engine = plan->ranks[i].task ? plan->ranks[i].task : plan->engine,
         };
     return session->facts ? 0 : -ENOMEM;
 }
@@ -284,6 +284,30 @@ static void tell_others(struct session_host *host, const struct rg_rank_end *end
     }
 }
 
+enum outcome { NOTHING, FAILS, ENOUGH };
+
+/* What a rank's end means for the job. A task that fails may be excused by the rules of its role,
+ * and others may have been enough. */
+static enum outcome judge(struct rg_session *session, int rank)
+{
+    struct rg_fact *fact = &session->facts[rank];
+    bool well = rg_end_is_good(&fact->end);
+    int index, count = 0;
+    const struct rg_role *role = rg_job_role_of(session->o.job, rank, &index);
+
+    if (!role)
+        return well ? NOTHING : FAILS;
+    for (int i = 0; i < role->ntasks; i++) {
+        const struct rg_fact *other = &session->facts[rank - index + i];
+        count += other->ended && rg_end_is_good(&other->end) == well;
+    }
+    if (well)
+        return role->min_succeeded && count >= role->min_succeeded ? ENOUGH : NOTHING;
+    fact->excused = session->state == STATE_RUNNING &&
+                    !(role->min_failed && count >= role->min_failed);
+    return fact->excused ? NOTHING : FAILS;
+}
+
 static void rank_ended(struct session_host *host, int rank, bool abnormal)
 {
     struct rg_session *session = host->session;
@@ -294,22 +318,25 @@ static void rank_ended(struct session_host *host, int rank, bool abnormal)
 
     fact->ended = true;
     fact->end.at_ns = session_elapsed_ns(session);
+    enum outcome outcome = judge(session, rank);
     fact->end.note = note ? note : "";
     fact->end.consequence = rg_verdict_is_consequence(&facts, rank);
     session->nended++;
     rg_verdict_describe_end(fact, how, sizeof(how));
-    if (abnormal)
+    if (abnormal && !fact->excused)
         tell_others(host, &fact->end);
     tell_fence(session, rank, how);
     if (session->o.ops->on_rank_ended)
         session->o.ops->on_rank_ended(session->o.arg, &fact->end);
-    if (fact->end.end != RG_END_EXIT || fact->end.value != 0) {
+    if (outcome == FAILS) {
         if (fact->cut_by)
             session_await(session, fact->cut_by - 1);
         session_end_after_failure(session, session->fences->met);
     }
     if (fact->awaited)
         session_awaited_ended(session);
+    if (outcome == ENOUGH)
+        session_end_well(session);
     if (session->nended == session->o.plan->nranks)
         session_release(session);
 }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -28,11 +29,14 @@ char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *e
 {
     struct rg_error cause = RG_ERROR_INIT;
     rg_autofree char *dir = jobs_folder(platform->name);
+    /* A job whose head is elsewhere has a note without --submit, too, and no node reads it. */
+    const char *option = platform->away ? "" : "--submit: ",
+               *seen = platform->away ? "" : " that the nodes see";
 
     if (!dir) {
         rg_error_set_exit(err, ENOENT, RG_EXIT_USAGE,
-                          "--submit: there is no place for a note of the job, since HOME is not "
-                          "set; name a directory that the nodes see: XDG_STATE_HOME=DIR");
+                          "%sthere is no place for a note of the job, since HOME is not set; name "
+                          "a directory%s: XDG_STATE_HOME=DIR", option, seen);
         return NULL;
     }
     int r = rg_mkdir_all(dir, 0700, &cause);
@@ -41,9 +45,9 @@ char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *e
     if (r == 0)
         return rg_steal_ptr(&dir);
     rg_error_set_exit(err, -r, RG_EXIT_USAGE,
-                      "--submit: a note of each job is kept in %s, where nothing can be written "
-                      "(%s); make it writable, or name another directory that the nodes see: "
-                      "XDG_STATE_HOME=DIR", dir, strerror(-r));
+                      "%sa note of each job is kept in %s, where nothing can be written (%s); make "
+                      "it writable, or name another directory%s: XDG_STATE_HOME=DIR", option, dir,
+                      strerror(-r), seen);
     return NULL;
 }
 
@@ -60,6 +64,44 @@ char *rg_submitted_plan(const struct rg_platform *platform, struct rg_error *err
     return NULL;
 }
 
+/* --- names ------------------------------------------------------------------------------------ */
+
+bool rg_submitted_is_id(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-_";
+
+    return *text && *text != '-' && !text[strspn(text, letters)] &&
+           strlen(text) < RG_SUBMITTED_ID_MAX;
+}
+
+int rg_submitted_name_check(const char *what, const char *name, struct rg_error *err)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyz";
+    size_t n = strlen(name);
+
+    if (n && n <= RG_SUBMITTED_NAME_MAX && strchr(first, *name) && jobs_is_id(name) &&
+        name[n - 1] != '-')
+        return 0;
+    return rg_error_set(err, EINVAL, "%s %.80s: a job's name has at most %d lower-case letters, "
+                        "digits and -, and begins with a letter", what, name,
+                        RG_SUBMITTED_NAME_MAX);
+}
+
+int rg_submitted_name_make(char text[RG_SUBMITTED_ID_MAX], struct rg_error *err)
+{
+    static const char letters[] = "bcdfghjklmnpqrstvwxz";
+    uint8_t random[8];
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return rg_error_set(err, EIO, "the system gives no random numbers");
+    int n = snprintf(text, RG_SUBMITTED_ID_MAX, "reigen-");
+    for (size_t i = 0; i < sizeof(random); i++)
+        text[n++] = letters[random[i] % (sizeof(letters) - 1)];
+    text[n] = '\0';
+    return 0;
+}
+
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /* Ids are used again some day, and no one asks after such old ones. */
@@ -69,7 +111,7 @@ static void forget_old(const char *dir)
     struct stat st;
 
     for (struct dirent *e; all && (e = readdir(all));) {
-        if ((jobs_is_id(e->d_name) || rg_str_starts(e->d_name, PLAN)) &&
+        if ((rg_submitted_is_id(e->d_name) || rg_str_starts(e->d_name, PLAN)) &&
             fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > KEPT_S)
             unlinkat(dirfd(all), e->d_name, 0);
@@ -136,7 +178,7 @@ int rg_submitted_read(const struct rg_platform *platform, const char *id,
     struct rg_submitted_job job = { .platform = platform, .exit_code = -1 };
     rg_autofree char *path = jobs_path(platform->name, id), *text = NULL;
 
-    if (!jobs_is_id(id) || strlen(id) >= RG_SUBMITTED_ID_MAX)
+    if (!rg_submitted_is_id(id))
         return -EINVAL;
     int r = path ? rg_read_file(path, FILE_MAX, &text, NULL) : -ENOENT;
     if (r < 0)
@@ -150,6 +192,20 @@ int rg_submitted_read(const struct rg_platform *platform, const char *id,
     snprintf(job.id, sizeof(job.id), "%s", id);
     *ret_job = job;
     return 0;
+}
+
+void rg_submitted_end(const struct rg_submitted_job *submitted)
+{
+    rg_cleanup(rg_submitted_fini) struct rg_submitted_job known = { .exit_code = -1 };
+    rg_autofree char *path = jobs_path(submitted->platform->name, submitted->id);
+    rg_autofree char *line = rg_strf("exit %d\n", submitted->exit_code);
+
+    if (!path || !line || rg_submitted_read(submitted->platform, submitted->id, &known) < 0 ||
+        known.exit_code == submitted->exit_code)
+        return;
+    rg_autoclose int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        rg_write_all(fd, line, strlen(line)); /* else the platform is asked again */
 }
 
 static int by_number(const void *a, const void *b)
@@ -168,7 +224,7 @@ int rg_submitted_list(const struct rg_platform *platform, struct rg_submitted_li
     int r = 0;
 
     for (struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
-        if (jobs_is_id(e->d_name))
+        if (rg_submitted_is_id(e->d_name))
             r = rg_strv_add(&ids, e->d_name);
     }
     if (dir)
@@ -192,6 +248,7 @@ void rg_submitted_fini(struct rg_submitted_job *job)
 
     for (size_t i = 0; i < rg_array_len(texts); i++)
         free(texts[i]);
+    rg_strv_fini(&job->remarks);
     *job = (struct rg_submitted_job){ .exit_code = -1 };
 }
 

@@ -25,6 +25,7 @@
 #include "spec/job/platform.h"
 
 #define RG_SUBMITTED_ID_MAX 64
+#define RG_SUBMITTED_NAME_MAX 52 /* with a number behind it, it fits into 63 */
 
 enum rg_submitted_state {
     RG_SUBMITTED_UNKNOWN, /* the platform was not asked, or does not answer */
@@ -35,9 +36,9 @@ enum rg_submitted_state {
 
 struct rg_submitted_job {
     const struct rg_platform *platform;
-    char id[RG_SUBMITTED_ID_MAX]; /* the platform's: letters, digits and '-' */
+    char id[RG_SUBMITTED_ID_MAX]; /* the platform's: see rg_submitted_is_id */
     char *log, *command;          /* what its file says */
-    char *cluster;                /* or NULL */
+    char *cluster;                /* or NULL; only the driver knows what it says */
     int exit_code;                /* -1: it has not ended, or could not say so */
     enum rg_submitted_state state; /* what the platform says; its texts are NULL or "" where it has
                                       said nothing */
@@ -45,6 +46,7 @@ struct rg_submitted_job {
     char *reason;                 /* why it waits */
     char *elapsed;                /* "0:10" */
     char *nodes;                  /* "node[1-2]" */
+    struct rg_strv remarks;       /* what the driver has to say of its submission */
 };
 
 struct rg_submitted_list {
@@ -58,11 +60,23 @@ bool rg_submitted_is_over(const struct rg_submitted_job *job);
 
 /* The folder with their files, made if need be; err has exit code 2. NULL with err. */
 char *rg_submitted_folder(const struct rg_platform *platform, struct rg_error *err);
+/* Whether a text is an id: less than RG_SUBMITTED_ID_MAX letters, digits, '-' and '_', no '-'
+ * first. */
+bool rg_submitted_is_id(const char *text);
+/* What a job's name is, which its platform is to bear: at most RG_SUBMITTED_NAME_MAX lower-case
+ * letters, digits and '-', a letter first. 0, or -EINVAL with err; what names the option. */
+int rg_submitted_name_check(const char *what, const char *name, struct rg_error *err);
+/* "reigen-" and some letters, for a job without a name: into text. 0 or -EIO with err. */
+int rg_submitted_name_make(char text[RG_SUBMITTED_ID_MAX], struct rg_error *err);
+
 /* A new file there, for the plan of a job that is to be submitted. NULL with err. */
 char *rg_submitted_plan(const struct rg_platform *platform, struct rg_error *err);
 /* Write the file of one that has just been submitted; platform, id, log and cluster are set. Files
  * of long ago go. 0 or -errno. */
 int rg_submitted_add(const struct rg_submitted_job *submitted, const struct rg_job *job);
+
+/* Its platform has said with which code it ended: note that, for when it is forgotten there. */
+void rg_submitted_end(const struct rg_submitted_job *submitted);
 
 /* What its file says. 0 and the caller's job; -EINVAL: that is no id; -ENOENT and others: there is
  * no such file. */

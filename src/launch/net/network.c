@@ -545,11 +545,11 @@ static int no_addresses(const struct rg_network *network, struct rg_error *err)
         if (rg_buf_nbytes(&list))
             return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                                      "host %s has no address of its own: another host of the job "
-                                     "has the same (%.400s); " REMEDY,
-                                     host->name, rg_buf_text(&list));
+                                     "has the same (%.400s); %s",
+                                     host->name, rg_buf_text(&list), REMEDY);
         return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                                  "host %s has no network but loopback, so that no other host "
-                                 "reaches it; " REMEDY, host->name);
+                                 "reaches it; %s", host->name, REMEDY);
     }
     return 0;
 }
@@ -578,7 +578,7 @@ static int no_network(const struct rg_network *network, struct rg_error *err)
     }
     if (!worst)
         return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
-                                 "no network connects all hosts; " REMEDY);
+                                 "no network connects all hosts; %s", REMEDY);
     return rg_error_set_exit(err, EHOSTUNREACH, RG_EXIT_UNAVAILABLE,
                              "host %s cannot reach host %s: it tried %.500s. To remedy it, %s",
                              network->hosts[worst->from].name, network->hosts[worst->to].name,

@@ -183,7 +183,8 @@ static int find_bundle(struct rg_container *container, struct rg_error *err)
         return 0;
     free(container->place.bundle_error);
     container->place.bundle_error = strdup(cause.text);
-    if (container->inject == RG_INJECT_AUTO)
+    /* In a pod they came with the plan. */
+    if (container->inject == RG_INJECT_AUTO || container->place.bundle_digest)
         return 0;
     if (err)
         *err = cause;

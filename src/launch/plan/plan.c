@@ -139,6 +139,19 @@ static void reduce_to_engine(struct rg_plan *plan)
     }
 }
 
+static int name_tasks(const struct rg_job *job, struct rg_plan *plan)
+{
+    int index;
+
+    for (int r = 0; r < plan->nranks; r++) {
+        const struct rg_role *role = rg_job_role_of(job, r, &index);
+        plan->ranks[r].task = role ? rg_strf("%s-%d", role->name, index) : NULL;
+        if (role && !plan->ranks[r].task)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 static void fill_coordinates(struct rg_plan *plan)
 {
     for (int r = 0; r < plan->nranks; r++) {
@@ -238,6 +251,7 @@ static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_
 {
     int count = job->tf_config ? plan->nranks : 0;
     rg_autofree int *fds = calloc((size_t) count + 1, sizeof *fds);
+    bool here = plan->nhosts && rg_host_is_local(plan->hosts[0].name);
     int opened = 0, rc = 0;
 
     plan->tf_ports = count ? calloc((size_t) count, sizeof *plan->tf_ports) : NULL;
@@ -245,6 +259,8 @@ static int find_ports(const struct rg_job *job, struct rg_plan *plan, struct rg_
         return rg_error_memory(err);
     for (; rc >= 0 && opened <= count; opened++) {
         rc = find_port(&job->ports, &fds[opened]);
+        if (rc < 0 && job->ports.first && !here)
+            rc = rg_ports_nth(&job->ports, 0, opened); /* what is in use here says nothing there */
         if (rc >= 0)
             *(opened ? &plan->tf_ports[opened - 1] : &plan->master_port) = rc;
     }
@@ -273,7 +289,9 @@ static int make(const struct rg_job *job, struct rg_plan *plan, struct rg_error 
     if (fill_hosts(job, host_of, plan) < 0)
         return rg_error_memory(err);
     plan->np = plan->nranks;
-    if (rg_job_has_engine(job)) {
+    if (job->nroles && name_tasks(job, plan) < 0)
+        return rg_error_memory(err);
+    if (rg_job_has_engine(job) && !job->nroles) {
         reduce_to_engine(plan);
         plan->engine = strdup(rg_job_engine_program(job));
         if (!plan->engine)
@@ -299,8 +317,10 @@ int rg_plan_make(const struct rg_job *job, struct rg_plan *ret_plan, struct rg_e
 
 void rg_plan_fini(struct rg_plan *plan)
 {
-    for (int i = 0; plan->ranks && i < plan->nranks; i++)
+    for (int i = 0; plan->ranks && i < plan->nranks; i++) {
         free(plan->ranks[i].cpus);
+        free(plan->ranks[i].task);
+    }
     for (int i = 0; plan->hosts && i < plan->nhosts; i++) {
         free(plan->hosts[i].name);
         free(plan->hosts[i].user);
@@ -310,6 +330,7 @@ void rg_plan_fini(struct rg_plan *plan)
     free(plan->by_host);
     free(plan->hosts);
     free(plan->tf_ports);
+    free(plan->task_ports);
     free(plan->engine);
     *plan = (struct rg_plan){ 0 };
 }

@@ -21,6 +21,7 @@
 #include "spec/job/job.h"
 
 struct rg_plan_rank {
+    char *task;     /* what it is called where the job has roles: "worker-0"; else NULL */
     int rank, host; /* host: index into hosts */
     int local_rank, local_size, cross_rank, cross_size;
     char *cpus;     /* will be bound to these, ncpus of them: "0-3,8"; NULL: not bound, or its host
@@ -49,6 +50,9 @@ struct rg_plan {
     char job_id[65];            /* unique, [a-z0-9-] */
     int master_port;            /* MASTER_PORT: free here, later one of the first host */
     int *tf_ports;              /* by rank, for TF_CONFIG; NULL without job->tf_config */
+    int *task_ports;            /* by rank, those of its role in their order; NULL: not known, as
+                                 * before the start */
+    int ntask_ports;
 };
 
 /* 0; -EINVAL (more ranks than slots and no oversubscribe, more ranks than cores to bind to;
@@ -63,6 +67,21 @@ void rg_plan_fini(struct rg_plan *plan);
  * REIGEN_JOB_ID, np and what has no coordinates of a rank. 0 or -ENOMEM. */
 int rg_plan_rank_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
                      const struct rg_strv *base_env, struct rg_strv *env);
+
+/* What launching adds for a task of a role, appended to env: where all tasks are, and their ports
+ * (once task_ports are known), by the names that OpenPAI has for that; the role's own variables;
+ * and RG_ROLE_VARIABLE. What the user gives a value with --env is left out. 0 or -ENOMEM. */
+int rg_plan_task_env(const struct rg_plan *plan, const struct rg_job *job, int rank,
+                     struct rg_strv *env);
+/* The rank that a task's name means; -1: none. */
+int rg_plan_find_task(const struct rg_plan *plan, const char *name);
+/* How many ports are to be found on a host for its tasks. */
+int rg_plan_count_ports(const struct rg_plan *plan, const struct rg_job *job, int host);
+/* Those that were found: by host, as many as that; all tasks get theirs. 0 or -ENOMEM. */
+int rg_plan_set_ports(struct rg_plan *plan, const struct rg_job *job, int *const *found);
+
+/* The address by which other hosts reach it; its name, where that is not known. Borrowed. */
+const char *rg_plan_address(const struct rg_plan *plan, int host);
 
 /* Whether a host's cpus are known before its agent is there: it will be a child of this process,
  * and so be allowed the same. Not in a container, nor in a step of Slurm's. */

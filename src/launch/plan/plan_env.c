@@ -12,7 +12,7 @@ static bool user_sets(const struct rg_job *job, const char *name)
     return rg_env_get(&job->env, name) != NULL;
 }
 
-static const char *address_of(const struct rg_plan *plan, int host)
+const char *rg_plan_address(const struct rg_plan *plan, int host)
 {
     const char *name = plan->hosts[host].name;
 
@@ -55,8 +55,8 @@ static int add_tf_config(const struct rg_plan *plan, const struct rg_plan_rank *
 
     rg_buf_printf(&text, "{\"cluster\": {\"worker\": [");
     for (int i = 0; i < plan->nranks; i++)
-        rg_buf_printf(&text, "%s\"%s:%d\"", i ? ", " : "", address_of(plan, plan->ranks[i].host),
-                      plan->tf_ports[i]);
+        rg_buf_printf(&text, "%s\"%s:%d\"", i ? ", " : "",
+                      rg_plan_address(plan, plan->ranks[i].host), plan->tf_ports[i]);
     rg_buf_printf(&text, "]}, \"task\": {\"type\": \"worker\", \"index\": %d}}", r->rank);
     return rg_buf_status(&text) < 0 ? -ENOMEM
                                     : rg_strv_addf(env, "TF_CONFIG=%s", rg_buf_text(&text));
@@ -72,7 +72,7 @@ static int add_defaults(const struct rg_plan *plan, const struct rg_job *job,
     int rc = 0;
 
     if (!user_sets(job, "MASTER_ADDR"))
-        rc = rg_strv_addf(env, "MASTER_ADDR=%s", address_of(plan, plan->ranks[0].host));
+        rc = rg_strv_addf(env, "MASTER_ADDR=%s", rg_plan_address(plan, plan->ranks[0].host));
     if (rc == 0 && !user_sets(job, "MASTER_PORT"))
         rc = rg_strv_addf(env, "MASTER_PORT=%d", plan->master_port);
     /* Not under an engine, which would mix the ranks' pieces of lines. */
@@ -122,6 +122,14 @@ static void print_set(struct rg_buf *text, const int *v, int count)
     }
 }
 
+static void print_tasks(const struct rg_plan *plan, const struct rg_plan_host *host,
+                        struct rg_buf *text)
+{
+    for (int i = 0; i < host->nranks; i++)
+        rg_buf_printf(text, "%s%s", i ? ", " : "",
+                      plan->ranks[plan->by_host[host->first_rank_index + i]].task);
+}
+
 static void print_engine_hosts(const struct rg_plan *plan, int width, struct rg_buf *text)
 {
     rg_buf_printf(text, ", started by %s on %s\n  %-*s  slots  how many\n",
@@ -155,18 +163,22 @@ void rg_plan_print(const struct rg_plan *plan, const struct rg_job *job, struct 
         int n = (int) strlen(plan->hosts[h].name);
         width = n > width ? n : width;
     }
-    rg_buf_printf(text, "job %s: %d rank%s on %d host%s", plan->job_id, plan->np,
+    const char *what = job->nroles ? "task" : "rank";
+    rg_buf_printf(text, "job %s: %d %s%s on %d host%s", plan->job_id, plan->np, what,
                   plan->np == 1 ? "" : "s", plan->nhosts, plan->nhosts == 1 ? "" : "s");
     if (plan->engine) {
         print_engine_hosts(plan, width, text);
         return;
     }
     rg_buf_printf(text, "\n");
-    rg_buf_printf(text, "  %-*s  slots  ranks\n", width, "host");
+    rg_buf_printf(text, "  %-*s  slots  %ss\n", width, "host", what);
     for (int h = 0; h < plan->nhosts; h++) {
         const struct rg_plan_host *host = &plan->hosts[h];
         rg_buf_printf(text, "  %-*s  %5d  ", width, host->name, host->nslots);
-        print_set(text, plan->by_host + host->first_rank_index, host->nranks);
+        if (job->nroles)
+            print_tasks(plan, host, text);
+        else
+            print_set(text, plan->by_host + host->first_rank_index, host->nranks);
         rg_buf_printf(text, "\n");
     }
     for (int r = 0; job->bind != RG_BIND_NONE && r < plan->nranks; r++)

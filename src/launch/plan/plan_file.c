@@ -12,14 +12,13 @@
 #define MAGIC "reigen-p"
 #define MAGIC_NBYTES 8
 #define HEAD_NBYTES (MAGIC_NBYTES + 8)
-#define NAME_NBYTES 36
+#define NAME_NBYTES 34
 #define TEXT_MAX (1u << 20)
 #define LIST_MAX 65536
 #define PORT_MAX 65535
 #define CPUS_MAX 65536
 
 enum kind {
-    END,
     NUMBER, /* int, or an enum: min to max */
     BOOL,
     U64,
@@ -30,16 +29,17 @@ enum kind {
     INTS,   /* int *, NULL where min is 0; the int at count is their number, and is there already */
 };
 
-enum part { NONE, HOST, RANGE, PLAN_RANK, PLAN_HOST };
+enum part { NONE, HOST, ROLE, ROLE_PORT, RANGE, PLAN_RANK, PLAN_HOST };
 
-/* Names lie in it, and parts are numbers, because each pointer costs the agent a relocation. */
+/* Names lie in it, and parts are numbers, because each pointer costs the agent a relocation; and
+ * there are so many that each byte counts. */
 struct entry {
     char name[NAME_NBYTES];
-    uint8_t kind;
+    uint8_t kind : 4;
+    uint8_t min : 1;
+    uint8_t count_is_int : 1;
     uint8_t part;
-    bool count_is_int;
     uint16_t offset, count;
-    int32_t min;
     uint32_t max;
 };
 
@@ -53,25 +53,30 @@ struct entry {
 #define TEXT_OF(type, member, must)                                                            \
     { .name = #member, .kind = TEXT, .offset = AT(type, member, sizeof(char *)), .min = (must), \
       .max = TEXT_MAX }
+#define WORDS_OF(type, member)                                                                 \
+    { .name = #member, .kind = STRV, .max = LIST_MAX,                                          \
+      .offset = AT(type, member, sizeof(struct rg_strv)) }
+#define ELEMENTS_OF(type, member, number, of, as_int, high)                                    \
+    { .name = #member, .kind = ARRAY, .part = (of), .count_is_int = (as_int), .max = (high),   \
+      .offset = AT(type, member, sizeof(void *)),                                              \
+      .count = AT(type, number, (as_int) ? sizeof(int) : sizeof(size_t)) }
 #define INT(member, low, high) NUMBER_OF(rg_planned, member, low, high)
 #define STRING(member) TEXT_OF(rg_planned, member, 0)
 #define FLAG(member) { .name = #member, .kind = BOOL, .offset = AT(rg_planned, member, 1) }
 #define LONG(member) { .name = #member, .kind = U64, .offset = AT(rg_planned, member, 8) }
-#define WORDS(member)                                                                          \
-    { .name = #member, .kind = STRV, .max = LIST_MAX,                                          \
-      .offset = AT(rg_planned, member, sizeof(struct rg_strv)) }
+#define WORDS(member) WORDS_OF(rg_planned, member)
 #define ELEMENTS(member, number, of, as_int, high)                                             \
-    { .name = #member, .kind = ARRAY, .part = (of), .count_is_int = (as_int), .max = (high),   \
-      .offset = AT(rg_planned, member, sizeof(void *)),                                        \
-      .count = AT(rg_planned, number, (as_int) ? sizeof(int) : sizeof(size_t)) }
+    ELEMENTS_OF(rg_planned, member, number, of, as_int, high)
 #define INTS_OF(member, number, must)                                                          \
     { .name = #member, .kind = INTS, .offset = AT(rg_planned, member, sizeof(int *)),          \
       .count = AT(rg_planned, number, sizeof(int)), .min = (must), .max = RG_JOB_RANKS_MAX }
 
+/* job.file_text is none of them: it may hold secrets, and only its platform's driver reads it. */
 static const struct entry planned_entries[] = {
     WORDS(job.command),
     STRING(job.title),
     STRING(job.cwd),
+    ELEMENTS(job.roles, job.nroles, ROLE, false, RG_JOB_ROLES_MAX),
     INT(job.np, 0, RG_JOB_RANKS_MAX),
     INT(job.ranks_per_host, 0, RG_JOB_SLOTS_MAX),
     ELEMENTS(job.hosts, job.nhosts, HOST, false, RG_JOB_HOSTS_MAX),
@@ -107,6 +112,7 @@ static const struct entry planned_entries[] = {
     INT(job.ssh_port, 0, PORT_MAX),
     STRING(job.ssh_identity),
     WORDS(job.ssh_options),
+    FLAG(job.hosts_come),
     INT(job.ports.first, 0, PORT_MAX),
     INT(job.ports.last, 0, PORT_MAX),
     WORDS(job.network_interfaces),
@@ -138,18 +144,33 @@ static const struct entry planned_entries[] = {
       .max = sizeof(((struct rg_plan *) NULL)->job_id) },
     INT(plan.master_port, 0, PORT_MAX),
     INTS_OF(plan.tf_ports, plan.nranks, 0),
+    INT(plan.ntask_ports, 0, 0), /* they are found where tasks run */
+    INTS_OF(plan.task_ports, plan.ntask_ports, 0),
     WORDS(notes),
     FLAG(display_map),
     FLAG(report_bindings),
     FLAG(quiet),
-    { .kind = END },
 };
 
 static const struct entry host_entries[] = {
     TEXT_OF(rg_host, name, 1),
     NUMBER_OF(rg_host, nslots, 0, RG_JOB_RANKS_MAX),
     TEXT_OF(rg_host, user, 0),
-    { .kind = END },
+};
+
+static const struct entry role_port_entries[] = {
+    TEXT_OF(rg_role_port, label, 1),
+    NUMBER_OF(rg_role_port, begin, 0, PORT_MAX),
+    NUMBER_OF(rg_role_port, count, 0, RG_ROLE_PORTS_MAX),
+};
+
+static const struct entry role_entries[] = {
+    TEXT_OF(rg_role, name, 1),
+    NUMBER_OF(rg_role, ntasks, 0, RG_JOB_RANKS_MAX),
+    NUMBER_OF(rg_role, min_failed, 0, RG_JOB_RANKS_MAX),
+    NUMBER_OF(rg_role, min_succeeded, 0, RG_JOB_RANKS_MAX),
+    ELEMENTS_OF(rg_role, ports, nports, ROLE_PORT, false, RG_ROLE_PORTS_MAX),
+    WORDS_OF(rg_role, env),
 };
 
 struct range {
@@ -159,10 +180,10 @@ struct range {
 static const struct entry range_entries[] = {
     NUMBER_OF(range, first, 0, RG_JOB_RANKS_MAX),
     NUMBER_OF(range, last, 0, RG_JOB_RANKS_MAX),
-    { .kind = END },
 };
 
 static const struct entry plan_rank_entries[] = {
+    TEXT_OF(rg_plan_rank, task, 0),
     NUMBER_OF(rg_plan_rank, rank, 0, RG_JOB_RANKS_MAX),
     NUMBER_OF(rg_plan_rank, host, 0, RG_JOB_HOSTS_MAX),
     NUMBER_OF(rg_plan_rank, local_rank, 0, RG_JOB_RANKS_MAX),
@@ -171,7 +192,6 @@ static const struct entry plan_rank_entries[] = {
     NUMBER_OF(rg_plan_rank, cross_size, 0, RG_JOB_RANKS_MAX),
     TEXT_OF(rg_plan_rank, cpus, 0),
     NUMBER_OF(rg_plan_rank, ncpus, 0, CPUS_MAX),
-    { .kind = END },
 };
 
 static const struct entry plan_host_entries[] = {
@@ -183,17 +203,20 @@ static const struct entry plan_host_entries[] = {
     NUMBER_OF(rg_plan_host, nranks, 0, RG_JOB_RANKS_MAX),
     NUMBER_OF(rg_plan_host, nplanned, 1, RG_JOB_RANKS_MAX),
     TEXT_OF(rg_plan_host, address, 0),
-    { .kind = END },
 };
 
-static const struct {
+#define PART(entries, type) { entries, sizeof(type), rg_array_len(entries) }
+
+static const struct part_of {
     const struct entry *entries;
-    size_t nbytes;
+    uint16_t nbytes, nentries;
 } parts[] = {
-    [HOST] = { host_entries, sizeof(struct rg_host) },
-    [RANGE] = { range_entries, sizeof(struct range) },
-    [PLAN_RANK] = { plan_rank_entries, sizeof(struct rg_plan_rank) },
-    [PLAN_HOST] = { plan_host_entries, sizeof(struct rg_plan_host) },
+    [HOST] = PART(host_entries, struct rg_host),
+    [ROLE] = PART(role_entries, struct rg_role),
+    [ROLE_PORT] = PART(role_port_entries, struct rg_role_port),
+    [RANGE] = PART(range_entries, struct range),
+    [PLAN_RANK] = PART(plan_rank_entries, struct rg_plan_rank),
+    [PLAN_HOST] = PART(plan_host_entries, struct rg_plan_host),
 };
 
 _Static_assert(sizeof(struct range) == sizeof(*((struct rg_ranks *) NULL)->range), "as there");
@@ -244,7 +267,7 @@ static int pass_number(struct pass *pass, const struct entry *e, int *value)
     size_t left = pass->reader.nbytes;
     uint32_t n = pass_u32(pass, (uint32_t) *value);
 
-    if (pass->reader.bad || n > e->max || (int) n < e->min)
+    if (pass->reader.bad || n > e->max || n < e->min)
         return refuse(pass, e->name, left, "is beyond its limits");
     if (!pass->buf)
         *value = (int) n;
@@ -330,11 +353,13 @@ static int pass_room(struct pass *pass, const struct entry *e, size_t nbytes, vo
     return *count && !*array ? no_memory(pass) : 0;
 }
 
-static int pass_entries(struct pass *pass, const struct entry *entries, char *object);
+static int pass_entries(struct pass *pass, const struct entry *entries, size_t count,
+                        char *object);
 
 static int pass_array(struct pass *pass, const struct entry *e, char *object)
 {
-    size_t count = count_of(e, object), nbytes = parts[e->part].nbytes;
+    const struct part_of *part = &parts[e->part];
+    size_t count = count_of(e, object), nbytes = part->nbytes;
     void **array = (void **) (object + e->offset);
     int r = pass_room(pass, e, nbytes, array, &count);
 
@@ -345,7 +370,7 @@ static int pass_array(struct pass *pass, const struct entry *e, char *object)
     else if (!pass->buf)
         *(size_t *) (object + e->count) = count;
     for (size_t i = 0; r == 0 && i < count; i++)
-        r = pass_entries(pass, parts[e->part].entries, (char *) *array + i * nbytes);
+        r = pass_entries(pass, part->entries, part->nentries, (char *) *array + i * nbytes);
     return r;
 }
 
@@ -394,17 +419,16 @@ static int pass_entry(struct pass *pass, const struct entry *e, char *object)
         return pass_array(pass, e, object);
     case INTS:
         return pass_ints(pass, e, object);
-    case END:
-        break;
     }
     return 0;
 }
 
-static int pass_entries(struct pass *pass, const struct entry *entries, char *object)
+static int pass_entries(struct pass *pass, const struct entry *entries, size_t count,
+                        char *object)
 {
     int r = 0;
 
-    for (const struct entry *e = entries; r == 0 && e->kind != END; e++)
+    for (const struct entry *e = entries; r == 0 && e < entries + count; e++)
         r = pass_entry(pass, e, object);
     return r;
 }
@@ -415,7 +439,8 @@ int rg_planned_encode(const struct rg_planned *planned, struct rg_buf *buf, stru
 {
     rg_autobuf struct rg_buf body = RG_BUF_INIT;
     struct pass pass = { .buf = &body, .err = err };
-    int r = pass_entries(&pass, planned_entries, (char *) planned); /* which is only read */
+    int r = pass_entries(&pass, planned_entries, rg_array_len(planned_entries),
+                         (char *) planned); /* which is only read */
 
     if (r == 0 && rg_buf_nbytes(&body) > RG_PLAN_FILE_MAX - HEAD_NBYTES)
         return rg_error_set_exit(err, E2BIG, RG_EXIT_USAGE, "a plan cannot be written: it has more "
@@ -464,6 +489,18 @@ static bool fits_together(const struct rg_plan *plan)
     return next == plan->nranks;
 }
 
+/* Where there are roles, each rank is a task of one. */
+static bool fits_roles(const struct rg_job *job, const struct rg_plan *plan)
+{
+    if (!job->nroles || !plan->nranks)
+        return true;
+    for (int i = 0; i < plan->nranks; i++) {
+        if (!plan->ranks[i].task)
+            return false;
+    }
+    return rg_job_ntasks(job) == plan->nranks;
+}
+
 static int take_head(struct pass *pass)
 {
     const uint8_t *magic = rg_reader_bytes(&pass->reader, MAGIC_NBYTES);
@@ -493,10 +530,11 @@ int rg_planned_decode(const void *bytes, size_t nbytes, struct rg_planned *ret_p
     int r = take_head(&pass);
 
     if (r == 0)
-        r = pass_entries(&pass, planned_entries, (char *) &planned);
+        r = pass_entries(&pass, planned_entries, rg_array_len(planned_entries),
+                         (char *) &planned);
     if (r == 0 && pass.reader.nbytes)
         r = refuse(&pass, "the end", pass.reader.nbytes, "does not come");
-    if (r == 0 && !fits_together(&planned.plan))
+    if (r == 0 && (!fits_together(&planned.plan) || !fits_roles(&planned.job, &planned.plan)))
         r = rg_error_set_exit(err, EBADMSG, RG_EXIT_USAGE,
                               "the plan is damaged: its ranks and hosts do not fit together");
     if (r < 0)

@@ -43,6 +43,12 @@ struct rg_planned {
 
 void rg_planned_fini(struct rg_planned *planned);
 
+/* Fill ret_planned with a copy for a head in a container that a platform makes: with the caller's
+ * values of --env, as its environment is not there, and without what the launcher has cared for,
+ * namely the container; standard input is nobody's. 0; -E2BIG, -ENOMEM with err. */
+int rg_planned_send(const struct rg_planned *planned, struct rg_planned *ret_planned,
+                    struct rg_error *err);
+
 /* Append the file's bytes. 0; -E2BIG: a field is beyond what can be read again, err
  * names it; -ENOMEM. */
 int rg_planned_encode(const struct rg_planned *planned, struct rg_buf *buf, struct rg_error *err);

@@ -12,9 +12,14 @@
 
 #define SAME_NS (5 * RG_NS_PER_S) /* in which ranks fail by the same error */
 
+bool rg_end_is_good(const struct rg_rank_end *end)
+{
+    return end->end == RG_END_EXIT && end->value == 0;
+}
+
 static bool has_failed(const struct rg_fact *fact)
 {
-    return fact->ended && (fact->end.end != RG_END_EXIT || fact->end.value != 0);
+    return fact->ended && !fact->excused && !rg_end_is_good(&fact->end);
 }
 
 /* Stopped by us, whatever came before. */

@@ -4,7 +4,8 @@
  * function of what the session has seen. Times are those at which the launcher heard of an end, so
  * that one clock orders all.
  *
- *   1. A rank failed when it ended other than by exit code 0.
+ *   1. A rank failed when it ended other than by exit code 0, and is not excused: a job with roles
+ *      may bear that some tasks fail, and does not need all once enough have succeeded.
  *   2. A failure is a consequence when the session had signalled the rank to stop before, or had
  *      told its runtime of another rank's failure; when its host was lost; when it was not started
  *      because another could not be; or when its runtime said that what it was at was cut off by
@@ -37,7 +38,8 @@ enum rg_end { RG_END_EXIT, RG_END_SIGNAL, RG_END_NOT_STARTED, RG_END_LOST };
 struct rg_rank_end {
     int rank;
     const char *host;     /* borrowed from the plan */
-    const char *engine;   /* what "rank 0" really is, such as "mpirun"; borrowed. NULL: a rank */
+    const char *engine;   /* what the rank really is, such as "mpirun" or, of a job with roles,
+                           * "worker-0"; borrowed. NULL: a rank */
     enum rg_end end;
     int value;            /* exit code, signal number, or errno for NOT_STARTED */
     bool oom;             /* the kernel's out-of-memory killer did it, or ended a process of it */
@@ -77,6 +79,7 @@ struct rg_fact {
     bool told;              /* its runtime had been told of another rank's end before */
     int cut_by;             /* 1 + the rank whose end its runtime said it was cut off by; 0: none */
     bool awaited;           /* one that it cut off has failed: its end is waited for */
+    bool excused;           /* its failure is none of the job's, by the rules of its role */
     uint64_t lines, error;  /* rg_tail_hash, rg_tail_hash_error of its standard error */
     int exit_code;          /* NOT_STARTED: of its table */
     char *text;             /* NOT_STARTED: why; else NULL */
@@ -95,6 +98,9 @@ struct rg_facts {
 };
 
 #define RG_CAUSE_MAX 4096 /* of the hosts that cannot be started, each has a line */
+
+/* Whether it is exit code 0. */
+bool rg_end_is_good(const struct rg_rank_end *end);
 
 /* True when this rank's end is a consequence, as far as is known now. */
 bool rg_verdict_is_consequence(const struct rg_facts *facts, int rank);

@@ -54,6 +54,14 @@ void session_host_set_phase(struct session_host *host, enum rg_host_phase phase,
         o->ops->on_phase(o->arg, host->index, phase, reason);
 }
 
+const char *session_host_unseen(const struct session_host *host)
+{
+    const struct rg_session *session = host->session;
+
+    return session->o.driver->unseen && session->driver_state
+               ? session->o.driver->unseen(session->driver_state, host->index) : NULL;
+}
+
 int session_send(const struct session_host *host, enum rg_msg_type type, const void *object)
 {
     return rg_msg_send(host->channel, (uint32_t) host->index, type, object);

@@ -120,6 +120,9 @@ const char *session_host_name(const struct session_host *host);
 void session_host_set_phase(struct session_host *host, enum rg_host_phase phase,
                             const char *reason);
 
+/* NULL, or: of its agent nothing but the link tells, and these words are for its end (driver.h). */
+const char *session_host_unseen(const struct session_host *host);
+
 /* As rg_msg_send. */
 int session_send(const struct session_host *host, enum rg_msg_type type, const void *object);
 /* Send to every agent that is ready. */

@@ -15,7 +15,9 @@
 #define HARD_MS 5000   /* after KILL, for an agent to report its ranks' ends */
 #define TELL_MS 2000   /* after a rank's failure, for the others to make use of the news */
 #define SAME_MS 300    /* the same without a runtime: all may fail by the same error */
-#define LEAVE_MS 15000 /* for a rank to end that has left the others, and may say why */
+/* For a rank to end that has left the others, and may say why. Its runtime does not wait for those
+ * that stand still any more, as it was told of the failure: what is left to do is the script's. */
+#define LEAVE_MS 15000
 
 struct session_end {
     char cause[RG_CAUSE_MAX]; /* "": none of our own */
@@ -24,6 +26,7 @@ struct session_end {
     int exit_code;
     bool first, is_signal;    /* as rg_facts has them */
     bool some_failed;         /* a rank, before there was a cause */
+    bool well;                /* enough tasks have succeeded: how the others end does not matter */
     int user_signo;           /* SIGINT or SIGTERM that reigen got, or 0 */
     int nawaited;
     char output_lost[RG_CAUSE_MAX];
@@ -57,7 +60,7 @@ bool session_set_cause(struct rg_session *session, int exit_code, const char *fm
     struct session_end *e = session->end;
     va_list args;
 
-    if (*e->cause)
+    if (*e->cause || e->well)
         return false;
     va_start(args, fmt);
     vsnprintf(e->cause, sizeof(e->cause), fmt, args);
@@ -279,6 +282,14 @@ void session_end_after_failure(struct rg_session *session, bool told)
                                                       : 0);
 }
 
+void session_end_well(struct rg_session *session)
+{
+    if (session->state != STATE_RUNNING)
+        return;
+    session->end->well = true;
+    end_by(session, SIGTERM, 0);
+}
+
 void session_await(struct rg_session *session, int rank)
 {
     struct rg_fact *fact = &session->facts[rank];
@@ -321,10 +332,10 @@ static bool was_killed(const struct rg_rank_end *end)
            (signo == SIGKILL || signo == SIGTERM) && !end->oom;
 }
 
-/* Every rank that failed was killed, or is gone with its host. */
+/* Every rank that failed was killed, or is gone with its host, which may have had none so far. */
 static bool all_were_killed(const struct rg_session *session)
 {
-    bool some = false;
+    bool some = session->end->exit_code == RG_EXIT_HOST_LOST;
 
     for (int i = 0; i < session->o.plan->nranks; i++) {
         const struct rg_rank_end *end = &session->facts[i].end;
@@ -357,6 +368,18 @@ static void ask_platform(struct rg_session *session)
     e->first |= killed;
 }
 
+/* Agents that wait for it: theirs are the links that are still there. */
+static void tell_verdict(struct rg_session *session, int exit_code)
+{
+    for (int i = 0; i < session->o.plan->nhosts; i++) {
+        struct session_host *host = &session->hosts[i];
+        if (host->state == HOST_DONE && host->channel)
+            session_send(host, RG_MSG_VERDICT,
+                         &(struct rg_msg_verdict){ (uint32_t) exit_code });
+        rg_channel_destroy(rg_steal_ptr(&host->channel));
+    }
+}
+
 static void give_verdict(void *arg)
 {
     struct rg_session *session = arg;
@@ -380,6 +403,8 @@ static void give_verdict(void *arg)
         .script = session_is_script(session),
         .output_lost = e->output_lost,
     };
+    for (int i = 0; e->well && i < nranks; i++)
+        session->facts[i].excused = true;
     rg_verdict_judge(&facts, e->text, &verdict);
     for (int i = 0; i < nranks; i++)
         e->ends[i] = session->facts[i].end;
@@ -395,6 +420,7 @@ static void give_verdict(void *arg)
     verdict.elapsed_ns = session_elapsed_ns(session);
     rg_timer_stop(&e->grace_timer);
     rg_timer_stop(&e->hard_timer);
+    tell_verdict(session, verdict.exit_code);
     session->o.ops->on_ended(session->o.arg, &verdict);
 }
 

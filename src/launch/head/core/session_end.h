@@ -43,6 +43,8 @@ void session_pause(struct rg_session *session, bool pause);
  * and to save what they can: their call has returned with the error already. Else they get SAME_MS
  * after an exit code, to fail by the same error. */
 void session_end_after_failure(struct rg_session *session, bool told);
+/* Enough tasks have succeeded: end the others; the job has ended well however they end. */
+void session_end_well(struct rg_session *session);
 /* A rank that was cut off by this one's end has failed: before the ranks are stopped, this one gets
  * LEAVE_MS to end by itself, as its exit code may be the cause; and when it has. */
 void session_await(struct rg_session *session, int rank);

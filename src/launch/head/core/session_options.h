@@ -50,6 +50,8 @@ struct rg_session_options {
     void *held;                        /* what its acquire has got, or NULL; borrowed */
     const struct rg_session_ops *ops;  /* borrowed */
     void *arg;
+    const uint8_t *key;                /* RG_KEY_NBYTES that the agents have already; NULL: a fresh
+                                        * one is made. Borrowed for rg_session_create */
     bool doctor;                       /* look at the hosts, start nothing */
 };
 

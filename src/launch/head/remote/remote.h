@@ -21,8 +21,8 @@ void session_remote_host_gone(struct session_host *host);
 /* Have a command of the session's own run on a host, for session_engine_answered. 0;
  * -EHOSTUNREACH: it is not there, and nothing will come. */
 int session_remote_ask(struct session_host *target, const char *command);
-/* The host that somebody on host `from` means by name: a name of the plan, its short or full form,
- * a host's own name, or an address of it; loopback is from. NULL when there is none. */
+/* The host that somebody on host `from` means by name: a task's, a name of the plan, its short or
+ * full form, a host's own name, or an address of it; loopback is from. NULL when there is none. */
 struct session_host *session_find_host(struct session_host *from, const char *name);
 
 /* --- an engine, its daemons and its end: session_engine.c ------------------------------------- */

@@ -144,6 +144,9 @@ struct session_host *session_find_host(struct session_host *from, const char *na
         is_plan_name, is_alias, is_short_plan_name, is_host_name, has_address,
     };
 
+    int task = rg_plan_find_task(session->o.plan, name);
+    if (task >= 0)
+        return &session->hosts[session->o.plan->ranks[task].host];
     for (size_t r = 0; r < rg_array_len(rules); r++) {
         struct session_host *found = NULL;
         int nfound = 0;

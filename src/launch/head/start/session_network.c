@@ -14,6 +14,7 @@
 struct network_host {
     bool listening;               /* LISTENING came, with this port */
     uint32_t probe_port;
+    int *task_ports;              /* free there, for its tasks; NULL: none are wanted */
     uint64_t npings, npongs;      /* sent, and answered */
     uint64_t proof;               /* this many answers mean that it lives; see refuse_if_all_live */
 };
@@ -34,6 +35,8 @@ static void fini(struct rg_session *session)
 {
     rg_timer_stop(&session->network->timer);
     rg_network_destroy(session->network->network);
+    for (int i = 0; i < session->o.plan->nhosts; i++)
+        free(session->network->hosts[i].task_ports);
 }
 
 const struct session_part session_network_part = {
@@ -227,32 +230,74 @@ static void probe(struct rg_session *session)
     decide(session);
 }
 
-/* Nobody listens before all are there, and a job on one host needs no probes. */
-void session_find_network(struct rg_session *session)
-{
-    int nhosts = session->o.plan->nhosts;
-
-    for (int i = 0; i < nhosts; i++) {
-        if (session->hosts[i].state != HOST_READY)
-            return;
-    }
-    if (nhosts == 1)
-        probe(session);
-    for (int i = 0; nhosts > 1 && i < nhosts; i++)
-        session_send(&session->hosts[i], RG_MSG_LISTEN,
-                    &(struct rg_msg_listen){ (uint32_t) session->o.job->ports.first,
-                                             (uint32_t) session->o.job->ports.last });
-}
-
 static void refuse_ports(struct session_host *host)
 {
     const struct rg_ports *ports = &host->session->o.job->ports;
 
+    if (!ports->first)
+        session_set_cause(host->session, RG_EXIT_UNAVAILABLE,
+                          "host %s: too few free ports for its tasks", session_host_name(host));
     session_set_cause(host->session, RG_EXIT_UNAVAILABLE,
                       "host %s: all ports of --port-range %d-%d are in use there, or may not be "
                       "listened on; give more of them", session_host_name(host), ports->first,
                       ports->last);
     session_begin_end(host->session);
+}
+
+/* Nobody listens before all are there, and a job on one host needs no probes, but tasks want
+ * ports. */
+void session_find_network(struct rg_session *session)
+{
+    const struct rg_job *job = session->o.job;
+    int nhosts = session->o.plan->nhosts;
+    bool asks = nhosts > 1 || job->nroles;
+
+    for (int i = 0; i < nhosts; i++) {
+        if (session->hosts[i].state != HOST_READY)
+            return;
+    }
+    if (!asks)
+        probe(session);
+    for (int i = 0; asks && i < nhosts; i++) {
+        int nports = rg_plan_count_ports(session->o.plan, job, i);
+        struct rg_msg_listen msg = { (uint32_t) job->ports.first, (uint32_t) job->ports.last,
+                                     (uint32_t) nports };
+        if (nports > RG_MSG_TASK_PORTS_MAX) {
+            refuse_ports(&session->hosts[i]);
+            return;
+        }
+        session_send(&session->hosts[i], RG_MSG_LISTEN, &msg);
+    }
+}
+
+/* Keep a host's answer. 0; -ENOENT: there are too few; -EBADMSG, -ENOMEM. */
+static int take_ports(struct session_host *host, const struct rg_span *ports)
+{
+    struct rg_session *session = host->session;
+    struct rg_reader reader = rg_reader_make(ports->data, ports->nbytes);
+    int count = rg_plan_count_ports(session->o.plan, session->o.job, host->index);
+    int *found = calloc((size_t) count + 1, sizeof *found);
+
+    if (!found)
+        return -ENOMEM;
+    free(session->network->hosts[host->index].task_ports);
+    session->network->hosts[host->index].task_ports = found;
+    for (int i = 0; i < count; i++)
+        found[i] = rg_reader_u16(&reader);
+    if (ports->nbytes > 2 * (size_t) count)
+        return -EBADMSG;
+    return reader.bad ? -ENOENT : 0;
+}
+
+/* All hosts have said which: tell the plan. */
+static int keep_ports(struct rg_session *session)
+{
+    struct rg_plan *plan = session->o.plan;
+    rg_autofree int **found = calloc((size_t) plan->nhosts, sizeof *found);
+
+    for (int i = 0; found && i < plan->nhosts; i++)
+        found[i] = session->network->hosts[i].task_ports;
+    return found ? rg_plan_set_ports(plan, session->o.job, found) : -ENOMEM;
 }
 
 int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg)
@@ -265,11 +310,18 @@ int session_on_listening(struct session_host *host, const struct rg_msg_listenin
         return -EBADMSG;
     h->listening = true;
     h->probe_port = msg->port;
-    if (!msg->port && session->o.job->ports.first) {
+    int r = session->o.job->nroles ? take_ports(host, &msg->task_ports) : 0;
+    if (r == -ENOENT || (!msg->port && session->o.job->ports.first)) {
         refuse_ports(host);
         return 0;
     }
-    if (++net->nlistening == session->o.plan->nhosts && session->state == STATE_STARTING)
+    if (r < 0)
+        return r;
+    if (++net->nlistening == session->o.plan->nhosts && session->state == STATE_STARTING) {
+        r = session->o.job->nroles ? keep_ports(session) : 0;
+        if (r < 0)
+            return r;
         probe(session);
+    }
     return 0;
 }

@@ -24,6 +24,7 @@ struct bundle_host {
 struct session_setup {
     struct rg_strv env, secret_env; /* NAME=VALUE of --env and --share-env */
     struct rg_strv hosts;           /* NAME:RANKS of each */
+    struct rg_strv tasks;           /* NAME:1 of each, where the job has roles */
     int rows, columns;              /* of rank 0's terminal */
     struct rg_buf archive;          /* the bundle; empty before the first host wanted it */
     int nwanted;                    /* hosts that it is not known of whether they need more */
@@ -60,6 +61,23 @@ int session_collect_env(struct rg_session *session, struct rg_error *err)
     return r < 0 ? r : add_env(&setup->secret_env, &session->o.job->share_env, "--share-env", err);
 }
 
+/* Tasks that wait for one another (reigen wait-workers) prove by it that they are of this job. */
+static int add_tasks_key(struct rg_session *session)
+{
+    static const char name[] = "REIGEN_KEY";
+    uint8_t key[RG_KEY_NBYTES];
+    char hex[2 * RG_KEY_NBYTES + 1];
+
+    if (!session->o.job->nroles || rg_env_get(&session->setup->secret_env, name))
+        return 0;
+    rg_key_derive(session->key, "tasks", key);
+    rg_key_format(key, hex);
+    int r = rg_strv_addf(&session->setup->secret_env, "%s=%s", name, hex);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(hex, sizeof(hex));
+    return r;
+}
+
 /* Once for all hosts: it would take a sixth of a second longer for a thousand of them. */
 static int init(struct rg_session *session)
 {
@@ -69,6 +87,8 @@ static int init(struct rg_session *session)
     for (int i = 0; r == 0 && i < plan->nhosts; i++)
         r = rg_strv_addf(&session->setup->hosts, "%s:%d", plan->hosts[i].name,
                          plan->hosts[i].nplanned);
+    for (int i = 0; r == 0 && session->o.job->nroles && i < plan->nranks; i++)
+        r = rg_strv_addf(&session->setup->tasks, "%s:1", plan->ranks[i].task);
     return r;
 }
 
@@ -81,6 +101,7 @@ static void fini(struct rg_session *session)
     rg_strv_fini(&setup->env);
     rg_strv_fini(&setup->secret_env);
     rg_strv_fini(&setup->hosts);
+    rg_strv_fini(&setup->tasks);
     rg_buf_fini(&setup->archive);
 }
 
@@ -136,6 +157,7 @@ static int send_common(struct session_host *host, const struct rg_strv *base, co
         .output_window = RG_MSG_OUTPUT_WINDOW,
         .host_index = (uint32_t) host->index,
         .hosts = setup->hosts,
+        .tasks = setup->tasks,
         .engine = (char *) rg_job_engine_name(job),
         .engine_options = options,
         .np = (uint32_t) session->o.plan->np,
@@ -158,8 +180,9 @@ static int send_rank(struct session_host *host, int rank, const struct rg_strv *
     struct rg_session *session = host->session;
     const struct rg_job *job = session->o.job;
     rg_autostrv struct rg_strv env = RG_STRV_INIT;
-    int r = rg_job_has_engine(job)
-                ? 0 : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
+    int r = job->nroles              ? rg_plan_task_env(session->o.plan, job, rank, &env)
+            : rg_job_has_engine(job) ? 0
+                                     : rg_plan_rank_env(session->o.plan, job, rank, base_env, &env);
 
     if (r < 0)
         return r;
@@ -220,6 +243,10 @@ void session_send_setup(struct rg_session *session, const struct rg_network *net
     struct session_setup *setup = session->setup;
     int nhosts = session->o.plan->nhosts;
 
+    if (add_tasks_key(session) < 0) {
+        session_set_cause(session, RG_EXIT_INTERNAL, "out of memory");
+        session_begin_end(session);
+    }
     setup->nwanted = rg_place_sends_bundle(session->o.job) ? nhosts : 0;
     for (int i = 0; i < setup->nwanted; i++)
         setup->bundle[i].wanted = true;

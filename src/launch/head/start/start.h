@@ -19,8 +19,9 @@ extern const struct session_part session_network_part;
 /* When all hosts have said HELLO: let them find out which network connects them, send SETUP, and go
  * on as session_set_up; or end the job with the reason. One host needs no round trip for it. */
 void session_find_network(struct rg_session *session);
-/* 0, or -EBADMSG: the agent broke the rules. */
+/* 0; -EBADMSG: the agent broke the rules; -ENOMEM. */
 int session_on_listening(struct session_host *host, const struct rg_msg_listening *msg);
+/* 0, or -EBADMSG. */
 int session_on_probed(struct session_host *host, const struct rg_msg_probed *msg);
 /* Send PING, whose answers prove that a host lives. */
 void session_ping(struct session_host *host);

@@ -25,6 +25,24 @@ static void draw_words(struct rg_strv *words)
         assert_int_equal(rg_strv_addf(words, "word %u", draw(100)), 0);
 }
 
+static void draw_roles(struct rg_job *job)
+{
+    for (unsigned i = 1 + draw(3); i; i--) {
+        struct rg_role *role = rg_job_add_role(job, i == 2 ? "master" : "worker");
+        assert_non_null(role);
+        role->ntasks = 1 + (int) draw(3);
+        role->min_failed = (int) draw(2);
+        role->min_succeeded = (int) draw(4);
+        draw_words(&role->env);
+        for (unsigned p = draw(3); p; p--)
+            assert_int_equal(rg_role_add_port(role, "web", (int) draw(2) * 80, (int) draw(3)), 0);
+    }
+    job->np = rg_job_ntasks(job);
+    job->oversubscribe = true;
+    job->engine = RG_ENGINE_SCRIPT;
+    job->tf_config = false;
+}
+
 static void draw_job(struct rg_job *job)
 {
     char host[32];
@@ -54,6 +72,8 @@ static void draw_job(struct rg_job *job)
         assert_int_equal(rg_job_add_host(job, host, 1 + (int) draw(4), NULL), 0);
     }
     assert_int_equal(rg_ranks_parse("0,2-3,7", &job->show, NULL), 0);
+    if (draw(2))
+        draw_roles(job);
 }
 
 static void draw_planned(struct rg_planned *planned)
@@ -100,6 +120,7 @@ static void assert_same(const struct rg_planned *a, const struct rg_planned *b)
     assert_int_equal(a->job.show.range[1].last, b->job.show.range[1].last);
     assert_int_equal(a->quiet, b->quiet);
     assert_string_equal(a->plan.job_id, b->plan.job_id);
+    assert_int_equal(a->job.nroles, b->job.nroles);
     if (!a->plan.nhosts)
         return;
     rg_plan_print(&a->plan, &a->job, &one);
@@ -109,6 +130,10 @@ static void assert_same(const struct rg_planned *a, const struct rg_planned *b)
         rg_autostrv struct rg_strv none = RG_STRV_INIT, first = RG_STRV_INIT, second = RG_STRV_INIT;
         rg_plan_rank_env(&a->plan, &a->job, rank, &none, &first);
         rg_plan_rank_env(&b->plan, &b->job, rank, &none, &second);
+        if (a->job.nroles) {
+            assert_int_equal(rg_plan_task_env(&a->plan, &a->job, rank, &first), 0);
+            assert_int_equal(rg_plan_task_env(&b->plan, &b->job, rank, &second), 0);
+        }
         assert_same_words(&first, &second);
     }
 }
@@ -156,6 +181,30 @@ static int decode(const uint8_t *bytes, size_t nbytes, struct rg_error *err)
     RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
 
     return rg_planned_decode(bytes, nbytes, &planned, err);
+}
+
+static void ranks_that_are_no_tasks_of_its_roles_are_refused(void **state)
+{
+    (void) state;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        RG_AUTO_PLANNED struct rg_planned planned = { .quiet = false };
+        rg_autobuf struct rg_buf bytes = RG_BUF_INIT;
+        struct rg_error err = RG_ERROR_INIT;
+        rg_job_init(&planned.job);
+        rg_strv_add(&planned.job.command, "true");
+        assert_int_equal(rg_job_add_host(&planned.job, "h", 8, NULL), 0);
+        draw_roles(&planned.job);
+        assert_int_equal(rg_plan_make(&planned.job, &planned.plan, NULL), 0);
+        planned.job.roles[0].ntasks += wrong == 1;
+        if (wrong == 2) {
+            free(planned.plan.ranks[0].task);
+            planned.plan.ranks[0].task = NULL;
+        }
+        encode(&planned, &bytes);
+        assert_int_equal(decode(rg_buf_bytes(&bytes), rg_buf_nbytes(&bytes), &err),
+                         wrong ? -EBADMSG : 0);
+        assert_true(!wrong || strstr(err.text, "do not fit together"));
+    }
 }
 
 static void a_cut_one_is_refused_wherever_it_is_cut(void **state)
@@ -276,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(ranks_that_are_no_tasks_of_its_roles_are_refused),
         cmocka_unit_test(a_cut_one_is_refused_wherever_it_is_cut),
         cmocka_unit_test(a_short_field_is_named),
         cmocka_unit_test(a_damaged_one_is_refused_or_means_what_it_says),
